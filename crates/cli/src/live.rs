@@ -125,32 +125,45 @@ impl LiveCluster {
         let config = options.config().await?;
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let client = connect::client(config)?;
-        let mut warnings = Vec::new();
-        for (resource, required) in &RESOURCES {
-            let objects = match list(&client, resource, progress).await {
-                Ok(objects) => objects,
-                // Many clusters do not have these resources.
-                Err(error) if OFTEN_MISSING.contains(resource) && error.code() == Some(404) => continue,
-                Err(error) if !required && matches!(error.code(), Some(403 | 404)) => {
-                    warnings.push(format!("{server}: {error}: continuing without these objects"));
-                    continue;
-                }
-                Err(error) => return Err(LiveError::Call { server, error: Box::new(error) }),
-            };
-            for (item, value) in objects.into_iter().enumerate() {
-                let place = format!("{server}{}", resource.path(""));
-                let source = SourceLocation { item: Some(item), ..SourceLocation::file(&place) };
-                let manifest = Manifest {
-                    kind: resource.kind.to_owned(),
-                    api_version: resource.api_version(),
-                    value: with_type(value, resource),
-                    source,
-                };
-                inventory.add(manifest)?;
-            }
-        }
-        Ok(warnings)
+        read(&client, &server, inventory, progress).await
     }
+}
+
+/// Reads the cluster of a client into the inventory; returns warnings about optional resources that could not be read.
+///
+/// # Errors
+/// The server cannot be reached, or refuses to list nodes or pods.
+pub async fn read(
+    client: &kube::Client,
+    server: &str,
+    inventory: &mut Inventory,
+    progress: &ProgressBar,
+) -> Result<Vec<String>, LiveError> {
+    let mut warnings = Vec::new();
+    for (resource, required) in &RESOURCES {
+        let objects = match list(client, resource, progress).await {
+            Ok(objects) => objects,
+            // Many clusters do not have these resources.
+            Err(error) if OFTEN_MISSING.contains(resource) && error.code() == Some(404) => continue,
+            Err(error) if !required && matches!(error.code(), Some(403 | 404)) => {
+                warnings.push(format!("{server}: {error}: continuing without these objects"));
+                continue;
+            }
+            Err(error) => return Err(LiveError::Call { server: server.to_owned(), error: Box::new(error) }),
+        };
+        for (item, value) in objects.into_iter().enumerate() {
+            let place = format!("{server}{}", resource.path(""));
+            let source = SourceLocation { item: Some(item), ..SourceLocation::file(&place) };
+            let manifest = Manifest {
+                kind: resource.kind.to_owned(),
+                api_version: resource.api_version(),
+                value: with_type(value, resource),
+                source,
+            };
+            inventory.add(manifest)?;
+        }
+    }
+    Ok(warnings)
 }
 
 /// The object with `apiVersion` and `kind` as its first fields.

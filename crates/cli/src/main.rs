@@ -14,6 +14,7 @@ mod installation;
 mod live;
 mod objects;
 mod output;
+mod plugin;
 mod recordings;
 mod render;
 mod report;
@@ -21,7 +22,7 @@ mod summary;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     apiserver, audit, bench, completions, enforcer, explain, install, kubelet, lint, man, record, replay,
@@ -29,6 +30,7 @@ use crate::commands::{
 };
 use crate::error::CliError;
 use crate::output::Color;
+use crate::plugin::Role;
 
 /// With the system allocators, a fifth of the processor time of a server and its clients goes into allocation (many threads,
 /// many small objects); musl's allocator in static binaries is slower still.
@@ -100,7 +102,17 @@ enum ExitStatus {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let command = match Role::of(std::env::args_os().next()) {
+        Role::Program => Cli::command(),
+        Role::Plugin => plugin::as_plugin(Cli::command()),
+        Role::Completer => {
+            let words: Vec<String> = std::env::args().skip(1).collect();
+            // There is nothing to complete when standard output is closed.
+            let _: std::io::Result<()> = plugin::complete(&Cli::command(), &words);
+            return ExitCode::SUCCESS;
+        }
+    };
+    let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
     cli.color.apply();
     let answer = match cli.command {
         Command::Up(args) => up::run(&args),

@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::error::CliError;
+use crate::render::wrap::{Wrapped, wrapped};
 
 /// `-o` of commands that print a report.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -38,10 +39,10 @@ impl OutputArgs {
         self,
         out: &mut W,
         report: &impl Serialize,
-        table: impl FnOnce(&mut W) -> io::Result<()>,
+        table: impl FnOnce(&mut Wrapped<&mut W>) -> io::Result<()>,
     ) -> Result<(), CliError> {
         match self.format {
-            Format::Table => table(out)?,
+            Format::Table => text(out, table)?,
             Format::Json => json(out, report)?,
             Format::Yaml => yaml(out, report)?,
         }
@@ -78,6 +79,22 @@ impl Color {
         };
         choice.write_global();
     }
+}
+
+/// Columns of the output: those of the environment variable COLUMNS, else of the terminal; none without a terminal.
+pub fn width() -> Option<usize> {
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    columns.or_else(|| Some(terminal_size::terminal_size()?.0.0.into()))
+}
+
+/// Writes text for people: lines are wrapped between words.
+pub fn text<W: Write>(
+    out: &mut W,
+    write: impl FnOnce(&mut Wrapped<&mut W>) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut out = Wrapped::new(out, width());
+    write(&mut out)?;
+    out.finish()
 }
 
 /// Buffered standard output without unwanted colors. Callers must flush it: an error on drop is lost.
@@ -128,6 +145,7 @@ pub fn note(text: &impl Display) {
 fn message(word: &str, style: Style, text: &impl Display) {
     let mut stderr = anstream::stderr().lock();
     for line in text.to_string().lines() {
-        let _: io::Result<()> = writeln!(stderr, "{style}{word}:{style:#} {line}");
+        let line = wrapped(&format!("{style}{word}:{style:#} {line}"), width());
+        let _: io::Result<()> = writeln!(stderr, "{line}");
     }
 }

@@ -1,4 +1,4 @@
-//! The JSON form of a simulation. Its schema is stable: docs/simulate-json.md.
+//! The JSON form of a simulation. Its schema is stable: docs/json.md.
 
 use berth_simulate::{GroupPlacement, SimulatedPod, Simulation};
 use serde::Serialize;
@@ -40,11 +40,12 @@ struct PodReport<'a> {
     preempted_by: Option<String>,
 }
 
-/// Whether the pod has a node: from the input, from the simulation, or none.
+/// Whether the pod has a node: from the input, from the input but not in it, from the simulation, or none.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum State {
     Running,
+    Orphaned,
     Placed,
     Unplaced,
 }
@@ -60,6 +61,7 @@ impl<'a> Report<'a> {
                 workload: p.workload.as_deref(),
                 priority: p.pod.spec.priority.unwrap_or(0),
                 state: match node {
+                    Some(node) if !simulation.has_node(node) => State::Orphaned,
                     Some(_) if p.was_running => State::Running,
                     Some(_) => State::Placed,
                     None => State::Unplaced,

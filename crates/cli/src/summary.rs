@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_engine::TermSummary;
-use berth_simulate::{SimulatedPod, Simulation};
+use berth_engine::{Explanation, Outcome, TermSummary};
+use berth_simulate::{PodExplanation, SimulatedPod, Simulation};
 use serde::Serialize;
 
 /// Number of groups of unplaced pods that are explained; an explanation costs a pass over all nodes.
@@ -17,6 +17,8 @@ pub struct Summary {
     pub n_nodes: usize,
     /// Number of pods that had a node before.
     pub n_running: usize,
+    /// Number of pods whose node does not exist.
+    pub n_orphaned: usize,
     /// Number of pods that were placed.
     pub n_placed: usize,
     /// Number of unplaced pods.
@@ -43,8 +45,10 @@ pub struct WorkloadSummary {
     pub n_pods: usize,
     /// Number of its unplaced pods.
     pub n_unplaced: usize,
-    /// Number of its pods by domain; pods on nodes without the label are not counted.
+    /// Number of its pods by domain.
     pub by_domain: BTreeMap<String, usize>,
+    /// Number of its pods on nodes without the label, or on nodes that do not exist.
+    pub n_without_domain: usize,
 }
 
 /// Unplaced pods with the same reason.
@@ -59,6 +63,18 @@ pub struct Failure {
     pub message: String,
     /// The rule with the largest effect; none when no term of a rule is the reason.
     pub bottleneck: Option<TermSummary>,
+    /// For a rolling update that is stuck: the reason and the smallest change that lets it proceed.
+    pub rollout: Option<String>,
+}
+
+impl WorkloadSummary {
+    /// Counts a pod on a node of this domain.
+    pub fn count_in(&mut self, domain: Option<&str>) {
+        match domain {
+            Some(domain) => *self.by_domain.entry(domain.to_owned()).or_default() += 1,
+            None => self.n_without_domain += 1,
+        }
+    }
 }
 
 impl Summary {
@@ -67,6 +83,7 @@ impl Summary {
         let mut summary = Summary {
             n_nodes: simulation.n_nodes(),
             n_running: 0,
+            n_orphaned: 0,
             n_placed: 0,
             n_unplaced: 0,
             n_unsupported: simulation.unsupported_pods().count(),
@@ -80,6 +97,7 @@ impl Summary {
             n_pods: 0,
             n_unplaced: 0,
             by_domain: BTreeMap::new(),
+            n_without_domain: 0,
         };
         let mut workloads = BTreeMap::new();
         for (namespace, workload) in simulation.workloads() {
@@ -91,6 +109,7 @@ impl Summary {
             let workload = workloads.entry(key).or_insert_with(|| without_pods(key.0, key.1));
             workload.n_pods += 1;
             match (pod.node(), pod.was_running) {
+                (Some(node), _) if !simulation.has_node(node) => summary.n_orphaned += 1,
                 (Some(_), true) => summary.n_running += 1,
                 (Some(_), false) => summary.n_placed += 1,
                 (None, _) => {
@@ -98,8 +117,8 @@ impl Summary {
                     workload.n_unplaced += 1;
                 }
             }
-            if let Some(domain) = pod.node().and_then(|n| simulation.node_label(n, topology_key)) {
-                *workload.by_domain.entry(domain.to_owned()).or_default() += 1;
+            if let Some(node) = pod.node() {
+                workload.count_in(simulation.node_label(node, topology_key));
             }
         }
         summary.workloads = workloads.into_values().collect();
@@ -123,21 +142,50 @@ pub fn failures(simulation: &mut Simulation) -> Vec<Failure> {
             failure.pods.push(key);
             continue;
         }
-        let mut bottleneck = None;
+        let (mut bottleneck, mut rollout) = (None, None);
         if n_explained < MAX_EXPLAINED && !in_group {
             n_explained += 1;
-            let explanation = simulation.explain(&namespace, &name, None);
-            bottleneck = explanation.and_then(|e| e.explanation.bottleneck().cloned());
+            let explanation = simulation.explain_without_repairs(&namespace, &name, None);
+            bottleneck = explanation.as_ref().and_then(|e| e.explanation.bottleneck().cloned());
+            rollout = explanation.and_then(|e| stuck_rollout(simulation, &e));
         }
         let cause =
             |b: &Option<TermSummary>| b.as_ref().map(|t| (t.plugin, t.term.clone(), t.detail.clone()));
         let alike = |f: &&mut Failure| alike(f) && cause(&f.bottleneck) == cause(&bottleneck);
         match failures.iter_mut().find(alike) {
             Some(failure) => failure.pods.push(key),
-            None => failures.push(Failure { workload, pods: vec![key], message, bottleneck }),
+            None => failures.push(Failure { workload, pods: vec![key], message, bottleneck, rollout }),
         }
     }
     failures
+}
+
+/// Explains failures of a cluster by its state.
+pub fn explain(failures: &mut [Failure], simulation: &mut Simulation) {
+    for failure in failures.iter_mut().take(MAX_EXPLAINED) {
+        let Some((namespace, name)) = failure.pods.first().and_then(|key| key.split_once('/')) else {
+            continue;
+        };
+        let Some(explained) = simulation.explain_without_repairs(namespace, name, None) else { continue };
+        // The message in the pod is that of the last attempt: since then, nodes may have come.
+        if let Outcome::Unschedulable { message, .. } = &explained.explanation.outcome {
+            failure.message.clone_from(message);
+        }
+        failure.bottleneck = explained.explanation.bottleneck().cloned();
+        failure.rollout = stuck_rollout(simulation, &explained);
+    }
+}
+
+/// Why the rolling update of a pod's Deployment is stuck, and the smallest change that lets it proceed.
+fn stuck_rollout(simulation: &mut Simulation, explained: &PodExplanation) -> Option<String> {
+    let Explanation { namespace, name, .. } = &explained.explanation;
+    explained.rollout.clone().or_else(|| {
+        let old = simulation.rollout_blocker(namespace, name)?;
+        Some(format!(
+            "the rolling update is stuck: no node has room for a new pod besides the old ones. It proceeds if {old} stops \
+             first: let one pod stop first (maxUnavailable: 1 or more), or add a node"
+        ))
+    })
 }
 
 struct Unplaced {

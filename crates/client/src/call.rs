@@ -159,18 +159,19 @@ impl Name {
     }
 }
 
-/// An error with all its sources, each once: "client error (Connect)" alone does not help.
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
+/// An error with all its sources, each once, without those that only name a type of the client library.
+pub fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        let text = text.strip_prefix("ServiceError: ").unwrap_or(&text);
+        if !text.starts_with("client error (") && !texts.iter().any(|known| known.contains(text)) {
+            texts.push(text.to_owned());
         }
-        source = error.source();
+        next = error.source();
     }
-    text
+    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
 }
 
 /// Sends a request and waits for the head of the answer. The body has no deadline.

@@ -29,6 +29,9 @@ pub struct PodExplanation {
     /// The group that a pending pod is placed with; the explanation is that of the pod alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupPlacement>,
+    /// Why the rolling update of its Deployment is stuck, if its old pods are the reason: one of the hints.
+    #[serde(skip)]
+    pub rollout: Option<String>,
     /// What else the author of a pending pod that fits nowhere has to know.
     pub hints: Vec<String>,
     /// The fewest rules that together exclude all nodes: each of them leaves nodes that the others do not exclude.
@@ -73,9 +76,10 @@ impl PodExplanation {
             preemption = preempt(cluster, budgets, &prepared, &mut explanation.outcome).map(Into::into);
         }
         let extensions = cluster.settings().extensions;
-        let mut hints = Vec::new();
+        let (mut hints, mut rollout) = (Vec::new(), None);
         if explanation.running_on.is_none() && explanation.outcome.node().is_none() {
-            hints.extend(blocked_by_own_update(&explanation, pod, pods));
+            rollout = blocked_by_own_update(&explanation, pod, pods);
+            hints.extend(rollout.clone());
             match &explanation.outcome {
                 Outcome::Gated { gates } => {
                     hints.push(format!("the scheduling gates {} hold the pod back", gates.join(", ")));
@@ -93,6 +97,7 @@ impl PodExplanation {
             unsupported: Vec::new(),
             preemption,
             group: None,
+            rollout,
             hints,
             core,
             repairs: Vec::new(),

@@ -5,8 +5,10 @@
 use std::collections::HashSet;
 
 use berth_api::config::Plugin;
-use berth_api::object::{Pod, TOPOLOGY_LABELS};
+use berth_api::object::{NamespacedName, Pod, TOPOLOGY_LABELS};
 use berth_engine::{Counts, ExcludedNodes, Explanation, Verdict, Witness};
+
+use crate::Simulation;
 
 /// The label by which a Deployment distinguishes its revisions.
 const REVISION: &str = "pod-template-hash";
@@ -19,13 +21,8 @@ pub(crate) fn blocked_by_own_update<'a>(
     pods: impl Iterator<Item = &'a Pod>,
 ) -> Option<String> {
     let metadata = &pod.metadata;
-    let revision = metadata.labels.get(REVISION)?;
-    let other_revisions = pods.filter(|other| {
-        other.metadata.namespace == metadata.namespace
-            && other.metadata.labels.get(REVISION).is_some_and(|other| other != revision)
-            && labels_of_workload(other).eq(labels_of_workload(pod))
-    });
-    let other_revisions: HashSet<&str> = other_revisions.map(|p| p.metadata.name.as_str()).collect();
+    let other_revisions: HashSet<&str> =
+        other_revisions(pod, pods).map(|p| p.metadata.name.as_str()).collect();
     let is_other_revision = |witness: &Witness| {
         witness.namespace == metadata.namespace && other_revisions.contains(witness.name.as_str())
     };
@@ -68,6 +65,44 @@ pub(crate) fn blocked_by_own_update<'a>(
         "the rolling update blocks itself: {nodes} only pods of the same workload with another {REVISION} exclude this \
          pod. Let one of them stop first (maxUnavailable: 1 or more), or add a node{keys}"
     ))
+}
+
+/// The pods of other revisions of a pod's Deployment.
+fn other_revisions<'p, 'a: 'p>(
+    pod: &'p Pod,
+    pods: impl Iterator<Item = &'a Pod> + 'p,
+) -> impl Iterator<Item = &'a Pod> + 'p {
+    let revision = pod.metadata.labels.get(REVISION);
+    pods.filter(move |other| {
+        other.metadata.namespace == pod.metadata.namespace
+            && revision.is_some()
+            && other.metadata.labels.get(REVISION).is_some_and(|other| Some(other) != revision)
+            && labels_of_workload(other).eq(labels_of_workload(pod))
+    })
+}
+
+/// Old pods that are tried; those of one workload are alike.
+const MAX_TRIED: usize = 100;
+
+impl Simulation {
+    /// For a pod of a new revision that fits nowhere: a pod of another revision of its Deployment that leaves enough room
+    /// for it when it stops.
+    pub fn rollout_blocker(&mut self, namespace: &str, name: &str) -> Option<NamespacedName> {
+        let pod = self.pod(namespace, name).filter(|pod| pod.node().is_none())?.pod.clone();
+        let running: Vec<Pod> = {
+            let running = self.pods().iter().filter(|pod| pod.was_running && pod.node().is_some());
+            other_revisions(&pod, running.map(|pod| &pod.pod)).take(MAX_TRIED).cloned().collect()
+        };
+        let cluster = self.cluster();
+        let prepared = cluster.prepare(&pod);
+        let makes_room = |old: &&Pod| {
+            cluster.remove_pod(&old.metadata.namespace, &old.metadata.name);
+            let fits = cluster.fits_anywhere(&prepared);
+            cluster.set_pod(old);
+            fits
+        };
+        running.iter().find(makes_room).map(|old| old.metadata.namespaced_name())
+    }
 }
 
 /// The labels without those of the revision and of the node.

@@ -292,13 +292,24 @@ impl Simulation {
     /// Explains a pod in the current state; with `node`, the groups of nodes contain only that node. None if the
     /// pod does not exist.
     pub fn explain(&mut self, namespace: &str, name: &str, node: Option<&str>) -> Option<PodExplanation> {
+        let explained = self.explain_without_repairs(namespace, name, node)?;
+        let repairs = self.repairs(namespace, name, node, &explained.explanation);
+        Some(PodExplanation { repairs, ..explained })
+    }
+
+    /// As [`Simulation::explain`], for many pods.
+    pub fn explain_without_repairs(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        node: Option<&str>,
+    ) -> Option<PodExplanation> {
         let SimulatedPod { pod, unsupported, .. } = self.pods.iter().find(|p| p.is_named(namespace, name))?;
         let budgets = self.preempts.then_some(&*self.budgets);
         let pods = self.pods.iter().map(|p| &p.pod);
         let explained = PodExplanation::of(&mut self.cluster, budgets, pod, node, pods);
         let (unsupported, group) = (unsupported.clone(), self.explain_group(namespace, name));
-        let repairs = self.repairs(namespace, name, node, &explained.explanation);
-        Some(PodExplanation { unsupported, group, repairs, ..explained })
+        Some(PodExplanation { unsupported, group, ..explained })
     }
 
     /// The cheapest repair of each kind for a pending pod that fits nowhere, or with `only` not on that node; the cheapest

@@ -27,7 +27,7 @@ pub use defaults::default_pod;
 pub use field::{ErrorType, FieldError, shortened};
 pub use merge::{merge_label_keys, unmerge_label_keys};
 pub use operation::Operation;
-pub use validate::{ValidationOptions, validate_annotations, validate_pod};
+pub use validate::{ValidationOptions, validate_annotations, validate_node, validate_pod};
 pub use warnings::{creation_warnings, deprecated_node_label, extension_warnings};
 
 use crate::object::{Pod, PriorityClass};

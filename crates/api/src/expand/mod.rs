@@ -316,11 +316,8 @@ impl<'a> Expander<'a> {
         if rollout::has_new_template(&context.entry.object) {
             self.roll_out(context, std::mem::take(&mut present));
         }
-        let has_pod: HashSet<&str> = present
-            .into_iter()
-            .filter(|pod| !pod.is_terminal())
-            .filter_map(daemon::target_node)
-            .collect();
+        let has_pod: HashSet<&str> =
+            present.into_iter().filter(|pod| !pod.is_terminal()).filter_map(daemon::target_node).collect();
         let inventory = self.inventory;
         for node in inventory.nodes.iter().map(|entry| &entry.object) {
             if has_pod.contains(node.metadata.name.as_str()) || !daemon::should_run_on(&draft.pod, node) {

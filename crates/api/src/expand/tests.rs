@@ -360,7 +360,7 @@ fn workloads_the_api_server_would_reject_are_errors() {
         ),
         (
             text.replace("image: i", "ports: 80"),
-            "spec.template.spec.containers[0].ports: invalid type: integer `80`, expected a sequence",
+            "spec.template.spec.containers[0].ports: invalid type: integer `80`, expected a list",
         ),
         (
             workload("Job", "", "").replace("metadata: {labels: {app: web}}", "metadata: 5"),
@@ -406,7 +406,8 @@ fn replaced(kind: &str, change: impl Fn(&str) -> String) -> (Vec<String>, Vec<St
         )
     };
     // As a server stores it.
-    let stored = text.replace("image: i", "image: i, terminationMessagePath: /dev/log, resources: {limits: {cpu: 500m}}");
+    let stored = text
+        .replace("image: i", "image: i, terminationMessagePath: /dev/log, resources: {limits: {cpu: 500m}}");
     let mut inventory = Inventory::from_text(&[stored, pod(0), pod(1)].concat()).unwrap();
     let change = change(&text.replace("image: i", "image: i, env: [], resources: {limits: {cpu: 0.5}}"));
     inventory.read(change.as_bytes(), "change").unwrap();
@@ -426,7 +427,10 @@ fn pods_are_created_again_if_a_later_input_changes_the_template() {
     let new_image = |text: &str| text.replace("image: i", "image: j");
     let (deleted, created) = replaced("Deployment", new_image);
     assert_eq!((&deleted, created.len()), (&both, 2));
-    assert_eq!(replaced("StatefulSet", new_image), (both.clone(), vec!["web-0".to_owned(), "web-1".to_owned()]));
+    assert_eq!(
+        replaced("StatefulSet", new_image),
+        (both.clone(), vec!["web-0".to_owned(), "web-1".to_owned()])
+    );
     let (deleted, created) = replaced("DaemonSet", new_image);
     assert_eq!((deleted, created.len()), (both, 2));
     assert_eq!(replaced("ReplicaSet", new_image), (vec![], vec![]));

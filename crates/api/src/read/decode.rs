@@ -51,17 +51,33 @@ pub fn decode_at<'de, T: Deserialize<'de>>(
                 Segment::Enum { .. } | Segment::Unknown => {}
             }
         }
-        let mut message = super::error::shortened(&error.inner().to_string());
-        // Users do not know the names of Rust types.
-        if let Some((found, _)) = message.split_once("expected struct ") {
-            message = format!("{found}expected an object");
-        }
+        let mut message = in_plain_words(&super::error::shortened(&error.inner().to_string()));
         if matches!(found, Some(Value::Number(_) | Value::Bool(_))) && message.ends_with("expected a string")
         {
             message.push_str(": quote it");
         }
         DecodeError { object: object.to_string(), path, message }
     })
+}
+
+/// A message of serde without the names of Rust's types.
+fn in_plain_words(message: &str) -> String {
+    const WORDS: [(&str, &str); 9] = [
+        ("expected a sequence", "expected a list"),
+        ("expected a map", "expected an object"),
+        ("type: sequence", "type: list"),
+        ("type: map", "type: object"),
+        ("type: unit value", "type: null"),
+        ("expected i32", "expected an integer of 32 bits"),
+        ("expected i64", "expected an integer of 64 bits"),
+        ("expected u16", "expected an integer from 0 to 65535"),
+        ("expected u32", "expected an integer from 0 to 4294967295"),
+    ];
+    let message = match message.split_once("expected struct ") {
+        Some((found, _)) => format!("{found}expected an object"),
+        None => message.to_owned(),
+    };
+    WORDS.iter().fold(message, |message, (word, plain)| message.replace(word, plain))
 }
 
 /// Appends a key as Kubernetes writes paths: `.name`, or `[app.kubernetes.io/name]`.

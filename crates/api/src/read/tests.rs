@@ -487,6 +487,6 @@ fn volume_objects_are_read_and_malformed_ones_are_named() {
         error(
             "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c, namespace: a}\nspec: {accessModes: all}\n"
         ),
-        "input:1: PersistentVolumeClaim a/c: spec.accessModes: invalid type: string \"all\", expected a sequence"
+        "input:1: PersistentVolumeClaim a/c: spec.accessModes: invalid type: string \"all\", expected a list"
     );
 }

@@ -114,6 +114,11 @@ impl Causes {
         self.push("FieldValueDuplicate", field, format!("Duplicate value: {value}"));
     }
 
+    /// A value is duplicated in what makes it unique.
+    pub fn duplicate_because(&mut self, field: &str, value: &Value, detail: &str) {
+        self.push("FieldValueDuplicate", field, format!("Duplicate value: {value}: {detail}"));
+    }
+
     /// A value is not one of the supported ones.
     pub fn not_supported(&mut self, field: &str, value: &Value, supported: &[&str]) {
         let supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();

@@ -10,6 +10,7 @@ use berth_admission::Admission;
 use berth_api::placement_policy::{PlacementPolicy, PolicySet};
 use berth_api::read::{Kind, Manifest};
 use berth_api::resource::{NAMESPACES, percent_encoded};
+use berth_client::call::with_sources;
 use http::header::{CONTENT_TYPE, WARNING};
 use http::{Method, Request};
 use kube::client::{Body, Client};
@@ -28,7 +29,7 @@ pub enum ApplyError {
     #[error("{}", Rejection::all(.0))]
     Rejected(Vec<Rejection>),
     /// A request failed.
-    #[error("{0}")]
+    #[error("{}", with_sources(&**.0))]
     Client(#[from] Box<kube::Error>),
 }
 

@@ -34,6 +34,7 @@ impl Outcome {
             summary: Summary {
                 n_nodes: observed.nodes.len(),
                 n_running: 0,
+                n_orphaned: 0,
                 n_placed: 0,
                 n_unplaced: 0,
                 // The scheduler parks such pods, and their condition says why.
@@ -66,13 +67,15 @@ impl Outcome {
                 n_pods: 0,
                 n_unplaced: 0,
                 by_domain: BTreeMap::new(),
+                n_without_domain: 0,
             });
             summary.n_pods += 1;
-            if let Some(domain) = &row.domain {
-                *summary.by_domain.entry(domain.clone()).or_default() += 1;
+            if row.node.is_some() {
+                summary.count_in(row.domain.as_deref());
             }
             let ran = ran.contains(key);
             match (&row.node, ran) {
+                (Some(node), _) if !observed.nodes.contains_key(node) => outcome.summary.n_orphaned += 1,
                 (Some(_), true) => outcome.summary.n_running += 1,
                 (Some(_), false) => outcome.summary.n_placed += 1,
                 (None, _) => {
@@ -104,6 +107,7 @@ impl Outcome {
                 pods: vec![name],
                 message,
                 bottleneck: None,
+                rollout: None,
             }),
         }
     }

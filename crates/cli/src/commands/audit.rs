@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use berth_engine::{Cluster, Remedies, RemedyOptions, Violation, ViolationKey};
+use berth_simulate::SimulatedPod;
 
 use super::cluster_args::ClusterArgs;
 use crate::ExitStatus;
@@ -28,7 +29,7 @@ Examples:
 
 Exit codes: 0 no rule is violated, 1 some rules are violated, 2 invalid input or usage
 
-See docs/audit.md for the rules and the fields of -o json."
+See docs/audit.md for the rules, and docs/json.md for the fields of -o json."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -39,6 +40,9 @@ pub struct Args {
     /// Evict pods even where no feasible node exists, as the enforcer does with this option
     #[arg(long)]
     evict_without_target: bool,
+    /// Show counts by workload and rule, without the pods
+    #[arg(long)]
+    summary: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -63,9 +67,24 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let size = (cluster.n_pods(), cluster.n_nodes());
     let summary = Summary::new(size, &violations, &remedies, &unsupported, evict_without_target);
     let Remedies { remedies, stays } = remedies;
-    let audit = Audit { violations, remedies, stays, unsupported, summary, evict_without_target };
+    let mut audit = Audit {
+        violations,
+        remedies,
+        stays,
+        unsupported,
+        delayed: Vec::new(),
+        summary,
+        evict_without_target,
+    };
+    audit.set_delayed(simulation.pods().iter().map(|pod| &pod.pod));
     let mut out = output::stdout();
-    args.output.write(&mut out, &audit, |out| audit::write(out, &audit))?;
+    args.output.write(&mut out, &audit, |out| {
+        if !args.summary {
+            return audit::write(out, &audit);
+        }
+        let workload = |p: &SimulatedPod| (p.pod.key(), p.workload.clone());
+        audit::write_by_workload(out, &audit, &simulation.pods().iter().map(workload).collect())
+    })?;
     out.flush()?;
     Ok(if audit.violations.is_empty() { ExitStatus::Success } else { ExitStatus::Failure })
 }

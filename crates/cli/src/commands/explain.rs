@@ -40,7 +40,9 @@ Examples:
   kubectl get nodes,namespaces,pods -A -o yaml | berth explain -f - -o json web-0
 
 Exit codes: 0 the pod fits, if need be by preemption, or violates no rule on its node; 1 it does not fit, or violates a rule; 2 invalid input or \
-usage"
+usage
+
+See docs/json.md for the fields of -o json."
 )]
 pub struct Args {
     #[command(flatten)]

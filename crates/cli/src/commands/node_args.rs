@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_api::admission::syntax;
 use berth_api::object::Taint;
 use berth_api::quantity::Quantity;
 use berth_api::simulated_nodes::SimulatedNodes;
@@ -55,7 +56,7 @@ pub struct NodeArgs {
     #[command(flatten)]
     size: NodeSizeArgs,
     /// Name prefix of the simulated nodes
-    #[arg(long, value_name = "PREFIX", default_value = "node-")]
+    #[arg(long, value_name = "PREFIX", default_value = "node-", value_parser = prefix)]
     node_prefix: String,
     /// Label of all simulated nodes; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
@@ -167,10 +168,23 @@ pub fn fraction(text: &str) -> Result<f64, String> {
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("must have the form KEY=VALUE, for example disk=ssd".to_owned()),
-    }
+    let Some((key, value)) = text.split_once('=') else {
+        return Err("must have the form KEY=VALUE, for example disk=ssd".to_owned());
+    };
+    valid("key", key, syntax::label_key(key))?;
+    valid("value", value, syntax::label_value(value))?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+fn prefix(text: &str) -> Result<String, String> {
+    // A node is named by the prefix and a number.
+    valid("name", text, syntax::dns_subdomain(&format!("{text}0")))?;
+    Ok(text.to_owned())
+}
+
+/// An error with the problems of a part of an argument, if it has any.
+fn valid(part: &str, value: &str, problems: Vec<String>) -> Result<(), String> {
+    if problems.is_empty() { Ok(()) } else { Err(format!("{part} {value:?}: {}", problems.join("; "))) }
 }
 
 fn csi_driver(text: &str) -> Result<CsiDriverTemplate, String> {
@@ -179,7 +193,8 @@ fn csi_driver(text: &str) -> Result<CsiDriverTemplate, String> {
         Some((name, limit)) => (name, Some(limit.parse().map_err(|_| expected())?)),
         None => (text, None),
     };
-    if name.is_empty() { Err(expected()) } else { Ok(CsiDriverTemplate { name: name.to_owned(), limit }) }
+    valid("name", name, syntax::dns_subdomain(name))?;
+    Ok(CsiDriverTemplate { name: name.to_owned(), limit })
 }
 
 fn taint(text: &str) -> Result<Taint, String> {
@@ -191,9 +206,11 @@ fn taint(text: &str) -> Result<Taint, String> {
     };
     let (pair, effect) = text.rsplit_once(':').ok_or_else(expected)?;
     let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-    if key.is_empty() || !EFFECTS.contains(&effect) {
+    if !EFFECTS.contains(&effect) {
         return Err(expected());
     }
+    valid("key", key, syntax::label_key(key))?;
+    valid("value", value, syntax::label_value(value))?;
     Ok(Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned() })
 }
 
@@ -221,8 +238,22 @@ mod tests {
         };
         assert_eq!(taint("dedicated=gpu:NoSchedule"), Ok(expected("gpu")));
         assert_eq!(taint("dedicated:NoSchedule"), Ok(expected("")));
-        for text in ["dedicated", "dedicated=gpu", "=x:NoSchedule", "a:Never"] {
+        for text in
+            ["dedicated", "dedicated=gpu", "=x:NoSchedule", "a:Never", "a b:NoSchedule", "a=b c:NoSchedule"]
+        {
             assert!(taint(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn flags_of_nodes_that_the_api_server_rejects_were_retried_for_ever() {
+        assert_eq!(label("example.com/disk=ssd"), Ok(("example.com/disk".to_owned(), "ssd".to_owned())));
+        for text in ["a b=c", "=c", "a=b c", "disk"] {
+            assert!(label(text).is_err(), "{text}");
+        }
+        assert!(prefix("node-").is_ok() && prefix("Node_").is_err());
+        assert!(
+            csi_driver("csi.berth.dev=25").is_ok() && csi_driver("a b").is_err() && csi_driver("=3").is_err()
+        );
     }
 }

@@ -162,7 +162,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             let hidden = counted(n_hidden, "more difference");
             writeln!(out, "{hidden}; use --limit {n_differences} to show all")?;
         }
-        writeln!(out, "{n_scenarios} scenarios, {n_steps} steps, {n_differences} differences")
+        let (scenarios, steps) = (counted(*n_scenarios, "scenario"), counted(*n_steps, "step"));
+        writeln!(out, "{scenarios}, {steps}, {}", counted(*n_differences, "difference"))
     })?;
     out.flush()?;
     Ok(if findings.n_differences == 0 { ExitStatus::Success } else { ExitStatus::Failure })

@@ -29,7 +29,7 @@ Examples:
 
 Exit codes: 0 no pod is selected by two controllers or by two budgets, 1 some pods are, 2 invalid input or usage
 
-See docs/sets.md for the rules and the fields of -o json."
+See docs/sets.md for the rules, and docs/json.md for the fields of -o json."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
 
     let mut out = output::stdout();
     match args.output {
-        Format::Table => sets::write(&mut out, &comparison)?,
+        Format::Table => output::text(&mut out, |out| sets::write(out, &comparison))?,
         Format::Json => output::json(&mut out, &comparison)?,
         Format::Yaml => output::yaml(&mut out, &comparison)?,
         Format::Svg => out.write_all(sets::plot(&comparison).svg().as_bytes())?,

@@ -34,7 +34,7 @@ Examples:
 
 Exit codes: 0 all pods are placed, 1 some pods are unplaced, 2 invalid input or usage
 
-See docs/simulate-json.md for the fields of -o json."
+See docs/json.md for the fields of -o json."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -45,6 +45,9 @@ pub struct Args {
     /// Node label whose values are the columns of the summary
     #[arg(long, value_name = "KEY", default_value = "topology.kubernetes.io/zone")]
     topology_key: String,
+    /// Show counts by workload, without the table of pods
+    #[arg(long)]
+    summary: bool,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
@@ -81,16 +84,22 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     match args.output {
         Format::Table | Format::Wide => {
             let failures = failures(&mut simulation);
-            let columns = if args.output == Format::Wide { Columns::Wide } else { Columns::Narrow };
-            placement::write(
-                &mut out,
-                &rows(&simulation, &summary.topology_key),
-                columns,
-                &summary,
-                &simulation.groups().collect::<Vec<_>>(),
-                &failures,
-                &preemptions(&simulation),
-            )?;
+            let columns = match args.output {
+                _ if args.summary => Columns::None,
+                Format::Wide => Columns::Wide,
+                _ => Columns::Narrow,
+            };
+            output::text(&mut out, |out| {
+                placement::write(
+                    out,
+                    &rows(&simulation, &summary.topology_key),
+                    columns,
+                    &summary,
+                    &simulation.groups().collect::<Vec<_>>(),
+                    &failures,
+                    &preemptions(&simulation),
+                )
+            })?;
         }
         Format::Json => {
             let failures = failures(&mut simulation);

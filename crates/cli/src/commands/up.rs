@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 use berth_admission::Admission;
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::object::NamespacedName;
-use berth_api::read::{Kind, Manifest, ReadError, read_manifests};
+use berth_api::read::{Inventory, Kind, Manifest, ReadError, read_manifests};
 use berth_api::resource::PODS;
 use berth_apiserver::ApiServer;
 use berth_client::connect;
 use berth_engine::Settings;
 use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
 use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Snapshot};
+use berth_simulate::{Simulation, SimulationOptions};
 use futures::FutureExt;
+use indicatif::ProgressBar;
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -40,11 +42,13 @@ use crate::cluster::runtime;
 use crate::error::CliError;
 use crate::input::find_inputs;
 use crate::installation;
+use crate::live;
 use crate::output;
 use crate::render::names::{counted, elapsed};
 use crate::render::placement::{self, Columns};
 use crate::render::progress;
 use crate::render::status_line::StatusLine;
+use crate::summary;
 
 /// Number of simulated nodes without --nodes and --from.
 const DEFAULT_NODES: u64 = 3;
@@ -178,6 +182,7 @@ async fn up(
     let served: Vec<_> =
         scheduler.settings.config.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
     let admission = args.admission.put_into(&mut server, settings.extensions, &served)?;
+    let rules = scheduler.settings.clone();
     let server = ApiServer::start(server).await?;
     let mut components = Components::new(stop.child_token());
     let outcome = async {
@@ -210,10 +215,12 @@ async fn up(
             }
             None => None,
         };
-        output::kubeconfig_line(server.kubeconfig_path())?;
+        if !args.exit_when_settled {
+            output::kubeconfig_line(server.kubeconfig_path())?;
+        }
         output::note(&format!("ready in {} at {}", elapsed(begin.elapsed()), server.url()));
         let snapshots = Snapshots { scheduler: scheduled, enforcer: enforced };
-        let work = attend(args, client, manifests, admission, ran, snapshots, &stop);
+        let work = attend(args, client, manifests, admission, (ran, rules), snapshots, &stop);
         tokio::select! {
             answer = work => answer,
             failed = components.failed() => failed.map(|()| ExitStatus::Success),
@@ -269,7 +276,7 @@ async fn attend(
     client: Client,
     manifests: Vec<Manifest>,
     admission: Option<Arc<Admission>>,
-    ran: HashSet<NamespacedName>,
+    (ran, rules): (HashSet<NamespacedName>, Settings),
     snapshots: Snapshots,
     stop: &CancellationToken,
 ) -> Result<ExitStatus, CliError> {
@@ -294,7 +301,7 @@ async fn attend(
         };
         let result = overview.until_settled(criteria).await?;
         overview.clear();
-        show(args, &client, &overview, &ran, &result).await
+        show(args, &client, &overview, (&ran, rules), &result).await
     };
     tokio::select! {
         answer = work => answer,
@@ -329,15 +336,23 @@ async fn show(
     args: &Args,
     client: &Client,
     overview: &Overview,
-    ran: &HashSet<NamespacedName>,
+    (ran, rules): (&HashSet<NamespacedName>, Settings),
     result: &SettleResult,
 ) -> Result<ExitStatus, CliError> {
     let workloads = workloads(client).await?;
-    let outcome = Outcome::new(overview.observed(), &workloads, ran, &args.topology_key);
+    let mut outcome = Outcome::new(overview.observed(), &workloads, ran, &args.topology_key);
+    if !outcome.failures.is_empty() {
+        let mut inventory = Inventory::default();
+        live::read(client, "the cluster", &mut inventory, &ProgressBar::hidden()).await?;
+        let options = SimulationOptions { settings: rules, simulated_nodes: None };
+        summary::explain(&mut outcome.failures, &mut Simulation::new(inventory, options)?);
+    }
     let preemptions = preemptions(overview.observed());
     let Outcome { rows, summary, failures } = &outcome;
     let mut out = output::stdout();
-    placement::write(&mut out, rows, Columns::Narrow, summary, &[], failures, &preemptions)?;
+    output::text(&mut out, |out| {
+        placement::write(out, rows, Columns::Narrow, summary, &[], failures, &preemptions)
+    })?;
     out.flush()?;
     if let SettleResult::TimedOut(why) = result {
         output::warning(&format!("timed out before the cluster settled: {why}"));

@@ -1,9 +1,11 @@
 //! Violated rules, and what the enforcer would do about them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 
+use berth_api::object::Pod;
 use berth_api::object::support::unsupported_message;
+use berth_enforcer::{EnforcerOptions, delayed_evictions};
 use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
 use serde::Serialize;
 
@@ -11,12 +13,12 @@ use super::explanation::{heading, write_verdict};
 use super::names::{abbreviated, counted, grouped};
 use super::placement::write_unsupported;
 use super::table::{Cell, Table};
-use crate::output::{BAD, BOLD, DIM, GOOD};
+use crate::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 
 /// Number of pods named whose rules an eviction fixes.
 const MAX_FIXED: usize = 3;
 
-/// The report of `berth audit`. Its JSON schema is stable: docs/audit.md.
+/// The report of `berth audit`. Its JSON schema is stable: docs/json.md.
 #[derive(Debug, Serialize)]
 pub struct Audit {
     /// Violated rules, by pod.
@@ -27,6 +29,8 @@ pub struct Audit {
     pub stays: Vec<Stays>,
     /// Running pods with fields that Berth does not support: the enforcer does not evict them.
     pub unsupported: Vec<UnsupportedPod>,
+    /// Evictions that the default limits of the enforcer delay.
+    pub delayed: Vec<Delayed>,
     /// Counts.
     pub summary: Summary,
     /// Whether pods are evicted even where no feasible node exists.
@@ -45,7 +49,34 @@ pub struct UnsupportedPod {
     pub fields: Vec<String>,
 }
 
+/// An eviction that a limit delays.
+#[derive(Debug, Serialize)]
+pub struct Delayed {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Name of the pod.
+    pub name: String,
+    /// The limit.
+    pub reason: String,
+}
+
 impl Audit {
+    /// Finds the evictions that the default limits of the enforcer delay.
+    pub fn set_delayed<'a>(&mut self, pods: impl Iterator<Item = &'a Pod>) {
+        let is_evicted = |remedy: &&Remedy| {
+            self.unsupported_fields(remedy).is_none()
+                && (self.evict_without_target || !matches!(remedy.target, Target::Nowhere(_)))
+        };
+        let evicted: Vec<&Remedy> = self.remedies.iter().filter(is_evicted).collect();
+        let delays = delayed_evictions(&EnforcerOptions::default().limits, pods, &evicted);
+        let delayed = evicted.iter().zip(delays).filter_map(|(remedy, reason)| {
+            let (namespace, name) = (remedy.victim.namespace.clone(), remedy.victim.name.clone());
+            Some(Delayed { namespace, name, reason: reason? })
+        });
+        self.delayed = delayed.collect();
+        self.summary.n_delayed = self.delayed.len();
+    }
+
     /// The unsupported fields of the pod that would be evicted.
     fn unsupported_fields(&self, remedy: &Remedy) -> Option<&[String]> {
         let is_it = |pod: &&UnsupportedPod| {
@@ -71,6 +102,8 @@ pub struct Summary {
     n_evictions: usize,
     /// Victims without a feasible node; they are evicted only with `evict_without_target`.
     n_without_target: usize,
+    /// Pods that would be evicted, but not at once: a limit delays them.
+    n_delayed: usize,
     /// Running pods with fields that Berth does not support.
     n_unsupported: usize,
 }
@@ -97,6 +130,7 @@ impl Summary {
             n_executing_violations: violations.iter().filter(|v| v.required_during_execution).count(),
             n_evictions: victims().count() - if evict_without_target { 0 } else { n_without_target },
             n_without_target,
+            n_delayed: 0,
             n_unsupported: unsupported.len(),
         }
     }
@@ -124,6 +158,36 @@ pub fn write(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
     if !audit.violations.is_empty() {
         writeln!(out)?;
     }
+    write_totals(out, audit)
+}
+
+/// Writes the numbers of violated rules of each workload; `workloads` are those of the pods.
+pub fn write_by_workload(
+    out: &mut impl Write,
+    audit: &Audit,
+    workloads: &HashMap<String, Option<String>>,
+) -> io::Result<()> {
+    let mut counts: BTreeMap<(&str, &str, &str), (usize, usize)> = BTreeMap::new();
+    for violation in &audit.violations {
+        let Violation { namespace, name, term, required_during_execution, .. } = violation;
+        let workload = workloads.get(&format!("{namespace}/{name}")).and_then(Option::as_deref);
+        let rule = if term.is_empty() { violation.verdict.plugin.name() } else { term };
+        let count = counts.entry((namespace, workload.unwrap_or("(single pods)"), rule)).or_default();
+        count.0 += 1;
+        count.1 += usize::from(*required_during_execution);
+    }
+    let mut table = Table::new(["NAMESPACE", "WORKLOAD", "PODS", "DURING EXECUTION", "VIOLATED RULE"]);
+    for ((namespace, workload, rule), (n_pods, n_executing)) in counts {
+        table.row([namespace.into(), workload.into(), n_pods.into(), n_executing.into(), rule.into()]);
+    }
+    if !audit.violations.is_empty() {
+        table.write(out, "")?;
+        writeln!(out)?;
+    }
+    write_totals(out, audit)
+}
+
+fn write_totals(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
     write_summary(out, &audit.summary, audit.evict_without_target)?;
     write_unsupported(out, audit.summary.n_unsupported)
 }
@@ -196,7 +260,19 @@ fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
             abbreviated(&cured, MAX_FIXED).into(),
         ]);
     }
-    table.write(out, "  ")
+    table.write(out, "  ")?;
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for Delayed { namespace, name, reason } in &audit.delayed {
+        by_reason.entry(reason).or_default().push(format!("{namespace}/{name}"));
+    }
+    for (reason, pods) in by_reason {
+        let pods = abbreviated(&pods, MAX_FIXED);
+        writeln!(
+            out,
+            "  {ATTENTION}delayed by the default limits of the enforcer{ATTENTION:#}: {pods}: {reason}"
+        )?;
+    }
+    Ok(())
 }
 
 fn write_summary(out: &mut impl Write, summary: &Summary, evict_without_target: bool) -> io::Result<()> {
@@ -211,6 +287,9 @@ fn write_summary(out: &mut impl Write, summary: &Summary, evict_without_target: 
     write!(out, "; {} required during execution", grouped(summary.n_executing_violations))?;
     if summary.n_executing_violations > 0 {
         write!(out, ": {} would be evicted", counted(summary.n_evictions, "pod"))?;
+    }
+    if summary.n_delayed > 0 {
+        write!(out, ", {} of them later because of a limit", grouped(summary.n_delayed))?;
     }
     match (summary.n_without_target, evict_without_target) {
         (0, _) => {}

@@ -28,8 +28,17 @@ pub fn write(
     only: Option<&str>,
     is_node_known: bool,
 ) -> io::Result<()> {
-    let PodExplanation { explanation, dialect_notes, unsupported, preemption, group, hints, core, repairs } =
-        explained;
+    let PodExplanation {
+        explanation,
+        dialect_notes,
+        unsupported,
+        preemption,
+        group,
+        hints,
+        core,
+        repairs,
+        rollout: _,
+    } = explained;
     write_group(out, group.as_ref())?;
     write_outcome(out, explanation)?;
     write_preemption(out, preemption.as_ref())?;

@@ -15,3 +15,4 @@ pub mod sets;
 pub mod status_line;
 pub mod table;
 pub mod webhook_bench;
+pub mod wrap;

@@ -12,12 +12,16 @@ use crate::summary::{Failure, Summary, WorkloadSummary};
 
 /// Maximum number of domains with a column each.
 const MAX_DOMAIN_COLUMNS: usize = 8;
+/// Number of reasons shown in a summary.
+const MAX_FAILURES: usize = 5;
 /// Number of unplaced pods named.
 const MAX_PODS: usize = 4;
 
 /// Columns of the table of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Columns {
+    /// No table of pods.
+    None,
     Narrow,
     Wide,
 }
@@ -62,7 +66,7 @@ pub fn write(
     failures: &[Failure],
     preemptions: &[PreemptionRow],
 ) -> io::Result<()> {
-    if !rows.is_empty() {
+    if !rows.is_empty() && columns != Columns::None {
         pods(rows, columns, &summary.topology_key).write(out, "")?;
         writeln!(out)?;
     }
@@ -78,9 +82,14 @@ pub fn write(
         preemption_table(preemptions).write(out, "")?;
         writeln!(out)?;
     }
-    for failure in failures {
+    let n_shown = if columns == Columns::None { failures.len().min(MAX_FAILURES) } else { failures.len() };
+    for failure in &failures[..n_shown] {
         write_failure(out, failure)?;
         writeln!(out)?;
+    }
+    let left_out: usize = failures[n_shown..].iter().map(|failure| failure.pods.len()).sum();
+    if left_out > 0 {
+        writeln!(out, "and {} with other reasons; -o json has all\n", counted(left_out, "unplaced pod"))?;
     }
     write_totals(out, summary)
 }
@@ -149,10 +158,16 @@ fn workloads(summary: &Summary) -> Table {
             "MAX PODS".to_owned(),
         ]);
     }
+    let has_others =
+        !domains.is_empty() && summary.workloads.iter().any(|workload| workload.n_without_domain > 0);
+    if has_others {
+        headings.push("OTHER NODES".to_owned());
+    }
     headings.push("UNPLACED".to_owned());
     let mut table = Table::new(headings);
     for workload in &summary.workloads {
-        let WorkloadSummary { namespace, workload, n_pods, n_unplaced, by_domain } = workload;
+        let WorkloadSummary { namespace, workload, n_pods, n_unplaced, by_domain, n_without_domain } =
+            workload;
         let workload = workload.as_deref().unwrap_or("(single pods)");
         let mut row = vec![Cell::from(namespace), workload.into(), n_pods.into()];
         let count = |domain| by_domain.get(domain).copied().unwrap_or(0);
@@ -163,6 +178,9 @@ fn workloads(summary: &Summary) -> Table {
             let most = domains.iter().map(count).max().unwrap_or(0);
             row.extend([by_domain.len(), fewest, most].map(Cell::from));
         }
+        if has_others {
+            row.push(n_without_domain.into());
+        }
         row.push(if *n_unplaced > 0 { Cell::styled(n_unplaced.to_string(), BAD) } else { 0.into() });
         table.row(row);
     }
@@ -170,7 +188,7 @@ fn workloads(summary: &Summary) -> Table {
 }
 
 fn write_failure(out: &mut impl Write, failure: &Failure) -> io::Result<()> {
-    let Failure { workload, pods, message, bottleneck } = failure;
+    let Failure { workload, pods, message, bottleneck, rollout } = failure;
     let pods_named = abbreviated(pods, MAX_PODS);
     match (workload, pods.len()) {
         (Some(workload), n) => writeln!(
@@ -182,19 +200,25 @@ fn write_failure(out: &mut impl Write, failure: &Failure) -> io::Result<()> {
         (None, n) => writeln!(out, "{} {BAD}unplaced{BAD:#}: {pods_named}", counted(n, "pod"))?,
     }
     writeln!(out, "  {message}")?;
-    let Some(term) = bottleneck else { return Ok(()) };
-    writeln!(out, "  {DIM}bottleneck:{DIM:#}")?;
-    explanation::write_term(out, term)
+    if let Some(term) = bottleneck {
+        writeln!(out, "  {DIM}bottleneck:{DIM:#}")?;
+        explanation::write_term(out, term)?;
+    }
+    rollout.as_ref().map_or(Ok(()), |rollout| writeln!(out, "  {rollout}"))
 }
 
 fn write_totals(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
-    let Summary { n_nodes, n_running, n_placed, n_unplaced, n_unsupported, .. } = summary;
+    let Summary { n_nodes, n_running, n_orphaned, n_placed, n_unplaced, n_unsupported, .. } = summary;
     let style = if *n_unplaced == 0 { GOOD } else { BAD };
     let running = if *n_running > 0 { format!("{} running, ", grouped(*n_running)) } else { String::new() };
+    let orphaned = match n_orphaned {
+        0 => String::new(),
+        n => format!("{} on nodes that do not exist, ", grouped(*n)),
+    };
     writeln!(
         out,
-        "{}: {running}{} placed, {style}{} unplaced{style:#}; {}",
-        counted(n_running + n_placed + n_unplaced, "pod"),
+        "{}: {running}{orphaned}{} placed, {style}{} unplaced{style:#}; {}",
+        counted(n_running + n_orphaned + n_placed + n_unplaced, "pod"),
         grouped(*n_placed),
         grouped(*n_unplaced),
         counted(*n_nodes, "node"),

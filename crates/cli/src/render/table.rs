@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use anstyle::Style;
 
-use crate::output::BOLD;
+use super::wrap::columns;
+use crate::output::{self, BOLD};
 
 /// Spaces between columns.
 const GAP: usize = 3;
@@ -47,26 +48,88 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Writes it, each line after `indent`.
+    /// Writes it, each line after `indent`. If it is wider than the terminal, the last column is wrapped, or each row
+    /// becomes a block with a line for each cell.
     pub fn write(&self, out: &mut impl Write, indent: &str) -> io::Result<()> {
+        self.write_within(out, indent, output::width())
+    }
+
+    fn write_within(&self, out: &mut impl Write, indent: &str, width: Option<usize>) -> io::Result<()> {
         let n_columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width_of =
-            |i: usize| self.rows.iter().filter_map(|r| r.get(i)).map(|c| c.text.chars().count()).max();
-        let widths: Vec<usize> = (0..n_columns).map(|i| width_of(i).unwrap_or(0)).collect();
-        for row in &self.rows {
-            write!(out, "{indent}")?;
-            let n_cells = row.iter().rposition(|c| !c.text.is_empty()).map_or(0, |last| last + 1);
-            for (i, Cell { text, style }) in row[..n_cells].iter().enumerate() {
-                write!(out, "{style}{text}{style:#}")?;
-                if i + 1 < n_cells {
-                    let n_spaces = widths[i] - text.chars().count() + GAP;
-                    write!(out, "{:n_spaces$}", "")?;
-                }
+        let cells = |i: usize| self.rows.iter().filter_map(move |row| row.get(i));
+        let width_of = |i: usize| cells(i).map(|cell| columns(&cell.text)).max().unwrap_or(0);
+        let mut widths: Vec<usize> = (0..n_columns).map(width_of).collect();
+        let total =
+            indent.len() + widths.iter().map(|width| width + GAP).sum::<usize>() - GAP.min(n_columns * GAP);
+        if let (Some(width), Some(last)) = (width.filter(|width| total > *width), widths.last_mut()) {
+            let left = width.saturating_sub(total - *last);
+            let longest_word = cells(n_columns - 1).flat_map(|cell| cell.text.split(' ')).map(columns).max();
+            if n_columns < 2 || longest_word > Some(left) {
+                return self.write_blocks(out, indent);
             }
-            writeln!(out)?;
+            *last = left;
+        }
+        for row in &self.rows {
+            let n_cells = row.iter().rposition(|c| !c.text.is_empty()).map_or(0, |last| last + 1);
+            let mut lines = vec![String::new()];
+            if n_cells == n_columns
+                && let Some(last) = row.last()
+            {
+                lines = broken(&last.text, widths[n_columns - 1]);
+            }
+            for (n, line) in lines.iter().enumerate() {
+                write!(out, "{indent}")?;
+                for (i, Cell { text, style }) in row[..n_cells].iter().enumerate() {
+                    let text = match (i + 1 == n_columns, n) {
+                        (true, _) => line,
+                        (false, 0) => text,
+                        (false, _) => "",
+                    };
+                    write!(out, "{style}{text}{style:#}")?;
+                    if i + 1 < n_cells {
+                        let n_spaces = widths[i] - columns(text) + GAP;
+                        write!(out, "{:n_spaces$}", "")?;
+                    }
+                }
+                writeln!(out)?;
+            }
         }
         Ok(())
     }
+
+    /// A block for each row: the first cell, and below it the others, each after its heading.
+    fn write_blocks(&self, out: &mut impl Write, indent: &str) -> io::Result<()> {
+        let Some((headings, rows)) = self.rows.split_first() else { return Ok(()) };
+        let width = headings.iter().skip(1).map(|heading| columns(&heading.text)).max().unwrap_or(0);
+        for row in rows {
+            for (i, (heading, Cell { text, style })) in headings.iter().zip(row).enumerate() {
+                match i {
+                    0 => writeln!(out, "{indent}{BOLD}{text}{BOLD:#}")?,
+                    _ if text.is_empty() => {}
+                    _ => writeln!(out, "{indent}  {:width$}  {style}{text}{style:#}", heading.text)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A text in lines of at most this many columns.
+fn broken(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.len() - 1;
+        let line = &mut lines[last];
+        if !line.is_empty() && columns(line) + 1 + columns(word) > width {
+            lines.push(word.to_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -79,8 +142,24 @@ mod tests {
         let mut table = Table::new(["POD", "NODE"]);
         table.row([Cell::styled("größe", BAD), Cell::from("n1")]);
         let mut out = anstream::StripStream::new(Vec::new());
-        table.write(&mut out, "  ").unwrap();
+        table.write_within(&mut out, "  ", None).unwrap();
         let text = String::from_utf8(out.into_inner()).unwrap();
         assert_eq!(text, "  POD     NODE\n  größe   n1\n");
+    }
+
+    #[test]
+    fn wide_tables_fit_the_terminal() {
+        let mut table = Table::new(["POD", "NODE", "VICTIMS"]);
+        table.row(["a/high", "n1", "a/low-1, a/low-2, a/low-3"].map(Cell::from));
+        let text = |width: Option<usize>| {
+            let mut out = anstream::StripStream::new(Vec::new());
+            table.write_within(&mut out, "", width).unwrap();
+            String::from_utf8(out.into_inner()).unwrap()
+        };
+        let whole = "POD      NODE   VICTIMS\na/high   n1     a/low-1, a/low-2, a/low-3\n";
+        assert_eq!((text(None).as_str(), text(Some(41)).as_str()), (whole, whole));
+        let broken = "POD      NODE   VICTIMS\na/high   n1     a/low-1,\n                a/low-2,\n                a/low-3\n";
+        assert_eq!(text(Some(30)), broken);
+        assert_eq!(text(Some(20)), "a/high\n  NODE     n1\n  VICTIMS  a/low-1, a/low-2, a/low-3\n");
     }
 }

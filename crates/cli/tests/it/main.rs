@@ -10,6 +10,8 @@ mod expected;
 mod golden;
 mod input;
 mod install;
+mod json;
+mod kubectl_plugin;
 mod live;
 mod manifests;
 mod monitoring;

@@ -43,3 +43,21 @@ fn colors_are_used_on_terminals_or_on_request() {
     assert!(!is_coloured(&["CLICOLOR_FORCE", "NO_COLOR"], &[]));
     assert!(!is_coloured(&["CLICOLOR_FORCE"], &["--color", "never"]));
 }
+
+#[test]
+fn text_fits_80_columns_without_broken_words() {
+    let explained = |columns: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        command.args(["explain", "-f", "examples/fits-nowhere", "database-1"]).current_dir(root);
+        String::from_utf8(command.env("COLUMNS", columns).output().unwrap().stdout).unwrap()
+    };
+    let (narrow, wide) = (explained("80"), explained("1000"));
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&narrow), words(&wide), "no word is broken");
+    // Users copy commands.
+    let is_text = |line: &str| line.trim_start().contains(' ') && !line.trim_start().starts_with("$ ");
+    let too_long = |line: &&str| line.chars().count() > 80 && is_text(line);
+    assert_eq!(narrow.lines().filter(too_long).collect::<Vec<_>>(), Vec::<&str>::new());
+    assert!(wide.lines().count() < narrow.lines().count(), "{wide}");
+}

@@ -62,49 +62,60 @@ pub(crate) fn friendly(duration: Duration) -> String {
     SignedDuration::try_from(duration).map_or_else(|_| "ever".to_owned(), |duration| format!("{duration:#}"))
 }
 
+impl Throttled {
+    /// The limit and what exceeds it.
+    pub(crate) fn cause(&self) -> String {
+        let Throttled { limit_kind, n, limit, window, .. } = self;
+        let window = friendly(*window);
+        let of = match limit_kind {
+            LimitKind::Cluster => "the cluster",
+            LimitKind::Workload => "this workload",
+            LimitKind::Namespace => "this namespace",
+            LimitKind::Node => "this node",
+            LimitKind::Repeats => {
+                return format!("evicted {n} times in a row within {window} for the same term");
+            }
+            LimitKind::LedgerSize => {
+                return format!("the ledger is full with {limit} evictions of the last {window}");
+            }
+            LimitKind::Rate => return "delayed by --evictions-per-second".to_owned(),
+            LimitKind::OtherProcess => return "reserved by another enforcer".to_owned(),
+        };
+        format!("evictions of {n} pods of {of} within {window}; the limit is {limit}")
+    }
+}
+
 impl fmt::Display for Throttled {
     /// The limit, until when, and what to do.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Throttled { limit_kind, n, limit, window, until } = self;
-        let (window, until) = (friendly(*window), rfc3339(*until));
-        match limit_kind {
-            LimitKind::Cluster => write!(
-                f,
-                "evictions of {n} pods of the cluster within {window}; the limit is {limit}. All evictions stop until \
-                 {until}. If labels were changed by mistake, change them back; otherwise raise --max-cluster-share"
-            ),
-            LimitKind::Workload => write!(
-                f,
-                "evictions of {n} pods of this workload within {window}; the limit is {limit}. Delayed until {until}; \
-                 to evict faster, raise --max-workload-share"
-            ),
-            LimitKind::Namespace => write!(
-                f,
-                "evictions of {n} pods of this namespace within {window}; the limit is {limit}. Delayed until {until}; \
-                 to evict faster, raise --max-evictions-per-namespace"
-            ),
-            LimitKind::Node => write!(
-                f,
-                "evictions of {n} pods of this node within {window}; the limit is {limit}. Delayed until {until}; to \
-                 evict faster, raise --max-evictions-per-node"
-            ),
-            LimitKind::Repeats => write!(
-                f,
-                "evicted {n} times in a row within {window} for the same term; each replacement violated it again. \
-                 Stopped until {until}. Check what places the pods (nodeName in the template, another scheduler) \
-                 against the rule"
-            ),
-            LimitKind::LedgerSize => write!(
-                f,
-                "the ledger is full with {limit} evictions of the last {window}. Delayed until {until}"
-            ),
-            LimitKind::Rate => write!(f, "delayed by --evictions-per-second"),
+        let (cause, until) = (self.cause(), rfc3339(self.until));
+        let flag = match self.limit_kind {
+            LimitKind::Cluster => {
+                return write!(
+                    f,
+                    "{cause}. All evictions stop until {until}. If labels were changed by mistake, change them back; \
+                     otherwise raise --max-cluster-share"
+                );
+            }
+            LimitKind::Repeats => {
+                return write!(
+                    f,
+                    "{cause}; each replacement violated it again. Stopped until {until}. Check what places the pods \
+                     (nodeName in the template, another scheduler) against the rule"
+                );
+            }
+            LimitKind::LedgerSize => return write!(f, "{cause}. Delayed until {until}"),
+            LimitKind::Rate => return f.write_str(&cause),
             LimitKind::OtherProcess => {
-                write!(
+                return write!(
                     f,
                     "left until {until} to the enforcer that has reserved the eviction in the same ledger"
-                )
+                );
             }
-        }
+            LimitKind::Workload => "--max-workload-share",
+            LimitKind::Namespace => "--max-evictions-per-namespace",
+            LimitKind::Node => "--max-evictions-per-node",
+        };
+        write!(f, "{cause}. Delayed until {until}; to evict faster, raise {flag}")
     }
 }

@@ -9,7 +9,7 @@ use super::feasible::feasible;
 use super::{DomainSummary, ExcludedNodes, Explanation, TermSummary};
 use crate::context::NodeRef;
 use crate::decision::Run;
-use crate::verdict::{TopologyPair, Verdict};
+use crate::verdict::{Counts, TopologyPair, Verdict};
 
 /// Number of pods that a bottleneck in short names.
 const MAX_NAMED: usize = 3;
@@ -26,7 +26,7 @@ impl Explanation {
                 summaries.of((*plugin, asked.term, asked.detail));
             }
         }
-        let mut groups: HashMap<Vec<TermKey>, ExcludedNodes> = HashMap::new();
+        let mut groups: HashMap<(Vec<TermKey>, Vec<TermKey>), ExcludedNodes> = HashMap::new();
         let mut nodes: Vec<_> = state.nodes.iter().map(|(id, _)| (run.node_name(id), id)).collect();
         nodes.sort_unstable();
         for (name, id) in nodes {
@@ -53,7 +53,10 @@ impl Explanation {
             if only.is_some_and(|only| only != name) {
                 continue;
             }
-            let group = groups.entry(keys).or_insert_with(|| ExcludedNodes { nodes: Vec::new(), verdicts });
+            // A node without a resource is not like one that has too little of it.
+            let lacks: Vec<_> = verdicts.iter().filter(|verdict| lacks_resource(verdict)).map(key).collect();
+            let group =
+                groups.entry((keys, lacks)).or_insert_with(|| ExcludedNodes { nodes: Vec::new(), verdicts });
             group.nodes.push(name.to_owned());
         }
 
@@ -73,6 +76,11 @@ impl Explanation {
 
 fn key(verdict: &Verdict) -> TermKey {
     (verdict.plugin, verdict.term.clone().unwrap_or_default(), verdict.detail.clone())
+}
+
+/// Whether the node has nothing at all of a resource.
+fn lacks_resource(verdict: &Verdict) -> bool {
+    matches!(verdict.counts, Some(Counts::Resource { allocatable: 0, .. }))
 }
 
 /// The position of each domain in [`TermSummary::domains`].

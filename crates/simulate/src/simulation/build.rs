@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use berth_api::admission::{Admission, AdmissionOptions, ErrorType, FieldError, admit, unmerge_label_keys};
+use berth_api::admission::{
+    Admission, AdmissionOptions, ErrorType, FieldError, admit, unmerge_label_keys, validate_node,
+};
 use berth_api::expand::{OwnerSelector, expand};
 use berth_api::object::support::{unsupported_fields, unsupported_message};
 use berth_api::object::volume::PersistentVolumeClaim;
@@ -166,10 +168,7 @@ impl Simulation {
             let node = &entry.object;
             let name = &node.metadata.name;
             let allocatable = node.status.allocatable.as_ref().or(node.status.capacity.as_ref());
-            let negative = allocatable.into_iter().flatten().filter(|(_, q)| q.is_negative());
-            let errors: Vec<_> = negative
-                .map(|(resource, q)| format!("status.allocatable[{resource}]: Invalid value: \"{q}\": must be greater than or equal to 0"))
-                .collect();
+            let errors: Vec<_> = validate_node(node).iter().map(ToString::to_string).collect();
             if !errors.is_empty() {
                 invalid.push(InvalidObject {
                     object: format!("Node {name}"),

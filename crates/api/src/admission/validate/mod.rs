@@ -3,9 +3,12 @@
 mod affinity;
 mod containers;
 mod group;
+mod node;
 mod resources;
 mod scheduling;
 mod selector;
+
+pub use node::validate_node;
 
 use super::annotation::{AFFINITY_ANNOTATION, AnnotationError, TOLERATION_ANNOTATION, annotation_affinity};
 use super::field::{BadValue, Errors, FieldError, Path};

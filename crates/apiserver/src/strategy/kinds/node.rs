@@ -63,6 +63,7 @@ fn validate_taints(taints: &[Value], causes: &mut Causes) {
         }
     }
     for i in repeated(taints.iter().map(|taint| (text(taint, "/key"), text(taint, "/effect")))) {
-        causes.duplicate(&format!("metadata.taints[{i}]"), &taints[i]);
+        let message = "taints must be unique by key and effect pair";
+        causes.duplicate_because(&format!("metadata.taints[{i}]"), &taints[i], message);
     }
 }

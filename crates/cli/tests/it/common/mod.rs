@@ -20,7 +20,7 @@ pub fn berth<T: AsRef<OsStr>>(directory: &Path, args: &[T], stdin: &[u8]) -> Ran
         .args(args)
         .current_dir(directory)
         .env_remove("CLICOLOR_FORCE")
-        .env("COLUMNS", "100")
+        .env_remove("COLUMNS")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,0 +1,44 @@
+//! Which evictions an enforcer that has evicted nothing yet would delay: for reports about a cluster.
+
+use berth_api::object::Pod;
+use berth_engine::Remedy;
+use jiff::Timestamp;
+
+use crate::limiter::{Candidate, EvictionLimiter, LimitOptions};
+use crate::pods::Pods;
+
+/// For each of these evictions, in order, the limit that delays it; none if it is not delayed. `pods` are all pods of the
+/// cluster.
+pub fn delayed_evictions<'a>(
+    limits: &LimitOptions,
+    pods: impl IntoIterator<Item = &'a Pod>,
+    evictions: &[&Remedy],
+) -> Vec<Option<String>> {
+    // Within one window, the time does not matter; the rate is no reason to report.
+    let now = Timestamp::UNIX_EPOCH;
+    let limits = LimitOptions { evictions_per_second: f64::from(u32::MAX), ..limits.clone() };
+    let mut running = Pods::default();
+    for pod in pods {
+        running.set(pod, now);
+    }
+    let mut limiter = EvictionLimiter::new(limits);
+    limiter.check_cluster_limit(running.n_running(), evictions.len(), now);
+    let mut delay = |remedy: &Remedy| {
+        let victim = &remedy.victim;
+        let pod = running.get(&victim.namespace, &victim.name)?;
+        let name = format!("{}/{}", victim.namespace, victim.name);
+        let candidate = Candidate {
+            // Objects in files may have no uid.
+            uid: &name,
+            node: &victim.node,
+            namespace: &victim.namespace,
+            workload: &pod.workload.name,
+            term: remedy.cures.first().map_or("", |key| key.term.as_str()),
+            seen_at: pod.seen_at,
+            n_workload_pods: running.n_of(&pod.workload),
+        };
+        let stopped = limiter.stops_all(evictions.len(), now);
+        stopped.or_else(|| limiter.reserve(&candidate, now).err()).map(|throttled| throttled.cause())
+    };
+    evictions.iter().map(|remedy| delay(remedy)).collect()
+}
