@@ -11,6 +11,7 @@ mod cache;
 mod drift;
 mod entries;
 mod fingerprint;
+mod json_text;
 mod mirror;
 mod placement_digest;
 mod pod_delta;

@@ -1,35 +1,52 @@
 //! The digest of a pod's text: its identity and its node, and the other fields relevant to placement as bytes to hash.
-
-use std::borrow::Cow;
-use std::fmt;
+//!
+//! Every pod event of the cluster is read this way, and most are read no further. So values are compared as they are
+//! written: a server that writes an equal value in another way only causes the pod to be decoded.
 
 use berth_api::object::{TOPOLOGY_LABELS, placement};
-use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::Error;
 
+use crate::json_text::{Index, JsonText, Malformed};
 use crate::pod_delta::PodRef;
 
-/// Reads the identity, the node and the added labels of the pod in a line of a watch. The other fields relevant to placement go to
-/// `bytes`: equal bytes mean equal values.
+/// Reads the identity, the node and the added labels of the pod in a line of a watch. The other fields relevant to
+/// placement go to `bytes`: equal bytes mean equal values.
 ///
 /// # Errors
 /// The line is not JSON, has no object, or the object is not a pod.
-pub(crate) fn digest_line(line: &[u8], bytes: &mut Vec<u8>) -> Result<PodRef, serde_json::Error> {
-    let mut digest = PlacementDigest { pod: PodRef::default(), has_object: false, bytes };
-    let mut deserializer = serde_json::Deserializer::from_slice(line);
-    Part { section: Section::Line, digest: &mut digest }.deserialize(&mut deserializer)?;
-    deserializer.end()?;
+pub(crate) fn digest_line(
+    line: &[u8],
+    index: &mut Index,
+    bytes: &mut Vec<u8>,
+) -> Result<PodRef, serde_json::Error> {
+    let mut digest = PlacementDigest {
+        text: JsonText::new(line, index),
+        pod: PodRef::default(),
+        has_object: false,
+        bytes,
+    };
+    digest.read(Section::Line)?;
     digest.pod.added_labels.sort_unstable();
-    if digest.has_object { Ok(digest.pod) } else { Err(Error::custom("there is no object")) }
+    if !digest.text.is_at_end() || !digest.has_object {
+        return Err(Error::custom("it is not one object that holds another"));
+    }
+    Ok(digest.pod)
 }
 
-struct PlacementDigest<'b> {
+impl From<Malformed> for serde_json::Error {
+    fn from(_: Malformed) -> serde_json::Error {
+        Error::custom("an object or a list of a pod is not JSON, or is something else")
+    }
+}
+
+struct PlacementDigest<'a, 'b> {
+    text: JsonText<'a>,
     pod: PodRef,
     has_object: bool,
     bytes: &'b mut Vec<u8>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Section {
     Line,
     Pod,
@@ -39,247 +56,103 @@ enum Section {
     Status,
 }
 
-/// A section that is to be read into a digest.
-struct Part<'o, 'b> {
-    section: Section,
-    digest: &'o mut PlacementDigest<'b>,
-}
-
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-#[derive(Deserialize)]
-struct Condition<'a> {
-    #[serde(rename = "type", borrow)]
-    condition_type: Cow<'a, str>,
-    #[serde(borrow, default)]
-    status: Cow<'a, str>,
-    #[serde(borrow, default)]
-    reason: Option<Cow<'a, str>>,
-}
-
-impl<'de> DeserializeSeed<'de> for Part<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Part<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Part { section, digest } = self;
-        while let Some(Text(key)) = map.next_key()? {
-            let inner = match (section, &*key) {
-                (Section::Line, "object") => {
-                    digest.has_object = true;
-                    Some(Section::Pod)
+impl PlacementDigest<'_, '_> {
+    fn read(&mut self, section: Section) -> Result<(), serde_json::Error> {
+        let mut fields = self.text.object()?;
+        while let Some(key) = self.text.next_key(&mut fields)? {
+            match (section, key) {
+                (Section::Line, b"object") => {
+                    self.has_object = true;
+                    self.read(Section::Pod)?;
                 }
-                (Section::Pod, "metadata") => Some(Section::Metadata),
-                (Section::Metadata, "labels") => Some(Section::Labels),
-                (Section::Pod, "spec") => Some(Section::Spec),
-                (Section::Pod, "status") => Some(Section::Status),
-                _ => None,
-            };
-            if let Some(section) = inner {
-                map.next_value_seed(Part { section, digest })?;
-                continue;
-            }
-            let pod = &mut digest.pod;
-            let field = match (section, &*key) {
-                (Section::Metadata, "namespace") => Some(&mut pod.namespace),
-                (Section::Metadata, "name") => Some(&mut pod.name),
-                (Section::Metadata, "uid") => Some(&mut pod.uid),
-                (Section::Metadata, "resourceVersion") => Some(&mut pod.resource_version),
-                (Section::Spec, "nodeName") => Some(&mut pod.node),
-                _ => None,
-            };
-            if let Some(field) = field {
-                *field = map.next_value::<Option<String>>()?.unwrap_or_default();
-                continue;
-            }
-            if section == Section::Labels && TOPOLOGY_LABELS.contains(&&*key) {
-                pod.added_labels.push((key.into_owned(), map.next_value()?));
-                continue;
-            }
-            let bytes = &mut *digest.bytes;
-            match (section, &*key) {
-                (Section::Status, "conditions") => {
-                    // Placement does not see the others, which change often.
-                    let conditions = map.next_value::<Option<Vec<Condition<'de>>>>()?.unwrap_or_default();
-                    for condition in
-                        conditions.iter().filter(|c| placement::CONDITION_TYPES.contains(&&*c.condition_type))
-                    {
-                        put_text(bytes, &condition.condition_type);
-                        put_text(bytes, &condition.status);
-                        put_text(bytes, condition.reason.as_deref().unwrap_or_default());
+                (Section::Pod, b"metadata") => self.read(Section::Metadata)?,
+                (Section::Pod, b"spec") => self.read(Section::Spec)?,
+                (Section::Pod, b"status") => self.read(Section::Status)?,
+                (Section::Metadata, b"labels") => self.read(Section::Labels)?,
+                (Section::Metadata, b"namespace") => self.pod.namespace = self.string()?,
+                (Section::Metadata, b"name") => self.pod.name = self.string()?,
+                (Section::Metadata, b"uid") => self.pod.uid = self.string()?,
+                (Section::Metadata, b"resourceVersion") => self.pod.resource_version = self.string()?,
+                (Section::Spec, b"nodeName") => self.pod.node = self.string()?,
+                (Section::Status, b"conditions") => self.conditions()?,
+                (Section::Status, list) if is_one_of(list, &placement::CONTAINER_STATUSES) => {
+                    self.container_statuses(list)?;
+                }
+                (Section::Labels, label) if is_one_of(label, &TOPOLOGY_LABELS) => {
+                    let label = String::from_utf8_lossy(label).into_owned();
+                    let value = self.string()?;
+                    self.pod.added_labels.push((label, value));
+                }
+                (section, key) => {
+                    let value = self.text.value()?;
+                    if matters(section, key) {
+                        self.put(section, [key, value]);
                     }
                 }
-                (Section::Status, statuses) if placement::CONTAINER_STATUSES.contains(&statuses) => {
-                    let begin = bytes.len();
-                    put_text(bytes, statuses);
-                    let without_statuses = bytes.len();
-                    map.next_value_seed(ContainerStatuses(bytes))?;
-                    if bytes.len() == without_statuses {
-                        bytes.truncate(begin);
-                    }
-                }
-                (section, field) if matters(section, field) => {
-                    bytes.push(section as u8);
-                    put_text(bytes, &key);
-                    map.next_value_seed(Copied(bytes))?;
-                }
-                _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         Ok(())
+    }
+
+    /// A string, empty for `null`.
+    fn string(&mut self) -> Result<String, serde_json::Error> {
+        match self.text.value()? {
+            [b'"', plain @ .., b'"'] if !plain.contains(&b'\\') => {
+                String::from_utf8(plain.to_vec()).map_err(Error::custom)
+            }
+            text => Ok(serde_json::from_slice::<Option<String>>(text)?.unwrap_or_default()),
+        }
+    }
+
+    /// Placement does not see the other conditions, which change often.
+    fn conditions(&mut self) -> Result<(), Malformed> {
+        let mut conditions = self.text.array()?;
+        while self.text.has_next(&mut conditions)? {
+            let fields = self.text.members(["type", "status", "reason"])?;
+            if let [b'"', condition_type @ .., b'"'] = fields[0]
+                && is_one_of(condition_type, &placement::CONDITION_TYPES)
+            {
+                self.put(Section::Status, fields);
+            }
+        }
+        Ok(())
+    }
+
+    /// Statuses without resources do not matter.
+    fn container_statuses(&mut self, list: &[u8]) -> Result<(), Malformed> {
+        let mut statuses = self.text.array()?;
+        while self.text.has_next(&mut statuses)? {
+            let names = placement::CONTAINER_STATUS_FIELDS;
+            let values = self.text.members(names)?;
+            if names.iter().zip(values).any(|(name, value)| *name != "name" && !value.is_empty()) {
+                self.put(Section::Status, [list]);
+                self.put(Section::Status, values);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the length of each text first, so that adjacent texts stay distinct.
+    fn put<const N: usize>(&mut self, section: Section, texts: [&[u8]; N]) {
+        self.bytes.push(section as u8);
+        for text in texts {
+            self.bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+            self.bytes.extend_from_slice(text);
+        }
     }
 }
 
 /// Whether placement may see a field.
-fn matters(section: Section, field: &str) -> bool {
+fn matters(section: Section, field: &[u8]) -> bool {
     match section {
         Section::Line | Section::Pod => false,
         Section::Labels => true,
-        Section::Metadata => placement::METADATA_FIELDS.contains(&field),
-        Section::Spec => placement::SPEC_FIELDS.contains(&field),
-        Section::Status => placement::STATUS_FIELDS.contains(&field),
+        Section::Metadata => is_one_of(field, &placement::METADATA_FIELDS),
+        Section::Spec => is_one_of(field, &placement::SPEC_FIELDS),
+        Section::Status => is_one_of(field, &placement::STATUS_FIELDS),
     }
 }
 
-/// Writes the length first, so that adjacent texts stay distinct.
-fn put_text(bytes: &mut Vec<u8>, text: &str) {
-    bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(text.as_bytes());
-}
-
-/// A list of container statuses, as bytes; statuses without resources do not matter.
-struct ContainerStatuses<'b>(&'b mut Vec<u8>);
-
-impl<'de> DeserializeSeed<'de> for ContainerStatuses<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-/// For the list, and for each status in it.
-impl<'de> Visitor<'de> for ContainerStatuses<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("container statuses")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while seq.next_element_seed(ContainerStatuses(&mut *self.0))?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let ContainerStatuses(bytes) = self;
-        let (begin, mut has_resources) = (bytes.len(), false);
-        while let Some(Text(key)) = map.next_key()? {
-            if placement::CONTAINER_STATUS_FIELDS.contains(&&*key) {
-                has_resources |= key != "name";
-                put_text(bytes, &key);
-                map.next_value_seed(Copied(&mut *bytes))?;
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        if !has_resources {
-            bytes.truncate(begin);
-        }
-        Ok(())
-    }
-}
-
-/// Any value, as bytes.
-struct Copied<'b>(&'b mut Vec<u8>);
-
-impl Copied<'_> {
-    fn put(self, tag: u8, value: [u8; 8]) {
-        self.0.push(tag);
-        self.0.extend_from_slice(&value);
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Copied<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Copied<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        self.0.push(b'n');
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
-        self.0.push(if value { b't' } else { b'f' });
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.put(b'i', value.to_le_bytes());
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        self.put(b'u', value.to_le_bytes());
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
-        self.put(b'd', value.to_le_bytes());
-        Ok(())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<(), E> {
-        self.0.push(b's');
-        put_text(self.0, value);
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        self.0.push(b'[');
-        while seq.next_element_seed(Copied(&mut *self.0))?.is_some() {}
-        self.0.push(b']');
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        self.0.push(b'{');
-        while let Some(Text(key)) = map.next_key()? {
-            put_text(self.0, &key);
-            map.next_value_seed(Copied(&mut *self.0))?;
-        }
-        self.0.push(b'}');
-        Ok(())
-    }
+fn is_one_of(field: &[u8], names: &[&str]) -> bool {
+    names.iter().any(|name| name.as_bytes() == field)
 }

@@ -11,6 +11,7 @@ use berth_api::object::{Pod, TOPOLOGY_LABELS};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Deserializer};
 
+use crate::json_text::Index;
 use crate::placement_digest::digest_line;
 use berth_client::watch::{KubeObject, Line, read_object};
 
@@ -93,7 +94,8 @@ struct Memory {
     /// By the hash of the uid. Hashes and digests are keyed, since users write what is hashed. Two pods with one hash do
     /// no harm: the uid is part of the digest, too.
     digests: FxHashMap<u64, Digest>,
-    /// Kept for its capacity.
+    /// Kept for their capacity.
+    index: Index,
     text: Vec<u8>,
 }
 
@@ -127,9 +129,9 @@ impl PodReader {
     /// The object is not a pod.
     pub(crate) fn read(&self, line: &[u8], kind: Line) -> Result<PodDelta, serde_json::Error> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let Memory { digests, text } = &mut *memory;
+        let Memory { digests, index, text } = &mut *memory;
         text.clear();
-        let pod = digest_line(line, text)?;
+        let pod = digest_line(line, index, text)?;
         let uid = self.key.hash_one(&pod.uid);
         if kind == Line::Deleted {
             digests.remove(&uid);

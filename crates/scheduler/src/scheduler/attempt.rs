@@ -61,9 +61,8 @@ impl Scheduler {
             self.report_failure(id, &key, &failure);
             return;
         }
-        self.sample(id, now);
+        let now = self.sample(id, now);
         let Some(queued) = self.pods.get_mut(id) else { return };
-        let now = Instant::now();
         queued.attempts += 1;
         queued.decided_at = now;
         queued.preemption = None;

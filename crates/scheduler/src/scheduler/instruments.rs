@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::Scheduler;
 use crate::queue::PodId;
 
-/// Sampled decisions take no more than this part of the time.
-const SAMPLING_SHARE: u32 = 100;
+/// Sampled decisions take no more than one part in this many of the time.
+const SAMPLING_SHARE: u32 = 400;
 /// How often pods are counted by plugin.
 const COUNTING_PERIOD: Duration = Duration::from_secs(1);
 
@@ -36,14 +36,16 @@ impl Instruments {
 }
 
 impl Scheduler {
-    /// Measures the plugins for a pod that is about to be decided, if there is time for it.
-    pub(super) fn sample(&mut self, id: PodId, now: Instant) {
+    /// Measures the plugins for a pod that is about to be decided, if there is time for it. Returns the time after that.
+    pub(super) fn sample(&mut self, id: PodId, now: Instant) -> Instant {
         let Some(queued) = self.pods.get(id).filter(|_| now >= self.instruments.sample_not_before) else {
-            return;
+            return now;
         };
         let stages = self.cluster.stage_times(&queued.prepared, &mut || now.elapsed());
         self.metrics.sampled(&stages, &queued.pod.spec.scheduler_name);
-        self.instruments.sample_not_before = Instant::now() + now.elapsed() * SAMPLING_SHARE;
+        let after = Instant::now();
+        self.instruments.sample_not_before = after + (after - now) * SAMPLING_SHARE;
+        after
     }
 
     /// Counts what is not counted at every decision.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use berth_api::object::support::SuspectFields;
 use berth_api::object::{Pod, VolumeDecision};
 use berth_engine::PreparedPod;
 use rustc_hash::FxHashMap;
@@ -17,6 +18,8 @@ use crate::status::{ScheduledCondition, Victim};
 /// A pod that is pending, or being bound.
 pub(super) struct QueuedPod {
     pub(super) pod: Arc<Pod>,
+    /// Of the pod: found while it is in the processor's cache, not at each decision.
+    pub(super) suspect: SuspectFields,
     pub(super) prepared: PreparedPod,
     /// The entry in the queue of the group that it is decided with.
     pub(super) group: Option<PodId>,
@@ -68,8 +71,15 @@ impl QueuedPod {
             to_write: None,
             is_write_queued: false,
             is_write_in_flight: false,
+            suspect: SuspectFields::of(&pod.spec),
             pod,
         }
+    }
+
+    /// The pod changed.
+    pub(super) fn set_pod(&mut self, pod: Arc<Pod>) {
+        self.suspect = SuspectFields::of(&pod.spec);
+        self.pod = pod;
     }
 
     /// Whether a write of its status is wanted or in flight.

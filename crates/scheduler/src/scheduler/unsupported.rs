@@ -1,7 +1,7 @@
 //! Pods with fields that decide about placement and that Berth does not support: they are not bound.
 
 use berth_api::object::DeviceResources;
-use berth_api::object::support::{SuspectFields, unsupported_fields, unsupported_message};
+use berth_api::object::support::unsupported_message;
 use tokio::time::Instant;
 
 use super::Scheduler;
@@ -15,7 +15,7 @@ impl Scheduler {
         let Some(queued) = self.pods.get(id).filter(|_| !self.options.ignore_unsupported) else {
             return false;
         };
-        let fields = unsupported_fields(&queued.pod.spec, &self.devices);
+        let fields = queued.suspect.unsupported(&self.devices);
         if fields.is_empty() {
             return false;
         }
@@ -40,8 +40,8 @@ impl Scheduler {
         }
         let is_concerned = |id: &PodId| {
             self.pods.get(*id).is_some_and(|queued| {
-                let suspect = SuspectFields::of(&queued.pod.spec);
-                queued.binding.is_none() && suspect.unsupported(&before) != suspect.unsupported(&self.devices)
+                let unsupported = |devices| queued.suspect.unsupported(devices);
+                queued.binding.is_none() && unsupported(&before) != unsupported(&self.devices)
             })
         };
         let concerned: Vec<_> = self.pods.ids().filter(is_concerned).collect();

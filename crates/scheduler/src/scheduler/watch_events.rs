@@ -183,7 +183,7 @@ impl Scheduler {
             Some(id) if is_pending => self.pod_updated(id, pod, is_changed),
             // The result of its binding settles the rest.
             Some(id) => match self.pods.get_mut(id) {
-                Some(queued) if queued.binding.is_some() => queued.pod = pod,
+                Some(queued) if queued.binding.is_some() => queued.set_pod(pod),
                 _ => self.dequeue(id),
             },
             // The watch may report a pod as pending although the result of its binding has already arrived.
@@ -219,7 +219,7 @@ impl Scheduler {
     fn pod_updated(&mut self, id: PodId, pod: Arc<Pod>, is_changed: bool) {
         let is_nominated = self.nominated_elsewhere(id, &pod);
         let Some(queued) = self.pods.get_mut(id) else { return };
-        queued.pod = pod;
+        queued.set_pod(pod);
         if (is_changed || is_nominated) && queued.binding.is_some() {
             queued.is_stale = true;
             self.take_back_member(id);
