@@ -3,6 +3,8 @@
 //! A journal is a sequence of [`Entry`], one JSON object per line; the format is described in `docs/recordings.md`. Applied
 //! to an empty cluster one after the other, the entries give the state in which each decision was made.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -68,7 +70,7 @@ pub enum Entry {
     /// A disruption budget was deleted.
     RemoveBudget(NamespacedName),
     /// A pod with a node was added or changed.
-    Pod(Box<Pod>),
+    Pod(#[serde(with = "shared")] Arc<Pod>),
     /// A pod with a node got labels.
     AddLabels(NamespacedName, StringMap),
     /// A pod has no node any more: it was deleted, it ended, or it could not be bound.
@@ -84,7 +86,7 @@ pub enum Entry {
     /// A nomination was cleared.
     ClearNomination(NamespacedName),
     /// A pending pod entered the queue, or changed there.
-    Queue(Box<Pod>),
+    Queue(#[serde(with = "shared")] Arc<Pod>),
     /// A pod left the queue: it was bound, deleted, or scheduled by another scheduler.
     Dequeue(NamespacedName),
     /// A pod was decided.
@@ -231,6 +233,7 @@ impl Entry {
     pub fn redact(&mut self) {
         match self {
             Entry::Pod(pod) | Entry::Queue(pod) => {
+                let pod = Arc::make_mut(pod);
                 redact_metadata(&mut pod.metadata);
                 pod.spec.volumes.retain(Volume::matters);
                 pod.status.conditions.retain(|c| CONDITION_TYPES.contains(&c.condition_type.as_str()));
@@ -257,6 +260,19 @@ fn redact_metadata(metadata: &mut ObjectMeta) {
 fn redact_identity(metadata: &mut ObjectMeta) {
     metadata.finalizers.clear();
     metadata.generate_name.clear();
+}
+
+/// Schedulers share their pods with the entries.
+mod shared {
+    use super::{Arc, Deserialize, Deserializer, Pod, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(pod: &Arc<Pod>, serializer: S) -> Result<S::Ok, S::Error> {
+        Pod::serialize(pod, serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Pod>, D::Error> {
+        Pod::deserialize(deserializer).map(Arc::new)
+    }
 }
 
 fn micros<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {

@@ -101,7 +101,7 @@ fn observed(change: Change, recorder: &Recorder, queue: &Queue, is_pending: impl
     match change {
         Change::PodApplied { pod, .. } if is_pending(&pod) => {
             queue.entry(pod.metadata.namespaced_name()).or_default();
-            recorder.record(|| Entry::Queue(Box::new(Pod::clone(&pod))));
+            recorder.record(|| Entry::Queue(pod));
         }
         Change::PodApplied { pod, .. } => dequeue(&mut queue, pod.metadata.namespaced_name(), recorder),
         Change::PodDeleted { pod, .. } => dequeue(&mut queue, pod, recorder),

@@ -2,6 +2,7 @@
 
 use std::hash::Hasher;
 use std::path::Path;
+use std::sync::Arc;
 
 use berth_api::journal::{Entry, Header, RecordedSettings};
 use berth_api::object::{Namespace, NamespacedName, Node, Pod, PodDisruptionBudget};
@@ -35,7 +36,7 @@ impl Scheduler {
     /// Decides a pod, and maybe binds it.
     fn schedule(&mut self, pod: &Pod, is_bound: bool) -> Outcome {
         let name = pod.metadata.namespaced_name();
-        self.recorder.record(|| Entry::Queue(Box::new(pod.clone())));
+        self.recorder.record(|| Entry::Queue(Arc::new(pod.clone())));
         let prepared = self.cluster.prepare(pod);
         let outcome = self.cluster.decide_nominated_first(&prepared);
         self.recorder.record(|| Entry::Decision(Box::new(outcome.recorded(name.clone()))));

@@ -7,7 +7,7 @@ use berth_api::object::{
 use berth_api::rules::Selector;
 
 use std::borrow::Cow;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use super::{Caches, Cluster};
 use crate::state::prepared::PreparedPod;
@@ -105,7 +105,7 @@ impl Cluster {
     pub fn set_pod(&mut self, pod: &Pod) -> bool {
         let counts = self.state.set_pod(pod);
         self.updated();
-        self.report(|_| Entry::Pod(Box::new(pod.clone())));
+        self.report(|_| Entry::Pod(Arc::new(pod.clone())));
         counts
     }
 

@@ -199,7 +199,7 @@ impl Scheduler {
     }
 
     fn pod_added(&mut self, pod: Arc<Pod>) {
-        self.recorder.record(|| Entry::Queue(Box::new(Pod::clone(&pod))));
+        self.recorder.record(|| Entry::Queue(pod.clone()));
         let prepared = self.cluster.prepare(&pod);
         let nominated = &pod.status.nominated_node_name;
         if !nominated.is_empty() {
@@ -234,7 +234,7 @@ impl Scheduler {
         queued.is_stale = false;
         queued.prepared = self.cluster.prepare(&queued.pod);
         let pod = queued.pod.clone();
-        self.recorder.record(|| Entry::Queue(Box::new(Pod::clone(&pod))));
+        self.recorder.record(|| Entry::Queue(pod.clone()));
         let metadata = &pod.metadata;
         if let Some(node) = self.cluster.nomination(&metadata.namespace, &metadata.name).map(str::to_owned) {
             self.cluster.nominate(&queued.prepared, &node);

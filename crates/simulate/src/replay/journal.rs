@@ -1,6 +1,7 @@
 //! Replays of journals: the engine gets the recorded updates, repeats the decisions, and explains pods at any moment.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use berth_api::config::ConfigErrors;
 use berth_api::journal::{
@@ -33,6 +34,9 @@ pub enum JournalError {
     UnknownPod(NamespacedName),
 }
 
+type Queue = BTreeMap<NamespacedName, (Arc<Pod>, PreparedPod)>;
+type Placed = BTreeMap<NamespacedName, Arc<Pod>>;
+
 /// The state of a recorded cluster, entry by entry.
 pub struct JournalReplay {
     cluster: Cluster,
@@ -40,9 +44,9 @@ pub struct JournalReplay {
     is_complete: bool,
     /// Whether Berth decided.
     is_own: bool,
-    queue: BTreeMap<NamespacedName, (Pod, PreparedPod)>,
+    queue: Queue,
     /// Pods with a node, assumed ones included.
-    placed: BTreeMap<NamespacedName, Pod>,
+    placed: Placed,
     budgets: BTreeMap<NamespacedName, DisruptionBudget>,
     /// The last decisions about these pods, with their times.
     decided: BTreeMap<NamespacedName, (Timestamp, RecordedDecision)>,
@@ -86,8 +90,7 @@ impl JournalReplay {
 
     /// The pods in the queue that are not assumed on a node, and then those with a node, by name.
     pub fn pods(&self) -> impl Iterator<Item = &Pod> {
-        let pending = self.queue.iter().filter(|(name, _)| !self.placed.contains_key(name));
-        pending.map(|(_, (pod, _))| pod).chain(self.placed.values())
+        all_pods(&self.queue, &self.placed)
     }
 
     /// The last decision about a pod in the queue or with a node, and its time.
@@ -98,10 +101,10 @@ impl JournalReplay {
     /// Explains the decision about a pod in the present state; with `node`, for that node alone. None if the pod does not
     /// exist.
     pub fn explain(&mut self, pod: &NamespacedName, node: Option<&str>) -> Option<PodExplanation> {
-        let known = self.placed.get(pod).or_else(|| self.queue.get(pod).map(|(pod, _)| pod))?.clone();
-        let pods: Vec<_> = self.pods().cloned().collect();
-        let budgets: Vec<_> = self.budgets.values().cloned().collect();
-        Some(PodExplanation::of(&mut self.cluster, Some(&budgets), &known, node, pods.iter()))
+        let JournalReplay { cluster, queue, placed, budgets, .. } = self;
+        let known = placed.get(pod).or_else(|| queue.get(pod).map(|(pod, _)| pod))?;
+        let budgets: Vec<_> = budgets.values().cloned().collect();
+        Some(PodExplanation::of(cluster, Some(&budgets), known, node, all_pods(queue, placed)))
     }
 
     /// Applies an entry. A decision changes nothing: what follows from it is recorded by entries of its own.
@@ -135,13 +138,13 @@ impl JournalReplay {
             Entry::RemoveBudget(name) => _ = self.budgets.remove(&name),
             Entry::Pod(pod) => {
                 cluster.set_pod(&pod);
-                self.placed.insert(pod.metadata.namespaced_name(), *pod);
+                self.placed.insert(pod.metadata.namespaced_name(), pod);
             }
             Entry::AddLabels(name, labels) => {
                 let added: Vec<_> = labels.clone().into_iter().collect();
                 cluster.add_pod_labels(name.namespace(), name.name(), &added);
                 if let Some(pod) = self.placed.get_mut(&name) {
-                    pod.metadata.labels.extend(labels);
+                    Arc::make_mut(pod).metadata.labels.extend(labels);
                 }
             }
             Entry::RemovePod(name) => {
@@ -152,9 +155,9 @@ impl JournalReplay {
             Entry::Assume(name, node) => {
                 let (pod, prepared) = queued(&self.queue, &name)?;
                 cluster.assume(prepared, &node);
-                let mut pod = pod.clone();
+                let mut pod = Pod::clone(pod);
                 pod.spec.node_name = node;
-                self.placed.insert(name, pod);
+                self.placed.insert(name, Arc::new(pod));
             }
             Entry::AssumeVolumes(assumed) => {
                 let AssumedVolumes { pod, node, volumes } = *assumed;
@@ -169,7 +172,7 @@ impl JournalReplay {
             Entry::ClearNomination(name) => _ = cluster.clear_nomination(name.namespace(), name.name()),
             Entry::Queue(pod) => {
                 let prepared = cluster.prepare(&pod);
-                self.queue.insert(pod.metadata.namespaced_name(), (*pod, prepared));
+                self.queue.insert(pod.metadata.namespaced_name(), (pod, prepared));
             }
             Entry::Dequeue(name) => {
                 self.queue.remove(&name);
@@ -283,10 +286,12 @@ impl Comparison<'_> {
     }
 }
 
-fn queued<'a>(
-    queue: &'a BTreeMap<NamespacedName, (Pod, PreparedPod)>,
-    pod: &NamespacedName,
-) -> Result<&'a (Pod, PreparedPod), JournalError> {
+fn all_pods<'a>(queue: &'a Queue, placed: &'a Placed) -> impl Iterator<Item = &'a Pod> {
+    let pending = queue.iter().filter(|(name, _)| !placed.contains_key(name)).map(|(_, (pod, _))| pod);
+    pending.chain(placed.values()).map(|pod| &**pod)
+}
+
+fn queued<'a>(queue: &'a Queue, pod: &NamespacedName) -> Result<&'a (Arc<Pod>, PreparedPod), JournalError> {
     queue.get(pod).ok_or_else(|| JournalError::UnknownPod(pod.clone()))
 }
 
