@@ -345,7 +345,10 @@ async fn show(
         let mut inventory = Inventory::default();
         live::read(client, "the cluster", &mut inventory, &ProgressBar::hidden()).await?;
         let options = SimulationOptions { settings: rules, simulated_nodes: None };
-        summary::explain(&mut outcome.failures, &mut Simulation::new(inventory, options)?);
+        match Simulation::new(inventory, options) {
+            Ok(mut simulation) => summary::explain(&mut outcome.failures, &mut simulation),
+            Err(error) => output::warning(&format!("the unplaced pods are not explained: {error}")),
+        }
     }
     let preemptions = preemptions(overview.observed());
     let Outcome { rows, summary, failures } = &outcome;
