@@ -87,6 +87,9 @@ pub enum Entry {
     ClearNomination(NamespacedName),
     /// A pending pod entered the queue, or changed there.
     Queue(#[serde(with = "shared")] Arc<Pod>),
+    /// A pod in the queue is decided with preferences in place of the required rules with these paths; with none, with all its
+    /// rules.
+    Relax(NamespacedName, Vec<String>),
     /// A pod left the queue: it was bound, deleted, or scheduled by another scheduler.
     Dequeue(NamespacedName),
     /// A pod was decided.

@@ -32,6 +32,8 @@ struct PodReport<'a> {
     message: String,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     unsupported: &'a [String],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    relaxed: &'a [String],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     victims: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,6 +73,7 @@ impl<'a> Report<'a> {
                 domain: node.and_then(|n| simulation.node_label(n, &summary.topology_key)),
                 message: p.outcome.message().into_owned(),
                 unsupported: &p.unsupported,
+                relaxed: &p.relaxed,
                 victims: p.victims.iter().map(ToString::to_string).collect(),
                 group: p.group.as_ref().map(|group| group.name.name()),
                 preempted_by: p.preempted_by.as_ref().map(ToString::to_string),

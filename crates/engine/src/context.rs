@@ -43,7 +43,7 @@ impl CycleState {
     pub(crate) fn without_nominated(state: &State, pod: &PreparedPod) -> CycleState {
         CycleState {
             rule_set: pod.rule_set,
-            signature: state.label_sets.get(pod.label_set).signature,
+            signature: state.decided_signature(pod),
             spread: state.spread_with_self(pod),
             system_spread: state.has_system_spread(pod),
             node_name: pod.node_name.clone(),

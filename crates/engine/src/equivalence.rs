@@ -26,7 +26,7 @@ impl Equivalence {
     pub(crate) fn of(state: &State, pod: &PreparedPod) -> Equivalence {
         Equivalence {
             rule_set: pod.rule_set,
-            signature: state.label_sets.get(pod.label_set).signature,
+            signature: state.decided_signature(pod),
             priority: pod.precedence.priority,
             preempts: pod.preempts,
             gates: pod.gates.clone(),

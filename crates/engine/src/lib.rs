@@ -36,7 +36,7 @@ mod what_if;
 mod witness;
 
 pub use blast_radius::{BlastRadius, Reach, TermRadius};
-pub use cluster::{Cluster, Journal};
+pub use cluster::{Cluster, Journal, RelaxedPod};
 pub use decision::{Evaluation, NodeEvaluation, NodeScore, Outcome};
 pub use equivalence::Equivalence;
 pub use explain::{

@@ -32,7 +32,7 @@ pub(crate) fn node_admission(
     prepared: &PreparedPod,
     node_name: &str,
 ) -> Result<(), NodeRejection> {
-    let signature = state.label_sets.get(prepared.label_set).signature;
+    let signature = state.decided_signature(prepared);
     let Some(id) = state.find_node(node_name) else {
         return Err(NodeRejection {
             reason: "InvalidNodeInfo".to_owned(),

@@ -155,7 +155,7 @@ impl WakeConditions {
     pub(crate) fn could_be_met_by(&self, state: &State, change: &ClusterChange) -> bool {
         let Some(requirements) = &self.requirements else { return false };
         // Rules seen for the first time may distinguish pods that were alike.
-        let signature = state.label_sets.get(requirements.pod.label_set).signature;
+        let signature = state.decided_signature(&requirements.pod);
         let volumes = requirements.pod.volumes.as_ref();
         let cycle = match volumes.map(|volumes| Arc::new(CycleVolumes::resolve(state, volumes))) {
             None => Cow::Borrowed(&requirements.cycle),

@@ -6,13 +6,14 @@
 //!
 //! A fixed number of workers send requests, one at a time each, over as many connections.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::object::Pod;
 use berth_api::resource::PODS;
+use berth_api::rules::RELAXED_ANNOTATION;
 use berth_client::Backoff;
 use berth_client::call::{self, CallError};
 use berth_client::lease::Leadership;
@@ -64,6 +65,8 @@ pub(crate) struct Binding {
     pub(crate) id: PodId,
     pub(crate) pod: Arc<Pod>,
     pub(crate) node: Arc<str>,
+    /// The paths of the rules that were relaxed, separated by commas.
+    pub(crate) relaxed: Option<Box<str>>,
     /// Set when the node is deleted: then nothing is sent.
     pub(crate) abandoned: Arc<AtomicBool>,
 }
@@ -83,6 +86,8 @@ struct BodyMetadata<'a> {
     name: &'a str,
     namespace: &'a str,
     uid: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<BTreeMap<&'static str, &'a str>>,
 }
 
 #[derive(Serialize)]
@@ -235,6 +240,10 @@ impl Binder {
                 name: &metadata.name,
                 namespace: &metadata.namespace,
                 uid: &metadata.uid,
+                annotations: binding
+                    .relaxed
+                    .as_deref()
+                    .map(|paths| BTreeMap::from([(RELAXED_ANNOTATION, paths)])),
             },
             target: Target { api_version: "v1", kind: "Node", name: &binding.node },
         };

@@ -9,6 +9,7 @@ use berth_api::quantity::Quantity;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use super::definitions::PROPOSED_FIELD;
 use super::types::{Scalar, Struct, Type};
 
 /// Further unknown fields of an object are not reported.
@@ -56,6 +57,14 @@ pub fn prune(ty: &'static Type, object: &mut Value) -> Vec<String> {
     let mut reader = Reader::default();
     reader.prune_value(ty, object, &Path::Root);
     reader.unknown
+}
+
+/// Drops the null terms of a node selector of the proposals: they match no node, and empty ones match every node. Terms are
+/// ORed, and without any the selector matches no node.
+fn drop_null_terms(selector: &mut Value) {
+    if let Some(terms) = selector.get_mut("nodeSelectorTerms").and_then(Value::as_array_mut) {
+        terms.retain(|term| !term.is_null());
+    }
 }
 
 /// The reader's position; formatted only for messages.
@@ -139,7 +148,12 @@ impl Reader {
         for (name, value) in fields.iter_mut() {
             match of.field(name) {
                 Some(_) if value.is_null() => drop = true,
-                Some(field) => self.value(field.ty(), value, &Path::Field(path, name), Some(of))?,
+                Some(field) => {
+                    if name == PROPOSED_FIELD {
+                        drop_null_terms(value);
+                    }
+                    self.value(field.ty(), value, &Path::Field(path, name), Some(of))?;
+                }
                 None if of.open => {}
                 None => {
                     drop = true;
@@ -341,6 +355,18 @@ mod tests {
                 "spec": {"containers": [{"name": "a"}, {"name": "b", "resources": {}}]},
             })
         );
+    }
+
+    #[test]
+    fn null_node_selector_terms_of_the_proposals_were_stored_as_terms_that_match_every_node() {
+        let nodes = |ignored, enforced| {
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ignored},
+            "requiredDuringSchedulingRequiredDuringExecution": {"nodeSelectorTerms": enforced}})
+        };
+        let pod_with = |affinity| json!({"spec": {"containers": [], "affinity": {"nodeAffinity": affinity}}});
+        let mut object = pod_with(nodes(json!([null]), json!([null, {"matchFields": []}, null])));
+        assert_eq!(decode(pod(), &mut object), Ok(Vec::new()));
+        assert_eq!(object, pod_with(nodes(json!([{}]), json!([{"matchFields": []}]))));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use super::semantics;
 pub(super) const REFERENCE: &str = "#/components/schemas/";
 
 /// The fields of the proposals that Kubernetes' own types lack.
-const PROPOSED_FIELD: &str = "requiredDuringSchedulingRequiredDuringExecution";
+pub(super) const PROPOSED_FIELD: &str = "requiredDuringSchedulingRequiredDuringExecution";
 const LIMIT: &str = "limit";
 const MATCH_ANNOTATIONS: &str = "matchAnnotations";
 const NODE_SELECTOR_TERM: &str = "io.k8s.api.core.v1.NodeSelectorTerm";

@@ -1,7 +1,9 @@
 //! The engine's explanation of a pod, with notes about the text of the pod and what would make it fit.
 
+use core::time::Duration;
+
 use berth_api::object::Pod;
-use berth_api::rules::dialect_notes;
+use berth_api::rules::{dialect_notes, relaxed_rules};
 use berth_engine::{Cluster, DisruptionBudget, Explanation, Outcome, Victims};
 use serde::Serialize;
 
@@ -23,6 +25,10 @@ pub struct PodExplanation {
     /// Fields that decide about placement and that Berth does not support: the explanation is without them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unsupported: Vec<String>,
+    /// The required rules that are preferences here, because the pod has been pending for long enough; of a running pod, those
+    /// that were relaxed to bind it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub relaxed: Vec<String>,
     /// The preemption that makes a pending pod fit; none if it fits without, or if preemption does not help.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption: Option<PodPreemption>,
@@ -60,19 +66,30 @@ impl From<Victims> for PodPreemption {
 }
 
 impl PodExplanation {
-    /// Asks the engine, and adds notes, hints and the core. With budgets, a pending pod preempts.
+    /// Asks the engine, and adds notes, hints and the core. With budgets, a pending pod preempts. It does without the required
+    /// rules that it has been pending for.
     /// `pods` are all pods of the cluster.
     pub(crate) fn of<'a>(
         cluster: &mut Cluster,
         budgets: Option<&[DisruptionBudget]>,
         pod: &Pod,
+        pending: Duration,
         node: Option<&str>,
         pods: impl Iterator<Item = &'a Pod>,
     ) -> PodExplanation {
         let mut explanation = cluster.explain_assigned(pod, node);
-        let mut preemption = None;
+        let (mut preemption, mut relaxed) = (None, relaxed_rules(&pod.metadata));
+        let mut prepared = cluster.prepare(pod);
+        if explanation.running_on.is_none() {
+            let is_unschedulable = matches!(explanation.outcome, Outcome::Unschedulable { .. });
+            let decided = is_unschedulable.then(|| cluster.decide_relaxed(&prepared, pending)).flatten();
+            relaxed = decided.as_ref().map(|(_, decided)| decided.paths.clone()).unwrap_or_default();
+            if let Some((_, decided)) = decided {
+                explanation = cluster.explain(pod, &decided.pod, node);
+                prepared = decided.pod;
+            }
+        }
         if let (Some(budgets), None) = (budgets, &explanation.running_on) {
-            let prepared = cluster.prepare(pod);
             preemption = preempt(cluster, budgets, &prepared, &mut explanation.outcome).map(Into::into);
         }
         let extensions = cluster.settings().extensions;
@@ -95,6 +112,7 @@ impl PodExplanation {
             explanation,
             dialect_notes,
             unsupported: Vec::new(),
+            relaxed,
             preemption,
             group: None,
             rollout,

@@ -17,6 +17,6 @@ pub use explanation::{PodExplanation, PodPreemption};
 pub use repairs::{Change, CoreTerm, Repair};
 pub use simulation::workloads::Workloads;
 pub use simulation::{
-    GroupPlacement, InvalidObject, SimulatedPod, Simulation, SimulationError, SimulationOptions,
+    GroupPlacement, InvalidObject, PendingFor, SimulatedPod, Simulation, SimulationError, SimulationOptions,
     add_simulated_nodes,
 };

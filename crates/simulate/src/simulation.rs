@@ -12,12 +12,14 @@ mod preemption;
 mod volumes;
 pub(crate) mod workloads;
 
+use core::time::Duration;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_api::object::{DeviceResources, GroupKey, GroupRules, NamespacedName, Node, Pod};
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_engine::{Cluster, DisruptionBudget, Explanation, Outcome, PreparedPod, Settings};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use self::created_claims::CreatedClaim;
@@ -37,6 +39,35 @@ pub struct SimulationOptions {
     pub settings: Settings,
     /// Nodes of the cluster if the inventory has none.
     pub simulated_nodes: Option<SimulatedNodes>,
+    /// How long pending pods have been pending; for rules with `relax-after`.
+    pub pending_for: PendingFor,
+}
+
+/// How long pods have been pending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PendingFor {
+    /// All pods for so long.
+    All(Duration),
+    /// Pods with a creation timestamp until this moment; others have just been created.
+    Until(Timestamp),
+}
+
+impl Default for PendingFor {
+    fn default() -> Self {
+        PendingFor::All(Duration::ZERO)
+    }
+}
+
+impl PendingFor {
+    pub(crate) fn of(self, pod: &Pod) -> Duration {
+        match self {
+            PendingFor::All(duration) => duration,
+            PendingFor::Until(now) => pod
+                .metadata
+                .creation_timestamp
+                .map_or(Duration::ZERO, |created| now.duration_since(created).try_into().unwrap_or_default()),
+        }
+    }
 }
 
 /// A pod of the simulation.
@@ -54,6 +85,8 @@ pub struct SimulatedPod {
     pub outcome: Outcome,
     /// Fields that decide about placement and that Berth does not support: it decided without them.
     pub unsupported: Vec<String>,
+    /// The paths of the required rules that were relaxed to place it, or in vain.
+    pub relaxed: Vec<String>,
     /// The pods that were evicted for it, the most important first.
     pub victims: Vec<NamespacedName>,
     /// The pod that it was evicted for.
@@ -124,6 +157,7 @@ pub struct Simulation {
     queue: Vec<usize>,
     /// Whether unschedulable pods preempt others.
     preempts: bool,
+    pending_for: PendingFor,
     budgets: Vec<DisruptionBudget>,
     warnings: Vec<String>,
     workloads: Vec<(String, String)>,
@@ -181,11 +215,15 @@ impl Simulation {
                     }
                 };
                 let equivalence = self.cluster.equivalence(&pod);
+                let pending = self.pending_for.of(&self.pods[i].pod);
+                let may_be_relaxed = !self.cluster.relaxable(&pod, pending).is_empty();
                 let mut outcome = match failures.get(&equivalence) {
-                    Some((at, outcome)) if *at == n_placed => Outcome::clone(outcome),
+                    Some((at, outcome)) if *at == n_placed && !may_be_relaxed => Outcome::clone(outcome),
                     _ => {
-                        let outcome = self.cluster.place(&pod);
-                        let (outcome, replaced) = self.preempt(i, &pod, outcome);
+                        let mut outcome = self.cluster.place(&pod);
+                        let relaxed = self.relax(i, &pod, pending, &mut outcome);
+                        let (outcome, replaced) =
+                            self.preempt(i, &relaxed.unwrap_or_else(|| pod.clone()), outcome);
                         for i in replaced {
                             unplaced.push((i, self.cluster.prepare(&self.pods[i].pod)));
                         }
@@ -195,7 +233,7 @@ impl Simulation {
                 if outcome.node().is_some() {
                     n_placed += 1;
                     progress(n_placed.min(n_pending), n_pending);
-                } else {
+                } else if !may_be_relaxed {
                     failures.insert(equivalence, (n_placed, outcome.clone()));
                 }
                 if let (Outcome::Unschedulable { message, .. }, Some(by)) =
@@ -307,7 +345,8 @@ impl Simulation {
         let SimulatedPod { pod, unsupported, .. } = self.pods.iter().find(|p| p.is_named(namespace, name))?;
         let budgets = self.preempts.then_some(&*self.budgets);
         let pods = self.pods.iter().map(|p| &p.pod);
-        let explained = PodExplanation::of(&mut self.cluster, budgets, pod, node, pods);
+        let explained =
+            PodExplanation::of(&mut self.cluster, budgets, pod, self.pending_for.of(pod), node, pods);
         let (unsupported, group) = (unsupported.clone(), self.explain_group(namespace, name));
         Some(PodExplanation { unsupported, group, ..explained })
     }
@@ -328,5 +367,24 @@ impl Simulation {
             return Vec::new();
         }
         Trial { cluster, nodes, pods, budgets, pod, only }.repairs(explanation)
+    }
+
+    /// Places an unschedulable pod with the rules relaxed that it has been pending for. Returns the pod with these rules.
+    fn relax(
+        &mut self,
+        position: usize,
+        pod: &PreparedPod,
+        pending: Duration,
+        outcome: &mut Outcome,
+    ) -> Option<PreparedPod> {
+        self.pods[position].relaxed.clear();
+        if !matches!(outcome, Outcome::Unschedulable { .. }) {
+            return None;
+        }
+        let (decided, relaxed) = self.cluster.decide_relaxed(pod, pending)?;
+        self.cluster.take(&relaxed.pod, &decided);
+        *outcome = decided;
+        self.pods[position].relaxed = relaxed.paths;
+        Some(relaxed.pod)
     }
 }

@@ -35,7 +35,7 @@
 //! `cpu=100m mem=64Mi storage=1Gi req:RESOURCE=N` (requests of the only container), `allocated:RESOURCE=N` (reserved
 //! by the node), `infeasible` (the node rejected a resize), `restarts-all` (containers), `image:NAME`, `image-volume:NAME`,
 //! `port:[IP:]N[/PROTOCOL]`, `select:KEY=VALUE`, `tolerate:KEY[=VALUE][:EFFECT]` (`tolerate:*` for all),
-//! `tolerate-anti:NAMESPACE,...` (`*` for all), `owner:KIND/NAME`, volumes `claim:NAME`, `ephemeral:NAME`, `gce:NAME`, `ebs:ID`, `iscsi:IQN`,
+//! `tolerate-anti:NAMESPACE,...` (`*` for all), `relax:5m` (after so long), `owner:KIND/NAME`, volumes `claim:NAME`, `ephemeral:NAME`, `gce:NAME`, `ebs:ID`, `iscsi:IQN`,
 //! `rbd:IMAGE@MONITOR,...` (these four with `:ro` for read-only), and groups:
 //!
 //! | group | field |
@@ -73,7 +73,9 @@ use berth_api::object::{
 };
 use berth_api::quantity::Quantity;
 
-use crate::naive::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION, WorkloadSelector, World};
+use crate::naive::{
+    AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, TOLERATION_ANNOTATION, WorkloadSelector, World,
+};
 use terms::topology_key;
 
 /// Reads a cluster. Pods without `on` are pending.
@@ -255,6 +257,8 @@ pub fn pod(line: &str) -> Pod {
             pod.spec.tolerations.push(toleration(text));
         } else if let Some(namespaces) = word.strip_prefix("tolerate-anti:") {
             pod.metadata.annotations.insert(TOLERATION_ANNOTATION.to_owned(), namespaces.to_owned());
+        } else if let Some(after) = word.strip_prefix("relax:") {
+            pod.metadata.annotations.insert(RELAX_AFTER_ANNOTATION.to_owned(), after.to_owned());
         } else if let Some(owner) = word.strip_prefix("owner:") {
             pod.metadata.owner_references.push(owner_reference(line, owner));
         } else if let Some(volume) = volumes::pod_volume(&word, pod.spec.volumes.len()) {

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use berth_api::config::Plugin;
 use berth_api::object::Pod;
+use berth_api::rules::RELAXED_ANNOTATION;
 use berth_engine::{PreparedPod, Verdict};
 use serde_json::Value;
 
@@ -26,6 +27,8 @@ struct Binding<'a> {
     name: &'a str,
     uid: &'a str,
     node: &'a str,
+    /// The rules of the pod that the scheduler has relaxed.
+    relaxed: &'a str,
 }
 
 /// Checks that the binding breaks no required rule of the pod or of existing pods.
@@ -42,6 +45,7 @@ pub(crate) fn keeps_required_rules<K: StateAccess>(
         name: if request.name.is_empty() { own } else { &request.name },
         uid: text("/metadata/uid"),
         node: text("/target/name"),
+        relaxed: text(&format!("/metadata/annotations/{}", RELAXED_ANNOTATION.replace('/', "~1"))),
     };
     if binding.name.is_empty() || binding.node.is_empty() || !matches!(text("/target/kind"), "" | "Node") {
         // No pod to bind: the API server reports the error.
@@ -65,7 +69,7 @@ fn check(
     dry_run: bool,
     now: Instant,
 ) -> Result<Option<String>, ReviewError> {
-    let Binding { namespace, name, uid, node } = *binding;
+    let Binding { namespace, name, uid, node, relaxed } = *binding;
     let key = key(namespace, name);
     let held = state.holds.get(&key).cloned();
     let Some(pod) = state.waiting(namespace, name).filter(|pod| uid.is_empty() || pod.metadata.uid == uid)
@@ -90,6 +94,9 @@ fn check(
     // A repeated request must not conflict with its own held binding.
     state.release(&key, namespace, name);
     GUARD_PROFILE.clone_into(&mut guarded.spec.scheduler_name);
+    // As the bound pod: the rules that were relaxed are preferences.
+    node.clone_into(&mut guarded.spec.node_name);
+    guarded.metadata.annotations.insert(RELAXED_ANNOTATION.to_owned(), relaxed.to_owned());
     let prepared = state.cluster().prepare(&guarded);
     if !state.cluster().fits_on(&prepared, node) {
         let verdicts = state.cluster().verdicts_on(&prepared, node);

@@ -2,11 +2,12 @@
 
 use berth_api::admission::AFFINITY_ANNOTATION;
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
+use berth_api::rules::RELAX_AFTER_ANNOTATION;
 
 use super::AskedPod;
 use crate::findings::Findings;
 
-/// Warns about an annotation with affinity on a pod of another scheduler: only the webhook and the enforcer read it.
+/// Warns about an annotation about affinity on a pod of another scheduler: only the webhook and the enforcer read it.
 pub(super) fn has_a_reader(asked: &AskedPod<'_>, found: &mut Findings) {
     let names = &asked.policy.scheduler_names;
     let own = match asked.pod.spec.scheduler_name.as_str() {
@@ -14,10 +15,13 @@ pub(super) fn has_a_reader(asked: &AskedPod<'_>, found: &mut Findings) {
         name => name,
     };
     let is_read = names.is_empty() || names.iter().any(|name| name == own);
-    if !is_read && asked.pod.metadata.annotations.contains_key(AFFINITY_ANNOTATION) {
+    let annotations = [AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION].into_iter();
+    for annotation in
+        annotations.filter(|name| !is_read && asked.pod.metadata.annotations.contains_key(*name))
+    {
         let names = names.join(" or ");
         found.warn(format!(
-            "metadata.annotations[{AFFINITY_ANNOTATION}]: the scheduler {own:?} does not read it: set \
+            "metadata.annotations[{annotation}]: the scheduler {own:?} does not read it: set \
              spec.schedulerName to {names}"
         ));
     }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use berth_admission::{Endpoint, ReviewError};
+use serde_json::json;
 
-use crate::world::{World, binding, one_pod, policy};
+use crate::world::{World, binding, one_pod, policy, request};
 
 const NODES: &str = "
     node a zone=z1
@@ -72,6 +73,24 @@ fn members_of_a_group_are_bound_if_their_rules_depend_on_each_other() {
     assert_eq!(bind(spread), Ok(None), "the group may have to stay in one zone");
     let world = guarded(pair);
     assert!(world.bind("default/p1", "a").unwrap().is_some(), "they are no group");
+}
+
+#[test]
+fn rules_that_the_binding_names_as_relaxed_are_preferences_if_the_pod_allows_it() {
+    let anti = "relax:5m anti(app=web @zone)";
+    let world = guarded(&format!("pod default/p1 on a app=web {anti}\npod default/p2 app=web {anti}"));
+    let path = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]";
+    let is_denied = |relaxed: &str| {
+        let metadata = json!({"name": "p2", "namespace": "default",
+            "annotations": {"scheduling.berth.dev/relaxed": relaxed}});
+        let binding = json!({"metadata": metadata, "target": {"kind": "Node", "name": "a"}});
+        let fields =
+            json!({"name": "p2", "namespace": "default", "subResource": "binding", "object": binding});
+        world.ask(Endpoint::ValidateBindings, &request(fields)).unwrap().denied.is_some()
+    };
+    assert!(is_denied(""));
+    assert!(is_denied("spec.affinity"));
+    assert!(!is_denied(path));
 }
 
 #[test]

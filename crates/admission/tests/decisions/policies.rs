@@ -68,6 +68,17 @@ async fn label_keys_of_added_terms_are_merged() {
 }
 
 #[tokio::test]
+async fn pods_get_limits_of_anti_affinity() {
+    let term = json!({"topologyKey": "rack", "labelSelector": {"matchLabels": {"app": "web"}}, "limit": 3});
+    let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    let pod = "pod team/web app=web";
+    let asked = admission(Policy::default(), &[gpu(json!({"extendedAffinity": affinity}))], &[]);
+    let after = patched(&create(&asked, pod).await.unwrap(), pod);
+    let annotation = after["metadata"]["annotations"]["scheduling.berth.dev/affinity"].as_str().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(annotation).unwrap(), affinity);
+}
+
+#[tokio::test]
 async fn a_pod_waits_for_the_labels_of_its_namespace() {
     let selects = || gpu(json!({"namespaceSelector": {"matchLabels": {"tier": "gold"}}}));
     let asked = admission(Policy::default(), &[selects()], &["other"]);

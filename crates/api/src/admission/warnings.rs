@@ -10,6 +10,7 @@ use crate::object::{
     Affinity, ContainerPort, NodeAffinity, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, PodSpec,
     ResourceList, SelectorRequirement,
 };
+use crate::rules::RELAX_AFTER_ANNOTATION;
 
 const NULL_SELECTOR: &str = "a null labelSelector results in matching no pod";
 const REQUIRED_IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -104,10 +105,14 @@ pub(super) fn drop_extensions(pod: &mut Pod) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut dropped = |field: &str| warnings.push(format!("spec.affinity.{field}: {OFF}"));
     if let Some(affinity) = &mut pod.spec.affinity {
-        if let Some(rules) = &mut affinity.node_affinity
-            && rules.required_during_scheduling_required_during_execution.take().is_some()
-        {
-            dropped(&format!("nodeAffinity.{REQUIRED_REQUIRED}"));
+        if let Some(rules) = &mut affinity.node_affinity {
+            if rules.required_during_scheduling_required_during_execution.take().is_some() {
+                dropped(&format!("nodeAffinity.{REQUIRED_REQUIRED}"));
+            }
+            let required = &mut rules.required_during_scheduling_ignored_during_execution;
+            if required.as_mut().and_then(|required| required.relax_after.take()).is_some() {
+                dropped(&format!("nodeAffinity.{REQUIRED_IGNORED}.relaxAfter"));
+            }
         }
         for (name, rules) in [
             ("podAffinity", &mut affinity.pod_affinity),
@@ -117,18 +122,22 @@ pub(super) fn drop_extensions(pod: &mut Pod) -> Vec<String> {
             if !std::mem::take(&mut rules.required_during_scheduling_required_during_execution).is_empty() {
                 dropped(&format!("{name}.{REQUIRED_REQUIRED}"));
             }
-            let required = rules.required_during_scheduling_ignored_during_execution.iter_mut();
-            for (i, _) in required.enumerate().filter_map(|(i, term)| Some((i, term.limit.take()?))) {
-                dropped(&format!("{name}.{REQUIRED_IGNORED}[{i}].limit"));
-            }
-            let preferred = rules.preferred_during_scheduling_ignored_during_execution.iter_mut();
-            let preferred = preferred.map(|weighted| &mut weighted.pod_affinity_term);
-            for (i, _) in preferred.enumerate().filter_map(|(i, term)| Some((i, term.limit.take()?))) {
-                dropped(&format!("{name}.{PREFERRED}[{i}].podAffinityTerm.limit"));
+            let required = rules.required_during_scheduling_ignored_during_execution.iter_mut().enumerate();
+            let required = required.map(|(i, term)| (format!("{REQUIRED_IGNORED}[{i}]"), term));
+            let preferred = rules.preferred_during_scheduling_ignored_during_execution.iter_mut().enumerate();
+            let preferred = preferred
+                .map(|(i, w)| (format!("{PREFERRED}[{i}].podAffinityTerm"), &mut w.pod_affinity_term));
+            for (path, term) in required.chain(preferred) {
+                if term.limit.take().is_some() {
+                    dropped(&format!("{name}.{path}.limit"));
+                }
+                if term.relax_after.take().is_some() {
+                    dropped(&format!("{name}.{path}.relaxAfter"));
+                }
             }
         }
     }
-    for annotation in [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION, GROUP_ANNOTATION] {
+    for annotation in [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION, RELAX_AFTER_ANNOTATION, GROUP_ANNOTATION] {
         if pod.metadata.annotations.contains_key(annotation) {
             warnings.push(format!("metadata.annotations[{annotation}]: {OFF}"));
         }

@@ -14,7 +14,7 @@ pub(super) fn read_node_affinity(node: &Node<'_>) -> Option<NodeAffinity> {
         let mut selector = node.fields()?;
         let node_selector_terms = selector.items("nodeSelectorTerms").iter().filter_map(read_term).collect();
         selector.finish();
-        Some(NodeSelector { node_selector_terms })
+        Some(NodeSelector { node_selector_terms, ..NodeSelector::default() })
     });
     let preferred = fields.items("preferredDuringSchedulingIgnoredDuringExecution");
     fields.finish();

@@ -110,7 +110,7 @@ impl PodDraft {
         let term = NodeSelectorTerm { match_fields: vec![requirement], ..NodeSelectorTerm::default() };
         let affinity = self.pod.spec.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
         affinity.required_during_scheduling_ignored_during_execution =
-            Some(NodeSelector { node_selector_terms: vec![term] });
+            Some(NodeSelector { node_selector_terms: vec![term], ..NodeSelector::default() });
     }
 
     /// Tolerates a taint with any value. Replaces a toleration of the same taint with a time limit.

@@ -42,6 +42,9 @@ pub struct NodeSelector {
     /// The terms.
     #[serde(with = "null_terms")]
     pub node_selector_terms: Vec<NodeSelectorTerm>,
+    /// Annotation only: after how long a required selector becomes a preference, such as `5m`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relax_after: Option<String>,
 }
 
 /// One node selector term: its expressions and fields are ANDed.
@@ -164,4 +167,7 @@ pub struct PodAffinityTerm {
     /// Proposals' required anti-affinity only: how many other matching pods may share the domain. Absent means 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<i32>,
+    /// Annotation only: after how long a required term becomes a preference, such as `5m`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relax_after: Option<String>,
 }

@@ -8,6 +8,7 @@ use super::group::{
 };
 use super::{Pod, TOPOLOGY_LABELS};
 use crate::admission::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
+use crate::rules::{RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION};
 
 /// The fields of `metadata` that placement or the scheduling queue reads, besides those that name the pod.
 pub const METADATA_FIELDS: [&str; 5] =
@@ -71,7 +72,8 @@ impl Pod {
         let (added, labels): (Vec<_>, Vec<_>) = metadata.labels.iter().partition(is_added);
         let fields = (
             (labels, group, metadata.controller()),
-            (annotation(AFFINITY_ANNOTATION), annotation(TOLERATION_ANNOTATION)),
+            [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION, RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION]
+                .map(annotation),
             (metadata.deletion_timestamp.is_some(), self.is_terminal(), &spec.scheduler_name),
             (&spec.node_selector, &spec.affinity, &spec.tolerations, &spec.topology_spread_constraints),
             (&spec.scheduling_gates, spec.priority, &spec.preemption_policy),
@@ -161,6 +163,8 @@ mod tests {
             ("/metadata/annotations", json!({AFFINITY_ANNOTATION: "{}"}), true),
             ("/metadata/annotations", json!({GROUP_ANNOTATION: "g", GROUP_MIN_ANNOTATION: "2"}), true),
             ("/metadata/annotations", json!({TOLERATION_ANNOTATION: "*"}), true),
+            ("/metadata/annotations", json!({RELAX_AFTER_ANNOTATION: "5m"}), true),
+            ("/metadata/annotations", json!({RELAXED_ANNOTATION: "spec.affinity"}), true),
             ("/metadata/annotations", json!({"other": "{}"}), false),
             ("/metadata/ownerReferences", json!([{"kind": "Job", "controller": true}]), true),
             ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"), true),

@@ -202,7 +202,9 @@ impl<'a> Merge<'a> {
     ) {
         let Some(added) = of(self.policy) else { return };
         let is_default = self.policy.spec.mode == Mode::Default;
-        if now.as_ref().is_some_and(|now| implies(now, added)) {
+        let is_as_lasting =
+            |now: &NodeSelector| now.relax_after.is_none() || now.relax_after == added.relax_after;
+        if now.as_ref().is_some_and(|now| is_as_lasting(now) && implies(now, added)) {
             return;
         }
         let keys: BTreeSet<&str> = all_requirements(Some(added)).map(|r| r.key.as_str()).collect();
@@ -221,6 +223,11 @@ impl<'a> Merge<'a> {
         if let Some(node_selector) = node_selector {
             node_selector.retain(|key, _| !is_in_the_way(key));
         }
+        // Time relaxes what is both the pod's and the policy's only as far as both allow it.
+        let relax_after = match now.as_ref() {
+            Some(now) if now.relax_after != added.relax_after => None,
+            _ => added.relax_after.clone(),
+        };
         let mut before = now.take().map(|now| now.node_selector_terms).unwrap_or_default();
         // A term without requirements matches no node, and is left out of the alternatives.
         before.retain(|term| term.match_expressions.len() + term.match_fields.len() > 0);
@@ -238,7 +245,7 @@ impl<'a> Merge<'a> {
                 node_selector_terms.push(term);
             }
         }
-        *now = Some(NodeSelector { node_selector_terms });
+        *now = Some(NodeSelector { node_selector_terms, relax_after });
     }
 }
 

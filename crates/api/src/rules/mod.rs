@@ -12,6 +12,7 @@ mod node;
 mod pod_set;
 pub(crate) mod pod_term;
 mod relation;
+mod relax;
 mod resources;
 mod selector;
 mod selector_text;
@@ -29,6 +30,9 @@ pub use pod_term::{
     NamespaceScope, PodTerm, PreferredPodTerm, TopologyScope, all_topologies_problem, tolerated_namespaces,
 };
 pub use relation::SetRelation;
+pub use relax::{
+    RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION, RelaxableRule, parse_relax_after, relaxed_rules,
+};
 pub use resources::{
     DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, PodRequests, pod_limits, pod_requests,
 };
@@ -85,6 +89,11 @@ pub struct PodRules {
     pub images: Vec<String>,
     /// Images of volumes, with their tags filled in.
     pub image_volumes: Vec<String>,
+    /// Required rules that become preferences when the pod has been pending for long enough, in this order.
+    pub relaxable: Vec<RelaxableRule>,
+    /// Terms of required anti-affinity that have become preferences: relaxable terms of running pods that are equal to one
+    /// of them do not reject the pod either.
+    pub relaxed_anti_affinity: Vec<PodTerm>,
     /// The parse error of preferred node affinity: the pod cannot be scored.
     pub preferred_node_affinity_error: Option<String>,
     /// The parse error of pod terms: the pod cannot be filtered.
@@ -145,6 +154,10 @@ impl PodRules {
                     rules.add_affinity(&affinity, &path, Dialect::Proposal, pod, extensions)
                 }
                 Err(error) => rules.pod_term_error = Some(format!("{path}: {error}")),
+            }
+            rules.find_relaxable(pod);
+            if !spec.node_name.is_empty() {
+                rules.relax(relaxed_rules(&pod.metadata).iter().map(String::as_str));
             }
         }
         rules

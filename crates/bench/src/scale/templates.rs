@@ -232,6 +232,7 @@ fn required_node(key: &str, values: &[&str]) -> NodeAffinity {
     NodeAffinity {
         required_during_scheduling_ignored_during_execution: Some(NodeSelector {
             node_selector_terms: vec![node_term(key, values)],
+            ..NodeSelector::default()
         }),
         ..NodeAffinity::default()
     }

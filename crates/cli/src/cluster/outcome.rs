@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use berth_api::object::NamespacedName;
+use berth_api::rules::relaxed_rules;
 
 use super::observed::{Observed, Pod, Stage, Victim};
 use super::settled::Workload;
@@ -59,6 +60,7 @@ impl Outcome {
                 score: None,
                 domain: pod.node().and_then(domain_of),
                 workload: owners.workload_of(pod),
+                relaxed: relaxed_rules(&pod.metadata),
             };
             let place = (row.namespace.clone(), row.workload.clone());
             let summary = by_workload.entry(place).or_insert_with(|| WorkloadSummary {

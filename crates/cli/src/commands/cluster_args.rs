@@ -1,12 +1,14 @@
 //! Arguments that describe a cluster, and the simulation built from them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use berth_api::expand::MAX_PODS;
 use berth_api::read::{Inventory, Manifest, read_manifests};
+use berth_api::rules::parse_relax_after;
 use berth_engine::Settings;
 use berth_schema::unknown_fields;
-use berth_simulate::{Simulation, SimulationOptions, add_simulated_nodes};
+use berth_simulate::{PendingFor, Simulation, SimulationOptions, add_simulated_nodes};
 use clap::ArgGroup;
 
 use super::node_args::NodeSizeArgs;
@@ -68,6 +70,9 @@ pub struct ClusterArgs {
     /// the profiles of --config]
     #[arg(long, value_name = "NAME")]
     scheduler_name: Vec<String>,
+    /// How long pending pods have been pending: rules with relax-after become preferences [default: since their creation]
+    #[arg(long, value_name = "DURATION", value_parser = pending_for)]
+    pending_for: Option<Duration>,
     /// Number of simulated nodes to add if the input has no nodes
     ///
     /// The nodes have the operating system linux, the architecture amd64 and 100Gi of ephemeral storage.
@@ -174,8 +179,16 @@ impl ClusterArgs {
     /// Builds the simulation.
     pub fn simulation_of(&self, inventory: Inventory, settings: Settings) -> Result<Simulation, CliError> {
         let simulated_nodes = self.nodes.map(|n_nodes| self.size.nodes(n_nodes));
-        Ok(Simulation::new(inventory, SimulationOptions { settings, simulated_nodes })?)
+        let pending_for = match self.pending_for {
+            Some(duration) => PendingFor::All(duration),
+            None => PendingFor::Until(jiff::Timestamp::now()),
+        };
+        Ok(Simulation::new(inventory, SimulationOptions { settings, simulated_nodes, pending_for })?)
     }
+}
+
+fn pending_for(text: &str) -> Result<Duration, String> {
+    parse_relax_after(text).map_err(str::to_owned)
 }
 
 /// Reads inputs into the inventory and shows progress; `each` gets the objects.

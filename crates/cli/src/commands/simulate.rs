@@ -133,6 +133,7 @@ fn rows(simulation: &Simulation, topology_key: &str) -> Vec<Row> {
         score: p.score(),
         domain: p.node().and_then(|n| simulation.node_label(n, topology_key)).map(str::to_owned),
         workload: p.workload.clone(),
+        relaxed: p.relaxed.clone(),
     };
     waiting.map(row).collect()
 }

@@ -344,7 +344,7 @@ async fn show(
     if !outcome.failures.is_empty() {
         let mut inventory = Inventory::default();
         live::read(client, "the cluster", &mut inventory, &ProgressBar::hidden()).await?;
-        let options = SimulationOptions { settings: rules, simulated_nodes: None };
+        let options = SimulationOptions { settings: rules, ..SimulationOptions::default() };
         match Simulation::new(inventory, options) {
             Ok(mut simulation) => summary::explain(&mut outcome.failures, &mut simulation),
             Err(error) => output::warning(&format!("the unplaced pods are not explained: {error}")),

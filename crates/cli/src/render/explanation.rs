@@ -32,6 +32,7 @@ pub fn write(
         explanation,
         dialect_notes,
         unsupported,
+        relaxed,
         preemption,
         group,
         hints,
@@ -49,6 +50,11 @@ pub fn write(
             unsupported_message(unsupported)
         )?;
     }
+    let title = match explanation.running_on {
+        Some(_) => "Required rules that were relaxed to bind it",
+        None => "Required rules that are preferences by now",
+    };
+    write_list(out, title, relaxed)?;
     write_running(out, explanation, is_node_known)?;
     write_terms(out, explanation)?;
     match only {

@@ -43,6 +43,8 @@ pub struct Row {
     pub domain: Option<String>,
     /// Kind and name of its workload.
     pub workload: Option<String>,
+    /// The paths of its rules that were relaxed.
+    pub relaxed: Vec<String>,
 }
 
 /// A pod that preempted others.
@@ -72,6 +74,10 @@ pub fn write(
     }
     if !summary.workloads.is_empty() {
         workloads(summary).write(out, "")?;
+        writeln!(out)?;
+    }
+    if rows.iter().any(|row| !row.relaxed.is_empty()) {
+        relaxed_table(rows).write(out, "")?;
         writeln!(out)?;
     }
     if !groups.is_empty() {
@@ -126,6 +132,14 @@ fn group_table(groups: &[&GroupPlacement]) -> Table {
         let placed = Cell::styled(n_placed.to_string(), if n_placed < min { BAD } else { GOOD });
         let domain = domain.as_deref().unwrap_or("<none>");
         table.row([namespace.into(), name.into(), (*min).into(), (*n_pods).into(), placed, domain.into()]);
+    }
+    table
+}
+
+fn relaxed_table(rows: &[Row]) -> Table {
+    let mut table = Table::new(["POD", "RELAXED RULES"]);
+    for row in rows.iter().filter(|row| !row.relaxed.is_empty()) {
+        table.row([format!("{}/{}", row.namespace, row.name).into(), row.relaxed.join(", ").into()]);
     }
     table
 }

@@ -61,6 +61,16 @@ fn a_pod_bound_against_a_rule_is_evicted_at_once() {
     run("bound-against-rule");
 }
 
+#[test]
+fn a_node_cannot_give_itself_a_label_that_attracts_pods() {
+    run("node-restriction");
+}
+
+#[test]
+fn a_required_rule_becomes_a_preference_while_a_pod_is_pending() {
+    run("relax-after");
+}
+
 fn run(name: &str) {
     if !has_kubectl(name) {
         return;

@@ -1,14 +1,17 @@
 //! The cluster: the engine's public interface.
 //!
 //! [`Cluster`] holds the state and what is kept above it, and hands each request to the module that serves it. Requests
-//! come in four groups: [`update`] (what the cluster is), [`query`] (what is known of it), [`schedule`] (where pods go)
-//! and [`enforce`] (whether rules of running pods hold). No module below this one uses it.
+//! come in four groups: [`update`] (what the cluster is), [`query`] (what is known of it), [`schedule`] and [`relax`] (where
+//! pods go), and [`enforce`] (whether rules of running pods hold). No module below this one uses it.
 
 mod enforce;
 mod journal;
 mod query;
+mod relax;
 mod schedule;
 mod update;
+
+pub use self::relax::RelaxedPod;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

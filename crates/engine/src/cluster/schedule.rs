@@ -48,7 +48,8 @@ impl Cluster {
         outcome
     }
 
-    fn take(&mut self, pod: &PreparedPod, outcome: &Outcome) {
+    /// Assigns a pod as it was decided, and assumes what was decided about its claims.
+    pub fn take(&mut self, pod: &PreparedPod, outcome: &Outcome) {
         if let Outcome::Placed { node, volumes, .. } = outcome {
             if let Some(volumes) = volumes {
                 self.assume_volumes(pod, node, volumes);
@@ -67,12 +68,19 @@ impl Cluster {
     /// Decides about a group, and if its members find nodes assigns them as [`Cluster::place`] does.
     pub fn place_group(&mut self, group: &Group<'_>) -> GroupOutcome {
         let outcome = self.decide_group(group);
-        if let GroupOutcome::Placed { members, .. } = &outcome {
-            for (pod, outcome) in group.members.iter().zip(members) {
-                self.take(pod, outcome);
-            }
-        }
+        self.take_group(group.members, &outcome);
         outcome
+    }
+
+    /// Assigns the members of a group as they were decided.
+    pub fn take_group<'p>(
+        &mut self,
+        members: impl IntoIterator<Item = &'p PreparedPod>,
+        outcome: &GroupOutcome,
+    ) {
+        if let GroupOutcome::Placed { members: outcomes, .. } = outcome {
+            members.into_iter().zip(outcomes).for_each(|(pod, outcome)| self.take(pod, outcome));
+        }
     }
 
     /// Which pods have to be evicted so that a group fits that was not placed; none if that is not possible. As in

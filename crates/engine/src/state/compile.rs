@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::object::Pod;
-use berth_api::rules::{Dialect, PodTerm, TopologyScope};
+use berth_api::rules::{Dialect, PodRules, PodTerm, TopologyScope};
 use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 
@@ -78,8 +78,7 @@ impl State {
         let mut draft = Draft::default();
         let required_affinity = self.compile_required_affinity(&rules.required_affinity, &mut draft);
         let executing_affinity = self.compile_executing_affinity(&rules.required_affinity, &mut draft);
-        let required_anti_affinity =
-            self.compile_required_anti_affinity(&rules.required_anti_affinity, key.namespace, &mut draft);
+        let required_anti_affinity = self.compile_required_anti_affinity(rules, key.namespace, &mut draft);
         let affinity = rules.preferred_affinity.iter().map(|p| (p.weight, &p.term));
         let anti_affinity = rules.preferred_anti_affinity.iter().map(|p| (-p.weight, &p.term));
         let preferred = affinity.chain(anti_affinity);
@@ -162,18 +161,21 @@ impl State {
 
     fn compile_required_anti_affinity(
         &mut self,
-        terms: &[PodTerm],
+        rules: &PodRules,
         namespace: Symbol,
         draft: &mut Draft,
     ) -> Box<[RequiredTerm]> {
         let mut compiled = Vec::new();
-        for (index, term) in terms.iter().enumerate() {
+        for (index, term) in rules.required_anti_affinity.iter().enumerate() {
             let exempting = self.exempts(term);
             if exempting && self.is_exempt(namespace) {
                 continue;
             }
             let mut query = self.query(term, exempting);
             self.exclude_tolerating(&mut query, namespace);
+            if rules.is_relaxable(term) {
+                self.exclude_relaxed(&mut query, term);
+            }
             let topologies = self.single_topologies(&term.topology, &mut draft.uses);
             let limit = term.limit;
             let owners = topologies.iter().copied().filter(|_| limit == 0);

@@ -20,6 +20,7 @@ pub(crate) mod node_condition;
 pub(crate) mod pod;
 pub(crate) mod prepared;
 pub(crate) mod profile;
+mod relaxation;
 pub(crate) mod rule_set;
 pub(crate) mod selector;
 mod settings;

@@ -10,7 +10,7 @@ use super::intern::{Labels, Symbol};
 use super::lease::{Lease, Use};
 use super::pod::{PodId, PodRecord, Precedence};
 use super::rule_set::RuleSetId;
-use super::signature::{LabelSetId, PodLabels};
+use super::signature::{LabelSetId, PodLabels, SignatureId};
 use super::spread::DefaultSpreadId;
 use super::uid::Uid;
 use super::volume::PodVolumes;
@@ -27,6 +27,8 @@ pub struct PreparedPod {
     pub(crate) preempts: bool,
     pub(crate) rule_set: RuleSetId,
     pub(crate) label_set: LabelSetId,
+    /// The label set that it is decided with, if terms of anti-affinity were relaxed: existing ones do not match it.
+    pub(super) relaxed_label_set: Option<LabelSetId>,
     pub(crate) default_spread: Option<DefaultSpreadId>,
     /// The volumes that placement depends on.
     pub(crate) volumes: Option<Arc<PodVolumes>>,
@@ -69,6 +71,7 @@ impl State {
     pub(crate) fn prepare(&mut self, pod: &Pod) -> PreparedPod {
         let rule_set = self.rule_set_of(pod);
         let label_set = self.label_set_of(pod);
+        let relaxed_label_set = self.relaxed_label_set(rule_set, label_set);
         let default_spread = self.default_spread(rule_set, label_set);
         let profile = self.rule_sets.get(rule_set).key.profile.map(|i| &self.profiles[i].profile);
         let gates = pod.spec.scheduling_gates.iter().map(|g| g.name.clone());
@@ -82,13 +85,19 @@ impl State {
             preempts: pod.spec.preemption_policy.as_deref() != Some("Never"),
             rule_set,
             label_set,
+            relaxed_label_set,
             default_spread,
             volumes: PodVolumes::parse(pod, namespace).map(Arc::new),
             node_name: (!pod.spec.node_name.is_empty()).then(|| pod.spec.node_name.as_str().into()),
             gates: gates.filter(|_| profile.is_none_or(|p| p.scheduling_gates)).collect(),
             unknown_scheduler: profile.is_none().then(|| pod.spec.scheduler_name.as_str().into()),
-            _lease: self.pod_lease(rule_set, label_set, default_spread),
+            _lease: self.pod_lease(rule_set, label_set, relaxed_label_set, default_spread),
         }
+    }
+
+    /// The rules of a pod.
+    pub(crate) fn rules_of_prepared(&self, pod: &PreparedPod) -> &PodRules {
+        &self.rule_sets.get(pod.rule_set).key.rules
     }
 
     /// The same pod with other rules.
@@ -102,9 +111,10 @@ impl State {
         self.symbols.retain(key.namespace);
         let rule_set = self.rule_set(key);
         self.label_sets.retain(pod.label_set);
+        let relaxed_label_set = self.relaxed_label_set(rule_set, pod.label_set);
         let default_spread = self.default_spread(rule_set, pod.label_set);
-        let _lease = self.pod_lease(rule_set, pod.label_set, default_spread);
-        PreparedPod { rule_set, default_spread, _lease, ..pod.clone() }
+        let _lease = self.pod_lease(rule_set, pod.label_set, relaxed_label_set, default_spread);
+        PreparedPod { rule_set, relaxed_label_set, default_spread, _lease, ..pod.clone() }
     }
 
     /// An assigned pod as if it were pending.
@@ -112,6 +122,7 @@ impl State {
         let PodRecord { namespace, terminating, precedence, rule_set, label_set, .. } = *self.pods.get(pod);
         self.rule_sets.retain(rule_set);
         self.label_sets.retain(label_set);
+        let relaxed_label_set = self.relaxed_label_set(rule_set, label_set);
         let default_spread = self.default_spread(rule_set, label_set);
         let record = self.pods.get(pod);
         PreparedPod {
@@ -123,12 +134,13 @@ impl State {
             preempts: false,
             rule_set,
             label_set,
+            relaxed_label_set,
             default_spread,
             volumes: record.volumes.clone(),
             node_name: None,
             gates: Vec::new(),
             unknown_scheduler: None,
-            _lease: self.pod_lease(rule_set, label_set, default_spread),
+            _lease: self.pod_lease(rule_set, label_set, relaxed_label_set, default_spread),
         }
     }
 
@@ -136,10 +148,17 @@ impl State {
         &self,
         rule_set: RuleSetId,
         label_set: LabelSetId,
+        relaxed_label_set: Option<LabelSetId>,
         default_spread: Option<DefaultSpreadId>,
     ) -> Arc<Lease> {
-        let uses = [Use::RuleSet(rule_set), Use::LabelSet(label_set)];
-        self.lease(uses.into_iter().chain(default_spread.map(Use::DefaultSpread)))
+        let uses = [Use::RuleSet(rule_set), Use::LabelSet(label_set)].into_iter();
+        let relaxed = relaxed_label_set.map(Use::LabelSet);
+        self.lease(uses.chain(relaxed).chain(default_spread.map(Use::DefaultSpread)))
+    }
+
+    /// The signature that a pod is decided with.
+    pub(crate) fn decided_signature(&self, pod: &PreparedPod) -> SignatureId {
+        self.label_sets.get(pod.relaxed_label_set.unwrap_or(pod.label_set)).signature
     }
 
     pub(super) fn label_set_of(&mut self, pod: &Pod) -> LabelSetId {

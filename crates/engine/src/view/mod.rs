@@ -106,7 +106,7 @@ impl Views {
             self.log_start = state.changes.start();
             self.drop_where(|view| state.changes.since(view.seen).is_none());
         }
-        let signature = state.label_sets.get(pod.label_set).signature;
+        let signature = state.decided_signature(pod);
         let key = (pod.rule_set, signature, volumes.map_or(0, |volumes| self.rules_id(&volumes.rules)));
         let is_current = |view: &mut View| view.has_spread_of(state, pod) && view.catch_up(state);
         if !self.all.get_mut(&key).is_some_and(is_current) {

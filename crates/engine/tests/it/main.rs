@@ -10,6 +10,7 @@ mod node_admission;
 mod opportunity_cost;
 mod preemption;
 mod properties;
+mod relaxing;
 mod remedies;
 mod views;
 mod violations;

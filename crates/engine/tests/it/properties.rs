@@ -4,21 +4,24 @@
 //! A failing history is cut down before it is shown. `BERTH_HISTORIES=N` runs more of them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use berth_api::config::Profile;
 use berth_api::object::Pod;
 use berth_api::rules::Selector;
 use berth_engine::{
-    Cluster, ClusterChange, DisruptionBudget, Evaluation, NodeEvaluation, Outcome, Preemption, Settings,
-    Victims, WakeConditions,
+    Cluster, ClusterChange, DisruptionBudget, Evaluation, NodeEvaluation, Outcome, Preemption, PreparedPod,
+    Settings, Victims, WakeConditions,
 };
 use berth_testkit::generate::{self, AssumedPlacement, Flavour, Operation};
-use berth_testkit::naive::{self, Decision, NodeResult, Options, World, evaluate};
+use berth_testkit::naive::{self, Decision, NodeResult, Options, RELAXED_ANNOTATION, World, evaluate};
 
 use crate::common::{apply, cut_down, prepare, set_nodes_after, settings};
 
 /// So many pods are asked about again after every operation.
 const ASKED_AGAIN: usize = 5;
+/// Pods have been pending for so long.
+const PENDING: Duration = Duration::from_secs(600);
 /// So many pods wait to be woken.
 const PARKED: usize = 4;
 
@@ -103,6 +106,16 @@ impl History {
             let again = cluster.evaluate(&prepared).outcome;
             same("preempting changed the state", &decided, &again)
                 .map_err(|e| format!("{}: {e}", pod.key()))?;
+            let relaxed = match &decided {
+                Outcome::Unschedulable { .. } => self
+                    .decide_relaxed(&mut cluster, &world, pod, &prepared)
+                    .map_err(|e| format!("relaxing {}: {e}", pod.key()))?,
+                _ => None,
+            };
+            let (pod, expected) = match &relaxed {
+                Some((pod, decision)) => (pod, decision.clone()),
+                None => (&**pod, expected),
+            };
             // What is assumed of a placement is taken back whole.
             if let Outcome::Placed { node, volumes, .. } = cluster.place(&prepared) {
                 let decision = volumes.map(|volumes| *volumes).unwrap_or_default();
@@ -116,11 +129,11 @@ impl History {
             }
             parked.push_front(Parked::new(&mut cluster, &world, pod));
             parked.truncate(PARKED);
-            asked.push_front((**pod).clone());
+            asked.push_front(pod.clone());
             asked.truncate(ASKED_AGAIN);
             // Every other pod stays where it was put, under a name of its own.
             if let Some(node) = expected.chosen.filter(|_| placed % 2 == 0) {
-                let mut pod = pod.clone();
+                let mut pod = Box::new(pod.clone());
                 pod.metadata.name = format!("placed-{placed}");
                 if let Some(decision) = expected.volumes {
                     cluster.assume_volumes(&prepared, &node, &decision);
@@ -144,6 +157,39 @@ impl History {
         self.remove_all(&mut cluster, &world);
         same("tables of an empty cluster", &self.cluster().table_sizes(), &cluster.table_sizes())?;
         same("counts of an empty cluster", &0, &cluster.n_counted())
+    }
+
+    /// Decides an unschedulable pod without the rules that it has been pending for. Returns the pod that says which, and
+    /// the decision.
+    fn decide_relaxed(
+        &self,
+        cluster: &mut Cluster,
+        world: &World,
+        pod: &Pod,
+        prepared: &PreparedPod,
+    ) -> Result<Option<(Pod, Decision)>, String> {
+        let paths = naive::relaxable(pod, PENDING.as_secs(), &self.options);
+        let mut expected: Option<(Pod, Decision)> = None;
+        for n in 1..=paths.len() {
+            let mut relaxed = pod.clone();
+            relaxed.metadata.annotations.insert(RELAXED_ANNOTATION.to_owned(), paths[..n].join(","));
+            let decision = evaluate(world, &relaxed, &self.profile, &self.options);
+            let is_last = decision.message.is_none();
+            expected = Some((relaxed, decision));
+            if is_last {
+                break;
+            }
+        }
+        let got = cluster.decide_relaxed(prepared, PENDING);
+        let of_pod = |pod: &Pod| pod.metadata.annotations[RELAXED_ANNOTATION].clone();
+        let got_paths = got.as_ref().map(|(_, relaxed)| relaxed.paths.join(","));
+        same("relaxed rules", &expected.as_ref().map(|(pod, _)| of_pod(pod)), &got_paths)?;
+        if let (Some((_, expected)), Some((outcome, relaxed))) = (&expected, &got) {
+            let evaluation = cluster.evaluate(&relaxed.pod);
+            compare(expected, &evaluation)?;
+            same("decide", &evaluation.outcome, outcome)?;
+        }
+        Ok(expected)
     }
 
     fn cluster(&self) -> Cluster {

@@ -150,6 +150,13 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
         Some(first)
     }
 
+    /// Wakes the group of an unschedulable pod; none if it has another place in the queue.
+    pub(crate) fn wake_group_of(&mut self, id: PodId, now: Instant) -> Option<PodId> {
+        let Place::Unschedulable(key) = &self.entries.get(&id)?.place else { return None };
+        let key = key.clone();
+        self.wake(&key, now)
+    }
+
     /// The pod of a group that was being decided no longer competes with it: the next one may be decided.
     pub(super) fn resume(&mut self, key: &G, now: Instant) {
         let Some(group) = self.groups.get_mut(key) else { return };

@@ -38,6 +38,7 @@ enum Object {
 #[derive(Default)]
 struct PodLines {
     queued: Option<Line>,
+    relaxed: Option<Line>,
     dequeued: Option<Line>,
     /// The pod with its node, or its assumption; and labels that were added since.
     placed: Vec<Line>,
@@ -92,8 +93,12 @@ impl Checkpoint {
                 let added = self.add(line);
                 self.change(&pod.metadata.namespaced_name(), |lines, replaced| {
                     replaced.extend(lines.queued.replace(added));
-                    replaced.extend(lines.dequeued.take());
+                    replaced.extend([lines.relaxed.take(), lines.dequeued.take()].into_iter().flatten());
                 });
+            }
+            Entry::Relax(pod, _) => {
+                let added = self.add(line);
+                self.change(pod, |lines, replaced| replaced.extend(lines.relaxed.replace(added)));
             }
             Entry::Dequeue(pod) => {
                 let added = self.add(line);
@@ -150,7 +155,8 @@ impl Checkpoint {
         let lines = self.pods.entry(pod.clone()).or_default();
         change(lines, &mut replaced);
         if lines.dequeued.is_some() && !lines.is_assumed {
-            replaced.extend([lines.queued.take(), lines.dequeued.take()].into_iter().flatten());
+            let lines = [lines.queued.take(), lines.relaxed.take(), lines.dequeued.take()];
+            replaced.extend(lines.into_iter().flatten());
         }
         let PodLines { queued, dequeued, placed, nominated, .. } = lines;
         if placed.is_empty() && [queued, dequeued, nominated].iter().all(|line| line.is_none()) {

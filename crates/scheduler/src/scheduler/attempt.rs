@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use berth_api::config::Plugin;
 use berth_api::journal::Entry;
@@ -11,6 +12,7 @@ use tokio::time::Instant;
 
 use super::completions::Eviction;
 use super::queued_pods::InFlightBinding;
+use super::relaxation::relaxed_sentence;
 use super::{DECISIONS_AT_ONCE, GroupFailure, GroupKey, Scheduler};
 use crate::bind::Binding;
 use crate::metrics::AttemptResult;
@@ -44,7 +46,9 @@ impl Scheduler {
         let queued = self.pods.get(id)?;
         let metadata = &queued.pod.metadata;
         let is_nominated = self.cluster.nomination(&metadata.namespace, &metadata.name).is_some();
-        Some((self.cluster.equivalence(&queued.prepared), is_nominated.then_some(id)))
+        let is_alone =
+            is_nominated || self.cluster.next_relaxation(&queued.prepared, Duration::ZERO).is_some();
+        Some((self.cluster.equivalence(&queued.prepared), is_alone.then_some(id)))
     }
 
     fn decide(&mut self, id: PodId) {
@@ -62,6 +66,7 @@ impl Scheduler {
             return;
         }
         let now = self.sample(id, now);
+        let before = self.require_all_rules(id);
         let Some(queued) = self.pods.get_mut(id) else { return };
         queued.attempts += 1;
         queued.decided_at = now;
@@ -73,6 +78,7 @@ impl Scheduler {
         self.metrics.decided(now.elapsed());
         let name = || queued.pod.metadata.namespaced_name();
         self.recorder.record(|| Entry::Decision(Box::new(outcome.recorded(name()))));
+        let outcome = self.decide_relaxed(id, outcome, before);
         match outcome {
             Outcome::Placed { node, volumes, .. } => self.bind(id, &node, volumes, now),
             Outcome::Gated { .. } => self.queue.gate(id, now),
@@ -85,13 +91,14 @@ impl Scheduler {
         let Some(queued) = self.pods.get_mut(id) else { return };
         let metadata = &queued.pod.metadata;
         self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
-        self.mirror.assume(&mut self.cluster, &queued.pod, &queued.prepared, node);
+        self.mirror.assume(&mut self.cluster, &queued.pod, queued.decided(), node);
         let volumes: Option<Arc<VolumeDecision>> = volumes.map(Arc::from);
         if let Some(volumes) = &volumes {
             self.cluster.assume_volumes(&queued.prepared, node, volumes);
         }
         let abandoned = Arc::new(AtomicBool::new(false));
         let node: Arc<str> = node.into();
+        let relaxed = queued.relaxed.as_ref().map(|relaxed| relaxed.paths.join(",").into());
         let group = queued.group;
         queued.binding = Some(InFlightBinding {
             node: node.clone(),
@@ -99,7 +106,7 @@ impl Scheduler {
             volumes: volumes.clone(),
         });
         self.queue.release_group(id, now);
-        let binding = Binding { id, pod: queued.pod.clone(), node, abandoned };
+        let binding = Binding { id, pod: queued.pod.clone(), node, relaxed, abandoned };
         match volumes {
             Some(volumes) => self.bind_volumes(binding, volumes, now),
             None => self.send_binding(group, binding),
@@ -112,7 +119,7 @@ impl Scheduler {
         if queued.pod.spec.preemption_policy.as_deref() != Some("Never") {
             self.metrics.preemption_attempts.inc();
         }
-        let mut preemption = self.cluster.preempt(&queued.prepared, self.budgets.list());
+        let mut preemption = self.cluster.preempt(queued.decided(), self.budgets.list());
         let too_many = match &preemption {
             Preemption::Victims(_) => queued.preemptions.too_many(began, self.options.flush_after),
             _ => None,
@@ -153,13 +160,14 @@ impl Scheduler {
         // Changes made by earlier decisions affect the pods that are unschedulable already, not this one.
         self.wake_unschedulable(now);
         let (Some(key), Some(queued)) = (self.group_key(id), self.pods.get(id)) else { return };
+        let message = message + &relaxed_sentence([queued.relaxed.as_ref()]);
         let failure = GroupFailure {
             reason,
             message: message.into(),
             plugins: plugins.into(),
             profile: queued.pod.spec.scheduler_name.as_str().into(),
             bottleneck: None,
-            wake: vec![self.cluster.wake_conditions(&queued.prepared)],
+            wake: vec![self.cluster.wake_conditions(queued.decided())],
             epoch: self.cluster.signature_epoch(),
             look_again: None,
             is_due: false,
@@ -192,7 +200,7 @@ impl Scheduler {
         let Some(queued) = self.pods.get_mut(id) else { return };
         queued.preemptions.add(Instant::now());
         let pod = queued.pod.clone();
-        self.cluster.nominate(&queued.prepared, &victims.node);
+        self.cluster.nominate(queued.decided(), &victims.node);
         self.metrics.preemption_victims.observe(victims.victims.len() as f64);
         tracing::info!(
             pod = pod.key(),

@@ -59,6 +59,10 @@ impl FailureEvents {
         self.failed(pod, message);
     }
 
+    pub(super) fn relaxed(&self, pod: &Pod, note: String) {
+        self.recorder.record(event(pod, EventType::Normal, "RulesRelaxed", "Scheduling", note));
+    }
+
     fn unschedulable(&self, pod: &Pod, message: &str, bottleneck: Option<&str>) {
         self.failed(
             pod,
@@ -140,7 +144,7 @@ impl Scheduler {
             // A pod that was placed meanwhile needs no explanation.
             let Some(queued) = self.pods.get(event.id).filter(|q| q.binding.is_none()) else { continue };
             let pod = queued.pod.clone();
-            let explain = || self.cluster.explain(&pod, &queued.prepared, None).bottleneck_text();
+            let explain = || self.cluster.explain(&pod, queued.decided(), None).bottleneck_text();
             let bottleneck = known.clone().or_else(|| explain().map(Arc::from));
             self.events.unschedulable(&pod, &event.message, bottleneck.as_deref());
             if known.is_some() {

@@ -8,6 +8,7 @@ mod nominations;
 mod pod_groups;
 mod pod_status;
 mod queued_pods;
+mod relaxation;
 mod reporter;
 mod unschedulable;
 mod unsupported;
@@ -50,6 +51,7 @@ use instruments::Instruments;
 use pod_groups::PodGroups;
 use pod_status::StatusWriter;
 use queued_pods::QueuedPods;
+use relaxation::RelaxTimers;
 use reporter::Reporter;
 use volumes::VolumeBindings;
 use watch_events::Budgets;
@@ -64,7 +66,7 @@ const FLUSH_PERIOD: Duration = Duration::from_secs(30);
 /// The longest time between two turns of the loop.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Pods with equal keys have one failure. A pod that preempted others is alone with its own.
+/// Pods with equal keys have one failure. A pod that preempted others, or has rules that time relaxes, is alone with its own.
 type GroupKey = (Equivalence, Option<PodId>);
 
 /// Why no node fits the pods of a group, and what could change that.
@@ -102,6 +104,7 @@ struct Scheduler {
     binds: BindWorkers,
     volumes: VolumeBindings,
     statuses: StatusWriter,
+    relax_timers: RelaxTimers,
     events: FailureEvents,
     /// When to evaluate groups again that were evaluated in vain.
     look_again_at: Option<Instant>,
@@ -215,6 +218,7 @@ pub(crate) async fn start(
         volumes: VolumeBindings::new(writer, completed.clone()),
         statuses: StatusWriter::new(client, leadership.clone(), events.clone(), completed),
         leadership,
+        relax_timers: RelaxTimers::default(),
         events: FailureEvents::new(events, now),
         look_again_at: None,
         next_flush: now + FLUSH_PERIOD.min(options.flush_after),
@@ -279,6 +283,7 @@ impl Scheduler {
         for _ in 0..self.queue.end_backoffs(now) {
             self.metrics.queued("active", "BackoffComplete");
         }
+        self.expire_relax_timers(now);
         self.expire_volumes(now);
         self.expire_pod_groups(now);
         self.wake_unschedulable(now);
@@ -300,6 +305,7 @@ impl Scheduler {
             self.queue.next_due(),
             self.look_again_at,
             self.events.next_due(),
+            self.relax_timers.next_due(),
             self.reporter.next_due(),
             self.volumes.next_due(),
             self.pod_groups.next_due(),

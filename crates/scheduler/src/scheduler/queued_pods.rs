@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use berth_api::object::support::SuspectFields;
 use berth_api::object::{Pod, VolumeDecision};
-use berth_engine::PreparedPod;
+use berth_engine::{PreparedPod, RelaxedPod};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
@@ -23,6 +23,10 @@ pub(super) struct QueuedPod {
     pub(super) prepared: PreparedPod,
     /// The entry in the queue of the group that it is decided with.
     pub(super) group: Option<PodId>,
+    /// Its last decision, if it was without some of its required rules.
+    pub(super) relaxed: Option<RelaxedPod>,
+    /// When it has one more rule to relax.
+    pub(super) relax_at: Option<Instant>,
     /// It changed while it was being bound: to be prepared again.
     pub(super) is_stale: bool,
     pub(super) attempts: u32,
@@ -58,6 +62,8 @@ impl QueuedPod {
         QueuedPod {
             prepared,
             group: None,
+            relaxed: None,
+            relax_at: None,
             is_stale: false,
             attempts: 0,
             first_seen: now,
@@ -80,6 +86,11 @@ impl QueuedPod {
     pub(super) fn set_pod(&mut self, pod: Arc<Pod>) {
         self.suspect = SuspectFields::of(&pod.spec);
         self.pod = pod;
+    }
+
+    /// The pod with the rules of its last decision.
+    pub(super) fn decided(&self) -> &PreparedPod {
+        self.relaxed.as_ref().map_or(&self.prepared, |relaxed| &relaxed.pod)
     }
 
     /// Whether a write of its status is wanted or in flight.

@@ -66,15 +66,16 @@ impl Scheduler {
         let metadata = &queued.pod.metadata;
         let nominated = self.cluster.nomination(&metadata.namespace, &metadata.name);
         // Most nominated pods fit on their node first: then the others need no look.
-        let fits = nominated.is_some_and(|node| self.cluster.fits_on(&queued.prepared, node))
-            || self.cluster.fits_anywhere(&queued.prepared);
+        let decided = queued.decided();
+        let fits = nominated.is_some_and(|node| self.cluster.fits_on(decided, node))
+            || self.cluster.fits_anywhere(decided);
         if fits {
             if self.queue.wake(key, now).is_some() {
                 self.metrics.queued("active", event);
             }
             return;
         }
-        let wake = self.cluster.wake_conditions(&queued.prepared);
+        let wake = self.cluster.wake_conditions(decided);
         if let Some(failure) = self.queue.failure_mut(key) {
             failure.wake = vec![wake];
             failure.look_again = Some(now + (began.elapsed() * EVALUATION_COST).min(LONGEST_WAIT));

@@ -317,7 +317,7 @@ impl Scheduler {
     fn volume_conflict(&self, id: PodId) -> Option<String> {
         let wait = self.volumes.waits.get(&id)?;
         let (queued, node) = (self.pods.get(id)?, &wait.binding.node);
-        let verdicts = self.cluster.verdicts_on(&queued.prepared, node);
+        let verdicts = self.cluster.verdicts_on(queued.decided(), node);
         let conflict =
             |v: &&berth_engine::Verdict| v.plugin.name() == PLUGIN && v.reason.contains("node affinity");
         let conflict = verdicts.iter().find(conflict)?;

@@ -232,6 +232,7 @@ impl Scheduler {
     pub(super) fn requeue(&mut self, id: PodId) {
         let Some(queued) = self.pods.get_mut(id) else { return };
         queued.is_stale = false;
+        (queued.relaxed, queued.relax_at) = (None, None);
         queued.prepared = self.cluster.prepare(&queued.pod);
         let pod = queued.pod.clone();
         self.recorder.record(|| Entry::Queue(pod.clone()));

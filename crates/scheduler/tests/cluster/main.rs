@@ -8,6 +8,7 @@ mod leaders;
 mod placing;
 mod pod_groups;
 mod preempting;
+mod relaxing;
 mod serving;
 mod support;
 mod volumes;

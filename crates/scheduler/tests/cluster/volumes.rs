@@ -319,6 +319,29 @@ async fn a_group_with_a_volume_that_cannot_be_provisioned_is_tried_again() {
     scheduler.stopped().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_condition_of_a_group_with_failing_volumes_said_that_it_is_unschedulable() {
+    let world = World::start().await;
+    world.nodes(2, 1, 3).await;
+    classes(&world).await;
+    let _controllers = controllers(&world);
+    let scheduler = world.schedule(impatient()).await;
+    let groups = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
+    let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}});
+    world.create(groups, group).await;
+    claim(&world, "failing", "zonal", json!({FAILURES_ANNOTATION: "1000000"})).await;
+    let mut pod = pod_with("failing", "failing");
+    pod["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});
+    world.pod(pod).await;
+    until("the condition has the reason", async || {
+        let condition = world.get(&format!("{groups}/g")).await["status"]["conditions"][0].clone();
+        if condition["reason"] == "SchedulerError" { Ok(()) } else { Err(condition) }
+    })
+    .await;
+    scheduler.stopped().await;
+}
+
 /// A pod that waits for its volumes, for a local volume of `n0` or for a provisioned one; no controller runs.
 async fn world_with_wait(class: &str) -> (World, Scheduler) {
     let world = World::start().await;

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use super::preemption::names;
 use super::{Comparison, Difference};
-use crate::PodExplanation;
+use crate::{PendingFor, PodExplanation};
 
 /// Why a journal cannot be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -101,10 +101,11 @@ impl JournalReplay {
     /// Explains the decision about a pod in the present state; with `node`, for that node alone. None if the pod does not
     /// exist.
     pub fn explain(&mut self, pod: &NamespacedName, node: Option<&str>) -> Option<PodExplanation> {
-        let JournalReplay { cluster, queue, placed, budgets, .. } = self;
+        let JournalReplay { cluster, queue, placed, budgets, now, .. } = self;
         let known = placed.get(pod).or_else(|| queue.get(pod).map(|(pod, _)| pod))?;
         let budgets: Vec<_> = budgets.values().cloned().collect();
-        Some(PodExplanation::of(cluster, Some(&budgets), known, node, all_pods(queue, placed)))
+        let pending = PendingFor::Until(*now).of(known);
+        Some(PodExplanation::of(cluster, Some(&budgets), known, pending, node, all_pods(queue, placed)))
     }
 
     /// Applies an entry. A decision changes nothing: what follows from it is recorded by entries of its own.
@@ -173,6 +174,11 @@ impl JournalReplay {
             Entry::Queue(pod) => {
                 let prepared = cluster.prepare(&pod);
                 self.queue.insert(pod.metadata.namespaced_name(), (pod, prepared));
+            }
+            Entry::Relax(name, paths) => {
+                let pod = queued(&self.queue, &name)?.0.clone();
+                let all = cluster.prepare(&pod);
+                self.queue.insert(name, (pod, cluster.relax(&all, paths).pod));
             }
             Entry::Dequeue(name) => {
                 self.queue.remove(&name);

@@ -111,6 +111,7 @@ impl Simulation {
             pods: Vec::new(),
             queue: Vec::new(),
             preempts: true,
+            pending_for: options.pending_for,
             budgets: inventory
                 .pod_disruption_budgets
                 .iter()
@@ -316,6 +317,7 @@ impl Simulation {
             was_running,
             outcome,
             unsupported,
+            relaxed: Vec::new(),
             victims: Vec::new(),
             preempted_by: None,
         });

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use berth_api::object::{GroupKey, GroupRules, NamespacedName};
-use berth_engine::{Group, GroupOutcome, GroupTopology, Outcome, PreparedPod};
+use berth_engine::{Group, GroupOutcome, GroupTopology, Outcome, PreparedPod, RelaxedPod};
 use serde::Serialize;
 
 use super::{Simulation, Unit};
@@ -67,10 +67,17 @@ impl Simulation {
     pub(super) fn place_group(&mut self, key: &GroupKey, members: &[(usize, PreparedPod)]) -> Vec<usize> {
         let mut replaced = Vec::new();
         let (placement, outcomes) = self.decide_group(key, members, |simulation, group| {
-            let outcome = simulation.cluster.place_group(group);
+            let (outcome, relaxed) = simulation.decide_relaxed(members, group);
+            simulation.cluster.take_group(relaxed.iter().map(|relaxed| &relaxed.pod), &outcome);
+            let mut pods = Vec::new();
+            for ((i, _), RelaxedPod { pod, paths }) in members.iter().zip(relaxed) {
+                simulation.pods[*i].relaxed = paths;
+                pods.push(pod);
+            }
             if !simulation.preempts || !matches!(outcome, GroupOutcome::Unplaced(_)) {
                 return outcome;
             }
+            let group = &Group { members: &pods, ..*group };
             let Some(found) = simulation.cluster.preempt_group(group, &simulation.budgets) else {
                 return outcome;
             };
@@ -100,7 +107,28 @@ impl Simulation {
         let members: Vec<_> = members.collect();
         let members: Vec<_> =
             members.into_iter().map(|i| (i, self.cluster.prepare(&self.pods[i].pod))).collect();
-        Some(self.decide_group(&key, &members, |simulation, group| simulation.cluster.decide_group(group)).0)
+        let decide =
+            |simulation: &mut Simulation, group: &Group<'_>| simulation.decide_relaxed(&members, group).0;
+        Some(self.decide_group(&key, &members, decide).0)
+    }
+
+    /// Decides about a group, if need be without the rules that its members have been pending for; with the members as they
+    /// were decided.
+    fn decide_relaxed(
+        &mut self,
+        members: &[(usize, PreparedPod)],
+        group: &Group<'_>,
+    ) -> (GroupOutcome, Vec<RelaxedPod>) {
+        let outcome = self.cluster.decide_group(group);
+        let pending =
+            members.iter().map(|(i, _)| self.pending_for.of(&self.pods[*i].pod)).collect::<Vec<_>>();
+        let relaxed = match &outcome {
+            GroupOutcome::Placed { .. } => None,
+            GroupOutcome::Unplaced(_) => self.cluster.decide_group_relaxed(group, &pending),
+        };
+        let with_all_rules =
+            |(_, pod): &(usize, PreparedPod)| RelaxedPod { pod: pod.clone(), paths: Vec::new() };
+        relaxed.unwrap_or_else(|| (outcome, members.iter().map(with_all_rules).collect()))
     }
 
     fn decide_group(

@@ -1,23 +1,27 @@
 //! Simulations of manifests.
 
+use std::time::Duration;
+
 use berth_api::quantity::Quantity;
 use berth_api::read::Inventory;
 use berth_api::simulated_nodes::SimulatedNodes;
-use berth_simulate::{Simulation, SimulationError, SimulationOptions};
+use berth_simulate::{PendingFor, Simulation, SimulationError, SimulationOptions};
 
-fn simulation(text: &str) -> Result<Simulation, SimulationError> {
-    let inventory = Inventory::from_text(text).expect("the text is well-formed");
-    let simulated_nodes = SimulatedNodes {
-        n_nodes: 2,
+fn nodes(n_nodes: usize) -> Option<SimulatedNodes> {
+    Some(SimulatedNodes {
+        n_nodes,
         n_zones: 2,
         n_regions: 1,
         n_racks: 0,
         cpu: Quantity::from_units(4),
         memory: Quantity::from_units(16 << 30),
         pods: Quantity::from_units(110),
-    };
-    let options =
-        SimulationOptions { simulated_nodes: Some(simulated_nodes), ..SimulationOptions::default() };
+    })
+}
+
+fn simulation(text: &str) -> Result<Simulation, SimulationError> {
+    let inventory = Inventory::from_text(text).expect("the text is well-formed");
+    let options = SimulationOptions { simulated_nodes: nodes(2), ..SimulationOptions::default() };
     let mut simulation = Simulation::new(inventory, options)?;
     simulation.run(|_, _| ());
     Ok(simulation)
@@ -34,6 +38,49 @@ fn three(spec: &str) -> String {
          selector: {{matchLabels: {{app: db}}}}, \
          template: {{metadata: {{labels: {{app: db}}}}, spec: {spec}}}}}}}"
     )
+}
+
+#[test]
+fn rules_are_relaxed_one_by_one_when_pods_have_been_pending_for_long() {
+    let terms = |keys: [&str; 2]| {
+        let term = |key| format!("{{topologyKey: {key}, labelSelector: {{matchLabels: {{app: db}}}}}}");
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        format!("{{podAntiAffinity: {{{required}: [{}, {}]}}}}", term(keys[0]), term(keys[1]))
+    };
+    let text = three(&format!(
+        "{{affinity: {}, containers: [{{name: a, image: i, resources: {{requests: {{cpu: 1}}}}}}]}}",
+        terms(["topology.kubernetes.io/zone", "kubernetes.io/hostname"])
+    ));
+    let annotations = "annotations: {scheduling.berth.dev/relax-after: 5m}, labels: {app: db}}, spec";
+    let text = text.replace("labels: {app: db}}, spec", annotations);
+    let relaxed = |seconds| {
+        let options = SimulationOptions {
+            pending_for: PendingFor::All(Duration::from_secs(seconds)),
+            simulated_nodes: nodes(3),
+            ..SimulationOptions::default()
+        };
+        let inventory = Inventory::from_text(&text).expect("the text is well-formed");
+        let mut simulation = Simulation::new(inventory, options).expect("the objects are valid");
+        simulation.run(|_, _| ());
+        let pods = simulation.pods().iter();
+        pods.map(|pod| (pod.node().is_some(), pod.relaxed.clone())).collect::<Vec<_>>()
+    };
+    let path = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]".to_owned();
+    assert_eq!(relaxed(299), [(true, vec![]), (true, vec![]), (false, vec![])]);
+    // The third node is free: the rule about host names stays required.
+    assert_eq!(relaxed(300), [(true, vec![]), (true, vec![]), (true, vec![path])]);
+}
+
+#[test]
+fn placement_policies_limit_how_many_pods_share_a_node() {
+    let policy = "apiVersion: scheduling.berth.dev/v1alpha1\nkind: ClusterPlacementPolicy\nmetadata: {name: two}\n\
+        spec: {extendedAffinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [\
+        {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: db}}, limit: LIMIT}]}}}\n---\n";
+    let pods = three("{containers: [{name: a, image: i, resources: {requests: {cpu: 1}}}]}");
+    for (limit, n) in [("0", 2), ("1", 3)] {
+        let text = policy.replace("LIMIT", limit) + &pods;
+        assert_eq!(n_placed(&simulation(&text).unwrap()), n, "limit {limit}");
+    }
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn added_affinity(random: &mut Random) -> NodeAffinity {
     if random.chance(50) {
         let terms = vec![term("disk", "Exists"), term("cores", "DoesNotExist")];
         added.required_during_scheduling_ignored_during_execution =
-            Some(NodeSelector { node_selector_terms: terms });
+            Some(NodeSelector { node_selector_terms: terms, ..NodeSelector::default() });
     }
     if random.chance(70) {
         added.preferred_during_scheduling_ignored_during_execution.push(PreferredSchedulingTerm {

@@ -7,7 +7,7 @@ use berth_api::object::{
 
 use super::objects::NAMESPACES;
 use super::{Flavour, Random};
-use crate::naive::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
+use crate::naive::{AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, TOLERATION_ANNOTATION};
 
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const ZONE: &str = "topology.kubernetes.io/zone";
@@ -57,11 +57,29 @@ pub fn draw(random: &mut Random, flavour: Flavour, pod: &mut Pod) {
         }
         pod.metadata.annotations.insert(TOLERATION_ANNOTATION.to_owned(), namespaces.join(","));
     }
+    if flavour == Flavour::Extensions && random.chance(25) {
+        // Terms that other pods have, too.
+        let anti_affinity =
+            pod.spec.affinity.get_or_insert_default().pod_anti_affinity.get_or_insert_default();
+        let labels = [("app".to_owned(), random.word(&["web", "db"]))];
+        anti_affinity.required_during_scheduling_ignored_during_execution.push(PodAffinityTerm {
+            label_selector: Some(LabelSelector { match_labels: labels.into(), ..LabelSelector::default() }),
+            topology_key: random.word(&[HOSTNAME, ZONE]),
+            ..PodAffinityTerm::default()
+        });
+        if random.chance(80) {
+            pod.metadata.annotations.insert(RELAX_AFTER_ANNOTATION.to_owned(), relax_after(random));
+        }
+    }
     if random.chance(if flavour == Flavour::Volumes { 10 } else { 25 }) {
         for topology_key in random.words(&[HOSTNAME, ZONE, RACK], 1, 2) {
             pod.spec.topology_spread_constraints.push(spread(random, topology_key));
         }
     }
+}
+
+fn relax_after(random: &mut Random) -> String {
+    random.word(&["30s", "10m", "11m"])
 }
 
 /// Where terms stand, which decides what may be written.
@@ -109,6 +127,12 @@ fn node_affinity(random: &mut Random, carrier: Carrier) -> NodeAffinity {
         let least = usize::from(!carrier.is_proposal() || random.chance(90));
         affinity.required_during_scheduling_ignored_during_execution =
             Some(node_selector(random, carrier.is_proposal(), least));
+        if let Some(required) = &mut affinity.required_during_scheduling_ignored_during_execution
+            && carrier.is_proposal()
+            && random.chance(40)
+        {
+            required.relax_after = Some(relax_after(random));
+        }
     }
     if carrier.has_extensions() && random.chance(30) {
         let least = usize::from(random.chance(90));
@@ -138,7 +162,10 @@ fn node_affinity(random: &mut Random, carrier: Carrier) -> NodeAffinity {
 
 fn node_selector(random: &mut Random, proposal: bool, least: usize) -> NodeSelector {
     let n = least * (1 + random.below(2));
-    NodeSelector { node_selector_terms: (0..n).map(|_| node_term(random, proposal)).collect() }
+    NodeSelector {
+        node_selector_terms: (0..n).map(|_| node_term(random, proposal)).collect(),
+        ..NodeSelector::default()
+    }
 }
 
 fn node_term(random: &mut Random, proposal: bool) -> NodeSelectorTerm {
@@ -188,7 +215,10 @@ fn node_term(random: &mut Random, proposal: bool) -> NodeSelectorTerm {
 fn pod_affinity(random: &mut Random, carrier: Carrier) -> PodAffinity {
     let mut affinity = PodAffinity::default();
     while random.chance(40) {
-        let term = pod_term(random, carrier, carrier.is_proposal());
+        let mut term = pod_term(random, carrier, carrier.is_proposal());
+        if carrier.is_proposal() && random.chance(40) {
+            term.relax_after = Some(relax_after(random));
+        }
         affinity.required_during_scheduling_ignored_during_execution.push(term);
     }
     while carrier.has_extensions() && random.chance(25) {

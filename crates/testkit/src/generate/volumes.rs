@@ -192,7 +192,9 @@ fn volume(random: &mut Random, world: &World) -> PersistentVolume {
 fn in_one_of(key: &str, values: Vec<String>) -> VolumeNodeAffinity {
     let requirement = SelectorRequirement { key: key.to_owned(), operator: "In".to_owned(), values };
     let term = NodeSelectorTerm { match_expressions: vec![requirement], ..NodeSelectorTerm::default() };
-    VolumeNodeAffinity { required: Some(NodeSelector { node_selector_terms: vec![term] }) }
+    VolumeNodeAffinity {
+        required: Some(NodeSelector { node_selector_terms: vec![term], ..NodeSelector::default() }),
+    }
 }
 
 fn claim(random: &mut Random, world: &World, (namespace, name): (String, String)) -> PersistentVolumeClaim {

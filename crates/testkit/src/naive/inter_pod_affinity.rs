@@ -90,6 +90,7 @@ fn satisfies_existing_anti_affinity(q: Question, node: &Node) -> bool {
             let itself = term.of_incoming_matches(q, owner) && !term.is_exempt(q, owner);
             term.of_existing_matches_incoming(q)
                 && !term.is_exempt(q, q.pod)
+                && !term.is_relaxed_by(q)
                 && term.topology_keys(q).iter().any(|key| {
                     share_domain(&[key], node, at)
                         && n_matching(q, node, term, key) - usize::from(itself) + 1 > term.limit

@@ -17,6 +17,7 @@ mod node_ports;
 mod node_unschedulable;
 mod node_volume_limits;
 mod preemption;
+mod relax;
 mod requests;
 mod resources_fit;
 mod selector;
@@ -38,6 +39,7 @@ use berth_api::object::{
 
 pub use decide::{check_node, evaluate};
 pub use preemption::{Victims, preempt};
+pub use relax::{RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION, relaxable};
 pub use storage::Storage;
 pub use violations::{Broken, broken, broken_during_execution};
 

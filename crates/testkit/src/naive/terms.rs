@@ -4,10 +4,15 @@
 //! `spec.affinity`, and everything in the annotation. A pod must satisfy both; preferences add up.
 
 use berth_api::object::{
-    Affinity, NodeAffinity, NodeSelector, Pod, PodAffinity, PodAffinityTerm, PreferredSchedulingTerm,
+    Affinity, LabelSelector, NodeAffinity, NodeSelector, Pod, PodAffinity, PodAffinityTerm,
+    PreferredSchedulingTerm,
 };
 
+use super::relax::{can_be_relaxed, is_relaxed};
 use super::{AFFINITY_ANNOTATION, Options, Question, TOLERATION_ANNOTATION, selector};
+
+/// The weight of a required rule that became a preference.
+const RELAXED_WEIGHT: i32 = 100;
 
 /// The meaning of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +35,10 @@ pub struct PodTerm {
     pub executing: bool,
     /// The number of other matching pods that may share a domain.
     pub limit: usize,
+    /// The time of its own after which it is relaxed.
+    pub relax_after: Option<String>,
+    /// Whether time relaxes it.
+    can_be_relaxed: bool,
 }
 
 /// A required node selector with its context.
@@ -68,6 +77,20 @@ fn node_affinities(pod: &Pod, options: &Options) -> Vec<(Dialect, NodeAffinity)>
 
 /// All required node selectors, which must all hold.
 pub fn required_node_selectors(pod: &Pod, options: &Options) -> Vec<RequiredNodeSelector> {
+    let mut selectors = node_selectors(pod, options);
+    selectors.retain(|s| !is_relaxed_selector(pod, s, options));
+    selectors
+}
+
+/// Those of v1 are never relaxed.
+fn is_relaxed_selector(pod: &Pod, s: &RequiredNodeSelector, options: &Options) -> bool {
+    s.dialect == Dialect::Proposal
+        && !s.executing
+        && is_relaxed(pod, &s.path, s.selector.relax_after.as_ref(), options)
+}
+
+/// With those that are relaxed.
+pub fn node_selectors(pod: &Pod, options: &Options) -> Vec<RequiredNodeSelector> {
     let mut selectors = Vec::new();
     for (dialect, affinity) in node_affinities(pod, options) {
         let place = place(dialect);
@@ -88,22 +111,38 @@ pub fn required_node_selectors(pod: &Pod, options: &Options) -> Vec<RequiredNode
 /// All preferred node terms.
 pub fn preferred_node_terms(pod: &Pod, options: &Options) -> Vec<(Dialect, PreferredSchedulingTerm)> {
     let lists = node_affinities(pod, options).into_iter();
-    lists
-        .flat_map(|(dialect, a)| {
-            let terms = a.preferred_during_scheduling_ignored_during_execution.into_iter();
-            terms.map(move |term| (dialect, term))
-        })
-        .collect()
+    let written = lists.flat_map(|(dialect, a)| {
+        let terms = a.preferred_during_scheduling_ignored_during_execution.into_iter();
+        terms.map(move |term| (dialect, term))
+    });
+    let mut relaxed = node_selectors(pod, options);
+    relaxed.retain(|s| is_relaxed_selector(pod, s, options));
+    let alternatives = relaxed.into_iter().flat_map(|s| s.selector.node_selector_terms);
+    let relaxed = alternatives.filter(|term| !term.is_null).map(|term| {
+        let preference = Some(term);
+        let preferred = PreferredSchedulingTerm { weight: RELAXED_WEIGHT, preference, ..Default::default() };
+        (Dialect::Proposal, preferred)
+    });
+    written.chain(relaxed).collect()
 }
 
 /// All required affinity terms: one list, whatever field or dialect they come from.
 pub fn required_affinity(pod: &Pod, options: &Options) -> Vec<PodTerm> {
-    required(pod, options, "podAffinity", |a| a.pod_affinity)
+    required(pod, options, PICK_AFFINITY)
 }
 
 /// All required anti-affinity terms.
 pub fn required_anti_affinity(pod: &Pod, options: &Options) -> Vec<PodTerm> {
-    required(pod, options, "podAntiAffinity", |a| a.pod_anti_affinity)
+    required(pod, options, PICK_ANTI_AFFINITY)
+}
+
+fn required(pod: &Pod, options: &Options, pick: Pick) -> Vec<PodTerm> {
+    pod_terms(pod, options, pick).into_iter().filter(|term| !term.is_relaxed(pod, options)).collect()
+}
+
+/// The terms that were required, and have become preferences.
+fn relaxed(pod: &Pod, options: &Options, pick: Pick) -> Vec<PodTerm> {
+    pod_terms(pod, options, pick).into_iter().filter(|term| term.is_relaxed(pod, options)).collect()
 }
 
 /// All preferences with signed weights: affinity positive, anti-affinity negative.
@@ -116,28 +155,35 @@ pub fn preferences(pod: &Pod, options: &Options) -> Vec<(i64, PodTerm)> {
                 preferences.push((sign * i64::from(weighted.weight), term));
             }
         }
+        let relaxed = relaxed(pod, options, pick).into_iter();
+        preferences.extend(relaxed.map(|term| (sign * i64::from(RELAXED_WEIGHT), term)));
     }
     preferences
 }
 
-type Pick = fn(Affinity) -> Option<PodAffinity>;
-const PICK_AFFINITY: Pick = |a| a.pod_affinity;
-const PICK_ANTI_AFFINITY: Pick = |a| a.pod_anti_affinity;
+/// A field of `Affinity`, and its name.
+type Pick = (fn(Affinity) -> Option<PodAffinity>, &'static str);
+pub const PICK_AFFINITY: Pick = (|a| a.pod_affinity, "podAffinity");
+pub const PICK_ANTI_AFFINITY: Pick = (|a| a.pod_anti_affinity, "podAntiAffinity");
 
-fn pod_affinities(pod: &Pod, options: &Options, pick: Pick) -> Vec<(Dialect, PodAffinity)> {
+fn pod_affinities(pod: &Pod, options: &Options, (pick, _): Pick) -> Vec<(Dialect, PodAffinity)> {
     let spec = pod.spec.affinity.clone().and_then(pick);
     let noted = annotation(pod, options).and_then(pick);
     spec.map(|a| (Dialect::V1, a)).into_iter().chain(noted.map(|a| (Dialect::Proposal, a))).collect()
 }
 
-fn required(pod: &Pod, options: &Options, field: &str, pick: Pick) -> Vec<PodTerm> {
+/// All terms that are required, or were until they were relaxed.
+pub fn pod_terms(pod: &Pod, options: &Options, pick: Pick) -> Vec<PodTerm> {
     let mut terms = Vec::new();
     for (dialect, affinity) in pod_affinities(pod, options, pick) {
-        let place = format!("{}.{field}", place(dialect));
+        let place = format!("{}.{}", place(dialect), pick.1);
         let ignored = affinity.required_during_scheduling_ignored_during_execution.into_iter();
-        for (i, term) in ignored.enumerate() {
+        for (i, mut term) in ignored.enumerate() {
             let path = format!("{place}.{IGNORED}[{i}]");
-            terms.push(PodTerm { path, ..PodTerm::new(dialect, term, pod) });
+            let relax_after = term.relax_after.take();
+            let can_be_relaxed = can_be_relaxed(pod, relax_after.as_ref(), options);
+            let term = PodTerm::new(dialect, term, pod);
+            terms.push(PodTerm { path, relax_after, can_be_relaxed, ..term });
         }
         if options.extensions {
             let executing = affinity.required_during_scheduling_required_during_execution.into_iter();
@@ -155,7 +201,41 @@ impl PodTerm {
     fn new(dialect: Dialect, term: PodAffinityTerm, carrier: &Pod) -> Self {
         let carrier_namespace = carrier.metadata.namespace.clone();
         let limit = term.limit.filter(|_| dialect == Dialect::Proposal).unwrap_or(0) as usize;
-        PodTerm { dialect, term, carrier_namespace, path: String::new(), executing: false, limit }
+        let (path, executing, relax_after, can_be_relaxed) = Default::default();
+        PodTerm { dialect, term, carrier_namespace, path, executing, limit, relax_after, can_be_relaxed }
+    }
+
+    fn is_relaxed(&self, pod: &Pod, options: &Options) -> bool {
+        !self.executing && is_relaxed(pod, &self.path, self.relax_after.as_ref(), options)
+    }
+
+    /// Whether a pod that is to be placed does without an equal term, so that this one of a running pod does not reject it.
+    pub fn is_relaxed_by(&self, q: Question) -> bool {
+        let mut relaxed = relaxed(q.pod, q.options, PICK_ANTI_AFFINITY).into_iter();
+        self.can_be_relaxed && relaxed.any(|own| own.question() == self.question())
+    }
+
+    /// What a term says, however it is written.
+    fn question(&self) -> impl PartialEq {
+        let requirements = |selector: &Option<LabelSelector>| {
+            let selector = selector.as_ref()?;
+            let labels = selector.match_labels.iter();
+            let labels = labels.map(|(key, value)| (key.clone(), "In".to_owned(), vec![value.clone()]));
+            let expressions = selector.match_expressions.iter();
+            let expressions = expressions.map(|r| (r.key.clone(), r.operator.clone(), r.values.clone()));
+            Some(labels.chain(expressions).collect::<Vec<_>>())
+        };
+        let (namespaces, selector) = (self.term.namespaces.clone(), self.term.namespace_selector.clone());
+        let (mut names, selector) = match (self.dialect, namespaces.as_deref(), selector) {
+            (Dialect::Proposal, Some([]), _) => (Vec::new(), Some(LabelSelector::default())),
+            (_, None | Some([]), None) => (vec![self.carrier_namespace.clone()], None),
+            (_, names, selector) => (names.unwrap_or_default().to_vec(), selector),
+        };
+        names.sort();
+        names.dedup();
+        let (labels, topology_key) =
+            (requirements(&self.term.label_selector), self.term.topology_key.clone());
+        (self.dialect, labels, names, requirements(&selector), topology_key, self.limit)
     }
 
     /// Whether a term of the pod to be placed matches a running pod (or the pod itself).

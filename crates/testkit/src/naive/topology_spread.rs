@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_api::config::SpreadDefaulting;
 use berth_api::object::{LabelSelector, Node, Pod, SelectorRequirement, StringMap, TopologySpreadConstraint};
 
+use super::relax::{is_relaxed, spread_path};
 use super::{Code, MAX_NODE_SCORE, Question, Verdict, node_affinity, reject, selector, taint_toleration};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -15,6 +16,11 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 fn constraints(q: Question, when_unsatisfiable: &str) -> Vec<TopologySpreadConstraint> {
     let own = &q.pod.spec.topology_spread_constraints;
     let mut constraints = if own.is_empty() { default_constraints(q) } else { own.clone() };
+    for (i, constraint) in constraints.iter_mut().enumerate() {
+        if !own.is_empty() && is_relaxed(q.pod, &spread_path(i), None, q.options) {
+            constraint.when_unsatisfiable = "ScheduleAnyway".to_owned();
+        }
+    }
     constraints.retain(|c| c.when_unsatisfiable == when_unsatisfiable);
     for constraint in &mut constraints {
         for key in &constraint.match_label_keys {

@@ -125,7 +125,7 @@ fn pod_term(line: &str, content: &str) -> PodAffinityTerm {
 pub fn node_selector(line: &str, content: &str) -> NodeSelector {
     let content = content.trim();
     let terms = content.split('|').filter(|_| !content.is_empty()).map(|term| node_term(line, term));
-    NodeSelector { node_selector_terms: terms.collect() }
+    NodeSelector { node_selector_terms: terms.collect(), ..NodeSelector::default() }
 }
 
 fn node_term(line: &str, content: &str) -> NodeSelectorTerm {

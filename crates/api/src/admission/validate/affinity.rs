@@ -11,6 +11,7 @@ use crate::object::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodAffinity, PodAffinityTerm,
     PreferredSchedulingTerm, SelectorRequirement,
 };
+use crate::rules::parse_relax_after;
 use crate::rules::pod_term::LIMIT_ELSEWHERE;
 use crate::rules::{NODE_FIELDS, NOT_A_VERSION, is_version};
 
@@ -39,6 +40,18 @@ pub(super) fn validate_affinity(affinity: &Affinity, extensions: bool, path: &Pa
 /// The annotation: all its fields have the proposals' meaning.
 pub(super) fn validate_proposal(affinity: &Affinity, path: &Path<'_>, errors: &mut Errors) {
     validate(affinity, Dialect::Proposal, Some(Dialect::Proposal), path, errors);
+}
+
+/// `relaxAfter` of a rule, which only rules of the annotation that are required during scheduling may have.
+fn validate_relax_after(relax_after: Option<&str>, is_allowed: bool, path: &Path<'_>, errors: &mut Errors) {
+    let Some(text) = relax_after else { return };
+    let path = path.child("relaxAfter");
+    if !is_allowed {
+        let detail = "may only be set on required rules of the annotation that are ignored during execution";
+        errors.forbidden(&path, detail);
+    } else if let Err(detail) = parse_relax_after(text) {
+        errors.invalid(&path, text, detail);
+    }
 }
 
 /// `enforced`: the dialect of the required-during-execution fields, `None` where they do not exist.
@@ -72,10 +85,15 @@ fn validate_node_affinity(
     if let (Some(dialect), Some(selector)) =
         (enforced, &rules.required_during_scheduling_required_during_execution)
     {
-        validate_node_selector(selector, dialect, &path.child(REQUIRED_REQUIRED), errors);
+        let path = path.child(REQUIRED_REQUIRED);
+        validate_node_selector(selector, dialect, &path, errors);
+        validate_relax_after(selector.relax_after.as_deref(), false, &path, errors);
     }
     if let Some(selector) = &rules.required_during_scheduling_ignored_during_execution {
-        validate_node_selector(selector, dialect, &path.child(REQUIRED_IGNORED), errors);
+        let path = path.child(REQUIRED_IGNORED);
+        validate_node_selector(selector, dialect, &path, errors);
+        let is_allowed = dialect == Dialect::Proposal;
+        validate_relax_after(selector.relax_after.as_deref(), is_allowed, &path, errors);
     }
     let preferred_path = path.child(PREFERRED);
     for (i, term) in rules.preferred_during_scheduling_ignored_during_execution.iter().enumerate() {
@@ -247,14 +265,19 @@ fn validate_pod_affinity(
     if let Some(dialect) = enforced {
         let enforced_path = path.child(REQUIRED_REQUIRED);
         for (i, term) in rules.required_during_scheduling_required_during_execution.iter().enumerate() {
-            validate_limit(term, enforced, anti, &enforced_path.index(i), errors);
-            validate_pod_term(term, dialect, &enforced_path.index(i), errors);
+            let path = enforced_path.index(i);
+            validate_limit(term, enforced, anti, &path, errors);
+            validate_relax_after(term.relax_after.as_deref(), false, &path, errors);
+            validate_pod_term(term, dialect, &path, errors);
         }
     }
     let required_path = path.child(REQUIRED_IGNORED);
     for (i, term) in rules.required_during_scheduling_ignored_during_execution.iter().enumerate() {
-        validate_limit(term, enforced, anti && dialect == Dialect::Proposal, &required_path.index(i), errors);
-        validate_pod_term(term, dialect, &required_path.index(i), errors);
+        let path = required_path.index(i);
+        let is_proposal = dialect == Dialect::Proposal;
+        validate_limit(term, enforced, anti && is_proposal, &path, errors);
+        validate_relax_after(term.relax_after.as_deref(), is_proposal, &path, errors);
+        validate_pod_term(term, dialect, &path, errors);
     }
     let preferred_path = path.child(PREFERRED);
     for (i, weighted) in rules.preferred_during_scheduling_ignored_during_execution.iter().enumerate() {
@@ -262,6 +285,7 @@ fn validate_pod_affinity(
         validate_weight(weighted.weight, &term_path, errors);
         let (term, term_path) = (&weighted.pod_affinity_term, term_path.child("podAffinityTerm"));
         validate_limit(term, enforced, false, &term_path, errors);
+        validate_relax_after(term.relax_after.as_deref(), false, &term_path, errors);
         validate_pod_term(term, dialect, &term_path, errors);
     }
 }

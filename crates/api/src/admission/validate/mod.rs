@@ -14,7 +14,7 @@ use super::annotation::{AFFINITY_ANNOTATION, AnnotationError, TOLERATION_ANNOTAT
 use super::field::{BadValue, Errors, FieldError, Path};
 use super::syntax;
 use crate::object::{ObjectMeta, Pod, PodSpec, StringMap};
-use crate::rules::tolerated_namespaces;
+use crate::rules::{RELAX_AFTER_ANNOTATION, parse_relax_after, tolerated_namespaces};
 
 /// Inputs of validation besides the pod.
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +144,11 @@ fn validate_extensions(pod: &Pod, errors: &mut Errors) {
 
 fn validate_affinity_annotation(pod: &Pod, errors: &mut Errors) {
     let annotations = Path::Root("metadata.annotations");
+    if let Some(text) = pod.metadata.annotation(RELAX_AFTER_ANNOTATION)
+        && let Err(detail) = parse_relax_after(text)
+    {
+        errors.invalid(&annotations.key(RELAX_AFTER_ANNOTATION), text, detail);
+    }
     let path = annotations.key(AFFINITY_ANNOTATION);
     match annotation_affinity(pod) {
         Ok(None) => {}

@@ -5,5 +5,6 @@ mod answers;
 mod bindings;
 mod certificates;
 mod in_process;
+mod policies;
 mod quotas;
 mod world;

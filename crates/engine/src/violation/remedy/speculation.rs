@@ -132,7 +132,7 @@ impl<'a> Speculation<'a> {
 
     /// The node that the scheduler would choose.
     fn first_choice(&mut self, pod: &PreparedPod) -> Result<NodeId, String> {
-        let signature = self.state.label_sets.get(pod.label_set).signature;
+        let signature = self.state.decided_signature(pod);
         let alike = (pod.rule_set, signature);
         let rule_set = self.state.rule_sets.get(pod.rule_set);
         // Claims belong to single pods: what is found out about one says nothing of others.

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::super::completions::Eviction;
 use super::super::nominations::Preemptions;
+use super::super::relaxation::relaxed_sentence;
 use super::super::{GroupFailure, Scheduler};
 use super::batch::Batch;
 use crate::metrics::AttemptResult;
@@ -35,6 +36,7 @@ impl Scheduler {
         let min = rules.min.saturating_sub(group.n_placed()).max(1);
         let value = rules.topology.as_ref().and_then(|topology| self.shared_value(entry, &topology.key));
         let (mut pods, mut nominated): (Vec<PreparedPod>, Vec<_>) = (Vec::new(), Vec::new());
+        let before = ids.iter().map(|id| self.require_all_rules(*id)).collect();
         for id in &ids {
             let Some(queued) = self.pods.get_mut(*id) else { continue };
             queued.attempts += 1;
@@ -60,6 +62,7 @@ impl Scheduler {
             let recorded = self.cluster.recorded_group(&name, &group);
             Entry::GroupDecision(recorded, Box::new(outcome.recorded(&group)))
         });
+        let outcome = self.decide_group_relaxed(&name, &ids, &group, outcome, before);
         self.metrics.decided(now.elapsed());
         match outcome {
             GroupOutcome::Placed { members, .. } => {
@@ -72,6 +75,10 @@ impl Scheduler {
                 self.bind_pod_group(entry, placed, min, timeout.map(|timeout| now + timeout));
             }
             GroupOutcome::Unplaced(failure) => {
+                let members = || ids.iter().filter_map(|id| self.pods.get(*id));
+                let pods: Vec<_> = members().map(|queued| queued.decided().clone()).collect();
+                let group = Group { members: &pods, ..group };
+                let relaxed = relaxed_sentence(members().map(|queued| queued.relaxed.as_ref()));
                 let mut message = failure.message(&group);
                 let plugins = match failure.outcome {
                     Outcome::Unschedulable { plugins, .. } => plugins,
@@ -88,7 +95,7 @@ impl Scheduler {
                     // Victims of an earlier leader are awaited, too.
                     group.victims.get_or_insert_default();
                 }
-                self.fail_pod_group(entry, &ids, &message, plugins);
+                self.fail_pod_group(entry, &ids, &(message + &relaxed), plugins);
             }
         }
     }
@@ -145,7 +152,7 @@ impl Scheduler {
         let text = format!("{}: {message}", group.key);
         let members: Vec<_> = ids.iter().filter_map(|id| self.pods.get(*id)).collect();
         let profile = members.first().map_or("", |queued| queued.pod.spec.scheduler_name.as_str()).into();
-        let prepared: Vec<_> = members.iter().map(|queued| queued.prepared.clone()).collect();
+        let prepared: Vec<_> = members.iter().map(|queued| queued.decided().clone()).collect();
         let failure = GroupFailure {
             reason: FailureReason::Unschedulable,
             message: text.into(),
@@ -171,7 +178,7 @@ impl Scheduler {
             self.reporter.current.n_unschedulable += 1;
             self.report_group_failure(*id, &failure);
         }
-        self.show_unschedulable(entry, message);
+        self.show_unscheduled(entry, FailureReason::Unschedulable, message);
     }
 
     /// Returns why it is not tried, if so.
@@ -227,7 +234,7 @@ impl Scheduler {
         let mut preemptors: BTreeMap<&str, PodId> = BTreeMap::new();
         for (id, node) in ids.iter().zip(&found.nodes) {
             if let (Some(node), Some(queued)) = (node, self.pods.get(*id)) {
-                self.cluster.nominate(&queued.prepared, node);
+                self.cluster.nominate(queued.decided(), node);
                 preemptors.entry(node).or_insert(*id);
             }
         }

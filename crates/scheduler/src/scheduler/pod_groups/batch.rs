@@ -130,7 +130,7 @@ impl Scheduler {
         match error {
             Some(error) => {
                 self.metrics.pod_group_attempted(AttemptResult::Error);
-                self.show_unschedulable(entry, error);
+                self.show_unscheduled(entry, FailureReason::SchedulerError, error);
                 self.queue.back_off(entry, now);
             }
             None => self.queue.put_back(entry),

@@ -382,7 +382,7 @@ impl Scheduler {
                     status.message.clone_from(&message);
                 });
             }
-            self.show_unschedulable(entry, &why);
+            self.show_unscheduled(entry, FailureReason::Unschedulable, &why);
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::super::Scheduler;
 use super::super::completions::Completion;
 use crate::queue::PodId;
-use crate::status;
+use crate::status::{self, FailureReason};
 
 const CONDITION: &str = "PodGroupScheduled";
 /// Status writes in flight.
@@ -99,7 +99,7 @@ impl Scheduler {
     }
 
     /// The required members of a group have no nodes.
-    pub(super) fn show_unschedulable(&mut self, entry: PodId, why: &str) {
+    pub(super) fn show_unscheduled(&mut self, entry: PodId, reason: FailureReason, why: &str) {
         let rules = self.pod_group_rules(entry);
         let Some(group) = self.pod_groups.groups.get(&entry) else { return };
         if rules.is_ok_and(|rules| group.n_placed() >= rules.min) {
@@ -108,7 +108,7 @@ impl Scheduler {
         let reason = match group.key.kind {
             GroupKind::Coscheduling if group.n_placed() > 0 => "Scheduling",
             GroupKind::Coscheduling => "Pending",
-            _ => "Unschedulable",
+            _ => reason.as_str(),
         };
         self.show(entry, false, reason, why);
     }
