@@ -32,6 +32,7 @@ pub struct LintInput<'a> {
     /// The nodes alone, for simulated rollouts; made at the first one.
     pub(crate) empty_cluster: RefCell<Option<Cluster>>,
     pub(crate) review: Option<&'a Review<'a>>,
+    pub(crate) annotation_readers: &'a [String],
     rejected: Vec<InvalidObject>,
 }
 
@@ -81,8 +82,15 @@ impl<'a> LintInput<'a> {
             population,
             empty_cluster: RefCell::default(),
             review,
+            annotation_readers: &[],
             rejected,
         }
+    }
+
+    /// Names schedulers that read Berth's annotations, besides `berth` and those that have a profile of their own.
+    #[must_use]
+    pub fn with_annotation_readers(self, annotation_readers: &'a [String]) -> Self {
+        LintInput { annotation_readers, ..self }
     }
 
     /// Whether the pods of the input are all pods of some namespaces: of a cluster they are, of manifests only those of

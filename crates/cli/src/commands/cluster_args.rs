@@ -69,7 +69,7 @@ pub struct ClusterArgs {
     /// Decide pods with this schedulerName, too, by the only profile; can be repeated [default: default-scheduler and berth, or
     /// the profiles of --config]
     #[arg(long, value_name = "NAME")]
-    scheduler_name: Vec<String>,
+    pub scheduler_name: Vec<String>,
     /// How long pending pods have been pending: rules with relax-after become preferences [default: since their creation]
     #[arg(long, value_name = "DURATION", value_parser = pending_for)]
     pending_for: Option<Duration>,
@@ -129,14 +129,19 @@ impl ClusterArgs {
 
     /// Reads the input; prints notes and unknown fields to standard error.
     pub fn inventory(&self, keep_raw: bool) -> Result<Inventory, CliError> {
-        let (inventory, unknown) = self.inventory_and_unknown_fields(keep_raw)?;
+        let (inventory, unknown) = self.inventory_and_unknown_fields(keep_raw, keep_raw)?;
         warn(&unknown);
         Ok(inventory)
     }
 
-    /// Reads the input; prints notes to standard error. Returns warnings about unknown fields, too.
-    pub fn inventory_and_unknown_fields(&self, keep_raw: bool) -> Result<(Inventory, Vec<String>), CliError> {
-        let mut inventory = if keep_raw { Inventory::keeping_raw() } else { Inventory::default() };
+    /// Reads the input; prints notes to standard error. Returns warnings about unknown fields, too. `keep_raw`
+    /// and `keep_raw_of_base` tell whether to keep the whole objects of the files, and of the cluster that they change.
+    pub fn inventory_and_unknown_fields(
+        &self,
+        keep_raw: bool,
+        keep_raw_of_base: bool,
+    ) -> Result<(Inventory, Vec<String>), CliError> {
+        let mut inventory = if keep_raw_of_base { Inventory::keeping_raw() } else { Inventory::default() };
         if let Some(live) = self.live_cluster() {
             let progress = progress::of_objects();
             let warnings = live.read(&mut inventory, &progress)?;
@@ -148,6 +153,7 @@ impl ClusterArgs {
             return Err(OpenError::StdinTwice.into());
         }
         read(&mut inventory, &dump, &mut |_| ())?;
+        inventory.keep_raw = keep_raw;
         let mut unknown = Vec::new();
         read(&mut inventory, &files, &mut |manifest| {
             let found = unknown_fields(&manifest.value);

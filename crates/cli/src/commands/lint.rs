@@ -115,7 +115,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let config = config(args.lint_config.as_deref())?;
     let selection = selection(args, &config)?;
     // The rule unknown-field reports them.
-    let (mut inventory, _) = args.cluster.inventory_and_unknown_fields(true)?;
+    let (mut inventory, _) =
+        args.cluster.inventory_and_unknown_fields(true, args.cluster.files.is_empty())?;
     let settings = args.cluster.settings(&inventory)?;
     args.cluster.add_simulated_nodes(&mut inventory);
     let policy = args.policy.clone().or_else(|| config.policy.map(|path| path.display().to_string()));
@@ -127,7 +128,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         names.is_empty() || !args.cluster.has_base() || names.contains(source.file.as_ref())
     };
     let review = review.as_ref().map(|review| review as &berth_lint::Review<'_>);
-    let input = LintInput::new(&inventory, &settings, is_linted, review);
+    let input = LintInput::new(&inventory, &settings, is_linted, review)
+        .with_annotation_readers(&args.cluster.scheduler_name);
     let mut report = berth_lint::lint(&input, &selection);
     find_lines(&mut report.findings, &files);
 

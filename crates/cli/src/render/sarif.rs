@@ -67,3 +67,41 @@ fn uri(file: &str) -> String {
     }
     if file.starts_with('/') { format!("file://{uri}") } else { uri }
 }
+
+#[cfg(test)]
+mod tests {
+    use berth_api::read::SourceLocation;
+
+    use super::*;
+
+    #[test]
+    fn a_result_names_rule_file_line_and_object() {
+        let finding = |namespace: &str, file: &str, line| Finding {
+            rule: RULES[1].name,
+            severity: Severity::Info,
+            kind: "Deployment".to_owned(),
+            namespace: namespace.to_owned(),
+            name: "web".to_owned(),
+            path: "spec".to_owned(),
+            file: file.to_owned(),
+            line,
+            message: "wrong".to_owned(),
+            fix: "right".to_owned(),
+            place: SourceLocation::file(file),
+        };
+        let log = log(&[finding("shop", "./a b.yaml", Some(3)), finding("", "/c.yaml", None)]);
+        let run = &log["runs"][0];
+        assert_eq!(run["tool"]["driver"]["rules"].as_array().map(Vec::len), Some(RULES.len()));
+        let results = &run["results"];
+        assert_eq!(results[0]["ruleId"], run["tool"]["driver"]["rules"][1]["id"]);
+        assert_eq!((&results[0]["ruleIndex"], &results[0]["level"]), (&json!(1), &json!("note")));
+        let place = &results[0]["locations"][0];
+        assert_eq!(
+            place["physicalLocation"],
+            json!({"artifactLocation": {"uri": "a%20b.yaml"}, "region": {"startLine": 3}})
+        );
+        assert_eq!(place["logicalLocations"][0]["fullyQualifiedName"], "Deployment shop/web spec");
+        let place = &results[1]["locations"][0]["physicalLocation"];
+        assert_eq!(*place, json!({"artifactLocation": {"uri": "file:///c.yaml"}}));
+    }
+}

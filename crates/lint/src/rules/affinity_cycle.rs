@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use berth_api::object::GroupKey;
+
 use crate::finding::Findings;
 use crate::input::LintInput;
+use crate::subject::Subject;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     let waits_for: Vec<BTreeSet<usize>> = (0..input.subjects.len()).map(|i| waits_for(input, i)).collect();
@@ -38,7 +41,10 @@ fn waits_for(input: &LintInput<'_>, i: usize) -> BTreeSet<usize> {
         return BTreeSet::new();
     }
     let partners: Vec<_> = input.partners(subject);
-    let waits = partners.iter().all(|partner| partner.subject.is_some() && !partner.is_running);
+    let group = |subject: &Subject<'_>| GroupKey::of(&subject.pod, input.settings.extensions);
+    // The pods of a group are placed together.
+    let is_of_group = |i: usize| group(subject).is_some() && group(&input.subjects[i]) == group(subject);
+    let waits = partners.iter().all(|p| p.subject.is_some_and(|i| !is_of_group(i)) && !p.is_running);
     if waits { partners.iter().filter_map(|partner| partner.subject).collect() } else { BTreeSet::new() }
 }
 

@@ -28,6 +28,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
         let mut profiles =
             input.settings.config.profiles.iter().map(|profile| profile.scheduler_name.as_str());
         let is_reader = scheduler == BERTH
+            || input.annotation_readers.iter().any(|name| name == scheduler)
             || scheduler != DEFAULT_SCHEDULER_NAME && profiles.any(|profile| profile == scheduler);
         let annotations = &subject.pod.metadata.annotations;
         let path = |key: &str| subject.path(format!("metadata.annotations[{key}]"));

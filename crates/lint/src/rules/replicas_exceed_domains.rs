@@ -21,7 +21,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
                 let each = if per_domain == 1 { "one pod".to_owned() } else { format!("{per_domain} pods") };
                 let message = format!(
                     "{replicas} {replicas_field}, and {n_domains} {} of {key} {where_from} with at most {each} each: {} \
-                     stay pending",
+                     cannot be placed",
                     if n_domains == 1 { "domain" } else { "domains" },
                     replicas - most
                 );

@@ -1,5 +1,6 @@
 //! Selectors that match no pod, and node selectors that match no node.
 
+use berth_api::read::Kind;
 use berth_api::rules::{Requirement, Selector};
 
 use crate::finding::Findings;
@@ -78,5 +79,9 @@ fn node_rules(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut Findi
             (path.to_owned(), format!("none of the {n_nodes} nodes matches"))
         }
     };
-    findings.add(&subject.object, subject.path(path), message);
+    let finding = findings.add(&subject.object, subject.path(path), message);
+    if subject.kind == Kind::DaemonSet {
+        // It may be for nodes that come later, and no pod is pending.
+        finding.severity(Severity::Info);
+    }
 }

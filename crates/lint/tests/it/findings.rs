@@ -88,3 +88,138 @@ fn pods_of_an_owner_that_is_not_in_the_input_are_reported_once() {
     let text: String = ["web-0", "web-1"].map(pod).concat();
     assert_eq!(rules(&text), ["deprecated-topology-key"]);
 }
+
+/// A workload with pods labelled `app: NAME`; `spec` is the beginning of its pod spec in flow style.
+fn workload(kind: &str, name: &str, fields: &str, spec: &str) -> String {
+    format!(
+        "---
+apiVersion: apps/v1
+kind: {kind}
+metadata: {{name: {name}}}
+spec: {{{fields} selector: {{matchLabels: {{app: {name}}}}}, template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{
+  {spec} containers: [{{name: c, image: c, ports: [{{containerPort: 80}}]}}]}}}}}}
+"
+    )
+}
+
+/// A required term that selects `app: NAME`.
+fn term(rules: &str, name: &str, topology: &str) -> String {
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    format!(
+        "{rules}: {{{required}: [{{topologyKey: {topology}, labelSelector: {{matchLabels: {{app: {name}}}}}}}]}}"
+    )
+}
+
+fn affinity(terms: &[String]) -> String {
+    format!("affinity: {{{}}},", terms.join(", "))
+}
+
+fn nodes(names: &[&str]) -> String {
+    let node = |name: &&str| {
+        format!(
+            "---
+{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}}}}}, status: {{
+  allocatable: {{cpu: 4, memory: 8Gi, pods: 10}}}}}}
+"
+        )
+    };
+    names.iter().map(node).collect()
+}
+
+const HOST: &str = "kubernetes.io/hostname";
+
+#[test]
+fn severities_depend_on_what_the_input_shows() {
+    let apart = affinity(&[term("podAntiAffinity", "web", HOST)]);
+    let near = affinity(&[term("podAffinity", "cache", HOST)]);
+    let web = |spec: &str| workload("Deployment", "web", "replicas: 2,", spec);
+    let running = "---
+{apiVersion: v1, kind: Pod, metadata: {name: db, labels: {app: db}}, spec: {nodeName: a, containers: [{name: c, image: c}]}}
+";
+    for (text, rule, severity) in [
+        (web(&apart), "rollout-deadlock", Severity::Info),
+        (web(&apart) + &nodes(&["a", "b"]), "rollout-deadlock", Severity::Error),
+        (web(&near), "never-first", Severity::Info),
+        (web(&near) + &nodes(&["a"]) + running, "never-first", Severity::Error),
+        (web(&near), "selector-matches-nothing", Severity::Info),
+        (web(&near) + &nodes(&["a"]) + running, "selector-matches-nothing", Severity::Warning),
+        (web("nodeSelector: {a: b},") + &nodes(&["a"]), "selector-matches-nothing", Severity::Warning),
+        (
+            workload("DaemonSet", "web", "", "nodeSelector: {a: b},") + &nodes(&["a"]),
+            "selector-matches-nothing",
+            Severity::Info,
+        ),
+    ] {
+        let report = report(&text, &[rule]);
+        let found: Vec<_> = report.findings.iter().map(|finding| finding.severity).collect();
+        assert_eq!(found, [severity], "{rule}: {report:?}");
+    }
+}
+
+#[test]
+fn the_fix_of_a_deadlock_is_the_smallest_that_lets_a_pod_in() {
+    let spread =
+        "topologySpreadConstraints: [{maxSkew: 2, minDomains: 3, topologyKey: kubernetes.io/hostname,
+  whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}],";
+    let strategy = "replicas: 4, strategy: {rollingUpdate: {maxUnavailable: 0}},";
+    let text = workload("Deployment", "web", strategy, spread) + &nodes(&["a", "b"]);
+    let report = report(&text, &["rollout-deadlock"]);
+    assert!(
+        report.findings[0].fix.starts_with("set spec.strategy.rollingUpdate.maxUnavailable to 1,"),
+        "{report:?}"
+    );
+}
+
+#[test]
+fn a_daemon_set_cannot_surge_with_host_ports() {
+    let surge = "updateStrategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}},";
+    let daemon = |fields: &str, spec: &str| rules(&workload("DaemonSet", "agent", fields, spec));
+    assert_eq!(daemon(surge, "hostNetwork: true,"), ["rollout-deadlock"]);
+    assert_eq!(daemon(surge, ""), [""; 0]);
+    assert_eq!(daemon("", "hostNetwork: true,"), [""; 0]);
+}
+
+#[test]
+fn cycles_of_three_are_found_and_what_waits_for_them_is_not_part_of_them() {
+    let waits = |name: &str, partner: &str| {
+        workload("StatefulSet", name, "", &affinity(&[term("podAffinity", partner, HOST)]))
+    };
+    let cycle = [waits("a", "b"), waits("b", "c"), waits("c", "a"), waits("d", "a")].concat();
+    let report = report(&cycle, &["affinity-cycle"]);
+    let names: Vec<_> = report.findings.iter().map(|finding| finding.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    assert!(
+        report.findings[0]
+            .message
+            .starts_with("StatefulSet a -> StatefulSet b -> StatefulSet c -> StatefulSet a:")
+    );
+}
+
+#[test]
+fn static_volumes_of_a_class_are_alternatives() {
+    let volume = |host: &str| {
+        format!(
+            "---
+{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: pv-{host}}}, spec: {{storageClassName: local, capacity: {{storage: 1Gi}},
+  accessModes: [ReadWriteOnce], nodeAffinity: {{required: {{nodeSelectorTerms: [{{matchExpressions: [
+  {{key: kubernetes.io/hostname, operator: In, values: [{host}]}}]}}]}}}}}}}}
+"
+        )
+    };
+    let objects = "---
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: local}, provisioner: kubernetes.io/no-provisioner}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {storageClassName: local,
+  accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}
+";
+    let on = |host: &str| {
+        let spec = format!(
+            "nodeSelector: {{kubernetes.io/hostname: {host}}}, volumes: [{{name: d, persistentVolumeClaim: {{claimName: data}}}}],"
+        );
+        rules(
+            &[workload("Deployment", "db", "", &spec), volume("a"), volume("b"), objects.to_owned()].concat(),
+        )
+    };
+    assert_eq!(on("b"), [""; 0]);
+    assert_eq!(on("c"), ["volume-outside-affinity"]);
+}
