@@ -15,6 +15,9 @@ use crate::population::{PodGroup, Population};
 use crate::subject::{Object, Subject};
 use crate::terms::set;
 
+/// The rules that state errors of the API server.
+const STATING_ERRORS: [&str; 2] = ["dialects-differ", "label-not-an-integer"];
+
 /// What the admission policy says about a pod: reasons to refuse it.
 pub type Review<'a> = dyn Fn(&Pod) -> Vec<String> + 'a;
 
@@ -131,7 +134,9 @@ impl<'a> LintInput<'a> {
     pub(crate) fn invalid(&self, findings: &[Finding]) -> Vec<InvalidObject> {
         let mut invalid = self.rejected.clone();
         for subject in self.subjects.iter().filter(|subject| !subject.errors.is_empty()) {
-            let of_object: Vec<_> = findings.iter().filter(|f| f.place == *subject.object.source).collect();
+            let states_error =
+                |f: &&Finding| STATING_ERRORS.contains(&f.rule) && f.place == *subject.object.source;
+            let of_object: Vec<_> = findings.iter().filter(states_error).collect();
             let is_stated = |field: &str| {
                 let field = subject.path(field);
                 of_object.iter().any(|f| field.starts_with(&f.path) || f.path.starts_with(&field))

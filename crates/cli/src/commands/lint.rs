@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use berth_admission::refusals;
 use berth_api::object::Pod;
-use berth_api::read::{FieldLines, SourceLocation};
+use berth_api::read::{FieldLines, InputError, SourceLocation, collect_manifests};
 use berth_lint::{Finding, LintInput, RULES, Selection, Severity, UnknownRule};
 use berth_simulate::SimulationError;
 use clap::ValueEnum;
@@ -160,11 +160,13 @@ fn config(path: Option<&Path>) -> Result<Config, CliError> {
     let Some(path) = path.or_else(|| default.exists().then_some(default)) else {
         return Ok(Config::default());
     };
-    let invalid = |error: String| CliError::Usage(format!("{}: {error}", path.display()));
-    let text = small_text(path).map_err(|error| invalid(error.to_string()))?;
-    let config: Option<Config> =
-        serde_saphyr::from_str(&text).map_err(|error: serde_saphyr::Error| invalid(error.to_string()))?;
-    let mut config = config.unwrap_or_default();
+    let file = path.display().to_string();
+    let text = small_text(path).map_err(|error| CliError::Usage(format!("{file}: {error}")))?;
+    let documents = collect_manifests(&text, &file).map_err(InputError::from)?;
+    let Some(document) = documents.into_iter().next() else { return Ok(Config::default()) };
+    let place = document.source;
+    let mut config: Config = serde_json::from_value(document.value)
+        .map_err(|error| CliError::Usage(format!("{place}: {error}")))?;
     config.policy = config.policy.map(|policy| path.parent().unwrap_or(Path::new("")).join(policy));
     Ok(config)
 }
