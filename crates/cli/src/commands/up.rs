@@ -15,7 +15,7 @@ use berth_client::connect;
 use berth_engine::Settings;
 use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
 use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Snapshot};
-use berth_simulate::{Simulation, SimulationOptions};
+use berth_simulate::{PendingFor, Simulation, SimulationOptions};
 use futures::FutureExt;
 use indicatif::ProgressBar;
 use kube::Client;
@@ -344,7 +344,8 @@ async fn show(
     if !outcome.failures.is_empty() {
         let mut inventory = Inventory::default();
         live::read(client, "the cluster", &mut inventory, &ProgressBar::hidden()).await?;
-        let options = SimulationOptions { settings: rules, ..SimulationOptions::default() };
+        let pending_for = PendingFor::Until(jiff::Timestamp::now());
+        let options = SimulationOptions { settings: rules, pending_for, ..SimulationOptions::default() };
         match Simulation::new(inventory, options) {
             Ok(mut simulation) => summary::explain(&mut outcome.failures, &mut simulation),
             Err(error) => output::warning(&format!("the unplaced pods are not explained: {error}")),
