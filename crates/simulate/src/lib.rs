@@ -1,17 +1,22 @@
 //! Simulations: questions to the engine about clusters that exist only as text.
 //!
-//! [`Simulation`] builds a cluster from manifests, places the pending pods and explains single pods with
-//! the changes that would help ([`PodExplanation`], [`Repair`]). [`replay`] repeats the decisions of a recording and compares the answers.
+//! [`Simulation`] builds a cluster from manifests, places the pending pods and explains single pods with the changes that
+//! would help ([`PodExplanation`], [`Repair`]). [`what_if`] changes the cluster and reports what becomes of its pods.
+//! [`capacity`] counts how many more replicas fit, and [`compare`] compares two placements. [`replay`] repeats the decisions of
+//! a recording and compares the answers.
 //!
 //! This crate does no I/O and has no clock: callers read files and parse command lines. It never decides about
 //! placement itself, it asks [`berth_engine`].
 
+pub mod capacity;
+pub mod compare;
 mod explanation;
 mod repairs;
 pub mod replay;
 mod rolling_update;
 pub mod sets;
 mod simulation;
+pub mod what_if;
 
 pub use explanation::{PodExplanation, PodPreemption};
 pub use repairs::{Change, CoreTerm, Repair};

@@ -9,6 +9,7 @@ mod created_claims;
 mod error;
 mod groups;
 mod preemption;
+mod rescheduling;
 mod volumes;
 pub(crate) mod workloads;
 
@@ -17,6 +18,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_api::object::{DeviceResources, GroupKey, GroupRules, NamespacedName, Node, Pod};
+use berth_api::read::Inventory;
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_engine::{Cluster, DisruptionBudget, Explanation, Outcome, PreparedPod, Settings};
 use jiff::Timestamp;
@@ -24,6 +26,7 @@ use serde_json::Value;
 
 use self::created_claims::CreatedClaim;
 pub(crate) use self::preemption::preempt;
+use self::rescheduling::Vacated;
 use crate::PodExplanation;
 use crate::repairs::{Repair, Trial};
 
@@ -66,6 +69,15 @@ impl PendingFor {
                 .metadata
                 .creation_timestamp
                 .map_or(Duration::ZERO, |created| now.duration_since(created).try_into().unwrap_or_default()),
+        }
+    }
+}
+
+impl SimulationOptions {
+    /// Adds the simulated nodes to an inventory without nodes.
+    pub(crate) fn add_simulated_nodes(&self, inventory: &mut Inventory) {
+        if let Some(simulated) = &self.simulated_nodes {
+            add_simulated_nodes(inventory, simulated);
         }
     }
 }
@@ -171,6 +183,8 @@ pub struct Simulation {
     policy_uses: BTreeMap<String, usize>,
     /// The workloads whose template a later input changed, and the number of their pods before.
     rolled_out: Vec<(String, usize)>,
+    /// Pods that left their nodes, where that is to be undone.
+    vacated: Option<Vec<Vacated>>,
 }
 
 /// What is placed at once.
@@ -187,10 +201,25 @@ impl Simulation {
 
     /// Places the pending pods. After each placed pod, `progress` gets the number of placed pods and of all pending
     /// pods.
-    pub fn run(&mut self, mut progress: impl FnMut(usize, usize)) {
-        let n_pending = self.queue.len();
+    pub fn run(&mut self, progress: impl FnMut(usize, usize)) {
         let prepare = |i: &usize| (*i, self.cluster.prepare(&self.pods[*i].pod));
-        let mut pending: Vec<_> = self.queue.iter().map(prepare).collect();
+        let pending = self.queue.iter().map(prepare).collect();
+        self.queue = self.place_pending(pending, progress);
+    }
+
+    fn sort_queue(&mut self) {
+        let pods = &self.pods;
+        self.queue.sort_by_key(|i| Reverse(pods[*i].pod.spec.priority.unwrap_or(0)));
+    }
+
+    /// Places pods, which are sorted by priority, and their victims; see [`Simulation::run`]. Returns the positions of
+    /// those that fit nowhere.
+    fn place_pending(
+        &mut self,
+        mut pending: Vec<(usize, PreparedPod)>,
+        mut progress: impl FnMut(usize, usize),
+    ) -> Vec<usize> {
+        let n_pending = pending.len();
         // Equivalent pods share a failure until another pod is placed.
         let mut failures = HashMap::new();
         let mut n_placed = 0;
@@ -249,10 +278,17 @@ impl Simulation {
             }
             pending = unplaced;
             if pending.is_empty() || n_placed == n_before {
-                break;
+                return pending.into_iter().map(|(i, _)| i).collect();
             }
             pending.sort_by_key(|(i, pod)| (Reverse(pod.priority()), *i));
         }
+    }
+
+    /// Places the selected pending pods. The others stay pending.
+    pub(crate) fn run_only(&mut self, is_selected: impl Fn(&SimulatedPod) -> bool) {
+        let pods = &self.pods;
+        self.queue.retain(|i| is_selected(&pods[*i]));
+        self.run(|_, _| ());
     }
 
     /// Places the pods that come before this pod in the queue; explain the pod afterwards.

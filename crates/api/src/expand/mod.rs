@@ -18,6 +18,7 @@
 //! | CronJob | those of one Job named `<name>-0`, unless the input has a Job of it |
 
 mod daemon;
+mod deletion_order;
 mod draft;
 mod error;
 mod job;
@@ -28,6 +29,7 @@ mod selector;
 mod template;
 
 pub use daemon::daemon_tolerations;
+pub use deletion_order::{DELETION_COST, Replica};
 pub use error::ExpandError;
 pub use template::{WorkloadPods, workload_pods};
 

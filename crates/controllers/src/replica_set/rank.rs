@@ -1,19 +1,15 @@
 //! Ranks the pods to delete when a ReplicaSet has too many.
 
-use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use berth_api::expand::{DELETION_COST, Replica};
 use jiff::Timestamp;
 
 use crate::view::Pod;
 
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-
-/// Selects `n` pods to delete, in the order of kube-controller-manager: unassigned before assigned, pending before
-/// running, not ready before ready, lower deletion cost first, from nodes with more pods of the same Deployment
-/// (`related`) first, ready for a shorter time first, more restarts first, younger first. Times are compared by their
-/// order of magnitude, so a difference of seconds between old pods is ignored. Uid and name break ties.
+/// Selects `n` pods to delete, in the order of kube-controller-manager ([`Replica::deletion_order`]). `related` are the pods
+/// of the same Deployment.
 pub(super) fn pods_to_delete(
     mut active: Vec<Arc<Pod>>,
     related: &[Arc<Pod>],
@@ -26,44 +22,25 @@ pub(super) fn pods_to_delete(
             *on_node.entry(&pod.spec.node_name).or_default() += 1;
         }
         let n_beside = |pod: &Pod| on_node.get(pod.spec.node_name.as_str()).copied().unwrap_or(0);
-        active.sort_by(|a, b| goes_before(a, b, &n_beside, now));
+        active.sort_by(|a, b| replica(a, n_beside(a)).deletion_order(&replica(b, n_beside(b)), now));
     }
     active.truncate(n);
     active
 }
 
-fn goes_before(a: &Pod, b: &Pod, n_beside: &impl Fn(&Pod) -> usize, now: Timestamp) -> Ordering {
-    let phase = |pod: &Pod| match pod.status.phase.as_str() {
-        "Running" => 2,
-        "Unknown" => 1,
-        _ => 0,
-    };
-    let by = |key: &dyn Fn(&Pod) -> i64| key(a).cmp(&key(b));
-    by(&|pod| i64::from(!pod.spec.node_name.is_empty()))
-        .then_with(|| by(&phase))
-        .then_with(|| by(&|pod| i64::from(pod.is_ready())))
-        .then_with(|| by(&|pod| i64::from(deletion_cost(pod))))
-        .then_with(|| Reverse(n_beside(a)).cmp(&Reverse(n_beside(b))))
-        .then_with(|| younger_first(a.ready_since(), b.ready_since(), now))
-        .then_with(|| by(&|pod| -pod.restarts()))
-        .then_with(|| younger_first(a.metadata.creation_timestamp, b.metadata.creation_timestamp, now))
-        .then_with(|| a.metadata.uid.cmp(&b.metadata.uid))
-        .then_with(|| a.metadata.name.cmp(&b.metadata.name))
-}
-
-/// The deletion cost of a pod; 0 if the annotation is invalid.
-fn deletion_cost(pod: &Pod) -> i32 {
-    let written = pod.metadata.annotation(DELETION_COST);
-    written.filter(|cost| !cost.starts_with('+')).and_then(|cost| cost.parse().ok()).unwrap_or(0)
-}
-
-/// Sort key: the order of magnitude of the age in nanoseconds. An unknown time counts as the youngest.
-fn younger_first(a: Option<Timestamp>, b: Option<Timestamp>, now: Timestamp) -> Ordering {
-    let magnitude = |time: Option<Timestamp>| {
-        let age = now.duration_since(time?).as_nanos();
-        Some(u128::try_from(age).unwrap_or(0).max(1).ilog2())
-    };
-    magnitude(a).cmp(&magnitude(b))
+fn replica(pod: &Pod, n_beside: usize) -> Replica<'_> {
+    Replica {
+        name: &pod.metadata.name,
+        uid: &pod.metadata.uid,
+        created: pod.metadata.creation_timestamp,
+        deletion_cost: pod.metadata.annotation(DELETION_COST),
+        is_assigned: !pod.spec.node_name.is_empty(),
+        phase: &pod.status.phase,
+        is_ready: pod.is_ready(),
+        ready_since: pod.ready_since(),
+        restarts: pod.restarts(),
+        n_beside,
+    }
 }
 
 #[cfg(test)]

@@ -71,9 +71,7 @@ impl Simulation {
     /// A workload cannot be expanded, or objects are not valid; the error lists all of them.
     pub fn new(inventory: Inventory, options: SimulationOptions) -> Result<Simulation, SimulationError> {
         let mut inventory = inventory;
-        if let Some(simulated) = &options.simulated_nodes {
-            add_simulated_nodes(&mut inventory, simulated);
-        }
+        options.add_simulated_nodes(&mut inventory);
         let expansion = expand(&inventory)?;
         let expanded = expansion.pods.into_iter().map(|expanded| {
             let Entry { source, order, object: workload, raw } = &inventory.workloads[expanded.workload];
@@ -130,6 +128,7 @@ impl Simulation {
                 .iter()
                 .map(|(workload, n_pods)| (inventory.workloads[*workload].object.to_string(), *n_pods))
                 .collect(),
+            vacated: None,
         };
         let policies = std::mem::take(&mut inventory.placement_policies).into_iter().map(|e| e.object);
         let labels = inventory.namespaces.iter().map(|e| &e.object.metadata);
@@ -258,8 +257,7 @@ impl Simulation {
         self.warnings.retain(|warning| seen.insert(warning.clone()));
         // All pods of a workload are rejected for the same reasons.
         invalid.dedup_by(|a, b| a.object == b.object);
-        let pods = &self.pods;
-        self.queue.sort_by_key(|i| std::cmp::Reverse(pods[*i].pod.spec.priority.unwrap_or(0)));
+        self.sort_queue();
     }
 
     /// Adds the rules of placement policies to a new pod, and to its object. Returns warnings.

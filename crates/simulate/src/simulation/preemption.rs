@@ -42,18 +42,14 @@ impl Simulation {
         by: &NamespacedName,
         node: &str,
     ) -> Option<usize> {
-        self.cluster.remove_pod(victim.namespace(), victim.name());
         let position = self.pods.iter().position(|p| p.is_named(victim.namespace(), victim.name()))?;
-        let evicted = &mut self.pods[position];
-        for budget in self.budgets.iter_mut().filter(|budget| protects(budget, &evicted.pod)) {
+        let pod = &self.pods[position].pod;
+        for budget in self.budgets.iter_mut().filter(|budget| protects(budget, pod)) {
             budget.disruptions_allowed = (budget.disruptions_allowed - 1).max(0);
         }
+        self.vacate(position, format!("preempted by {by} on {node}"));
+        let evicted = &mut self.pods[position];
         evicted.preempted_by = Some(by.clone());
-        evicted.was_running = false;
-        evicted.pod.spec.node_name.clear();
-        evicted.pod.status.start_time = None;
-        let message = format!("preempted by {by} on {node}");
-        evicted.outcome = Outcome::Unschedulable { message, plugins: Vec::new() };
         (evicted.workload.is_some() || evicted.pod.metadata.controller().is_some()).then_some(position)
     }
 }

@@ -1,21 +1,15 @@
 //! Hints for pods that fit nowhere.
 
-use berth_api::read::{Entry, Inventory, SourceLocation};
 use berth_simulate::{Simulation, SimulationOptions};
 use berth_testkit::text;
 
-pub fn entries<T>(objects: Vec<T>) -> Vec<Entry<T>> {
-    let entry = |(order, object)| Entry { object, raw: None, source: SourceLocation::file("test"), order };
-    objects.into_iter().enumerate().map(entry).collect()
-}
+use crate::worlds::inventory;
 
 /// The first hint for the last pod of the text.
 fn first_hint(text: &str) -> String {
     let world = text::world(text);
     let pod = world.pods.last().expect("a pod is pending").metadata.clone();
-    let mut inventory = Inventory::default();
-    inventory.nodes = entries(world.nodes);
-    inventory.pods = entries(world.pods);
+    let inventory = inventory(world);
     let mut simulation =
         Simulation::new(inventory, SimulationOptions::default()).expect("the pods are valid");
     let explained = simulation.explain(&pod.namespace, &pod.name, None).expect("the pod exists");

@@ -10,7 +10,7 @@ use berth_testkit::generate::Random;
 use berth_testkit::naive::{self, NodeResult, Options, World};
 use berth_testkit::text;
 
-use crate::hints::entries;
+use crate::worlds::entries;
 
 /// Explains the last pod of the text. The world has the pods as admitted.
 fn explained(text: &str) -> (World, Pod, PodExplanation) {

@@ -1,0 +1,134 @@
+//! The pod whose replicas are counted, and the cluster without its pending replicas.
+
+use std::collections::HashSet;
+
+use berth_api::object::{NamespacedName, ObjectMeta, Pod};
+use berth_api::read::{Entry, Inventory, Kind, WorkloadSpec};
+
+use super::{CapacityError, Room};
+use crate::simulation::workloads;
+use crate::what_if::scale::{replicas_mut, replicas_of};
+use crate::what_if::{ChangeError, recreate};
+use crate::{SimulatedPod, Simulation, SimulationOptions};
+
+/// What has replicas.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// A workload.
+    Workload(Kind, NamespacedName),
+    /// A pod that is not in the input.
+    Pod(Box<Entry<Pod>>),
+}
+
+/// Where the next replicas come from.
+enum Origin {
+    /// The expansion of the workload at this position.
+    Workload(usize),
+    /// Copies of a pod.
+    Pod(Box<Entry<Pod>>),
+}
+
+pub(super) struct Prepared {
+    origin: Origin,
+    /// Whether every replica has claims of its own.
+    pub(super) has_claims: bool,
+    /// Replicas with a node.
+    pub(super) n_running: usize,
+}
+
+impl Subject {
+    /// Finds it, and removes its pending replicas from the input.
+    pub(super) fn prepare(&self, inventory: &mut Inventory) -> Result<Prepared, ChangeError> {
+        let (kind, name) = match self {
+            Subject::Pod(entry) => {
+                let origin = Origin::Pod(entry.clone());
+                return Ok(Prepared { origin, has_claims: false, n_running: 0 });
+            }
+            Subject::Workload(kind, name) => (*kind, name),
+        };
+        let replicas = replicas_of(inventory, kind, name);
+        let model = replicas.first().map(|i| inventory.pods[*i].clone());
+        let is_running = |i: &usize| !inventory.pods[*i].object.spec.node_name.is_empty();
+        let n_running = replicas.iter().filter(|i| is_running(i)).count();
+        let pending: HashSet<usize> = replicas.into_iter().filter(|i| !is_running(i)).collect();
+        let mut i = 0..;
+        inventory.pods.retain(|_| i.next().is_none_or(|i| !pending.contains(&i)));
+        let workloads = inventory.workloads.iter_mut().map(|entry| &mut entry.object);
+        let position = workloads
+            .enumerate()
+            .find(|(_, workload)| workload.kind() == kind && workload.metadata().namespaced_name() == *name);
+        match (position, model) {
+            (Some((position, workload)), _) => {
+                let object = workload.to_string();
+                let has_claims = match &workload.spec {
+                    WorkloadSpec::StatefulSet(set) => !set.spec.volume_claim_templates.is_empty(),
+                    _ => false,
+                };
+                replicas_mut(workload).ok_or(ChangeError::NoReplicas { object })?;
+                Ok(Prepared { origin: Origin::Workload(position), has_claims, n_running })
+            }
+            (None, Some(mut model)) => {
+                let node = model.object.spec.node_name.clone();
+                let node = inventory.nodes.iter().find(|entry| entry.object.metadata.name == node);
+                recreate(&mut model.object, node.map(|entry| &entry.object));
+                model.object.metadata.name = format!("{}-new", name.name());
+                let origin = Origin::Pod(Box::new(model));
+                Ok(Prepared { origin, has_claims: false, n_running })
+            }
+            (None, None) => {
+                let known = inventory.workloads.iter().map(|entry| &entry.object);
+                let known = known.filter(|workload| workload.kind() == kind);
+                let known = known.map(|workload| workload.metadata().namespaced_name().to_string()).collect();
+                Err(ChangeError::NotFound { kind: kind.name(), name: name.to_string(), known })
+            }
+        }
+    }
+}
+
+impl Prepared {
+    /// The cluster with this number of pending replicas, and with the pending pods of others placed.
+    pub(super) fn room(
+        &self,
+        mut inventory: Inventory,
+        options: SimulationOptions,
+        n_replicas: usize,
+    ) -> Result<Room, CapacityError> {
+        let given: HashSet<_> = inventory.pods.iter().map(|e| e.object.metadata.namespaced_name()).collect();
+        let (namespace, name) = match &self.origin {
+            Origin::Workload(position) => {
+                let n_wanted = i32::try_from(self.n_running + n_replicas).unwrap_or(i32::MAX);
+                let workload = &mut inventory.workloads[*position].object;
+                replicas_mut(workload).into_iter().for_each(|replicas| *replicas = Some(n_wanted));
+                (workload.metadata().namespace.clone(), workloads::name(workload))
+            }
+            Origin::Pod(entry) => {
+                let mut entry = Entry { order: usize::MAX, ..Entry::clone(entry) };
+                entry.object.spec.node_name.clear();
+                while given.contains(&entry.object.metadata.namespaced_name()) {
+                    entry.object.metadata.name += "-new";
+                }
+                let ObjectMeta { namespace, name, .. } = entry.object.metadata.clone();
+                inventory.pods.push(entry);
+                (namespace, name)
+            }
+        };
+        let is_replica = |pod: &SimulatedPod| {
+            let metadata = &pod.pod.metadata;
+            metadata.namespace == namespace
+                && match &self.origin {
+                    Origin::Pod(_) => metadata.name == name,
+                    Origin::Workload(_) => {
+                        pod.workload.as_ref() == Some(&name) && !given.contains(&metadata.namespaced_name())
+                    }
+                }
+        };
+        let mut simulation = Simulation::new(inventory, options)?;
+        simulation.disable_preemption();
+        simulation.run_only(|pod| !is_replica(pod));
+        let replicas = simulation.pods().iter().filter(|pod| is_replica(pod)).map(|pod| pod.pod.clone());
+        let replicas: Vec<Pod> = replicas.collect();
+        let cluster = simulation.cluster();
+        let prepared = replicas.iter().map(|pod| cluster.prepare(pod)).collect();
+        Ok(Room { simulation, replicas, prepared, has_claims: self.has_claims })
+    }
+}

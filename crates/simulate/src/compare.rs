@@ -1,0 +1,287 @@
+//! Comparison: the same pods under two configurations, in two dumps or with two sets of manifests.
+//!
+//! Each side is a simulation in which the pending pods have been placed; [`Side::new`] can place all pods again before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::object::{NamespacedName, Node};
+use berth_api::read::Inventory;
+use berth_api::rules::pod_requests;
+use berth_engine::FeasibleNodes;
+use serde::Serialize;
+
+use crate::what_if::{Fate, recreate};
+use crate::{Simulation, SimulationError, SimulationOptions};
+
+/// Number of pods whose scores are compared: each costs a look at every node.
+const MAX_SCORED: usize = 20;
+
+/// One of the two clusters.
+pub struct Side {
+    simulation: Simulation,
+    nodes: Vec<Node>,
+}
+
+impl Side {
+    /// Places the pending pods. With `replace_all`, all pods are placed again, except those that belong to their nodes or are
+    /// being deleted: by priority, then new pods of workloads in input order, then the others by namespace and name.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn new(
+        mut inventory: Inventory,
+        options: SimulationOptions,
+        replace_all: bool,
+        progress: impl FnMut(usize, usize),
+    ) -> Result<Side, SimulationError> {
+        options.add_simulated_nodes(&mut inventory);
+        let nodes: Vec<Node> = inventory.nodes.iter().map(|entry| entry.object.clone()).collect();
+        if replace_all {
+            let on: BTreeMap<&str, &Node> = nodes.iter().map(|n| (n.metadata.name.as_str(), n)).collect();
+            for entry in &mut inventory.pods {
+                entry.order = usize::MAX;
+                let pod = &mut entry.object;
+                if Fate::of(pod) != Fate::Gone && !pod.is_terminal() {
+                    let node = on.get(pod.spec.node_name.as_str()).copied();
+                    recreate(pod, node);
+                }
+            }
+            inventory.pods.sort_by_cached_key(|entry| entry.object.metadata.namespaced_name());
+        }
+        let mut simulation = Simulation::new(inventory, options)?;
+        simulation.run(progress);
+        Ok(Side { simulation, nodes })
+    }
+
+    /// The placed pods.
+    pub fn simulation(&self) -> &Simulation {
+        &self.simulation
+    }
+
+    /// The scores of the node of a pod, by plugin, in the final state.
+    fn scores(&mut self, pod: &NamespacedName) -> BTreeMap<&'static str, i64> {
+        let node = self.simulation.pod(pod.namespace(), pod.name()).and_then(|pod| pod.node());
+        let Some(node) = node.map(str::to_owned) else { return BTreeMap::new() };
+        let explained = self.simulation.explain(pod.namespace(), pod.name(), Some(&node));
+        let feasible = explained.map(|explained| explained.explanation.feasible).unwrap_or_default();
+        let is_it = |group: &&FeasibleNodes| group.nodes.contains(&node);
+        let scores = feasible.iter().find(is_it).map(|group| &group.scores);
+        scores.into_iter().flatten().map(|score| (score.plugin.name(), score.score)).collect()
+    }
+
+    /// Pods of each workload by domain.
+    fn spread(&self, key: &str) -> BTreeMap<(String, Option<String>), BTreeMap<String, usize>> {
+        let mut spread: BTreeMap<_, BTreeMap<String, usize>> = BTreeMap::new();
+        for pod in self.simulation.pods() {
+            let workload = (pod.pod.metadata.namespace.clone(), pod.workload.clone());
+            let domains = spread.entry(workload).or_default();
+            if let Some(node) = pod.node() {
+                let domain = self.simulation.node_label(node, key).unwrap_or("<none>");
+                *domains.entry(domain.to_owned()).or_default() += 1;
+            }
+        }
+        spread
+    }
+
+    /// By resource: what the pods request, what the nodes offer, and the largest fraction of a node.
+    fn utilization(&self) -> BTreeMap<String, Utilization> {
+        let mut by_node: BTreeMap<&str, BTreeMap<String, i64>> = BTreeMap::new();
+        for pod in self.simulation.pods() {
+            let Some(node) = pod.node() else { continue };
+            let requested = by_node.entry(node).or_default();
+            *requested.entry("pods".to_owned()).or_default() += 1;
+            for (resource, quantity) in pod_requests(&pod.pod.spec) {
+                let amount = amount(&resource, quantity);
+                *requested.entry(resource).or_default() += amount;
+            }
+        }
+        let mut utilization: BTreeMap<String, Utilization> = BTreeMap::new();
+        for node in &self.nodes {
+            let requested = by_node.get(node.metadata.name.as_str());
+            for (resource, quantity) in node.status.allocatable.iter().flatten() {
+                let allocatable = amount(resource, *quantity);
+                let requested = requested.and_then(|r| r.get(resource)).copied().unwrap_or(0);
+                let total = utilization.entry(resource.clone()).or_default();
+                total.requested = total.requested.saturating_add(requested);
+                total.allocatable = total.allocatable.saturating_add(allocatable);
+                if allocatable > 0 {
+                    let percent = i128::from(requested) * 100 / i128::from(allocatable);
+                    total.fullest_node_percent = total.fullest_node_percent.max(percent as i64);
+                }
+            }
+        }
+        utilization.retain(|_, total| total.requested > 0);
+        utilization
+    }
+}
+
+fn amount(resource: &str, quantity: berth_api::quantity::Quantity) -> i64 {
+    if resource == "cpu" { quantity.millis() } else { quantity.units() }
+}
+
+/// The difference of two placements.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Comparison {
+    /// Pods with different nodes, and pods that only one side has or places, by namespace and name.
+    pub moved: Vec<MovedPod>,
+    /// Number of pods with the same node on both sides.
+    pub unmoved: usize,
+    /// The node label whose values are the domains.
+    pub topology_key: String,
+    /// Workloads with different numbers of pods in a domain.
+    pub spread: Vec<SpreadChange>,
+    /// Resources that pods request.
+    pub utilization: Vec<UtilizationChange>,
+    /// Counts of both sides.
+    pub summary: Pair<Summary>,
+}
+
+/// A value on both sides.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Pair<T> {
+    /// On the first side.
+    pub from: T,
+    /// On the second side.
+    pub to: T,
+}
+
+/// A pod with different nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MovedPod {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The node on the first side, if any.
+    pub from: Option<String>,
+    /// The node on the second side, if any.
+    pub to: Option<String>,
+    /// The scores of these nodes, each on its side, when all pods are placed; for the first pods only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<ScorePair>,
+}
+
+/// The score of a plugin: 0 to 100 times its weight.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ScorePair {
+    /// The plugin.
+    pub plugin: &'static str,
+    /// On the first side; none if the plugin does not score there.
+    pub from: Option<i64>,
+    /// On the second side.
+    pub to: Option<i64>,
+}
+
+/// The pods of a workload by domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SpreadChange {
+    /// Namespace.
+    pub namespace: String,
+    /// Kind and name; none for the pods without a workload.
+    pub workload: Option<String>,
+    /// Number of pods by domain.
+    #[serde(flatten)]
+    pub pods: Pair<BTreeMap<String, usize>>,
+}
+
+/// A resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UtilizationChange {
+    /// Its name.
+    pub resource: String,
+    /// Its use.
+    #[serde(flatten)]
+    pub utilization: Pair<Utilization>,
+}
+
+/// The use of a resource: milli-CPU for `cpu`, otherwise bytes or whole units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Utilization {
+    /// What the pods request.
+    pub requested: i64,
+    /// What the nodes offer.
+    pub allocatable: i64,
+    /// The largest use of a node, in percent.
+    pub fullest_node_percent: i64,
+}
+
+/// Counts of one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Number of nodes with pods.
+    pub used_nodes: usize,
+    /// Number of pods with a node.
+    pub placed: usize,
+    /// Number of pods without.
+    pub unplaced: usize,
+}
+
+impl Summary {
+    fn of(side: &Side) -> Summary {
+        let placed: Vec<_> = side.simulation.pods().iter().filter_map(|pod| pod.node()).collect();
+        Summary {
+            nodes: side.nodes.len(),
+            used_nodes: placed.iter().collect::<BTreeSet<_>>().len(),
+            placed: placed.len(),
+            unplaced: side.simulation.pods().len() - placed.len(),
+        }
+    }
+}
+
+/// Compares two placements.
+pub fn compare(from: &mut Side, to: &mut Side, topology_key: &str) -> Comparison {
+    let nodes = |side: &Side| -> BTreeMap<NamespacedName, Option<String>> {
+        let pods = side.simulation.pods().iter();
+        pods.map(|pod| (pod.pod.metadata.namespaced_name(), pod.node().map(str::to_owned))).collect()
+    };
+    let (mut nodes_from, mut nodes_to) = (nodes(from), nodes(to));
+    let names: BTreeSet<NamespacedName> = nodes_from.keys().chain(nodes_to.keys()).cloned().collect();
+    let (mut moved, mut unmoved) = (Vec::new(), 0);
+    for name in names {
+        let (before, after) = (nodes_from.remove(&name), nodes_to.remove(&name));
+        if before == after {
+            unmoved += usize::from(before.flatten().is_some());
+            continue;
+        }
+        let scores = if moved.len() < MAX_SCORED { scores(from, to, &name) } else { Vec::new() };
+        let (namespace, name) = (name.namespace().to_owned(), name.name().to_owned());
+        moved.push(MovedPod { namespace, name, from: before.flatten(), to: after.flatten(), scores });
+    }
+    let (mut before, mut after) = (from.spread(topology_key), to.spread(topology_key));
+    let workloads: BTreeSet<_> = before.keys().chain(after.keys()).cloned().collect();
+    let spread = workloads.into_iter().filter_map(|key| {
+        let pods = Pair {
+            from: before.remove(&key).unwrap_or_default(),
+            to: after.remove(&key).unwrap_or_default(),
+        };
+        let (namespace, workload) = key;
+        (pods.from != pods.to).then_some(SpreadChange { namespace, workload, pods })
+    });
+    let spread = spread.collect();
+    let (mut before, mut after) = (from.utilization(), to.utilization());
+    let resources: BTreeSet<_> = before.keys().chain(after.keys()).cloned().collect();
+    let utilization = resources.into_iter().map(|resource| {
+        let utilization = Pair {
+            from: before.remove(&resource).unwrap_or_default(),
+            to: after.remove(&resource).unwrap_or_default(),
+        };
+        UtilizationChange { resource, utilization }
+    });
+    Comparison {
+        moved,
+        unmoved,
+        topology_key: topology_key.to_owned(),
+        spread,
+        utilization: utilization.collect(),
+        summary: Pair { from: Summary::of(from), to: Summary::of(to) },
+    }
+}
+
+fn scores(from: &mut Side, to: &mut Side, pod: &NamespacedName) -> Vec<ScorePair> {
+    let (from, to) = (from.scores(pod), to.scores(pod));
+    let plugins: BTreeSet<&str> = from.keys().chain(to.keys()).copied().collect();
+    let pair = |plugin| ScorePair { plugin, from: from.get(plugin).copied(), to: to.get(plugin).copied() };
+    plugins.into_iter().map(pair).collect()
+}

@@ -1,0 +1,148 @@
+//! Pods that leave their nodes in the middle of a simulation and are placed again, and nodes that are lost for a while.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::mem;
+
+use berth_api::object::{NamespacedName, Node};
+use berth_engine::{Cluster, Outcome, PreparedPod};
+
+use super::{SimulatedPod, Simulation};
+use crate::what_if::Fate;
+
+/// A pod that left its node, as it was before.
+pub(super) struct Vacated {
+    position: usize,
+    pod: SimulatedPod,
+    prepared: Option<PreparedPod>,
+}
+
+fn pending(message: String) -> Outcome {
+    Outcome::Unschedulable { message, plugins: Vec::new() }
+}
+
+fn restore_volumes(cluster: &mut Cluster, pod: &PreparedPod, outcome: &Outcome) {
+    if let Outcome::Placed { volumes: Some(volumes), .. } = outcome {
+        cluster.restore_volumes(pod, volumes);
+    }
+}
+
+impl Simulation {
+    /// The pod as the state has it, for decisions about its replacement.
+    fn as_pending(&mut self, position: usize) -> Option<PreparedPod> {
+        let pod = &self.pods[position].pod;
+        let preempts = pod.spec.preemption_policy.as_deref() != Some("Never");
+        self.cluster.as_pending(&pod.metadata.namespace, &pod.metadata.name, preempts)
+    }
+
+    fn remove(&mut self, position: usize) {
+        let metadata = &self.pods[position].pod.metadata;
+        self.cluster.remove_pod(&metadata.namespace, &metadata.name);
+    }
+
+    /// Takes a pod off its node: it is pending, with this message.
+    pub(super) fn vacate(&mut self, position: usize, message: String) {
+        if self.vacated.is_some() {
+            let prepared = self.as_pending(position);
+            let vacated = Vacated { position, pod: self.pods[position].clone(), prepared };
+            self.vacated.get_or_insert_default().push(vacated);
+        }
+        self.remove(position);
+        let pod = &mut self.pods[position];
+        pod.was_running = false;
+        pod.pod.spec.node_name.clear();
+        pod.pod.status.start_time = None;
+        pod.outcome = pending(message);
+    }
+
+    /// Evicts pods for the enforcer, and places them and the other pending pods.
+    pub(crate) fn reschedule(&mut self, evicted: &[NamespacedName]) {
+        let evicted: HashSet<&NamespacedName> = evicted.iter().collect();
+        for i in 0..self.pods.len() {
+            let pod = &self.pods[i].pod;
+            if evicted.contains(&pod.metadata.namespaced_name()) {
+                let is_recreated = Fate::of(pod) == Fate::Recreated;
+                self.vacate(i, "evicted by the enforcer; it has no controller".to_owned());
+                self.queue.extend(is_recreated.then_some(i));
+            }
+        }
+        self.sort_queue();
+        self.run(|_, _| ());
+    }
+
+    /// Removes nodes with the pods on them (`positions`), and places those again that a controller creates again.
+    /// Restores the state after `look`.
+    pub(crate) fn without_nodes<T>(
+        &mut self,
+        nodes: &[&Node],
+        positions: &[usize],
+        look: impl FnOnce(&mut Simulation) -> T,
+    ) -> T {
+        let (budgets, groups) = (self.budgets.clone(), self.group_placements.clone());
+        self.vacated = Some(Vec::new());
+        let (mut left, mut replacements) = (Vec::new(), Vec::new());
+        for &position in positions {
+            let Some(prepared) = self.as_pending(position) else { continue };
+            self.remove(position);
+            let SimulatedPod { pod, outcome, .. } = &mut self.pods[position];
+            let outcome =
+                mem::replace(outcome, pending("has no controller: it is lost with its node".to_owned()));
+            if Fate::of(pod) == Fate::Recreated {
+                replacements.push((position, prepared.replacement()));
+            }
+            left.push((position, prepared, outcome));
+        }
+        for node in nodes {
+            self.cluster.remove_node(&node.metadata.name);
+        }
+        replacements.sort_by_key(|(position, pod)| (Reverse(pod.priority()), *position));
+        self.place_pending(replacements, |_, _| ());
+
+        let result = look(self);
+
+        let vacated = self.vacated.take().unwrap_or_default();
+        self.take_back(&left, &vacated);
+        for node in nodes {
+            self.cluster.set_node(node);
+        }
+        // A pod that was preempted more than once gets its first state back.
+        for Vacated { position, pod, prepared } in vacated.into_iter().rev() {
+            self.pods[position] = pod;
+            self.restore(position, prepared.as_ref());
+        }
+        for (position, prepared, outcome) in left {
+            self.pods[position].outcome = outcome;
+            self.restore(position, Some(&prepared));
+        }
+        (self.budgets, self.group_placements) = (budgets, groups);
+        result
+    }
+
+    /// Removes the pods that were placed while nodes were lost, with what was assumed about their claims.
+    fn take_back(&mut self, left: &[(usize, PreparedPod, Outcome)], vacated: &[Vacated]) {
+        let mut prepared: HashMap<usize, &PreparedPod> = left.iter().map(|(i, pod, _)| (*i, pod)).collect();
+        for Vacated { position, pod, prepared: before } in vacated {
+            match (prepared.get(position), before) {
+                (Some(prepared), _) => restore_volumes(&mut self.cluster, prepared, &pod.outcome),
+                // Its first node is that before the loss.
+                (None, Some(before)) => _ = prepared.insert(*position, before),
+                (None, None) => {}
+            }
+        }
+        for (position, prepared) in prepared {
+            self.remove(position);
+            restore_volumes(&mut self.cluster, prepared, &self.pods[position].outcome);
+        }
+    }
+
+    fn restore(&mut self, position: usize, prepared: Option<&PreparedPod>) {
+        if let (Some(node), Some(prepared)) = (self.pods[position].outcome.node(), prepared) {
+            self.cluster.assume(prepared, node);
+        }
+    }
+
+    /// The pods that have been preempted since the nodes were lost, by position.
+    pub(crate) fn preempted(&self) -> impl Iterator<Item = usize> {
+        self.vacated.iter().flatten().map(|vacated| vacated.position)
+    }
+}

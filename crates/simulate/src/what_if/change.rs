@@ -1,0 +1,307 @@
+//! Changes of a cluster, as edits of the objects that describe it.
+
+use berth_api::expand::ExpandError;
+use berth_api::object::volume::CsiNode;
+use berth_api::object::{NamespacedName, Node, Pod, Taint, VolumeObject};
+use berth_api::read::{Entry, Inventory, Kind};
+use berth_api::rules::{TaintEffect, TolerationRule};
+use jiff::Timestamp;
+
+use super::departure::{Departures, is_of_daemon_set};
+use super::scale;
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Removes a node with its pods.
+    RemoveNode(String),
+    /// Cordons a node and evicts its pods, except those of DaemonSets.
+    Drain(String),
+    /// Removes all nodes with a label.
+    RemoveDomain {
+        /// The label key.
+        key: String,
+        /// Its value.
+        value: String,
+    },
+    /// Adds nodes that are empty, apart from the pods of DaemonSets, and otherwise like an existing one.
+    AddNodes {
+        /// The number of nodes.
+        n_nodes: usize,
+        /// The existing node.
+        like: String,
+    },
+    /// Sets a label of a node.
+    SetLabel {
+        /// The node.
+        node: String,
+        /// The label key.
+        key: String,
+        /// The value; none removes the label.
+        value: Option<String>,
+    },
+    /// Adds a taint to a node, or replaces the one with the same key and effect. `NoExecute` evicts pods that do not
+    /// tolerate it.
+    SetTaint {
+        /// The node.
+        node: String,
+        /// The taint.
+        taint: Taint,
+    },
+    /// Removes the taints with a key from a node.
+    RemoveTaint {
+        /// The node.
+        node: String,
+        /// The key.
+        key: String,
+        /// The effect; none for all effects.
+        effect: Option<String>,
+    },
+    /// Sets the number of replicas of a workload.
+    Scale {
+        /// The kind of the workload.
+        kind: Kind,
+        /// Namespace and name of the workload.
+        name: NamespacedName,
+        /// The number of replicas.
+        n_replicas: u16,
+    },
+    /// Evicts a pod.
+    Evict(NamespacedName),
+}
+
+/// Why a change cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// The changed object does not exist.
+    #[error("{kind} {name} is not in the input")]
+    NotFound {
+        /// Its kind.
+        kind: &'static str,
+        /// Its name, with the namespace if it has one.
+        name: String,
+        /// The names of the objects of this kind.
+        known: Vec<String>,
+    },
+    /// No node has the label.
+    #[error("no node has the label {key}={value}")]
+    NoDomain {
+        /// The label key.
+        key: String,
+        /// The requested value.
+        value: String,
+        /// The values on the nodes.
+        known: Vec<String>,
+    },
+    /// The workload has no replicas.
+    #[error(
+        "{object} has no number of replicas: only Deployments, ReplicaSets, StatefulSets and ReplicationControllers have one"
+    )]
+    NoReplicas {
+        /// Kind, namespace and name.
+        object: String,
+    },
+    /// Another workload sets the number of replicas.
+    #[error("{object} is controlled by {owner}: scale that")]
+    Controlled {
+        /// Kind, namespace and name.
+        object: String,
+        /// Kind and name of the controller.
+        owner: String,
+    },
+    /// The pod has no node.
+    #[error("Pod {0} has no node: it cannot be evicted")]
+    NotRunning(NamespacedName),
+    /// A workload cannot be expanded.
+    #[error(transparent)]
+    Expand(#[from] ExpandError),
+}
+
+impl Change {
+    /// Makes the change. `now` is the time by which the pods to delete are selected.
+    pub(super) fn apply(
+        &self,
+        inventory: &mut Inventory,
+        departures: &mut Departures,
+        now: Timestamp,
+    ) -> Result<(), ChangeError> {
+        match self {
+            Change::RemoveNode(name) => {
+                find_node(inventory, name)?;
+                remove_nodes(inventory, departures, |node| node.metadata.name == *name);
+            }
+            Change::RemoveDomain { key, value } => {
+                let has_label = |node: &Node| domain_of(node, key) == Some(value);
+                if !inventory.nodes.iter().any(|entry| has_label(&entry.object)) {
+                    let values = inventory.nodes.iter().filter_map(|entry| domain_of(&entry.object, key));
+                    let mut known: Vec<_> = values.map(str::to_owned).collect();
+                    known.sort_unstable();
+                    known.dedup();
+                    return Err(ChangeError::NoDomain { key: key.clone(), value: value.clone(), known });
+                }
+                remove_nodes(inventory, departures, has_label);
+            }
+            Change::Drain(name) => {
+                let node = node_mut(inventory, name)?;
+                node.spec.unschedulable = true;
+                let node = node.clone();
+                let why = format!("has no controller: draining {name} deletes it");
+                departures.leave(inventory, std::slice::from_ref(&node), &why, |pod| !is_of_daemon_set(pod));
+            }
+            Change::AddNodes { n_nodes, like } => {
+                let like = find_node(inventory, like)?.clone();
+                for _ in 0..*n_nodes {
+                    add_node_like(inventory, &like);
+                }
+            }
+            Change::SetLabel { node, key, value } => {
+                let labels = &mut node_mut(inventory, node)?.metadata.labels;
+                match value {
+                    Some(value) => _ = labels.insert(key.clone(), value.clone()),
+                    None => _ = labels.remove(key),
+                }
+            }
+            Change::SetTaint { node: name, taint } => {
+                let node = node_mut(inventory, name)?;
+                node.spec.taints.retain(|t| (&t.key, &t.effect) != (&taint.key, &taint.effect));
+                node.spec.taints.push(taint.clone());
+                let node = node.clone();
+                if TaintEffect::parse(&taint.effect) == TaintEffect::NoExecute {
+                    let why = format!("has no controller: the taint {} on {name} deletes it", taint.key);
+                    let tolerates = |pod: &Pod| {
+                        let mut tolerations = pod.spec.tolerations.iter();
+                        // A toleration with a time limit only postpones the eviction.
+                        tolerations.any(|t| {
+                            t.toleration_seconds.is_none() && TolerationRule::parse(t).tolerates(taint)
+                        })
+                    };
+                    departures.leave(inventory, std::slice::from_ref(&node), &why, |pod| !tolerates(pod));
+                }
+            }
+            Change::RemoveTaint { node, key, effect } => {
+                let is_removed =
+                    |t: &Taint| t.key == *key && effect.as_ref().is_none_or(|effect| t.effect == *effect);
+                node_mut(inventory, node)?.spec.taints.retain(|taint| !is_removed(taint));
+            }
+            Change::Scale { kind, name, n_replicas } => {
+                scale::scale(inventory, departures, *kind, name, *n_replicas, now)?;
+            }
+            Change::Evict(name) => {
+                let pods = || inventory.pods.iter().map(|entry| &entry.object);
+                let Some(pod) = pods().find(|pod| pod.metadata.namespaced_name() == *name) else {
+                    let (kind, known) = ("Pod", pods().map(Pod::key).collect());
+                    return Err(ChangeError::NotFound { kind, name: name.to_string(), known });
+                };
+                if pod.spec.node_name.is_empty() {
+                    return Err(ChangeError::NotRunning(name.clone()));
+                }
+                // The DaemonSet creates its pod on the same node again.
+                if !is_of_daemon_set(pod) {
+                    let node = pod.spec.node_name.clone();
+                    let node = find_node(inventory, &node).cloned().into_iter().collect::<Vec<_>>();
+                    let why = "has no controller: the eviction deletes it";
+                    departures.leave(inventory, &node, why, |pod| pod.metadata.namespaced_name() == *name);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn find_node<'a>(inventory: &'a Inventory, name: &str) -> Result<&'a Node, ChangeError> {
+    Ok(&inventory.nodes[position(inventory, name)?].object)
+}
+
+fn node_mut<'a>(inventory: &'a mut Inventory, name: &str) -> Result<&'a mut Node, ChangeError> {
+    let position = position(inventory, name)?;
+    Ok(&mut inventory.nodes[position].object)
+}
+
+fn position(inventory: &Inventory, name: &str) -> Result<usize, ChangeError> {
+    let nodes = || inventory.nodes.iter().map(|entry| &entry.object.metadata.name);
+    nodes().position(|node| node == name).ok_or_else(|| ChangeError::NotFound {
+        kind: "Node",
+        name: name.to_owned(),
+        known: nodes().cloned().collect(),
+    })
+}
+
+fn remove_nodes(inventory: &mut Inventory, departures: &mut Departures, is_removed: impl Fn(&Node) -> bool) {
+    let removed = inventory.nodes.extract_if(.., |entry| is_removed(&entry.object)).map(|entry| entry.object);
+    let removed: Vec<Node> = removed.collect();
+    departures.leave(inventory, &removed, "has no controller: it is lost with its node", |_| true);
+}
+
+/// The label with the name of a node.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// The value of a label. A node without the label of its name has it all the same.
+pub(super) fn domain_of<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    let name = (key == HOSTNAME).then_some(node.metadata.name.as_str());
+    node.metadata.label(key).or(name)
+}
+
+/// A node like another one, under another name and without anything that only the other one has.
+pub(crate) fn node_like(like: &Node, name: String) -> Node {
+    let mut node = like.clone();
+    node.metadata.uid.clear();
+    node.metadata.creation_timestamp = None;
+    if let Some(hostname) = node.metadata.labels.get_mut(HOSTNAME) {
+        hostname.clone_from(&name);
+    }
+    node.metadata.name = name;
+    node.spec.unschedulable = false;
+    node.spec.provider_id.clear();
+    node.status.images.clear();
+    node
+}
+
+/// A name for another node like this one.
+pub(crate) fn new_node_name<'a>(like: &str, taken: impl Fn(&str) -> bool + 'a) -> String {
+    (1..).map(|i| format!("{like}-new-{i}")).find(|name| !taken(name)).unwrap_or_default()
+}
+
+fn add_node_like(inventory: &mut Inventory, like: &Node) {
+    let is_taken = |name: &str| inventory.nodes.iter().any(|entry| entry.object.metadata.name == name);
+    let name = new_node_name(&like.metadata.name, is_taken);
+    let source = inventory.nodes.iter().find(|entry| entry.object.metadata.name == like.metadata.name);
+    let Some(Entry { source, .. }) = source.cloned() else { return };
+    let entry = |object| Entry { object, raw: None, source: source.clone(), order: usize::MAX };
+    let csi_node = inventory.volume_objects.iter().find_map(|entry| match &entry.object {
+        VolumeObject::CsiNode(csi_node) if csi_node.metadata.name == like.metadata.name => Some(csi_node),
+        _ => None,
+    });
+    if let Some(mut csi_node) = csi_node.cloned() {
+        csi_node.metadata = CsiNode::default().metadata;
+        csi_node.metadata.name.clone_from(&name);
+        let object = VolumeObject::CsiNode(csi_node);
+        inventory.volume_objects.push(Entry { object, raw: None, source: source.clone(), order: usize::MAX });
+    }
+    // Of a DaemonSet in the input, the expansion creates the pod.
+    let is_known = |pod: &Pod| {
+        inventory.workloads.iter().any(|entry| {
+            let metadata = entry.object.metadata();
+            entry.object.kind() == Kind::DaemonSet
+                && metadata.namespace == pod.metadata.namespace
+                && pod.metadata.controller().is_some_and(|owner| owner.name == metadata.name)
+        })
+    };
+    let daemons = inventory.pods.iter().map(|entry| &entry.object);
+    let daemons = daemons
+        .filter(|pod| pod.spec.node_name == like.metadata.name && is_of_daemon_set(pod) && !is_known(pod));
+    let daemons = daemons.map(|pod| {
+        let mut pod = pod.clone();
+        pod.metadata.name = format!("{}-{name}", pod.metadata.name);
+        pod.metadata.uid.clear();
+        pod.spec.node_name.clone_from(&name);
+        pod
+    });
+    let daemons: Vec<_> = daemons.collect();
+    inventory.pods.extend(daemons.into_iter().map(|object| Entry {
+        object,
+        raw: None,
+        source: source.clone(),
+        order: usize::MAX,
+    }));
+    inventory.nodes.push(entry(node_like(like, name)));
+}

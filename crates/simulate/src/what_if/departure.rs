@@ -1,0 +1,89 @@
+//! Pods that leave their nodes, and what their controllers make of it.
+
+use std::collections::HashMap;
+
+use berth_api::object::{NamespacedName, Node, Pod, TOPOLOGY_LABELS};
+use berth_api::read::Inventory;
+
+/// The annotation that a kubelet marks its mirror pods with.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// What becomes of a pod that leaves its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It belongs to the node, or is being deleted already: nothing replaces it.
+    Gone,
+    /// Its controller creates it again.
+    Recreated,
+    /// It has no controller.
+    Lost,
+}
+
+impl Fate {
+    pub(crate) fn of(pod: &Pod) -> Fate {
+        match pod.metadata.controller() {
+            _ if pod.metadata.is_deleting() || is_of_daemon_set(pod) => Fate::Gone,
+            Some(_) => Fate::Recreated,
+            None => Fate::Lost,
+        }
+    }
+}
+
+/// Whether the pod belongs to its node: a pod of a DaemonSet, or the mirror of a pod that the node runs from a file.
+pub(super) fn is_of_daemon_set(pod: &Pod) -> bool {
+    let owner = pod.metadata.controller().map(|owner| owner.kind.as_str());
+    matches!(owner, Some("DaemonSet" | "Node")) || pod.metadata.annotations.contains_key(MIRROR_ANNOTATION)
+}
+
+/// Makes a running pod the pending one that its controller creates in its place, under the same name.
+pub(crate) fn recreate(pod: &mut Pod, node: Option<&Node>) {
+    pod.spec.node_name.clear();
+    pod.status = Default::default();
+    for key in TOPOLOGY_LABELS {
+        // Added when the pod was bound.
+        if node.is_some_and(|node| node.metadata.label(key) == pod.metadata.label(key)) {
+            pod.metadata.labels.remove(key);
+        }
+    }
+}
+
+/// Pods that are not created again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Departures {
+    /// Pods without a controller, and why they are gone.
+    pub(super) lost: Vec<(NamespacedName, String)>,
+    /// Pods that a controller deleted because it has too many.
+    pub(super) scaled_down: Vec<NamespacedName>,
+}
+
+impl Departures {
+    /// The selected pods leave these nodes. `why` is the message for pods without a controller.
+    pub(super) fn leave(
+        &mut self,
+        inventory: &mut Inventory,
+        nodes: &[Node],
+        why: &str,
+        is_selected: impl Fn(&Pod) -> bool,
+    ) {
+        let nodes: HashMap<&str, &Node> = nodes.iter().map(|n| (n.metadata.name.as_str(), n)).collect();
+        inventory.pods.retain_mut(|entry| {
+            let pod = &mut entry.object;
+            let Some(node) = nodes.get(pod.spec.node_name.as_str()) else { return true };
+            if !is_selected(pod) {
+                return true;
+            }
+            match Fate::of(pod) {
+                Fate::Gone => return false,
+                Fate::Lost => {
+                    if !pod.is_terminal() {
+                        self.lost.push((pod.metadata.namespaced_name(), why.to_owned()));
+                    }
+                    return false;
+                }
+                Fate::Recreated if pod.is_terminal() => return false,
+                Fate::Recreated => recreate(pod, Some(node)),
+            }
+            true
+        });
+    }
+}

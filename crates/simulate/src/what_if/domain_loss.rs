@@ -1,0 +1,168 @@
+//! The loss of every domain of a topology in turn.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use berth_api::object::Node;
+use berth_engine::{Violation, ViolationKey};
+use serde::Serialize;
+
+use super::Changed;
+use super::change::domain_of;
+use super::departure::Fate;
+use super::outcome::{BrokenRule, EvictedPod, Evictor, UnplacedPod};
+use crate::{SimulatedPod, Simulation};
+
+/// What is lost with each domain of a topology.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DomainLosses {
+    /// The node label key whose values are the domains.
+    pub key: String,
+    /// The domains, those with most pods that find no other node first.
+    pub domains: Vec<DomainLoss>,
+}
+
+/// What is lost with a domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DomainLoss {
+    /// The value of the label.
+    pub domain: String,
+    /// Number of its nodes.
+    pub nodes: usize,
+    /// Whether every pod has a node afterwards.
+    pub survives: bool,
+    /// Number of its pods that find other nodes.
+    pub moved: usize,
+    /// Pods that find no node.
+    pub unplaced: Vec<UnplacedPod>,
+    /// Pods that are preempted.
+    pub evicted: Vec<EvictedPod>,
+    /// Pods with rules required during execution that break.
+    pub broken_rules: Vec<BrokenRule>,
+    /// The workloads with pods in the domain or among the unplaced ones, those with most unplaced pods first.
+    pub workloads: Vec<WorkloadLoss>,
+}
+
+/// What a workload loses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WorkloadLoss {
+    /// Namespace.
+    pub namespace: String,
+    /// Kind and name; none for the pods without a workload.
+    pub workload: Option<String>,
+    /// Number of its running pods in the cluster before.
+    pub pods: usize,
+    /// Number of those in the domain.
+    pub displaced: usize,
+    /// Number of those without a node afterwards.
+    pub unplaced: usize,
+}
+
+/// Namespace, kind and name.
+type Workload<'a> = (&'a str, Option<&'a str>);
+
+fn workload(pod: &SimulatedPod) -> Workload<'_> {
+    (&pod.pod.metadata.namespace, pod.workload.as_deref())
+}
+
+impl Changed {
+    /// Removes the nodes of every domain of a topology in turn. The pods of DaemonSets go with their nodes and are not
+    /// counted. `progress` gets the number of domains so far and of all.
+    pub fn lose_each_domain(&mut self, key: &str, mut progress: impl FnMut(usize, usize)) -> DomainLosses {
+        let mut domains: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
+        for node in &self.nodes {
+            if let Some(value) = domain_of(node, key) {
+                domains.entry(value).or_default().push(node);
+            }
+        }
+        let simulation = &mut self.simulation;
+        let mut pods_on: HashMap<String, Vec<usize>> = HashMap::new();
+        let mut running: BTreeMap<(String, Option<String>), usize> = BTreeMap::new();
+        for (i, pod) in simulation.pods().iter().enumerate() {
+            let Some(node) = pod.node() else { continue };
+            pods_on.entry(node.to_owned()).or_default().push(i);
+            let (namespace, workload) = workload(pod);
+            *running.entry((namespace.to_owned(), workload.map(str::to_owned))).or_default() += 1;
+        }
+        let broken_before: BTreeSet<ViolationKey> =
+            simulation.cluster().violations().iter().map(Violation::key).collect();
+        let n_domains = domains.len();
+        let mut losses = Vec::new();
+        for (domain, nodes) in domains {
+            let on = |node: &&Node| pods_on.get(&node.metadata.name).map_or(&[][..], Vec::as_slice);
+            let positions: Vec<usize> = nodes.iter().flat_map(on).copied().collect();
+            let mut loss = simulation.without_nodes(&nodes, &positions, |simulation| {
+                DomainLoss::of(simulation, &positions, &running, &broken_before)
+            });
+            (loss.domain, loss.nodes) = (domain.to_owned(), nodes.len());
+            losses.push(loss);
+            progress(losses.len(), n_domains);
+        }
+        losses.sort_by(|a, b| {
+            let rank = |loss: &DomainLoss| {
+                (loss.unplaced.len(), loss.broken_rules.len(), loss.evicted.len(), loss.moved)
+            };
+            rank(b).cmp(&rank(a)).then_with(|| a.domain.cmp(&b.domain))
+        });
+        DomainLosses { key: key.to_owned(), domains: losses }
+    }
+}
+
+impl DomainLoss {
+    /// While the nodes are lost. `positions` are the pods that were on them.
+    fn of(
+        simulation: &mut Simulation,
+        positions: &[usize],
+        running: &BTreeMap<(String, Option<String>), usize>,
+        broken_before: &BTreeSet<ViolationKey>,
+    ) -> DomainLoss {
+        let violations = simulation.cluster().violations();
+        let new = violations.into_iter().filter(|violation| !broken_before.contains(&violation.key()));
+        let pods = simulation.pods();
+        let displaced: BTreeSet<usize> =
+            positions.iter().copied().filter(|i| Fate::of(&pods[*i].pod) != Fate::Gone).collect();
+        let preempted = simulation.preempted().filter(|i| !pods[*i].pod.metadata.is_deleting());
+        let preempted: BTreeSet<usize> = preempted.collect();
+        let affected = || displaced.union(&preempted).map(|i| (i, &pods[*i]));
+        let unplaced = affected().filter(|(_, pod)| pod.node().is_none());
+        let unplaced = unplaced.map(|(_, pod)| UnplacedPod {
+            namespace: pod.pod.metadata.namespace.clone(),
+            name: pod.pod.metadata.name.clone(),
+            message: pod.outcome.message().into_owned(),
+            workload: pod.workload.clone(),
+            was_running: true,
+        });
+        let unplaced: Vec<_> = unplaced.collect();
+        // A displaced pod is evicted by the loss of its node.
+        let evicted = preempted.difference(&displaced).map(|i| EvictedPod {
+            namespace: pods[*i].pod.metadata.namespace.clone(),
+            name: pods[*i].pod.metadata.name.clone(),
+            by: Evictor::Preemption,
+            preemptor: pods[*i].preempted_by.clone(),
+        });
+        let mut workloads: BTreeMap<Workload<'_>, (usize, usize)> = BTreeMap::new();
+        for (i, pod) in affected() {
+            let (n_displaced, n_unplaced) = workloads.entry(workload(pod)).or_default();
+            *n_displaced += usize::from(displaced.contains(i));
+            *n_unplaced += usize::from(pod.node().is_none());
+        }
+        let workloads = workloads.into_iter().map(|((namespace, workload), (displaced, unplaced))| {
+            let (namespace, workload) = (namespace.to_owned(), workload.map(str::to_owned));
+            let key = (namespace, workload);
+            let pods = running.get(&key).copied().unwrap_or(0);
+            let (namespace, workload) = key;
+            WorkloadLoss { namespace, workload, pods, displaced, unplaced }
+        });
+        let mut workloads: Vec<_> = workloads.collect();
+        workloads.sort_by_key(|w| std::cmp::Reverse(w.unplaced));
+        DomainLoss {
+            domain: String::new(),
+            nodes: 0,
+            survives: unplaced.is_empty(),
+            moved: displaced.iter().filter(|i| pods[**i].node().is_some()).count(),
+            evicted: evicted.collect(),
+            unplaced,
+            broken_rules: BrokenRule::by_pod(new),
+            workloads,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What-if: the effect of changes of a cluster on its pods, before somebody makes them.
+//!
+//! [`WhatIf`] holds the objects of a cluster. Changes edit the objects in the given order ([`Change`]), then the
+//! pods that have lost their nodes and the pending pods are placed as in a simulation, and the enforcer's evictions follow. The
+//! difference to the state before is the [`WhatIfOutcome`]. [`DomainLosses`] removes every domain of a topology in turn.
+
+mod change;
+mod departure;
+mod domain_loss;
+mod outcome;
+pub(crate) mod scale;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use berth_api::expand::expand;
+use berth_api::object::{NamespacedName, Node, VolumeObject};
+use berth_api::read::{Entry, Inventory};
+use berth_engine::{Settings, Violation, ViolationKey};
+use jiff::Timestamp;
+
+use self::departure::Departures;
+use crate::{Simulation, SimulationError, SimulationOptions};
+
+pub use change::{Change, ChangeError};
+pub(crate) use change::{find_node, new_node_name, node_like};
+pub(crate) use departure::{Fate, recreate};
+pub use domain_loss::{DomainLoss, DomainLosses, WorkloadLoss};
+pub use outcome::{BrokenRule, EvictedPod, Evictor, MovedPod, UnplacedPod, WhatIfOutcome};
+
+/// A cluster whose objects are changed.
+pub struct WhatIf {
+    inventory: Inventory,
+    options: SimulationOptions,
+    now: Timestamp,
+    before: Before,
+    departures: Departures,
+}
+
+/// The state before the changes.
+pub(crate) struct Before {
+    /// The nodes of the pods.
+    nodes: BTreeMap<NamespacedName, String>,
+    /// The rules that did not hold.
+    broken: BTreeSet<ViolationKey>,
+}
+
+impl WhatIf {
+    /// The state before the changes: the running pods, and the pods of workloads that the input has without their pods,
+    /// which are placed first. Pending pods of the input stay pending. `now` is the time by which a controller selects pods to
+    /// delete.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn new(
+        inventory: Inventory,
+        options: SimulationOptions,
+        now: Timestamp,
+    ) -> Result<WhatIf, SimulationError> {
+        let mut inventory = inventory;
+        options.add_simulated_nodes(&mut inventory);
+        let given: HashSet<_> = inventory.pods.iter().map(|e| e.object.metadata.namespaced_name()).collect();
+        let mut simulation = Simulation::new(inventory.clone(), options.clone())?;
+        simulation.run_only(|pod| !given.contains(&pod.pod.metadata.namespaced_name()));
+        keep_placed(&mut inventory, &simulation, &given, now)?;
+        let running = simulation.pods().iter().filter_map(|pod| Some((pod, pod.node()?)));
+        let nodes =
+            running.map(|(pod, node)| (pod.pod.metadata.namespaced_name(), node.to_owned())).collect();
+        let broken = simulation.cluster().audit().iter().map(Violation::key).collect();
+        let before = Before { nodes, broken };
+        Ok(WhatIf { inventory, options, now, before, departures: Departures::default() })
+    }
+
+    /// Makes a change.
+    ///
+    /// # Errors
+    /// The changed object does not exist, or cannot be changed in this way. No other change is lost.
+    pub fn apply(&mut self, change: &Change) -> Result<(), ChangeError> {
+        change.apply(&mut self.inventory, &mut self.departures, self.now)
+    }
+
+    /// Adds objects, or replaces existing ones. A replaced workload with fewer replicas deletes the surplus; one with another
+    /// template replaces its pods when the cluster is built.
+    ///
+    /// # Errors
+    /// Those of `overlay`.
+    pub fn overlay<E>(&mut self, overlay: impl FnOnce(&mut Inventory) -> Result<(), E>) -> Result<(), E> {
+        overlay(&mut self.inventory)?;
+        let workloads = self.inventory.workloads.iter().map(|entry| &entry.object);
+        let replaced = workloads.filter(|workload| workload.replaced.is_some());
+        let replaced: Vec<_> =
+            replaced.map(|workload| (workload.kind(), workload.metadata().namespaced_name())).collect();
+        for (kind, name) in replaced {
+            scale::remove_surplus(&mut self.inventory, &mut self.departures, kind, &name, self.now);
+        }
+        Ok(())
+    }
+
+    /// Replaces the scheduling rules.
+    pub fn set_settings(&mut self, settings: Settings) {
+        self.options.settings = settings;
+    }
+
+    /// The objects, with the changes so far.
+    pub fn inventory(&self) -> &Inventory {
+        &self.inventory
+    }
+
+    /// Places the pods that have no node, and lets the enforcer evict. `progress` is that of [`Simulation::run`].
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn run(self, progress: impl FnMut(usize, usize)) -> Result<Changed, SimulationError> {
+        let WhatIf { inventory, options, before, departures, .. } = self;
+        let nodes = inventory.nodes.iter().map(|entry| entry.object.clone()).collect();
+        let mut simulation = Simulation::new(inventory, options)?;
+        simulation.run(progress);
+        let outcome = WhatIfOutcome::of(&mut simulation, &before, departures);
+        Ok(Changed { outcome, simulation, nodes })
+    }
+}
+
+/// A cluster after the changes.
+pub struct Changed {
+    /// The effect of the changes.
+    pub outcome: WhatIfOutcome,
+    /// The state.
+    pub simulation: Simulation,
+    /// Its nodes.
+    pub nodes: Vec<Node>,
+}
+
+/// Adds the pods that were placed to the input, as running ones, with the claims that were created with them.
+fn keep_placed(
+    inventory: &mut Inventory,
+    simulation: &Simulation,
+    given: &HashSet<NamespacedName>,
+    now: Timestamp,
+) -> Result<(), SimulationError> {
+    let placed = simulation.pods().iter().filter(|pod| pod.node().is_some());
+    let placed: BTreeMap<_, _> = placed.map(|pod| (pod.pod.metadata.namespaced_name(), pod)).collect();
+    if placed.len() == given.len() && placed.keys().all(|name| given.contains(name)) {
+        return Ok(());
+    }
+    let expansion = expand(inventory)?;
+    inventory.pods.retain(|entry| !expansion.deleted.contains(&entry.object.metadata.namespaced_name()));
+    for created in expansion.pods {
+        let Some(pod) = placed.get(&created.pod.metadata.namespaced_name()) else { continue };
+        let source = inventory.workloads[created.workload].source.clone();
+        let claims = created.claims.into_iter().map(|claim| Entry {
+            object: VolumeObject::PersistentVolumeClaim(Box::new(claim)),
+            raw: None,
+            source: source.clone(),
+            order: usize::MAX,
+        });
+        inventory.volume_objects.extend(claims);
+        let mut object = pod.pod.clone();
+        object.spec.node_name = pod.node().unwrap_or_default().to_owned();
+        // The API server has admitted it.
+        object.metadata.creation_timestamp.get_or_insert(now);
+        inventory.pods.push(Entry { object, raw: None, source, order: usize::MAX });
+    }
+    // They are rolled out already.
+    inventory.workloads.iter_mut().for_each(|entry| entry.object.replaced = None);
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! The effect of changes on pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::object::NamespacedName;
+use berth_engine::{RemedyOptions, Target, Violation, ViolationKey};
+use serde::Serialize;
+
+use super::Before;
+use super::departure::Departures;
+use crate::Simulation;
+
+/// The effect of changes; each list by namespace and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WhatIfOutcome {
+    /// Pods with another node than before.
+    pub moved: Vec<MovedPod>,
+    /// Pods without a node, those among them that had none before.
+    pub unplaced: Vec<UnplacedPod>,
+    /// Pods that are evicted by others than the changes.
+    pub evicted: Vec<EvictedPod>,
+    /// Pods with rules that held before and do not hold once the pods are placed.
+    pub broken_rules: Vec<BrokenRule>,
+    /// Pods that their controllers delete because they have too many.
+    #[serde(skip)]
+    pub scaled_down: Vec<NamespacedName>,
+    /// Pods that stay on their nodes.
+    #[serde(skip)]
+    pub n_unmoved: usize,
+}
+
+/// A pod with another node than before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MovedPod {
+    /// Namespace.
+    pub namespace: String,
+    /// The name that it had before: its controller gives it a new one.
+    pub name: String,
+    /// The node before; none for a pod that was pending or is new.
+    pub from: Option<String>,
+    /// The node now.
+    pub to: String,
+    /// Kind and name of its workload.
+    #[serde(skip)]
+    pub workload: Option<String>,
+}
+
+/// A pod without a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnplacedPod {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Why it has no node.
+    pub message: String,
+    /// Kind and name of its workload.
+    #[serde(skip)]
+    pub workload: Option<String>,
+    /// Whether it ran before.
+    #[serde(skip)]
+    pub was_running: bool,
+}
+
+/// A pod that is evicted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EvictedPod {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// What evicts it.
+    pub by: Evictor,
+    /// The pod that it is preempted by.
+    #[serde(skip)]
+    pub preemptor: Option<NamespacedName>,
+}
+
+/// What evicts a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Evictor {
+    /// A rule that is required during execution does not hold.
+    Enforcer,
+    /// A pod of higher priority needs the room.
+    Preemption,
+}
+
+/// A pod with rules that break.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BrokenRule {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The rules.
+    #[serde(skip)]
+    pub violations: Vec<Violation>,
+}
+
+impl BrokenRule {
+    /// Groups violations, which are sorted by pod.
+    pub(super) fn by_pod(violations: impl Iterator<Item = Violation>) -> Vec<BrokenRule> {
+        let mut pods: Vec<BrokenRule> = Vec::new();
+        for violation in violations {
+            let (namespace, name) = (violation.namespace.clone(), violation.name.clone());
+            match pods.last_mut().filter(|pod| (&pod.namespace, &pod.name) == (&namespace, &name)) {
+                Some(pod) => pod.violations.push(violation),
+                None => pods.push(BrokenRule { namespace, name, violations: vec![violation] }),
+            }
+        }
+        pods
+    }
+}
+
+impl WhatIfOutcome {
+    /// Whether every pod has a node, no rule breaks and no pod is evicted.
+    pub fn is_harmless(&self) -> bool {
+        self.unplaced.is_empty() && self.evicted.is_empty() && self.broken_rules.is_empty()
+    }
+
+    /// Compares a simulation in which the pods have been placed with the state before. The enforcer's evictions follow.
+    pub(super) fn of(simulation: &mut Simulation, before: &Before, departures: Departures) -> WhatIfOutcome {
+        let mut broken: BTreeMap<ViolationKey, Violation> = BTreeMap::new();
+        let mut add_broken = |simulation: &mut Simulation| {
+            let found = simulation.cluster().audit();
+            let new = found.into_iter().map(|violation| (violation.key(), violation));
+            for (key, violation) in new.filter(|(key, _)| !before.broken.contains(key)) {
+                broken.entry(key).or_insert(violation);
+            }
+        };
+        add_broken(simulation);
+        let by_enforcer = enforce(simulation);
+        if !by_enforcer.is_empty() {
+            add_broken(simulation);
+        }
+        let mut outcome = WhatIfOutcome { scaled_down: departures.scaled_down, ..WhatIfOutcome::default() };
+        for (name, message) in departures.lost {
+            outcome.unplaced.push(UnplacedPod {
+                namespace: name.namespace().to_owned(),
+                name: name.name().to_owned(),
+                message,
+                workload: None,
+                was_running: true,
+            });
+        }
+        for pod in simulation.pods().iter().filter(|pod| !pod.pod.metadata.is_deleting()) {
+            let key = pod.pod.metadata.namespaced_name();
+            let (namespace, name) = (key.namespace().to_owned(), key.name().to_owned());
+            let workload = pod.workload.clone();
+            let from = before.nodes.get(&key);
+            match (from, pod.node()) {
+                (Some(from), Some(to)) if from == to => outcome.n_unmoved += 1,
+                (from, Some(to)) => {
+                    let (from, to) = (from.cloned(), to.to_owned());
+                    outcome.moved.push(MovedPod { namespace, name, from, to, workload });
+                }
+                (from, None) => {
+                    let message = pod.outcome.message().into_owned();
+                    let was_running = from.is_some();
+                    outcome.unplaced.push(UnplacedPod { namespace, name, message, workload, was_running });
+                }
+            }
+            let by = match &pod.preempted_by {
+                _ if by_enforcer.contains(&key) => Evictor::Enforcer,
+                Some(_) if from.is_some() => Evictor::Preemption,
+                _ => continue,
+            };
+            outcome.evicted.push(EvictedPod {
+                namespace: key.namespace().to_owned(),
+                name: key.name().to_owned(),
+                by,
+                preemptor: pod.preempted_by.clone().filter(|_| by == Evictor::Preemption),
+            });
+        }
+        outcome.broken_rules = BrokenRule::by_pod(broken.into_values());
+        outcome.sort();
+        outcome
+    }
+
+    fn sort(&mut self) {
+        self.moved.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        self.unplaced.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        self.evicted.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        self.scaled_down.sort();
+    }
+}
+
+/// Lets the enforcer evict until no eviction helps, and places the evicted pods again. Returns them.
+pub(super) fn enforce(simulation: &mut Simulation) -> BTreeSet<NamespacedName> {
+    let mut evicted = BTreeSet::new();
+    loop {
+        let broken: Vec<_> = simulation.cluster().violations().iter().map(Violation::key).collect();
+        let remedies = simulation.cluster().remedy(&broken, &RemedyOptions::default()).remedies;
+        let unsupported: BTreeSet<_> =
+            simulation.unsupported_pods().map(|pod| pod.pod.metadata.namespaced_name()).collect();
+        let victims = remedies.iter().filter(|remedy| matches!(remedy.target, Target::Node(_)));
+        let victims = victims.map(|r| NamespacedName::new(&r.victim.namespace, &r.victim.name));
+        // A pod that has been evicted is not evicted again: its replacement was placed by the same rules.
+        let victims: Vec<_> =
+            victims.filter(|name| !evicted.contains(name) && !unsupported.contains(name)).collect();
+        if victims.is_empty() {
+            return evicted;
+        }
+        simulation.reschedule(&victims);
+        evicted.extend(victims);
+    }
+}

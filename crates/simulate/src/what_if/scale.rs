@@ -1,0 +1,155 @@
+//! The number of replicas of a workload.
+
+use std::collections::{HashMap, HashSet};
+
+use berth_api::expand::{DELETION_COST, Replica};
+use berth_api::object::{NamespacedName, Pod, find_condition};
+use berth_api::read::{Entry, Inventory, Kind, Workload, WorkloadSpec};
+use jiff::Timestamp;
+
+use super::ChangeError;
+use super::departure::{Departures, recreate};
+use crate::simulation::workloads::Workloads;
+
+/// Sets the number of replicas. The expansion creates missing pods; too many are removed here.
+pub(super) fn scale(
+    inventory: &mut Inventory,
+    departures: &mut Departures,
+    kind: Kind,
+    name: &NamespacedName,
+    n_replicas: u16,
+    now: Timestamp,
+) -> Result<(), ChangeError> {
+    let is_it = |entry: &&mut Entry<Workload>| {
+        entry.object.kind() == kind && entry.object.metadata().namespaced_name() == *name
+    };
+    let Some(entry) = inventory.workloads.iter_mut().find(is_it) else {
+        return scale_without_template(inventory, departures, kind, name, n_replicas, now);
+    };
+    let object = entry.object.to_string();
+    if let Some(owner) = entry.object.metadata().controller() {
+        return Err(ChangeError::Controlled { object, owner: format!("{} {}", owner.kind, owner.name) });
+    }
+    *replicas_mut(&mut entry.object).ok_or(ChangeError::NoReplicas { object })? = Some(i32::from(n_replicas));
+    remove_surplus(inventory, departures, kind, name, now);
+    Ok(())
+}
+
+/// `spec.replicas`, if the kind has it.
+pub(crate) fn replicas_mut(workload: &mut Workload) -> Option<&mut Option<i32>> {
+    match &mut workload.spec {
+        WorkloadSpec::Deployment(w) | WorkloadSpec::ReplicaSet(w) | WorkloadSpec::StatefulSet(w) => {
+            Some(&mut w.spec.replicas)
+        }
+        WorkloadSpec::ReplicationController(w) => Some(&mut w.spec.replicas),
+        WorkloadSpec::DaemonSet(_) | WorkloadSpec::Job(_) | WorkloadSpec::CronJob(_) => None,
+    }
+}
+
+/// The positions of the pods that count as replicas of a workload, in [`Inventory::pods`].
+pub(crate) fn replicas_of(inventory: &Inventory, kind: Kind, name: &NamespacedName) -> Vec<usize> {
+    let workloads = Workloads::new(inventory);
+    let owner = workloads.owners();
+    let workload = format!("{} {}", kind.name(), name.name());
+    let is_replica = |pod: &Pod| {
+        pod.metadata.namespace == name.namespace()
+            && !pod.is_terminal()
+            && !pod.metadata.is_deleting()
+            && owner(pod).is_some_and(|owner| owner == workload)
+    };
+    let pods = inventory.pods.iter().enumerate();
+    pods.filter(|(_, entry)| is_replica(&entry.object)).map(|(i, _)| i).collect()
+}
+
+/// Removes the pods that the controller deletes because it has more than `spec.replicas`.
+pub(super) fn remove_surplus(
+    inventory: &mut Inventory,
+    departures: &mut Departures,
+    kind: Kind,
+    name: &NamespacedName,
+    now: Timestamp,
+) {
+    let is_it = |entry: &&mut Entry<Workload>| {
+        entry.object.kind() == kind && entry.object.metadata().namespaced_name() == *name
+    };
+    let workload = inventory.workloads.iter_mut().find(is_it).map(|entry| &mut entry.object);
+    let Some(n_replicas) = workload.and_then(|w| Some(replicas_mut(w)?.unwrap_or(1))) else { return };
+    delete_down_to(inventory, departures, kind, name, usize::try_from(n_replicas).unwrap_or(0), now);
+}
+
+fn delete_down_to(
+    inventory: &mut Inventory,
+    departures: &mut Departures,
+    kind: Kind,
+    name: &NamespacedName,
+    n_replicas: usize,
+    now: Timestamp,
+) {
+    let mut pods = replicas_of(inventory, kind, name);
+    let n_surplus = pods.len().saturating_sub(n_replicas);
+    if n_surplus == 0 {
+        return;
+    }
+    let pod = |i: usize| &inventory.pods[i].object;
+    if kind == Kind::StatefulSet {
+        let ordinal = |i: usize| pod(i).metadata.name.rsplit('-').next().and_then(|n| n.parse::<u64>().ok());
+        pods.sort_by_key(|i| std::cmp::Reverse(ordinal(*i)));
+    } else {
+        let mut on_node: HashMap<&str, usize> = HashMap::new();
+        pods.iter().for_each(|i| *on_node.entry(&pod(*i).spec.node_name).or_default() += 1);
+        let replica = |i: usize| replica(pod(i), on_node[pod(i).spec.node_name.as_str()]);
+        pods.sort_by(|a, b| replica(*a).deletion_order(&replica(*b), now));
+    }
+    pods.truncate(n_surplus);
+    departures.scaled_down.extend(pods.iter().map(|i| pod(*i).metadata.namespaced_name()));
+    let deleted: HashSet<usize> = pods.into_iter().collect();
+    let mut i = 0..;
+    inventory.pods.retain(|_| i.next().is_none_or(|i| !deleted.contains(&i)));
+}
+
+fn replica(pod: &Pod, n_beside: usize) -> Replica<'_> {
+    let ready = find_condition(&pod.status.conditions, "Ready").filter(|c| c.is_true());
+    Replica {
+        name: &pod.metadata.name,
+        uid: &pod.metadata.uid,
+        created: pod.metadata.creation_timestamp,
+        deletion_cost: pod.metadata.annotation(DELETION_COST),
+        is_assigned: !pod.spec.node_name.is_empty(),
+        phase: &pod.status.phase,
+        is_ready: ready.is_some(),
+        ready_since: ready.and_then(|c| c.last_transition_time),
+        // Not read.
+        restarts: 0,
+        n_beside,
+    }
+}
+
+/// Scales a workload of which the input has only pods: new ones are copies of an existing one.
+fn scale_without_template(
+    inventory: &mut Inventory,
+    departures: &mut Departures,
+    kind: Kind,
+    name: &NamespacedName,
+    n_replicas: u16,
+    now: Timestamp,
+) -> Result<(), ChangeError> {
+    let pods = replicas_of(inventory, kind, name);
+    let Some(first) = pods.first() else {
+        let known = inventory.workloads.iter().map(|entry| &entry.object).filter(|w| w.kind() == kind);
+        let known = known.map(|w| w.metadata().namespaced_name().to_string()).collect();
+        return Err(ChangeError::NotFound { kind: kind.name(), name: name.to_string(), known });
+    };
+    let n_replicas = usize::from(n_replicas);
+    let template = inventory.pods[*first].clone();
+    for i in pods.len()..n_replicas {
+        let mut entry = Entry { order: usize::MAX, ..template.clone() };
+        entry.object.metadata.name = format!("{}-new-{}", name.name(), i - pods.len() + 1);
+        entry.object.metadata.uid.clear();
+        let node = entry.object.spec.node_name.clone();
+        let node = inventory.nodes.iter().find(|n| n.object.metadata.name == node);
+        recreate(&mut entry.object, node.map(|entry| &entry.object));
+        inventory.pods.push(entry);
+    }
+    delete_down_to(inventory, departures, kind, name, n_replicas, now);
+    Ok(())
+}

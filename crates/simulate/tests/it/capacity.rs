@@ -1,0 +1,258 @@
+//! Capacities against simulations of all replicas, and against every distribution of new nodes.
+
+use std::collections::BTreeMap;
+
+use berth_api::config::Profile;
+use berth_api::object::{NamespacedName, Node, Pod, TOPOLOGY_LABELS};
+use berth_api::quantity::Quantity;
+use berth_api::read::{Entry, Inventory, Kind, SourceLocation};
+use berth_simulate::capacity::{Capacity, CapacityRequest, NodeType, Subject, Target, capacity};
+use berth_simulate::{Simulation, SimulationOptions};
+use berth_testkit::generate::{self, Flavour, Operation};
+use berth_testkit::naive::{Options, World, evaluate};
+use berth_testkit::text;
+use jiff::Timestamp;
+
+use crate::worlds::inventory;
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+fn entry(pod: &Pod) -> Entry<Pod> {
+    let mut object = pod.clone();
+    object.metadata.creation_timestamp = Some(Timestamp::UNIX_EPOCH);
+    Entry { object, raw: None, source: SourceLocation::file("test"), order: usize::MAX }
+}
+
+fn request(target: Option<(usize, NodeType)>) -> CapacityRequest {
+    let target = target.map(|(n_replicas, node_type)| Target { n_replicas, node_types: vec![node_type] });
+    CapacityRequest { topology_key: ZONE.to_owned(), target }
+}
+
+fn of_pod(inventory: &Inventory, pod: &Pod, request: &CapacityRequest) -> Capacity {
+    let subject = Subject::Pod(Box::new(entry(pod)));
+    capacity(inventory.clone(), &SimulationOptions::default(), &subject, request)
+        .expect("the objects are valid")
+}
+
+/// How many of these copies of a pod a simulation places, by zone, and the final state of the simulation.
+fn simulated(inventory: &Inventory, pod: &Pod, n: usize) -> (BTreeMap<String, usize>, Simulation) {
+    let mut inventory = inventory.clone();
+    for i in 0..n {
+        let mut copy = entry(pod);
+        copy.object.metadata.name = format!("copy-{i}");
+        // After the pods of others.
+        copy.object.spec.priority = Some(i32::MIN);
+        inventory.pods.push(copy);
+    }
+    let mut simulation =
+        Simulation::new(inventory, SimulationOptions::default()).expect("the pods are valid");
+    simulation.disable_preemption();
+    simulation.run(|_, _| ());
+    let mut by_zone = BTreeMap::new();
+    let copies = simulation.pods().iter().filter(|pod| pod.pod.metadata.name.starts_with("copy-"));
+    for node in copies.filter_map(|pod| pod.node()) {
+        let zone = simulation.node_label(node, ZONE).unwrap_or("<none>").to_owned();
+        *by_zone.entry(zone).or_default() += 1;
+    }
+    (by_zone, simulation)
+}
+
+fn n_simulated(inventory: &Inventory, pod: &Pod, n: usize) -> usize {
+    simulated(inventory, pod, n).0.values().sum()
+}
+
+/// A random cluster and a pod that is to be placed in it.
+fn random_cluster(seed: u64) -> (Inventory, Pod) {
+    let mut world = World::default();
+    let mut subject = None;
+    for operation in generate::operations(seed, 100, Flavour::Extensions) {
+        if let Operation::Decide(pod) = &operation {
+            subject = Some((**pod).clone());
+        }
+        world.apply(&operation);
+    }
+    world.pods.retain(|pod| !pod.spec.node_name.is_empty());
+    // Small nodes, so that few replicas fit.
+    for node in &mut world.nodes {
+        let allocatable = node.status.allocatable.get_or_insert_default();
+        allocatable.insert("pods".to_owned(), Quantity::from_units(6));
+    }
+    let mut pod = subject.expect("histories have decisions");
+    pod.spec.node_name.clear();
+    pod.metadata.deletion_timestamp = None;
+    pod.spec.scheduling_gates.clear();
+    (inventory(world), pod)
+}
+
+#[test]
+fn capacity_is_what_a_simulation_places() {
+    let (mut n_some, mut n_none) = (0, 0);
+    for seed in 0..150 {
+        let (inventory, pod) = random_cluster(seed);
+        let found = of_pod(&inventory, &pod, &request(None));
+        let (by_zone, mut simulation) = simulated(&inventory, &pod, found.replicas + 3);
+        assert_eq!(found.by_domain, by_zone, "seed {seed}");
+        assert_eq!(found.by_domain.values().sum::<usize>(), found.replicas);
+        assert!(found.limited_by.is_some(), "seed {seed}: {}", found.message);
+        if simulation.cluster().n_nodes() > 0 {
+            n_some += usize::from(found.replicas > 0);
+            n_none += usize::from(found.replicas == 0);
+        }
+    }
+    assert!(n_some > 50 && n_none > 20, "{n_some} {n_none}");
+}
+
+#[test]
+fn after_the_last_replica_the_naive_evaluator_finds_no_node() {
+    let mut n_checked = 0;
+    for seed in 0..60 {
+        let (inventory, pod) = random_cluster(seed);
+        let found = of_pod(&inventory, &pod, &request(None));
+        let (_, simulation) = simulated(&inventory, &pod, found.replicas);
+        let objects = |pod: &berth_simulate::SimulatedPod| {
+            let mut placed = pod.pod.clone();
+            pod.node()?.clone_into(&mut placed.spec.node_name);
+            Some(placed)
+        };
+        let world = World {
+            nodes: inventory.nodes.iter().map(|entry| entry.object.clone()).collect(),
+            namespaces: inventory.namespaces.iter().map(|entry| entry.object.clone()).collect(),
+            services: inventory.services.iter().map(|entry| entry.object.clone()).collect(),
+            pods: simulation.pods().iter().filter_map(objects).collect(),
+            ..World::default()
+        };
+        let decision = evaluate(&world, &pod, &Profile::default(), &Options::default());
+        assert_eq!(decision.best, Vec::<String>::new(), "seed {seed}");
+        n_checked += 1;
+    }
+    assert_eq!(n_checked, 60);
+}
+
+/// The cluster with new nodes like this one: their zones.
+fn with_nodes(inventory: &Inventory, like: &Node, zones: &[String]) -> Inventory {
+    let mut enlarged = inventory.clone();
+    for (i, zone) in zones.iter().enumerate() {
+        let mut node = like.clone();
+        node.metadata.name = format!("new-{i}");
+        node.spec.unschedulable = false;
+        node.status.images.clear();
+        if let Some(hostname) = node.metadata.labels.get_mut("kubernetes.io/hostname") {
+            *hostname = format!("new-{i}");
+        }
+        let is_in_zone = |n: &&Entry<Node>| n.object.metadata.label(ZONE) == Some(zone);
+        let other = inventory.nodes.iter().find(is_in_zone);
+        for key in TOPOLOGY_LABELS {
+            let value = other.and_then(|n| n.object.metadata.label(key));
+            if let (Some(label), Some(value)) = (node.metadata.labels.get_mut(key), value) {
+                value.clone_into(label);
+            }
+        }
+        enlarged.nodes.push(Entry {
+            object: node,
+            raw: None,
+            source: SourceLocation::file("test"),
+            order: usize::MAX,
+        });
+    }
+    enlarged
+}
+
+/// All lists of `n` of these, sorted.
+fn multisets(of: &[String], n: usize) -> Vec<Vec<String>> {
+    match (of, n) {
+        (_, 0) => vec![Vec::new()],
+        ([], _) => Vec::new(),
+        ([first, rest @ ..], _) => {
+            let with = multisets(of, n - 1).into_iter().map(|more| [vec![first.clone()], more].concat());
+            with.chain(multisets(rest, n)).collect()
+        }
+    }
+}
+
+#[test]
+fn no_smaller_number_of_nodes_is_enough() {
+    const MOST: usize = 3;
+    let mut found_counts = BTreeMap::new();
+    for seed in 0..120 {
+        let (inventory, pod) = random_cluster(seed);
+        let Some(like) = inventory.nodes.first().map(|entry| entry.object.clone()) else { continue };
+        let n_fitting = of_pod(&inventory, &pod, &request(None)).replicas;
+        let n_wanted = n_fitting + 1 + seed as usize % 6;
+        let node_type = NodeType::Existing(like.metadata.name.clone());
+        let found = of_pod(&inventory, &pod, &request(Some((n_wanted, node_type))));
+        let mut zones: Vec<String> = match like.metadata.label(ZONE) {
+            Some(_) => {
+                let zones = inventory.nodes.iter().filter_map(|entry| entry.object.metadata.label(ZONE));
+                zones.map(str::to_owned).collect()
+            }
+            None => vec![String::new()],
+        };
+        zones.sort();
+        zones.dedup();
+        let is_enough = |zones: &Vec<String>| {
+            n_simulated(&with_nodes(&inventory, &like, zones), &pod, n_wanted) == n_wanted
+        };
+        let fewest = (1..=MOST).find(|n| multisets(&zones, *n).iter().any(is_enough));
+        match (found.nodes_needed, fewest) {
+            (Some(found), Some(fewest)) => assert_eq!(found, fewest, "seed {seed}"),
+            (Some(found), None) => assert!(found > MOST, "seed {seed}: {found}"),
+            (None, fewest) => assert_eq!(fewest, None, "seed {seed}"),
+        }
+        if let Some(new) = found.new_nodes {
+            let zones = new.by_domain.iter().flat_map(|(zone, n)| vec![zone.clone(); *n]).collect();
+            assert!(is_enough(&zones), "seed {seed}: {zones:?}");
+        }
+        *found_counts.entry(found.nodes_needed).or_insert(0) += 1;
+    }
+    assert!(found_counts.len() >= 4, "{found_counts:?}");
+}
+
+#[test]
+fn replicas_of_a_workload_count_beyond_those_that_run() {
+    let world = text::world(
+        "node a zone=z1 cpu=4
+         node b zone=z2 cpu=2
+         pod default/web-6-x on a cpu=1 app=web pod-template-hash=6 owner:ReplicaSet/web-6
+         pod default/web-6-y cpu=1 app=web pod-template-hash=6 owner:ReplicaSet/web-6
+         pod default/other on b cpu=1",
+    );
+    let subject = Subject::Workload(Kind::Deployment, NamespacedName::new("default", "web"));
+    let options = SimulationOptions::default();
+    let found =
+        capacity(inventory(world), &options, &subject, &request(None)).expect("the objects are valid");
+    assert_eq!((found.replicas, found.running), (4, 1));
+    assert_eq!(found.by_domain, BTreeMap::from([("z1".to_owned(), 3), ("z2".to_owned(), 1)]));
+    assert_eq!(found.limited_by.as_deref(), Some("cpu"));
+}
+
+#[test]
+fn the_limit_is_what_excludes_the_usable_nodes() {
+    let limited_by = |text: &str| {
+        let mut world = text::world(text);
+        let pod = world.pods.pop().expect("the last pod is the subject");
+        of_pod(&inventory(world), &pod, &request(None)).limited_by
+    };
+    let tainted = "node x taint:a:NoSchedule\nnode y taint:a:NoSchedule\nnode z taint:a:NoSchedule\n";
+    assert_eq!(limited_by(&format!("{tainted}node a cpu=2\npod default/p cpu=1")).as_deref(), Some("cpu"));
+    assert_eq!(limited_by(&format!("{tainted}pod default/p cpu=1")).as_deref(), Some("spec.tolerations"));
+    assert_eq!(
+        limited_by(&format!("{tainted}node a\npod default/p app=p anti(app=p @hostname)")).as_deref(),
+        Some("spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]")
+    );
+    assert_eq!(limited_by("pod default/p").as_deref(), Some("nodes"));
+}
+
+#[test]
+fn nodes_are_added_in_the_domains_where_they_help() {
+    let world = text::world(
+        "node a zone=z1 cpu=4
+         node b zone=z2 cpu=1
+         pod default/p app=p cpu=1 spread(1 app=p @zone)",
+    );
+    let pod = world.pods[0].clone();
+    let mut inventory = inventory(world);
+    inventory.pods.clear();
+    let found = of_pod(&inventory, &pod, &request(Some((6, NodeType::Existing("b".to_owned())))));
+    assert_eq!((found.replicas, found.nodes_needed), (3, Some(2)));
+    assert_eq!(found.new_nodes.map(|new| new.by_domain), Some(BTreeMap::from([("z2".to_owned(), 2)])));
+}

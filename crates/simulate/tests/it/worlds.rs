@@ -1,0 +1,26 @@
+//! Worlds of the test kit as inputs of simulations.
+
+use berth_api::object::Pod;
+use berth_api::read::{Entry, Inventory, SourceLocation};
+use berth_testkit::naive::World;
+use jiff::Timestamp;
+
+pub fn entries<T>(objects: impl IntoIterator<Item = T>) -> Vec<Entry<T>> {
+    let entry = |(order, object)| Entry { object, raw: None, source: SourceLocation::file("test"), order };
+    objects.into_iter().enumerate().map(entry).collect()
+}
+
+/// The objects of a world. Its pods are taken as the API server stores them.
+pub fn inventory(world: World) -> Inventory {
+    let admitted = |mut pod: Pod| {
+        pod.metadata.creation_timestamp = Some(Timestamp::UNIX_EPOCH);
+        pod
+    };
+    let mut inventory = Inventory::default();
+    inventory.nodes = entries(world.nodes);
+    inventory.namespaces = entries(world.namespaces);
+    inventory.services = entries(world.services);
+    inventory.pod_disruption_budgets = entries(world.budgets);
+    inventory.pods = entries(world.pods.into_iter().map(admitted));
+    inventory
+}
