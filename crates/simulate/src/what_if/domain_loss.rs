@@ -130,6 +130,7 @@ impl DomainLoss {
             message: pod.outcome.message().into_owned(),
             workload: pod.workload.clone(),
             was_running: true,
+            repairs: Vec::new(),
         });
         let unplaced: Vec<_> = unplaced.collect();
         // A displaced pod is evicted by the loss of its node.

@@ -129,6 +129,19 @@ pub struct Changed {
     pub nodes: Vec<Node>,
 }
 
+impl Changed {
+    /// Looks for what would make unplaced pods fit: for the first pod with each reason in each workload, for `most` pods.
+    pub fn find_repairs(&mut self, most: usize) {
+        let mut seen = HashSet::new();
+        for pod in &mut self.outcome.unplaced {
+            if seen.len() < most && seen.insert((pod.workload.clone(), pod.message.clone())) {
+                let explained = self.simulation.explain(&pod.namespace, &pod.name, None);
+                pod.repairs = explained.map(|explained| explained.repairs).unwrap_or_default();
+            }
+        }
+    }
+}
+
 /// Adds the pods that were placed to the input, as running ones, with the claims that were created with them.
 fn keep_placed(
     inventory: &mut Inventory,

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Before;
 use super::departure::Departures;
-use crate::Simulation;
+use crate::{Repair, Simulation};
 
 /// The effect of changes; each list by namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -60,6 +60,9 @@ pub struct UnplacedPod {
     /// Whether it ran before.
     #[serde(skip)]
     pub was_running: bool,
+    /// What would make it fit, if [`Changed::find_repairs`](super::Changed::find_repairs) looked for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repairs: Vec<Repair>,
 }
 
 /// A pod that is evicted.
@@ -142,6 +145,7 @@ impl WhatIfOutcome {
                 message,
                 workload: None,
                 was_running: true,
+                repairs: Vec::new(),
             });
         }
         for pod in simulation.pods().iter().filter(|pod| !pod.pod.metadata.is_deleting()) {
@@ -158,7 +162,14 @@ impl WhatIfOutcome {
                 (from, None) => {
                     let message = pod.outcome.message().into_owned();
                     let was_running = from.is_some();
-                    outcome.unplaced.push(UnplacedPod { namespace, name, message, workload, was_running });
+                    outcome.unplaced.push(UnplacedPod {
+                        namespace,
+                        name,
+                        message,
+                        workload,
+                        was_running,
+                        repairs: Vec::new(),
+                    });
                 }
             }
             let by = match &pod.preempted_by {

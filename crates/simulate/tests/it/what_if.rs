@@ -320,3 +320,15 @@ fn a_domain_loses_what_a_simulation_of_its_loss_loses() {
     }
     assert!(n_domains > 300 && n_unplaced > 100 && n_evicted > 10, "{n_domains} {n_unplaced} {n_evicted}");
 }
+
+#[test]
+fn repairs_are_found_for_the_first_pod_of_each_workload() {
+    let world = "node a cpu=2\nnode b cpu=2 unschedulable\n\
+        pod default/w-1 on a cpu=1 owner:ReplicaSet/w\npod default/w-2 on a cpu=1 owner:ReplicaSet/w";
+    let mut changed = changed(inventory(text::world(world)), &[remove("a")]);
+    assert!(changed.outcome.unplaced.iter().all(|pod| pod.repairs.is_empty()));
+    changed.find_repairs(5);
+    let repairs = |i: usize| changed.outcome.unplaced[i].repairs.iter().map(|r| r.changes[0].to_string());
+    assert_eq!(repairs(0).next().as_deref(), Some("uncordon b"));
+    assert_eq!(repairs(1).next(), None);
+}
