@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use berth_api::config::ConfigErrors;
+use berth_api::expand::ExpandError;
 use berth_api::read::{InputError, SourceLocation};
 use berth_bench::load::LoadError;
 use berth_bench::workload::WorkloadError;
@@ -38,6 +39,9 @@ pub enum CliError {
     /// The objects are not valid.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
+    /// A workload cannot be expanded to its pods.
+    #[error(transparent)]
+    Expand(#[from] ExpandError),
     /// A benchmark file cannot be used.
     #[error(transparent)]
     Workload(#[from] WorkloadError),

@@ -25,8 +25,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    apiserver, audit, bench, completions, enforcer, explain, install, kubelet, lint, man, record, replay,
-    scheduler, sets, simulate, up, version, webhook,
+    apiserver, audit, bench, capacity, compare, completions, enforcer, explain, install, kubelet, lint, man,
+    record, replay, scheduler, sets, simulate, up, version, webhook, what_if,
 };
 use crate::error::CliError;
 use crate::output::Color;
@@ -39,13 +39,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    success: all pods are placed (simulate, up), the pod fits (explain), no rule is violated
-       (audit), no pod is selected by two controllers or budgets (sets), no findings (lint),
-       no differences (replay), stopped by Ctrl-C (up, apiserver, scheduler, enforcer, webhook,
-       kubelet, record)
-  1    some pods are unplaced (simulate, up), the pod does not fit or violates a rule (explain),
-       rules are violated (audit), pods are selected by two controllers or budgets (sets), there
-       are findings (lint), differences were found (replay), a workload failed or a placement
+  0    success: all pods are placed (simulate, up), no change does harm (what-if), one more
+       replica fits (capacity), the pod fits (explain), no rule is violated (audit), no pod is
+       selected by two controllers or budgets (sets), no findings (lint), no differences (replay,
+       compare), stopped by Ctrl-C (up, apiserver, scheduler, enforcer, webhook, kubelet, record)
+  1    some pods are unplaced (simulate, up, what-if), rules break or pods are evicted (what-if),
+       no more replica fits (capacity), the pod does not fit or violates a rule (explain), rules
+       are violated (audit), pods are selected by two controllers or budgets (sets), there are
+       findings (lint), differences were found (replay, compare), a workload failed or a placement
        violates a rule (bench)
   2    invalid input or usage, or the cluster cannot be started or reached
   141  the reader closed the output pipe";
@@ -56,6 +57,8 @@ Examples:
   berth simulate -f manifests/ --nodes 12 --zones 3
   kubectl get nodes,namespaces,pods -A -o yaml | berth simulate -f - -f new-deployment.yaml
   berth explain -f cluster.yaml team-a/web-0
+  berth what-if -f cluster.yaml --remove-domain zone=eu-west-1a
+  berth capacity -f cluster.yaml deploy/web
   berth replay recording.jsonl.gz
   berth bench scale --nodes 10000 --pods 10000";
 
@@ -78,6 +81,9 @@ enum Command {
     Audit(audit::Args),
     Sets(sets::Args),
     Lint(lint::Args),
+    WhatIf(what_if::Args),
+    Capacity(capacity::Args),
+    Compare(compare::Args),
     Apiserver(apiserver::Args),
     Scheduler(scheduler::Args),
     Enforcer(enforcer::Args),
@@ -126,6 +132,9 @@ fn main() -> ExitCode {
         Command::Sets(args) => sets::run(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Record(args) => record::run(&args),
+        Command::WhatIf(args) => what_if::run(&args),
+        Command::Capacity(args) => capacity::run(args),
+        Command::Compare(args) => compare::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Webhook(args) => webhook::run(&args),

@@ -215,8 +215,9 @@ fn ambiguous(kinds: &str, name: &str, keys: &[String]) -> CliError {
     CliError::NotFound(format!("several {kinds} have the name {name}; add the namespace: {keys}"))
 }
 
-/// `all`: the names of this kind, and how they are shown.
-fn not_found(kind: &str, namespace: Option<&str>, name: &str, all: &[(String, String)]) -> CliError {
+/// The error about an object that does not exist, with similar names. `all`: the names of this kind, and how they are
+/// shown.
+pub fn not_found(kind: &str, namespace: Option<&str>, name: &str, all: &[(String, String)]) -> CliError {
     let requested = namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"));
     let mut near: Vec<_> =
         all.iter().filter_map(|(other, key)| Some((rank(name, other)?, key.as_str()))).collect();

@@ -29,7 +29,7 @@ const MAX_NAMED: usize = 5;
 const MAX_WARNINGS: usize = 50;
 
 /// The cluster and the scheduling rules.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(group(ArgGroup::new("simulated nodes").args(["zones", "node_cpu", "node_memory", "node_pods"])
     .multiple(true).requires("nodes")))]
 pub struct ClusterArgs {
@@ -93,6 +93,22 @@ impl ClusterArgs {
             .then_some(LiveCluster { kubeconfig, context })
     }
 
+    /// The same arguments, with those replaced that are given.
+    pub fn with(&self, dump: &[String], files: &[String], config: Option<&str>) -> ClusterArgs {
+        let mut other = self.clone();
+        if !dump.is_empty() {
+            other.dump = dump.to_vec();
+            (other.live, other.kubeconfig, other.context) = (false, None, None);
+        }
+        if !files.is_empty() {
+            other.files = files.to_vec();
+        }
+        if let Some(config) = config {
+            other.rules.config = Some(config.to_owned());
+        }
+        other
+    }
+
     /// Whether a cluster is given that the files change.
     pub fn has_base(&self) -> bool {
         !self.dump.is_empty() || self.live_cluster().is_some()
@@ -101,6 +117,15 @@ impl ClusterArgs {
     /// Reads the input and builds the simulation; prints warnings and notes to standard error.
     pub fn simulation(&self, keep_raw: bool) -> Result<Simulation, CliError> {
         let inventory = self.inventory(keep_raw)?;
+        self.check(&inventory)?;
+        let settings = self.settings(&inventory)?;
+        let simulation = self.simulation_of(inventory, settings)?;
+        warn_about(&simulation);
+        Ok(simulation)
+    }
+
+    /// Whether the input describes a cluster.
+    pub fn check(&self, inventory: &Inventory) -> Result<(), CliError> {
         if inventory.nodes.is_empty() && inventory.pods.is_empty() && inventory.workloads.is_empty() {
             return Err(CliError::NoPodsAndNodes);
         }
@@ -111,20 +136,7 @@ impl ClusterArgs {
                 output::note(&format!("--nodes is ignored: the input has {}", counted(n, "node")))
             }
         }
-        let settings = self.settings(&inventory)?;
-        let simulation = self.simulation_of(inventory, settings)?;
-        for (policy, n_pods) in simulation.policy_uses() {
-            output::note(&format!("{policy}: its rules are added to {}", counted(*n_pods, "pod")));
-        }
-        for (workload, n_pods) in simulation.rolled_out() {
-            output::note(&format!(
-                "{workload}: its template changes; the result is that after the rollout, without {} of the earlier \
-                 template",
-                counted(*n_pods, "pod")
-            ));
-        }
-        warn(simulation.warnings());
-        Ok(simulation)
+        Ok(())
     }
 
     /// Reads the input; prints notes and unknown fields to standard error.
@@ -141,36 +153,58 @@ impl ClusterArgs {
         keep_raw: bool,
         keep_raw_of_base: bool,
     ) -> Result<(Inventory, Vec<String>), CliError> {
-        let mut inventory = if keep_raw_of_base { Inventory::keeping_raw() } else { Inventory::default() };
+        let mut inventory = self.base(keep_raw_of_base)?;
+        inventory.keep_raw = keep_raw;
+        let unknown = self.add_files(&mut inventory, &self.files)?;
+        note_skipped(&inventory);
+        note_replaced(&inventory);
+        Ok((inventory, unknown))
+    }
+
+    /// Reads --dump or --live.
+    pub fn base(&self, keep_raw: bool) -> Result<Inventory, CliError> {
+        let mut inventory = if keep_raw { Inventory::keeping_raw() } else { Inventory::default() };
+        inventory.max_pods = Some(self.max_pods);
         if let Some(live) = self.live_cluster() {
             let progress = progress::of_objects();
             let warnings = live.read(&mut inventory, &progress)?;
             progress.finish_and_clear();
             warn(&warnings);
         }
-        let (dump, files) = (find_inputs(&self.dump)?, find_inputs(&self.files)?);
-        if dump.contains(&Input::Stdin) && files.contains(&Input::Stdin) {
+        let dump = find_inputs(&self.dump)?;
+        if dump.contains(&Input::Stdin) && self.files.iter().any(|file| file == "-") {
             return Err(OpenError::StdinTwice.into());
         }
         read(&mut inventory, &dump, &mut |_| ())?;
-        inventory.keep_raw = keep_raw;
+        Ok(inventory)
+    }
+
+    /// Reads files that change the cluster. Returns warnings about unknown fields; with --strict, they are errors.
+    pub fn add_files(&self, inventory: &mut Inventory, files: &[String]) -> Result<Vec<String>, CliError> {
         let mut unknown = Vec::new();
-        read(&mut inventory, &files, &mut |manifest| {
+        read(inventory, &find_inputs(files)?, &mut |manifest| {
             let found = unknown_fields(&manifest.value);
             unknown.extend(found.iter().map(|field| format!("{}: {manifest}: {field}", manifest.source)));
         })?;
         if self.strict && !unknown.is_empty() {
             return Err(CliError::UnknownFields(unknown));
         }
-        note_skipped(&inventory);
-        note_replaced(&inventory);
-        inventory.max_pods = Some(self.max_pods);
-        Ok((inventory, unknown))
+        Ok(unknown)
     }
 
     /// The scheduling rules, from the arguments and the input.
     pub fn settings(&self, inventory: &Inventory) -> Result<Settings, CliError> {
-        let mut settings = self.rules.settings(&inventory.scheduler_configurations)?;
+        self.with_names(self.rules.settings(&inventory.scheduler_configurations)?)
+    }
+
+    /// Those without --config.
+    pub fn settings_before(&self, inventory: &Inventory) -> Result<Settings, CliError> {
+        let mut rules = self.rules.clone();
+        rules.config = None;
+        self.with_names(rules.settings(&inventory.scheduler_configurations)?)
+    }
+
+    fn with_names(&self, mut settings: Settings) -> Result<Settings, CliError> {
         scheduler::add_names(&mut settings, &self.scheduler_name)?;
         Ok(settings)
     }
@@ -184,12 +218,17 @@ impl ClusterArgs {
 
     /// Builds the simulation.
     pub fn simulation_of(&self, inventory: Inventory, settings: Settings) -> Result<Simulation, CliError> {
+        Ok(Simulation::new(inventory, self.options(settings))?)
+    }
+
+    /// The options of a simulation with these settings.
+    pub fn options(&self, settings: Settings) -> SimulationOptions {
         let simulated_nodes = self.nodes.map(|n_nodes| self.size.nodes(n_nodes));
         let pending_for = match self.pending_for {
             Some(duration) => PendingFor::All(duration),
             None => PendingFor::Until(jiff::Timestamp::now()),
         };
-        Ok(Simulation::new(inventory, SimulationOptions { settings, simulated_nodes, pending_for })?)
+        SimulationOptions { settings, simulated_nodes, pending_for }
     }
 }
 
@@ -216,7 +255,22 @@ pub(super) fn read(
     Ok(())
 }
 
-fn warn(warnings: &[String]) {
+/// Prints notes about placement policies, and the warnings about the input.
+pub(super) fn warn_about(simulation: &Simulation) {
+    for (policy, n_pods) in simulation.policy_uses() {
+        output::note(&format!("{policy}: its rules are added to {}", counted(*n_pods, "pod")));
+    }
+    for (workload, n_pods) in simulation.rolled_out() {
+        output::note(&format!(
+            "{workload}: its template changes; the result is that after the rollout, without {} of the earlier \
+             template",
+            counted(*n_pods, "pod")
+        ));
+    }
+    warn(simulation.warnings());
+}
+
+pub(super) fn warn(warnings: &[String]) {
     warnings.iter().take(MAX_WARNINGS).for_each(output::warning);
     match warnings.len().saturating_sub(MAX_WARNINGS) {
         0 => {}
@@ -224,7 +278,7 @@ fn warn(warnings: &[String]) {
     }
 }
 
-fn note_replaced(inventory: &Inventory) {
+pub(super) fn note_replaced(inventory: &Inventory) {
     if !inventory.replaced.is_empty() {
         output::note(&format!("replaced: {}", abbreviated(&inventory.replaced, MAX_NAMED)));
     }

@@ -13,7 +13,7 @@ pub const MAX_NODES: u64 = 100_000;
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Topology and capacity of simulated nodes.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct NodeSizeArgs {
     /// Number of zones; the simulated nodes are assigned to them in turn
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
@@ -149,6 +149,17 @@ impl TimingArgs {
     }
 }
 
+/// The node label key that a short name stands for; other texts are keys themselves.
+pub fn topology_key(text: &str) -> String {
+    match text {
+        "zone" => "topology.kubernetes.io/zone",
+        "region" => "topology.kubernetes.io/region",
+        "node" | "hostname" => "kubernetes.io/hostname",
+        key => key,
+    }
+    .to_owned()
+}
+
 /// Parses `1s`, `500ms` or `2m30s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let parsed: jiff::SignedDuration =
@@ -197,7 +208,7 @@ fn csi_driver(text: &str) -> Result<CsiDriverTemplate, String> {
     Ok(CsiDriverTemplate { name: name.to_owned(), limit })
 }
 
-fn taint(text: &str) -> Result<Taint, String> {
+pub fn taint(text: &str) -> Result<Taint, String> {
     let expected = || {
         format!(
             "must have the form KEY[=VALUE]:EFFECT, for example dedicated=gpu:NoSchedule; effects: {}",

@@ -11,11 +11,11 @@ use crate::input::find_inputs;
 use crate::output;
 
 /// The scheduling rules.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct RulesArgs {
     /// File with a KubeSchedulerConfiguration v1 [default: the defaults of kube-scheduler]
     #[arg(long, value_name = "FILE")]
-    config: Option<String>,
+    pub(super) config: Option<String>,
     /// Disable Berth's extensions: decide exactly as kube-scheduler does
     ///
     /// Fields of the design proposals are ignored with a warning, Gt and Lt in pod affinity are errors, and no namespace is

@@ -2,7 +2,9 @@
 
 pub mod audit;
 pub mod bench;
+pub mod capacity;
 pub mod cluster_bench;
+pub mod compare;
 pub mod difference;
 pub mod explanation;
 pub mod lint;
@@ -15,4 +17,5 @@ pub mod sets;
 pub mod status_line;
 pub mod table;
 pub mod webhook_bench;
+pub mod what_if;
 pub mod wrap;

@@ -154,7 +154,7 @@ fn preemption_table(rows: &[PreemptionRow]) -> Table {
 }
 
 /// `ZONE` for `topology.kubernetes.io/zone`.
-fn domain_name(topology_key: &str) -> String {
+pub fn domain_name(topology_key: &str) -> String {
     topology_key.rsplit('/').next().unwrap_or(topology_key).to_uppercase()
 }
 

@@ -22,6 +22,7 @@ mod process;
 mod record;
 mod recording;
 mod script;
+mod survival;
 mod volume_faults;
 mod volumes;
 mod webhook;

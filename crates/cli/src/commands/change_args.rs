@@ -1,0 +1,171 @@
+//! Arguments that change a cluster, in their order on the command line.
+
+use berth_api::object::Taint;
+use clap::{ArgMatches, Command, FromArgMatches};
+
+use super::node_args::taint;
+
+/// A change, as it is written.
+#[derive(Clone, Debug)]
+pub enum ChangeRequest {
+    /// A node.
+    RemoveNode(String),
+    /// A node.
+    Drain(String),
+    /// Key and value of a node label.
+    RemoveDomain(String, String),
+    /// The number of nodes, and the node that they are like.
+    AddNodes(usize, String),
+    /// A node, a label key and its value; none removes the label.
+    SetLabel(String, String, Option<String>),
+    /// A node and a taint.
+    SetTaint(String, Box<Taint>),
+    /// A node, and the key and the effect of taints.
+    RemoveTaint(String, String, Option<String>),
+    /// A workload as `deploy/web`, and its replicas.
+    Scale(String, u16),
+    /// A pod.
+    Evict(String),
+    /// A file with objects.
+    Overlay(String),
+}
+
+/// The changes in their order. `-f` belongs to the arguments of the cluster, and is a change as well.
+#[derive(Clone, Debug, Default)]
+pub struct ChangeArgs(Vec<ChangeRequest>);
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Changes")]
+struct Flags {
+    /// Remove a node with its pods; can be repeated, as all changes
+    #[arg(long, value_name = "NODE", num_args = 1)]
+    remove_node: Vec<String>,
+    /// Cordon a node and evict its pods, except those of DaemonSets
+    ///
+    /// The node remains, and its domain counts for spread constraints.
+    #[arg(long, value_name = "NODE", num_args = 1)]
+    drain: Vec<String>,
+    /// Remove all nodes with this label; zone and region stand for their label keys
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1, value_parser = key_value)]
+    remove_domain: Vec<(String, String)>,
+    /// Add this number of nodes that are like the node of the next --like
+    #[arg(long, value_name = "N", num_args = 1, requires = "like", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    add_nodes: Vec<u16>,
+    /// The node that the nodes of --add-nodes have the labels, taints, resources and daemon pods of
+    #[arg(long, value_name = "NODE", num_args = 1, requires = "add_nodes")]
+    like: Vec<String>,
+    /// Set a label of a node: node/NAME KEY=VALUE, or node/NAME KEY- to remove it
+    #[arg(long, value_names = ["NODE", "LABEL"], num_args = 2)]
+    set_label: Vec<String>,
+    /// Taint a node: node/NAME KEY[=VALUE]:EFFECT, or node/NAME KEY[:EFFECT]- to remove taints; NoExecute evicts pods
+    #[arg(long, value_names = ["NODE", "TAINT"], num_args = 2)]
+    taint: Vec<String>,
+    /// Set the number of replicas of a workload, such as deploy/web=5
+    #[arg(long, value_name = "WORKLOAD=N", num_args = 1, value_parser = workload_replicas)]
+    scale: Vec<(String, u16)>,
+    /// Evict a pod
+    #[arg(long, value_name = "[NAMESPACE/]POD", num_args = 1)]
+    evict: Vec<String>,
+}
+
+impl ChangeArgs {
+    /// The changes in their order.
+    pub fn requests(&self) -> &[ChangeRequest] {
+        &self.0
+    }
+}
+
+impl clap::Args for ChangeArgs {
+    fn augment_args(command: Command) -> Command {
+        Flags::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Flags::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for ChangeArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let flags = Flags::from_arg_matches(matches)?;
+        let mut changes: Vec<(usize, ChangeRequest)> = Vec::new();
+        let mut add = |id: &str, step: usize, requests: Vec<ChangeRequest>| {
+            let indices = matches.indices_of(id).into_iter().flatten().step_by(step);
+            changes.extend(indices.zip(requests));
+        };
+        add("remove_node", 1, flags.remove_node.into_iter().map(ChangeRequest::RemoveNode).collect());
+        add("drain", 1, flags.drain.into_iter().map(ChangeRequest::Drain).collect());
+        let domains =
+            flags.remove_domain.into_iter().map(|(key, value)| ChangeRequest::RemoveDomain(key, value));
+        add("remove_domain", 1, domains.collect());
+        if flags.add_nodes.len() != flags.like.len() {
+            return Err(error("--add-nodes", "each needs a --like of its own"));
+        }
+        let added = flags.add_nodes.into_iter().zip(flags.like);
+        add("add_nodes", 1, added.map(|(n, like)| ChangeRequest::AddNodes(usize::from(n), like)).collect());
+        let labels = flags.set_label.chunks(2).map(|pair| label(&pair[0], &pair[1]));
+        add("set_label", 2, labels.collect::<Result<_, _>>()?);
+        let taints = flags.taint.chunks(2).map(|pair| taint_request(&pair[0], &pair[1]));
+        add("taint", 2, taints.collect::<Result<_, _>>()?);
+        add("scale", 1, flags.scale.into_iter().map(|(w, n)| ChangeRequest::Scale(w, n)).collect());
+        add("evict", 1, flags.evict.into_iter().map(ChangeRequest::Evict).collect());
+        let files = matches.get_many::<String>("files").into_iter().flatten().cloned();
+        add("files", 1, files.map(ChangeRequest::Overlay).collect());
+        changes.sort_by_key(|(index, _)| *index);
+        Ok(ChangeArgs(changes.into_iter().map(|(_, change)| change).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = ChangeArgs::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn error(flag: &str, message: &str) -> clap::Error {
+    clap::Error::raw(clap::error::ErrorKind::ValueValidation, format!("{flag}: {message}\n"))
+}
+
+fn label(node: &str, text: &str) -> Result<ChangeRequest, clap::Error> {
+    let (key, value) = match (text.split_once('='), text.strip_suffix('-')) {
+        (Some((key, value)), _) => (key, Some(value.to_owned())),
+        (None, Some(key)) => (key, None),
+        (None, None) => ("", None),
+    };
+    match key {
+        "" => Err(error(
+            &format!("--set-label {node} {text}"),
+            "the label must have the form KEY=VALUE or KEY-",
+        )),
+        key => Ok(ChangeRequest::SetLabel(node.to_owned(), key.to_owned(), value)),
+    }
+}
+
+fn taint_request(node: &str, text: &str) -> Result<ChangeRequest, clap::Error> {
+    let owned = node.to_owned();
+    match text.strip_suffix('-') {
+        Some(removed) => {
+            let (key, effect) = match removed.split_once(':') {
+                Some((key, effect)) => (key, Some(effect.to_owned())),
+                None => (removed, None),
+            };
+            let key = key.split('=').next().unwrap_or_default();
+            Ok(ChangeRequest::RemoveTaint(owned, key.to_owned(), effect))
+        }
+        None => match taint(text) {
+            Ok(taint) => Ok(ChangeRequest::SetTaint(owned, Box::new(taint))),
+            Err(message) => Err(error(&format!("--taint {node} {text}"), &message)),
+        },
+    }
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("must have the form KEY=VALUE, for example zone=eu-west-1a".to_owned()),
+    }
+}
+
+fn workload_replicas(text: &str) -> Result<(String, u16), String> {
+    let parts = text.rsplit_once('=').and_then(|(workload, n)| Some((workload.to_owned(), n.parse().ok()?)));
+    parts.ok_or_else(|| "must have the form WORKLOAD=N, for example deploy/web=5".to_owned())
+}

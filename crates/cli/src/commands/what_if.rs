@@ -1,0 +1,207 @@
+//! `berth what-if`.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use berth_api::object::{NamespacedName, Taint};
+use berth_api::read::Inventory;
+use berth_simulate::what_if::{Change, ChangeError, WhatIf};
+use jiff::Timestamp;
+
+use super::change_args::{ChangeArgs, ChangeRequest};
+use super::cluster_args::{ClusterArgs, note_replaced, warn, warn_about};
+use super::node_args::topology_key;
+use crate::ExitStatus;
+use crate::error::CliError;
+use crate::objects::{kind_of, not_found};
+use crate::output::{self, OutputArgs};
+use crate::render::names::abbreviated;
+use crate::render::{progress, what_if as render};
+
+/// Show what becomes of pods if the cluster changes
+///
+/// Makes the changes in the order of the arguments, places the pods that lose their nodes and the pending pods, and shows
+/// which pods move where, which stay pending and why, which rules break, and which pods preemption or the enforcer evicts.
+/// Pods are created again by their controllers and keep their names in the output; a pod without a controller is lost. Workloads whose
+/// pods are not in the input are placed before the changes. The cluster is not changed.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "berth what-if [OPTIONS] --dump FILE... CHANGE...\n       berth what-if [OPTIONS] --live CHANGE...\n       \
+                      berth what-if [OPTIONS] -f FILE... CHANGE...",
+    after_help = "\
+Examples:
+  berth what-if --dump cluster.yaml --remove-node worker-3
+  berth what-if --dump cluster.yaml --drain worker-3 --add-nodes 2 --like worker-1
+  berth what-if --live --remove-domain zone=eu-west-1a --scale deploy/web=20
+  berth what-if --dump cluster.yaml --set-label node/worker-1 disk=hdd --taint node/worker-2 dedicated=db:NoExecute
+  berth what-if --dump cluster.yaml -f change.yaml --config scheduler.yaml
+  berth what-if --live --each zone
+
+Exit codes: 0 every pod has a node, no rule breaks and no pod is evicted (with --each: every pod has a node whichever \
+domain is lost), 1 otherwise, 2 invalid input or usage
+
+See docs/what-if.md for the rules and the fields of -o json."
+)]
+pub struct Args {
+    // First: it reads the order of -f before the next field takes it.
+    #[command(flatten)]
+    changes: ChangeArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Namespace of the objects of --scale and --evict [default: the namespace that has the name]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    /// After the changes, remove every domain of this node label in turn: zone, region, node, or a label key
+    #[arg(long, value_name = "KEY")]
+    each: Option<String>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Makes the changes and shows their effect.
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
+    let cluster = &args.cluster;
+    let base = if cluster.has_base() { cluster.base(false)? } else { cluster.inventory(false)? };
+    cluster.check(&base)?;
+    let after = cluster.settings(&base)?;
+    let options = cluster.options(cluster.settings_before(&base)?);
+    let mut what_if = WhatIf::new(base, options, Timestamp::now())?;
+    what_if.set_settings(after);
+    for request in args.changes.requests() {
+        match request {
+            ChangeRequest::Overlay(file) if cluster.has_base() => {
+                what_if.overlay(|inventory| -> Result<(), CliError> {
+                    warn(&cluster.add_files(inventory, std::slice::from_ref(file))?);
+                    Ok(())
+                })?;
+            }
+            ChangeRequest::Overlay(_) => {}
+            request => {
+                let change = change(request, args.namespace.as_deref(), what_if.inventory())?;
+                what_if.apply(&change).map_err(unchanged)?;
+            }
+        }
+    }
+    if cluster.has_base() {
+        note_replaced(what_if.inventory());
+    }
+    let placing = progress::of_pods();
+    let mut changed = what_if.run(|n_placed, n_pending| {
+        placing.set_length(n_pending as u64);
+        placing.set_position(n_placed as u64);
+    })?;
+    placing.finish_and_clear();
+    warn_about(&changed.simulation);
+
+    let mut out = output::stdout();
+    let is_harmless = match &args.each {
+        None => {
+            args.output.write(&mut out, &changed.outcome, |out| render::write(out, &changed.outcome))?;
+            changed.outcome.is_harmless()
+        }
+        Some(key) => {
+            let key = topology_key(key);
+            let removing = progress::of_domains();
+            let losses = changed.lose_each_domain(&key, |n_lost, n_domains| {
+                removing.set_length(n_domains as u64);
+                removing.set_position(n_lost as u64);
+            });
+            removing.finish_and_clear();
+            if losses.domains.is_empty() {
+                return Err(CliError::NotFound(format!("--each {key}: no node has this label")));
+            }
+            args.output.write(&mut out, &losses, |out| render::write_losses(out, &losses))?;
+            losses.domains.iter().all(|loss| loss.survives)
+        }
+    };
+    out.flush()?;
+    Ok(if is_harmless { ExitStatus::Success } else { ExitStatus::Failure })
+}
+
+/// An error with similar names.
+pub(super) fn unchanged(error: ChangeError) -> CliError {
+    match error {
+        ChangeError::NotFound { kind, name, known } => {
+            let name_of = |key: &String| key.rsplit('/').next().unwrap_or(key).to_owned();
+            let known: Vec<_> = known.into_iter().map(|key| (name_of(&key), key)).collect();
+            match name.split_once('/') {
+                Some((namespace, name)) => not_found(kind, Some(namespace), name, &known),
+                None => not_found(kind, None, &name, &known),
+            }
+        }
+        ChangeError::NoDomain { key, value, known } => CliError::NotFound(match known.as_slice() {
+            [] => format!("no node has the label {key}"),
+            known => format!("no node has the label {key}={value}: its values are {}", abbreviated(known, 5)),
+        }),
+        error => CliError::Usage(error.to_string()),
+    }
+}
+
+/// The change that an argument requests.
+fn change(
+    request: &ChangeRequest,
+    namespace: Option<&str>,
+    inventory: &Inventory,
+) -> Result<Change, CliError> {
+    let node = |text: &str| text.strip_prefix("node/").unwrap_or(text).to_owned();
+    Ok(match request {
+        ChangeRequest::RemoveNode(name) => Change::RemoveNode(node(name)),
+        ChangeRequest::Drain(name) => Change::Drain(node(name)),
+        ChangeRequest::RemoveDomain(key, value) => {
+            Change::RemoveDomain { key: topology_key(key), value: value.clone() }
+        }
+        ChangeRequest::AddNodes(n_nodes, like) => Change::AddNodes { n_nodes: *n_nodes, like: node(like) },
+        ChangeRequest::SetLabel(name, key, value) => {
+            Change::SetLabel { node: node(name), key: key.clone(), value: value.clone() }
+        }
+        ChangeRequest::SetTaint(name, taint) => {
+            Change::SetTaint { node: node(name), taint: Taint::clone(taint) }
+        }
+        ChangeRequest::RemoveTaint(name, key, effect) => {
+            Change::RemoveTaint { node: node(name), key: key.clone(), effect: effect.clone() }
+        }
+        ChangeRequest::Scale(workload, n_replicas) => {
+            let parts = workload.split_once('/');
+            let Some((kind, name)) = parts.and_then(|(kind, name)| Some((kind_of(kind)?, name))) else {
+                let text = format!("--scale {workload}: name a workload, such as deploy/web=5");
+                return Err(CliError::Usage(text));
+            };
+            let workloads = inventory.workloads.iter().map(|entry| &entry.object);
+            let named = workloads.filter(|w| w.kind() == kind && w.metadata().name == name);
+            let namespace = only(namespace, named.map(|w| w.metadata().namespace.as_str()), workload)?;
+            Change::Scale { kind, name: NamespacedName::new(&namespace, name), n_replicas: *n_replicas }
+        }
+        ChangeRequest::Evict(pod) => {
+            let (given, name) = match pod.split_once('/') {
+                Some(("pod" | "po" | "pods", name)) => (namespace, name),
+                Some((namespace, name)) => (Some(namespace), name),
+                None => (namespace, pod.as_str()),
+            };
+            let pods = inventory.pods.iter().map(|entry| &entry.object.metadata);
+            let named = pods.filter(|metadata| metadata.name == name);
+            let namespace = only(given, named.map(|metadata| metadata.namespace.as_str()), pod)?;
+            Change::Evict(NamespacedName::new(&namespace, name))
+        }
+        ChangeRequest::Overlay(_) => return Err(CliError::Usage("-f is not a change".to_owned())),
+    })
+}
+
+/// The given namespace, or the only one that has the name.
+pub(super) fn only<'a>(
+    given: Option<&str>,
+    having: impl Iterator<Item = &'a str>,
+    name: &str,
+) -> Result<String, CliError> {
+    if let Some(given) = given {
+        return Ok(given.to_owned());
+    }
+    let having: Vec<&str> = having.collect::<BTreeSet<_>>().into_iter().collect();
+    match having.as_slice() {
+        [] => Ok("default".to_owned()),
+        [one] => Ok((*one).to_owned()),
+        several => Err(CliError::NotFound(format!(
+            "{name} is in several namespaces; add --namespace: {}",
+            abbreviated(several, 5)
+        ))),
+    }
+}

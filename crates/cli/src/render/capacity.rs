@@ -1,0 +1,76 @@
+//! How many more replicas fit.
+
+use std::io::{self, Write};
+
+use berth_simulate::capacity::{Capacity, CapacityRequest, NewNodes};
+
+use super::explanation;
+use super::names::{counted, grouped};
+use super::placement::domain_name;
+use super::table::Table;
+use crate::output::{BAD, BOLD, DIM, GOOD};
+
+/// Number of domains with a row each.
+const MAX_DOMAINS: usize = 20;
+
+/// Writes the answer.
+pub fn write(
+    out: &mut impl Write,
+    name: &str,
+    capacity: &Capacity,
+    request: &CapacityRequest,
+) -> io::Result<()> {
+    let Capacity { replicas, limited_by, by_domain, running, n_unplaced_others, bottleneck, message, .. } =
+        capacity;
+    let style = if *replicas > 0 { GOOD } else { BAD };
+    let fit = if *replicas == 1 { "fits" } else { "fit" };
+    writeln!(
+        out,
+        "{BOLD}{name}{BOLD:#}: {style}{} {fit}{style:#} beyond the {} that run",
+        counted(*replicas, "more replica"),
+        grouped(*running),
+    )?;
+    if *n_unplaced_others > 0 {
+        let fit = if *n_unplaced_others == 1 { "fits" } else { "fit" };
+        let others = counted(*n_unplaced_others, "pending pod");
+        writeln!(out, "{DIM}{others} of others {fit} nowhere{DIM:#}")?;
+    }
+    if !by_domain.is_empty() {
+        writeln!(out)?;
+        let mut table = Table::new([domain_name(&request.topology_key), "REPLICAS".to_owned()]);
+        for (domain, n) in by_domain.iter().take(MAX_DOMAINS) {
+            table.row([domain.into(), grouped(*n).into()]);
+        }
+        table.write(out, "")?;
+        if by_domain.len() > MAX_DOMAINS {
+            let more = &by_domain.values().skip(MAX_DOMAINS).sum::<usize>();
+            let domains = grouped(by_domain.len() - MAX_DOMAINS);
+            writeln!(out, "and {} in {domains} more domains", counted(*more, "replica"))?;
+        }
+    }
+    if let Some(limit) = limited_by {
+        writeln!(out, "\nThe next replica is stopped by {BOLD}{limit}{BOLD:#}:\n  {message}")?;
+    }
+    if let Some(term) = bottleneck {
+        writeln!(out, "  {DIM}bottleneck:{DIM:#}")?;
+        explanation::write_term(out, term)?;
+    }
+    let Some(target) = &request.target else { return Ok(()) };
+    let replicas = counted(target.n_replicas, "replica");
+    match (capacity.nodes_needed, &capacity.new_nodes) {
+        (Some(0), _) => writeln!(out, "\n{GOOD}{replicas} in total need no new node{GOOD:#}"),
+        (Some(n_nodes), Some(NewNodes { like, by_domain, price })) => {
+            let need = if target.n_replicas == 1 { "needs" } else { "need" };
+            let price = price.map(|price| format!(" (price {price})")).unwrap_or_default();
+            writeln!(
+                out,
+                "\n{BOLD}{replicas} in total {need} {} like {like}{price}{BOLD:#}",
+                counted(n_nodes, "new node")
+            )?;
+            let mut table = Table::new([domain_name(&request.topology_key), "NEW NODES".to_owned()]);
+            by_domain.iter().for_each(|(domain, n)| table.row([domain.into(), grouped(*n).into()]));
+            table.write(out, "")
+        }
+        _ => writeln!(out, "\n{BAD}No number of such nodes is enough for {replicas} in total{BAD:#}"),
+    }
+}

@@ -1,0 +1,188 @@
+//! The effect of changes of a cluster, and what is lost with each domain.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use berth_simulate::what_if::{DomainLoss, DomainLosses, Evictor, MovedPod, UnplacedPod, WhatIfOutcome};
+
+use super::explanation::{heading, write_verdict};
+use super::names::{abbreviated, counted, grouped};
+use super::table::{Cell, Table};
+use crate::output::{ATTENTION, BAD, BOLD, GOOD};
+
+/// Number of pods with a row each; more are counted by workload.
+const MAX_ROWS: usize = 20;
+/// Number of pods and domains named in a line.
+const MAX_NAMED: usize = 4;
+/// Number of pods whose broken rules are shown.
+const MAX_BROKEN: usize = 10;
+/// Number of domains shown with their workloads.
+const MAX_DOMAINS: usize = 10;
+
+/// Writes the effect; the last line is the summary.
+pub fn write(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
+    if !outcome.moved.is_empty() {
+        write_moved(out, &outcome.moved)?;
+        writeln!(out)?;
+    }
+    for (workload, message, pods) in by_message(&outcome.unplaced) {
+        let count = match workload {
+            Some(workload) => format!("{BOLD}{workload}{BOLD:#}: {}", counted(pods.len(), "pod")),
+            None => counted(pods.len(), "pod"),
+        };
+        writeln!(out, "{count} {BAD}unplaced{BAD:#}: {}\n  {message}\n", abbreviated(&pods, MAX_NAMED))?;
+    }
+    if !outcome.evicted.is_empty() {
+        let mut table = Table::new(["EVICTED POD", "BY"]);
+        for pod in outcome.evicted.iter().take(MAX_ROWS) {
+            let by = match (pod.by, &pod.preemptor) {
+                (Evictor::Enforcer, _) => "enforcer".to_owned(),
+                (Evictor::Preemption, Some(preemptor)) => format!("preemption by {preemptor}"),
+                (Evictor::Preemption, None) => "preemption".to_owned(),
+            };
+            table.row([format!("{}/{}", pod.namespace, pod.name).into(), by.into()]);
+        }
+        table.write(out, "")?;
+        write_more(out, outcome.evicted.len().saturating_sub(MAX_ROWS))?;
+        writeln!(out)?;
+    }
+    if !outcome.broken_rules.is_empty() {
+        write!(out, "{BAD}Rules that break{BAD:#}")?;
+        for pod in outcome.broken_rules.iter().take(MAX_BROKEN) {
+            let node = pod.violations.first().map_or("", |violation| violation.node.as_str());
+            heading(out, &format!("Pod {}/{} on {node}", pod.namespace, pod.name))?;
+            pod.violations.iter().try_for_each(|violation| write_verdict(out, &violation.verdict, "  "))?;
+        }
+        write_more(out, outcome.broken_rules.len().saturating_sub(MAX_BROKEN))?;
+        writeln!(out)?;
+    }
+    if !outcome.scaled_down.is_empty() {
+        let pods = abbreviated(&outcome.scaled_down, MAX_NAMED);
+        writeln!(out, "{} deleted by controllers: {pods}\n", counted(outcome.scaled_down.len(), "pod"))?;
+    }
+    let new = outcome.moved.iter().filter(|pod| pod.from.is_none()).count();
+    let style = if outcome.is_harmless() { GOOD } else { BAD };
+    writeln!(
+        out,
+        "{} moved, {} newly placed, {} unmoved; {style}{} unplaced, {} evicted, {} with rules that break{style:#}",
+        counted(outcome.moved.len() - new, "pod"),
+        grouped(new),
+        grouped(outcome.n_unmoved),
+        grouped(outcome.unplaced.len()),
+        grouped(outcome.evicted.len()),
+        grouped(outcome.broken_rules.len()),
+    )
+}
+
+fn write_more(out: &mut impl Write, n: usize) -> io::Result<()> {
+    if n > 0 { writeln!(out, "and {} more", grouped(n)) } else { Ok(()) }
+}
+
+fn write_moved(out: &mut impl Write, moved: &[MovedPod]) -> io::Result<()> {
+    let none = || "<none>".to_owned();
+    if moved.len() <= MAX_ROWS {
+        let mut table = Table::new(["MOVED POD", "FROM", "TO", "WORKLOAD"]);
+        for pod in moved {
+            table.row([
+                format!("{}/{}", pod.namespace, pod.name).into(),
+                pod.from.clone().unwrap_or_else(none).into(),
+                Cell::styled(&pod.to, GOOD),
+                pod.workload.clone().unwrap_or_else(none).into(),
+            ]);
+        }
+        return table.write(out, "");
+    }
+    let mut workloads: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+    for pod in moved {
+        workloads.entry((&pod.namespace, pod.workload.as_deref())).or_default().push(&pod.to);
+    }
+    let mut table = Table::new(["NAMESPACE", "WORKLOAD", "MOVED", "TO"]);
+    for ((namespace, workload), mut targets) in workloads {
+        let n_moved = targets.len();
+        targets.sort_unstable();
+        targets.dedup();
+        let workload = workload.unwrap_or("(single pods)");
+        table.row([
+            namespace.into(),
+            workload.into(),
+            grouped(n_moved).into(),
+            abbreviated(&targets, MAX_NAMED).into(),
+        ]);
+    }
+    table.write(out, "")
+}
+
+/// Unplaced pods with equal workloads and messages.
+fn by_message(unplaced: &[UnplacedPod]) -> Vec<(Option<&str>, &str, Vec<String>)> {
+    let mut groups: Vec<(Option<&str>, &str, Vec<String>)> = Vec::new();
+    for pod in unplaced {
+        let (workload, message) = (pod.workload.as_deref(), pod.message.as_str());
+        let name = format!("{}/{}", pod.namespace, pod.name);
+        match groups.iter_mut().find(|(w, m, _)| (*w, *m) == (workload, message)) {
+            Some((_, _, pods)) => pods.push(name),
+            None => groups.push((workload, message, vec![name])),
+        }
+    }
+    groups
+}
+
+/// Writes what is lost with each domain; the last line is the summary.
+pub fn write_losses(out: &mut impl Write, losses: &DomainLosses) -> io::Result<()> {
+    let (lost, survived): (Vec<_>, Vec<_>) = losses.domains.iter().partition(|loss| !loss.survives);
+    for loss in lost.iter().take(MAX_DOMAINS) {
+        write_domain(out, loss)?;
+    }
+    write_more(out, lost.len().saturating_sub(MAX_DOMAINS))?;
+    if lost.len() > MAX_DOMAINS {
+        writeln!(out)?;
+    }
+    if !survived.is_empty() {
+        let mut table = Table::new(["SURVIVED DOMAIN", "NODES", "MOVED", "EVICTED", "BROKEN RULES"]);
+        for loss in survived.iter().take(MAX_DOMAINS) {
+            let DomainLoss { domain, nodes, moved, evicted, broken_rules, .. } = loss;
+            let counts = [*nodes, *moved, evicted.len(), broken_rules.len()].map(|n| Cell::from(grouped(n)));
+            table.row([Cell::from(domain)].into_iter().chain(counts));
+        }
+        table.write(out, "")?;
+        write_more(out, survived.len().saturating_sub(MAX_DOMAINS))?;
+        writeln!(out)?;
+    }
+    let style = if lost.is_empty() { GOOD } else { BAD };
+    writeln!(
+        out,
+        "{style}{} of {} survived{style:#} (every pod has a node after the loss)",
+        grouped(survived.len()),
+        counted(losses.domains.len(), "domain"),
+    )
+}
+
+fn write_domain(out: &mut impl Write, loss: &DomainLoss) -> io::Result<()> {
+    let DomainLoss { domain, nodes, moved, unplaced, evicted, broken_rules, workloads, .. } = loss;
+    writeln!(
+        out,
+        "{BOLD}{domain}{BOLD:#} ({}): {} moved, {BAD}{} unplaced{BAD:#}, {} evicted, {ATTENTION}{} with rules that \
+         break{ATTENTION:#}",
+        counted(*nodes, "node"),
+        counted(*moved, "pod"),
+        grouped(unplaced.len()),
+        grouped(evicted.len()),
+        grouped(broken_rules.len()),
+    )?;
+    let mut table = Table::new(["NAMESPACE", "WORKLOAD", "PODS", "ON LOST NODES", "UNPLACED"]);
+    let failing = workloads.iter().filter(|workload| workload.unplaced > 0);
+    for workload in failing.clone().take(MAX_ROWS) {
+        table.row([
+            Cell::from(&workload.namespace),
+            workload.workload.as_deref().unwrap_or("(single pods)").into(),
+            grouped(workload.pods).into(),
+            grouped(workload.displaced).into(),
+            Cell::styled(grouped(workload.unplaced), BAD),
+        ]);
+    }
+    table.write(out, "  ")?;
+    write_more(out, failing.count().saturating_sub(MAX_ROWS))?;
+    if let Some(first) = unplaced.first() {
+        writeln!(out, "  {}/{}: {}", first.namespace, first.name, first.message)?;
+    }
+    writeln!(out)
+}
