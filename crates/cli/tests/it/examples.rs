@@ -103,7 +103,6 @@ const RUNS: &[(&str, &[&str])] = &[
             "deploy/web=5",
         ],
     ),
-    ("outage", &["what-if", "--dump", "examples/outage/cluster.yaml", "-f", "examples/outage/web.yaml"]),
     ("outage", &["what-if", "--dump", "examples/outage/cluster.yaml", "--each", "zone"]),
     ("outage", &["what-if", "--dump", "examples/outage/cluster.yaml", "--each", "zone", "-o", "json"]),
     ("outage", &["capacity", "--dump", "examples/outage/cluster.yaml", "deploy/web"]),
@@ -159,10 +158,6 @@ const RUNS: &[(&str, &[&str])] = &[
             "-o",
             "json",
         ],
-    ),
-    (
-        "outage",
-        &["compare", "--dump", "examples/outage/cluster.yaml", "--to-filename", "examples/outage/web.yaml"],
     ),
 ];
 
