@@ -52,6 +52,35 @@ fn unschedulable_pods_are_shown_with_their_reason() {
 }
 
 #[test]
+fn a_stuck_rolling_update_names_the_change_that_lets_it_proceed() {
+    let directory = TempDir::new("stuck");
+    let data = directory.file("data").display().to_string();
+    let up = |image: &str| {
+        let deployment = format!(
+            "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{replicas: 1, \
+             strategy: {{rollingUpdate: {{maxSurge: 1, maxUnavailable: 0}}}}, selector: {{matchLabels: {{app: web}}}}, \
+             template: {{metadata: {{labels: {{app: web}}}}, \
+             spec: {{containers: [{{name: c, image: {image}, resources: {{requests: {{cpu: 3}}}}}}]}}}}}}}}"
+        );
+        let file = directory.file("deployment.yaml");
+        fs::write(&file, deployment).unwrap();
+        let file = file.display().to_string();
+        let args =
+            ["up", "--nodes", "1", "--data-dir", &data, "-f", &file, "--exit-when-settled", "--no-summary"];
+        finish(&directory, &args)
+    };
+    let (code, stdout, stderr) = up("a");
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let (code, stdout, stderr) = up("b");
+    assert_eq!(code, Some(1), "{stdout}{stderr}");
+    assert!(stdout.contains("bottleneck:\n  NodeResourcesFit spec.containers[*]"), "{stdout}");
+    assert!(
+        stdout.contains("the rolling update is stuck") && stdout.contains("maxUnavailable: 1"),
+        "{stdout}"
+    );
+}
+
+#[test]
 fn rejected_manifests_are_named_with_file_and_field() {
     let directory = TempDir::new("refused");
     let file = directory.file("bad.yaml");
