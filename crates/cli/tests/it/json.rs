@@ -106,6 +106,19 @@ const RUNS: &[&[&str]] = &[
     &["sets", "-f", "examples/overlapping-sets"],
     &["lint", "-f", "examples/overlapping-sets", "--dump", "examples/zone-affinity"],
     &["lint", "-f", "examples/rollout", "--dump", "examples/zone-affinity"],
+    &["what-if", "-f", "examples/zone-affinity", "--remove-node", "node-1"],
+    &["what-if", "--dump", "examples/outage/cluster.yaml", "--each", "topology.kubernetes.io/zone"],
+    &[
+        "capacity",
+        "--dump",
+        "examples/outage/cluster.yaml",
+        "deploy/web",
+        "--target",
+        "60",
+        "--node-types",
+        "examples/outage/types.yaml",
+    ],
+    &["compare", "--dump", "examples/outage/cluster.yaml", "--to-filename", "examples/outage/web.yaml"],
     &["version"],
 ];
 
@@ -116,7 +129,8 @@ fn the_json_of_every_command_is_as_documented() {
         let ran = berth(&root(), &[run, &["-o", "json"][..]].concat(), b"");
         let value: Value =
             serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{run:?}: {}", ran.stderr));
-        check.value(&format!("berth {} -o json", run[0]), &value, run[0]);
+        let each = if run.contains(&"--each") { " --each" } else { "" };
+        check.value(&format!("berth {}{each} -o json", run[0]), &value, run[0]);
     }
     let script = fs::read_to_string(root().join("crates/cli/tests/golden/replay.txt")).unwrap();
     let recording =
