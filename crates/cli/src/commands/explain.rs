@@ -81,6 +81,11 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     if let Some(recording) = &args.recording {
         return explain_recorded(&args, recording, pod.as_deref());
     }
+    // clap does not ask for an option that conflicts with another one.
+    if args.at.is_some() {
+        let text = "--at requires --recording: give the directory that --record wrote to";
+        return Err(CliError::Usage(text.to_owned()));
+    }
     let mut simulation = args.cluster.simulation(false)?;
     if args.no_preemption {
         simulation.disable_preemption();
