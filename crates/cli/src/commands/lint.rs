@@ -47,7 +47,7 @@ Examples:
 
 Exit codes: 0 no finding at or above --fail-on, 1 some findings, 2 invalid input or usage
 
-See docs/lint/README.md for the rules, the configuration file and the fields of -o json."
+See docs/lint/README.md for the rules and the configuration file, and docs/json.md for the fields of -o json."
 )]
 pub struct Args {
     #[command(flatten)]

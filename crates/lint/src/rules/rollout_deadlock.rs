@@ -30,15 +30,16 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
 /// Whether rules could keep a new pod out. False only if it certainly fits, which saves the simulation.
 fn is_limited(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64) -> bool {
     let eligible = input.nodes.eligible(&subject.rules);
-    let by_domain = limits_for_updates(input, subject).into_iter().any(|(_, key, per_domain)| {
-        input.nodes.domains_of(&key, &eligible).len() as i64 * per_domain <= replicas
+    let limits = limits_for_updates(input, subject);
+    let by_domain = limits.iter().any(|(_, key, per_domain)| {
+        input.nodes.domains_of(key, &eligible).len() as i64 * per_domain <= replicas
     });
     let is_hard = |c: &&SpreadConstraint| c.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
     let hard: Vec<_> = subject.rules.spread_constraints.iter().filter(is_hard).collect();
-    // In the domain with the fewest pods there is always room, if a pod may go there.
+    // In the domain with the fewest pods there is room, if a pod may go there and no other rule keeps it out.
     let by_spread = match hard.as_slice() {
         [] => false,
-        [one] => {
+        [one] if limits.is_empty() => {
             let counted = input.nodes.domains(&one.topology_key);
             let open = input.nodes.domains_of(&one.topology_key, &eligible);
             (open.len() as i64) < one.min_domains || counted.len() > open.len()

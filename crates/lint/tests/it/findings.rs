@@ -171,6 +171,25 @@ fn the_fix_of_a_deadlock_is_the_smallest_that_lets_a_pod_in() {
 }
 
 #[test]
+fn anti_affinity_and_a_spread_constraint_block_an_update_together() {
+    // Zone a has one node, so that a third pod of zone b would be one too many.
+    let node = |name: &str, zone: &str| {
+        let labels = format!("kubernetes.io/hostname: {name}, zone: {zone}");
+        nodes(&[name]).replace(&format!("kubernetes.io/hostname: {name}"), &labels)
+    };
+    let spread =
+        "topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule,
+  labelSelector: {matchLabels: {app: web}}}],";
+    let both = format!("{spread} {}", affinity(&[term("podAntiAffinity", "web", HOST)]));
+    let web = |spec: &str| {
+        let nodes = [("a1", "a"), ("b1", "b"), ("b2", "b"), ("b3", "b")].map(|(name, zone)| node(name, zone));
+        let text = workload("Deployment", "web", "replicas: 3,", spec) + &nodes.concat();
+        report(&text, &["rollout-deadlock"]).findings.len()
+    };
+    assert_eq!((web(&both), web(spread)), (1, 0));
+}
+
+#[test]
 fn a_daemon_set_cannot_surge_with_host_ports() {
     let surge = "updateStrategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}},";
     let daemon = |fields: &str, spec: &str| rules(&workload("DaemonSet", "agent", fields, spec));
