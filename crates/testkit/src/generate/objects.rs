@@ -71,11 +71,16 @@ fn draw_node_part(random: &mut Random, node: &mut Node, part: usize) {
         1 => {
             node.spec.taints.clear();
             while random.chance(25) {
-                node.spec.taints.push(Taint {
+                let taint = Taint {
                     key: random.word(&["dedicated", "flaky"]),
                     value: random.word(&["", "db"]),
                     effect: random.word(&["NoSchedule", "NoExecute", "PreferNoSchedule", "PreferNoSchedule"]),
-                });
+                };
+                // A node has one taint of a key and an effect.
+                let is_alike = |t: &Taint| (&t.key, &t.effect) == (&taint.key, &taint.effect);
+                if !node.spec.taints.iter().any(is_alike) {
+                    node.spec.taints.push(taint);
+                }
             }
         }
         2 => {
