@@ -35,6 +35,7 @@ Examples:
   berth what-if --live --remove-domain zone=eu-west-1a --scale deploy/web=20
   berth what-if --dump cluster.yaml --set-label node/worker-1 disk=hdd --taint node/worker-2 dedicated=db:NoExecute
   berth what-if --dump cluster.yaml -f change.yaml --config scheduler.yaml
+  berth what-if --dump cluster.yaml --remove-node worker-3 --repairs
   berth what-if --live --each zone
 
 Exit codes: 0 every pod has a node, no rule breaks and no pod is evicted (with --each: every pod has a node whichever \
@@ -54,9 +55,15 @@ pub struct Args {
     /// After the changes, remove every domain of this node label in turn: zone, region, node, or a label key
     #[arg(long, value_name = "KEY")]
     each: Option<String>,
+    /// Show what would make the unplaced pods fit, for up to five workloads: see docs/repairs.md
+    #[arg(long, conflicts_with = "each")]
+    repairs: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
+
+/// Number of unplaced pods that repairs are looked for.
+const MAX_REPAIRED: usize = 5;
 
 /// Makes the changes and shows their effect.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
@@ -96,6 +103,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut out = output::stdout();
     let is_harmless = match &args.each {
         None => {
+            if args.repairs {
+                changed.find_repairs(MAX_REPAIRED);
+            }
             args.output.write(&mut out, &changed.outcome, |out| render::write(out, &changed.outcome))?;
             changed.outcome.is_harmless()
         }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use berth_simulate::what_if::{DomainLoss, DomainLosses, Evictor, MovedPod, UnplacedPod, WhatIfOutcome};
 
-use super::explanation::{heading, write_verdict};
+use super::explanation::{heading, write_repairs, write_verdict};
 use super::names::{abbreviated, counted, grouped};
 use super::table::{Cell, Table};
 use crate::output::{ATTENTION, BAD, BOLD, GOOD};
@@ -30,7 +30,13 @@ pub fn write(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
             Some(workload) => format!("{BOLD}{workload}{BOLD:#}: {}", counted(pods.len(), "pod")),
             None => counted(pods.len(), "pod"),
         };
-        writeln!(out, "{count} {BAD}unplaced{BAD:#}: {}\n  {message}\n", abbreviated(&pods, MAX_NAMED))?;
+        writeln!(out, "{count} {BAD}unplaced{BAD:#}: {}\n  {message}", abbreviated(&pods, MAX_NAMED))?;
+        let alike =
+            |pod: &&UnplacedPod| (pod.workload.as_deref(), pod.message.as_str()) == (workload, message);
+        if let Some(first) = outcome.unplaced.iter().find(alike) {
+            write_repairs(out, &first.repairs)?;
+        }
+        writeln!(out)?;
     }
     if !outcome.evicted.is_empty() {
         let mut table = Table::new(["EVICTED POD", "BY"]);
