@@ -65,7 +65,7 @@ pub fn run(seed: u64) -> Report {
         cluster.run_until(end);
         let changes = cluster.history.changes();
         let state = State::after(&state::steps(&changes));
-        let unsettled = settled::unsettled(&changes, &state);
+        let unsettled = settled::unsettled(&changes, &state, &cluster.network.attempts());
         if unsettled.is_empty() || end >= faulty + SETTLE {
             break (changes, unsettled);
         }

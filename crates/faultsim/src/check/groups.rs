@@ -8,6 +8,7 @@ use berth_testkit::naive::{Options, World, check_node};
 
 use super::state::State;
 use super::{Changes, text};
+use crate::network::Attempt;
 
 /// So many placements of a group are tried.
 const MOST_PLACEMENTS: usize = 20_000;
@@ -16,6 +17,7 @@ const MOST_PLACEMENTS: usize = 20_000;
 pub struct Groups<'a> {
     state: &'a State,
     groups: BTreeMap<GroupKey, Group<'a>>,
+    attempts: &'a [Attempt],
 }
 
 #[derive(Default)]
@@ -28,8 +30,8 @@ struct Group<'a> {
 }
 
 impl<'a> Groups<'a> {
-    /// Those of the last state of a history.
-    pub fn new(changes: &Changes, state: &'a State) -> Groups<'a> {
+    /// Those of the last state of a history, with the bindings that were sent.
+    pub fn new(changes: &Changes, state: &'a State, attempts: &'a [Attempt]) -> Groups<'a> {
         let mut groups: BTreeMap<GroupKey, Group> = BTreeMap::new();
         for pod in state.pods().filter(|pod| !pod.is_terminal() && !pod.metadata.is_deleting()) {
             if let Some((key, rules)) = state.group_of(pod) {
@@ -48,7 +50,7 @@ impl<'a> Groups<'a> {
                 group.ever_bound.insert(pod.metadata.uid);
             }
         }
-        Groups { state, groups }
+        Groups { state, groups, attempts }
     }
 
     /// Whether a pod is decided with others.
@@ -73,7 +75,10 @@ impl<'a> Groups<'a> {
             if pending.is_empty() || n_missing > pending.len() {
                 continue;
             }
-            if !bound.is_empty() && ever_bound.len() < rules.min {
+            // Bindings that were sent together and failed stand alone, and their places may be lost.
+            let is_sent = |pod: &&&Pod| self.attempts.iter().any(|attempt| attempt.pod == pod.key());
+            let n_sent = ever_bound.len() + pending.iter().filter(is_sent).count();
+            if !bound.is_empty() && n_sent < rules.min {
                 findings.push(format!("{key} is partly bound: {} of {}", bound.len(), rules.min));
             }
             if let Some(nodes) = self.placement(group, n_missing.max(1)) {

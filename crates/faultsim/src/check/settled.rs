@@ -11,16 +11,17 @@ use serde_json::Value;
 use super::groups::Groups;
 use super::state::State;
 use super::{Changes, name, text};
+use crate::network::Attempt;
 
 /// In the condition of a pod whose preemptions have not made room.
 const GAVE_UP_PREEMPTING: &str = "preemptions have not made room";
 
 /// What does not hold yet.
-pub fn unsettled(changes: &Changes, state: &State) -> Vec<String> {
+pub fn unsettled(changes: &Changes, state: &State, attempts: &[Attempt]) -> Vec<String> {
     let mut findings = Vec::new();
     let ready = ready_nodes(changes);
     let is_ready = |name: &str| ready.contains(name);
-    let groups = Groups::new(changes, state);
+    let groups = Groups::new(changes, state, attempts);
     for pod in state.pods().filter(|pod| !pod.is_terminal()) {
         let key = pod.key();
         if pod.metadata.is_deleting() {

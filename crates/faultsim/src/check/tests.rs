@@ -72,7 +72,7 @@ fn a_pod_that_moves_is_found() {
 fn a_pod_that_waits_although_it_fits_is_found() {
     let unsettled = |objects: &[Value]| {
         let changes = history(objects);
-        settled::unsettled(&changes, &State::after(&steps(&changes)))
+        settled::unsettled(&changes, &State::after(&steps(&changes)), &[])
     };
     let findings = unsettled(&[node("n"), pod("a", "")]);
     assert!(
@@ -118,7 +118,7 @@ fn a_group_that_is_partly_bound_or_waits_although_it_fits_is_found() {
     let findings = |objects: &[Value]| {
         let changes = history(objects);
         let state = State::after(&steps(&changes));
-        super::groups::Groups::new(&changes, &state).findings()
+        super::groups::Groups::new(&changes, &state, &[]).findings()
     };
     // Each node has room for one pod.
     let nodes = [node("n"), node("m")];

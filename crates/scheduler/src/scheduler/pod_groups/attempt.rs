@@ -72,7 +72,7 @@ impl Scheduler {
                 });
                 let placed: Vec<PlacedMember> = placed.collect();
                 let timeout = rules.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
-                self.bind_pod_group(entry, placed, min, timeout.map(|timeout| now + timeout));
+                self.bind_pod_group(entry, placed, timeout.map(|timeout| now + timeout));
             }
             GroupOutcome::Unplaced(failure) => {
                 let members = || ids.iter().filter_map(|id| self.pods.get(*id));
@@ -113,19 +113,13 @@ impl Scheduler {
         value.map(str::to_owned)
     }
 
-    fn bind_pod_group(
-        &mut self,
-        entry: PodId,
-        placed: Vec<PlacedMember>,
-        min: usize,
-        deadline: Option<Instant>,
-    ) {
+    fn bind_pod_group(&mut self, entry: PodId, placed: Vec<PlacedMember>, deadline: Option<Instant>) {
         let now = Instant::now();
         let members: BTreeSet<PodId> = placed.iter().map(|(id, ..)| *id).collect();
         let Some(group) = self.pod_groups.get_mut(entry) else { return };
         group.pending.retain(|id| !members.contains(id));
         group.in_flight.extend(&members);
-        group.batch = Some(Batch { members, min, ready: Vec::new(), deadline });
+        group.batch = Some(Batch { members, ready: Vec::new(), deadline });
         group.victims = None;
         group.preemptions = Preemptions::default();
         if let Some(deadline) = deadline {

@@ -18,8 +18,6 @@ use crate::status::FailureReason;
 /// Members of one attempt that are assumed on nodes.
 pub(super) struct Batch {
     pub(super) members: BTreeSet<PodId>,
-    /// How many of them the group requires.
-    pub(super) min: usize,
     /// The bindings that can be sent.
     pub(super) ready: Vec<Binding>,
     pub(super) deadline: Option<Instant>,
@@ -49,16 +47,11 @@ impl Scheduler {
         self.settle_pod_group(entry);
     }
 
-    /// A member is not in its batch any more.
+    /// A member is not in its batch any more: the others were decided with it, and are decided again.
     pub(super) fn leave_batch(&mut self, entry: PodId, id: PodId) {
-        let Some(group) = self.pod_groups.get_mut(entry) else { return };
-        let Some(batch) = group.batch.as_mut().filter(|batch| batch.members.contains(&id)) else { return };
-        batch.members.remove(&id);
-        batch.ready.retain(|binding| binding.id != id);
-        if batch.members.is_empty() || batch.members.len() < batch.min {
+        let batch = self.pod_groups.get_mut(entry).and_then(|group| group.batch.as_mut());
+        if batch.is_some_and(|batch| batch.members.remove(&id)) {
             self.take_back(entry, None);
-        } else {
-            self.send_if_ready(entry);
         }
     }
 
