@@ -9,6 +9,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("berth-simulate", &["berth-api", "berth-engine"]),
     ("berth-lint", &["berth-api", "berth-engine", "berth-simulate", "berth-schema"]),
     ("berth-picture", &[]),
+    ("berth-console", &["berth-api", "berth-engine", "berth-simulate", "berth-picture"]),
     ("berth-bench", &["berth-api", "berth-engine"]),
     ("berth-client", &["berth-api"]),
     ("berth-mirror", &["berth-api", "berth-engine", "berth-client"]),
@@ -28,6 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "berth-simulate",
             "berth-lint",
             "berth-picture",
+            "berth-console",
             "berth-bench",
             "berth-client",
             "berth-mirror",
@@ -97,7 +99,8 @@ const BANNED: [&str; 32] = [
 ];
 
 /// Crates without clock, I/O and randomness.
-const PURE: [&str; 5] = ["berth-api", "berth-engine", "berth-simulate", "berth-lint", "berth-picture"];
+const PURE: [&str; 6] =
+    ["berth-api", "berth-engine", "berth-simulate", "berth-lint", "berth-picture", "berth-console"];
 
 /// A dependency of one workspace crate on another.
 #[derive(Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, label_width, lege
 /// Width of the picture.
 const WIDTH: usize = 1160;
 /// Most cells that are drawn with their name and items.
-const MAX_LARGE: usize = 60;
+pub const MAX_LARGE: usize = 60;
 /// Size of a cell with its distance to the next: with a name and items, and as a square.
 const LARGE: (usize, usize) = (180, 62);
 const SMALL: (usize, usize) = (15, 15);

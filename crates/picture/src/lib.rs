@@ -244,7 +244,7 @@ pub fn shortened(text: &str, most: usize) -> String {
 }
 
 /// The text without characters that mean something in XML or are not allowed there.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

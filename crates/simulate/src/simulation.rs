@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_api::object::{DeviceResources, GroupKey, GroupRules, NamespacedName, Node, Pod};
 use berth_api::read::Inventory;
+use berth_api::rules::KnownNamespaces;
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_engine::{Cluster, DisruptionBudget, Explanation, Outcome, PreparedPod, Settings};
 use jiff::Timestamp;
@@ -174,6 +175,7 @@ pub struct Simulation {
     warnings: Vec<String>,
     workloads: Vec<(String, String)>,
     nodes: BTreeMap<String, Node>,
+    namespaces: KnownNamespaces,
     device_resources: DeviceResources,
     created_claims: Vec<CreatedClaim>,
     /// The PodGroups; without rules, their pods are placed one by one.
@@ -341,6 +343,16 @@ impl Simulation {
     /// The pods with fields that decide about placement and that Berth does not support.
     pub fn unsupported_pods(&self) -> impl Iterator<Item = &SimulatedPod> {
         self.pods.iter().filter(|pod| !pod.unsupported.is_empty())
+    }
+
+    /// The nodes by name.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+
+    /// The namespaces of the input.
+    pub fn namespaces(&self) -> &KnownNamespaces {
+        &self.namespaces
     }
 
     /// Number of nodes.

@@ -2,13 +2,15 @@
 
 use std::io::Write;
 
+use berth_console::pictures::ColorBy;
 use berth_engine::{Cluster, Remedies, RemedyOptions, Violation, ViolationKey};
 use berth_simulate::SimulatedPod;
 
-use super::cluster_args::ClusterArgs;
+use super::cluster_args::{ClusterArgs, ZONE};
+use super::picture_args::PictureArgs;
 use crate::ExitStatus;
 use crate::error::CliError;
-use crate::output::{self, OutputArgs};
+use crate::output::{self, PictureOutputArgs};
 use crate::render::audit::{self, Audit, Summary, UnsupportedPod};
 use crate::render::progress;
 
@@ -44,7 +46,9 @@ pub struct Args {
     #[arg(long)]
     summary: bool,
     #[command(flatten)]
-    output: OutputArgs,
+    picture: PictureArgs,
+    #[command(flatten)]
+    output: PictureOutputArgs,
 }
 
 /// Checks the rules of running pods.
@@ -78,13 +82,16 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     };
     audit.set_delayed(simulation.pods().iter().map(|pod| &pod.pod));
     let mut out = output::stdout();
-    args.output.write(&mut out, &audit, |out| {
+    let table = |mut out: &mut dyn Write| {
         if !args.summary {
-            return audit::write(out, &audit);
+            return audit::write(&mut out, &audit);
         }
         let workload = |p: &SimulatedPod| (p.pod.key(), p.workload.clone());
-        audit::write_by_workload(out, &audit, &simulation.pods().iter().map(workload).collect())
-    })?;
+        audit::write_by_workload(&mut out, &audit, &simulation.pods().iter().map(workload).collect())
+    };
+    let broken = &audit.violations;
+    let draw = |all| args.picture.draw(&simulation, broken, ZONE, ColorBy::Rule, all);
+    args.output.write(&mut out, &audit, "Violated rules", table, draw)?;
     out.flush()?;
     Ok(if audit.violations.is_empty() { ExitStatus::Success } else { ExitStatus::Failure })
 }

@@ -21,6 +21,8 @@ use crate::output;
 use crate::render::names::{abbreviated, counted};
 use crate::render::progress;
 
+/// The node label of zones.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// Maximum number of simulated nodes.
 const MAX_NODES: u64 = 2_000_000;
 /// Number of objects named in the note about replaced objects.

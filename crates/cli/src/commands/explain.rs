@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use berth_api::object::time::rfc3339_micros;
+use berth_console::pictures;
 use berth_simulate::PodExplanation;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -11,7 +12,7 @@ use super::cluster_args::ClusterArgs;
 use crate::ExitStatus;
 use crate::error::CliError;
 use crate::objects::{ScopeArgs, find, find_pod};
-use crate::output::{self, OutputArgs};
+use crate::output::{self, PictureOutputArgs};
 use crate::recordings::state_at;
 use crate::render::explanation;
 use crate::render::names::counted;
@@ -63,7 +64,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", requires = "recording", value_parser = time)]
     at: Option<Timestamp>,
     #[command(flatten)]
-    output: OutputArgs,
+    output: PictureOutputArgs,
     #[command(flatten)]
     scope: ScopeArgs,
     /// The pod: NAME, NAMESPACE/NAME or pod/NAME; or a workload, such as deploy/NAME: its last pending pod is explained
@@ -107,9 +108,11 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     let node = explained.explanation.running_on.as_deref();
     let is_node_known = node.is_none_or(|node| simulation.has_node(node));
     let mut out = output::stdout();
-    args.output.write(&mut out, &explained, |out| {
-        explanation::write(out, &explained, args.node.as_deref(), is_node_known)
-    })?;
+    let title = format!("{namespace}/{name}");
+    let table = |mut out: &mut dyn Write| {
+        explanation::write(&mut out, &explained, args.node.as_deref(), is_node_known)
+    };
+    args.output.write(&mut out, &explained, &title, table, |_| vec![pictures::explanation(&explained)])?;
     out.flush()?;
     Ok(status(&explained, is_node_known))
 }
@@ -151,15 +154,17 @@ fn explain_recorded(args: &Args, recording: &str, pod: Option<&str>) -> Result<E
     let node = explained.explanation.running_on.as_deref();
     let is_node_known = node.is_none_or(|node| replay.cluster().has_node(node));
     let mut out = output::stdout();
-    args.output.write(&mut out, &recorded, |out| {
+    let table = |mut out: &mut dyn Write| {
         writeln!(out, "State at {}", rfc3339_micros(args.at.unwrap_or(replay.now())))?;
         if let Some(LastDecision { time, node, message }) = &recorded.recorded {
             let result = node.as_ref().map_or_else(|| message.clone(), |node| format!("placed on {node}"));
             writeln!(out, "Decision at {time}: {result}")?;
         }
         writeln!(out)?;
-        explanation::write(out, explained, args.node.as_deref(), is_node_known)
-    })?;
+        explanation::write(&mut out, explained, args.node.as_deref(), is_node_known)
+    };
+    let draw = |_| vec![pictures::explanation(explained)];
+    args.output.write(&mut out, &recorded, &name.to_string(), table, draw)?;
     out.flush()?;
     Ok(status(explained, is_node_known))
 }

@@ -24,6 +24,7 @@ mod lease_args;
 pub mod lint;
 pub mod man;
 mod node_args;
+mod picture_args;
 mod provisioner_args;
 pub mod record;
 mod record_args;

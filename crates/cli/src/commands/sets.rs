@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use super::cluster_args::ClusterArgs;
 use crate::ExitStatus;
 use crate::error::CliError;
-use crate::output;
+use crate::output::{self, PictureOutputArgs};
 use crate::render::sets;
 
 /// Show how the sets of pods that selectors describe overlap
@@ -40,9 +40,8 @@ pub struct Args {
     /// Compare only selectors of objects in these namespaces, separated by commas, and count only their pods
     #[arg(short, long, value_delimiter = ',', num_args = 1, value_name = "NAMESPACE")]
     namespace: Vec<String>,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: PictureOutputArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -57,18 +56,6 @@ enum Kind {
     NetworkPolicy,
     /// Pod affinity and anti-affinity terms
     AffinityTerm,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Sets, their relations, and pods that are selected twice or by no Service
-    Table,
-    /// The whole report as JSON
-    Json,
-    /// The whole report as YAML
-    Yaml,
-    /// An UpSet plot of the pods by the sets that they are in
-    Svg,
 }
 
 impl Kind {
@@ -100,12 +87,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let comparison = sets.compare(&pods);
 
     let mut out = output::stdout();
-    match args.output {
-        Format::Table => output::text(&mut out, |out| sets::write(out, &comparison))?,
-        Format::Json => output::json(&mut out, &comparison)?,
-        Format::Yaml => output::yaml(&mut out, &comparison)?,
-        Format::Svg => out.write_all(sets::plot(&comparison).svg().as_bytes())?,
-    }
+    let (table, plot) =
+        (|mut out: &mut dyn Write| sets::write(&mut out, &comparison), || sets::plot(&comparison).svg());
+    args.output.write(&mut out, &comparison, "Sets of pods", table, |_| vec![plot()])?;
     out.flush()?;
     let is_selected_twice = comparison.conflicts.iter().any(|conflict| conflict.n_pods > 0);
     Ok(if is_selected_twice { ExitStatus::Failure } else { ExitStatus::Success })

@@ -2,10 +2,12 @@
 
 use std::io::Write;
 
+use berth_console::pictures::ColorBy;
 use berth_simulate::{SimulatedPod, Simulation};
 use clap::ValueEnum;
 
-use super::cluster_args::ClusterArgs;
+use super::cluster_args::{ClusterArgs, ZONE};
+use super::picture_args::PictureArgs;
 use crate::ExitStatus;
 use crate::error::CliError;
 use crate::output;
@@ -43,11 +45,13 @@ pub struct Args {
     #[arg(long)]
     no_preemption: bool,
     /// Node label whose values are the columns of the summary
-    #[arg(long, value_name = "KEY", default_value = "topology.kubernetes.io/zone")]
+    #[arg(long, value_name = "KEY", default_value = ZONE)]
     topology_key: String,
     /// Show counts by workload, without the table of pods
     #[arg(long)]
     summary: bool,
+    #[command(flatten)]
+    picture: PictureArgs,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
@@ -63,6 +67,10 @@ enum Format {
     Json,
     /// All pods as manifests, with spec.nodeName set for placed pods, and the claims that are created for them
     Yaml,
+    /// A picture
+    Svg,
+    /// One self-contained page with all pictures and the text
+    Html,
 }
 
 /// Places the pods.
@@ -83,23 +91,15 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut out = output::stdout();
     match args.output {
         Format::Table | Format::Wide => {
-            let failures = failures(&mut simulation);
-            let columns = match args.output {
-                _ if args.summary => Columns::None,
-                Format::Wide => Columns::Wide,
-                _ => Columns::Narrow,
-            };
-            output::text(&mut out, |out| {
-                placement::write(
-                    out,
-                    &rows(&simulation, &summary.topology_key),
-                    columns,
-                    &summary,
-                    &simulation.groups().collect::<Vec<_>>(),
-                    &failures,
-                    &preemptions(&simulation),
-                )
-            })?;
+            output::text(&mut out, |out| write_table(out, args, &mut simulation, &summary))?;
+        }
+        Format::Svg => {
+            out.write_all(draw(args, &mut simulation, false).concat().as_bytes())?;
+        }
+        Format::Html => {
+            let pictures = draw(args, &mut simulation, true);
+            let table = |out: &mut dyn Write| write_table(out, args, &mut simulation, &summary);
+            output::page(&mut out, "Simulation", &pictures, table)?;
         }
         Format::Json => {
             let failures = failures(&mut simulation);
@@ -109,6 +109,34 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     }
     out.flush()?;
     Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })
+}
+
+fn write_table(
+    mut out: &mut dyn Write,
+    args: &Args,
+    simulation: &mut Simulation,
+    summary: &Summary,
+) -> std::io::Result<()> {
+    let failures = failures(simulation);
+    let columns = match args.output {
+        _ if args.summary => Columns::None,
+        Format::Wide => Columns::Wide,
+        _ => Columns::Narrow,
+    };
+    placement::write(
+        &mut out,
+        &rows(simulation, &summary.topology_key),
+        columns,
+        summary,
+        &simulation.groups().collect::<Vec<_>>(),
+        &failures,
+        &preemptions(simulation),
+    )
+}
+
+fn draw(args: &Args, simulation: &mut Simulation, all: bool) -> Vec<String> {
+    let broken = simulation.cluster().audit();
+    args.picture.draw(simulation, &broken, &args.topology_key, ColorBy::Utilization, all)
 }
 
 /// The pods that preempted others.

@@ -11,7 +11,7 @@ use berth_api::object::volume::PersistentVolumeClaim;
 use berth_api::object::{DeviceResources, GroupKey, Pod, PriorityClass};
 use berth_api::placement_policy::{PolicySet, changes};
 use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload};
-use berth_api::rules::Selector;
+use berth_api::rules::{KnownNamespaces, Selector};
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_engine::{Cluster, DisruptionBudget, Outcome};
 use serde_json::Value;
@@ -118,6 +118,7 @@ impl Simulation {
             warnings: Vec::new(),
             workloads: workloads.top_level,
             nodes: BTreeMap::new(),
+            namespaces: KnownNamespaces::new(inventory.namespaces.iter().map(|e| &e.object)),
             device_resources: DeviceResources::default(),
             created_claims: Vec::new(),
             pod_groups: inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules())).collect(),

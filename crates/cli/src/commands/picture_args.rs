@@ -1,0 +1,67 @@
+//! Arguments that select a picture.
+
+use berth_console::pictures::{self, ColorBy};
+use berth_engine::Violation;
+use berth_simulate::Simulation;
+use clap::ValueEnum;
+
+/// The picture of a cluster that `-o svg` writes.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct PictureArgs {
+    /// The picture of -o svg; -o html has all
+    #[arg(long, value_enum, default_value_t = PictureKind::Topology, value_name = "PICTURE")]
+    picture: PictureKind,
+    /// What the color of a node says in the topology [default: change in what-if, rule in audit, else utilization]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    color_by: Option<NodeColor>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PictureKind {
+    /// Zones, racks and nodes with their pods
+    Topology,
+    /// Which workloads require or avoid which others
+    Rules,
+    /// The pods of each workload by domain
+    Spread,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum NodeColor {
+    /// How much of the node is requested
+    Utilization,
+    /// The workload with most pods there
+    Workload,
+    /// Whether rules of its pods are broken
+    Rule,
+    /// Whether pods were placed there or evicted
+    Change,
+}
+
+impl PictureArgs {
+    /// The picture as SVG; with `all`, every picture. `broken` are the violated rules of running pods.
+    pub fn draw(
+        self,
+        simulation: &mut Simulation,
+        broken: &[Violation],
+        topology_key: &str,
+        default: ColorBy,
+        all: bool,
+    ) -> Vec<String> {
+        let color_by = match self.color_by {
+            None => default,
+            Some(NodeColor::Utilization) => ColorBy::Utilization,
+            Some(NodeColor::Workload) => ColorBy::Workload,
+            Some(NodeColor::Rule) => ColorBy::Rule,
+            Some(NodeColor::Change) => ColorBy::Change,
+        };
+        let kinds = [PictureKind::Topology, PictureKind::Rules, PictureKind::Spread];
+        let kinds = kinds.into_iter().filter(|kind| all || *kind == self.picture);
+        let draw = |kind| match kind {
+            PictureKind::Topology => pictures::topology(simulation, broken, color_by),
+            PictureKind::Rules => pictures::rules(simulation, broken),
+            PictureKind::Spread => pictures::spread(simulation, topology_key),
+        };
+        kinds.map(draw).collect()
+    }
+}

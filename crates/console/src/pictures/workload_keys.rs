@@ -1,0 +1,64 @@
+//! The color and the letter of each workload.
+
+use std::collections::BTreeMap;
+
+use berth_picture::{Class, Key, N_KINDS};
+use berth_simulate::{SimulatedPod, Simulation};
+
+/// Workloads that have a color of their own; the others share the last one.
+const MAX_NAMED: usize = N_KINDS - 1;
+const OTHER: (Class, char) = (Class::Kind(MAX_NAMED), '·');
+
+/// Namespace, and workload or pod.
+pub(super) type WorkloadName = (String, String);
+
+pub(super) fn name_of(pod: &SimulatedPod) -> WorkloadName {
+    let metadata = &pod.pod.metadata;
+    let workload = pod.workload.clone().unwrap_or_else(|| format!("Pod {}", metadata.name));
+    (metadata.namespace.clone(), workload)
+}
+
+/// The workloads with most pods, each with its color and letter.
+pub(super) struct WorkloadKeys {
+    named: BTreeMap<WorkloadName, (Class, char)>,
+    n_others: usize,
+}
+
+impl WorkloadKeys {
+    pub(super) fn new(simulation: &Simulation) -> WorkloadKeys {
+        let mut n_pods: BTreeMap<WorkloadName, usize> = BTreeMap::new();
+        for pod in simulation.pods() {
+            *n_pods.entry(name_of(pod)).or_default() += 1;
+        }
+        let mut names: Vec<_> = n_pods.into_iter().collect();
+        names.sort_by(|(a, n_a), (b, n_b)| n_b.cmp(n_a).then_with(|| a.cmp(b)));
+        let n_others = names.len().saturating_sub(MAX_NAMED);
+        names.truncate(MAX_NAMED);
+        let key = |(i, (name, _)): (usize, (WorkloadName, usize))| (name, (Class::Kind(i), letter(i)));
+        WorkloadKeys { named: names.into_iter().enumerate().map(key).collect(), n_others }
+    }
+
+    pub(super) fn of(&self, name: &WorkloadName) -> (Class, char) {
+        self.named.get(name).copied().unwrap_or(OTHER)
+    }
+
+    pub(super) fn legend(&self) -> Vec<Key> {
+        let mut named: Vec<_> = self.named.iter().collect();
+        named.sort_by_key(|(_, (_, letter))| *letter);
+        let key = |((namespace, workload), (class, letter)): (&WorkloadName, &(Class, char))| Key {
+            class: *class,
+            mark: Some(*letter),
+            text: format!("{namespace}/{workload}"),
+        };
+        let mut keys: Vec<_> = named.into_iter().map(key).collect();
+        if self.n_others > 0 {
+            let (class, mark) = OTHER;
+            keys.push(Key { class, mark: Some(mark), text: super::counted(self.n_others, "other workload") });
+        }
+        keys
+    }
+}
+
+fn letter(i: usize) -> char {
+    char::from_u32('a' as u32 + u32::try_from(i).unwrap_or(0)).unwrap_or('a')
+}
