@@ -182,11 +182,3 @@ fn every_example_has_the_expected_output() {
     }
     assert!(wrong.is_empty(), "{wrong}");
 }
-
-#[test]
-fn the_plot_in_the_documents_is_that_of_the_example() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let ran = berth(&root, &["sets", "-f", "examples/overlapping-sets", "-o", "svg"], b"");
-    let wrong = difference(&root.join("docs/sets.svg"), &ran.stdout);
-    assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
-}

@@ -16,6 +16,7 @@ mod live;
 mod manifests;
 mod monitoring;
 mod output;
+mod pictures;
 mod privileges;
 #[allow(dead_code, reason = "the tests of clusters use the rest")]
 #[path = "../cluster/process.rs"]

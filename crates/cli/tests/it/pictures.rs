@@ -1,0 +1,124 @@
+//! `-o svg` and `-o html`: the files are well-formed and self-contained, and have the numbers of `-o json`.
+
+use std::path::PathBuf;
+
+use roxmltree::Document;
+use serde_json::Value;
+
+use crate::common::berth;
+use crate::docs::repository;
+use crate::expected::difference;
+
+/// The pictures of the documents with the commands that draw them.
+const IN_DOCUMENTS: [(&str, &str); 5] = [
+    ("sets.svg", "sets -f examples/overlapping-sets"),
+    ("topology.svg", "simulate -f examples/redis-web --nodes 6 --zones 3 --racks 2 --color-by workload"),
+    ("rules.svg", "simulate -f examples/redis-web --nodes 6 --zones 3 --picture rules"),
+    ("spread.svg", "simulate -f examples/redis-web --nodes 6 --zones 3 --picture spread"),
+    ("explanation.svg", "explain -f examples/zone-anti-affinity --nodes 2 --zones 2 quorum-2"),
+];
+
+fn output(command: &str, format: &str) -> String {
+    let args: Vec<_> = command.split(' ').chain(["-o", format]).collect();
+    let ran = berth(&repository(), &args, b"");
+    assert!(ran.code == 0 || ran.code == 1, "{}", ran.stderr);
+    ran.stdout
+}
+
+#[test]
+fn the_pictures_in_the_documents_are_those_of_their_commands() {
+    let wrong = IN_DOCUMENTS.iter().filter_map(|(file, command)| {
+        difference(&repository().join("docs").join(file), &output(command, "svg"))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "{}", wrong.concat());
+}
+
+/// Fails unless a picture is well-formed XML without references to other files and without scripts.
+fn check(svg: &str) {
+    let document = Document::parse(svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
+    for node in document.descendants().filter(roxmltree::Node::is_element) {
+        assert!(node.tag_name().name() != "script", "{svg}");
+        let references = node.attributes().filter(|a| a.name() == "href" || a.name().starts_with("on"));
+        assert_eq!(references.count(), 0, "{svg}");
+    }
+    let links = svg.replace("http://www.w3.org/2000/svg", "");
+    assert!(!links.contains("://") && !links.contains("url("), "{svg}");
+}
+
+#[test]
+fn pictures_and_pages_are_well_formed_and_self_contained() {
+    for (_, command) in IN_DOCUMENTS {
+        check(&output(command, "svg"));
+        let page = output(command, "html");
+        assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"), "{page}");
+        let figures: Vec<_> = page.split("<figure>\n").skip(1).collect();
+        let expected = if command.starts_with("simulate") { 3 } else { 1 };
+        assert_eq!(figures.len(), expected, "{command}");
+        for figure in figures {
+            check(figure.split_once("</figure>").unwrap().0);
+        }
+        assert!(!page.contains('\u{1b}') && !page.contains("<script"), "{page}");
+    }
+}
+
+#[test]
+fn names_cannot_leave_their_element() {
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let input =
+        "{apiVersion: v1, kind: Node, metadata: {name: n, labels: {topology.kubernetes.io/zone: '<b>&\"'}}}";
+    let ran = berth(&directory, &["simulate", "-f", "-", "-o", "svg"], input.as_bytes());
+    if ran.code == 0 {
+        check(&ran.stdout);
+        assert!(ran.stdout.contains("&lt;b&gt;&amp;"), "{}", ran.stdout);
+    } else {
+        assert!(ran.stderr.contains("topology.kubernetes.io/zone"), "{}", ran.stderr);
+    }
+}
+
+/// The titles of all elements.
+fn titles(svg: &str) -> Vec<String> {
+    let document = Document::parse(svg).unwrap();
+    let titles =
+        document.descendants().filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "title")));
+    titles.filter_map(|node| node.text().map(str::to_owned)).collect()
+}
+
+#[test]
+fn pictures_have_the_numbers_of_the_json_report() {
+    let command = "simulate -f examples/redis-web --nodes 6 --zones 3";
+    let report: Value = serde_json::from_str(&output(command, "json")).unwrap();
+    let summary = &report["summary"];
+    let number = |field: &str| summary[field].as_u64().unwrap();
+    let n_pods = number("nRunning") + number("nPlaced") + number("nUnplaced");
+    let all = titles(&output(command, "svg"));
+    let pods = if n_pods == 1 { "pod" } else { "pods" };
+    assert_eq!(
+        all[0],
+        format!("{} nodes, {n_pods} {pods}, {} pending", number("nNodes"), number("nUnplaced"))
+    );
+
+    let spread = titles(&output(&format!("{command} --picture spread"), "svg"));
+    let mut n_checked = 0;
+    for workload in summary["workloads"].as_array().unwrap().iter().filter(|w| w["nPods"].as_u64() > Some(1))
+    {
+        for (domain, n) in workload["byDomain"].as_object().unwrap() {
+            let pods = if n == 1 { "pod" } else { "pods" };
+            let title = format!("topology.kubernetes.io/zone={domain}: {n} {pods}");
+            assert!(spread.contains(&title), "{title}: {spread:?}");
+            n_checked += 1;
+        }
+    }
+    assert!(n_checked > 0);
+
+    let command = "explain -f examples/zone-anti-affinity --nodes 2 --zones 2 quorum-2";
+    let report: Value = serde_json::from_str(&output(command, "json")).unwrap();
+    let all = titles(&output(command, "svg"));
+    for term in report["terms"].as_array().unwrap().iter().filter(|term| term["excludes"].as_u64() > Some(0))
+    {
+        let (term, n, alone) = (term["term"].as_str().unwrap(), &term["excludes"], &term["excludesAlone"]);
+        let nodes = if n == 1 { "node" } else { "nodes" };
+        let text = format!("{term}: excludes {n} {nodes}, {alone} by itself alone");
+        assert!(all.iter().any(|title| title.ends_with(&text)), "{text}: {all:?}");
+    }
+}
