@@ -5,7 +5,7 @@ use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, label_width, lege
 /// Longest name.
 const MAX_NAME: usize = 60;
 /// Longest text of an arc.
-const MAX_TEXT: usize = 70;
+const MAX_TEXT: usize = 130;
 
 /// An arc diagram.
 #[derive(Clone, Debug, Default)]

@@ -3,11 +3,11 @@
 use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, label_width, legend_rows, scaled, shortened};
 
 /// Longest bar.
-const BAR: usize = 420;
+const BAR: usize = 300;
 /// Longest name of a row.
-const MAX_NAME: usize = 60;
+const MAX_NAME: usize = 90;
 /// Longest note behind a bar.
-const MAX_NOTE: usize = 40;
+const MAX_NOTE: usize = 70;
 
 /// Sections of bars. The bars of a section have one scale.
 #[derive(Clone, Debug, Default)]
@@ -133,8 +133,8 @@ mod tests {
         let svg = Bars { title: "Bars".to_owned(), sections: vec![section], ..Bars::default() }.svg();
         // A quarter and two quarters of the longest bar.
         assert!(
-            svg.contains("kind0\" x=\"36\" y=\"64\" width=\"105\"")
-                && svg.contains("x=\"141\" y=\"64\" width=\"210\""),
+            svg.contains("kind0\" x=\"36\" y=\"64\" width=\"75\"")
+                && svg.contains("x=\"111\" y=\"64\" width=\"150\""),
             "{svg}"
         );
         assert_eq!((svg.matches("<line ").count(), svg.matches("width=\"0\"").count()), (1, 1), "{svg}");

@@ -8,8 +8,9 @@ use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, label_width, lege
 const WIDTH: usize = 1160;
 /// Most cells that are drawn with their name and items.
 pub const MAX_LARGE: usize = 60;
-/// Size of a cell with its distance to the next: with a name and items, and as a square.
-const LARGE: (usize, usize) = (180, 62);
+/// Width of a cell with a name and items, and its height without items.
+const LARGE: (usize, usize) = (180, 27);
+/// Size of a cell as a square.
 const SMALL: (usize, usize) = (15, 15);
 const GAP: usize = 3;
 /// Items in a row of a cell, their size, and the rows.
@@ -101,7 +102,10 @@ impl CellMap {
         let is_large = n_cells <= MAX_LARGE;
         let longest = parts().map(|part| part.name.chars().count().min(MAX_NAME)).max().unwrap_or(0);
         let left = MARGIN + 8 + if longest > 0 { label_width(longest) + 10 } else { 0 };
-        let (width, height) = if is_large { LARGE } else { SMALL };
+        let most_items = parts().flat_map(|part| &part.cells).map(|cell| cell.items.len()).max().unwrap_or(0);
+        let item_rows = most_items.div_ceil(ITEMS_IN_ROW).min(ITEM_ROWS);
+        let large = (LARGE.0, LARGE.1 + item_rows * (ITEM + 2) + 4);
+        let (width, height) = if is_large { large } else { SMALL };
         let n_columns = ((WIDTH - MARGIN - left) / (width + GAP)).max(1);
         let part_height = |part: &Part| part.cells.len().div_ceil(n_columns).max(1) * (height + GAP) + 4;
         let domain_height = |d: &Domain| ROW + d.parts.iter().map(part_height).sum::<usize>() + 10;
@@ -179,7 +183,8 @@ impl Cell {
         }
         let room = ITEMS_IN_ROW * ITEM_ROWS;
         let n_shown = if self.items.len() > room { room - 2 } else { self.items.len() };
-        let place = |i: usize| (x + i % ITEMS_IN_ROW * (ITEM + 1), y + 27 + i / ITEMS_IN_ROW * (ITEM + 2));
+        let place =
+            |i: usize| (x + i % ITEMS_IN_ROW * (ITEM + 1), y + LARGE.1 + i / ITEMS_IN_ROW * (ITEM + 2));
         for (i, item) in self.items[..n_shown].iter().enumerate() {
             item.draw(picture, place(i));
         }

@@ -75,7 +75,7 @@ const STYLE: &str = "\
 .berth-picture .kind0{fill:#56b4e9;stroke:#56b4e9}.berth-picture .kind1{fill:#e69f00;stroke:#e69f00}
 .berth-picture .kind2{fill:#009e73;stroke:#009e73}.berth-picture .kind3{fill:#cc79a7;stroke:#cc79a7}
 .berth-picture .kind4{fill:#f0e442;stroke:#f0e442}.berth-picture .kind5{fill:#999;stroke:#999}
-.berth-picture path{fill:none;stroke-width:2}
+.berth-picture path.arc{fill:none;stroke-width:2}
 .berth-picture text.mark{fill:#000;stroke:none;font-size:10px}
 @media (prefers-color-scheme:dark){.berth-picture{background:#16181d}
 .berth-picture text{fill:#ececec}.berth-picture .note{fill:#a8a8a8}
@@ -149,10 +149,10 @@ impl Picture {
         let dashes = if dashed { " stroke-dasharray=\"5 4\"" } else { "" };
         let control = x + reach * 4 / 3;
         self.line(format_args!(
-            "<path class=\"{class}\" d=\"M{x} {y1}C{control} {y1} {control} {y2} {x} {y2}\"{dashes}/>"
+            "<path class=\"arc {class}\" d=\"M{x} {y1}C{control} {y1} {control} {y2} {x} {y2}\"{dashes}/>"
         ));
         let (tip, top, bottom) = (x + 7, y2.saturating_sub(4), y2 + 4);
-        self.line(format_args!("<path class=\"{class}\" d=\"M{tip} {top}L{x} {y2}L{tip} {bottom}\"/>"));
+        self.line(format_args!("<path class=\"arc {class}\" d=\"M{tip} {top}L{x} {y2}L{tip} {bottom}\"/>"));
     }
 
     /// A character in the middle of a filled element, 10 pixels high.
