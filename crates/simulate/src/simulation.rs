@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_api::object::{DeviceResources, GroupKey, GroupRules, NamespacedName, Node, Pod};
 use berth_api::read::Inventory;
-use berth_api::rules::KnownNamespaces;
+use berth_api::rules::{KnownNamespaces, PodRules};
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_engine::{Cluster, DisruptionBudget, Explanation, Outcome, PreparedPod, Settings};
 use jiff::Timestamp;
@@ -199,6 +199,11 @@ impl Simulation {
     /// The state: all running pods, and the pending pods that have been placed so far.
     pub fn cluster(&mut self) -> &mut Cluster {
         &mut self.cluster
+    }
+
+    /// The rules of a pod, as the settings read it.
+    pub fn rules_of(&self, pod: &Pod) -> PodRules {
+        self.cluster.rules_of(pod)
     }
 
     /// Places the pending pods. After each placed pod, `progress` gets the number of placed pods and of all pending

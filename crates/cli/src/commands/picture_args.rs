@@ -42,7 +42,7 @@ impl PictureArgs {
     /// The picture as SVG; with `all`, every picture. `broken` are the violated rules of running pods.
     pub fn draw(
         self,
-        simulation: &mut Simulation,
+        simulation: &Simulation,
         broken: &[Violation],
         topology_key: &str,
         default: ColorBy,

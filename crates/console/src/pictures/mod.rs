@@ -96,22 +96,22 @@ spec:
 
     #[test]
     fn the_rules_have_an_arc_for_each_pair_of_workloads() {
-        let svg = rules(&mut cluster(), &[]);
+        let svg = rules(&cluster(), &[]);
         let text = "default/Deployment web avoids default/Deployment web: per topology.kubernetes.io/zone";
         assert!(svg.contains(">1 rule between 1 workload</text>") && svg.contains(text), "{svg}");
-        let mut simulation = cluster();
+        let simulation = cluster();
         let broken = berth_engine::Violation {
             namespace: "default".to_owned(),
             name: simulation.pods()[0].pod.metadata.name.clone(),
             ..violation()
         };
-        let svg = rules(&mut simulation, &[broken]);
+        let svg = rules(&simulation, &[broken]);
         assert!(svg.contains("; ! broken for 1 pod"), "{svg}");
     }
 
     #[test]
     fn the_spread_counts_pods_by_domain() {
-        let svg = spread(&mut cluster(), "topology.kubernetes.io/zone");
+        let svg = spread(&cluster(), "topology.kubernetes.io/zone");
         assert!(svg.contains("<title>topology.kubernetes.io/zone=a: 1 pod</title>"), "{svg}");
         assert!(svg.contains("default/Deployment web: 3 pods, by topology.kubernetes.io/zone"), "{svg}");
     }

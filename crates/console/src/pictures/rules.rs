@@ -36,7 +36,7 @@ impl Relation {
 }
 
 /// The graph of the pod affinity and anti-affinity between workloads. `broken` are the violated rules of running pods.
-pub fn rules(simulation: &mut Simulation, broken: &[Violation]) -> String {
+pub fn rules(simulation: &Simulation, broken: &[Violation]) -> String {
     // All pods of a workload have the rules and labels of its first one.
     let mut firsts: BTreeMap<WorkloadName, Pod> = BTreeMap::new();
     let mut workload_of = HashMap::new();
@@ -53,7 +53,7 @@ pub fn rules(simulation: &mut Simulation, broken: &[Violation]) -> String {
     }
     let (mut edges, mut named) = (Vec::new(), BTreeMap::new());
     for (from, pod) in &firsts {
-        let rules = simulation.cluster().rules_of(pod);
+        let rules = simulation.rules_of(pod);
         let required = rules.required_affinity.iter().map(|term| (Relation::Requires, term));
         let avoided = rules.required_anti_affinity.iter().map(|term| (Relation::Avoids, term));
         let preferred = rules.preferred_affinity.iter().map(|p| (Relation::Prefers, &p.term));

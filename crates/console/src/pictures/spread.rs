@@ -16,7 +16,7 @@ const MAX_DOMAINS: usize = 40;
 
 /// The pods of every workload with more than one pod by the domains of its first spread constraint, or of `topology_key`
 /// without one.
-pub fn spread(simulation: &mut Simulation, topology_key: &str) -> String {
+pub fn spread(simulation: &Simulation, topology_key: &str) -> String {
     let mut workloads: BTreeMap<WorkloadName, Vec<usize>> = BTreeMap::new();
     for (i, pod) in simulation.pods().iter().enumerate() {
         workloads.entry(name_of(pod)).or_default().push(i);
@@ -27,7 +27,7 @@ pub fn spread(simulation: &mut Simulation, topology_key: &str) -> String {
     let mut sections = Vec::new();
     for (name, positions) in shown {
         let first = simulation.pods()[positions[0]].pod.clone();
-        let constraints = simulation.cluster().rules_of(&first).spread_constraints;
+        let constraints = simulation.rules_of(&first).spread_constraints;
         let pods: Vec<_> = positions.iter().map(|i| &simulation.pods()[*i]).collect();
         sections.push(section(simulation, &name, &pods, constraints.first(), topology_key));
     }
