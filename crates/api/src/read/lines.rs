@@ -178,7 +178,7 @@ spec: &spec
             (2, Some(1), "spec.containers[0].ports", Some(14)),
             (2, Some(2), "spec", None),
             (3, None, "broken", None),
-            (4, None, "spec.nodeSelector.a", Some(21)),
+            (4, None, "spec.nodeSelector.a", Some(22)),
             (5, None, "spec", None),
         ] {
             assert_eq!(lines.line(&place(document, item), path), line, "{document} {item:?} {path}");

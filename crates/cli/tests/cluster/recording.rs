@@ -193,6 +193,6 @@ async fn decisions_of_another_scheduler_are_recorded_by_watching() {
     assert!(observer.wait().success(), "{}", observer.stderr());
 
     let ran = berth(&["replay", recordings]);
-    assert_eq!(stdout(&ran), "1 scenarios, 6 steps, 0 differences\n");
+    assert_eq!(stdout(&ran), "1 scenario, 6 steps, 0 differences\n");
     assert!(!recorded(&directory.file("recordings")).contains(SECRET), "a secret is recorded");
 }
