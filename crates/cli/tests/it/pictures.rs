@@ -65,8 +65,7 @@ fn pictures_and_pages_are_well_formed_and_self_contained() {
 #[test]
 fn names_cannot_leave_their_element() {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let input =
-        "{apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {topology.kubernetes.io/zone: '<b>&\"'}}}";
+    let input = "{apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {topology.kubernetes.io/zone: '<b>&\"'}}}";
     let ran = berth(&directory, &["simulate", "-f", "-", "-o", "svg"], input.as_bytes());
     if ran.code == 0 {
         check(&ran.stdout);

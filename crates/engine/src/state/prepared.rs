@@ -50,7 +50,7 @@ impl PreparedPod {
     }
 
     /// What a controller makes in its place: the same pod, not started.
-    pub fn replacement(&self) -> PreparedPod {
+    pub(crate) fn replacement(&self) -> PreparedPod {
         let precedence = Precedence { started: Precedence::NOT_STARTED, ..self.precedence };
         PreparedPod { uid: Uid::default(), precedence, ..self.clone() }
     }

@@ -8,7 +8,7 @@ use berth_api::object::{NamespacedName, Node};
 use berth_engine::{Cluster, Outcome, PreparedPod};
 
 use super::{SimulatedPod, Simulation};
-use crate::what_if::Fate;
+use crate::what_if::{Fate, recreate};
 
 /// A pod that left its node, as it was before.
 pub(super) struct Vacated {
@@ -80,6 +80,7 @@ impl Simulation {
     ) -> T {
         let (budgets, groups) = (self.budgets.clone(), self.group_placements.clone());
         self.vacated = Some(Vec::new());
+        let by_name: HashMap<&str, &Node> = nodes.iter().map(|n| (n.metadata.name.as_str(), *n)).collect();
         let (mut left, mut replacements) = (Vec::new(), Vec::new());
         for &position in positions {
             let Some(prepared) = self.as_pending(position) else { continue };
@@ -88,7 +89,9 @@ impl Simulation {
             let outcome =
                 mem::replace(outcome, pending("has no controller: it is lost with its node".to_owned()));
             if Fate::of(pod) == Fate::Recreated {
-                replacements.push((position, prepared.replacement()));
+                let mut pod = pod.clone();
+                recreate(&mut pod, outcome.node().and_then(|node| by_name.get(node)).copied());
+                replacements.push((position, self.cluster.prepare(&pod)));
             }
             left.push((position, prepared, outcome));
         }
