@@ -59,6 +59,8 @@ pub async fn observe(
     // The mirror does not report conditions.
     let mut unscheduled =
         berth_client::watch::<Pod>(client, WatchOptions::new(PODS.path("")).fields("spec.nodeName="));
+    // Pods that this watch reported before the mirror did.
+    let mut unknown: HashMap<NamespacedName, Pod> = HashMap::new();
     loop {
         tokio::select! {
             biased;
@@ -70,11 +72,14 @@ pub async fn observe(
                 mirror.check_if_due(Instant::now());
             }
             Some(event) = unscheduled.next() => match event {
-                Event::Applied(pod) => unschedulable(&pod, &recorder, &queue),
-                Event::Restarted(pods) => pods.iter().for_each(|pod| unschedulable(pod, &recorder, &queue)),
-                Event::Deleted(_) => {}
+                Event::Applied(pod) => _ = unknown.insert(pod.metadata.namespaced_name(), pod),
+                Event::Restarted(pods) => {
+                    unknown = pods.into_iter().map(|pod| (pod.metadata.namespaced_name(), pod)).collect();
+                }
+                Event::Deleted(pod) => _ = unknown.remove(&pod.metadata.namespaced_name()),
             }
         }
+        unknown.retain(|_, pod| is_pending(&config, pod) && !is_recorded(pod, &recorder, &queue));
     }
 }
 
@@ -118,20 +123,21 @@ fn dequeue(queue: &mut HashMap<NamespacedName, String>, pod: NamespacedName, rec
     }
 }
 
-/// Records why a pod in the queue was not scheduled, if that is new.
-fn unschedulable(pod: &Pod, recorder: &Recorder, queue: &Queue) {
+/// Records why a pod in the queue was not scheduled, if that is new. False if the pod is not in the queue.
+fn is_recorded(pod: &Pod, recorder: &Recorder, queue: &Queue) -> bool {
     let condition = find_condition(&pod.status.conditions, "PodScheduled");
     let Some(condition) = condition.filter(|c| c.status == "False" && c.reason == "Unschedulable") else {
-        return;
+        return true;
     };
     let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
     let pod = pod.metadata.namespaced_name();
-    let Some(recorded) = queue.get_mut(&pod).filter(|recorded| **recorded != condition.message) else {
-        return;
-    };
-    recorded.clone_from(&condition.message);
-    // What preemption found is another question.
-    let message = condition.message.split(" preemption: ").next().unwrap_or_default().to_owned();
-    let decision = RecordedDecision { pod, message, ..RecordedDecision::default() };
-    recorder.record(|| Entry::Decision(Box::new(decision)));
+    let Some(recorded) = queue.get_mut(&pod) else { return false };
+    if *recorded != condition.message {
+        recorded.clone_from(&condition.message);
+        // What preemption found is another question.
+        let message = condition.message.split(" preemption: ").next().unwrap_or_default().to_owned();
+        let decision = RecordedDecision { pod, message, ..RecordedDecision::default() };
+        recorder.record(|| Entry::Decision(Box::new(decision)));
+    }
+    true
 }
