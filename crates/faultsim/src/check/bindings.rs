@@ -17,6 +17,8 @@ use crate::network::Attempt;
 
 /// How far a watch may lag: a stalled one is noticed after 90 s.
 const LAG: Duration = Duration::from_secs(150);
+/// How long a decided pod waits for its volumes (`bindTimeoutSeconds`). It is not decided again afterwards.
+const VOLUME_WAIT: Duration = Duration::from_secs(600);
 /// States that are tried for nodes, and for pods.
 const MOST_STATES: usize = 120;
 /// All subsets of so many decided bindings are tried.
@@ -69,8 +71,9 @@ fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod,
     let state = State::after(&steps[..bound_at]);
     let mut now = state.world(name);
     let at = steps[bound_at].at;
+    let lag = if pod.spec.volumes.is_empty() { LAG } else { LAG + VOLUME_WAIT };
     let since = |kinds: fn(&str) -> bool| {
-        let is_known = |i: &usize| steps[*i].at + LAG >= at && kinds(&steps[*i].key.0);
+        let is_known = |i: &usize| steps[*i].at + lag >= at && kinds(&steps[*i].key.0);
         (0..bound_at).rev().filter(is_known).take(MOST_STATES).collect::<Vec<usize>>()
     };
     let of_nodes = since(|kind| matches!(kind, "Node" | "Namespace"));
@@ -80,7 +83,7 @@ fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod,
     let mut decided = decided(&state, attempts, name, at);
     // Pods whose bindings were sent later were perhaps decided later, although they were made before.
     let own = attempts.iter().find(|attempt| attempt.pod == *name).map_or(at, |attempt| attempt.at);
-    let decided_from = if pod.spec.volumes.is_empty() { own } else { at.saturating_sub(LAG) };
+    let decided_from = if pod.spec.volumes.is_empty() { own } else { at.saturating_sub(lag) };
     let is_sent_later = |pod: &Pod| {
         let mut sent =
             attempts.iter().filter(|sent| sent.pod == pod.key() && sent.node == pod.spec.node_name);
