@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use berth_lint::{Finding, RULES, Severity};
+use berth_picture::escaped;
 
 use super::names::counted;
 use crate::output::{ATTENTION, BAD, BOLD, DIM};
@@ -93,12 +94,17 @@ pub fn write_junit(out: &mut impl Write, findings: &[Finding]) -> io::Result<()>
     )?;
     for finding in findings {
         let Finding { rule, severity, path, message, fix, .. } = finding;
-        writeln!(out, "    <testcase classname=\"{}\" name=\"{}\">", xml(rule), xml(&object(finding)))?;
+        writeln!(
+            out,
+            "    <testcase classname=\"{}\" name=\"{}\">",
+            escaped(rule),
+            escaped(&object(finding))
+        )?;
         writeln!(
             out,
             "      <failure type=\"{severity}\" message=\"{}\">{}</failure>",
-            xml(message),
-            xml(&format!("{}: {path}: {message}; fix: {fix}", place(finding)))
+            escaped(message),
+            escaped(&format!("{}: {path}: {message}; fix: {fix}", place(finding)))
         )?;
         writeln!(out, "    </testcase>")?;
     }
@@ -106,21 +112,4 @@ pub fn write_junit(out: &mut impl Write, findings: &[Finding]) -> io::Result<()>
         writeln!(out, "    <testcase classname=\"{0}\" name=\"{0}\"/>", rule.name)?;
     }
     writeln!(out, "  </testsuite>\n</testsuites>")
-}
-
-/// Text of an element or attribute; characters that XML cannot have are left out.
-fn xml(text: &str) -> String {
-    let mut escaped = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\n' | '\t' => escaped.push(' '),
-            c if c.is_control() => {}
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }

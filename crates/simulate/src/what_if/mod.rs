@@ -1,4 +1,4 @@
-//! What-if: the effect of changes of a cluster on its pods, before somebody makes them.
+//! What-if: the effect of changes of a cluster on its pods, before they are made.
 //!
 //! [`WhatIf`] holds the objects of a cluster. Changes edit the objects in the given order ([`Change`]), then the
 //! pods that have lost their nodes and the pending pods are placed as in a simulation, and the enforcer's evictions follow. The
