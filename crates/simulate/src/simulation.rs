@@ -15,7 +15,7 @@ pub(crate) mod workloads;
 
 use core::time::Duration;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use berth_api::object::{DeviceResources, GroupKey, GroupRules, NamespacedName, Node, Pod};
 use berth_api::read::Inventory;
@@ -170,6 +170,8 @@ pub struct Simulation {
     queue: Vec<usize>,
     /// Whether unschedulable pods preempt others.
     preempts: bool,
+    /// Positions of pods whose preemption made no room: they preempt no more.
+    vain_preemptors: HashSet<usize>,
     pending_for: PendingFor,
     budgets: Vec<DisruptionBudget>,
     warnings: Vec<String>,

@@ -109,6 +109,7 @@ impl Simulation {
             pods: Vec::new(),
             queue: Vec::new(),
             preempts: true,
+            vain_preemptors: HashSet::new(),
             pending_for: options.pending_for,
             budgets: inventory
                 .pod_disruption_budgets

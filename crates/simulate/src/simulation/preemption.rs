@@ -19,7 +19,8 @@ impl Simulation {
         pod: &PreparedPod,
         mut outcome: Outcome,
     ) -> (Outcome, Vec<usize>) {
-        let victims = self.preempts.then(|| preempt(&mut self.cluster, &self.budgets, pod, &mut outcome));
+        let may_preempt = self.preempts && !self.vain_preemptors.contains(&position);
+        let victims = may_preempt.then(|| preempt(&mut self.cluster, &self.budgets, pod, &mut outcome));
         let Some(victims) = victims.flatten() else { return (outcome, Vec::new()) };
         let Victims { node, victims, nominations: _, n_pdb_violations: _ } = victims;
         let by = self.pods[position].pod.metadata.namespaced_name();
@@ -32,7 +33,11 @@ impl Simulation {
             self.cluster.assume(pod, &node);
             return (Outcome::Placed { node, score: None, volumes: None }, replaced);
         }
-        (self.cluster.place(pod), replaced)
+        let outcome = self.cluster.place(pod);
+        if outcome.node().is_none() {
+            self.vain_preemptors.insert(position);
+        }
+        (outcome, replaced)
     }
 
     /// Removes a victim. Returns its position if a controller creates it again.

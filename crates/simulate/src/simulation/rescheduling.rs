@@ -79,6 +79,7 @@ impl Simulation {
         look: impl FnOnce(&mut Simulation) -> T,
     ) -> T {
         let (budgets, groups) = (self.budgets.clone(), self.group_placements.clone());
+        let vain_preemptors = self.vain_preemptors.clone();
         self.vacated = Some(Vec::new());
         let by_name: HashMap<&str, &Node> = nodes.iter().map(|n| (n.metadata.name.as_str(), *n)).collect();
         let (mut left, mut replacements) = (Vec::new(), Vec::new());
@@ -118,6 +119,7 @@ impl Simulation {
             self.restore(position, Some(&prepared));
         }
         (self.budgets, self.group_placements) = (budgets, groups);
+        self.vain_preemptors = vain_preemptors;
         result
     }
 
