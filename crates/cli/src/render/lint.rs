@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use berth_lint::{Finding, RULES, Severity};
-use berth_picture::escaped;
+use berth_picture::escaped as xml;
 
 use super::names::counted;
 use crate::output::{ATTENTION, BAD, BOLD, DIM};
@@ -94,17 +94,12 @@ pub fn write_junit(out: &mut impl Write, findings: &[Finding]) -> io::Result<()>
     )?;
     for finding in findings {
         let Finding { rule, severity, path, message, fix, .. } = finding;
-        writeln!(
-            out,
-            "    <testcase classname=\"{}\" name=\"{}\">",
-            escaped(rule),
-            escaped(&object(finding))
-        )?;
+        writeln!(out, "    <testcase classname=\"{}\" name=\"{}\">", xml(rule), xml(&object(finding)))?;
         writeln!(
             out,
             "      <failure type=\"{severity}\" message=\"{}\">{}</failure>",
-            escaped(message),
-            escaped(&format!("{}: {path}: {message}; fix: {fix}", place(finding)))
+            xml(message),
+            xml(&format!("{}: {path}: {message}; fix: {fix}", place(finding)))
         )?;
         writeln!(out, "    </testcase>")?;
     }
