@@ -57,7 +57,7 @@ struct Flags {
     /// Set a label of a node: node/NAME KEY=VALUE, or node/NAME KEY- to remove it
     #[arg(long, value_names = ["NODE", "LABEL"], num_args = 2)]
     set_label: Vec<String>,
-    /// Taint a node: node/NAME KEY[=VALUE]:EFFECT, or node/NAME KEY[:EFFECT]- to remove taints; NoExecute evicts pods
+    /// Taint a node: node/NAME KEY[=VALUE]:EFFECT, or node/NAME KEY:EFFECT- or KEY- to remove taints; NoExecute evicts pods
     #[arg(long, value_names = ["NODE", "TAINT"], num_args = 2)]
     taint: Vec<String>,
     /// Set the number of replicas of a workload, such as deploy/web=5
