@@ -35,9 +35,8 @@ impl Cluster {
         prepared
     }
 
-    /// An assigned pod as if it were pending, without parsing it again; none if it is not in the cluster's state.
-    /// [`PreparedPod::replacement`] is what a controller creates in its place. `preempts` tells whether lower-priority pods
-    /// may be removed for it: the state does not keep the preemption policy of assigned pods.
+    /// An assigned pod as if it were pending, without parsing it again; none if it is not in the cluster's state. `preempts`
+    /// tells whether lower-priority pods may be removed for it: the state does not keep the preemption policy of assigned pods.
     pub fn as_pending(&mut self, namespace: &str, name: &str, preempts: bool) -> Option<PreparedPod> {
         let pod = self.state.find_pod(namespace, name)?;
         let mut prepared = self.state.as_pending(pod);
