@@ -64,9 +64,8 @@ async fn pod_groups(world: &World) {
         world.create(&path, object).await;
     }
     world.pod("gang", "berth", json!({"schedulingGroup": {"podGroupName": "g"}}), "100m").await;
-    world.pod("cogang", "berth", json!({}), "100m").await;
-    let label = json!({"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}});
-    world.patch("/api/v1/namespaces/default/pods/cogang", label).await;
+    let labels = json!({"scheduling.x-k8s.io/pod-group": "g"});
+    world.labelled_pod("cogang", labels, "berth", json!({}), "100m").await;
 }
 
 /// A pod with a claim to be bound to an existing volume, and one whose volume is to be provisioned.

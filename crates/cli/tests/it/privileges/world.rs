@@ -131,7 +131,12 @@ impl World {
 
     /// A pod with a CPU request and without a grace period for termination.
     pub async fn pod(&self, name: &str, scheduler: &str, spec: Value, cpu: &str) {
-        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
+        self.labelled_pod(name, json!({}), scheduler, spec, cpu).await;
+    }
+
+    pub async fn labelled_pod(&self, name: &str, labels: Value, scheduler: &str, spec: Value, cpu: &str) {
+        let metadata = json!({"name": name, "labels": labels});
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
         pod["spec"]["schedulerName"] = scheduler.into();
         pod["spec"]["terminationGracePeriodSeconds"] = 0.into();
         pod["spec"]["containers"] =
