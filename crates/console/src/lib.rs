@@ -1,6 +1,15 @@
-//! Pictures of placement, for reports and pages.
+//! The console: pages about the placement of a cluster, and the pictures in them and in reports.
 //!
-//! A picture is a pure function of a simulation or an answer of the engine: the same state gives the same SVG. Its numbers
-//! are those of the reports. This crate does no I/O and has no clock, and does not decide about placement.
+//! A page is a pure function of a [`Request`] and a [`State`]: [`respond`] is the whole application. This crate does no I/O and
+//! has no clock; servers and browsers run it: `berth console` over HTTP, the playground as WebAssembly. A picture is a pure function
+//! of a simulation or an answer of the engine. The numbers of both are those of the reports.
 
+mod layout;
+mod pages;
 pub mod pictures;
+mod request;
+mod state;
+
+pub use pages::respond;
+pub use request::{Request, Response};
+pub use state::State;

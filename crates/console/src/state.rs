@@ -1,0 +1,46 @@
+//! What the pages show.
+
+use berth_api::read::Inventory;
+use berth_engine::Violation;
+use berth_simulate::{Simulation, SimulationError, SimulationOptions};
+
+/// The cluster that the pages show.
+pub struct State {
+    /// Its name in headings, such as a file or a server.
+    pub name: String,
+    /// Its objects without pods; those of `simulation` are the current ones.
+    inventory: Inventory,
+    options: SimulationOptions,
+    simulation: Simulation,
+    /// The broken rules of running pods; none until they are asked for after a change.
+    broken: Option<Vec<Violation>>,
+}
+
+impl State {
+    /// The cluster of an inventory, as it is: pending pods are not placed.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn new(
+        name: impl Into<String>,
+        inventory: Inventory,
+        options: SimulationOptions,
+    ) -> Result<State, SimulationError> {
+        let simulation = Simulation::new(inventory.clone(), options.clone())?;
+        let mut inventory = inventory;
+        inventory.pods = Vec::new();
+        Ok(State { name: name.into(), inventory, options, simulation, broken: None })
+    }
+
+    /// The nodes and pods.
+    pub fn simulation(&mut self) -> &mut Simulation {
+        &mut self.simulation
+    }
+
+    /// The nodes and pods, and the broken rules of running pods.
+    pub fn audited(&mut self) -> (&Simulation, &[Violation]) {
+        let simulation = &mut self.simulation;
+        let broken = self.broken.get_or_insert_with(|| simulation.cluster().audit());
+        (&self.simulation, broken)
+    }
+}
