@@ -1,6 +1,6 @@
 //! What the pages show.
 
-use berth_api::read::Inventory;
+use berth_api::read::{Entry, Inventory, SourceLocation};
 use berth_engine::Violation;
 use berth_simulate::{Simulation, SimulationError, SimulationOptions};
 
@@ -30,6 +30,16 @@ impl State {
         let mut inventory = inventory;
         inventory.pods = Vec::new();
         Ok(State { name: name.into(), inventory, options, simulation, broken: None })
+    }
+
+    /// The objects and the options, for a simulation of another state.
+    pub fn objects(&self) -> (Inventory, SimulationOptions) {
+        let mut inventory = self.inventory.clone();
+        let source = SourceLocation::file(&self.name);
+        let pods = self.simulation.pods().iter().filter(|pod| pod.was_running || pod.node().is_none());
+        let entry = |(order, object)| Entry { object, raw: None, source: source.clone(), order };
+        inventory.pods = pods.map(|pod| pod.pod.clone()).enumerate().map(entry).collect();
+        (inventory, self.options.clone())
     }
 
     /// The nodes and pods.
