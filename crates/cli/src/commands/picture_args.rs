@@ -1,5 +1,7 @@
 //! Arguments that select a picture.
 
+use std::collections::BTreeSet;
+
 use berth_console::pictures::{self, ColorBy};
 use berth_engine::Violation;
 use berth_simulate::Simulation;
@@ -34,7 +36,7 @@ enum NodeColor {
     Workload,
     /// Whether rules of its pods are broken
     Rule,
-    /// Whether pods were placed there or evicted
+    /// Whether pods were placed there or left
     Change,
 }
 
@@ -45,15 +47,16 @@ impl PictureArgs {
         simulation: &Simulation,
         broken: &[Violation],
         topology_key: &str,
-        default: ColorBy,
+        default: ColorBy<'_>,
         all: bool,
     ) -> Vec<String> {
         let color_by = match self.color_by {
             None => default,
+            Some(NodeColor::Change) if matches!(default, ColorBy::Change(_)) => default,
             Some(NodeColor::Utilization) => ColorBy::Utilization,
             Some(NodeColor::Workload) => ColorBy::Workload,
             Some(NodeColor::Rule) => ColorBy::Rule,
-            Some(NodeColor::Change) => ColorBy::Change,
+            Some(NodeColor::Change) => ColorBy::Change(const { &BTreeSet::new() }),
         };
         let kinds = [PictureKind::Topology, PictureKind::Rules, PictureKind::Spread];
         let kinds = kinds.into_iter().filter(|kind| all || *kind == self.picture);

@@ -5,16 +5,19 @@ use std::io::Write;
 
 use berth_api::object::{NamespacedName, Taint};
 use berth_api::read::Inventory;
-use berth_simulate::what_if::{Change, ChangeError, WhatIf};
+use berth_console::pictures::{self, ColorBy};
+use berth_simulate::Simulation;
+use berth_simulate::what_if::{Change, ChangeError, Changed, WhatIf};
 use jiff::Timestamp;
 
 use super::change_args::{ChangeArgs, ChangeRequest};
-use super::cluster_args::{ClusterArgs, note_replaced, warn, warn_about};
+use super::cluster_args::{ClusterArgs, ZONE, note_replaced, warn, warn_about};
 use super::node_args::topology_key;
+use super::picture_args::PictureArgs;
 use crate::ExitStatus;
 use crate::error::CliError;
 use crate::objects::{kind_of, not_found};
-use crate::output::{self, OutputArgs};
+use crate::output::{self, PictureFormat, PictureOutputArgs};
 use crate::render::names::abbreviated;
 use crate::render::{progress, what_if as render};
 
@@ -59,7 +62,9 @@ pub struct Args {
     #[arg(long, conflicts_with = "each")]
     repairs: bool,
     #[command(flatten)]
-    output: OutputArgs,
+    picture: PictureArgs,
+    #[command(flatten)]
+    output: PictureOutputArgs,
 }
 
 /// Number of unplaced pods that repairs are looked for.
@@ -73,6 +78,10 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let after = cluster.settings(&base)?;
     let options = cluster.options(cluster.settings_before(&base)?);
     let mut what_if = WhatIf::new(base, options, Timestamp::now())?;
+    let mut before = match args.output.format {
+        PictureFormat::Html if args.each.is_none() => Some(what_if.simulation()?),
+        _ => None,
+    };
     what_if.set_settings(after);
     for request in args.changes.requests() {
         match request {
@@ -106,8 +115,24 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             if args.repairs {
                 changed.find_repairs(MAX_REPAIRED);
             }
-            args.output.write(&mut out, &changed.outcome, |out| render::write(out, &changed.outcome))?;
-            changed.outcome.is_harmless()
+            let Changed { outcome, simulation, .. } = &mut changed;
+            let table = |mut out: &mut dyn Write| render::write(&mut out, outcome);
+            let draw = |simulation: &mut Simulation, color_by, all| {
+                let broken = simulation.cluster().audit();
+                args.picture.draw(simulation, &broken, ZONE, color_by, all)
+            };
+            let draw = |all| {
+                let after = draw(simulation, ColorBy::Change(&outcome.left_nodes), all);
+                let Some(before) = &mut before else { return after };
+                let before = draw(before, ColorBy::Utilization, all);
+                let captioned = |(before, after)| {
+                    [("Before the changes", before), ("After the changes", after)]
+                        .map(|(caption, picture)| format!("<figcaption>{caption}</figcaption>\n{picture}"))
+                };
+                before.into_iter().zip(after).flat_map(captioned).collect()
+            };
+            args.output.write(&mut out, outcome, "What if", table, draw)?;
+            outcome.is_harmless()
         }
         Some(key) => {
             let key = topology_key(key);
@@ -120,7 +145,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             if losses.domains.is_empty() {
                 return Err(CliError::NotFound(format!("--each {key}: no node has this label")));
             }
-            args.output.write(&mut out, &losses, |out| render::write_losses(out, &losses))?;
+            let table = |mut out: &mut dyn Write| render::write_losses(&mut out, &losses);
+            args.output
+                .write(&mut out, &losses, "Lost domains", table, |_| vec![pictures::losses(&losses)])?;
             losses.domains.iter().all(|loss| loss.survives)
         }
     };

@@ -10,12 +10,14 @@ use crate::docs::repository;
 use crate::expected::difference;
 
 /// The pictures of the documents with the commands that draw them.
-const IN_DOCUMENTS: [(&str, &str); 5] = [
+const IN_DOCUMENTS: [(&str, &str); 7] = [
     ("sets.svg", "sets -f examples/overlapping-sets"),
     ("topology.svg", "simulate -f examples/redis-web --nodes 6 --zones 3 --racks 2 --color-by workload"),
     ("rules.svg", "simulate -f examples/redis-web --nodes 6 --zones 3 --picture rules"),
     ("spread.svg", "simulate -f examples/redis-web --nodes 6 --zones 3 --picture spread"),
     ("explanation.svg", "explain -f examples/zone-anti-affinity --nodes 2 --zones 2 quorum-2"),
+    ("what-if.svg", "what-if --dump examples/outage/cluster.yaml --drain a1"),
+    ("losses.svg", "what-if --dump examples/outage/cluster.yaml --each zone"),
 ];
 
 fn output(command: &str, format: &str) -> String {
@@ -53,10 +55,15 @@ fn pictures_and_pages_are_well_formed_and_self_contained() {
         let page = output(command, "html");
         assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"), "{page}");
         let figures: Vec<_> = page.split("<figure>\n").skip(1).collect();
-        let expected = if command.starts_with("simulate") { 3 } else { 1 };
+        let expected = match command.split_once(' ') {
+            Some(("simulate", _)) => 3,
+            Some(("what-if", changes)) if !changes.contains("--each") => 6,
+            _ => 1,
+        };
         assert_eq!(figures.len(), expected, "{command}");
         for figure in figures {
-            check(figure.split_once("</figure>").unwrap().0);
+            let (figure, _) = figure.split_once("</figure>").unwrap();
+            check(figure.split_once("</figcaption>").map_or(figure, |(_, picture)| picture.trim_start()));
         }
         assert!(!page.contains('\u{1b}') && !page.contains("<script"), "{page}");
     }
@@ -119,5 +126,36 @@ fn pictures_have_the_numbers_of_the_json_report() {
         let nodes = if n == 1 { "node" } else { "nodes" };
         let text = format!("{term}: excludes {n} {nodes}, {alone} by itself alone");
         assert!(all.iter().any(|title| title.ends_with(&text)), "{text}: {all:?}");
+    }
+}
+
+#[test]
+fn pictures_of_changes_have_the_numbers_of_the_json_report() {
+    let command = "what-if --dump examples/outage/cluster.yaml --drain a1";
+    let report: Value = serde_json::from_str(&output(command, "json")).unwrap();
+    let text = output(command, "svg");
+    let all = titles(&text);
+    let n = |field: &str| report[field].as_array().unwrap().len();
+    assert!(all[0].ends_with(&format!(", {} pending", n("unplaced"))) && n("unplaced") > 0, "{}", all[0]);
+    // The drained node, and those where the moved pods are.
+    let mut targets: Vec<_> = report["moved"].as_array().unwrap().iter().map(|pod| &pod["to"]).collect();
+    targets.dedup();
+    let marks = |mark: &str| text.matches(&format!(">{mark} ")).count();
+    assert!(marks("-") >= 1 && marks("-") + marks("+") > targets.len(), "{text}");
+
+    let command = "what-if --dump examples/outage/cluster.yaml --each zone";
+    let report: Value = serde_json::from_str(&output(command, "json")).unwrap();
+    let all = titles(&output(command, "svg"));
+    for loss in report["domains"].as_array().unwrap() {
+        let n = |field: &str| loss[field].as_array().unwrap().len();
+        let (domain, moved) = (loss["domain"].as_str().unwrap(), &loss["moved"]);
+        let numbers = format!(
+            "{moved} moved, {} unplaced, {} evicted, {} with rules that break",
+            n("unplaced"),
+            n("evicted"),
+            n("broken_rules")
+        );
+        let found = |title: &String| title.starts_with(domain) && title.ends_with(&numbers);
+        assert!(all.iter().any(found), "{domain}: {numbers}: {all:?}");
     }
 }

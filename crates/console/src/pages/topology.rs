@@ -6,7 +6,7 @@ use super::Page;
 use crate::pictures::{self, ColorBy};
 use crate::{Request, State};
 
-const COLORS: [(&str, &str, ColorBy); 3] = [
+const COLORS: [(&str, &str, ColorBy<'_>); 3] = [
     ("utilization", "utilization", ColorBy::Utilization),
     ("workload", "workload", ColorBy::Workload),
     ("rule", "broken rules", ColorBy::Rule),

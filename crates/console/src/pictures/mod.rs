@@ -1,12 +1,14 @@
 //! Pictures: each function returns a self-contained SVG file.
 
 mod explanation;
+mod losses;
 mod rules;
 mod spread;
 mod topology;
 mod workload_keys;
 
 pub use explanation::explanation;
+pub use losses::losses;
 pub use rules::rules;
 pub use spread::spread;
 pub use topology::{ColorBy, topology};

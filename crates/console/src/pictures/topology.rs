@@ -1,6 +1,6 @@
 //! The nodes in their zones and racks, with their free room, pods, broken rules, and the pending pods.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_api::object::{Node, ResourceList};
 use berth_api::quantity::with_unit;
@@ -25,15 +25,15 @@ const RESOURCES: [&str; 3] = ["cpu", "memory", "pods"];
 
 /// What the color of a node says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ColorBy {
+pub enum ColorBy<'a> {
     /// How much of the node is requested.
     Utilization,
     /// The workload with most pods there.
     Workload,
     /// Whether required rules of its pods do not hold.
     Rule,
-    /// Whether the simulation placed pods there, or evicted some.
-    Change,
+    /// Whether the simulation placed pods there or evicted some, or pods left the node before: one of these.
+    Change(&'a BTreeSet<String>),
 }
 
 /// A node with its pods.
@@ -48,7 +48,7 @@ struct Place<'a> {
 type ResourceTotals = [i64; RESOURCES.len()];
 
 /// The topology. `broken` are the violated rules of running pods.
-pub fn topology(simulation: &Simulation, broken: &[Violation], color_by: ColorBy) -> String {
+pub fn topology(simulation: &Simulation, broken: &[Violation], color_by: ColorBy<'_>) -> String {
     let keys = WorkloadKeys::new(simulation);
     let places = places(simulation, broken);
     let n_per_cell = places.len().div_ceil(MAX_CELLS).max(1);
@@ -166,7 +166,7 @@ impl Place<'_> {
     }
 }
 
-fn cell(places: &[&Place<'_>], keys: &WorkloadKeys, color_by: ColorBy) -> Cell {
+fn cell(places: &[&Place<'_>], keys: &WorkloadKeys, color_by: ColorBy<'_>) -> Cell {
     let first = places[0];
     let pods = || places.iter().flat_map(|place| &place.pods);
     let n_broken: usize = places.iter().map(|place| place.broken.len()).sum();
@@ -180,9 +180,13 @@ fn cell(places: &[&Place<'_>], keys: &WorkloadKeys, color_by: ColorBy) -> Cell {
             most_frequent(pods(), keys).map_or((Class::Kind(5), None), |(c, m)| (c, Some(m)))
         }
         ColorBy::Rule if n_broken > 0 => (Class::Alert, Some('!')),
-        ColorBy::Change if n_evicted > 0 => (Class::Alert, Some('-')),
-        ColorBy::Change if n_new > 0 => (Class::Kind(2), Some('+')),
-        ColorBy::Rule | ColorBy::Change => (Class::Kind(5), None),
+        ColorBy::Change(left)
+            if n_evicted > 0 || places.iter().any(|p| left.contains(&p.node.metadata.name)) =>
+        {
+            (Class::Alert, Some('-'))
+        }
+        ColorBy::Change(_) if n_new > 0 => (Class::Kind(2), Some('+')),
+        ColorBy::Rule | ColorBy::Change(_) => (Class::Kind(5), None),
     };
     let title = match places {
         [one] => one.text(),
@@ -229,7 +233,7 @@ fn item(pod: &SimulatedPod, keys: &WorkloadKeys) -> Item {
     Item { title, class, mark }
 }
 
-fn legend(keys: &WorkloadKeys, color_by: ColorBy, n_nodes: usize) -> Vec<Key> {
+fn legend(keys: &WorkloadKeys, color_by: ColorBy<'_>, n_nodes: usize) -> Vec<Key> {
     let key = |class, mark, text: &str| Key { class, mark, text: text.to_owned() };
     let mut legend = match color_by {
         ColorBy::Utilization => {
@@ -243,9 +247,9 @@ fn legend(keys: &WorkloadKeys, color_by: ColorBy, n_nodes: usize) -> Vec<Key> {
             key(Class::Alert, Some('!'), "node with broken rules"),
             key(Class::Kind(5), None, "all rules hold"),
         ],
-        ColorBy::Change => vec![
+        ColorBy::Change(_) => vec![
             key(Class::Kind(2), Some('+'), "node with new pods"),
-            key(Class::Alert, Some('-'), "node with evicted pods"),
+            key(Class::Alert, Some('-'), "node that pods left"),
             key(Class::Kind(5), None, "no change"),
         ],
     };

@@ -95,6 +95,14 @@ impl WhatIf {
         Ok(())
     }
 
+    /// The state with the changes so far. Pending pods are not placed.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn simulation(&self) -> Result<Simulation, SimulationError> {
+        Simulation::new(self.inventory.clone(), self.options.clone())
+    }
+
     /// Replaces the scheduling rules.
     pub fn set_settings(&mut self, settings: Settings) {
         self.options.settings = settings;

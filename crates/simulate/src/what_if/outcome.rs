@@ -27,6 +27,9 @@ pub struct WhatIfOutcome {
     /// Pods that stay on their nodes.
     #[serde(skip)]
     pub n_unmoved: usize,
+    /// Nodes that pods left, removed ones included.
+    #[serde(skip)]
+    pub left_nodes: BTreeSet<String>,
 }
 
 /// A pod with another node than before.
@@ -184,6 +187,14 @@ impl WhatIfOutcome {
                 preemptor: pod.preempted_by.clone().filter(|_| by == Evictor::Preemption),
             });
         }
+        let mut left = before.nodes.clone();
+        for pod in simulation.pods() {
+            let name = pod.pod.metadata.namespaced_name();
+            if pod.node() == left.get(&name).map(String::as_str) {
+                left.remove(&name);
+            }
+        }
+        outcome.left_nodes = left.into_values().collect();
         outcome.broken_rules = BrokenRule::by_pod(broken.into_values());
         outcome.sort();
         outcome
