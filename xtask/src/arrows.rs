@@ -10,6 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("berth-lint", &["berth-api", "berth-engine", "berth-simulate", "berth-schema"]),
     ("berth-picture", &[]),
     ("berth-console", &["berth-api", "berth-engine", "berth-simulate", "berth-picture"]),
+    ("berth-playground", &["berth-api", "berth-simulate", "berth-console"]),
     ("berth-bench", &["berth-api", "berth-engine"]),
     ("berth-client", &["berth-api"]),
     ("berth-mirror", &["berth-api", "berth-engine", "berth-client"]),
@@ -99,8 +100,15 @@ const BANNED: [&str; 32] = [
 ];
 
 /// Crates without clock, I/O and randomness.
-const PURE: [&str; 6] =
-    ["berth-api", "berth-engine", "berth-simulate", "berth-lint", "berth-picture", "berth-console"];
+const PURE: [&str; 7] = [
+    "berth-api",
+    "berth-engine",
+    "berth-simulate",
+    "berth-lint",
+    "berth-picture",
+    "berth-console",
+    "berth-playground",
+];
 
 /// A dependency of one workspace crate on another.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Repository chores: `cargo xtask arrows` checks dependencies, `cargo xtask deploy` generates the Helm chart and the dashboard, `cargo xtask
 //! sbom` prints the bill of materials, `cargo xtask reproduce` builds a release twice and compares, `cargo xtask simulate` runs
-//! the fault simulation.
+//! the fault simulation, `cargo xtask playground` builds the playground.
 
 mod arrows;
 mod dashboard;
@@ -8,6 +8,7 @@ mod deploy;
 #[cfg(test)]
 mod image;
 mod modules;
+mod playground;
 mod purity;
 mod reproduce;
 mod sbom;
@@ -25,12 +26,17 @@ fn main() -> ExitCode {
         ["reproduce"] => root().and_then(|root| reproduce::check(&root, "berth-cli")),
         ["reproduce", package] => root().and_then(|root| reproduce::check(&root, package)),
         ["simulate", ref options @ ..] => simulate(options),
+        ["playground"] => {
+            target_directory().and_then(|target| playground::build(&root()?, &target.join("playground-site")))
+        }
+        ["playground", folder] => root().and_then(|root| playground::build(&root, folder.as_ref())),
         _ => Err(
             "usage: cargo xtask arrows    (checks dependencies between crates and between modules)\n       \
                   cargo xtask deploy    (generates the templates of the Helm chart from deploy/kustomize, and the dashboard)\n       \
                   cargo xtask sbom      (prints the bill of materials of the binary, CycloneDX)\n       \
                   cargo xtask reproduce [PACKAGE]    (builds a release in two directories and compares)\n       \
-                  cargo xtask simulate --seed N | --runs N [--first N] [--jobs N]    (simulates faults, in a release build)"
+                  cargo xtask simulate --seed N | --runs N [--first N] [--jobs N]    (simulates faults, in a release build)\n       \
+                  cargo xtask playground [FOLDER]    (builds the playground as a folder of static files)"
                 .to_owned(),
         ),
     };
@@ -90,6 +96,12 @@ fn bill_of_materials() -> Result<String, String> {
 
 fn root() -> Result<PathBuf, String> {
     root_of(&cargo_metadata(&["--no-deps"])?)
+}
+
+fn target_directory() -> Result<PathBuf, String> {
+    let metadata = cargo_metadata(&["--no-deps"])?;
+    let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target directory")?;
+    Ok(PathBuf::from(target))
 }
 
 fn root_of(metadata: &serde_json::Value) -> Result<PathBuf, String> {
