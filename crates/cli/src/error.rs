@@ -110,6 +110,12 @@ pub enum CliError {
     /// The webhook server failed.
     #[error(transparent)]
     Webhook(#[from] berth_admission::server::ServerError),
+    /// The console cannot be served.
+    #[error(transparent)]
+    Console(#[from] berth_console_server::StartError),
+    /// The console has no token.
+    #[error(transparent)]
+    Token(#[from] berth_console_server::RandomnessError),
     /// The enforcer failed.
     #[error(transparent)]
     Enforcer(#[from] berth_enforcer::EnforcerError),

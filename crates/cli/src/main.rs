@@ -25,8 +25,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    apiserver, audit, bench, capacity, compare, completions, enforcer, explain, install, kubelet, lint, man,
-    record, replay, scheduler, sets, simulate, up, version, webhook, what_if,
+    apiserver, audit, bench, capacity, compare, completions, console, enforcer, explain, install, kubelet,
+    lint, man, record, replay, scheduler, sets, simulate, up, version, webhook, what_if,
 };
 use crate::error::CliError;
 use crate::output::Color;
@@ -42,7 +42,8 @@ Exit codes:
   0    success: all pods are placed (simulate, up), no change does harm (what-if), one more
        replica fits (capacity), the pod fits (explain), no rule is violated (audit), no pod is
        selected by two controllers or budgets (sets), no findings (lint), no differences (replay,
-       compare), stopped by Ctrl-C (up, apiserver, scheduler, enforcer, webhook, kubelet, record)
+       compare), stopped by Ctrl-C (up, console, apiserver, scheduler, enforcer, webhook,
+       kubelet, record)
   1    some pods are unplaced (simulate, up, what-if), rules break or pods are evicted (what-if),
        no more replica fits (capacity), the pod does not fit or violates a rule (explain), rules
        are violated (audit), pods are selected by two controllers or budgets (sets), there are
@@ -84,6 +85,7 @@ enum Command {
     WhatIf(what_if::Args),
     Capacity(capacity::Args),
     Compare(compare::Args),
+    Console(console::Args),
     Apiserver(apiserver::Args),
     Scheduler(scheduler::Args),
     Enforcer(enforcer::Args),
@@ -135,6 +137,7 @@ fn main() -> ExitCode {
         Command::WhatIf(args) => what_if::run(&args),
         Command::Capacity(args) => capacity::run(args),
         Command::Compare(args) => compare::run(&args),
+        Command::Console(args) => console::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Webhook(args) => webhook::run(&args),

@@ -17,7 +17,7 @@ pub struct State {
 }
 
 impl State {
-    /// The cluster of an inventory, as it is: pending pods are not placed.
+    /// The cluster of an inventory, as [`Simulation::as_is`] shows it.
     ///
     /// # Errors
     /// As [`Simulation::new`].
@@ -26,10 +26,21 @@ impl State {
         inventory: Inventory,
         options: SimulationOptions,
     ) -> Result<State, SimulationError> {
-        let simulation = Simulation::new(inventory.clone(), options.clone())?;
+        let simulation = Simulation::as_is(inventory.clone(), options.clone())?;
         let mut inventory = inventory;
         inventory.pods = Vec::new();
         Ok(State { name: name.into(), inventory, options, simulation, broken: None })
+    }
+
+    /// Builds the simulation again from the objects.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn rebuild(&mut self) -> Result<(), SimulationError> {
+        let (inventory, options) = self.objects();
+        self.simulation = Simulation::as_is(inventory, options)?;
+        self.broken = None;
+        Ok(())
     }
 
     /// The objects and the options, for a simulation of another state.

@@ -293,6 +293,18 @@ impl Simulation {
         }
     }
 
+    /// The cluster as it is: the running pods, and the pods of workloads that the inventory has without their pods, which
+    /// are placed. Pending pods of the inventory stay pending.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn as_is(inventory: Inventory, options: SimulationOptions) -> Result<Simulation, SimulationError> {
+        let given: HashSet<_> = inventory.pods.iter().map(|e| e.object.metadata.namespaced_name()).collect();
+        let mut simulation = Simulation::new(inventory, options)?;
+        simulation.run_only(|pod| !given.contains(&pod.pod.metadata.namespaced_name()));
+        Ok(simulation)
+    }
+
     /// Places the selected pending pods. The others stay pending.
     pub(crate) fn run_only(&mut self, is_selected: impl Fn(&SimulatedPod) -> bool) {
         let pods = &self.pods;

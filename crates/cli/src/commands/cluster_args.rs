@@ -111,6 +111,14 @@ impl ClusterArgs {
         other
     }
 
+    /// A name of the cluster for headings.
+    pub fn name(&self) -> String {
+        match self.live_cluster() {
+            Some(live) => live.context.unwrap_or_else(|| "live cluster".to_owned()),
+            None => self.dump.iter().chain(&self.files).map(String::as_str).collect::<Vec<_>>().join(", "),
+        }
+    }
+
     /// Whether a cluster is given that the files change.
     pub fn has_base(&self) -> bool {
         !self.dump.is_empty() || self.live_cluster().is_some()

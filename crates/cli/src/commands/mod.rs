@@ -16,6 +16,7 @@ mod cluster_args;
 pub mod compare;
 pub mod completions;
 mod connection_args;
+pub mod console;
 pub mod enforcer;
 pub mod explain;
 pub mod install;

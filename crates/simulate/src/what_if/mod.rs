@@ -59,8 +59,7 @@ impl WhatIf {
         let mut inventory = inventory;
         options.add_simulated_nodes(&mut inventory);
         let given: HashSet<_> = inventory.pods.iter().map(|e| e.object.metadata.namespaced_name()).collect();
-        let mut simulation = Simulation::new(inventory.clone(), options.clone())?;
-        simulation.run_only(|pod| !given.contains(&pod.pod.metadata.namespaced_name()));
+        let mut simulation = Simulation::as_is(inventory.clone(), options.clone())?;
         keep_placed(&mut inventory, &simulation, &given, now)?;
         let running = simulation.pods().iter().filter_map(|pod| Some((pod, pod.node()?)));
         let nodes =

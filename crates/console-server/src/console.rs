@@ -1,0 +1,148 @@
+//! The state that is shown, and the pages that have been rendered from it.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use berth_console::{Request, Response, State, respond};
+use bytes::Bytes;
+use tokio::sync::watch;
+
+/// Limits of what is kept of rendered pages.
+const MAX_CACHED_PAGES: usize = 256;
+const MAX_CACHED_BYTES: usize = 32 << 20;
+
+/// A rendered page; clones share its bytes.
+#[derive(Clone)]
+pub struct Rendered {
+    pub status: u16,
+    pub content_type: &'static str,
+    pub body: Bytes,
+}
+
+impl From<Response> for Rendered {
+    fn from(Response { status, content_type, body }: Response) -> Rendered {
+        Rendered { status, content_type, body: body.into() }
+    }
+}
+
+/// What a page is asked for, owned.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Question {
+    pub path: String,
+    pub query: String,
+}
+
+/// The pages rendered from one version of the state.
+#[derive(Default)]
+struct Cache {
+    version: u64,
+    pages: HashMap<Question, Rendered>,
+    n_bytes: usize,
+}
+
+impl Cache {
+    fn get(&self, version: u64, question: &Question) -> Option<Rendered> {
+        (self.version == version).then(|| self.pages.get(question).cloned()).flatten()
+    }
+
+    fn insert(&mut self, version: u64, question: Question, page: Rendered) {
+        if self.version != version {
+            *self = Cache { version, ..Cache::default() };
+        }
+        let n_bytes = self.n_bytes + question.query.len() + page.body.len();
+        if self.pages.len() < MAX_CACHED_PAGES && n_bytes <= MAX_CACHED_BYTES {
+            self.n_bytes = n_bytes;
+            self.pages.insert(question, page);
+        }
+    }
+}
+
+/// A state with its pages, shared by all who look at it.
+pub struct Console {
+    state: Arc<tokio::sync::Mutex<State>>,
+    version: watch::Sender<u64>,
+    cache: Mutex<Cache>,
+}
+
+impl Console {
+    /// Shows a state.
+    pub fn new(state: State) -> Arc<Console> {
+        let state = Arc::new(tokio::sync::Mutex::new(state));
+        Arc::new(Console { state, version: watch::Sender::new(1), cache: Mutex::default() })
+    }
+
+    /// Changes the state. Open pages are rendered again afterwards, if `change` says that they may differ.
+    pub async fn update(&self, change: impl FnOnce(&mut State) -> bool + Send + 'static) {
+        let mut state = self.state.clone().lock_owned().await;
+        let changed = tokio::task::spawn_blocking(move || guarded(&mut state, change)).await;
+        if !matches!(changed, Ok(Some(false))) {
+            self.version.send_modify(|version| *version += 1);
+        }
+    }
+
+    /// The version of the state, and when it changes.
+    pub(crate) fn versions(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// The page; rendered once for each version of the state.
+    pub(crate) async fn page(&self, question: Question) -> Rendered {
+        if let Some(page) = self.cached(&question) {
+            return page;
+        }
+        let state = self.state.clone().lock_owned().await;
+        // Somebody else may have asked for it while this request waited. Nobody changes the version now.
+        let version = *self.version.borrow();
+        if let Some(page) = self.cached(&question) {
+            return page;
+        }
+        let asked = question.clone();
+        let page = render(state, asked, None).await;
+        if page.status == 200 {
+            self.cache.lock().unwrap_or_else(PoisonError::into_inner).insert(version, question, page.clone());
+        }
+        page
+    }
+
+    /// The answer to a form.
+    pub(crate) async fn submit(&self, question: Question, form: String) -> Rendered {
+        render(self.state.clone().lock_owned().await, question, Some(form)).await
+    }
+
+    fn cached(&self, question: &Question) -> Option<Rendered> {
+        let version = *self.version.borrow();
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(version, question)
+    }
+}
+
+async fn render(
+    mut state: tokio::sync::OwnedMutexGuard<State>,
+    Question { path, query }: Question,
+    form: Option<String>,
+) -> Rendered {
+    let rendered = tokio::task::spawn_blocking(move || {
+        let request = Request { path: &path, query: &query, form: form.as_deref() };
+        guarded(&mut state, |state| Rendered::from(respond(state, &request)))
+    });
+    rendered.await.ok().flatten().unwrap_or_else(|| Rendered {
+        status: 500,
+        content_type: "text/plain; charset=utf-8",
+        body: Bytes::from_static(
+            b"This page cannot be shown: a bug in Berth, please report it with the log.",
+        ),
+    })
+}
+
+/// Runs `use_state`. If it panics, the state is built again from its objects, because it may be half changed.
+fn guarded<T>(state: &mut State, use_state: impl FnOnce(&mut State) -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(|| use_state(state)));
+    if result.is_err() {
+        tracing::error!("a page panicked; this is a bug in Berth, please report it");
+        let rebuilt = catch_unwind(AssertUnwindSafe(|| state.rebuild()));
+        if !matches!(rebuilt, Ok(Ok(()))) {
+            tracing::error!("the state cannot be built again; restart the console");
+        }
+    }
+    result.ok()
+}

@@ -1,0 +1,14 @@
+//! The console over HTTP: who may see it, from where, and how pages follow the cluster.
+//!
+//! What a page shows is decided by [`berth_console::respond`]; this crate renders each page once for all its viewers
+//! ([`Console`]), checks requests, and tells open pages when the state has changed. It decides nothing about placement.
+
+mod access;
+mod checks;
+mod console;
+mod events;
+mod server;
+
+pub use access::{AccessToken, Authenticator, RandomnessError};
+pub use console::Console;
+pub use server::{ServerOptions, StartError, start};

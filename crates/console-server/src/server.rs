@@ -1,0 +1,337 @@
+//! The requests of browsers.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_serve::{Connection, ConnectionLimits, ListenError, Listener};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
+use hyper::body::Incoming;
+use maud::{DOCTYPE, html};
+use tokio::sync::Semaphore;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::access::{AccessToken, Authenticator};
+use crate::checks::{Foreign, Hosts, check};
+use crate::console::{Console, Question, Rendered};
+use crate::events;
+
+/// Open connections.
+const MAX_CONNECTIONS: usize = 512;
+/// Pages that follow the cluster.
+const MAX_FOLLOWERS: usize = 256;
+/// Path and query of a request.
+const MAX_URI_BYTES: usize = 64 << 10;
+/// A form.
+const MAX_FORM_BYTES: usize = 1 << 20;
+/// How long a form may take to arrive, and an answer to be read.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Everything comes from the console itself, and nothing inline is executed.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+const HEADERS: [(&str, &str); 7] = [
+    ("content-security-policy", CONTENT_SECURITY_POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cache-control", "no-store"),
+];
+
+type Body = BoxBody<Bytes, Infallible>;
+
+/// Where the console is served, and to whom.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// The address; port 0 stands for a free one.
+    pub address: SocketAddr,
+    /// Further names under which it is reached; one without a port stands for all ports.
+    pub hosts: Vec<String>,
+    /// Who may see it.
+    pub authenticator: Authenticator,
+    /// Whether the state changes, so that open pages follow it.
+    pub is_live: bool,
+}
+
+/// Why the console is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be used.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Anyone on the network could read the token.
+    #[error("the console is served without TLS on loopback addresses only, not on {0}")]
+    NotLoopback(SocketAddr),
+}
+
+/// Serves a console until `stop`; returns the address in use.
+///
+/// # Errors
+/// The address cannot be used.
+pub async fn start(
+    console: Arc<Console>,
+    options: ServerOptions,
+    stop: CancellationToken,
+) -> Result<SocketAddr, StartError> {
+    if !options.address.ip().is_loopback() {
+        return Err(StartError::NotLoopback(options.address));
+    }
+    let listener = Listener::bind(options.address).await?;
+    let address = listener.address();
+    let server = Arc::new(Server {
+        console,
+        hosts: Hosts::new(address, &options.hosts),
+        cookie: format!("berth-console-{}", address.port()),
+        options,
+        followers: Arc::new(Semaphore::new(MAX_FOLLOWERS)),
+        stop: stop.clone(),
+    });
+    let limits = ConnectionLimits {
+        connections: MAX_CONNECTIONS,
+        drain: Duration::from_secs(2),
+        ..ConnectionLimits::default()
+    };
+    let serve = move |request| {
+        let server = server.clone();
+        async move { server.answer(request).await }
+    };
+    tokio::spawn(listener.run(None, limits, stop, serve));
+    Ok(address)
+}
+
+struct Server {
+    console: Arc<Console>,
+    hosts: Hosts,
+    /// Cookies are shared by all ports of a host: the name has the port.
+    cookie: String,
+    options: ServerOptions,
+    followers: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl Server {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let connection = request.extensions().get::<Connection>().cloned();
+        let mut response = match self.route(request).await {
+            Ok(response) => response,
+            Err(Refusal(status, message)) => {
+                let mut response = refusal(status, &message);
+                // A client that is refused keeps no connection.
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                response
+            }
+        }
+        .map(|body| match body {
+            Content::Whole(bytes) => Full::new(sent_in_time(bytes, connection)).boxed(),
+            Content::Events(body) => body,
+        });
+        for (name, value) in HEADERS {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+
+    async fn route(&self, request: Request<Incoming>) -> Result<Response<Content>, Refusal> {
+        check(&request, &self.hosts, "http").map_err(|foreign| match foreign {
+            Foreign::Host => Refusal(
+                StatusCode::MISDIRECTED_REQUEST,
+                "This address is not one of the console. Open the URL that it printed.".to_owned(),
+            ),
+            Foreign::Site => {
+                Refusal(StatusCode::FORBIDDEN, "Pages of other sites cannot use the console.".to_owned())
+            }
+        })?;
+        let (parts, body) = request.into_parts();
+        let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
+        if path.len() + query.len() > MAX_URI_BYTES {
+            return Err(Refusal(
+                StatusCode::URI_TOO_LONG,
+                format!("The URL is longer than {MAX_URI_BYTES} bytes."),
+            ));
+        }
+        let is_form = match parts.method {
+            Method::GET | Method::HEAD => false,
+            Method::POST => true,
+            _ => {
+                let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, "Only GET, HEAD and POST.");
+                response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
+                return Ok(response);
+            }
+        };
+        if let Some(redirect) = self.authenticate(&parts.headers, path, query)? {
+            return Ok(redirect);
+        }
+        let question = Question { path: path.to_owned(), query: query.to_owned() };
+        if is_form {
+            let is_urlencoded = parts
+                .headers
+                .get(header::CONTENT_TYPE)
+                .is_some_and(|value| value.as_bytes().starts_with(b"application/x-www-form-urlencoded"));
+            if !is_urlencoded {
+                let message = "A form has the type application/x-www-form-urlencoded.".to_owned();
+                return Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+            }
+            let form = read_form(body).await?;
+            return Ok(page(self.console.submit(question, form).await));
+        }
+        if path == "/events" {
+            return self.follow();
+        }
+        Ok(page(self.console.page(question).await))
+    }
+
+    /// The version of the state by server-sent events; 204 ends them in the browser.
+    fn follow(&self) -> Result<Response<Content>, Refusal> {
+        if !self.options.is_live {
+            return Ok(with_status(StatusCode::NO_CONTENT, Content::Whole(Bytes::new())));
+        }
+        let Ok(slot) = self.followers.clone().try_acquire_owned() else {
+            let message =
+                "Too many open pages follow the cluster; reload this one to see changes.".to_owned();
+            return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, message));
+        };
+        let versions = events::versions(self.console.versions(), slot);
+        let stop = self.stop.clone();
+        let until_stop = futures::StreamExt::take_until(versions, async move { stop.cancelled().await });
+        let mut response = Response::new(Content::Events(BodyExt::boxed(StreamBody::new(until_stop))));
+        let event_stream = HeaderValue::from_static("text/event-stream");
+        response.headers_mut().insert(header::CONTENT_TYPE, event_stream);
+        Ok(response)
+    }
+
+    /// Whether the viewer may see the console. A valid token in the URL becomes a cookie, and the answer leads to the URL
+    /// without it.
+    fn authenticate(
+        &self,
+        headers: &http::HeaderMap,
+        path: &str,
+        query: &str,
+    ) -> Result<Option<Response<Content>>, Refusal> {
+        let Authenticator::Token(token) = &self.options.authenticator;
+        let parameters = || form_urlencoded::parse(query.as_bytes());
+        if let Some((_, given)) = parameters().find(|(name, _)| name == "token") {
+            if !token.is(&given) {
+                return Err(unauthorized());
+            }
+            let mut rest = form_urlencoded::Serializer::new(String::new());
+            rest.extend_pairs(parameters().filter(|(name, _)| name != "token"));
+            return Ok(Some(self.redirect(token, path, &rest.finish())));
+        }
+        let is_valid = bearer(headers).is_some_and(|given| token.is(given))
+            || cookies(headers, &self.cookie).any(|given| token.is(given));
+        if is_valid { Ok(None) } else { Err(unauthorized()) }
+    }
+
+    fn redirect(&self, token: &AccessToken, path: &str, query: &str) -> Response<Content> {
+        // `//name` would lead to another host.
+        let path = path.trim_start_matches(['/', '\\']);
+        let location = if query.is_empty() { format!("/{path}") } else { format!("/{path}?{query}") };
+        let cookie = format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie, token.secret());
+        let mut response = with_status(StatusCode::SEE_OTHER, Content::Whole(Bytes::new()));
+        for (name, value) in [(header::LOCATION, location), (header::SET_COOKIE, cookie)] {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                response.headers_mut().insert(name, value);
+            }
+        }
+        response
+    }
+}
+
+/// What is sent.
+enum Content {
+    Whole(Bytes),
+    Events(Body),
+}
+
+/// A status and a message for people.
+struct Refusal(StatusCode, String);
+
+fn unauthorized() -> Refusal {
+    let message = "The console needs the token of its URL: open the whole URL that berth printed when it started, which \
+                   ends with ?token=... . A token is valid until the command ends.";
+    Refusal(StatusCode::UNAUTHORIZED, message.to_owned())
+}
+
+fn bearer(headers: &http::HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The values of the cookies of a name.
+fn cookies<'a>(headers: &'a http::HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
+    let texts = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(move |(key, _)| *key == name).map(|(_, value)| value)
+}
+
+async fn read_form(body: Incoming) -> Result<String, Refusal> {
+    let read = tokio::time::timeout(TRANSFER_TIMEOUT, Limited::new(body, MAX_FORM_BYTES).collect()).await;
+    let Ok(read) = read else {
+        return Err(Refusal(StatusCode::REQUEST_TIMEOUT, "The form took too long to arrive.".to_owned()));
+    };
+    let too_large = |_| {
+        let message = format!("The form is larger than {MAX_FORM_BYTES} bytes, or its transfer broke off.");
+        Refusal(StatusCode::PAYLOAD_TOO_LARGE, message)
+    };
+    let bytes = read.map_err(too_large)?.to_bytes();
+    String::from_utf8(bytes.into())
+        .map_err(|_| Refusal(StatusCode::BAD_REQUEST, "The form is not UTF-8.".to_owned()))
+}
+
+/// A client that has not read the bytes in time is disconnected: it would keep them in memory.
+fn sent_in_time(bytes: Bytes, connection: Option<Connection>) -> Bytes {
+    struct Sent {
+        bytes: Bytes,
+        _guard: DropGuard,
+    }
+    impl AsRef<[u8]> for Sent {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+    let Some(Connection(connection)) = connection else { return bytes };
+    let sent = CancellationToken::new();
+    let guard = sent.clone().drop_guard();
+    tokio::spawn(async move {
+        if tokio::time::timeout(TRANSFER_TIMEOUT, sent.cancelled()).await.is_err() {
+            connection.cancel();
+        }
+    });
+    Bytes::from_owner(Sent { bytes, _guard: guard })
+}
+
+fn page(Rendered { status, content_type, body }: Rendered) -> Response<Content> {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = with_status(status, Content::Whole(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+fn refusal(status: StatusCode, message: &str) -> Response<Content> {
+    let title = status.canonical_reason().unwrap_or("Error");
+    let text = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head { meta charset="utf-8"; meta name="color-scheme" content="light dark"; title { (title) " - Berth" } }
+            body { main { h1 { (title) } p { (message) } } }
+        }
+    };
+    page(Rendered {
+        status: status.as_u16(),
+        content_type: "text/html; charset=utf-8",
+        body: text.into_string().into(),
+    })
+}
+
+fn with_status(status: StatusCode, content: Content) -> Response<Content> {
+    let mut response = Response::new(content);
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,7 @@
+//! The console over HTTP, as browsers and attackers see it.
+
+#![allow(clippy::unwrap_used)]
+
+mod attacks;
+mod client;
+mod pages;
