@@ -9,7 +9,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("berth-simulate", &["berth-api", "berth-engine"]),
     ("berth-lint", &["berth-api", "berth-engine", "berth-simulate", "berth-schema"]),
     ("berth-picture", &[]),
-    ("berth-console", &["berth-api", "berth-engine", "berth-simulate", "berth-picture"]),
+    (
+        "berth-console",
+        &["berth-api", "berth-engine", "berth-simulate", "berth-lint", "berth-picture", "berth-schema"],
+    ),
     ("berth-playground", &["berth-api", "berth-simulate", "berth-console"]),
     ("berth-console-server", &["berth-console", "berth-serve"]),
     ("berth-bench", &["berth-api", "berth-engine"]),

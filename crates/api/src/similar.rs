@@ -19,6 +19,26 @@ pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -
     near.min_by_key(|(distance, _)| *distance).map(|(_, other)| other)
 }
 
+/// The positions of the names of objects that someone who gave a name may have meant, the most similar first: names with or
+/// within it, with typing errors, or of the same owner.
+pub fn positions<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
+    let ranked = names.into_iter().enumerate();
+    let mut ranked: Vec<_> = ranked.filter_map(|(i, name)| Some((rank(given, name)?, name, i))).collect();
+    ranked.sort_unstable();
+    ranked.into_iter().map(|(_, _, i)| i).collect()
+}
+
+/// How similar a name is, 0 is most; none if it is not.
+fn rank(wanted: &str, other: &str) -> Option<usize> {
+    // The name without the suffix that a controller appends.
+    let owner = wanted.rsplit_once('-').map_or(wanted, |(owner, _)| owner);
+    if other.contains(wanted) || wanted.contains(other) {
+        Some(0)
+    } else {
+        distance(wanted, other).or_else(|| other.starts_with(owner).then_some(usize::MAX))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::nearest;

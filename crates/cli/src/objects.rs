@@ -7,7 +7,7 @@ use berth_api::object::Pod;
 use berth_api::read::Kind;
 use berth_api::rules::Selector;
 use berth_api::similar;
-use berth_schema::resource;
+use berth_console::changes::kind_of;
 use berth_simulate::{SimulatedPod, Simulation};
 
 use crate::error::CliError;
@@ -89,12 +89,6 @@ pub fn find(simulation: &Simulation, name: Option<&str>, scope: &ScopeArgs) -> R
             (None, namespace) => pod(simulation, namespace.as_deref(), name),
         },
     }
-}
-
-/// The kind that `kubectl` calls so, if Berth reads it.
-pub fn kind_of(text: &str) -> Option<Kind> {
-    let resource = resource::named(text)?;
-    Kind::of(&resource.api_version(), resource.kind)
 }
 
 fn is_workload(kind: Kind) -> bool {
@@ -219,10 +213,8 @@ fn ambiguous(kinds: &str, name: &str, keys: &[String]) -> CliError {
 /// shown.
 pub fn not_found(kind: &str, namespace: Option<&str>, name: &str, all: &[(String, String)]) -> CliError {
     let requested = namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"));
-    let mut near: Vec<_> =
-        all.iter().filter_map(|(other, key)| Some((rank(name, other)?, key.as_str()))).collect();
-    near.sort_unstable();
-    let near: Vec<_> = near.into_iter().map(|(_, key)| key).take(MAX_SUGGESTIONS).collect();
+    let near = similar::positions(name, all.iter().map(|(other, _)| other.as_str())).into_iter();
+    let near: Vec<_> = near.take(MAX_SUGGESTIONS).map(|i| all[i].1.as_str()).collect();
     let hint = match near.as_slice() {
         [] if all.is_empty() => format!("which has no {kind}s"),
         [] => {
@@ -233,15 +225,4 @@ pub fn not_found(kind: &str, namespace: Option<&str>, name: &str, all: &[(String
     };
     let separator = if hint.starts_with("which") { ", " } else { ": " };
     CliError::NotFound(format!("{kind} {requested} is not in the input{separator}{hint}"))
-}
-
-/// How similar a name is, 0 is most; none if it is not.
-fn rank(wanted: &str, other: &str) -> Option<usize> {
-    // The name without the suffix that a controller appends.
-    let owner = wanted.rsplit_once('-').map_or(wanted, |(owner, _)| owner);
-    if other.contains(wanted) || wanted.contains(other) {
-        Some(0)
-    } else {
-        similar::distance(wanted, other).or_else(|| other.starts_with(owner).then_some(usize::MAX))
-    }
 }

@@ -3,7 +3,8 @@
 use maud::{DOCTYPE, Markup, html};
 
 /// The pages of the navigation: path and name.
-const PAGES: [(&str, &str); 2] = [("/", "Topology"), ("/pending", "Pending pods")];
+const PAGES: [(&str, &str); 4] =
+    [("/", "Topology"), ("/pending", "Pending"), ("/workloads", "Workloads"), ("/nodes", "Nodes")];
 
 /// A page. `cluster` is the name of the cluster, `path` that of the page.
 pub fn page(cluster: &str, path: &str, title: &str, content: &Markup) -> String {
@@ -24,7 +25,7 @@ pub fn page(cluster: &str, path: &str, title: &str, content: &Markup) -> String 
                     nav aria-label="Pages" {
                         ul {
                             @for (to, name) in PAGES {
-                                li { a href=(to) aria-current=[(to == path).then_some("page")] { (name) } }
+                                li { a href=(to) aria-current=[current(to, path)] { (name) } }
                             }
                         }
                     }
@@ -37,4 +38,10 @@ pub fn page(cluster: &str, path: &str, title: &str, content: &Markup) -> String 
         }
     }
     .into_string()
+}
+
+/// `page` for the page itself, `true` for one below it.
+fn current(to: &str, path: &str) -> Option<&'static str> {
+    let below = || to != "/" && path.strip_prefix(to).is_some_and(|rest| rest.starts_with('/'));
+    if to == path { Some("page") } else { below().then_some("true") }
 }

@@ -4,11 +4,16 @@
 //! has no clock; servers and browsers run it: `berth console` over HTTP, the playground as WebAssembly. A picture is a pure function
 //! of a simulation or an answer of the engine. The numbers of both are those of the reports.
 
+pub mod changes;
 mod layout;
+mod links;
+pub mod names;
 mod pages;
 pub mod pictures;
+mod places;
 mod request;
 mod state;
+mod workloads;
 
 pub use pages::respond;
 pub use request::{Request, Response};

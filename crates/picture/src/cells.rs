@@ -72,6 +72,8 @@ pub struct Cell {
     pub mark: Option<char>,
     /// What is in it.
     pub items: Vec<Item>,
+    /// Where a click on it leads.
+    pub link: Option<String>,
 }
 
 /// Something in a cell.
@@ -83,6 +85,8 @@ pub struct Item {
     pub class: Class,
     /// Its character.
     pub mark: char,
+    /// Where a click on it leads.
+    pub link: Option<String>,
 }
 
 /// Items that are in no cell.
@@ -161,7 +165,7 @@ impl CellMap {
 impl Cell {
     fn draw(&self, picture: &mut Picture, (x, y): (usize, usize), is_large: bool) {
         let level = self.level.min(100);
-        picture.group(&self.title, |picture| {
+        picture.linked(self.link.as_deref(), is_large, &self.title, |picture| {
             if !is_large {
                 let filled = (SMALL.1 * level).div_ceil(100);
                 picture.rectangle(Class::Faint, (x, y), SMALL);
@@ -198,7 +202,7 @@ impl Cell {
 
 impl Item {
     fn draw(&self, picture: &mut Picture, (x, y): (usize, usize)) {
-        picture.group(&self.title, |picture| {
+        picture.linked(self.link.as_deref(), false, &self.title, |picture| {
             picture.rectangle(self.class, (x, y), (ITEM, ITEM));
             picture.mark((x + ITEM / 2, y + ITEM - 4), self.mark);
         });
@@ -210,7 +214,7 @@ mod tests {
     use super::*;
 
     fn map(n_cells: usize, n_items: usize) -> String {
-        let item = Item { title: "item".to_owned(), class: Class::Kind(1), mark: 'a' };
+        let item = Item { title: "item".to_owned(), class: Class::Kind(1), mark: 'a', link: None };
         let cell = |i: usize| Cell {
             name: format!("cell-{i}"),
             title: format!("cell-{i}: 40 %"),
@@ -218,6 +222,7 @@ mod tests {
             class: Class::Bar,
             mark: None,
             items: vec![item.clone(); n_items],
+            link: None,
         };
         let cells = (0..n_cells).map(cell).collect();
         let part = Part { name: "rack".to_owned(), cells };

@@ -1,7 +1,7 @@
 //! SVG pictures for browsers, documents and pages of the console.
 //!
-//! [`Picture`] writes elements; a module per plot arranges them. A picture is one self-contained file without scripts and
-//! links. Elements have classes instead of colors: the style sheet has a light and a dark theme, and the colors are those of
+//! [`Picture`] writes elements; a module per plot arranges them. A picture is one self-contained file without scripts; only
+//! those made for pages have links, and these pages have the style sheet ([`without_style`]). Elements have classes instead of colors: the style sheet has a light and a dark theme, and the colors are those of
 //! Okabe and Ito, which people with color blindness can tell apart. A color is never the only sign of something. Groups have
 //! titles, which browsers show as tooltips and screen readers read.
 //!
@@ -66,7 +66,7 @@ impl Class {
 const KINDS: [&str; N_KINDS] = ["kind0", "kind1", "kind2", "kind3", "kind4", "kind5"];
 
 /// Rules of both themes. The prefix keeps them from other elements of a page that contains the picture.
-const STYLE: &str = "\
+pub const STYLE: &str = "\
 .berth-picture{background:#fff;font:12px ui-monospace,Menlo,Consolas,monospace}
 .berth-picture .heading{font-size:15px;font-weight:bold}
 .berth-picture text{fill:#1b1b1b}.berth-picture .note{fill:#595959}
@@ -83,6 +83,15 @@ const STYLE: &str = "\
 .berth-picture .faint{fill:#454a54;stroke:#454a54}.berth-picture .stripe{fill:#1f232b}}
 ";
 
+/// The picture without its style sheet, for a page that has [`STYLE`].
+pub fn without_style(svg: &str) -> String {
+    svg.replacen(&style_element(), "", 1)
+}
+
+fn style_element() -> String {
+    format!("<style>\n{STYLE}</style>\n")
+}
+
 /// Where a text begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
@@ -98,19 +107,20 @@ pub enum Anchor {
 #[derive(Clone, Debug)]
 pub struct Picture {
     svg: String,
+    has_links: bool,
 }
 
 impl Picture {
-    /// An empty picture. Screen readers read its title and its description.
+    /// An empty picture. Screen readers read its title and its description; of one with links, also what is in it.
     pub fn new(width: usize, height: usize, title: &str, description: &str) -> Picture {
-        let mut picture = Picture { svg: String::new() };
+        let mut picture = Picture { svg: String::new(), has_links: false };
         picture.line(format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"berth-picture\" role=\"img\" width=\"{width}\" \
              height=\"{height}\" viewBox=\"0 0 {width} {height}\">"
         ));
         picture.line(format_args!("<title>{}</title>", escaped(title)));
         picture.line(format_args!("<desc>{}</desc>", escaped(description)));
-        picture.line(format_args!("<style>\n{STYLE}</style>"));
+        picture.svg.push_str(&style_element());
         picture
     }
 
@@ -119,6 +129,22 @@ impl Picture {
         self.line(format_args!("<g><title>{}</title>", escaped(title)));
         elements(self);
         self.line(format_args!("</g>"));
+    }
+
+    /// As [`Picture::group`]; the group is a link if there is one. `in_tab_order` is false where the tab key would stop too often.
+    fn linked(
+        &mut self,
+        link: Option<&str>,
+        in_tab_order: bool,
+        title: &str,
+        elements: impl FnOnce(&mut Picture),
+    ) {
+        let Some(link) = link else { return self.group(title, elements) };
+        self.has_links = true;
+        let (link, tab) = (escaped(link), if in_tab_order { "" } else { " tabindex=\"-1\"" });
+        self.line(format_args!("<a href=\"{link}\"{tab}><title>{}</title>", escaped(title)));
+        elements(self);
+        self.line(format_args!("</a>"));
     }
 
     /// A rectangle with its top left corner at (`x`, `y`).
@@ -198,7 +224,8 @@ impl Picture {
     /// The whole file.
     pub fn finish(mut self) -> String {
         self.line(format_args!("</svg>"));
-        self.svg
+        // An image has no content for screen readers.
+        if self.has_links { self.svg.replacen("role=\"img\"", "role=\"group\"", 1) } else { self.svg }
     }
 
     fn line(&mut self, text: impl Display) {
@@ -220,7 +247,7 @@ pub struct Key {
 
 /// Rows that a legend takes in a picture of this width.
 fn legend_rows(keys: &[Key], width: usize) -> usize {
-    Picture { svg: String::new() }.legend(keys, 0, width)
+    Picture { svg: String::new(), has_links: false }.legend(keys, 0, width)
 }
 
 /// The length of a bar; at least one pixel for what is not nothing.
@@ -277,6 +304,17 @@ mod tests {
             "{svg}"
         );
         assert!(svg.ends_with("</g>\n</svg>\n"), "{svg}");
+    }
+
+    #[test]
+    fn a_link_is_a_group_and_the_style_can_be_left_out() {
+        let mut picture = Picture::new(10, 20, "a", "b");
+        picture.linked(Some("/nodes/a\"b"), false, "a node", |_| ());
+        picture.linked(None, true, "another one", |_| ());
+        let svg = picture.finish();
+        let link = "<a href=\"/nodes/a&quot;b\" tabindex=\"-1\"><title>a node</title>\n</a>\n<g><title>another one</title>";
+        assert!(svg.contains(link) && svg.contains("role=\"group\""), "{svg}");
+        assert_eq!(svg.matches("<style>").count() - without_style(&svg).matches("<style>").count(), 1);
     }
 
     #[test]

@@ -22,6 +22,6 @@ pub use explanation::{PodExplanation, PodPreemption};
 pub use repairs::{Change, CoreTerm, Repair};
 pub use simulation::workloads::Workloads;
 pub use simulation::{
-    GroupPlacement, InvalidObject, PendingFor, SimulatedPod, Simulation, SimulationError, SimulationOptions,
-    add_simulated_nodes,
+    GroupPlacement, InvalidObject, PendingDecision, PendingFor, SimulatedPod, Simulation, SimulationError,
+    SimulationOptions, add_simulated_nodes,
 };

@@ -28,8 +28,8 @@ use serde_json::Value;
 use self::created_claims::CreatedClaim;
 pub(crate) use self::preemption::preempt;
 use self::rescheduling::Vacated;
-use crate::PodExplanation;
 use crate::repairs::{Repair, Trial};
+use crate::{PodExplanation, PodPreemption};
 
 pub use build::add_simulated_nodes;
 pub use error::{InvalidObject, SimulationError};
@@ -81,6 +81,15 @@ impl SimulationOptions {
             add_simulated_nodes(inventory, simulated);
         }
     }
+}
+
+/// What is decided about a pending pod.
+#[derive(Clone, Debug)]
+pub struct PendingDecision {
+    /// The decision, without preemption.
+    pub outcome: Outcome,
+    /// The preemption that makes it fit.
+    pub preemption: Option<PodPreemption>,
 }
 
 /// A pod of the simulation.
@@ -310,6 +319,41 @@ impl Simulation {
         let pods = &self.pods;
         self.queue.retain(|i| is_selected(&pods[*i]));
         self.run(|_, _| ());
+    }
+
+    /// What is decided about each pending pod in the current state, on its own: no pod is placed. Yields positions in
+    /// [`Simulation::pods`].
+    pub fn decide_pending(&mut self) -> Vec<(usize, PendingDecision)> {
+        let prepared: Vec<_> =
+            self.queue.iter().map(|i| (*i, self.cluster.prepare(&self.pods[*i].pod))).collect();
+        let mut decided: HashMap<_, PendingDecision> = HashMap::new();
+        let mut decisions = Vec::with_capacity(prepared.len());
+        for (i, pod) in prepared {
+            let equivalence = self.cluster.equivalence(&pod);
+            let pending = self.pending_for.of(&self.pods[i].pod);
+            let may_be_relaxed = !self.cluster.relaxable(&pod, pending).is_empty();
+            let known = decided.get(&equivalence).filter(|_| !may_be_relaxed).cloned();
+            let decision = known.unwrap_or_else(|| self.decide_alone(pod, pending));
+            if !may_be_relaxed {
+                decided.insert(equivalence, decision.clone());
+            }
+            decisions.push((i, decision));
+        }
+        decisions.sort_by_key(|(i, _)| *i);
+        decisions
+    }
+
+    fn decide_alone(&mut self, mut pod: PreparedPod, pending: Duration) -> PendingDecision {
+        let mut outcome = self.cluster.decide(&pod);
+        if matches!(outcome, Outcome::Unschedulable { .. })
+            && let Some((decided, relaxed)) = self.cluster.decide_relaxed(&pod, pending)
+        {
+            (outcome, pod) = (decided, relaxed.pod);
+        }
+        let budgets = self.budgets.as_slice();
+        let victims =
+            self.preempts.then(|| preempt(&mut self.cluster, budgets, &pod, &mut outcome)).flatten();
+        PendingDecision { outcome, preemption: victims.map(Into::into) }
     }
 
     /// Places the pods that come before this pod in the queue; explain the pod afterwards.

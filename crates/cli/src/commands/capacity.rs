@@ -4,14 +4,14 @@ use std::io::Write;
 
 use berth_api::object::NamespacedName;
 use berth_api::read::{Entry, Inventory};
+use berth_console::changes::{kind_of, topology_key};
 use berth_simulate::capacity::{CapacityError, CapacityRequest, NodeType, Subject, Target, capacity};
 
 use super::cluster_args::{ClusterArgs, warn};
-use super::node_args::topology_key;
+
 use super::what_if::{only, unchanged};
 use crate::ExitStatus;
 use crate::error::CliError;
-use crate::objects::kind_of;
 use crate::output::{self, OutputArgs};
 use crate::render::capacity as render;
 

@@ -2,10 +2,11 @@
 
 use std::io::Write;
 
+use berth_console::changes::topology_key;
 use berth_simulate::compare::{Side, compare};
 
 use super::cluster_args::{ClusterArgs, warn_about};
-use super::node_args::topology_key;
+
 use crate::ExitStatus;
 use crate::error::CliError;
 use crate::output::{self, OutputArgs};

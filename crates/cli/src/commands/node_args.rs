@@ -149,17 +149,6 @@ impl TimingArgs {
     }
 }
 
-/// The node label key that a short name stands for; other texts are keys themselves.
-pub fn topology_key(text: &str) -> String {
-    match text {
-        "zone" => "topology.kubernetes.io/zone",
-        "region" => "topology.kubernetes.io/region",
-        "node" | "hostname" => "kubernetes.io/hostname",
-        key => key,
-    }
-    .to_owned()
-}
-
 /// Parses `1s`, `500ms` or `2m30s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let parsed: jiff::SignedDuration =

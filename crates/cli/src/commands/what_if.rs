@@ -5,6 +5,7 @@ use std::io::Write;
 
 use berth_api::object::{NamespacedName, Taint};
 use berth_api::read::Inventory;
+use berth_console::changes::{kind_of, topology_key};
 use berth_console::pictures::{self, ColorBy};
 use berth_simulate::Simulation;
 use berth_simulate::what_if::{Change, ChangeError, Changed, WhatIf};
@@ -12,11 +13,10 @@ use jiff::Timestamp;
 
 use super::change_args::{ChangeArgs, ChangeRequest};
 use super::cluster_args::{ClusterArgs, ZONE, note_replaced, warn, warn_about};
-use super::node_args::topology_key;
 use super::picture_args::PictureArgs;
 use crate::ExitStatus;
 use crate::error::CliError;
-use crate::objects::{kind_of, not_found};
+use crate::objects::not_found;
 use crate::output::{self, PictureFormat, PictureOutputArgs};
 use crate::render::names::abbreviated;
 use crate::render::{progress, what_if as render};

@@ -1,7 +1,11 @@
 //! The pages, a file each.
 
+mod nodes;
+mod parts;
 mod pending;
+mod pods;
 mod topology;
+mod workloads;
 
 use maud::{Markup, html};
 
@@ -23,30 +27,57 @@ impl Page {
     }
 }
 
+/// Why there is no page.
+enum PageError {
+    /// A parameter with what is wrong about it, and the remedy.
+    Parameter(String),
+    /// An object that does not exist, and the addresses and texts of similar ones.
+    NotFound { what: String, similar: Vec<(String, String)> },
+}
+
+type Answer = Result<Page, PageError>;
+
 /// Answers a request. All paths but those of pages and assets are answered with 404.
 pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
     let segments = request.segments();
     let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
-    let page = match segments[..] {
-        [] => Some(topology::page(state, request)),
-        ["pending"] => Some(pending::page(state)),
-        ["assets", "console.css"] => return asset("text/css; charset=utf-8", STYLE),
-        ["assets", "console.js"] => return asset("text/javascript; charset=utf-8", SCRIPT),
-        _ => None,
+    let answer = match segments[..] {
+        [] => topology::page(state, request),
+        ["pending"] => pending::page(state, request),
+        ["pods", namespace, name] => pods::page(state, namespace, name),
+        ["workloads"] => workloads::list(state, request),
+        ["workloads", kind, namespace, name] => workloads::page(state, request, kind, namespace, name),
+        ["nodes"] => nodes::list(state, request),
+        ["nodes", name] => nodes::page(state, request, name),
+        ["assets", "console.css"] => {
+            return asset("text/css; charset=utf-8", [STYLE, berth_picture::STYLE].concat());
+        }
+        ["assets", "console.js"] => return asset("text/javascript; charset=utf-8", SCRIPT.to_owned()),
+        _ => Err(PageError::NotFound { what: format!("The page {}", request.path), similar: Vec::new() }),
     };
-    let status = if page.is_some() { 200 } else { 404 };
-    let missing = || {
-        Page::new(
-            "Not found",
-            html! { p { "There is no such page, or the object does not exist any more." } },
-        )
+    let (status, Page { title, content }) = match answer {
+        Ok(page) => (200, page),
+        Err(PageError::Parameter(message)) => {
+            (400, Page::new("Bad parameter", html! { p.bad { (message) } }))
+        }
+        Err(PageError::NotFound { what, similar }) => (404, missing(&what, &similar)),
     };
-    let Page { title, content } = page.unwrap_or_else(missing);
     Response::html(status, layout::page(&state.name, request.path, &title, &content))
 }
 
-fn asset(content_type: &'static str, content: &str) -> Response {
-    Response { status: 200, content_type, body: content.to_owned() }
+fn missing(what: &str, similar: &[(String, String)]) -> Page {
+    let content = html! {
+        p.bad { (what) " does not exist, or does not exist any more." }
+        @if !similar.is_empty() {
+            p { "Did you mean:" }
+            ul { @for (to, text) in similar { li { (parts::link(to, text)) } } }
+        }
+    };
+    Page::new("Not found", content)
+}
+
+fn asset(content_type: &'static str, content: String) -> Response {
+    Response { status: 200, content_type, body: content }
 }
 
 #[cfg(test)]
@@ -56,16 +87,125 @@ mod tests {
 
     use super::*;
 
+    /// Two zones with a node each, and a Deployment whose third pod fits nowhere.
+    pub(super) fn cluster() -> String {
+        let spec = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
+              {labelSelector: {matchLabels: {app: web}}, topologyKey: topology.kubernetes.io/zone}]}},
+            topologySpreadConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone,
+              whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}],
+            containers: [{name: web, image: web, resources: {requests: {cpu: 500m}}}]";
+        let node = |name: &str, taints: &str| {
+            let zone = &name[..1];
+            format!(
+                "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{topology.kubernetes.io/zone: {zone}}}}},
+                 spec: {{taints: [{taints}]}}, status: {{allocatable: {{cpu: 2, memory: 4Gi, pods: 10}}}}}}"
+            )
+        };
+        let pod = |name: &str, on: &str| {
+            format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: shop, labels: {{app: web}},
+                   ownerReferences: [{{apiVersion: apps/v1, kind: ReplicaSet, name: web-1a, uid: u, controller: true}}]}},
+                 spec: {{{on}{spec}}}}}"
+            )
+        };
+        let deployment = format!(
+            "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, namespace: shop}}, spec: {{replicas: 3,
+               selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}}, spec: {{{spec}}}}}}}}}"
+        );
+        let replica_set = format!(
+            "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: web-1a, namespace: shop, uid: u,
+               ownerReferences: [{{apiVersion: apps/v1, kind: Deployment, name: web, uid: d, controller: true}}]}},
+             spec: {{replicas: 3, selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}},
+               spec: {{{spec}}}}}}}}}"
+        );
+        [
+            node("a-1", "{key: dedicated, value: db, effect: PreferNoSchedule}"),
+            node("b-1", ""),
+            deployment,
+            replica_set,
+            pod("web-1", "nodeName: a-1, "),
+            pod("web-2", "nodeName: b-1, "),
+            pod("web-3", ""),
+        ]
+        .join("\n---\n")
+    }
+
+    pub(super) fn state(text: &str) -> State {
+        State::new("test", Inventory::from_text(text).unwrap(), SimulationOptions::default()).unwrap()
+    }
+
+    /// The status and the body.
+    pub(super) fn get(state: &mut State, path_and_query: &str) -> (u16, String) {
+        let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
+        let response = respond(state, &Request { path, query, form: None });
+        (response.status, response.body)
+    }
+
+    /// The page has all these texts.
+    #[track_caller]
+    pub(super) fn check(path_and_query: &str, texts: &[&str]) {
+        let (status, body) = get(&mut state(&cluster()), path_and_query);
+        assert_eq!(status, 200, "{body}");
+        for text in texts {
+            assert!(body.contains(text), "{text}: {body}");
+        }
+    }
+
     #[test]
     fn names_cannot_leave_their_elements() {
-        let pod =
-            "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, image: i}]}}";
-        let inventory = Inventory::from_text(pod).unwrap();
+        let node = "{apiVersion: v1, kind: Node, metadata: {name: '<b>\"', labels: {a: '<i>'}}}";
+        let inventory = Inventory::from_text(node).unwrap();
         let mut state = State::new("<script>", inventory, SimulationOptions::default()).unwrap();
-        let response = respond(&mut state, &Request { path: "/pending", ..Request::default() });
-        assert_eq!(response.status, 200);
-        assert!(response.body.contains("<p class=\"cluster\">&lt;script&gt;</p>"), "{}", response.body);
-        assert!(response.body.contains("<td>default</td><td>web</td>"), "{}", response.body);
-        assert_eq!(respond(&mut state, &Request { path: "/../etc", ..Request::default() }).status, 404);
+        for path in ["/", "/nodes", "/nodes/%3Cb%3E%22"] {
+            let (status, body) = get(&mut state, path);
+            assert_eq!(status, 200);
+            assert!(!body.contains("<b>") && !body.contains("<i>"), "{body}");
+            assert!(
+                body.contains("<p class=\"cluster\">&lt;script&gt;</p>") && body.contains("&lt;b&gt;"),
+                "{body}"
+            );
+        }
+        assert!(get(&mut state, "/nodes").1.contains("href=\"/nodes/%3Cb%3E%22\""));
+    }
+
+    #[test]
+    fn what_does_not_exist_has_similar_names() {
+        let mut state = state(&cluster());
+        let of = |state: &mut State, path: &str| {
+            let (status, body) = get(state, path);
+            assert_eq!(status, 404, "{body}");
+            body
+        };
+        assert!(of(&mut state, "/../etc").contains("The page /../etc does not exist"));
+        assert!(of(&mut state, "/pods/shop/web-4").contains("<a href=\"/pods/shop/web-1\">shop/web-1</a>"));
+        assert!(of(&mut state, "/nodes/a-2").contains("<a href=\"/nodes/a-1\">a-1</a>"));
+        let body = of(&mut state, "/workloads/Deployment/shop/wep");
+        assert!(
+            body.contains("<a href=\"/workloads/Deployment/shop/web\">shop/Deployment web</a>"),
+            "{body}"
+        );
+    }
+
+    #[test]
+    fn bad_parameters_are_named() {
+        let mut state = state(&cluster());
+        for (path, message) in [
+            ("/?color=red", "color=red: give utilization, workload or rule"),
+            ("/pending?page=2", "page=2: give a number from 1 to 1"),
+            ("/nodes?page=x", "page=x: give a number"),
+        ] {
+            let (status, body) = get(&mut state, path);
+            assert_eq!(status, 400, "{body}");
+            assert!(body.contains(message), "{body}");
+        }
+    }
+
+    #[test]
+    fn the_style_of_pictures_is_that_of_pages() {
+        let (_, page) = get(&mut state(&cluster()), "/");
+        assert!(page.contains("class=\"berth-picture\"") && !page.contains("<style"), "{page}");
+        assert!(page.contains("<a href=\"/nodes/a-1\"><title>a-1: cpu 500m of 2"), "{page}");
+        let (_, style) = get(&mut state(&cluster()), "/assets/console.css");
+        assert!(style.contains(".berth-picture .kind0{"));
     }
 }

@@ -1,8 +1,8 @@
 //! The nodes in their zones and racks.
 
-use maud::{PreEscaped, html};
+use maud::html;
 
-use super::Page;
+use super::{Answer, Page, PageError, parts};
 use crate::pictures::{self, ColorBy};
 use crate::{Request, State};
 
@@ -12,18 +12,23 @@ const COLORS: [(&str, &str, ColorBy<'_>); 3] = [
     ("rule", "broken rules", ColorBy::Rule),
 ];
 
-pub(super) fn page(state: &mut State, request: &Request<'_>) -> Page {
+pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let wanted = request.parameter("color");
-    let chosen = COLORS.iter().find(|(value, ..)| wanted.as_deref() == Some(*value)).unwrap_or(&COLORS[0]);
+    let wanted = wanted.as_deref().unwrap_or(COLORS[0].0);
+    let chosen = COLORS.iter().find(|(value, ..)| *value == wanted);
+    let unknown = || PageError::Parameter(format!("color={wanted}: give utilization, workload or rule"));
+    let (_, _, color_by) = chosen.ok_or_else(unknown)?;
     let (simulation, broken) = state.audited();
-    let picture = pictures::topology(simulation, broken, chosen.2);
+    let picture = pictures::linked_topology(simulation, broken, *color_by);
     let content = html! {
+        p { "Color: " }
         ul.choice aria-label="Color" {
             @for (value, name, _) in &COLORS {
-                li { a href={ "/?color=" (value) } aria-current=[(*value == chosen.0).then_some("true")] { (name) } }
+                li { a href={ "/?color=" (value) } aria-current=[(*value == wanted).then_some("true")] { (name) } }
             }
         }
-        figure { (PreEscaped(picture)) }
+        p { (parts::link("/nodes", "The nodes as a list")) }
+        (parts::figure(&picture))
     };
-    Page::new("Topology", content)
+    Ok(Page::new("Topology", content))
 }

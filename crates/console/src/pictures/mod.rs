@@ -11,12 +11,9 @@ pub use explanation::explanation;
 pub use losses::losses;
 pub use rules::rules;
 pub use spread::spread;
+pub(crate) use spread::spread_of;
 pub use topology::{ColorBy, topology};
-
-/// `1 node`, `2 nodes`.
-fn counted(n: usize, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
-}
+pub(crate) use topology::{ZONE, linked_topology};
 
 #[cfg(test)]
 mod tests {
@@ -79,7 +76,7 @@ spec:
             (0..12_000).map(|i| format!("{{apiVersion: v1, kind: Node, metadata: {{name: n{i}}}}}\n---\n"));
         let svg = topology(&simulation(&nodes.collect::<String>()), &[], ColorBy::Utilization);
         assert!(
-            svg.contains("12000 nodes, 0 pods") && svg.contains("3 nodes, 0 pods, 0 % requested"),
+            svg.contains("12,000 nodes, 0 pods") && svg.contains("3 nodes, 0 pods, 0 % requested"),
             "{svg:.2000}"
         );
         assert_eq!(svg.matches(" % requested").count(), 4000);

@@ -9,8 +9,8 @@ use berth_picture::arcs::{Arc, Arcs};
 use berth_picture::{Class, Key};
 use berth_simulate::Simulation;
 
-use super::counted;
-use super::workload_keys::{WorkloadName, name_of};
+use crate::names::counted;
+use crate::workloads::{WorkloadName, name_of};
 
 /// Most arcs.
 const MAX_ARCS: usize = 150;

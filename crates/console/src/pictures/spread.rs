@@ -7,8 +7,8 @@ use berth_picture::bars::{Bars, Row, Section};
 use berth_picture::{Class, Key};
 use berth_simulate::{SimulatedPod, Simulation};
 
-use super::counted;
-use super::workload_keys::{WorkloadName, name_of};
+use crate::names::counted;
+use crate::workloads::{WorkloadName, name_of};
 
 /// Workloads, and domains of each.
 const MAX_WORKLOADS: usize = 30;
@@ -38,6 +38,18 @@ pub fn spread(simulation: &Simulation, topology_key: &str) -> String {
     }
     let title = format!("Spread of {}", counted(n_workloads, "workload"));
     Bars { description: title.clone(), title, sections, notes }.svg()
+}
+
+/// The pods of one workload by the domains of each of its spread constraints, and of `topology_key`; none without such pods.
+pub(crate) fn spread_of(simulation: &Simulation, name: &WorkloadName, topology_key: &str) -> Option<String> {
+    let pods: Vec<_> = simulation.pods().iter().filter(|pod| name_of(pod) == *name).collect();
+    let constraints = simulation.rules_of(&pods.first()?.pod).spread_constraints;
+    let has_key = constraints.iter().any(|constraint| constraint.topology_key == topology_key);
+    let of = |constraint| section(simulation, name, &pods, constraint, topology_key);
+    let mut sections: Vec<_> = constraints.iter().map(Some).map(of).collect();
+    sections.extend((!has_key).then(|| of(None)));
+    let title = format!("Spread of {}/{}", name.0, name.1);
+    Some(Bars { description: title.clone(), title, sections, notes: Vec::new() }.svg())
 }
 
 fn section(

@@ -2,26 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use berth_api::object::{Node, ResourceList};
-use berth_api::quantity::with_unit;
-use berth_api::rules::PodRequests;
 use berth_api::simulated_nodes::RACK;
 use berth_engine::Violation;
-use berth_picture::cells::{Cell, CellMap, Domain, Item, Outside, Part};
+use berth_picture::cells::{Cell, CellMap, Domain, Item, MAX_LARGE, Outside, Part};
 use berth_picture::{Class, Key};
 use berth_simulate::{SimulatedPod, Simulation};
 
-use super::counted;
-use super::workload_keys::{WorkloadKeys, name_of};
+use super::workload_keys::WorkloadKeys;
+use crate::links;
+use crate::names::counted;
+use crate::places::{Place, places};
+use crate::workloads::name_of;
 
-const ZONE: &str = "topology.kubernetes.io/zone";
+/// The node label with the zone.
+pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 /// Most cells; of more nodes, several share a cell.
 const MAX_CELLS: usize = 5000;
-/// Pending pods that are drawn, and pods and nodes that a title names.
+/// Pending pods that are drawn.
 const MAX_PENDING: usize = 500;
-const MAX_NAMED: usize = 12;
-/// The resources of a title.
-const RESOURCES: [&str; 3] = ["cpu", "memory", "pods"];
 
 /// What the color of a node says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,21 +34,23 @@ pub enum ColorBy<'a> {
     Change(&'a BTreeSet<String>),
 }
 
-/// A node with its pods.
-struct Place<'a> {
-    node: &'a Node,
-    pods: Vec<&'a SimulatedPod>,
-    used: ResourceTotals,
-    broken: Vec<&'a Violation>,
-    n_evicted: usize,
-}
-
-type ResourceTotals = [i64; RESOURCES.len()];
-
 /// The topology. `broken` are the violated rules of running pods.
 pub fn topology(simulation: &Simulation, broken: &[Violation], color_by: ColorBy<'_>) -> String {
+    draw(simulation, broken, color_by, false)
+}
+
+/// The topology for a page: nodes and pods have links to their pages.
+pub(crate) fn linked_topology(
+    simulation: &Simulation,
+    broken: &[Violation],
+    color_by: ColorBy<'_>,
+) -> String {
+    draw(simulation, broken, color_by, true)
+}
+
+fn draw(simulation: &Simulation, broken: &[Violation], color_by: ColorBy<'_>, has_links: bool) -> String {
     let keys = WorkloadKeys::new(simulation);
-    let places = places(simulation, broken);
+    let places = places(simulation, broken, |_| true);
     let n_per_cell = places.len().div_ceil(MAX_CELLS).max(1);
     let mut domains: BTreeMap<&str, BTreeMap<&str, Vec<&Place<'_>>>> = BTreeMap::new();
     for place in places.values() {
@@ -63,7 +63,7 @@ pub fn topology(simulation: &Simulation, broken: &[Violation], color_by: ColorBy
         let name = if zone.is_empty() { "no zone" } else { zone };
         let part = |(rack, places): (&&str, &Vec<&Place<'_>>)| Part {
             name: (*rack).to_owned(),
-            cells: places.chunks(n_per_cell).map(|places| cell(places, &keys, color_by)).collect(),
+            cells: places.chunks(n_per_cell).map(|places| cell(places, &keys, color_by, has_links)).collect(),
         };
         let text = format!("{name}: {}, {}", counted(n_nodes, "node"), counted(n_pods, "pod"));
         Domain { name: text.clone(), title: text, parts: racks.iter().map(part).collect() }
@@ -76,7 +76,7 @@ pub fn topology(simulation: &Simulation, broken: &[Violation], color_by: ColorBy
             0 => format!("{} without a node", counted(n_pending, "pod")),
             more => format!("{} without a node; {more} are not shown", counted(n_pending, "pod")),
         },
-        items: pending.iter().take(MAX_PENDING).map(|pod| item(pod, &keys)).collect(),
+        items: pending.iter().take(MAX_PENDING).map(|pod| item(pod, &keys, has_links)).collect(),
     });
     let mut notes = Vec::new();
     if n_per_cell > 1 {
@@ -97,76 +97,7 @@ pub fn topology(simulation: &Simulation, broken: &[Violation], color_by: ColorBy
     .svg()
 }
 
-fn places<'a>(simulation: &'a Simulation, broken: &'a [Violation]) -> BTreeMap<&'a str, Place<'a>> {
-    let place = |node: &'a Node| {
-        let place = Place { node, pods: Vec::new(), used: [0; 3], broken: Vec::new(), n_evicted: 0 };
-        (node.metadata.name.as_str(), place)
-    };
-    let mut places: BTreeMap<_, _> = simulation.nodes().map(place).collect();
-    for pod in simulation.pods() {
-        if pod.preempted_by.is_some()
-            && let Some(place) = places.get_mut(pod.pod.spec.node_name.as_str())
-        {
-            place.n_evicted += 1;
-        }
-        let Some(place) = pod.node().and_then(|node| places.get_mut(node)) else { continue };
-        let requests = PodRequests::of(&pod.pod);
-        for (used, resource) in place.used.iter_mut().zip(RESOURCES) {
-            *used += if resource == "pods" { 1 } else { requests.amount(resource) };
-        }
-        place.pods.push(pod);
-    }
-    for violation in broken {
-        if let Some(place) = places.get_mut(violation.node.as_str()) {
-            place.broken.push(violation);
-        }
-    }
-    places
-}
-
-impl Place<'_> {
-    fn allocatable(&self) -> Option<&ResourceList> {
-        let status = &self.node.status;
-        status.allocatable.as_ref().or(status.capacity.as_ref())
-    }
-
-    /// Requested and allocatable amounts.
-    fn amounts(&self) -> impl Iterator<Item = (&'static str, i64, i64)> + '_ {
-        RESOURCES.into_iter().zip(self.used).map(|(resource, used)| {
-            let quantity = self.allocatable().and_then(|list| list.get(resource));
-            let amount = quantity.map_or(0, |q| if resource == "cpu" { q.millis() } else { q.units() });
-            (resource, used, amount)
-        })
-    }
-
-    /// The largest requested part of a resource, in percent.
-    fn utilization(&self) -> usize {
-        let percent = |(_, used, of): (_, i64, i64)| if of > 0 { used * 100 / of } else { 0 };
-        usize::try_from(self.amounts().map(percent).max().unwrap_or(0)).unwrap_or(0)
-    }
-
-    fn text(&self) -> String {
-        let amount = |(resource, used, of)| {
-            format!("{resource} {} of {}", with_unit(resource, used), with_unit(resource, of))
-        };
-        let amounts: Vec<_> = self.amounts().map(amount).collect();
-        let mut text = format!("{}: {}", self.node.metadata.name, amounts.join(", "));
-        if self.node.spec.unschedulable {
-            text.push_str("; cordoned");
-        }
-        for violation in self.broken.iter().take(MAX_NAMED) {
-            let Violation { namespace, name, term, .. } = violation;
-            text.push_str(&format!("; broken rule of {namespace}/{name}: {term}"));
-        }
-        match self.broken.len().saturating_sub(MAX_NAMED) {
-            0 => {}
-            more => text.push_str(&format!("; {more} more broken rules")),
-        }
-        text
-    }
-}
-
-fn cell(places: &[&Place<'_>], keys: &WorkloadKeys, color_by: ColorBy<'_>) -> Cell {
+fn cell(places: &[&Place<'_>], keys: &WorkloadKeys, color_by: ColorBy<'_>, has_links: bool) -> Cell {
     let first = places[0];
     let pods = || places.iter().flat_map(|place| &place.pods);
     let n_broken: usize = places.iter().map(|place| place.broken.len()).sum();
@@ -203,8 +134,10 @@ fn cell(places: &[&Place<'_>], keys: &WorkloadKeys, color_by: ColorBy<'_>) -> Ce
     };
     // Broken rules are marked whatever the color says.
     let mark = if n_broken > 0 { Some('!') } else { mark };
-    let items = pods().map(|pod| item(pod, keys)).collect();
-    Cell { name: first.node.metadata.name.clone(), title, level, class, mark, items }
+    let items = pods().map(|pod| item(pod, keys, has_links)).collect();
+    let name = first.node.metadata.name.clone();
+    let link = (has_links && places.len() == 1).then(|| links::node(&name));
+    Cell { name, title, level, class, mark, items, link }
 }
 
 fn most_frequent<'a>(
@@ -220,7 +153,7 @@ fn most_frequent<'a>(
     most.map(|(mark, (_, class))| (class, mark))
 }
 
-fn item(pod: &SimulatedPod, keys: &WorkloadKeys) -> Item {
+fn item(pod: &SimulatedPod, keys: &WorkloadKeys, has_links: bool) -> Item {
     let (class, mark) = keys.of(&name_of(pod));
     let title = match (&pod.workload, pod.node()) {
         (workload, None) => {
@@ -230,7 +163,9 @@ fn item(pod: &SimulatedPod, keys: &WorkloadKeys) -> Item {
         (Some(workload), _) => format!("{} of {workload}", pod.pod.key()),
         (None, _) => pod.pod.key(),
     };
-    Item { title, class, mark }
+    let metadata = &pod.pod.metadata;
+    let link = has_links.then(|| links::pod(&metadata.namespace, &metadata.name));
+    Item { title, class, mark, link }
 }
 
 fn legend(keys: &WorkloadKeys, color_by: ColorBy<'_>, n_nodes: usize) -> Vec<Key> {
@@ -254,7 +189,7 @@ fn legend(keys: &WorkloadKeys, color_by: ColorBy<'_>, n_nodes: usize) -> Vec<Key
         ],
     };
     // Single pods are drawn on few nodes.
-    if color_by == ColorBy::Workload || n_nodes <= berth_picture::cells::MAX_LARGE {
+    if color_by == ColorBy::Workload || n_nodes <= MAX_LARGE {
         legend.extend(keys.legend());
     }
     if color_by != ColorBy::Rule {

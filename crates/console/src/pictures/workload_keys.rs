@@ -3,20 +3,14 @@
 use std::collections::BTreeMap;
 
 use berth_picture::{Class, Key, N_KINDS};
-use berth_simulate::{SimulatedPod, Simulation};
+use berth_simulate::Simulation;
+
+use crate::names::counted;
+use crate::workloads::{WorkloadName, name_of};
 
 /// Workloads that have a color of their own; the others share the last one.
 const MAX_NAMED: usize = N_KINDS - 1;
 const OTHER: (Class, char) = (Class::Kind(MAX_NAMED), '·');
-
-/// Namespace, and workload or pod.
-pub(super) type WorkloadName = (String, String);
-
-pub(super) fn name_of(pod: &SimulatedPod) -> WorkloadName {
-    let metadata = &pod.pod.metadata;
-    let workload = pod.workload.clone().unwrap_or_else(|| format!("Pod {}", metadata.name));
-    (metadata.namespace.clone(), workload)
-}
 
 /// The workloads with most pods, each with its color and letter.
 pub(super) struct WorkloadKeys {
@@ -53,7 +47,7 @@ impl WorkloadKeys {
         let mut keys: Vec<_> = named.into_iter().map(key).collect();
         if self.n_others > 0 {
             let (class, mark) = OTHER;
-            keys.push(Key { class, mark: Some(mark), text: super::counted(self.n_others, "other workload") });
+            keys.push(Key { class, mark: Some(mark), text: counted(self.n_others, "other workload") });
         }
         keys
     }
