@@ -322,10 +322,11 @@ impl Simulation {
     }
 
     /// What is decided about each pending pod in the current state, on its own: no pod is placed. Yields positions in
-    /// [`Simulation::pods`].
+    /// [`Simulation::pods`], ascending.
     pub fn decide_pending(&mut self) -> Vec<(usize, PendingDecision)> {
-        let prepared: Vec<_> =
-            self.queue.iter().map(|i| (*i, self.cluster.prepare(&self.pods[*i].pod))).collect();
+        let is_pending = |pod: &SimulatedPod| pod.node().is_none() && !pod.pod.metadata.is_deleting();
+        let pending = self.pods.iter().enumerate().filter(|(_, pod)| is_pending(pod));
+        let prepared: Vec<_> = pending.map(|(i, pod)| (i, self.cluster.prepare(&pod.pod))).collect();
         let mut decided: HashMap<_, PendingDecision> = HashMap::new();
         let mut decisions = Vec::with_capacity(prepared.len());
         for (i, pod) in prepared {
@@ -339,7 +340,6 @@ impl Simulation {
             }
             decisions.push((i, decision));
         }
-        decisions.sort_by_key(|(i, _)| *i);
         decisions
     }
 
