@@ -328,6 +328,9 @@ fn scheduler(connection: impl Fn() -> Connection + 'static, name: &'static str, 
         let options = SchedulerOptions {
             leader_election: lease("berth", name, &setup),
             identity: name.to_owned(),
+            // Turns begin and end within a run.
+            group_reserve_after: Duration::from_secs(5),
+            group_reservation: Duration::from_secs(20),
             ..SchedulerOptions::default()
         };
         let connection = connection();

@@ -101,6 +101,24 @@ impl AttemptResult {
     }
 }
 
+/// How holding room for a pod group ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReservationResult {
+    Placed,
+    Expired,
+    Ended,
+}
+
+impl ReservationResult {
+    fn name(self) -> &'static str {
+        match self {
+            ReservationResult::Placed => "placed",
+            ReservationResult::Expired => "expired",
+            ReservationResult::Ended => "ended",
+        }
+    }
+}
+
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// All metrics of a scheduler.
@@ -117,6 +135,7 @@ pub(crate) struct Metrics {
     plugin_duration: Histograms<PluginLabels>,
     evaluations: Family<EvaluationLabels, Counter>,
     pod_group_attempts: Family<ResultLabels, Counter>,
+    pod_group_reservations: Family<ResultLabels, Counter>,
     pub(crate) preemption_attempts: Counter,
     pub(crate) preemption_victims: Histogram,
     cache_size: Family<TypeLabels, Gauge>,
@@ -170,6 +189,7 @@ impl Metrics {
             plugin_duration: Family::new_with_constructor(plugins),
             evaluations: Family::default(),
             pod_group_attempts: Family::default(),
+            pod_group_reservations: Family::default(),
             preemption_attempts: Counter::default(),
             preemption_victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
             cache_size: Family::default(),
@@ -265,6 +285,11 @@ impl Metrics {
             m.pod_group_attempts.clone(),
         );
         registry.register(
+            "berth_scheduler_pod_group_reservations",
+            "Times that room was held for a pod group, by result",
+            m.pod_group_reservations.clone(),
+        );
+        registry.register(
             "berth_scheduler_bind_lookups",
             "Lookups of pods whose binding had an unknown result",
             m.bind_lookups.clone(),
@@ -295,6 +320,10 @@ impl Metrics {
 
     pub(crate) fn pod_group_attempted(&self, result: AttemptResult) {
         self.pod_group_attempts.get_or_create(&ResultLabels { result: result.name() }).inc();
+    }
+
+    pub(crate) fn pod_group_reserved(&self, result: ReservationResult) {
+        self.pod_group_reservations.get_or_create(&ResultLabels { result: result.name() }).inc();
     }
 
     pub(crate) fn scheduled(&self, attempts: u32, waited: Duration) {

@@ -44,6 +44,10 @@ pub struct SchedulerOptions {
     pub first_backoff: Duration,
     /// The longest wait after a pod's failures.
     pub longest_backoff: Duration,
+    /// How long a pod group fails before room may be held for it.
+    pub group_reserve_after: Duration,
+    /// How long room is held for a pod group at most; zero: never.
+    pub group_reservation: Duration,
     /// How long to wait for bindings in flight when stopping.
     pub stop_timeout: Duration,
     /// A watch that is silent for longer is started again; see
@@ -73,6 +77,8 @@ impl Default for SchedulerOptions {
             flush_after: Duration::from_secs(300),
             first_backoff: Duration::from_secs(1),
             longest_backoff: Duration::from_secs(10),
+            group_reserve_after: Duration::from_secs(60),
+            group_reservation: Duration::from_secs(300),
             stop_timeout: Duration::from_secs(10),
             watch_idle_timeout: Duration::from_secs(90),
             identity: format!("berth-{:08x}", fastrand::u32(..)),

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::sync::PoisonError;
 
-use berth_api::object::Pod;
+use berth_api::object::{NamespacedName, Pod};
 
 use super::{Caches, Cluster};
 use crate::blast_radius::{BlastRadius, blast_radius};
@@ -16,7 +16,7 @@ use crate::node_admission::{NodeRejection, node_admission};
 use crate::opportunity_cost::{OpportunityCost, opportunity_cost};
 use crate::plugins;
 use crate::preemption::{
-    DisruptionBudget, Preemption, Victims, candidates, has_terminating_victims, preempt,
+    DisruptionBudget, Leaving, Preemption, Victims, candidates, has_terminating_victims, preempt,
 };
 use crate::state::node::NodeId;
 use crate::state::prepared::PreparedPod;
@@ -96,6 +96,15 @@ impl Cluster {
     /// [`Cluster::preempt`] the state is not changed.
     pub fn preempt_group(&mut self, group: &Group<'_>, budgets: &[DisruptionBudget]) -> Option<GroupVictims> {
         let found = self.trying(|by| group::preempt(by, group, budgets));
+        self.updated();
+        found
+    }
+
+    /// Where a group that was not placed waits for room: as [`Cluster::preempt_group`], but the pods that leave are not
+    /// evicted: they are those of lower or equal priority, without `staying`, that take the room now. The state is not
+    /// changed.
+    pub fn reserve_group(&mut self, group: &Group<'_>, staying: &[NamespacedName]) -> Option<GroupVictims> {
+        let found = self.trying(|by| group::reserve(by, group, staying));
         self.updated();
         found
     }
@@ -241,7 +250,8 @@ impl Cluster {
     /// last, then the first by name. A pod that is nominated ([`Cluster::nominate`]) to a node where pods are
     /// already being removed does not preempt again. The state of the cluster is not changed.
     pub fn preempt(&self, pod: &PreparedPod, budgets: &[DisruptionBudget]) -> Preemption {
-        preempt(&self.state, &mut self.caches().rejections, &self.nominations, pod, budgets)
+        let rejections = &mut self.caches().rejections;
+        preempt(&self.state, rejections, &self.nominations, pod, budgets, Leaving::Evicted)
     }
 
     /// Whether room is being made for a nominated pod: pods of lower priority are being preempted on its node.

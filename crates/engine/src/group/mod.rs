@@ -21,7 +21,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 pub use self::preemption::GroupVictims;
-pub(crate) use self::preemption::preempt;
+pub(crate) use self::preemption::{preempt, reserve};
 
 use self::search::{Member, Search};
 use crate::context::{Context, CycleState};

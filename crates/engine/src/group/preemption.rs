@@ -1,19 +1,21 @@
-//! Preemption for a group: all of its members fit once the victims are gone, or no pod is evicted.
+//! Preemption for a group: all of its members fit once the victims are gone, or no pod is evicted. The same search finds
+//! the room that is held for a group while it waits for pods to end.
 
 use berth_api::object::NamespacedName;
 
 use super::search::Member;
 use super::{Deciding, Domain, Group, in_domains, order};
 use crate::decision::{self, Outcome};
-use crate::preemption::{self, DisruptionBudget, Preemption, Victims};
+use crate::preemption::{self, DisruptionBudget, Leaving, Preemption, Victims};
+use crate::rejections::RejectionViews;
 use crate::state::prepared::PreparedPod;
 
-/// The pods to be evicted for a group.
+/// The pods that leave for a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupVictims {
     /// For each member the node that it then fits on; none for members beyond the required number that do not fit.
     pub nodes: Vec<Option<String>>,
-    /// The victims; at least one.
+    /// The pods to be evicted, at least one; or those that are waited for.
     pub victims: Vec<NamespacedName>,
     /// How many of them are protected by a budget that does not allow it.
     pub n_pdb_violations: usize,
@@ -27,9 +29,44 @@ pub struct GroupVictims {
 /// domains where that ends with a valid placement, the one with the fewest violations of budgets is chosen, then the one
 /// with the fewest victims, then the first.
 pub(crate) fn preempt(
+    by: Deciding<'_>,
+    group: &Group<'_>,
+    budgets: &[DisruptionBudget],
+) -> Option<GroupVictims> {
+    search(by, group, budgets, Leaving::Evicted)
+}
+
+/// Where a group fits once running pods of lower or equal priority have ended: all but `staying`. Chosen as by
+/// [`preempt`].
+pub(crate) fn reserve(
+    by: Deciding<'_>,
+    group: &Group<'_>,
+    staying: &[NamespacedName],
+) -> Option<GroupVictims> {
+    // Pods that stay are more important than any other while the search lasts.
+    let Deciding { state, views, nominations, .. } = by;
+    let mut important = Vec::new();
+    for name in staying {
+        if let Some(pod) = state.find_pod(name.namespace(), name.name()) {
+            let priority = &mut state.pods.get_mut(pod).precedence.priority;
+            important.push((pod, std::mem::replace(priority, i32::MAX)));
+        }
+    }
+    // Their candidates are those of preemption for other pods.
+    let mut rejections = RejectionViews::default();
+    let by = Deciding { state: &mut *state, views, rejections: &mut rejections, nominations };
+    let found = search(by, group, &[], Leaving::Awaited);
+    for (pod, priority) in important.into_iter().rev() {
+        state.pods.get_mut(pod).precedence.priority = priority;
+    }
+    found
+}
+
+fn search(
     mut by: Deciding<'_>,
     group: &Group<'_>,
     budgets: &[DisruptionBudget],
+    leaving: Leaving,
 ) -> Option<GroupVictims> {
     let order = order(by.state, group.members);
     let first = &group.members[*order.first()?];
@@ -39,6 +76,7 @@ pub(crate) fn preempt(
         let members = Member::all(by.state, group.members, &order, domain);
         let mut trial = Trial {
             by,
+            leaving,
             budgets: budgets.to_vec(),
             placed: Vec::new(),
             evicted: Vec::new(),
@@ -46,7 +84,8 @@ pub(crate) fn preempt(
         };
         let fits = trial.run(&members, group.min);
         let found = trial.end(&order);
-        if fits && !found.victims.is_empty() && best.as_ref().is_none_or(|best| cost(&found) < cost(best)) {
+        let is_found = fits && (leaving == Leaving::Awaited || !found.victims.is_empty());
+        if is_found && best.as_ref().is_none_or(|best| cost(&found) < cost(best)) {
             best = Some(found);
         }
         None
@@ -58,6 +97,7 @@ pub(crate) fn preempt(
 /// An attempt in one domain.
 struct Trial<'a, 'b> {
     by: &'a mut Deciding<'b>,
+    leaving: Leaving,
     /// What the victims so far have left of them.
     budgets: Vec<DisruptionBudget>,
     placed: Vec<(PreparedPod, Outcome)>,
@@ -75,7 +115,12 @@ impl Trial<'_, '_> {
             if n_placed + members.len() - at - 1 < min {
                 return false;
             }
-            self.by.assign(&member.valid, &outcome, true);
+            let mut assigned = member.valid.clone();
+            if self.leaving == Leaving::Awaited {
+                // Members do not wait for each other to end.
+                assigned.precedence.priority = i32::MAX;
+            }
+            self.by.assign(&assigned, &outcome, true);
             self.placed.push((member.valid.clone(), outcome));
         }
         self.by.broken(self.placed.iter().map(|(pod, outcome)| (pod, outcome))).is_none()
@@ -93,7 +138,7 @@ impl Trial<'_, '_> {
         }
         let Deciding { state, rejections, nominations, .. } = &mut *self.by;
         let Preemption::Victims(found) =
-            preemption::preempt(state, rejections, nominations, pod, &self.budgets)
+            preemption::preempt(state, rejections, nominations, pod, &self.budgets, self.leaving)
         else {
             return outcome;
         };

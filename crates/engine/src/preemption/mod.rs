@@ -31,6 +31,15 @@ use crate::verdict::Status;
 use crate::what_if::RelevantMatchers;
 use berth_api::object::NamespacedName;
 
+/// Which running pods may have to leave for a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// Those that are evicted: of lower priority, if the profile and the policy of the pod allow it.
+    Evicted,
+    /// Those that are waited for: of lower or equal priority.
+    Awaited,
+}
+
 /// What preemption can do for a pod that fits nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preemption {
@@ -99,20 +108,22 @@ pub struct Victims {
     pub nominations: Vec<NamespacedName>,
 }
 
-/// Which pods have to be evicted so that this pod fits: [`Cluster::preempt`](crate::Cluster::preempt).
+/// Which pods have to leave so that this pod fits: [`Cluster::preempt`](crate::Cluster::preempt). `views` serve one kind
+/// of leaving.
 pub(crate) fn preempt(
     state: &State,
     views: &mut RejectionViews<Candidates>,
     nominations: &Nominations,
     pod: &PreparedPod,
     budgets: &[DisruptionBudget],
+    leaving: Leaving,
 ) -> Preemption {
-    if !is_enabled(state, pod) {
-        return Preemption::NotNeeded;
-    }
-    if !pod.preempts {
-        return Preemption::NotEligible(NotEligible::PolicyNever);
-    }
+    let priority = match leaving {
+        Leaving::Evicted if !is_enabled(state, pod) => return Preemption::NotNeeded,
+        Leaving::Evicted if !pod.preempts => return Preemption::NotEligible(NotEligible::PolicyNever),
+        Leaving::Evicted => pod.precedence.priority,
+        Leaving::Awaited => pod.precedence.priority.saturating_add(1),
+    };
     if state.nodes.len() == 0 {
         return Preemption::NotNeeded;
     }
@@ -142,16 +153,10 @@ pub(crate) fn preempt(
     if waits_for_victims(state, nominations, pod, rejections) {
         return Preemption::NotEligible(NotEligible::VictimsTerminating);
     }
-    candidates.catch_up(state, rejections, pod.precedence.priority, budgets);
+    candidates.catch_up(state, rejections, priority, budgets);
     let (filters, relevant) = (plugins::filters(context), RelevantMatchers::new(context));
     let budgets = Budgets::new(budgets);
-    let search = Search {
-        context,
-        filters: &filters,
-        relevant: &relevant,
-        budgets: &budgets,
-        priority: pod.precedence.priority,
-    };
+    let search = Search { context, filters: &filters, relevant: &relevant, budgets: &budgets, priority };
     match candidates.best(&search) {
         Some((id, found)) => Preemption::Victims(victims(state, nominations, pod, id, &found)),
         None => Preemption::no_candidate(state.nodes.len(), candidates.reasons()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use berth_api::object::Pod;
+use berth_api::object::{NamespacedName, Pod};
 use berth_engine::{Cluster, Group, GroupOutcome, GroupTopology, PreparedPod, Settings};
 use berth_testkit::generate::Random;
 use berth_testkit::naive::{Options, World, check_node};
@@ -107,6 +107,41 @@ fn preemption_makes_room_for_a_whole_group_or_for_none() {
     assert_eq!(preempt(&members, Some("z2")), None);
     assert_eq!(preempt(&members[..1], Some("z2")).as_deref(), Some("c: low-c"));
     assert!(["low-a", "low-b", "low-c"].iter().all(|name| cluster.node_of("default", name).is_some()));
+}
+
+#[test]
+fn room_is_held_where_the_fewest_pods_of_lower_or_equal_priority_have_to_end() {
+    let text = "node a zone=z1 cpu=2\nnode b zone=z1 cpu=2\nnode c zone=z2 cpu=2
+        pod default/a-1 on a cpu=1\npod default/a-2 on a cpu=1 priority:-1\npod default/b-1 on b cpu=1
+        pod default/high on c cpu=1 priority:1\npod default/c-1 on c cpu=1
+        pod default/x cpu=1\npod default/y cpu=1\npod default/nominated cpu=1";
+    let world = text::world(text);
+    let mut cluster = cluster(&world, Settings::default());
+    let pods = waiting(&world);
+    let members: Vec<_> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
+    cluster.record_changes(true);
+    let reserve = |cluster: &mut Cluster, n: usize, zone: Option<&str>, staying: &[&str]| {
+        let topology = Some(GroupTopology { key: ZONE, value: zone, required: true });
+        let staying: Vec<_> = staying.iter().map(|name| NamespacedName::new("default", name)).collect();
+        let group = Group { members: &members[..n], min: n, topology };
+        let found = cluster.reserve_group(&group, &staying)?;
+        let awaited: Vec<_> = found.victims.iter().map(|pod| pod.name()).collect();
+        Some(format!("{}: {}", found.nodes.iter().flatten().cloned().collect::<String>(), awaited.join(" ")))
+    };
+    let group = Group { members: &members[..2], min: 2, topology: None };
+    let preempted = cluster.preempt_group(&group, &[]);
+    assert_eq!(reserve(&mut cluster, 2, None, &[]).as_deref(), Some("ba: a-2"));
+    assert_eq!(reserve(&mut cluster, 2, None, &["a-2"]).as_deref(), Some("ba: a-1"));
+    assert_eq!(reserve(&mut cluster, 2, None, &["a-1", "a-2"]).as_deref(), Some("bb: b-1"));
+    assert_eq!(reserve(&mut cluster, 2, None, &["a-1", "a-2", "b-1"]), None);
+    assert_eq!(reserve(&mut cluster, 1, Some("z2"), &[]).as_deref(), Some("c: c-1"));
+    // Neither pods of higher priority nor other members are waited for.
+    assert_eq!(reserve(&mut cluster, 2, Some("z2"), &[]), None);
+    assert_eq!(cluster.preempt_group(&group, &[]), preempted);
+    // The room of nominated pods of equal priority is theirs.
+    cluster.nominate(&members[2], "b");
+    assert_eq!(reserve(&mut cluster, 1, None, &[]).as_deref(), Some("a: a-2"));
+    assert!(cluster.take_changes().is_empty());
 }
 
 /// A cluster of at most five nodes with some running pods, and a group of at most four.

@@ -317,6 +317,9 @@ impl Scheduler {
     /// decision as a leader.
     fn observe_leadership(&mut self) {
         let leads = self.leadership.leads();
+        if leads != self.led_before {
+            self.reset_reservations();
+        }
         if leads && !self.led_before {
             self.mirror.relist_pods();
             self.pod_groups.forget_victims();

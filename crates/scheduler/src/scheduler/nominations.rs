@@ -73,7 +73,8 @@ impl Scheduler {
 
     fn is_nomination_settled(&self, id: PodId) -> bool {
         if self.pod_groups.is_entry(id) {
-            return self.pod_groups.is_preempting(id) && self.is_pod_group_nomination_settled(id);
+            let is_preempting = self.pod_groups.is_preempting(id);
+            return is_preempting && self.is_pod_group_nomination_settled(id) || self.has_lost_room(id);
         }
         let Some(queued) = self.pods.get(id) else { return false };
         let Some(victims) = &queued.preemption else { return false };

@@ -298,3 +298,141 @@ async fn when_the_leader_is_killed_while_groups_are_bound_the_standby_completes_
     verify::all_is_well(&world, 80).await;
     second.stopped().await;
 }
+
+/// Holds room for groups as soon as they have failed.
+fn reserving(limit: Duration) -> SchedulerOptions {
+    SchedulerOptions { group_reserve_after: Duration::ZERO, group_reservation: limit, ..impatient() }
+}
+
+async fn until_nominated(world: &World, name: &str, node: &str) {
+    until(&format!("{name} is nominated to {node}"), async || {
+        let pod = world.get(&format!("{PODS}/{name}")).await;
+        let nominated = pod["status"]["nominatedNodeName"].as_str().unwrap_or_default();
+        if nominated == node { Ok(()) } else { Err(pod["status"].clone()) }
+    })
+    .await;
+}
+
+/// A single pod with a node ends, and a new one is created.
+async fn replace_single(world: &World, new: usize) {
+    let mut pods = world.pods().await.into_iter();
+    let bound = pods.find(|pod| pod.metadata.name.starts_with("single-") && !pod.spec.node_name.is_empty());
+    world.delete(&format!("{PODS}/{}", bound.unwrap().metadata.name)).await;
+    world.pod(pod(&format!("single-{new}"), "x")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn single_pods_that_follow_one_another_do_not_starve_a_group() {
+    let world = World::start().await;
+    world.nodes(1, 1, 2).await;
+    let scheduler = world.schedule(reserving(Duration::ZERO)).await;
+    for i in 0..4 {
+        world.pod(pod(&format!("single-{i}"), "x")).await;
+    }
+    world.until_n_bound(2).await;
+    for i in 0..2 {
+        world.pod(annotated(&format!("m-{i}"), "team", 2)).await;
+    }
+    until_message(&world, "m-0", "pod group default/team: ").await;
+    for i in 4..12 {
+        replace_single(&world, i).await;
+        world.until_n_bound(2).await;
+        assert_eq!(nodes_of(&world, "m-").await, ["", ""]);
+    }
+    scheduler.stopped().await;
+
+    let scheduler = world.schedule(reserving(Duration::from_secs(3600))).await;
+    until_message(&world, "m-0", "Room is held for the group until ").await;
+    for i in 12..14 {
+        replace_single(&world, i).await;
+    }
+    for i in 0..2 {
+        world.until_bound(&format!("m-{i}")).await;
+    }
+    assert_eq!(nodes_of(&world, "single-").await, ["", "", "", ""]);
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_whose_room_never_comes_do_not_starve_single_pods() {
+    let world = World::start().await;
+    world.nodes(2, 1, 2).await;
+    let scheduler = world.schedule(reserving(Duration::from_millis(500))).await;
+    // Each node has room for one more.
+    for i in 0..2 {
+        world
+            .pod(with_term(pod(&format!("server-{i}"), "server"), "podAntiAffinity", "server", HOSTNAME))
+            .await;
+        world.until_bound(&format!("server-{i}")).await;
+    }
+    let first = world.node_of("server-0").await;
+    // This one needs more than the nodes have.
+    for i in 0..5 {
+        world.pod(annotated(&format!("large-{i}"), "large", 5)).await;
+    }
+    let mut whole_node = annotated("whole", "whole", 1);
+    whole_node["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("200m");
+    world.pod(whole_node).await;
+    // Pods that did not end while room was held are not waited for the next time.
+    until_nominated(&world, "whole", "n0").await;
+    until_nominated(&world, "whole", "n1").await;
+    for i in 0..2 {
+        world.pod(pod(&format!("single-{i}"), "x")).await;
+    }
+    for i in 0..2 {
+        world.until_bound(&format!("single-{i}")).await;
+    }
+    for event in
+        world.get("/apis/events.k8s.io/v1/namespaces/default/events").await["items"].as_array().unwrap()
+    {
+        let is_held = event["note"].as_str().is_some_and(|note| note.contains("Room is held"));
+        assert!(!is_held || event["regarding"]["name"] == "whole", "{event}");
+    }
+    let of_node = if first == "n0" { 0 } else { 1 };
+    for name in [format!("server-{of_node}"), "single-0".to_owned(), "single-1".to_owned()] {
+        world.delete(&format!("{PODS}/{name}")).await;
+    }
+    assert_eq!(world.until_bound("whole").await, "n0");
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn held_room_follows_changes_of_nodes_leaders_and_members() {
+    let world = World::start().await;
+    classes(&world).await;
+    world.nodes(2, 1, 1).await;
+    let scheduler = world.schedule(reserving(Duration::from_secs(3600))).await;
+    for i in 0..2 {
+        world.pod(of_class(pod(&format!("server-{i}"), "server"), "low")).await;
+    }
+    world.until_n_bound(2).await;
+    world.pod(of_class(annotated("m", "team", 1), "low")).await;
+    until_nominated(&world, "m", "n0").await;
+    world.delete(&format!("{NODES}/n0")).await;
+    until_nominated(&world, "m", "n1").await;
+    // Another leader does not keep the room that this one held.
+    scheduler.stopped().await;
+    let scheduler = world.schedule(reserving(Duration::ZERO)).await;
+    until_nominated(&world, "m", "").await;
+    scheduler.stopped().await;
+    let scheduler = world.schedule(reserving(Duration::from_secs(3600))).await;
+    until_nominated(&world, "m", "n1").await;
+    for i in 0..2 {
+        world.delete(&format!("{PODS}/server-{i}")).await;
+    }
+    world.until_bound("m").await;
+
+    world.node("n2", "z0", 1).await;
+    for i in 0..2 {
+        world.pod(of_class(annotated(&format!("pair-{i}"), "pair", 2), "low")).await;
+    }
+    until_nominated(&world, "pair-0", "n2").await;
+    world.pod(of_class(pod("single", "x"), "low")).await;
+    world.until_refused("single").await;
+    world.pod(of_class(pod("high", "x"), "high")).await;
+    assert_eq!(world.until_bound("high").await, "n2");
+    world.delete(&format!("{PODS}/pair-0")).await;
+    world.delete(&format!("{PODS}/m")).await;
+    assert_eq!(world.until_bound("single").await, "n1");
+    scheduler.stopped().await;
+}

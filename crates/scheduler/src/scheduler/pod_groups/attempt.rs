@@ -15,7 +15,7 @@ use super::super::nominations::Preemptions;
 use super::super::relaxation::relaxed_sentence;
 use super::super::{GroupFailure, Scheduler};
 use super::batch::Batch;
-use crate::metrics::AttemptResult;
+use crate::metrics::{AttemptResult, ReservationResult};
 use crate::queue::PodId;
 use crate::status::{FailureReason, Victim};
 
@@ -33,7 +33,8 @@ impl Scheduler {
             return;
         }
         // Beyond the required members, one is worth an attempt, and a preemption.
-        let min = rules.min.saturating_sub(group.n_placed()).max(1);
+        let missing = rules.min.saturating_sub(group.n_placed());
+        let min = missing.max(1);
         let value = rules.topology.as_ref().and_then(|topology| self.shared_value(entry, &topology.key));
         let (mut pods, mut nominated): (Vec<PreparedPod>, Vec<_>) = (Vec::new(), Vec::new());
         let before = ids.iter().map(|id| self.require_all_rules(*id)).collect();
@@ -84,8 +85,8 @@ impl Scheduler {
                     Outcome::Unschedulable { plugins, .. } => plugins,
                     _ => Vec::new(),
                 };
-                for (at, node) in nominated {
-                    self.cluster.nominate(&pods[at], &node);
+                for (at, node) in &nominated {
+                    self.cluster.nominate(&pods[*at], node);
                 }
                 if self.is_pod_group_nomination_settled(entry) {
                     if let Some(reason) = self.preempt_for_pod_group(entry, &ids, &name, &group) {
@@ -95,7 +96,9 @@ impl Scheduler {
                     // Victims of an earlier leader are awaited, too.
                     group.victims.get_or_insert_default();
                 }
-                self.fail_pod_group(entry, &ids, &(message + &relaxed), plugins);
+                message += &relaxed;
+                message += &self.hold_room(entry, &group, &nominated, missing == 0).unwrap_or_default();
+                self.fail_pod_group(entry, &ids, &message, plugins);
             }
         }
     }
@@ -122,6 +125,7 @@ impl Scheduler {
         group.batch = Some(Batch { members, ready: Vec::new(), deadline });
         group.victims = None;
         group.preemptions = Preemptions::default();
+        self.leave_reservations(entry, ReservationResult::Placed);
         if let Some(deadline) = deadline {
             self.pod_groups.due.insert((deadline, entry));
         }
@@ -256,28 +260,26 @@ impl Scheduler {
             let Some(queued) = self.pods.get(*id) else { return false };
             self.cluster.awaits_victims(&queued.prepared)
         };
+        let exists = |v: &Victim| self.mirror.uid(v.name.namespace(), v.name.name()).as_ref() == Some(&v.uid);
+        let is_evicting = group.victims.iter().flatten().any(exists) || group.pending.iter().any(is_waiting);
+        !is_evicting || self.has_lost_nomination(entry)
+    }
+
+    /// Whether a member is nominated to a deleted node.
+    pub(super) fn has_lost_nomination(&self, entry: PodId) -> bool {
         let is_lost = |id: &PodId| {
             let Some(queued) = self.pods.get(*id) else { return false };
             let metadata = &queued.pod.metadata;
             let node = self.cluster.nomination(&metadata.namespace, &metadata.name);
             node.is_some_and(|node| !self.cluster.has_node(node))
         };
-        let exists = |v: &Victim| self.mirror.uid(v.name.namespace(), v.name.name()).as_ref() == Some(&v.uid);
-        let is_evicting = group.victims.iter().flatten().any(exists) || group.pending.iter().any(is_waiting);
-        !is_evicting || group.pending.iter().any(is_lost)
+        self.pod_groups.groups.get(&entry).is_some_and(|group| group.pending.iter().any(is_lost))
     }
 
     /// The victims of a group could not be evicted: it is decided again.
     pub(in crate::scheduler) fn give_up_preemption(&mut self, entry: PodId) {
         let Some(group) = self.pod_groups.get_mut(entry) else { return };
         group.victims = None;
-        let members: Vec<_> = group.pending.iter().copied().collect();
-        for id in members {
-            if let Some(queued) = self.pods.get(id) {
-                let metadata = &queued.pod.metadata;
-                self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
-                self.write_status(id, |status| status.nominated_node.clear());
-            }
-        }
+        self.clear_member_nominations(entry);
     }
 }

@@ -5,6 +5,7 @@
 
 mod attempt;
 mod batch;
+mod reservation;
 mod status;
 
 use std::collections::{BTreeSet, HashMap};
@@ -16,9 +17,11 @@ use tokio::time::Instant;
 
 use super::Scheduler;
 use super::nominations::Preemptions;
+use crate::metrics::ReservationResult;
 use crate::queue::PodId;
 use crate::status::{FailureReason, Victim};
 use batch::Batch;
+use reservation::Reservations;
 use status::{GroupObject, StatusWrites};
 
 /// How long members wait for others before that is reported: most groups are created within moments.
@@ -33,6 +36,7 @@ pub(super) struct PodGroups {
     running: HashMap<String, PodId>,
     /// When to look at a group again: a batch expires, or members have waited for others.
     due: BTreeSet<(Instant, PodId)>,
+    reservations: Reservations,
     statuses: StatusWrites,
 }
 
@@ -52,6 +56,10 @@ struct Members {
     /// The pods that are evicted for it.
     victims: Option<Vec<Victim>>,
     preemptions: Preemptions,
+    /// When room may be held for it.
+    turn_due: Option<Instant>,
+    /// Pods that did not end while room was held for it.
+    outlasting: Vec<Victim>,
     is_queued: bool,
     /// It is reported soon that its members wait for others.
     is_report_due: bool,
@@ -97,7 +105,8 @@ impl PodGroups {
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.due.first().map(|(at, _)| *at)
+        let due = self.due.first().map(|(at, _)| *at);
+        due.into_iter().chain(self.reservations.next_due()).min()
     }
 
     fn get_mut(&mut self, entry: PodId) -> Option<&mut Members> {
@@ -135,6 +144,8 @@ impl Scheduler {
             batch: None,
             victims: None,
             preemptions: Preemptions::default(),
+            turn_due: None,
+            outlasting: Vec::new(),
             is_queued: false,
             is_report_due: false,
             summary: None,
@@ -326,6 +337,10 @@ impl Scheduler {
         if group.batch.is_some() {
             return;
         }
+        if group.pending.is_empty() || rules.is_err() {
+            self.free_room(entry, ReservationResult::Ended);
+        }
+        let Some(group) = self.pod_groups.get_mut(entry) else { return };
         if group.is_empty() {
             group.victims = None;
             if std::mem::replace(&mut group.is_queued, false) {
@@ -361,8 +376,9 @@ impl Scheduler {
         }
     }
 
-    /// Ends batches whose time is over, and reports members that wait for others.
+    /// Ends batches and reservations whose time is over, and reports members that wait for others.
     pub(super) fn expire_pod_groups(&mut self, now: Instant) {
+        self.take_turns(now);
         while let Some((_, entry)) = self.pod_groups.due.first().copied().filter(|(at, _)| *at <= now) {
             self.pod_groups.due.pop_first();
             let Some(group) = self.pod_groups.get_mut(entry) else { continue };
