@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use berth_api::object::{Node, Pod};
+use berth_api::object::{Node, OwnerReference, Pod};
 use serde::Serialize;
 use serde_json::ser::PrettyFormatter;
 use serde_json::{Map, Serializer, Value, json};
@@ -76,7 +76,15 @@ fn full_node(node: &Node, i: usize) -> io::Result<Value> {
 
 fn full_pod(template: &PodTemplate, i: usize, node: Option<String>) -> io::Result<Value> {
     let mut pod: Pod = template.pod.clone();
-    pod.metadata.name = pod_name(&template.pod.metadata.name, i);
+    let owner = &template.pod.metadata.name;
+    pod.metadata.name = pod_name(owner, i);
+    pod.metadata.owner_references = vec![OwnerReference {
+        api_version: "apps/v1".to_owned(),
+        kind: "ReplicaSet".to_owned(),
+        name: owner.clone(),
+        controller: Some(true),
+        ..OwnerReference::default()
+    }];
     pod.spec.node_name = node.unwrap_or_default();
     pod.status.phase = if pod.spec.node_name.is_empty() { "Pending" } else { "Running" }.to_owned();
     let mut value = serde_json::to_value(&pod)?;

@@ -13,12 +13,13 @@ use berth_api::expand::ExpandError;
 use berth_api::object::{Node, Pod};
 use berth_api::read::Inventory;
 use berth_engine::{Counts, Explanation, Outcome, PreparedPod, Status, TermSummary, Verdict};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use self::nodes_needed::Model;
 pub use self::nodes_needed::{NewNodes, PRICE_ANNOTATION};
 pub use self::subject::Subject;
-use crate::what_if::ChangeError;
+use crate::what_if::{ChangeError, place_new};
 use crate::{Simulation, SimulationError, SimulationOptions};
 
 /// Replicas are not counted beyond this number.
@@ -163,6 +164,9 @@ pub fn capacity(
     request: &CapacityRequest,
 ) -> Result<Capacity, CapacityError> {
     options.add_simulated_nodes(&mut inventory);
+    if inventory.workloads.iter().any(|entry| entry.object.replaced.is_some()) {
+        place_new(&mut inventory, options, Timestamp::UNIX_EPOCH)?;
+    }
     let models = match &request.target {
         Some(target) => Model::all(&inventory, &target.node_types, &request.topology_key)?,
         None => Vec::new(),

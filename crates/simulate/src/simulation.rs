@@ -99,6 +99,8 @@ pub struct SimulatedPod {
     pub pod: Pod,
     /// The workload it belongs to, such as `Deployment web`; none for a pod without owner.
     pub workload: Option<String>,
+    /// The pod of an earlier template in whose place its controller creates it.
+    pub replaces: Option<NamespacedName>,
     /// The object as read or expanded, if the inventory keeps it.
     pub raw: Option<Value>,
     /// Whether it ran on a node before the simulation.

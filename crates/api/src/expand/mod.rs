@@ -62,6 +62,8 @@ pub struct ExpandedPod {
     pub workload: usize,
     /// The claims of a StatefulSet's pod. The input may have them already.
     pub claims: Vec<PersistentVolumeClaim>,
+    /// The deleted pod in whose place it is created.
+    pub replaces: Option<NamespacedName>,
 }
 
 /// The pods that a ReplicaSet, StatefulSet or ReplicationController selects: kube-scheduler's default spread
@@ -101,6 +103,7 @@ pub fn expand(inventory: &Inventory) -> Result<Expansion, ExpandError> {
         ownership: Ownership::new(inventory),
         next_suffixes: HashMap::new(),
         n_pods: 0,
+        to_replace: Vec::new(),
         expansion: Expansion::default(),
     };
     for (index, entry) in inventory.workloads.iter().enumerate() {
@@ -116,6 +119,8 @@ struct Expander<'a> {
     next_suffixes: HashMap<(String, String), u64>,
     /// Pods so far, those with large templates several times.
     n_pods: i64,
+    /// Deleted pods of the workload, in whose place none is created so far.
+    to_replace: Vec<&'a Pod>,
     expansion: Expansion,
 }
 
@@ -180,6 +185,7 @@ fn owner_reference(api_version: &str, kind: Kind, metadata: &ObjectMeta) -> Owne
 impl<'a> Expander<'a> {
     fn workload(&mut self, index: usize, entry: &'a Entry<Workload>) -> Result<(), ExpandError> {
         let context = Context { index, entry };
+        self.to_replace.clear();
         match &entry.object.spec {
             WorkloadSpec::Deployment(deployment) => self.deployment(context, deployment),
             WorkloadSpec::ReplicaSet(set) => self.replica_set(context, set),
@@ -413,7 +419,13 @@ impl<'a> Expander<'a> {
 
     fn hand_over(&mut self, context: Context<'a>, draft: PodDraft) {
         let PodDraft { pod, raw, claims, .. } = draft;
-        self.expansion.pods.push(ExpandedPod { pod, raw, workload: context.index, claims });
+        let old = &self.to_replace;
+        let same_name = old.iter().position(|old| old.metadata.name == pod.metadata.name);
+        let node = daemon::target_node(&pod);
+        let on_same_node = || old.iter().position(|old| node.is_some() && daemon::target_node(old) == node);
+        let old = same_name.or_else(on_same_node).or((!old.is_empty()).then_some(0));
+        let replaces = old.map(|at| self.to_replace.remove(at).metadata.namespaced_name());
+        self.expansion.pods.push(ExpandedPod { pod, raw, workload: context.index, claims, replaces });
     }
 
     /// Deletes pods that get a new template.
@@ -421,7 +433,8 @@ impl<'a> Expander<'a> {
         if !pods.is_empty() {
             self.expansion.rolled_out.push((context.index, pods.len()));
         }
-        self.expansion.deleted.extend(pods.into_iter().map(|pod| pod.metadata.namespaced_name()));
+        self.expansion.deleted.extend(pods.iter().map(|pod| pod.metadata.namespaced_name()));
+        self.to_replace = pods;
     }
 
     fn add_selector(&mut self, kind: Kind, metadata: &ObjectMeta, selector: LabelSelector) {

@@ -135,7 +135,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
 
     let mut out = output::stdout();
     match args.output {
-        Format::Table => lint::write(&mut out, &report.findings)?,
+        Format::Table => output::text(&mut out, |out| lint::write(out, &report.findings))?,
         Format::Json => output::json(&mut out, &json!({"findings": report.findings}))?,
         Format::Sarif => output::json(&mut out, &sarif::log(&report.findings))?,
         Format::Github => lint::write_workflow_commands(&mut out, &report.findings)?,

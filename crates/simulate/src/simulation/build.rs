@@ -8,7 +8,7 @@ use berth_api::admission::{
 use berth_api::expand::{OwnerSelector, expand};
 use berth_api::object::support::{unsupported_fields, unsupported_message};
 use berth_api::object::volume::PersistentVolumeClaim;
-use berth_api::object::{DeviceResources, GroupKey, Pod, PriorityClass};
+use berth_api::object::{DeviceResources, GroupKey, NamespacedName, Pod, PriorityClass};
 use berth_api::placement_policy::{PolicySet, changes};
 use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload};
 use berth_api::rules::{KnownNamespaces, Selector};
@@ -42,6 +42,8 @@ struct InputPod<'a> {
     /// As in [`SimulatedPod::workload`].
     workload: Option<String>,
     expanded_from: Option<&'a Workload>,
+    /// As in [`SimulatedPod::replaces`].
+    replaces: Option<NamespacedName>,
     /// The claims that its controller creates with it, with their templates if the inventory keeps whole objects.
     claims: Vec<(PersistentVolumeClaim, Option<Value>)>,
 }
@@ -88,6 +90,7 @@ impl Simulation {
                 entry,
                 workload: Some(workloads::name(workload)),
                 expanded_from: Some(workload),
+                replaces: expanded.replaces,
                 claims,
             }
         });
@@ -98,7 +101,7 @@ impl Simulation {
         let present = present.filter(|e| !expansion.deleted.contains(&e.object.metadata.namespaced_name()));
         pods.extend(present.map(|entry| {
             let workload = owner(&entry.object);
-            InputPod { entry, workload, expanded_from: None, claims: Vec::new() }
+            InputPod { entry, workload, expanded_from: None, replaces: None, claims: Vec::new() }
         }));
         drop(owner);
         pods.sort_by_key(|pod| pod.entry.order);
@@ -200,7 +203,7 @@ impl Simulation {
         invalid: &mut Vec<InvalidObject>,
     ) {
         let mut unknown_classes = BTreeSet::new();
-        for InputPod { entry, workload, expanded_from, claims } in pods {
+        for InputPod { entry, workload, expanded_from, replaces, claims } in pods {
             let Entry { object: mut pod, mut raw, source, .. } = entry;
             if pod.is_terminal() {
                 continue;
@@ -248,7 +251,7 @@ impl Simulation {
                     self.created_claims.extend(created);
                 }
             }
-            self.add_pod(pod, raw, workload);
+            self.add_pod(pod, raw, workload, replaces);
         }
         self.warnings.extend(volumes.take_warnings());
         for class in unknown_classes {
@@ -282,7 +285,13 @@ impl Simulation {
         applied.warnings
     }
 
-    fn add_pod(&mut self, pod: Pod, raw: Option<Value>, workload: Option<String>) {
+    fn add_pod(
+        &mut self,
+        pod: Pod,
+        raw: Option<Value>,
+        workload: Option<String>,
+        replaces: Option<NamespacedName>,
+    ) {
         let node = pod.spec.node_name.clone();
         let was_running = !node.is_empty();
         let outcome = if was_running {
@@ -313,6 +322,7 @@ impl Simulation {
             group,
             pod,
             workload,
+            replaces,
             raw,
             was_running,
             outcome,

@@ -13,8 +13,8 @@ pub(crate) mod scale;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use berth_api::expand::expand;
-use berth_api::object::{NamespacedName, Node, VolumeObject};
-use berth_api::read::{Entry, Inventory};
+use berth_api::object::{NamespacedName, Node, ObjectMeta, VolumeObject};
+use berth_api::read::{Entry, Inventory, Kind};
 use berth_engine::{Settings, Violation, ViolationKey};
 use jiff::Timestamp;
 
@@ -58,9 +58,7 @@ impl WhatIf {
     ) -> Result<WhatIf, SimulationError> {
         let mut inventory = inventory;
         options.add_simulated_nodes(&mut inventory);
-        let given: HashSet<_> = inventory.pods.iter().map(|e| e.object.metadata.namespaced_name()).collect();
-        let mut simulation = Simulation::as_is(inventory.clone(), options.clone())?;
-        keep_placed(&mut inventory, &simulation, &given, now)?;
+        let mut simulation = place_new(&mut inventory, &options, now)?;
         let running = simulation.pods().iter().filter_map(|pod| Some((pod, pod.node()?)));
         let nodes =
             running.map(|(pod, node)| (pod.pod.metadata.namespaced_name(), node.to_owned())).collect();
@@ -149,6 +147,18 @@ impl Changed {
     }
 }
 
+/// Places the pods that workloads of the input do not have so far, as running pods of the input. Returns the simulation.
+pub(crate) fn place_new(
+    inventory: &mut Inventory,
+    options: &SimulationOptions,
+    now: Timestamp,
+) -> Result<Simulation, SimulationError> {
+    let given: HashSet<_> = inventory.pods.iter().map(|e| e.object.metadata.namespaced_name()).collect();
+    let simulation = Simulation::as_is(inventory.clone(), options.clone())?;
+    keep_placed(inventory, &simulation, &given, now)?;
+    Ok(simulation)
+}
+
 /// Adds the pods that were placed to the input, as running ones, with the claims that were created with them.
 fn keep_placed(
     inventory: &mut Inventory,
@@ -158,7 +168,8 @@ fn keep_placed(
 ) -> Result<(), SimulationError> {
     let placed = simulation.pods().iter().filter(|pod| pod.node().is_some());
     let placed: BTreeMap<_, _> = placed.map(|pod| (pod.pod.metadata.namespaced_name(), pod)).collect();
-    if placed.len() == given.len() && placed.keys().all(|name| given.contains(name)) {
+    let has_new = placed.len() != given.len() || !placed.keys().all(|name| given.contains(name));
+    if !has_new && simulation.rolled_out().is_empty() {
         return Ok(());
     }
     let expansion = expand(inventory)?;
@@ -179,7 +190,15 @@ fn keep_placed(
         object.metadata.creation_timestamp.get_or_insert(now);
         inventory.pods.push(Entry { object, raw: None, source, order: usize::MAX });
     }
-    // They are rolled out already.
+    // They are rolled out already: the ReplicaSets of earlier templates are not the newest any more.
+    let rolled_out = expansion.rolled_out.iter().map(|(i, _)| inventory.workloads[*i].object.metadata());
+    let rolled_out: HashSet<_> = rolled_out.map(ObjectMeta::namespaced_name).collect();
+    inventory.workloads.retain(|entry| {
+        let metadata = entry.object.metadata();
+        let deployment = metadata.controller().filter(|owner| owner.kind == Kind::Deployment.name());
+        deployment
+            .is_none_or(|owner| !rolled_out.contains(&NamespacedName::new(&metadata.namespace, &owner.name)))
+    });
     inventory.workloads.iter_mut().for_each(|entry| entry.object.replaced = None);
     Ok(())
 }

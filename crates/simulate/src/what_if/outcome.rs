@@ -127,9 +127,18 @@ impl WhatIfOutcome {
 
     /// Compares a simulation in which the pods have been placed with the state before. The enforcer's evictions follow.
     pub(super) fn of(simulation: &mut Simulation, before: &Before, departures: Departures) -> WhatIfOutcome {
+        let replaced = simulation.pods().iter();
+        let replaced = replaced.filter_map(|p| Some((p.pod.metadata.namespaced_name(), p.replaces.clone()?)));
+        let replaced: BTreeMap<_, _> = replaced.collect();
         let mut broken: BTreeMap<ViolationKey, Violation> = BTreeMap::new();
         let mut add_broken = |simulation: &mut Simulation| {
-            let found = simulation.cluster().audit();
+            let mut found = simulation.cluster().audit();
+            for violation in &mut found {
+                let name = NamespacedName::new(&violation.namespace, &violation.name);
+                if let Some(old) = replaced.get(&name) {
+                    old.name().clone_into(&mut violation.name);
+                }
+            }
             let new = found.into_iter().map(|violation| (violation.key(), violation));
             for (key, violation) in new.filter(|(key, _)| !before.broken.contains(key)) {
                 broken.entry(key).or_insert(violation);
@@ -153,6 +162,8 @@ impl WhatIfOutcome {
         }
         for pod in simulation.pods().iter().filter(|pod| !pod.pod.metadata.is_deleting()) {
             let key = pod.pod.metadata.namespaced_name();
+            let is_enforced = by_enforcer.contains(&key);
+            let key = pod.replaces.clone().unwrap_or(key);
             let (namespace, name) = (key.namespace().to_owned(), key.name().to_owned());
             let workload = pod.workload.clone();
             let from = before.nodes.get(&key);
@@ -176,7 +187,7 @@ impl WhatIfOutcome {
                 }
             }
             let by = match &pod.preempted_by {
-                _ if by_enforcer.contains(&key) => Evictor::Enforcer,
+                _ if is_enforced => Evictor::Enforcer,
                 Some(_) if from.is_some() => Evictor::Preemption,
                 _ => continue,
             };

@@ -256,3 +256,37 @@ fn nodes_are_added_in_the_domains_where_they_help() {
     assert_eq!((found.replicas, found.nodes_needed), (3, Some(2)));
     assert_eq!(found.new_nodes.map(|new| new.by_domain), Some(BTreeMap::from([("z2".to_owned(), 2)])));
 }
+
+#[test]
+fn the_pods_of_a_new_template_run_in_the_place_of_the_old_ones() {
+    let deployment = |cpu: u32| {
+        format!(
+            "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{replicas: 2, selector:
+              {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}}, spec: {{containers:
+              [{{name: c, image: i, resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}}}}}"
+        )
+    };
+    let pod = |name: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: web}}, ownerReferences: [
+              {{apiVersion: apps/v1, kind: ReplicaSet, name: web-5d5cd4f7c9, controller: true}}]}}, spec: {{nodeName: a,
+              containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]}}}}"
+        )
+    };
+    let node = "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 10, pods: 9}}}";
+    let set = "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-5d5cd4f7c9, ownerReferences: [
+        {apiVersion: apps/v1, kind: Deployment, name: web, controller: true}]}, spec: {replicas: 2, selector:
+        {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c,
+        image: i, resources: {requests: {cpu: 1}}}]}}}}";
+    let objects = [node, set, &deployment(1), &pod("web-5d5cd4f7c9-a"), &pod("web-5d5cd4f7c9-b")];
+    let mut inventory = Inventory::from_text(&objects.join("\n---\n")).expect("the text is well-formed");
+    let subject = Subject::Workload(Kind::Deployment, NamespacedName::new("default", "web"));
+    let replicas = |inventory: &Inventory| {
+        let found = capacity(inventory.clone(), &SimulationOptions::default(), &subject, &request(None));
+        let found = found.expect("the objects are valid");
+        (found.replicas, found.running)
+    };
+    assert_eq!(replicas(&inventory), (8 - 1, 2), "9 pods per node");
+    inventory.read(deployment(3).as_bytes(), "change").expect("the text is well-formed");
+    assert_eq!(replicas(&inventory), (1, 2), "3 of 10 CPUs each");
+}

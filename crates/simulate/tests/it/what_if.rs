@@ -205,6 +205,27 @@ fn a_workload_is_scaled_in_both_directions() {
 }
 
 #[test]
+fn the_pods_of_a_new_template_have_the_names_of_those_that_they_replace() {
+    let inventory = Inventory::from_text(DEPLOYMENT).expect("the text is well-formed");
+    let mut what_if = WhatIf::new(inventory, SimulationOptions::default(), Timestamp::UNIX_EPOCH)
+        .expect("the objects are valid");
+    let names = |pods: &mut dyn Iterator<Item = &str>| pods.map(str::to_owned).collect::<BTreeSet<_>>();
+    let before = names(&mut what_if.inventory().pods.iter().map(|e| e.object.metadata.name.as_str()));
+    // Two of three fit.
+    let changed = DEPLOYMENT.replace("{cpu: 1}", "{cpu: 2}");
+    what_if
+        .overlay(|inventory| inventory.read(changed.as_bytes(), "change"))
+        .expect("the text is well-formed");
+    let outcome = what_if.run(|_, _| ()).expect("the objects are valid").outcome;
+    let after =
+        outcome.moved.iter().map(|p| p.name.as_str()).chain(outcome.unplaced.iter().map(|p| p.name.as_str()));
+    let after = names(&mut after.into_iter());
+    assert!(after.is_subset(&before) && outcome.unplaced.len() == 1, "{before:?} {outcome:?}");
+    assert_eq!(outcome.moved.len() + outcome.n_unmoved, 2);
+    assert!(outcome.moved.iter().all(|pod| pod.from.is_some()) && outcome.unplaced[0].was_running);
+}
+
+#[test]
 fn pods_without_their_workload_are_scaled_by_copies() {
     let world = "
         node a
