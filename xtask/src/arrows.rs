@@ -14,7 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["berth-api", "berth-engine", "berth-simulate", "berth-lint", "berth-picture", "berth-schema"],
     ),
     ("berth-playground", &["berth-api", "berth-simulate", "berth-console"]),
-    ("berth-console-server", &["berth-console", "berth-serve"]),
+    ("berth-console-server", &["berth-api", "berth-client", "berth-console", "berth-serve"]),
     ("berth-bench", &["berth-api", "berth-engine"]),
     ("berth-client", &["berth-api"]),
     ("berth-mirror", &["berth-api", "berth-engine", "berth-client"]),

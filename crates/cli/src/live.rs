@@ -6,13 +6,14 @@ use std::time::Duration;
 use berth_api::read::{InputError, Inventory, Manifest, SourceLocation};
 use berth_api::resource::{
     CLUSTER_PLACEMENT_POLICIES, COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES,
-    DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, JOBS, NAMESPACES, NETWORK_POLICIES, NODES,
+    DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, EVENTS, JOBS, NAMESPACES, NETWORK_POLICIES, NODES,
     PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PLACEMENT_POLICIES, POD_DISRUPTION_BUDGETS, POD_GROUPS,
     PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS,
     STORAGE_CLASSES, VOLUME_ATTACHMENTS, percent_encoded,
 };
 use berth_client::call::{self, CallError};
 use berth_client::connect::{self, ConnectError};
+use berth_console_server::live::Source;
 use indicatif::ProgressBar;
 use serde_json::Value;
 
@@ -117,6 +118,11 @@ impl LiveCluster {
         inventory: &mut Inventory,
         progress: &ProgressBar,
     ) -> Result<Vec<String>, LiveError> {
+        let (client, server) = self.connect().await?;
+        read(&client, &server, inventory, progress).await
+    }
+
+    async fn connect(&self) -> Result<(kube::Client, String), LiveError> {
         let options = connect::Options {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
@@ -124,9 +130,28 @@ impl LiveCluster {
         };
         let config = options.config().await?;
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-        let client = connect::client(config)?;
-        read(&client, &server, inventory, progress).await
+        Ok((connect::client(config)?, server))
     }
+
+    /// A client that may list the required resources.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses to list nodes or pods.
+    pub async fn checked_client(&self) -> Result<kube::Client, LiveError> {
+        let (client, server) = self.connect().await?;
+        for (resource, _) in RESOURCES.iter().filter(|(_, required)| *required) {
+            let request = call::get(&format!("{}?limit=1", resource.path("")));
+            let answer: Result<Value, CallError> = call::json(&client, request, TIMEOUT).await;
+            answer.map_err(|error| LiveError::Call { server: server.clone(), error: Box::new(error) })?;
+        }
+        Ok(client)
+    }
+}
+
+/// What a console follows: these resources, and events.
+pub fn sources() -> Vec<Source> {
+    let resources = RESOURCES.into_iter().chain([(EVENTS, false)]);
+    resources.map(|(resource, is_required)| Source { resource, is_required }).collect()
 }
 
 /// Reads the cluster of a client into the inventory; returns warnings about optional resources that could not be read.

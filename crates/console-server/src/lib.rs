@@ -7,6 +7,7 @@ mod access;
 mod checks;
 mod console;
 mod events;
+pub mod live;
 mod server;
 
 pub use access::{AccessToken, Authenticator, RandomnessError};

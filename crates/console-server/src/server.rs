@@ -45,6 +45,8 @@ const HEADERS: [(&str, &str); 7] = [
     ("cache-control", "no-store"),
 ];
 
+const EVENT_STREAM: &str = "text/event-stream";
+
 type Body = BoxBody<Bytes, Infallible>;
 
 /// Where the console is served, and to whom.
@@ -118,6 +120,10 @@ struct Server {
 
 impl Server {
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        // For probes, which come to the address of a pod: it says nothing but that the server answers.
+        if request.uri().path() == "/healthz" {
+            return Response::new(Full::new(Bytes::from_static(b"ok")).boxed());
+        }
         let connection = request.extensions().get::<Connection>().cloned();
         let mut response = match self.route(request).await {
             Ok(response) => response,
@@ -181,7 +187,8 @@ impl Server {
             let form = read_form(body).await?;
             return Ok(page(self.console.submit(question, form).await));
         }
-        if path == "/events" {
+        // The path is that of a page, too.
+        if parts.headers.get(header::ACCEPT).is_some_and(|accept| accept == EVENT_STREAM) {
             return self.follow();
         }
         Ok(page(self.console.page(question).await))
@@ -201,8 +208,7 @@ impl Server {
         let stop = self.stop.clone();
         let until_stop = futures::StreamExt::take_until(versions, async move { stop.cancelled().await });
         let mut response = Response::new(Content::Events(BodyExt::boxed(StreamBody::new(until_stop))));
-        let event_stream = HeaderValue::from_static("text/event-stream");
-        response.headers_mut().insert(header::CONTENT_TYPE, event_stream);
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
         Ok(response)
     }
 

@@ -6,8 +6,8 @@ use maud::{DOCTYPE, Markup, html};
 const PAGES: [(&str, &str); 4] =
     [("/", "Topology"), ("/pending", "Pending"), ("/workloads", "Workloads"), ("/nodes", "Nodes")];
 
-/// A page. `cluster` is the name of the cluster, `path` that of the page.
-pub fn page(cluster: &str, path: &str, title: &str, content: &Markup) -> String {
+/// A page. `cluster` is the name of the cluster, `notice` why what is shown may be out of date, `path` that of the page.
+pub fn page(cluster: &str, notice: Option<&str>, path: &str, title: &str, content: &Markup) -> String {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -31,6 +31,7 @@ pub fn page(cluster: &str, path: &str, title: &str, content: &Markup) -> String 
                     }
                 }
                 main id="content" tabindex="-1" {
+                    @if let Some(notice) = notice { p.notice role="status" { (notice) } }
                     h1 { (title) }
                     (content)
                 }

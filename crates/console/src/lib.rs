@@ -5,6 +5,7 @@
 //! of a simulation or an answer of the engine. The numbers of both are those of the reports.
 
 pub mod changes;
+mod cluster_event;
 mod layout;
 mod links;
 pub mod names;
@@ -13,8 +14,11 @@ pub mod pictures;
 mod places;
 mod request;
 mod state;
+mod update;
 mod workloads;
 
+pub use cluster_event::ClusterEvent;
 pub use pages::respond;
 pub use request::{Request, Response};
 pub use state::State;
+pub use update::Update;

@@ -1,19 +1,28 @@
 //! What the pages show.
 
-use berth_api::read::{Entry, Inventory, SourceLocation};
+use berth_api::object::NamespacedName;
+use berth_api::read::{Entry, InputError, Inventory, Kind, SourceLocation};
 use berth_engine::Violation;
-use berth_simulate::{Simulation, SimulationError, SimulationOptions};
+use berth_simulate::{PendingFor, Simulation, SimulationError, SimulationOptions};
+use jiff::Timestamp;
+
+use crate::cluster_event::LatestEvents;
+use crate::{ClusterEvent, Update};
 
 /// The cluster that the pages show.
 pub struct State {
     /// Its name in headings, such as a file or a server.
     pub name: String,
-    /// Its objects without pods; those of `simulation` are the current ones.
+    /// Its objects without nodes and pods; those of `simulation` are the current ones.
     inventory: Inventory,
     options: SimulationOptions,
     simulation: Simulation,
     /// The broken rules of running pods; none until they are asked for after a change.
     broken: Option<Vec<Violation>>,
+    /// Whether controllers create the pods of workloads, not the simulation.
+    is_live: bool,
+    events: LatestEvents,
+    notice: Option<String>,
 }
 
 impl State {
@@ -28,8 +37,111 @@ impl State {
     ) -> Result<State, SimulationError> {
         let simulation = Simulation::as_is(inventory.clone(), options.clone())?;
         let mut inventory = inventory;
-        inventory.pods = Vec::new();
-        Ok(State { name: name.into(), inventory, options, simulation, broken: None })
+        (inventory.nodes, inventory.pods) = (Vec::new(), Vec::new());
+        Ok(State {
+            name: name.into(),
+            inventory,
+            options,
+            simulation,
+            broken: None,
+            is_live: false,
+            events: LatestEvents::default(),
+            notice: None,
+        })
+    }
+
+    /// A cluster that changes, without objects yet: [`State::apply`] adds them.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn live(name: impl Into<String>, options: SimulationOptions) -> Result<State, SimulationError> {
+        let options = SimulationOptions { simulated_nodes: None, ..options };
+        Ok(State { is_live: true, ..State::new(name, Inventory::default(), options)? })
+    }
+
+    /// Sets the time until which pods have been pending, unless the options say for how long.
+    pub fn set_time(&mut self, now: Timestamp) {
+        if let PendingFor::Until(until) = &mut self.options.pending_for {
+            *until = now;
+            self.simulation.set_pending_for(self.options.pending_for);
+        }
+    }
+
+    /// Applies changes. Returns whether pages may differ. An object that cannot be read is left as it was, and its error goes to
+    /// `failed`.
+    pub fn apply(
+        &mut self,
+        updates: impl IntoIterator<Item = Update>,
+        mut failed: impl FnMut(InputError),
+    ) -> bool {
+        let (mut changed, mut is_changed, mut is_noticed) = (Vec::new(), false, false);
+        for update in updates {
+            is_changed |= match update {
+                Update::Node(node) => self.simulation.set_node(*node),
+                Update::Pod(pod) => self.simulation.set_pod(*pod),
+                Update::Object(manifest) => {
+                    let kind = Kind::of(&manifest.api_version, &manifest.kind);
+                    let text =
+                        |path| manifest.value.pointer(path).and_then(|v| v.as_str()).unwrap_or_default();
+                    let name = NamespacedName::new(text("/metadata/namespace"), text("/metadata/name"));
+                    changed.extend(kind.map(|kind| (kind, name)));
+                    self.inventory.set(*manifest).map_err(&mut failed).is_ok()
+                }
+                Update::Removed(kind, name) => self.remove(kind, name, &mut changed),
+                Update::Listed(kind, listed) => {
+                    let mut gone = self.names(kind);
+                    gone.retain(|name| !listed.contains(name));
+                    let n_gone = gone.len();
+                    gone.into_iter().for_each(|name| _ = self.remove(kind, name, &mut changed));
+                    n_gone > 0
+                }
+                Update::Event(event) => {
+                    self.events.add(*event);
+                    is_noticed = true;
+                    false
+                }
+                Update::Notice(notice) => {
+                    is_noticed |= self.notice != notice;
+                    self.notice = notice;
+                    false
+                }
+            };
+        }
+        if !changed.is_empty() {
+            self.simulation.refresh(&self.inventory, &changed);
+        }
+        if is_changed {
+            self.broken = None;
+        }
+        is_changed || is_noticed
+    }
+
+    fn remove(
+        &mut self,
+        kind: Kind,
+        name: NamespacedName,
+        changed: &mut Vec<(Kind, NamespacedName)>,
+    ) -> bool {
+        match kind {
+            Kind::Node => self.simulation.remove_node(name.name()),
+            Kind::Pod => self.simulation.remove_pod(name.namespace(), name.name()),
+            _ if self.inventory.remove(kind, &name) => {
+                changed.push((kind, name));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The names of the objects of a kind.
+    fn names(&self, kind: Kind) -> Vec<NamespacedName> {
+        match kind {
+            Kind::Node => self.simulation.nodes().map(|node| node.metadata.namespaced_name()).collect(),
+            Kind::Pod => {
+                self.simulation.pods().iter().map(|pod| pod.pod.metadata.namespaced_name()).collect()
+            }
+            _ => self.inventory.names().filter(|(other, _)| *other == kind).map(|(_, name)| name).collect(),
+        }
     }
 
     /// Builds the simulation again from the objects.
@@ -37,9 +149,22 @@ impl State {
     /// # Errors
     /// As [`Simulation::new`].
     pub fn rebuild(&mut self) -> Result<(), SimulationError> {
-        let (inventory, options) = self.objects();
-        self.simulation = Simulation::as_is(inventory, options)?;
         self.broken = None;
+        if !self.is_live {
+            let (inventory, options) = self.objects();
+            self.simulation = Simulation::as_is(inventory, options)?;
+            return Ok(());
+        }
+        let empty = Simulation::new(Inventory::default(), self.options.clone())?;
+        let before = std::mem::replace(&mut self.simulation, empty);
+        let all: Vec<_> = self.inventory.names().collect();
+        self.simulation.refresh(&self.inventory, &all);
+        for node in before.nodes() {
+            self.simulation.set_node(node.clone());
+        }
+        for pod in before.pods() {
+            self.simulation.set_pod(pod.pod.clone());
+        }
         Ok(())
     }
 
@@ -48,8 +173,15 @@ impl State {
         let mut inventory = self.inventory.clone();
         let source = SourceLocation::file(&self.name);
         let pods = self.simulation.pods().iter().filter(|pod| pod.was_running || pod.node().is_none());
-        let entry = |(order, object)| Entry { object, raw: None, source: source.clone(), order };
-        inventory.pods = pods.map(|pod| pod.pod.clone()).enumerate().map(entry).collect();
+        let mut pods: Vec<_> = pods.map(|pod| pod.pod.clone()).collect();
+        if self.is_live {
+            // As the API server lists them.
+            let name =
+                |pod: &berth_api::object::Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone());
+            pods.sort_by_cached_key(name);
+        }
+        inventory.nodes = entries(self.simulation.nodes().cloned(), &source);
+        inventory.pods = entries(pods, &source);
         (inventory, self.options.clone())
     }
 
@@ -63,5 +195,160 @@ impl State {
         let simulation = &mut self.simulation;
         let broken = self.broken.get_or_insert_with(|| simulation.cluster().audit());
         (&self.simulation, broken)
+    }
+
+    /// The latest events, the newest last; none of a cluster that does not change.
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = &ClusterEvent> {
+        self.events.0.iter()
+    }
+
+    /// Whether the cluster changes.
+    pub fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    /// Why the state may be incomplete or out of date.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
+    }
+}
+
+fn entries<T>(objects: impl IntoIterator<Item = T>, source: &SourceLocation) -> Vec<Entry<T>> {
+    let entry = |(order, object)| Entry { object, raw: None, source: source.clone(), order };
+    objects.into_iter().enumerate().map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_api::object::{Node, Pod};
+    use berth_api::read::{Manifest, read_manifests};
+    use serde_json::{Value, from_value};
+
+    use super::*;
+
+    fn update(manifest: Manifest) -> Update {
+        let value: Value = manifest.value.clone();
+        match manifest.kind.as_str() {
+            "Node" => Update::node(from_value::<Node>(value).unwrap()),
+            "Pod" => Update::pod(from_value::<Pod>(value).unwrap()),
+            _ => Update::Object(Box::new(manifest)),
+        }
+    }
+
+    fn apply(state: &mut State, text: &str) -> bool {
+        let mut updates = Vec::new();
+        read_manifests::<InputError>(text.as_bytes(), "server", &mut |manifest| {
+            updates.push(update(manifest));
+            Ok(())
+        })
+        .unwrap();
+        state.apply(updates, |error| panic!("{error}"))
+    }
+
+    fn node(name: &str, zone: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, resourceVersion: '7', labels: {{zone: {zone}}}}}, status: \
+             {{allocatable: {{cpu: 2, pods: 10}}}}}}"
+        )
+    }
+
+    fn pod(name: &str, node: &str, spec: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default, labels: {{app: web}}, creationTimestamp: \
+             '2026-01-01T00:00:00Z', ownerReferences: [{{apiVersion: apps/v1, kind: ReplicaSet, name: web-abc, uid: u, controller: \
+             true}}]}}, spec: {{nodeName: '{node}', containers: [{{name: c, image: i}}], {spec}}}}}"
+        )
+    }
+
+    const APART: &str = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone, \
+                         labelSelector: {matchLabels: {app: web}}}]}}";
+
+    fn live() -> State {
+        State::live("test", SimulationOptions::default()).unwrap()
+    }
+
+    /// What pages read of a state.
+    fn seen(state: &mut State) -> Vec<String> {
+        let mut seen: Vec<String> =
+            state.audited().1.iter().map(|broken| format!("{:?}", broken.key())).collect();
+        let names: Vec<_> =
+            state.simulation().pods().iter().map(|pod| pod.pod.metadata.namespaced_name()).collect();
+        for name in names {
+            let explained = state.simulation().explain(name.namespace(), name.name(), None).unwrap();
+            let workload = &state.simulation().pod(name.namespace(), name.name()).unwrap().workload;
+            seen.push(format!("{name} {workload:?} {}", explained.explanation.outcome.message()));
+        }
+        seen.sort();
+        seen
+    }
+
+    #[test]
+    fn a_state_that_followed_changes_equals_one_built_from_the_objects() {
+        let mut state = live();
+        let replica_set = "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-abc, namespace: default, ownerReferences: \
+                           [{apiVersion: apps/v1, kind: Deployment, name: web, uid: u, controller: true}]}, spec: {selector: \
+                           {matchLabels: {app: web}}}}";
+        // Pods before their nodes and workloads: watches are not in step with each other.
+        assert!(apply(&mut state, &pod("web-1", "a", APART)));
+        for text in [
+            &pod("web-2", "a", APART),
+            &pod("web-3", "", APART),
+            &pod("gone", "b", ""),
+            &node("a", "east"),
+            &node("b", "west"),
+            &node("c", "east"),
+            replica_set,
+        ] {
+            assert!(apply(&mut state, text), "{text}");
+        }
+        assert!(!apply(&mut state, &node("a", "east").replace("'7'", "'8'")), "only the version differs");
+        assert!(!apply(&mut state, &pod("web-3", "", APART)));
+        let removed = |kind, name: &str| {
+            Update::Removed(kind, NamespacedName::new(if kind == Kind::Pod { "default" } else { "" }, name))
+        };
+        let failed = |error: InputError| panic!("{error}");
+        assert!(state.apply([removed(Kind::Pod, "gone"), removed(Kind::Node, "c")], failed));
+        assert!(!state.apply([removed(Kind::Pod, "gone")], failed));
+        assert!(apply(&mut state, &pod("web-3", "b", APART)) && apply(&mut state, &pod("web-4", "", APART)));
+
+        let changed = seen(&mut state);
+        assert_eq!(changed.len(), 6, "two broken rules and four pods: {changed:#?}");
+        assert!(
+            changed.iter().any(|text| text.starts_with("default/web-4 Some(\"Deployment web\") 0/2 nodes")),
+            "{changed:#?}"
+        );
+        let mut built = live();
+        let all = [node("a", "east"), node("b", "west"), replica_set.to_owned()];
+        apply(&mut built, &all.join("\n---\n"));
+        let pods = [("web-1", "a"), ("web-2", "a"), ("web-3", "b"), ("web-4", "")];
+        apply(&mut built, &pods.map(|(name, node)| pod(name, node, APART)).join("\n---\n"));
+        assert_eq!(seen(&mut built), changed);
+        state.rebuild().unwrap();
+        assert_eq!(seen(&mut state), changed);
+    }
+
+    #[test]
+    fn a_new_list_removes_what_it_does_not_have() {
+        let mut state = live();
+        apply(
+            &mut state,
+            &[node("a", "east"), node("b", "east"), pod("web-1", "a", ""), pod("web-2", "b", "")]
+                .join("\n---\n"),
+        );
+        let service = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: default}}";
+        apply(&mut state, service);
+        let listed = |names: &[NamespacedName]| names.iter().cloned().collect();
+        let changed = state.apply(
+            [
+                Update::Listed(Kind::Pod, listed(&[NamespacedName::new("default", "web-2")])),
+                Update::Listed(Kind::Node, listed(&[NamespacedName::new("", "b")])),
+                Update::Listed(Kind::Service, listed(&[])),
+            ],
+            |error| panic!("{error}"),
+        );
+        assert!(changed);
+        let (objects, _) = state.objects();
+        assert_eq!((objects.nodes.len(), objects.pods.len(), objects.services.len()), (1, 1, 0));
+        assert_eq!(state.simulation().pods()[0].pod.metadata.name, "web-2");
     }
 }

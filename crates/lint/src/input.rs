@@ -64,10 +64,9 @@ impl<'a> LintInput<'a> {
         let owners = Workloads::new(inventory);
         let mut seen: HashSet<(&str, String)> =
             subjects.iter().map(|subject| (subject.object.namespace, subject.shown())).collect();
-        let owner = owners.owners();
         for entry in inventory.pods.iter().filter(|entry| is_linted(&entry.source)) {
             let pod = &entry.object;
-            let is_new = owner(pod).is_none_or(|owner| seen.insert((&pod.metadata.namespace, owner)));
+            let is_new = owners.owner(pod).is_none_or(|owner| seen.insert((&pod.metadata.namespace, owner)));
             if is_new && !pod.is_terminal() {
                 subjects.push(Subject::of_pod(entry, settings.extensions));
             }

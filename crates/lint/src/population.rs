@@ -58,7 +58,6 @@ impl Population {
             }
         }
         let workloads = Workloads::new(inventory);
-        let owner = workloads.owners();
         let mut seen = HashMap::new();
         for entry in &inventory.pods {
             let pod = &entry.object;
@@ -66,7 +65,7 @@ impl Population {
                 continue;
             }
             let namespace = pod.metadata.namespace.clone();
-            let subject = match owner(pod) {
+            let subject = match workloads.owner(pod) {
                 Some(workload) => positions.get(&(namespace.clone(), workload)).copied(),
                 None => linted_pods.get(&entry.order).copied(),
             };

@@ -8,6 +8,8 @@ mod build;
 mod created_claims;
 mod error;
 mod groups;
+mod live;
+mod positions;
 mod preemption;
 mod rescheduling;
 mod volumes;
@@ -26,8 +28,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use self::created_claims::CreatedClaim;
+use self::positions::Positions;
 pub(crate) use self::preemption::preempt;
 use self::rescheduling::Vacated;
+use self::workloads::Workloads;
 use crate::repairs::{Repair, Trial};
 use crate::{PodExplanation, PodPreemption};
 
@@ -177,6 +181,7 @@ pub struct Simulation {
     extensions: bool,
     /// All pods, running and pending, in input order.
     pods: Vec<SimulatedPod>,
+    positions: Positions,
     /// Positions of pending pods in [`Simulation::pods`], in the order in which they are placed.
     queue: Vec<usize>,
     /// Whether unschedulable pods preempt others.
@@ -186,7 +191,7 @@ pub struct Simulation {
     pending_for: PendingFor,
     budgets: Vec<DisruptionBudget>,
     warnings: Vec<String>,
-    workloads: Vec<(String, String)>,
+    workloads: Workloads,
     nodes: BTreeMap<String, Node>,
     namespaces: KnownNamespaces,
     device_resources: DeviceResources,
@@ -381,13 +386,13 @@ impl Simulation {
 
     /// A pod by namespace and name.
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&SimulatedPod> {
-        self.pods.iter().find(|p| p.is_named(namespace, name))
+        Some(&self.pods[self.position(namespace, name)?])
     }
 
     /// Namespace and name (such as `Deployment web`) of every workload of the input that no other workload owns. A
     /// workload may have no pods.
     pub fn workloads(&self) -> &[(String, String)] {
-        &self.workloads
+        &self.workloads.top_level
     }
 
     /// The placement policies with rules that pods got, and the number of these pods.
@@ -455,7 +460,7 @@ impl Simulation {
         name: &str,
         node: Option<&str>,
     ) -> Option<PodExplanation> {
-        let SimulatedPod { pod, unsupported, .. } = self.pods.iter().find(|p| p.is_named(namespace, name))?;
+        let SimulatedPod { pod, unsupported, .. } = &self.pods[self.position(namespace, name)?];
         let budgets = self.preempts.then_some(&*self.budgets);
         let pods = self.pods.iter().map(|p| &p.pod);
         let explained =
@@ -473,9 +478,9 @@ impl Simulation {
         only: Option<&str>,
         explanation: &Explanation,
     ) -> Vec<Repair> {
+        let Some(position) = self.position(namespace, name) else { return Vec::new() };
         let Simulation { cluster, nodes, pods, budgets, .. } = self;
-        let pods = pods.as_slice();
-        let Some(pod) = pods.iter().find(|p| p.is_named(namespace, name)) else { return Vec::new() };
+        let pod = &pods[position];
         if explanation.running_on.is_some() {
             return Vec::new();
         }

@@ -1,5 +1,7 @@
 //! The objects of an input by kind.
 
+mod changes;
+
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 

@@ -1,22 +1,31 @@
 //! `berth console`.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
+use berth_api::read::Inventory;
 use berth_console::State;
-use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions};
+use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, live};
+use kube::Client;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::cluster_args::{ClusterArgs, warn_about};
 use crate::ExitStatus;
 use crate::cluster::log::LogArgs;
 use crate::cluster::runtime;
 use crate::error::CliError;
+use crate::live::{LiveCluster, sources};
 use crate::output;
+
+/// The address without --address and --console=.
+pub const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// Show a cluster in the browser
 ///
 /// Serves pages about the cluster: its topology, pending pods and why they are pending, single pods, workloads, rules, and what
-/// changes of the cluster would do. Nothing in the cluster is changed. Prints the URL, which contains a token that is valid until
-/// the command ends; without it, no page is shown.
+/// changes of the cluster would do. With --live, the pages follow the cluster. Nothing in the cluster is changed. Prints the URL,
+/// which contains a token that is valid until the command ends; without it, no page is shown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,48 +39,93 @@ See docs/console.md for the pages and the protection.")]
 pub struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
-    #[command(flatten)]
-    serving: ConsoleServingArgs,
-    #[command(flatten)]
-    log: LogArgs,
-}
-
-/// Where the console is served.
-#[derive(Debug, clap::Args)]
-struct ConsoleServingArgs {
     /// Loopback address to serve the console on; port 0 selects a free port
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 8080))]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = ADDRESS)]
     address: SocketAddr,
     /// Another name under which browsers reach the console, such as that of a proxy, with or without a port; can be repeated
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 /// Serves until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
-    let cluster = &args.cluster;
-    let inventory = cluster.inventory(false)?;
-    cluster.check(&inventory)?;
-    let options = cluster.options(cluster.settings(&inventory)?);
-    let mut state = State::new(cluster.name(), inventory, options)?;
-    warn_about(state.simulation());
+    let state = match args.cluster.live_cluster() {
+        Some(_) if !args.cluster.files.is_empty() => {
+            let text = "-f cannot be combined with --live here: the what-if page takes manifests that change the cluster";
+            return Err(CliError::Usage(text.to_owned()));
+        }
+        Some(live) => (args.live_state()?, Some(live)),
+        None => (args.state()?, None),
+    };
+    let (address, hosts) = (args.address, args.hosts.clone());
     runtime::run(async |stop| {
-        let token = AccessToken::random()?;
-        let options = ServerOptions {
-            address: args.serving.address,
-            hosts: args.serving.hosts.clone(),
-            authenticator: Authenticator::Token(token.clone()),
-            is_live: false,
-        };
-        let address = berth_console_server::start(Console::new(state), options, stop.clone()).await?;
-        output::note(&format!("serving the console at {}", url(address, &token)));
+        let (state, live) = state;
+        match live {
+            Some(live) => serve_live(state, &live, address, hosts, &stop).await?,
+            None => serve(Console::new(state), false, address, hosts, stop.clone()).await?,
+        }
         stop.cancelled().await;
         Ok(ExitStatus::Success)
     })
 }
 
-/// The URL that gives access to the console.
-pub fn url(address: SocketAddr, token: &AccessToken) -> String {
-    format!("http://{address}/?token={}", token.secret())
+impl Args {
+    fn state(&self) -> Result<State, CliError> {
+        let cluster = &self.cluster;
+        let inventory = cluster.inventory(false)?;
+        cluster.check(&inventory)?;
+        let options = cluster.options(cluster.settings(&inventory)?);
+        let mut state = State::new(cluster.name(), inventory, options)?;
+        warn_about(state.simulation());
+        Ok(state)
+    }
+
+    fn live_state(&self) -> Result<State, CliError> {
+        let cluster = &self.cluster;
+        let options = cluster.options(cluster.settings(&Inventory::default())?);
+        Ok(State::live(cluster.name(), options)?)
+    }
+}
+
+async fn serve_live(
+    state: State,
+    live: &LiveCluster,
+    address: SocketAddr,
+    hosts: Vec<String>,
+    stop: &CancellationToken,
+) -> Result<(), CliError> {
+    let client = live.checked_client().await?;
+    let console = Console::new(state);
+    let mut ready = follow(console.clone(), client, stop.clone());
+    let read = ready.wait_for(|ready| *ready);
+    match stop.run_until_cancelled(read).await {
+        Some(Ok(_)) => serve(console, true, address, hosts, stop.clone()).await,
+        _ => Ok(()),
+    }
+}
+
+/// Follows the cluster of a client. The result becomes true when it has been read.
+pub fn follow(console: Arc<Console>, client: Client, stop: CancellationToken) -> watch::Receiver<bool> {
+    let (sender, ready) = watch::channel(false);
+    tokio::spawn(live::follow(console, client, sources(), sender, stop));
+    ready
+}
+
+/// Serves a console with a new token, and prints the URL.
+pub async fn serve(
+    console: Arc<Console>,
+    is_live: bool,
+    address: SocketAddr,
+    hosts: Vec<String>,
+    stop: CancellationToken,
+) -> Result<(), CliError> {
+    let token = AccessToken::random()?;
+    let options =
+        ServerOptions { address, hosts, authenticator: Authenticator::Token(token.clone()), is_live };
+    let address = berth_console_server::start(console, options, stop).await?;
+    output::note(&format!("serving the console at http://{address}/?token={}", token.secret()));
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,8 @@ use berth_api::read::{Inventory, Kind, Manifest, ReadError, read_manifests};
 use berth_api::resource::PODS;
 use berth_apiserver::ApiServer;
 use berth_client::connect;
+use berth_console::State;
+use berth_console_server::Console;
 use berth_engine::Settings;
 use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
 use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Snapshot};
@@ -30,7 +33,7 @@ use super::record_args::RecordArgs;
 use super::rules_args::RulesArgs;
 use super::scheduler::Unsupported;
 use super::server_args::ServerArgs;
-use super::{enforcer, scheduler};
+use super::{console, enforcer, scheduler};
 use crate::ExitStatus;
 use crate::cluster::apply::{Applied, apply, apply_after_policies};
 use crate::cluster::components::Components;
@@ -114,6 +117,9 @@ pub struct Args {
     timing: TimingArgs,
     #[command(flatten)]
     provisioner: ProvisionerArgs,
+    /// Serve the console of the cluster, which shows it in the browser, at this loopback address
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:8080")]
+    console: Option<SocketAddr>,
     /// Do not show the live summary
     #[arg(long)]
     no_summary: bool,
@@ -219,6 +225,16 @@ async fn up(
             output::kubeconfig_line(server.kubeconfig_path())?;
         }
         output::note(&format!("ready in {} at {}", elapsed(begin.elapsed()), server.url()));
+        if let Some(address) = args.console {
+            let options = SimulationOptions {
+                settings: rules.clone(),
+                pending_for: PendingFor::Until(jiff::Timestamp::now()),
+                ..SimulationOptions::default()
+            };
+            let state = Console::new(State::live("berth up", options)?);
+            console::follow(state.clone(), client.clone(), components.stop_token());
+            console::serve(state, true, address, Vec::new(), components.stop_token()).await?;
+        }
         let snapshots = Snapshots { scheduler: scheduled, enforcer: enforced };
         let work = attend(args, client, manifests, admission, (ran, rules), snapshots, &stop);
         tokio::select! {

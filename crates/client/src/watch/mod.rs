@@ -22,7 +22,7 @@ use std::time::Duration;
 use berth_api::resource::percent_encoded;
 use futures::Stream;
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::backoff::Backoff;
 use crate::call::CallError;
@@ -95,6 +95,8 @@ pub struct WatchOptions {
     pub longest_retry: Duration,
     /// Capacity of the event channel; when it is full, the client stops reading from the server.
     pub buffer: usize,
+    /// Gets the error while the watch is interrupted, and none while it works.
+    pub outage: Option<watch::Sender<Option<String>>>,
 }
 
 impl WatchOptions {
@@ -115,6 +117,7 @@ impl WatchOptions {
             first_retry: Duration::from_millis(200),
             longest_retry: Duration::from_secs(10),
             buffer: 1024,
+            outage: None,
         }
     }
 
@@ -126,6 +129,16 @@ impl WatchOptions {
     /// Only objects whose labels match.
     pub fn labels(self, selector: impl Into<String>) -> WatchOptions {
         WatchOptions { label_selector: Some(selector.into()), ..self }
+    }
+
+    fn report_outage(&self, error: Option<String>) {
+        if let Some(outage) = &self.outage {
+            outage.send_if_modified(|last| {
+                let is_new = *last != error;
+                *last = error;
+                is_new
+            });
+        }
     }
 
     /// The path with selectors and more parameters.
@@ -292,6 +305,7 @@ pub async fn watch_with<T, M>(
                 }
             }
             error => {
+                watcher.options.report_outage(Some(error.to_string()));
                 outage_log::failed(|| format!("watch of {path} interrupted: {error}"));
             }
         }

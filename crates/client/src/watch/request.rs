@@ -57,6 +57,7 @@ impl Watcher {
             Err(error) => return Err(error.into()),
         };
         outage_log::succeeded();
+        self.options.report_outage(None);
         if is_list {
             deliver.send(StreamEvent::Init).await?;
         }

@@ -38,6 +38,10 @@ pub fn state(objects: &str) -> State {
 }
 
 pub async fn serve(objects: &str, is_live: bool) -> Served {
+    serve_console(Console::new(state(objects)), is_live).await
+}
+
+pub async fn serve_console(console: Arc<Console>, is_live: bool) -> Served {
     let (stop, token) = (CancellationToken::new(), AccessToken::random().unwrap());
     let options = ServerOptions {
         address: ([127, 0, 0, 1], 0).into(),
@@ -45,7 +49,6 @@ pub async fn serve(objects: &str, is_live: bool) -> Served {
         authenticator: Authenticator::Token(token.clone()),
         is_live,
     };
-    let console = Console::new(state(objects));
     let address = start(console.clone(), options, stop.clone()).await.unwrap();
     Served { console, address, token, _stop: stop.drop_guard() }
 }
@@ -83,7 +86,11 @@ impl Served {
     /// Opens a page's events; returns the connection and what came first.
     pub async fn follow(&self) -> (TcpStream, String) {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        let request = format!("GET /events HTTP/1.1\r\n{}\r\n{}\r\n\r\n", self.host(), self.bearer());
+        let request = format!(
+            "GET /events HTTP/1.1\r\nAccept: text/event-stream\r\n{}\r\n{}\r\n\r\n",
+            self.host(),
+            self.bearer()
+        );
         stream.write_all(request.as_bytes()).await.unwrap();
         let first = read_until(&mut stream, "\r\n\r\n").await;
         (stream, first)

@@ -4,4 +4,5 @@
 
 mod attacks;
 mod client;
+mod live;
 mod pages;

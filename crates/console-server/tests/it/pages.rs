@@ -75,7 +75,9 @@ async fn a_change_that_shows_nowhere_renders_no_page_again() {
 
 #[tokio::test]
 async fn a_state_that_does_not_change_has_no_events() {
-    assert_eq!(serve(NODE, false).await.get("/events").await.status, 204);
+    let served = serve(NODE, false).await;
+    let headers = [served.host(), served.bearer(), "Accept: text/event-stream".to_owned()];
+    assert_eq!(served.send("GET /events", &headers, b"").await.status, 204);
 }
 
 #[tokio::test]

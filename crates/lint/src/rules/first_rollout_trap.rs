@@ -20,10 +20,11 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
         return;
     }
     let workloads = Workloads::new(input.inventory);
-    let owner = workloads.owners();
     let mut running: HashMap<(&str, String), Vec<Pod>> = HashMap::new();
     for pod in input.inventory.pods.iter().map(|entry| &entry.object) {
-        if let Some(owner) = owner(pod).filter(|_| !pod.spec.node_name.is_empty() && !pod.is_terminal()) {
+        if let Some(owner) =
+            workloads.owner(pod).filter(|_| !pod.spec.node_name.is_empty() && !pod.is_terminal())
+        {
             running.entry((&pod.metadata.namespace, owner)).or_default().push(pod.clone());
         }
     }

@@ -17,6 +17,7 @@ use berth_engine::{Cluster, DisruptionBudget, Outcome};
 use serde_json::Value;
 
 use super::created_claims::CreatedClaim;
+use super::positions::Positions;
 use super::volumes::{Volumes, ephemeral_claims};
 use super::workloads::{self, Workloads};
 use super::{InvalidObject, SimulatedPod, Simulation, SimulationError, SimulationOptions};
@@ -96,20 +97,19 @@ impl Simulation {
         });
         let mut pods: Vec<_> = expanded.collect();
         let workloads = Workloads::new(&inventory);
-        let owner = workloads.owners();
         let present = std::mem::take(&mut inventory.pods).into_iter();
         let present = present.filter(|e| !expansion.deleted.contains(&e.object.metadata.namespaced_name()));
         pods.extend(present.map(|entry| {
-            let workload = owner(&entry.object);
+            let workload = workloads.owner(&entry.object);
             InputPod { entry, workload, expanded_from: None, replaces: None, claims: Vec::new() }
         }));
-        drop(owner);
         pods.sort_by_key(|pod| pod.entry.order);
 
         let mut simulation = Simulation {
             extensions: options.settings.extensions,
             cluster: Cluster::new(options.settings),
             pods: Vec::new(),
+            positions: Positions::default(),
             queue: Vec::new(),
             preempts: true,
             vain_preemptors: HashSet::new(),
@@ -120,7 +120,7 @@ impl Simulation {
                 .map(|b| DisruptionBudget::from(&b.object))
                 .collect(),
             warnings: Vec::new(),
-            workloads: workloads.top_level,
+            workloads,
             nodes: BTreeMap::new(),
             namespaces: KnownNamespaces::new(inventory.namespaces.iter().map(|e| &e.object)),
             device_resources: DeviceResources::default(),
@@ -292,44 +292,61 @@ impl Simulation {
         workload: Option<String>,
         replaces: Option<NamespacedName>,
     ) {
+        let pod = SimulatedPod { replaces, ..self.simulated(pod, raw, workload) };
+        match &pod.outcome {
+            Outcome::Placed { node, .. } if !self.has_node(node) => {
+                self.warnings.push(format!(
+                    "Pod {}: spec.nodeName names node {node}, which is not in the input: the pod is ignored for placement",
+                    pod.pod.key()
+                ));
+            }
+            Outcome::Unschedulable { .. } => self.queue.push(self.pods.len()),
+            _ => {}
+        }
+        if !pod.unsupported.is_empty() {
+            self.warnings.push(format!(
+                "Pod {}: {}: ignored in the result",
+                pod.pod.key(),
+                unsupported_message(&pod.unsupported)
+            ));
+        }
+        self.push(pod);
+    }
+
+    /// A pod as admitted, which the cluster has then if it has a node.
+    pub(super) fn simulated(
+        &mut self,
+        pod: Pod,
+        raw: Option<Value>,
+        workload: Option<String>,
+    ) -> SimulatedPod {
         let node = pod.spec.node_name.clone();
         let was_running = !node.is_empty();
         let outcome = if was_running {
-            if !self.cluster.set_pod(&pod) {
-                self.warnings.push(format!(
-                    "Pod {}: spec.nodeName names node {node}, which is not in the input: the pod is ignored for placement",
-                    pod.key()
-                ));
-            }
+            self.cluster.set_pod(&pod);
             Outcome::Placed { node, score: None, volumes: None }
         } else if pod.metadata.deletion_timestamp.is_some() {
             Outcome::Failed { error: "the pod is being deleted and is not scheduled".to_owned() }
         } else {
-            self.queue.push(self.pods.len());
             Outcome::Unschedulable { message: String::new(), plugins: Vec::new() }
         };
-        let unsupported = unsupported_fields(&pod.spec, &self.device_resources);
-        if !unsupported.is_empty() {
-            self.warnings.push(format!(
-                "Pod {}: {}: ignored in the result",
-                pod.key(),
-                unsupported_message(&unsupported)
-            ));
-        }
-        let group = GroupKey::of(&pod, self.extensions);
-        let group = group.filter(|key| !matches!(self.pod_groups.get(key), Some(None)));
-        self.pods.push(SimulatedPod {
-            group,
+        SimulatedPod {
+            group: self.group_of(&pod),
+            unsupported: unsupported_fields(&pod.spec, &self.device_resources),
             pod,
             workload,
-            replaces,
+            replaces: None,
             raw,
             was_running,
             outcome,
-            unsupported,
             relaxed: Vec::new(),
             victims: Vec::new(),
             preempted_by: None,
-        });
+        }
+    }
+
+    pub(super) fn group_of(&self, pod: &Pod) -> Option<GroupKey> {
+        let group = GroupKey::of(pod, self.extensions);
+        group.filter(|key| !matches!(self.pod_groups.get(key), Some(None)))
     }
 }

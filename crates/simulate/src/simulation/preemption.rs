@@ -47,7 +47,7 @@ impl Simulation {
         by: &NamespacedName,
         node: &str,
     ) -> Option<usize> {
-        let position = self.pods.iter().position(|p| p.is_named(victim.namespace(), victim.name()))?;
+        let position = self.position(victim.namespace(), victim.name())?;
         let pod = &self.pods[position].pod;
         for budget in self.budgets.iter_mut().filter(|budget| protects(budget, pod)) {
             budget.disruptions_allowed = (budget.disruptions_allowed - 1).max(0);

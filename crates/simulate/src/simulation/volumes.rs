@@ -76,8 +76,7 @@ impl Volumes {
 
     fn add_class(&mut self, cluster: &mut Cluster, mut class: StorageClass) {
         let name = class.metadata.name.clone();
-        if !class.waits_for_first_consumer() && class.provisioner != NO_PROVISIONER {
-            class.volume_binding_mode = Some(WAIT_FOR_FIRST_CONSUMER.to_owned());
+        if wait_for_first_consumer(&mut class) {
             self.immediate.insert(name.clone());
         }
         self.classes.insert(name);
@@ -139,6 +138,16 @@ impl Volumes {
     pub(super) fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
+}
+
+/// Treats a class whose claims a controller would bind at once as if they waited for their first pod. Returns whether it does
+/// so.
+pub(super) fn wait_for_first_consumer(class: &mut StorageClass) -> bool {
+    let is_immediate = !class.waits_for_first_consumer() && class.provisioner != NO_PROVISIONER;
+    if is_immediate {
+        class.volume_binding_mode = Some(WAIT_FOR_FIRST_CONSUMER.to_owned());
+    }
+    is_immediate
 }
 
 /// Binds a claim to the volume that it names, as a controller does.

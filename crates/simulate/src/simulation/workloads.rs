@@ -9,9 +9,12 @@ use berth_api::read::{Inventory, Workload};
 type Key = (String, String);
 
 /// The workloads of an input.
+#[derive(Default, PartialEq)]
 pub struct Workloads {
     /// Workloads that no other workload owns, in input order.
     pub(super) top_level: Vec<Key>,
+    /// The same, to look them up.
+    known: HashSet<Key>,
     /// The owner of each other workload: the Deployment of a ReplicaSet.
     owner_of: HashMap<Key, String>,
 }
@@ -19,7 +22,7 @@ pub struct Workloads {
 impl Workloads {
     /// Finds the owners among the workloads of an input.
     pub fn new(inventory: &Inventory) -> Workloads {
-        let mut workloads = Workloads { top_level: Vec::new(), owner_of: HashMap::new() };
+        let mut workloads = Workloads::default();
         for workload in inventory.workloads.iter().map(|entry| &entry.object) {
             let metadata = workload.metadata();
             let key = (metadata.namespace.clone(), name(workload));
@@ -27,41 +30,41 @@ impl Workloads {
                 Some(owner) => {
                     workloads.owner_of.insert(key, format!("{} {}", owner.kind, owner.name));
                 }
-                None => workloads.top_level.push(key),
+                None => {
+                    workloads.known.insert(key.clone());
+                    workloads.top_level.push(key);
+                }
             }
         }
         workloads
     }
 
-    /// The top-level workload of each pod. If the input lacks the ReplicaSet or Job in between, its name gives the
+    /// The top-level workload of a pod. If the input lacks the ReplicaSet or Job in between, its name gives the
     /// Deployment, or the CronJob if that is in the input.
-    pub fn owners<'a>(&'a self) -> impl Fn(&Pod) -> Option<String> + 'a {
-        let known: HashSet<_> = self.top_level.iter().collect();
-        move |pod| {
-            let owner = pod.metadata.controller()?;
-            let key = (pod.metadata.namespace.clone(), format!("{} {}", owner.kind, owner.name));
-            if let Some(owner) = self.owner_of.get(&key) {
-                return Some(owner.clone());
-            }
-            if known.contains(&key) {
-                return Some(key.1);
-            }
-            let top_level = match owner.kind.as_str() {
-                // The name ends with the hash of its template.
-                "ReplicaSet" => pod.metadata.labels.get("pod-template-hash").and_then(|hash| {
-                    let deployment = owner.name.strip_suffix(hash.as_str())?.strip_suffix('-')?;
-                    Some(format!("Deployment {deployment}"))
-                }),
-                // The name ends with the time of the run.
-                "Job" => owner.name.rsplit_once('-').and_then(|(cron_job, time)| {
-                    let cron_job = (key.0.clone(), format!("CronJob {cron_job}"));
-                    let is_time = !time.is_empty() && time.bytes().all(|b| b.is_ascii_digit());
-                    (is_time && known.contains(&cron_job)).then_some(cron_job.1)
-                }),
-                _ => None,
-            };
-            top_level.or(Some(key.1))
+    pub fn owner(&self, pod: &Pod) -> Option<String> {
+        let owner = pod.metadata.controller()?;
+        let key = (pod.metadata.namespace.clone(), format!("{} {}", owner.kind, owner.name));
+        if let Some(owner) = self.owner_of.get(&key) {
+            return Some(owner.clone());
         }
+        if self.known.contains(&key) {
+            return Some(key.1);
+        }
+        let top_level = match owner.kind.as_str() {
+            // The name ends with the hash of its template.
+            "ReplicaSet" => pod.metadata.labels.get("pod-template-hash").and_then(|hash| {
+                let deployment = owner.name.strip_suffix(hash.as_str())?.strip_suffix('-')?;
+                Some(format!("Deployment {deployment}"))
+            }),
+            // The name ends with the time of the run.
+            "Job" => owner.name.rsplit_once('-').and_then(|(cron_job, time)| {
+                let cron_job = (key.0.clone(), format!("CronJob {cron_job}"));
+                let is_time = !time.is_empty() && time.bytes().all(|b| b.is_ascii_digit());
+                (is_time && self.known.contains(&cron_job)).then_some(cron_job.1)
+            }),
+            _ => None,
+        };
+        top_level.or(Some(key.1))
     }
 }
 

@@ -49,13 +49,12 @@ pub(crate) fn replicas_mut(workload: &mut Workload) -> Option<&mut Option<i32>> 
 /// The positions of the pods that count as replicas of a workload, in [`Inventory::pods`].
 pub(crate) fn replicas_of(inventory: &Inventory, kind: Kind, name: &NamespacedName) -> Vec<usize> {
     let workloads = Workloads::new(inventory);
-    let owner = workloads.owners();
     let workload = format!("{} {}", kind.name(), name.name());
     let is_replica = |pod: &Pod| {
         pod.metadata.namespace == name.namespace()
             && !pod.is_terminal()
             && !pod.metadata.is_deleting()
-            && owner(pod).is_some_and(|owner| owner == workload)
+            && workloads.owner(pod).is_some_and(|owner| owner == workload)
     };
     let pods = inventory.pods.iter().enumerate();
     pods.filter(|(_, entry)| is_replica(&entry.object)).map(|(i, _)| i).collect()

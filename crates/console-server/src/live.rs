@@ -1,0 +1,220 @@
+//! Follows a cluster: watches feed the state of a console.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_api::object::NamespacedName;
+use berth_api::read::{Kind, Manifest, SourceLocation};
+use berth_api::resource::{EVENTS, Resource};
+use berth_client::{KubeObject, StreamEvent, WatchOptions, watch_into};
+use berth_console::{ClusterEvent, State, Update};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::console::Console;
+
+/// Open pages are told about changes at most this often.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
+/// Updates that wait to be applied; when there are as many, the watches wait.
+const MAX_WAITING: usize = 4096;
+
+/// A watched resource.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The resource.
+    pub resource: Resource,
+    /// Whether the console is of no use without it. Others may be forbidden or unknown to the server.
+    pub is_required: bool,
+}
+
+/// What a watch reports, with the position of its source.
+enum Report {
+    Begun,
+    Set(NamespacedName, Update),
+    Removed(NamespacedName),
+    Listed,
+    /// The error, or none when the watch works again.
+    Outage(Option<String>),
+}
+
+/// What is known of a source.
+#[derive(Default)]
+struct Progress {
+    /// The objects of the list that is being read.
+    listing: Option<HashSet<NamespacedName>>,
+    is_listed: bool,
+    /// Since when it is interrupted, and why.
+    outage: Option<(Timestamp, String)>,
+}
+
+/// Keeps the state of a console equal to a cluster until `stop`. `ready` gets true when all resources have been read.
+pub async fn follow(
+    console: Arc<Console>,
+    client: kube::Client,
+    sources: Vec<Source>,
+    ready: watch::Sender<bool>,
+    stop: CancellationToken,
+) {
+    let (sender, mut reports) = mpsc::channel(MAX_WAITING);
+    for (i, source) in sources.iter().enumerate() {
+        watch_source(&client, i, &source.resource, &sender);
+    }
+    let mut follower = Follower { progress: sources.iter().map(|_| Progress::default()).collect(), sources };
+    let work = async {
+        let mut batch = Vec::new();
+        while reports.recv_many(&mut batch, MAX_WAITING).await > 0 {
+            let began = Instant::now();
+            let mut updates = Vec::with_capacity(batch.len() + 1);
+            for (source, report) in batch.drain(..) {
+                follower.take(source, report, &mut updates);
+            }
+            updates.push(Update::Notice(follower.notice()));
+            let apply = |state: &mut State| {
+                state.set_time(Timestamp::now());
+                state.apply(updates, |error| {
+                    tracing::warn!("an object of the cluster cannot be shown: {error}")
+                })
+            };
+            console.update(apply).await;
+            if follower.is_ready() {
+                ready.send_if_modified(|ready| !std::mem::replace(ready, true));
+                // What comes meanwhile is applied at once.
+                tokio::time::sleep_until(began + UPDATE_INTERVAL).await;
+            }
+        }
+    };
+    stop.run_until_cancelled(work).await;
+}
+
+struct Follower {
+    sources: Vec<Source>,
+    progress: Vec<Progress>,
+}
+
+impl Follower {
+    fn take(&mut self, i: usize, report: Report, updates: &mut Vec<Update>) {
+        let (source, progress) = (&self.sources[i], &mut self.progress[i]);
+        let kind = Kind::of(&source.resource.api_version(), source.resource.kind);
+        match report {
+            Report::Begun => progress.listing = Some(HashSet::new()),
+            Report::Set(name, update) => {
+                if let Some(listing) = &mut progress.listing {
+                    listing.insert(name);
+                }
+                updates.push(update);
+            }
+            Report::Removed(name) => {
+                if let Some(listing) = &mut progress.listing {
+                    listing.remove(&name);
+                }
+                updates.extend(kind.map(|kind| Update::Removed(kind, name)));
+            }
+            Report::Listed => {
+                let listed = progress.listing.take().unwrap_or_default();
+                updates.extend(kind.map(|kind| Update::Listed(kind, listed)));
+                progress.is_listed = true;
+            }
+            Report::Outage(None) => progress.outage = None,
+            Report::Outage(Some(error)) => {
+                if !source.is_required && !progress.is_listed {
+                    let resource = source.resource.plural;
+                    tracing::warn!("{resource} cannot be read, continuing without them: {error}");
+                    progress.is_listed = true;
+                }
+                let since = progress.outage.take().map_or_else(Timestamp::now, |(since, _)| since);
+                progress.outage = Some((since, error));
+            }
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.progress.iter().all(|progress| progress.is_listed)
+    }
+
+    /// What viewers have to know about the state.
+    fn notice(&self) -> Option<String> {
+        let with_outage = self.sources.iter().zip(&self.progress);
+        let outages =
+            with_outage.filter(|(source, _)| source.is_required).filter_map(|(source, progress)| {
+                let (since, error) = progress.outage.as_ref()?;
+                Some((since, format!("{}: {error}", source.resource.plural)))
+            });
+        if let Some((since, error)) = outages.min_by_key(|(since, _)| **since) {
+            let since = since.strftime("%Y-%m-%d %H:%M:%S");
+            return Some(format!("Out of date since {since} UTC: the watch is interrupted ({error})"));
+        }
+        (!self.is_ready()).then(|| "The cluster is being read: objects are still missing.".to_owned())
+    }
+}
+
+fn watch_source(
+    client: &kube::Client,
+    i: usize,
+    resource: &Resource,
+    sender: &mpsc::Sender<(usize, Report)>,
+) {
+    let (kind, api_version) = (resource.kind, resource.api_version());
+    match (resource.group, kind) {
+        ("", "Node") => start(client, i, resource, sender, Update::node),
+        ("", "Pod") => start(client, i, resource, sender, Update::pod),
+        _ if *resource == EVENTS => {
+            start(client, i, resource, sender, |event: Value| {
+                Update::Event(Box::new(ClusterEvent::read(&event)))
+            });
+        }
+        _ => {
+            let source = SourceLocation::file(&resource.path(""));
+            start(client, i, resource, sender, move |mut value: Value| {
+                let (api_version, source) = (api_version.clone(), source.clone());
+                // Items of lists do not have it.
+                value["apiVersion"] = api_version.as_str().into();
+                Update::Object(Box::new(Manifest { kind: kind.to_owned(), api_version, value, source }))
+            });
+        }
+    }
+}
+
+fn start<T>(
+    client: &kube::Client,
+    i: usize,
+    resource: &Resource,
+    sender: &mpsc::Sender<(usize, Report)>,
+    update: impl Fn(T) -> Update + Send + Sync + 'static,
+) where
+    T: KubeObject + DeserializeOwned + Send + 'static,
+{
+    let (outage, mut outages) = watch::channel(None);
+    let options =
+        WatchOptions { missing_is_empty: true, outage: Some(outage), ..WatchOptions::new(resource.path("")) };
+    let set = move |object: T| {
+        let (namespace, name) = object.key();
+        Report::Set(NamespacedName::new(namespace, name), update(object))
+    };
+    let wrap = move |event| {
+        let report = match event {
+            StreamEvent::Init => Report::Begun,
+            StreamEvent::InitApply(object) | StreamEvent::Apply(object) => set(object),
+            StreamEvent::InitDone => Report::Listed,
+            StreamEvent::Delete(object) => {
+                let (namespace, name) = object.key();
+                Report::Removed(NamespacedName::new(namespace, name))
+            }
+        };
+        (i, report)
+    };
+    tokio::spawn(watch_into(client.clone(), options, sender.clone(), wrap));
+    let sender = sender.clone();
+    tokio::spawn(async move {
+        while outages.changed().await.is_ok() {
+            let outage = outages.borrow_and_update().clone();
+            if sender.send((i, Report::Outage(outage))).await.is_err() {
+                return;
+            }
+        }
+    });
+}

@@ -1,0 +1,155 @@
+//! Simulations that follow a cluster: its objects are set and removed one by one, and no pod is placed.
+
+use berth_api::object::{DeviceResources, LabelSelector, NamespacedName, Node, Pod, VolumeObject};
+use berth_api::read::{Inventory, Kind, Workload, WorkloadSpec};
+use berth_api::rules::{KnownNamespaces, Selector};
+use berth_engine::DisruptionBudget;
+
+use super::{PendingFor, Simulation, Workloads, volumes};
+
+impl Simulation {
+    /// Sets how long pods have been pending.
+    pub fn set_pending_for(&mut self, pending_for: PendingFor) {
+        self.pending_for = pending_for;
+    }
+
+    /// Adds or changes a node. Returns whether that changed anything.
+    pub fn set_node(&mut self, node: Node) -> bool {
+        let is_new = self.nodes.get(&node.metadata.name) != Some(&node);
+        if is_new {
+            self.cluster.set_node(&node);
+            self.nodes.insert(node.metadata.name.clone(), node);
+        }
+        is_new
+    }
+
+    /// Removes a node. Returns whether it was there.
+    pub fn remove_node(&mut self, name: &str) -> bool {
+        self.cluster.remove_node(name);
+        self.nodes.remove(name).is_some()
+    }
+
+    /// Adds or changes a pod of the API server, with or without a node; one that has ended is removed. Returns whether that
+    /// changed anything.
+    pub fn set_pod(&mut self, pod: Pod) -> bool {
+        let metadata = &pod.metadata;
+        if pod.is_terminal() {
+            return self.remove_pod(&metadata.namespace, &metadata.name);
+        }
+        let position = self.position(&metadata.namespace, &metadata.name);
+        let workload = match position {
+            Some(at) if self.pods[at].pod == pod => return false,
+            Some(at) if pod.metadata.owner_references == self.pods[at].pod.metadata.owner_references => {
+                self.pods[at].workload.take()
+            }
+            _ => self.workloads.owner(&pod),
+        };
+        if pod.spec.node_name.is_empty() {
+            self.cluster.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
+        }
+        let epoch = self.cluster.node_attributes_epoch();
+        let pod = self.simulated(pod, None, workload);
+        match position {
+            Some(at) => self.pods[at] = pod,
+            None => self.push(pod),
+        }
+        // A rule mentions an annotation or a field of nodes that no rule has mentioned before.
+        if self.cluster.node_attributes_epoch() != epoch {
+            self.nodes.values().for_each(|node| self.cluster.set_node(node));
+        }
+        true
+    }
+
+    /// Removes a pod. Returns whether it was there.
+    pub fn remove_pod(&mut self, namespace: &str, name: &str) -> bool {
+        let Some(position) = self.position(namespace, name) else { return false };
+        self.cluster.remove_pod(namespace, name);
+        self.take(position);
+        true
+    }
+
+    /// Takes over what has changed in an inventory, apart from nodes and pods: the objects of these kinds and names were set
+    /// or removed.
+    pub fn refresh(&mut self, inventory: &Inventory, changed: &[(Kind, NamespacedName)]) {
+        for (kind, key) in changed {
+            let (namespace, name) = (key.namespace(), key.name());
+            match kind {
+                Kind::Namespace => match inventory.find(*kind, key, &inventory.namespaces) {
+                    Some(object) => self.cluster.set_namespace(object),
+                    None => self.cluster.remove_namespace(name),
+                },
+                Kind::Service => match inventory.find(*kind, key, &inventory.services) {
+                    Some(service) => self.cluster.set_service(service),
+                    None => self.cluster.remove_service(namespace, name),
+                },
+                Kind::ReplicaSet | Kind::StatefulSet | Kind::ReplicationController => {
+                    let owner = inventory.find(*kind, key, &inventory.workloads);
+                    let selector = owner.and_then(selector);
+                    self.cluster.set_owner_selector(kind.name(), namespace, name, selector);
+                }
+                Kind::Volume(volume) => match inventory.find(*kind, key, &inventory.volume_objects) {
+                    Some(VolumeObject::StorageClass(class)) => {
+                        let mut class = class.clone();
+                        volumes::wait_for_first_consumer(&mut class);
+                        self.cluster.set_volume_object(VolumeObject::StorageClass(class));
+                    }
+                    Some(object) => self.cluster.set_volume_object(object.clone()),
+                    None => self.cluster.remove_volume_object(*volume, namespace, name),
+                },
+                _ => {}
+            }
+        }
+        let is_changed = |kinds: &[Kind]| changed.iter().any(|(kind, _)| kinds.contains(kind));
+        if is_changed(&[Kind::Namespace]) {
+            self.namespaces = KnownNamespaces::new(inventory.namespaces.iter().map(|e| &e.object));
+        }
+        if is_changed(&[Kind::PodDisruptionBudget]) {
+            let budgets = inventory.pod_disruption_budgets.iter();
+            self.budgets = budgets.map(|budget| DisruptionBudget::from(&budget.object)).collect();
+        }
+        if is_changed(&[Kind::DeviceClass]) {
+            self.device_resources = DeviceResources::default();
+            for class in &inventory.device_classes {
+                self.device_resources.set(&class.object);
+            }
+        }
+        if is_changed(&[Kind::PodGroup, Kind::CoschedulingPodGroup]) {
+            self.pod_groups =
+                inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules())).collect();
+            for i in 0..self.pods.len() {
+                self.pods[i].group = self.group_of(&self.pods[i].pod);
+            }
+        }
+        let workloads = [
+            Kind::Deployment,
+            Kind::ReplicaSet,
+            Kind::StatefulSet,
+            Kind::DaemonSet,
+            Kind::ReplicationController,
+            Kind::Job,
+            Kind::CronJob,
+        ];
+        if is_changed(&workloads) {
+            let workloads = Workloads::new(inventory);
+            let are_others = workloads != self.workloads;
+            self.workloads = workloads;
+            for pod in self.pods.iter_mut().filter(|_| are_others) {
+                pod.workload = self.workloads.owner(&pod.pod);
+            }
+        }
+    }
+}
+
+/// The pods that a workload selects.
+fn selector(workload: &Workload) -> Option<Selector> {
+    match &workload.spec {
+        WorkloadSpec::ReplicaSet(w) | WorkloadSpec::StatefulSet(w) => {
+            Selector::parse(w.spec.selector.as_ref()).ok()
+        }
+        WorkloadSpec::ReplicationController(controller) => {
+            let labels = controller.spec.selector.clone();
+            Selector::parse(Some(&LabelSelector { match_labels: labels, ..LabelSelector::default() })).ok()
+        }
+        _ => None,
+    }
+}
