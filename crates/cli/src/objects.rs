@@ -6,15 +6,12 @@ use std::collections::BTreeSet;
 use berth_api::object::Pod;
 use berth_api::read::Kind;
 use berth_api::rules::Selector;
-use berth_api::similar;
 use berth_console::changes::kind_of;
+use berth_console::names::{MAX_SUGGESTIONS, not_in_input};
 use berth_simulate::{SimulatedPod, Simulation};
 
 use crate::error::CliError;
 use crate::render::names::abbreviated;
-
-/// Number of similar names suggested when an object does not exist.
-const MAX_SUGGESTIONS: usize = 5;
 
 /// Which objects a name may stand for.
 #[derive(Debug, clap::Args)]
@@ -212,17 +209,5 @@ fn ambiguous(kinds: &str, name: &str, keys: &[String]) -> CliError {
 /// The error about an object that does not exist, with similar names. `all`: the names of this kind, and how they are
 /// shown.
 pub fn not_found(kind: &str, namespace: Option<&str>, name: &str, all: &[(String, String)]) -> CliError {
-    let requested = namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"));
-    let near = similar::positions(name, all.iter().map(|(other, _)| other.as_str())).into_iter();
-    let near: Vec<_> = near.take(MAX_SUGGESTIONS).map(|i| all[i].1.as_str()).collect();
-    let hint = match near.as_slice() {
-        [] if all.is_empty() => format!("which has no {kind}s"),
-        [] => {
-            let keys: Vec<_> = all.iter().map(|(_, key)| key).collect();
-            format!("it has {}", abbreviated(&keys, MAX_SUGGESTIONS))
-        }
-        near => format!("did you mean {}?", near.join(", ")),
-    };
-    let separator = if hint.starts_with("which") { ", " } else { ": " };
-    CliError::NotFound(format!("{kind} {requested} is not in the input{separator}{hint}"))
+    CliError::NotFound(not_in_input(kind, namespace, name, all))
 }

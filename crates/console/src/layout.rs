@@ -3,8 +3,15 @@
 use maud::{DOCTYPE, Markup, html};
 
 /// The pages of the navigation: path and name.
-const PAGES: [(&str, &str); 4] =
-    [("/", "Topology"), ("/pending", "Pending"), ("/workloads", "Workloads"), ("/nodes", "Nodes")];
+const PAGES: [(&str, &str); 7] = [
+    ("/", "Topology"),
+    ("/pending", "Pending"),
+    ("/workloads", "Workloads"),
+    ("/nodes", "Nodes"),
+    ("/rules", "Rules"),
+    ("/what-if", "What if"),
+    ("/lint", "Lint"),
+];
 
 /// A page. `cluster` is the name of the cluster, `notice` why what is shown may be out of date, `path` that of the page.
 pub fn page(cluster: &str, notice: Option<&str>, path: &str, title: &str, content: &Markup) -> String {

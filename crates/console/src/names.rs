@@ -2,6 +2,11 @@
 
 use std::fmt::Display;
 
+use berth_api::similar;
+
+/// Similar names suggested when an object does not exist.
+pub const MAX_SUGGESTIONS: usize = 5;
+
 /// `a, b, c`, or for more than `most` names `a, b and 4,998 more`.
 pub fn abbreviated<T: Display>(names: &[T], most: usize) -> String {
     let shown = if names.len() > most { most } else { names.len() };
@@ -28,6 +33,24 @@ pub fn grouped(number: usize) -> String {
 /// `1 node`, `2,000 nodes`.
 pub fn counted(number: usize, noun: &str) -> String {
     format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// The text about an object that does not exist, with similar names. `all`: the names of this kind, and how they are
+/// shown.
+pub fn not_in_input(kind: &str, namespace: Option<&str>, name: &str, all: &[(String, String)]) -> String {
+    let requested = namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"));
+    let near = similar::positions(name, all.iter().map(|(other, _)| other.as_str())).into_iter();
+    let near: Vec<_> = near.take(MAX_SUGGESTIONS).map(|i| all[i].1.as_str()).collect();
+    let hint = match near.as_slice() {
+        [] if all.is_empty() => format!("which has no {kind}s"),
+        [] => {
+            let keys: Vec<_> = all.iter().map(|(_, key)| key).collect();
+            format!("it has {}", abbreviated(&keys, MAX_SUGGESTIONS))
+        }
+        near => format!("did you mean {}?", near.join(", ")),
+    };
+    let separator = if hint.starts_with("which") { ", " } else { ": " };
+    format!("{kind} {requested} is not in the input{separator}{hint}")
 }
 
 #[cfg(test)]

@@ -182,6 +182,7 @@ impl State {
         }
         inventory.nodes = entries(self.simulation.nodes().cloned(), &source);
         inventory.pods = entries(pods, &source);
+        inventory.index();
         (inventory, self.options.clone())
     }
 

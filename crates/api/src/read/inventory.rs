@@ -229,6 +229,30 @@ impl Inventory {
         self.n_inputs += 1;
     }
 
+    /// Numbers the objects again and records their names, after the lists were changed directly: a later input then replaces
+    /// objects by name.
+    pub fn index(&mut self) {
+        let mut index = Index { seen: HashMap::new(), n_read: 0, input: self.n_inputs };
+        index.add(&mut self.nodes, |o| (Kind::Node, &o.metadata));
+        index.add(&mut self.namespaces, |o| (Kind::Namespace, &o.metadata));
+        index.add(&mut self.pods, |o| (Kind::Pod, &o.metadata));
+        index.add(&mut self.workloads, |o| (o.kind(), o.metadata()));
+        index.add(&mut self.services, |o| (Kind::Service, &o.metadata));
+        index.add(&mut self.network_policies, |o| (Kind::NetworkPolicy, &o.metadata));
+        index.add(&mut self.priority_classes, |o| (Kind::PriorityClass, &o.metadata));
+        index.add(&mut self.pod_disruption_budgets, |o| (Kind::PodDisruptionBudget, &o.metadata));
+        index.add(&mut self.pod_groups, |o| {
+            (Kind::of(&o.api_version, "PodGroup").unwrap_or(Kind::PodGroup), &o.metadata)
+        });
+        index.add(&mut self.device_classes, |o| (Kind::DeviceClass, &o.metadata));
+        index.add(&mut self.placement_policies, |o| match o.is_cluster_scoped() {
+            true => (Kind::ClusterPlacementPolicy, &o.metadata),
+            false => (Kind::PlacementPolicy, &o.metadata),
+        });
+        index.add(&mut self.volume_objects, |o| (Kind::Volume(o.kind()), o.metadata()));
+        (self.seen, self.n_read) = (index.seen, index.n_read);
+    }
+
     /// Adds an object.
     ///
     /// # Errors
@@ -425,6 +449,26 @@ impl Inventory {
         self.seen.insert(key, Seen { source: source.clone(), input: self.n_inputs, order });
         self.n_read += 1;
         Ok(Entry { object, raw: self.keep_raw.then_some(value), source, order })
+    }
+}
+
+/// The numbers and names of objects.
+struct Index {
+    seen: HashMap<(Kind, String, String), Seen>,
+    n_read: usize,
+    input: usize,
+}
+
+impl Index {
+    fn add<T>(&mut self, entries: &mut [Entry<T>], identity: impl Fn(&T) -> (Kind, &ObjectMeta)) {
+        for entry in entries {
+            entry.order = self.n_read;
+            self.n_read += 1;
+            let (kind, metadata) = identity(&entry.object);
+            let key = (kind, metadata.namespace.clone(), metadata.name.clone());
+            let (source, order) = (entry.source.clone(), entry.order);
+            self.seen.insert(key, Seen { source, input: self.input, order });
+        }
     }
 }
 

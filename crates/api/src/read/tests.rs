@@ -490,3 +490,21 @@ fn volume_objects_are_read_and_malformed_ones_are_named() {
         "input:1: PersistentVolumeClaim a/c: spec.accessModes: invalid type: string \"all\", expected a list"
     );
 }
+
+#[test]
+fn an_input_replaced_other_pods_after_the_lists_were_changed() {
+    let pod = |name: &str, node: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{nodeName: '{node}'}}}}\n---\n"
+        )
+    };
+    let mut inventory =
+        Inventory::from_text(&[pod("a", "x"), pod("b", "x"), pod("c", "x")].concat()).unwrap();
+    inventory.pods.remove(0);
+    inventory.index();
+    inventory.read([pod("c", "y"), pod("d", "y")].concat().as_bytes(), "second").unwrap();
+    let pods =
+        inventory.pods.iter().map(|e| (e.object.metadata.name.as_str(), e.object.spec.node_name.as_str()));
+    assert_eq!(pods.collect::<Vec<_>>(), [("b", "x"), ("c", "y"), ("d", "y")]);
+    assert_eq!(inventory.replaced, ["Pod default/c"]);
+}

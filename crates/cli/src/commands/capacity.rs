@@ -2,14 +2,12 @@
 
 use std::io::Write;
 
-use berth_api::object::NamespacedName;
 use berth_api::read::{Entry, Inventory};
-use berth_console::changes::{kind_of, topology_key};
+use berth_console::changes::{kind_of, named_workload, refusal, topology_key};
 use berth_simulate::capacity::{CapacityError, CapacityRequest, NodeType, Subject, Target, capacity};
 
 use super::cluster_args::{ClusterArgs, warn};
 
-use super::what_if::{only, unchanged};
 use crate::ExitStatus;
 use crate::error::CliError;
 use crate::output::{self, OutputArgs};
@@ -77,8 +75,9 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     let (inventory, subject) = match &named {
         Some(name) => {
             let inventory = args.cluster.inventory(false)?;
-            let subject = workload(name, args.namespace.as_deref(), &inventory)?;
-            (inventory, subject)
+            let found = named_workload(name, args.namespace.as_deref(), &inventory);
+            let (kind, workload) = found.map_err(CliError::Usage)?;
+            (inventory, Subject::Workload(kind, workload))
         }
         None => {
             let file = args.cluster.files.pop().ok_or_else(|| {
@@ -95,7 +94,7 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     let found = capacity(inventory, &options, &subject, &request).map_err(|error| match error {
         CapacityError::Simulation(error) => CliError::Simulation(error),
         CapacityError::Expand(error) => CliError::Expand(error),
-        CapacityError::Subject(error) => unchanged(error),
+        CapacityError::Subject(error) => CliError::NotFound(refusal(&error)),
     })?;
     let mut out = output::stdout();
     args.output.write(&mut out, &found, |out| render::write(out, &name_of(&subject), &found, &request))?;
@@ -124,17 +123,6 @@ impl Args {
         }
         Ok(Some(Target { n_replicas: n_replicas as usize, node_types }))
     }
-}
-
-fn workload(name: &str, namespace: Option<&str>, inventory: &Inventory) -> Result<Subject, CliError> {
-    let parts = name.split_once('/');
-    let Some((kind, workload)) = parts.and_then(|(kind, name)| Some((kind_of(kind)?, name))) else {
-        return Err(CliError::Usage(format!("{name}: name a workload, such as deploy/web")));
-    };
-    let workloads = inventory.workloads.iter().map(|entry| &entry.object);
-    let named = workloads.filter(|w| w.kind() == kind && w.metadata().name == workload);
-    let namespace = only(namespace, named.map(|w| w.metadata().namespace.as_str()), name)?;
-    Ok(Subject::Workload(kind, NamespacedName::new(&namespace, workload)))
 }
 
 /// The only pod or workload of a file; a workload is added to the cluster.

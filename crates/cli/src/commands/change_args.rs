@@ -1,34 +1,7 @@
 //! Arguments that change a cluster, in their order on the command line.
 
-use berth_api::object::Taint;
+use berth_console::changes::{ChangeRequest, key_value, workload_replicas};
 use clap::{ArgMatches, Command, FromArgMatches};
-
-use super::node_args::taint;
-
-/// A change, as it is written.
-#[derive(Clone, Debug)]
-pub enum ChangeRequest {
-    /// A node.
-    RemoveNode(String),
-    /// A node.
-    Drain(String),
-    /// Key and value of a node label.
-    RemoveDomain(String, String),
-    /// The number of nodes, and the node that they are like.
-    AddNodes(usize, String),
-    /// A node, a label key and its value; none removes the label.
-    SetLabel(String, String, Option<String>),
-    /// A node and a taint.
-    SetTaint(String, Box<Taint>),
-    /// A node, and the key and the effect of taints.
-    RemoveTaint(String, String, Option<String>),
-    /// A workload as `deploy/web`, and its replicas.
-    Scale(String, u16),
-    /// A pod.
-    Evict(String),
-    /// A file with objects.
-    Overlay(String),
-}
 
 /// The changes in their order. `-f` belongs to the arguments of the cluster, and is a change as well.
 #[derive(Clone, Debug, Default)]
@@ -103,10 +76,15 @@ impl FromArgMatches for ChangeArgs {
         }
         let added = flags.add_nodes.into_iter().zip(flags.like);
         add("add_nodes", 1, added.map(|(n, like)| ChangeRequest::AddNodes(usize::from(n), like)).collect());
-        let labels = flags.set_label.chunks(2).map(|pair| label(&pair[0], &pair[1]));
-        add("set_label", 2, labels.collect::<Result<_, _>>()?);
-        let taints = flags.taint.chunks(2).map(|pair| taint_request(&pair[0], &pair[1]));
-        add("taint", 2, taints.collect::<Result<_, _>>()?);
+        let of_nodes = |flag: &str, pairs: &[String], parse: Parse| {
+            let request = |pair: &[String]| {
+                let [node, text] = pair else { return Err(error(flag, "needs two values")) };
+                parse(node, text).map_err(|message| error(&format!("{flag} {node} {text}"), &message))
+            };
+            pairs.chunks(2).map(request).collect::<Result<Vec<_>, _>>()
+        };
+        add("set_label", 2, of_nodes("--set-label", &flags.set_label, ChangeRequest::label)?);
+        add("taint", 2, of_nodes("--taint", &flags.taint, ChangeRequest::taint)?);
         add("scale", 1, flags.scale.into_iter().map(|(w, n)| ChangeRequest::Scale(w, n)).collect());
         add("evict", 1, flags.evict.into_iter().map(ChangeRequest::Evict).collect());
         let files = matches.get_many::<String>("files").into_iter().flatten().cloned();
@@ -121,51 +99,9 @@ impl FromArgMatches for ChangeArgs {
     }
 }
 
+/// Reads a node and a text as a change.
+type Parse = fn(&str, &str) -> Result<ChangeRequest, String>;
+
 fn error(flag: &str, message: &str) -> clap::Error {
     clap::Error::raw(clap::error::ErrorKind::ValueValidation, format!("{flag}: {message}\n"))
-}
-
-fn label(node: &str, text: &str) -> Result<ChangeRequest, clap::Error> {
-    let (key, value) = match (text.split_once('='), text.strip_suffix('-')) {
-        (Some((key, value)), _) => (key, Some(value.to_owned())),
-        (None, Some(key)) => (key, None),
-        (None, None) => ("", None),
-    };
-    match key {
-        "" => Err(error(
-            &format!("--set-label {node} {text}"),
-            "the label must have the form KEY=VALUE or KEY-",
-        )),
-        key => Ok(ChangeRequest::SetLabel(node.to_owned(), key.to_owned(), value)),
-    }
-}
-
-fn taint_request(node: &str, text: &str) -> Result<ChangeRequest, clap::Error> {
-    let owned = node.to_owned();
-    match text.strip_suffix('-') {
-        Some(removed) => {
-            let (key, effect) = match removed.split_once(':') {
-                Some((key, effect)) => (key, Some(effect.to_owned())),
-                None => (removed, None),
-            };
-            let key = key.split('=').next().unwrap_or_default();
-            Ok(ChangeRequest::RemoveTaint(owned, key.to_owned(), effect))
-        }
-        None => match taint(text) {
-            Ok(taint) => Ok(ChangeRequest::SetTaint(owned, Box::new(taint))),
-            Err(message) => Err(error(&format!("--taint {node} {text}"), &message)),
-        },
-    }
-}
-
-fn key_value(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("must have the form KEY=VALUE, for example zone=eu-west-1a".to_owned()),
-    }
-}
-
-fn workload_replicas(text: &str) -> Result<(String, u16), String> {
-    let parts = text.rsplit_once('=').and_then(|(workload, n)| Some((workload.to_owned(), n.parse().ok()?)));
-    parts.ok_or_else(|| "must have the form WORKLOAD=N, for example deploy/web=5".to_owned())
 }

@@ -6,11 +6,11 @@ use berth_api::admission::syntax;
 use berth_api::object::Taint;
 use berth_api::quantity::Quantity;
 use berth_api::simulated_nodes::SimulatedNodes;
+use berth_console::changes::{taint, valid};
 use berth_kubelet::{Adopt, CsiDriverTemplate, KubeletOptions, NodeTemplate, PodTimings};
 
 /// Maximum number of simulated nodes in one process.
 pub const MAX_NODES: u64 = 100_000;
-const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Topology and capacity of simulated nodes.
 #[derive(Clone, Debug, clap::Args)]
@@ -182,11 +182,6 @@ fn prefix(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// An error with the problems of a part of an argument, if it has any.
-fn valid(part: &str, value: &str, problems: Vec<String>) -> Result<(), String> {
-    if problems.is_empty() { Ok(()) } else { Err(format!("{part} {value:?}: {}", problems.join("; "))) }
-}
-
 fn csi_driver(text: &str) -> Result<CsiDriverTemplate, String> {
     let expected = || "must have the form NAME[=LIMIT], for example csi.berth.dev=25".to_owned();
     let (name, limit) = match text.split_once('=') {
@@ -195,23 +190,6 @@ fn csi_driver(text: &str) -> Result<CsiDriverTemplate, String> {
     };
     valid("name", name, syntax::dns_subdomain(name))?;
     Ok(CsiDriverTemplate { name: name.to_owned(), limit })
-}
-
-pub fn taint(text: &str) -> Result<Taint, String> {
-    let expected = || {
-        format!(
-            "must have the form KEY[=VALUE]:EFFECT, for example dedicated=gpu:NoSchedule; effects: {}",
-            EFFECTS.join(", ")
-        )
-    };
-    let (pair, effect) = text.rsplit_once(':').ok_or_else(expected)?;
-    let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-    if !EFFECTS.contains(&effect) {
-        return Err(expected());
-    }
-    valid("key", key, syntax::label_key(key))?;
-    valid("value", value, syntax::label_value(value))?;
-    Ok(Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned() })
 }
 
 #[cfg(test)]
@@ -226,22 +204,6 @@ mod tests {
         }
         for text in ["", "5", "-1s", "s", "1 parsec"] {
             assert!(duration(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn taints_are_written_as_for_kubectl() {
-        let expected = |value: &str| Taint {
-            key: "dedicated".to_owned(),
-            value: value.to_owned(),
-            effect: "NoSchedule".to_owned(),
-        };
-        assert_eq!(taint("dedicated=gpu:NoSchedule"), Ok(expected("gpu")));
-        assert_eq!(taint("dedicated:NoSchedule"), Ok(expected("")));
-        for text in
-            ["dedicated", "dedicated=gpu", "=x:NoSchedule", "a:Never", "a b:NoSchedule", "a=b c:NoSchedule"]
-        {
-            assert!(taint(text).is_err(), "{text}");
         }
     }
 

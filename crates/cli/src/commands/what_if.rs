@@ -1,24 +1,19 @@
 //! `berth what-if`.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 
-use berth_api::object::{NamespacedName, Taint};
-use berth_api::read::Inventory;
-use berth_console::changes::{kind_of, topology_key};
+use berth_console::changes::{ChangeRequest, refusal, topology_key};
 use berth_console::pictures::{self, ColorBy};
 use berth_simulate::Simulation;
-use berth_simulate::what_if::{Change, ChangeError, Changed, WhatIf};
+use berth_simulate::what_if::{Changed, WhatIf};
 use jiff::Timestamp;
 
-use super::change_args::{ChangeArgs, ChangeRequest};
+use super::change_args::ChangeArgs;
 use super::cluster_args::{ClusterArgs, ZONE, note_replaced, warn, warn_about};
 use super::picture_args::PictureArgs;
 use crate::ExitStatus;
 use crate::error::CliError;
-use crate::objects::not_found;
 use crate::output::{self, PictureFormat, PictureOutputArgs};
-use crate::render::names::abbreviated;
 use crate::render::{progress, what_if as render};
 
 /// Show what becomes of pods if the cluster changes
@@ -93,8 +88,10 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             }
             ChangeRequest::Overlay(_) => {}
             request => {
-                let change = change(request, args.namespace.as_deref(), what_if.inventory())?;
-                what_if.apply(&change).map_err(unchanged)?;
+                let change = request.change(args.namespace.as_deref(), what_if.inventory());
+                what_if
+                    .apply(&change.map_err(CliError::Usage)?)
+                    .map_err(|error| CliError::NotFound(refusal(&error)))?;
             }
         }
     }
@@ -153,92 +150,4 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     };
     out.flush()?;
     Ok(if is_harmless { ExitStatus::Success } else { ExitStatus::Failure })
-}
-
-/// An error with similar names.
-pub(super) fn unchanged(error: ChangeError) -> CliError {
-    match error {
-        ChangeError::NotFound { kind, name, known } => {
-            let name_of = |key: &String| key.rsplit('/').next().unwrap_or(key).to_owned();
-            let known: Vec<_> = known.into_iter().map(|key| (name_of(&key), key)).collect();
-            match name.split_once('/') {
-                Some((namespace, name)) => not_found(kind, Some(namespace), name, &known),
-                None => not_found(kind, None, &name, &known),
-            }
-        }
-        ChangeError::NoDomain { key, value, known } => CliError::NotFound(match known.as_slice() {
-            [] => format!("no node has the label {key}"),
-            known => format!("no node has the label {key}={value}: its values are {}", abbreviated(known, 5)),
-        }),
-        error => CliError::Usage(error.to_string()),
-    }
-}
-
-/// The change that an argument requests.
-fn change(
-    request: &ChangeRequest,
-    namespace: Option<&str>,
-    inventory: &Inventory,
-) -> Result<Change, CliError> {
-    let node = |text: &str| text.strip_prefix("node/").unwrap_or(text).to_owned();
-    Ok(match request {
-        ChangeRequest::RemoveNode(name) => Change::RemoveNode(node(name)),
-        ChangeRequest::Drain(name) => Change::Drain(node(name)),
-        ChangeRequest::RemoveDomain(key, value) => {
-            Change::RemoveDomain { key: topology_key(key), value: value.clone() }
-        }
-        ChangeRequest::AddNodes(n_nodes, like) => Change::AddNodes { n_nodes: *n_nodes, like: node(like) },
-        ChangeRequest::SetLabel(name, key, value) => {
-            Change::SetLabel { node: node(name), key: key.clone(), value: value.clone() }
-        }
-        ChangeRequest::SetTaint(name, taint) => {
-            Change::SetTaint { node: node(name), taint: Taint::clone(taint) }
-        }
-        ChangeRequest::RemoveTaint(name, key, effect) => {
-            Change::RemoveTaint { node: node(name), key: key.clone(), effect: effect.clone() }
-        }
-        ChangeRequest::Scale(workload, n_replicas) => {
-            let parts = workload.split_once('/');
-            let Some((kind, name)) = parts.and_then(|(kind, name)| Some((kind_of(kind)?, name))) else {
-                let text = format!("--scale {workload}: name a workload, such as deploy/web=5");
-                return Err(CliError::Usage(text));
-            };
-            let workloads = inventory.workloads.iter().map(|entry| &entry.object);
-            let named = workloads.filter(|w| w.kind() == kind && w.metadata().name == name);
-            let namespace = only(namespace, named.map(|w| w.metadata().namespace.as_str()), workload)?;
-            Change::Scale { kind, name: NamespacedName::new(&namespace, name), n_replicas: *n_replicas }
-        }
-        ChangeRequest::Evict(pod) => {
-            let (given, name) = match pod.split_once('/') {
-                Some(("pod" | "po" | "pods", name)) => (namespace, name),
-                Some((namespace, name)) => (Some(namespace), name),
-                None => (namespace, pod.as_str()),
-            };
-            let pods = inventory.pods.iter().map(|entry| &entry.object.metadata);
-            let named = pods.filter(|metadata| metadata.name == name);
-            let namespace = only(given, named.map(|metadata| metadata.namespace.as_str()), pod)?;
-            Change::Evict(NamespacedName::new(&namespace, name))
-        }
-        ChangeRequest::Overlay(_) => return Err(CliError::Usage("-f is not a change".to_owned())),
-    })
-}
-
-/// The given namespace, or the only one that has the name.
-pub(super) fn only<'a>(
-    given: Option<&str>,
-    having: impl Iterator<Item = &'a str>,
-    name: &str,
-) -> Result<String, CliError> {
-    if let Some(given) = given {
-        return Ok(given.to_owned());
-    }
-    let having: Vec<&str> = having.collect::<BTreeSet<_>>().into_iter().collect();
-    match having.as_slice() {
-        [] => Ok("default".to_owned()),
-        [one] => Ok((*one).to_owned()),
-        several => Err(CliError::NotFound(format!(
-            "{name} is in several namespaces; add --namespace: {}",
-            abbreviated(several, 5)
-        ))),
-    }
 }

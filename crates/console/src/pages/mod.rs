@@ -1,10 +1,13 @@
 //! The pages, a file each.
 
+mod lint;
 mod nodes;
 mod parts;
 mod pending;
 mod pods;
+mod rules;
 mod topology;
+mod what_if;
 mod workloads;
 
 use maud::{Markup, html};
@@ -48,6 +51,9 @@ pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
         ["workloads"] => workloads::list(state, request),
         ["workloads", kind, namespace, name] => workloads::page(state, request, kind, namespace, name),
         ["nodes"] => nodes::list(state, request),
+        ["rules"] => rules::page(state, request),
+        ["what-if"] => what_if::page(state, request),
+        ["lint"] => lint::page(state, request),
         ["nodes", name] => nodes::page(state, request, name),
         ["assets", "console.css"] => {
             return asset("text/css; charset=utf-8", [STYLE, berth_picture::STYLE].concat());

@@ -6,12 +6,10 @@ use maud::{Markup, PreEscaped, html};
 use super::PageError;
 use crate::Request;
 use crate::links;
-use crate::names::{counted, grouped};
+use crate::names::{MAX_SUGGESTIONS, counted, grouped};
 
 /// Rows of a page of a list.
 const PAGE_SIZE: usize = 100;
-/// Similar names for an object that does not exist.
-const MAX_SIMILAR: usize = 5;
 
 /// Items of a list that has no pages.
 pub(super) const MAX_SHOWN: usize = 50;
@@ -166,6 +164,6 @@ pub(super) fn not_found<'a, T: Copy>(
 ) -> PageError {
     let all: Vec<T> = all.collect();
     let names = all.iter().map(|object| name_of(*object));
-    let similar = berth_api::similar::positions(name, names).into_iter().take(MAX_SIMILAR);
+    let similar = berth_api::similar::positions(name, names).into_iter().take(MAX_SUGGESTIONS);
     PageError::NotFound { what, similar: similar.map(|i| link(all[i])).collect() }
 }

@@ -2,7 +2,7 @@
 
 mod explanation;
 mod losses;
-mod rules;
+pub(crate) mod rules;
 mod spread;
 mod topology;
 mod workload_keys;

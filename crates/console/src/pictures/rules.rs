@@ -1,6 +1,6 @@
 //! Which workloads require or avoid which others, and whether that holds now.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use berth_api::object::Pod;
 use berth_api::rules::{PodSet, PodTerm, TopologyScope};
@@ -17,7 +17,7 @@ const MAX_ARCS: usize = 150;
 
 /// A kind of pod term.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Relation {
+pub(crate) enum Relation {
     Requires,
     Avoids,
     Prefers,
@@ -25,6 +25,10 @@ enum Relation {
 }
 
 impl Relation {
+    pub(crate) fn verb(self) -> &'static str {
+        self.look().2
+    }
+
     fn look(self) -> (Class, bool, &'static str) {
         match self {
             Relation::Requires => (Class::Kind(2), false, "requires"),
@@ -35,23 +39,38 @@ impl Relation {
     }
 }
 
-/// The graph of the pod affinity and anti-affinity between workloads. `broken` are the violated rules of running pods.
-pub fn rules(simulation: &Simulation, broken: &[Violation]) -> String {
+/// A rule of a workload about the pods of another one, or its own.
+pub(crate) struct Edge {
+    pub(crate) from: WorkloadName,
+    pub(crate) to: WorkloadName,
+    pub(crate) relation: Relation,
+    pub(crate) term: PodTerm,
+    /// Pods for which it does not hold.
+    pub(crate) n_broken: usize,
+}
+
+/// The rules between workloads, by the workload that has them.
+pub(crate) fn edges(simulation: &Simulation, broken: &[Violation]) -> Vec<Edge> {
     // All pods of a workload have the rules and labels of its first one.
     let mut firsts: BTreeMap<WorkloadName, Pod> = BTreeMap::new();
     let mut workload_of = HashMap::new();
+    let broken_pods: HashSet<_> = broken.iter().map(|v| (v.namespace.as_str(), v.name.as_str())).collect();
     for pod in simulation.pods() {
-        workload_of.insert(pod.pod.key(), name_of(pod));
+        let metadata = &pod.pod.metadata;
+        let key = (metadata.namespace.as_str(), metadata.name.as_str());
+        if broken_pods.contains(&key) {
+            workload_of.insert(key, name_of(pod));
+        }
         firsts.entry(name_of(pod)).or_insert_with(|| pod.pod.clone());
     }
     let mut n_broken: HashMap<(&WorkloadName, &str), usize> = HashMap::new();
     for violation in broken {
-        let pod = format!("{}/{}", violation.namespace, violation.name);
-        if let Some(workload) = workload_of.get(&pod) {
+        let key = (violation.namespace.as_str(), violation.name.as_str());
+        if let Some(workload) = workload_of.get(&key) {
             *n_broken.entry((workload, &violation.term)).or_default() += 1;
         }
     }
-    let (mut edges, mut named) = (Vec::new(), BTreeMap::new());
+    let mut edges = Vec::new();
     for (from, pod) in &firsts {
         let rules = simulation.rules_of(pod);
         let required = rules.required_affinity.iter().map(|term| (Relation::Requires, term));
@@ -63,26 +82,41 @@ pub fn rules(simulation: &Simulation, broken: &[Violation]) -> String {
             for (to, other) in &firsts {
                 let metadata = &other.metadata;
                 if set.contains(&metadata.namespace, &metadata.labels, simulation.namespaces()) {
-                    named.insert(from, 0);
-                    named.insert(to, 0);
                     let n_broken = n_broken.get(&(from, term.path.as_str())).copied().unwrap_or(0);
-                    edges.push((from, to, relation, term.clone(), n_broken));
+                    edges.push(Edge {
+                        from: from.clone(),
+                        to: to.clone(),
+                        relation,
+                        term: term.clone(),
+                        n_broken,
+                    });
                 }
             }
         }
     }
+    edges
+}
+
+/// The graph of the pod affinity and anti-affinity between workloads. `broken` are the violated rules of running pods.
+pub fn rules(simulation: &Simulation, broken: &[Violation]) -> String {
+    graph(&edges(simulation, broken))
+}
+
+pub(crate) fn graph(edges: &[Edge]) -> String {
+    let mut named: BTreeMap<&WorkloadName, usize> =
+        edges.iter().flat_map(|edge| [(&edge.from, 0), (&edge.to, 0)]).collect();
     for (position, place) in named.values_mut().enumerate() {
         *place = position;
     }
     let n_edges = edges.len();
-    let arc = |(from, to, relation, term, n_broken): (_, _, Relation, PodTerm, usize)| {
+    let arc = |Edge { from, to, relation, term, n_broken }: &Edge| {
         let (class, dashed, verb) = relation.look();
-        let holds = match n_broken {
+        let holds = match *n_broken {
             0 => String::new(),
             n => format!("; ! broken for {}", counted(n, "pod")),
         };
-        let text = format!("{} {verb} {}: {}{holds}", name(from), name(to), topology(&term));
-        let class = if n_broken > 0 { Class::Alert } else { class };
+        let text = format!("{} {verb} {}: {}{holds}", name(from), name(to), topology(term));
+        let class = if *n_broken > 0 { Class::Alert } else { class };
         Arc {
             from: named[from],
             to: named[to],
@@ -92,7 +126,7 @@ pub fn rules(simulation: &Simulation, broken: &[Violation]) -> String {
             dashed,
         }
     };
-    let arcs: Vec<_> = edges.into_iter().take(MAX_ARCS).map(arc).collect();
+    let arcs: Vec<_> = edges.iter().take(MAX_ARCS).map(arc).collect();
     let mut notes = Vec::new();
     match n_edges.saturating_sub(MAX_ARCS) {
         0 => {}
@@ -124,7 +158,7 @@ fn name((namespace, workload): &WorkloadName) -> String {
     format!("{namespace}/{workload}")
 }
 
-fn topology(term: &PodTerm) -> String {
+pub(crate) fn topology(term: &PodTerm) -> String {
     let in_one = match &term.topology {
         TopologyScope::Key(key) => format!("per {key}"),
         TopologyScope::All => "in all topologies".to_owned(),

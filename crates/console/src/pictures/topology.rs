@@ -32,6 +32,8 @@ pub enum ColorBy<'a> {
     Rule,
     /// Whether the simulation placed pods there or evicted some, or pods left the node before: one of these.
     Change(&'a BTreeSet<String>),
+    /// Whether pods will leave the node: one of these.
+    Leave(&'a BTreeSet<String>),
 }
 
 /// The topology. `broken` are the violated rules of running pods.
@@ -117,7 +119,10 @@ fn cell(places: &[&Place<'_>], keys: &WorkloadKeys, color_by: ColorBy<'_>, has_l
             (Class::Alert, Some('-'))
         }
         ColorBy::Change(_) if n_new > 0 => (Class::Kind(2), Some('+')),
-        ColorBy::Rule | ColorBy::Change(_) => (Class::Kind(5), None),
+        ColorBy::Leave(leave) if places.iter().any(|p| leave.contains(&p.node.metadata.name)) => {
+            (Class::Alert, Some('-'))
+        }
+        ColorBy::Rule | ColorBy::Change(_) | ColorBy::Leave(_) => (Class::Kind(5), None),
     };
     let title = match places {
         [one] => one.text(),
@@ -187,6 +192,9 @@ fn legend(keys: &WorkloadKeys, color_by: ColorBy<'_>, n_nodes: usize) -> Vec<Key
             key(Class::Alert, Some('-'), "node that pods left"),
             key(Class::Kind(5), None, "no change"),
         ],
+        ColorBy::Leave(_) => {
+            vec![key(Class::Alert, Some('-'), "node that pods leave"), key(Class::Kind(5), None, "no change")]
+        }
     };
     // Single pods are drawn on few nodes.
     if color_by == ColorBy::Workload || n_nodes <= MAX_LARGE {

@@ -1,0 +1,133 @@
+//! Placement mistakes in the objects.
+
+use std::collections::BTreeMap;
+
+use berth_lint::{Finding, LintInput, Selection, Severity};
+use maud::{Markup, html};
+
+use super::{Answer, Page, PageError, parts};
+use crate::names::{counted, grouped};
+use crate::{Request, State, links};
+
+const SEVERITIES: [Severity; 3] = [Severity::Error, Severity::Warning, Severity::Info];
+
+pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
+    let (inventory, options) = state.objects();
+    let input = LintInput::new(&inventory, &options.settings, |_| true, None);
+    let report = berth_lint::lint(&input, &Selection::default());
+    let wanted_severity = request.parameter("severity");
+    let wanted_rule = request.parameter("rule");
+    if let Some(text) = &wanted_severity
+        && !SEVERITIES.iter().any(|severity| severity.to_string() == **text)
+    {
+        return Err(PageError::Parameter(format!("severity={text}: give error, warning or info")));
+    }
+    if let Some(text) = &wanted_rule
+        && berth_lint::rule(text).is_none()
+    {
+        return Err(PageError::Parameter(format!("rule={text}: give one of the rules on the page /lint")));
+    }
+    let is_wanted = |finding: &&Finding| {
+        wanted_severity.as_ref().is_none_or(|text| finding.severity.to_string() == **text)
+            && wanted_rule.as_ref().is_none_or(|rule| finding.rule == rule)
+    };
+    let mut shown: Vec<_> = report.findings.iter().filter(is_wanted).collect();
+    shown.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let (rows, pages) = parts::paged(request, &shown)?;
+    let row = |finding: &&Finding| {
+        vec![
+            object(finding),
+            severity(finding.severity),
+            html! { code { (finding.rule) } },
+            html! { (finding.message) div.detail { code { (finding.path) } } div { "Fix: " (finding.fix) } },
+        ]
+    };
+    let content = html! {
+        (summary(&report.findings))
+        @if inventory.workloads.iter().any(|workload| workload.raw.is_none()) {
+            p.hint {
+                "The texts of the objects are not kept here. Annotations that exempt objects, update strategies and unknown "
+                "fields are not looked at: berth lint does."
+            }
+        }
+        @if wanted_severity.is_some() || wanted_rule.is_some() { p { (parts::link("/lint", "All findings")) } }
+        @if shown.is_empty() { p { "No findings." } }
+        @else {
+            (parts::table(&counted(shown.len(), "finding"), &["Object", "Severity", "Rule", "Finding"], rows.iter().map(row)))
+            (pages)
+        }
+        @if !report.invalid.is_empty() {
+            h2 { "Objects that the API server rejects" }
+            ul { @for invalid in report.invalid.iter().take(parts::MAX_SHOWN) { li { (invalid.object) ": " (invalid.errors.join("; ")) } } }
+            (parts::more(report.invalid.len(), "object"))
+        }
+    };
+    Ok(Page::new("Lint", content))
+}
+
+/// The counts by severity and by rule, with links to these findings.
+fn summary(findings: &[Finding]) -> Markup {
+    let mut by_rule: BTreeMap<&str, usize> = BTreeMap::new();
+    for finding in findings {
+        *by_rule.entry(finding.rule).or_default() += 1;
+    }
+    let row = |(rule, n): (&&str, &usize)| {
+        let about = berth_lint::rule(rule).map_or("", |info| info.summary);
+        vec![parts::link(&links::with("/lint", "rule", rule), rule), parts::number(*n), html! { (about) }]
+    };
+    html! {
+        ul.choice aria-label="Severities" {
+            @for severity in SEVERITIES {
+                @let n = findings.iter().filter(|finding| finding.severity == severity).count();
+                li { a href=(links::with("/lint", "severity", &severity.to_string())) { (severity.to_string()) } ": " (grouped(n)) }
+            }
+        }
+        (parts::table_of("Findings by rule", &["Rule", "Findings", "What it reports"], by_rule.iter().map(row).collect()))
+    }
+}
+
+fn severity(severity: Severity) -> Markup {
+    let text = severity.to_string();
+    html! { @if severity == Severity::Error { strong.bad { (text) } } @else { (text) } }
+}
+
+fn object(Finding { kind, namespace, name, .. }: &Finding) -> Markup {
+    match kind.as_str() {
+        "Pod" => html! { "Pod " (parts::pod(namespace, name)) },
+        "Node" => html! { "Node " (parts::node(name)) },
+        "Deployment"
+        | "StatefulSet"
+        | "DaemonSet"
+        | "ReplicaSet"
+        | "ReplicationController"
+        | "Job"
+        | "CronJob" => {
+            let workload = format!("{kind} {name}");
+            html! { (namespace) "/" (parts::link(&links::workload(namespace, &workload), &workload)) }
+        }
+        _ if namespace.is_empty() => html! { (kind) " " (name) },
+        _ => html! { (namespace) "/" (kind) " " (name) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check, cluster, get, state};
+
+    #[test]
+    fn findings_have_their_rule_object_and_fix() {
+        check(
+            "/lint",
+            &[
+                "<a href=\"/lint?rule=replicas-exceed-domains\">replicas-exceed-domains</a>",
+                "shop/<a href=\"/workloads/Deployment/shop/web\">Deployment web</a>",
+                "Fix: ",
+            ],
+        );
+        let mut state = state(&cluster());
+        let (status, body) = get(&mut state, "/lint?severity=bad");
+        assert!(status == 400 && body.contains("severity=bad: give error, warning or info"), "{body}");
+        let (_, body) = get(&mut state, "/lint?rule=unknown-field");
+        assert!(body.contains("No findings."), "{body}");
+    }
+}

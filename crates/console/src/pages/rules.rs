@@ -1,0 +1,68 @@
+//! Which workloads require or avoid which others, and what does not hold.
+
+use maud::html;
+
+use super::{Answer, Page, parts};
+use crate::names::{counted, grouped};
+use crate::pictures::rules::{Edge, edges, graph, topology};
+use crate::workloads::WorkloadName;
+use crate::{Request, State, links};
+
+pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
+    let (simulation, broken) = state.audited();
+    let mut edges = edges(simulation, broken);
+    edges.sort_by_key(|edge| std::cmp::Reverse(edge.n_broken));
+    let (shown, pages) = parts::paged(request, &edges)?;
+    let name = |(namespace, workload): &WorkloadName| {
+        html! { (namespace) "/" (parts::link(&links::workload(namespace, workload), workload)) }
+    };
+    let row = |edge: &Edge| {
+        vec![
+            name(&edge.from),
+            html! { (edge.relation.verb()) },
+            name(&edge.to),
+            html! { (topology(&edge.term)) div.detail { code { (edge.term.path) } } },
+            html! {
+                @if edge.n_broken > 0 { strong.bad { "broken for " (counted(edge.n_broken, "pod")) } } @else { "holds" }
+            },
+        ]
+    };
+    let content = html! {
+        p {
+            (counted(broken.len(), "required rule")) " of running pods "
+            @if broken.len() == 1 { "does" } @else { "do" } " not hold, those of nodes included: "
+            (parts::link("/enforcer", "broken rules and planned evictions")) "."
+        }
+        @if edges.is_empty() { p { "No workload has a rule about another one." } }
+        @else {
+            (parts::figure(&graph(&edges)))
+            (parts::table(
+                &format!("{} rules between workloads, broken ones first", grouped(edges.len())),
+                &["Workload", "Relation", "To", "Where", "Now"],
+                shown.iter().map(row),
+            ))
+            (pages)
+        }
+    };
+    Ok(Page::new("Rules", content))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::check;
+
+    #[test]
+    fn rules_have_a_graph_and_a_row_each() {
+        check(
+            "/rules",
+            &[
+                "0 required rules of running pods do not hold",
+                "1 rules between workloads, broken ones first",
+                "<td>avoids</td><td>shop/<a href=\"/workloads/Deployment/shop/web\">Deployment web</a></td>\
+             <td>per topology.kubernetes.io/zone",
+                "<td>holds</td>",
+                ">1 rule between 1 workload</text>",
+            ],
+        );
+    }
+}

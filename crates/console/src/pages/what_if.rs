@@ -1,0 +1,443 @@
+//! The effect of changes: a form with any number of them, and the cluster before and after side by side. Nothing is written.
+
+use berth_simulate::PendingFor;
+use berth_simulate::what_if::{
+    BrokenRule, Changed, DomainLoss, EvictedPod, Evictor, MovedPod, UnplacedPod, WhatIf, WhatIfOutcome,
+};
+use maud::{Markup, html};
+
+use super::{Answer, Page, PageError, parts, pods};
+use crate::changes::{ChangeRequest, key_value, refusal, topology_key, workload_replicas};
+use crate::names::{counted, grouped};
+use crate::pictures::{self, ColorBy, linked_topology};
+use crate::{Request, State, links};
+
+/// The changes of the form: parameter, what it does, and an example.
+const CHANGES: [(&str, &str, &str); 9] = [
+    ("remove-node", "Remove a node with its pods", "worker-1"),
+    ("drain", "Drain a node", "worker-1"),
+    ("remove-domain", "Remove all nodes with a label", "zone=eu-west-1a"),
+    ("add-nodes", "Add nodes", "2"),
+    ("like", "that are like the node", "worker-1"),
+    ("scale", "Scale a workload", "deploy/web=5"),
+    ("set-label", "Set or remove a node label", "worker-1 disk=ssd"),
+    ("taint", "Taint a node, or remove a taint", "worker-1 dedicated=db:NoExecute"),
+    ("evict", "Evict a pod", "default/web-1"),
+];
+/// Nodes that one change adds.
+const MAX_NEW_NODES: usize = 10_000;
+/// Workloads whose repairs are looked for.
+const MAX_REPAIRED: usize = 5;
+
+/// What a page is asked about.
+#[derive(Default)]
+struct Question {
+    changes: Vec<ChangeRequest>,
+    namespace: Option<String>,
+    each: Option<String>,
+    has_repairs: bool,
+    /// Whether anything is asked: without changes, the pending pods are placed.
+    is_asked: bool,
+}
+
+impl Question {
+    fn of(request: &Request<'_>) -> Result<Question, PageError> {
+        let mut question = Question::default();
+        let mut n_nodes: Option<usize> = None;
+        for (name, value) in request.parameters().filter(|(_, value)| !value.trim().is_empty()) {
+            let value = value.trim();
+            let bad = |message: String| PageError::Parameter(format!("{name}={value}: {message}"));
+            let pair = || {
+                let expected = || bad("give a node and, after a space, the label or taint".to_owned());
+                value
+                    .split_once(char::is_whitespace)
+                    .map(|(node, text)| (node, text.trim()))
+                    .ok_or_else(expected)
+            };
+            question.is_asked = true;
+            let change = match name.as_ref() {
+                "remove-node" => ChangeRequest::RemoveNode(value.to_owned()),
+                "drain" => ChangeRequest::Drain(value.to_owned()),
+                "remove-domain" => {
+                    let (key, value) = key_value(value).map_err(bad)?;
+                    ChangeRequest::RemoveDomain(key, value)
+                }
+                "add-nodes" => {
+                    let n = value.parse().ok().filter(|n| (1..=MAX_NEW_NODES).contains(n));
+                    n_nodes = Some(n.ok_or_else(|| bad(format!("give a number from 1 to {MAX_NEW_NODES}")))?);
+                    continue;
+                }
+                "like" => {
+                    let n = n_nodes.take().ok_or_else(|| bad("give add-nodes=N before it".to_owned()))?;
+                    ChangeRequest::AddNodes(n, value.to_owned())
+                }
+                "scale" => {
+                    let (workload, n) = workload_replicas(value).map_err(bad)?;
+                    ChangeRequest::Scale(workload, n)
+                }
+                "set-label" => ChangeRequest::label(pair()?.0, pair()?.1).map_err(bad)?,
+                "taint" => ChangeRequest::taint(pair()?.0, pair()?.1).map_err(bad)?,
+                "evict" => ChangeRequest::Evict(value.to_owned()),
+                "manifest" => ChangeRequest::Overlay(value.to_owned()),
+                "namespace" => {
+                    question.namespace = Some(value.to_owned());
+                    continue;
+                }
+                "each" => {
+                    question.each = Some(topology_key(value));
+                    continue;
+                }
+                "repairs" => {
+                    question.has_repairs = true;
+                    continue;
+                }
+                "place" => continue,
+                _ => {
+                    let names: Vec<_> = CHANGES.iter().map(|(name, ..)| *name).collect();
+                    let names = names.join(", ");
+                    return Err(bad(format!(
+                        "no such parameter; there are {names}, manifest, each and namespace"
+                    )));
+                }
+            };
+            question.changes.push(change);
+        }
+        match n_nodes {
+            Some(n) => Err(PageError::Parameter(format!("add-nodes={n}: give like=NODE after it"))),
+            None => Ok(question),
+        }
+    }
+
+    /// The cluster after the changes.
+    fn answer(&self, state: &State) -> Result<Changed, PageError> {
+        let refused = |message: String| PageError::Parameter(message);
+        let (inventory, options) = state.objects();
+        let now = match options.pending_for {
+            PendingFor::Until(now) => now,
+            // Without a clock: no pod of the cluster is created later.
+            PendingFor::All(_) => {
+                let created = inventory.pods.iter().filter_map(|pod| pod.object.metadata.creation_timestamp);
+                created.max().unwrap_or_default()
+            }
+        };
+        let mut what_if = WhatIf::new(inventory, options, now).map_err(|error| refused(error.to_string()))?;
+        for request in &self.changes {
+            if let ChangeRequest::Overlay(text) = request {
+                let read = what_if.overlay(|inventory| inventory.read(text.as_bytes(), "manifest"));
+                read.map_err(|error| refused(error.to_string()))?;
+                continue;
+            }
+            let change = request.change(self.namespace.as_deref(), what_if.inventory()).map_err(refused)?;
+            what_if.apply(&change).map_err(|error| refused(refusal(&error)))?;
+        }
+        what_if.run(|_, _| ()).map_err(|error| refused(error.to_string()))
+    }
+}
+
+pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
+    let question = Question::of(request)?;
+    let result = if question.is_asked { Some(result(state, request, &question)?) } else { None };
+    let content = html! {
+        @if let Some(result) = &result { (result) }
+        (form(request))
+    };
+    Ok(Page::new("What if", content))
+}
+
+fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Result<Markup, PageError> {
+    let mut changed = question.answer(state)?;
+    if let Some(key) = &question.each {
+        return losses(&mut changed, key);
+    }
+    if question.has_repairs {
+        changed.find_repairs(MAX_REPAIRED);
+    }
+    let Changed { outcome, simulation, .. } = &mut changed;
+    let (before, broken_before) = state.audited();
+    let before = linked_topology(before, broken_before, ColorBy::Leave(&outcome.left_nodes));
+    let broken = simulation.cluster().audit();
+    let after = pictures::topology(simulation, &broken, ColorBy::Change(&outcome.left_nodes));
+    let has_manifest = request.form.is_some();
+    Ok(html! {
+        (summary(outcome))
+        div.sides {
+            section { h2 { "Before" } (parts::figure(&before)) }
+            section { h2 { "After" } (parts::figure(&after)) }
+        }
+        (unplaced(&outcome.unplaced))
+        @if !outcome.unplaced.is_empty() && !question.has_repairs && !has_manifest {
+            p {
+                a href=(links::with(&format!("/what-if?{}", request.query), "repairs", "1")) { "What would make them fit?" }
+            }
+        }
+        (broken_rules(&outcome.broken_rules))
+        (evicted(&outcome.evicted))
+        (moved(&outcome.moved))
+        @if !outcome.scaled_down.is_empty() {
+            h2 { (counted(outcome.scaled_down.len(), "pod")) " deleted by controllers" }
+            ul { @for pod in outcome.scaled_down.iter().take(parts::MAX_SHOWN) { li { (pod.to_string()) } } }
+            (parts::more(outcome.scaled_down.len(), "pod"))
+        }
+    })
+}
+
+fn summary(outcome: &WhatIfOutcome) -> Markup {
+    let n_new = outcome.moved.iter().filter(|pod| pod.from.is_none()).count();
+    html! {
+        p.outcome {
+            (counted(outcome.moved.len() - n_new, "pod")) " moved, " (grouped(n_new)) " newly placed, "
+            (grouped(outcome.n_unmoved)) " unmoved; "
+            strong class=(if outcome.is_harmless() { "good" } else { "bad" }) {
+                (grouped(outcome.unplaced.len())) " unplaced, " (grouped(outcome.evicted.len())) " evicted, "
+                (grouped(outcome.broken_rules.len())) " with rules that break"
+            }
+        }
+        p.hint { "Nothing is written to the cluster. Moved pods keep their names here; their controllers give them new ones." }
+    }
+}
+
+fn unplaced(unplaced: &[UnplacedPod]) -> Markup {
+    let mut groups: Vec<Vec<&UnplacedPod>> = Vec::new();
+    for pod in unplaced {
+        let alike = |group: &&mut Vec<&UnplacedPod>| {
+            (&group[0].namespace, &group[0].workload, &group[0].message)
+                == (&pod.namespace, &pod.workload, &pod.message)
+        };
+        match groups.iter_mut().find(alike) {
+            Some(group) => group.push(pod),
+            None => groups.push(vec![pod]),
+        }
+    }
+    let row = |group: &Vec<&UnplacedPod>| {
+        let first = group[0];
+        vec![
+            html! { (first.namespace) "/" (first.name) @if group.len() > 1 { " and " (grouped(group.len() - 1)) " more" } },
+            parts::workload(&first.namespace, first.workload.as_deref()),
+            html! { (first.message) (pods::repairs(&first.repairs)) },
+        ]
+    };
+    let caption = counted(unplaced.len(), "unplaced pod");
+    html! {
+        (parts::table_of(&caption, &["Pods", "Workload", "Why"], groups.iter().take(parts::MAX_SHOWN).map(row).collect()))
+        (parts::more(groups.len(), "reason"))
+    }
+}
+
+fn broken_rules(broken: &[BrokenRule]) -> Markup {
+    html! {
+        @if !broken.is_empty() {
+            h2 { "Rules that break" }
+            ul {
+                @for pod in broken.iter().take(parts::MAX_SHOWN) {
+                    @for violation in &pod.violations {
+                        li { (pod.namespace) "/" (pod.name) " on " (violation.node) ": " (parts::verdict(&violation.verdict)) }
+                    }
+                }
+            }
+            (parts::more(broken.len(), "pod"))
+        }
+    }
+}
+
+fn evicted(evicted: &[EvictedPod]) -> Markup {
+    let row = |pod: &EvictedPod| {
+        let by = match (pod.by, &pod.preemptor) {
+            (Evictor::Enforcer, _) => "enforcer".to_owned(),
+            (Evictor::Preemption, Some(preemptor)) => format!("preemption by {preemptor}"),
+            (Evictor::Preemption, None) => "preemption".to_owned(),
+        };
+        vec![html! { (pod.namespace) "/" (pod.name) }, html! { (by) }]
+    };
+    let rows = evicted.iter().take(parts::MAX_SHOWN).map(row).collect();
+    html! {
+        (parts::table_of(&counted(evicted.len(), "evicted pod"), &["Pod", "By"], rows))
+        (parts::more(evicted.len(), "pod"))
+    }
+}
+
+fn moved(moved: &[MovedPod]) -> Markup {
+    let row = |pod: &MovedPod| {
+        vec![
+            html! { (pod.namespace) "/" (pod.name) },
+            html! { (pod.from.as_deref().unwrap_or("none")) },
+            html! { (pod.to) },
+            parts::workload(&pod.namespace, pod.workload.as_deref()),
+        ]
+    };
+    let rows = moved.iter().take(parts::MAX_SHOWN).map(row).collect();
+    html! {
+        (parts::table_of(&counted(moved.len(), "moved pod"), &["Pod", "From", "To", "Workload"], rows))
+        (parts::more(moved.len(), "pod"))
+    }
+}
+
+/// The loss of each domain in turn.
+fn losses(changed: &mut Changed, key: &str) -> Result<Markup, PageError> {
+    let losses = changed.lose_each_domain(key, |_, _| ());
+    if losses.domains.is_empty() {
+        return Err(PageError::Parameter(format!("each={key}: no node has this label")));
+    }
+    let row = |loss: &DomainLoss| {
+        let counts =
+            [loss.nodes, loss.moved, loss.unplaced.len(), loss.evicted.len(), loss.broken_rules.len()];
+        let counts = counts.map(parts::number);
+        let survives = html! { @if loss.survives { "yes" } @else { strong.bad { "no" } } };
+        let first =
+            loss.unplaced.first().map(|pod| format!("{}/{}: {}", pod.namespace, pod.name, pod.message));
+        let first = html! { (first.unwrap_or_default()) };
+        [html! { (loss.domain) }, survives].into_iter().chain(counts).chain([first]).collect()
+    };
+    let headers = [
+        "Lost domain",
+        "Survives",
+        "Nodes",
+        "Moved",
+        "Unplaced",
+        "Evicted",
+        "With broken rules",
+        "First unplaced pod",
+    ];
+    let n = losses.domains.len();
+    Ok(html! {
+        p { "Each domain is lost on its own. It survives if every pod has a node afterwards." }
+        (parts::figure(&pictures::losses(&losses)))
+        (parts::table(
+            &format!("Loss of each domain of {key}"),
+            &headers,
+            losses.domains.iter().take(parts::MAX_SHOWN).map(row),
+        ))
+        (parts::more(n, "domain"))
+    })
+}
+
+/// The changes so far, each in its field, and an empty field for one more of each kind.
+fn form(request: &Request<'_>) -> Markup {
+    let given: Vec<_> = request
+        .parameters()
+        .filter(|(name, value)| !value.trim().is_empty() && CHANGES.iter().any(|(known, ..)| known == name))
+        .collect();
+    let field = |name: &str, value: &str| {
+        let known = CHANGES.iter().find(|(known, ..)| *known == name);
+        let (_, label, example) = known.copied().unwrap_or_default();
+        html! { label { span { (label) } input name=(name) value=(value) placeholder=(example); } }
+    };
+    let each = request.parameter("each").unwrap_or_default();
+    let namespace = request.parameter("namespace").unwrap_or_default();
+    let manifest = request.parameter("manifest").unwrap_or_default();
+    let action =
+        if request.query.is_empty() { "/what-if".to_owned() } else { format!("/what-if?{}", request.query) };
+    html! {
+        form.fields method="get" action="/what-if" {
+            @if !given.is_empty() {
+                fieldset {
+                    legend { "Changes, in this order; empty a field to remove one" }
+                    @for (name, value) in &given { (field(name, value)) }
+                }
+            }
+            fieldset {
+                legend { @if given.is_empty() { "Changes" } @else { "One more of each kind" } }
+                @for (name, ..) in CHANGES { (field(name, "")) }
+                label { span { "Namespace of the scaled workload and evicted pod" } input name="namespace" value=(namespace); }
+                label {
+                    span { "Lose each domain in turn afterwards, by node label" }
+                    input name="each" value=(each) placeholder="zone";
+                }
+            }
+            button name="place" value="pending" { "Show the effect" }
+            p.hint { "Without a change, the pending pods are placed." }
+        }
+        form method="post" action=(action) {
+            label {
+                span { "Or add and replace objects, after these changes: manifests as YAML or JSON" }
+                textarea name="manifest" rows="10" cols="80" spellcheck="false" required { (manifest) }
+            }
+            button { "Show the effect" }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check, cluster, get, state};
+    use crate::{Request, respond};
+
+    #[test]
+    fn changes_are_shown_before_and_after() {
+        check("/what-if", &["<legend>Changes</legend>", "<textarea name=\"manifest\""]);
+        check(
+            "/what-if?remove-node=a-1",
+            &[
+                "<strong class=\"bad\">2 unplaced, 0 evicted, 0 with rules that break</strong>",
+                "0 pods moved, 0 newly placed, 1 unmoved",
+                ">2 nodes, 3 pods, 1 pending</text>",
+                ">1 node, 3 pods, 2 pending</text>",
+                "<legend>Changes, in this order; empty a field to remove one</legend>",
+                "name=\"remove-node\" value=\"a-1\"",
+                "/what-if?remove-node=a-1&amp;repairs=1",
+            ],
+        );
+        check(
+            "/what-if?add-nodes=1&like=a-1&set-label=a-1-new-1+topology.kubernetes.io/zone%3Dc",
+            &[
+                "0 pods moved, 1 newly placed, 2 unmoved",
+                "shop/web-3</th><td>none</td><td>a-1-new-1</td>",
+                ">3 nodes, 3 pods, 0 pending</text>",
+            ],
+        );
+        check("/what-if?scale=deploy/web%3D1", &["2 pods deleted by controllers"]);
+        check("/what-if?place=pending", &["1 unplaced"]);
+        check(
+            "/what-if?each=zone",
+            &["Loss of each domain of topology.kubernetes.io/zone", "0 of 2 domains survived"],
+        );
+    }
+
+    #[test]
+    fn nothing_is_written() {
+        let mut state = state(&cluster());
+        let before = get(&mut state, "/");
+        assert_eq!(get(&mut state, "/what-if?drain=a-1&evict=shop/web-2&repairs=1").0, 200);
+        assert!(get(&mut state, "/") == before);
+    }
+
+    #[test]
+    fn a_manifest_replaces_objects() {
+        let form = form_urlencoded::Serializer::new(String::new())
+            .append_pair("manifest", "{apiVersion: v1, kind: Node, metadata: {name: c-1, labels: {topology.kubernetes.io/zone: c}},
+                status: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}}}")
+            .finish();
+        let request = Request { path: "/what-if", query: "", form: Some(&form) };
+        let response = respond(&mut state(&cluster()), &request);
+        assert_eq!(response.status, 200);
+        assert!(response.body.contains("shop/web-3</th><td>none</td><td>c-1</td>"), "{}", response.body);
+        assert!(response.body.contains("kind: Node, metadata: {name: c-1"), "{}", response.body);
+        let request = Request { form: Some("manifest=%7B%7D%7D"), ..request };
+        let response = respond(&mut state(&cluster()), &request);
+        assert!(response.status == 400 && response.body.contains("manifest"), "{}", response.body);
+    }
+
+    #[test]
+    fn bad_changes_are_named() {
+        let mut state = state(&cluster());
+        for (query, message) in [
+            ("drain=a-3", "Node a-3 is not in the input: did you mean a-1?"),
+            ("remove-domain=zone", "remove-domain=zone: must have the form KEY=VALUE"),
+            (
+                "remove-domain=zone%3Dc",
+                "no node has the label topology.kubernetes.io/zone=c: its values are a, b",
+            ),
+            ("add-nodes=0", "add-nodes=0: give a number from 1 to 10000"),
+            ("add-nodes=2", "add-nodes=2: give like=NODE after it"),
+            ("like=a-1", "like=a-1: give add-nodes=N before it"),
+            ("taint=a-1", "taint=a-1: give a node and, after a space"),
+            ("scale=web%3D2", "web: name a workload, such as deploy/web"),
+            ("evict=shop/web-3", "Pod shop/web-3 has no node: it cannot be evicted"),
+            ("delete=a-1", "delete=a-1: no such parameter; there are remove-node, drain"),
+            ("each=rack", "each=rack: no node has this label"),
+        ] {
+            let (status, body) = get(&mut state, &format!("/what-if?{query}"));
+            assert_eq!(status, 400, "{query}: {body}");
+            assert!(body.contains(message), "{message}: {body}");
+        }
+    }
+}
