@@ -3,14 +3,17 @@
 use maud::{DOCTYPE, Markup, html};
 
 /// The pages of the navigation: path and name.
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 10] = [
     ("/", "Topology"),
     ("/pending", "Pending"),
     ("/workloads", "Workloads"),
     ("/nodes", "Nodes"),
     ("/rules", "Rules"),
     ("/what-if", "What if"),
+    ("/sets", "Sets"),
     ("/lint", "Lint"),
+    ("/enforcer", "Enforcer"),
+    ("/events", "Events"),
 ];
 
 /// A page. `cluster` is the name of the cluster, `notice` why what is shown may be out of date, `path` that of the page.
@@ -34,6 +37,11 @@ pub fn page(cluster: &str, notice: Option<&str>, path: &str, title: &str, conten
                             @for (to, name) in PAGES {
                                 li { a href=(to) aria-current=[current(to, path)] { (name) } }
                             }
+                        }
+                    }
+                    search {
+                        form action="/search" {
+                            label { "Search " input type="search" name="q" placeholder="pod, workload or node" size="20"; }
                         }
                     }
                 }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use berth_console::pictures;
 use berth_simulate::SimulatedPod;
 use berth_simulate::sets::{SelectorRole, SelectorSets};
 use clap::ValueEnum;
@@ -87,9 +88,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let comparison = sets.compare(&pods);
 
     let mut out = output::stdout();
-    let (table, plot) =
-        (|mut out: &mut dyn Write| sets::write(&mut out, &comparison), || sets::plot(&comparison).svg());
-    args.output.write(&mut out, &comparison, "Sets of pods", table, |_| vec![plot()])?;
+    let table = |mut out: &mut dyn Write| sets::write(&mut out, &comparison);
+    args.output.write(&mut out, &comparison, "Sets of pods", table, |_| vec![pictures::sets(&comparison)])?;
     out.flush()?;
     let is_selected_twice = comparison.conflicts.iter().any(|conflict| conflict.n_pods > 0);
     Ok(if is_selected_twice { ExitStatus::Failure } else { ExitStatus::Success })

@@ -36,7 +36,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let (rows, pages) = parts::paged(request, &shown)?;
     let row = |finding: &&Finding| {
         vec![
-            object(finding),
+            parts::object(&finding.kind, &finding.namespace, &finding.name),
             severity(finding.severity),
             html! { code { (finding.rule) } },
             html! { (finding.message) div.detail { code { (finding.path) } } div { "Fix: " (finding.fix) } },
@@ -89,25 +89,6 @@ fn summary(findings: &[Finding]) -> Markup {
 fn severity(severity: Severity) -> Markup {
     let text = severity.to_string();
     html! { @if severity == Severity::Error { strong.bad { (text) } } @else { (text) } }
-}
-
-fn object(Finding { kind, namespace, name, .. }: &Finding) -> Markup {
-    match kind.as_str() {
-        "Pod" => html! { "Pod " (parts::pod(namespace, name)) },
-        "Node" => html! { "Node " (parts::node(name)) },
-        "Deployment"
-        | "StatefulSet"
-        | "DaemonSet"
-        | "ReplicaSet"
-        | "ReplicationController"
-        | "Job"
-        | "CronJob" => {
-            let workload = format!("{kind} {name}");
-            html! { (namespace) "/" (parts::link(&links::workload(namespace, &workload), &workload)) }
-        }
-        _ if namespace.is_empty() => html! { (kind) " " (name) },
-        _ => html! { (namespace) "/" (kind) " " (name) },
-    }
 }
 
 #[cfg(test)]

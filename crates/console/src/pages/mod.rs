@@ -1,16 +1,22 @@
 //! The pages, a file each.
 
+mod enforcer;
+mod events;
 mod lint;
 mod nodes;
 mod parts;
 mod pending;
 mod pods;
 mod rules;
+mod search;
+mod sets;
 mod topology;
 mod what_if;
 mod workloads;
 
 use maud::{Markup, html};
+
+pub use enforcer::EnforcerRules;
 
 use crate::layout;
 use crate::{Request, Response, State};
@@ -53,6 +59,10 @@ pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
         ["nodes"] => nodes::list(state, request),
         ["rules"] => rules::page(state, request),
         ["what-if"] => what_if::page(state, request),
+        ["enforcer"] => enforcer::page(state, request),
+        ["events"] => events::page(state, request),
+        ["search"] => search::page(state, request),
+        ["sets"] => sets::page(state, request),
         ["lint"] => lint::page(state, request),
         ["nodes", name] => nodes::page(state, request, name),
         ["assets", "console.css"] => {

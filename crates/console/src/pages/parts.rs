@@ -34,6 +34,20 @@ pub(super) fn workload(namespace: &str, workload: Option<&str>) -> Markup {
     }
 }
 
+/// An object of any kind; those with a page of their own as a link.
+pub(super) fn object(kind: &str, namespace: &str, name: &str) -> Markup {
+    match kind {
+        "Pod" => html! { "Pod " (pod(namespace, name)) },
+        "Node" => html! { "Node " (node(name)) },
+        // ReplicaSets belong to Deployments, whose pages show their pods.
+        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicationController" | "Job" | "CronJob" => {
+            html! { (namespace) "/" (workload(namespace, Some(&format!("{kind} {name}")))) }
+        }
+        _ if namespace.is_empty() => html! { (kind) " " (name) },
+        _ => html! { (namespace) "/" (kind) " " (name) },
+    }
+}
+
 /// A table whose first column names the rows. Narrow windows scroll it.
 pub(super) fn table(caption: &str, headers: &[&str], rows: impl IntoIterator<Item = Vec<Markup>>) -> Markup {
     html! {

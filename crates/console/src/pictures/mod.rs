@@ -3,6 +3,7 @@
 mod explanation;
 mod losses;
 pub(crate) mod rules;
+mod sets;
 mod spread;
 mod topology;
 mod workload_keys;
@@ -10,6 +11,7 @@ mod workload_keys;
 pub use explanation::explanation;
 pub use losses::losses;
 pub use rules::rules;
+pub use sets::{relation_words, selector_owner, sets};
 pub use spread::spread;
 pub(crate) use spread::spread_of;
 pub use topology::{ColorBy, topology};
