@@ -7,7 +7,7 @@ use berth_simulate::{PendingFor, Simulation, SimulationError, SimulationOptions}
 use jiff::Timestamp;
 
 use crate::cluster_event::LatestEvents;
-use crate::{ClusterEvent, Update};
+use crate::{ClusterEvent, EnforcerRules, Update};
 
 /// The cluster that the pages show.
 pub struct State {
@@ -23,6 +23,8 @@ pub struct State {
     is_live: bool,
     events: LatestEvents,
     notice: Option<String>,
+    /// What the enforcer adds, if it is known.
+    pub enforcer: Option<EnforcerRules>,
 }
 
 impl State {
@@ -47,6 +49,7 @@ impl State {
             is_live: false,
             events: LatestEvents::default(),
             notice: None,
+            enforcer: None,
         })
     }
 

@@ -6,8 +6,7 @@ use std::io::{self, Write};
 use berth_api::rules::SetRelation;
 use berth_console::pictures::{relation_words as words, selector_owner as owner};
 use berth_simulate::sets::{
-    ComparedSet, Conflict, EmptySet, PodGroup, Relation, SelectorRole,
-    SetComparison, SetSummary,
+    ComparedSet, Conflict, EmptySet, PodGroup, Relation, SelectorRole, SetComparison, SetSummary,
 };
 
 use super::explanation::heading;

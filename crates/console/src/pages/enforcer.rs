@@ -73,8 +73,10 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
 }
 
 fn evictions(simulation: &Simulation, remedies: &Remedies, rules: Option<EnforcerRules>) -> Markup {
-    let unsupported: HashSet<_> =
-        simulation.unsupported_pods().map(|pod| (&pod.pod.metadata.namespace, &pod.pod.metadata.name)).collect();
+    let unsupported: HashSet<_> = simulation
+        .unsupported_pods()
+        .map(|pod| (&pod.pod.metadata.namespace, &pod.pod.metadata.name))
+        .collect();
     let is_unsupported =
         |remedy: &Remedy| unsupported.contains(&(&remedy.victim.namespace, &remedy.victim.name));
     let is_evicted =
@@ -86,7 +88,9 @@ fn evictions(simulation: &Simulation, remedies: &Remedies, rules: Option<Enforce
         let victim = &remedy.victim;
         let delay = if is_evicted(&remedy) { delays.next().flatten() } else { None };
         let held = match (&remedy.target, delay) {
-            _ if is_unsupported(remedy) => "not evicted: the pod has fields that Berth does not support".to_owned(),
+            _ if is_unsupported(remedy) => {
+                "not evicted: the pod has fields that Berth does not support".to_owned()
+            }
             (Target::Nowhere(why), _) => format!("not evicted: it fits on no node: {why}"),
             (_, Some(delay)) => format!("delayed by the default limits: {delay}"),
             (_, None) => String::new(),
@@ -95,7 +99,8 @@ fn evictions(simulation: &Simulation, remedies: &Remedies, rules: Option<Enforce
             Target::Node(node) => parts::node(node),
             Target::Nowhere(_) | Target::NotAsked => html! { "none" },
         };
-        let cured: BTreeSet<String> = remedy.cures.iter().map(|k| format!("{}/{}", k.namespace, k.name)).collect();
+        let cured: BTreeSet<String> =
+            remedy.cures.iter().map(|k| format!("{}/{}", k.namespace, k.name)).collect();
         vec![
             parts::pod(&victim.namespace, &victim.name),
             parts::node(&victim.node),
@@ -140,14 +145,16 @@ mod tests {
             {labelSelector: {matchLabels: {app: db}}, topologyKey: topology.kubernetes.io/zone}]}},
             containers: [{name: db, image: db}]";
         let pod = |i: usize| {
-            format!("\n---\n{{apiVersion: v1, kind: Pod, metadata: {{name: db-{i}, labels: {{app: db}}}}, \
-                     spec: {{nodeName: a-1, {executing}}}}}")
+            format!(
+                "\n---\n{{apiVersion: v1, kind: Pod, metadata: {{name: db-{i}, labels: {{app: db}}}}, \
+                     spec: {{nodeName: a-1, {executing}}}}}"
+            )
         };
         let mut state = state(&(cluster() + &pod(1) + &pod(2)));
         let (_, body) = get(&mut state, "/enforcer");
         for text in [
             "2 rules of 2 pods broken; 2 required during execution",
-            "<a href=\"/pods/default/db-2\">default/db-2</a></th><td><a href=\"/nodes/a-1\">a-1</a></td><td>0</td>\
+            "<a href=\"/pods/default/db-1\">default/db-1</a></th><td><a href=\"/nodes/a-1\">a-1</a></td><td>0</td>\
              <td><a href=\"/nodes/b-1\">b-1</a></td>",
             "default/db-1, default/db-2",
             "The limits of the enforcer are not applied here.",

@@ -67,12 +67,15 @@ mod tests {
 
     #[test]
     fn objects_are_found_by_parts_of_their_names() {
-        check("/search?q=WEB", &[
-            "<h2>3 pods</h2>",
-            "<h2>1 workload</h2>",
-            "<h2>0 nodes</h2>",
-            "<a href=\"/pods/shop/web-2\">shop/web-2</a>",
-        ]);
+        check(
+            "/search?q=WEB",
+            &[
+                "<h2>3 pods</h2>",
+                "<h2>1 workload</h2>",
+                "<h2>0 nodes</h2>",
+                "<a href=\"/pods/shop/web-2\">shop/web-2</a>",
+            ],
+        );
         check("/search?q=shop/web-3", &["<h2>1 pod</h2>"]);
         check("/search?q=other/web-3", &["<h2>0 pods</h2>"]);
         check("/search?q=a-", &["<a href=\"/nodes/a-1\">a-1</a>"]);

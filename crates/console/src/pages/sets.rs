@@ -14,8 +14,7 @@ const MAX_NAMED: usize = 8;
 
 pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let (inventory, options) = state.objects();
-    let unreadable = |error: berth_api::expand::ExpandError| PageError::Parameter(error.to_string());
-    let mut sets = SelectorSets::new(&inventory).map_err(unreadable)?;
+    let mut sets = SelectorSets::new(&inventory).map_err(|error| PageError::Parameter(error.to_string()))?;
     let simulation = state.simulation();
     sets.add_terms(simulation.pods(), options.settings.extensions);
     let pods: Vec<&SimulatedPod> = simulation.pods().iter().collect();
