@@ -256,7 +256,10 @@ fn small_groups_are_placed_whenever_they_can_be() {
                 *counts.entry("unplaced").or_default() += 1;
                 let members: Vec<_> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
                 let group = Group { members: &members, min, topology };
-                let Some(found) = cluster.preempt_group(&group, &[]) else { continue };
+                let found = cluster.preempt_group(&group, &[]);
+                // All running pods have a lower priority, so that those that can be evicted can be waited for.
+                assert_eq!(cluster.reserve_group(&group, &[]), found, "seed {seed}\n{text}");
+                let Some(found) = found else { continue };
                 assert_eq!(cluster.preempt_group(&group, &[]), Some(found.clone()), "seed {seed}\n{text}");
                 *counts.entry("preempting").or_default() += 1;
                 found.victims.iter().for_each(|pod| cluster.remove_pod(pod.namespace(), pod.name()));

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use berth_api::object::NamespacedName;
 use berth_api::object::time::rfc3339;
 use berth_engine::{Group, GroupVictims};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::super::Scheduler;
@@ -127,8 +127,8 @@ impl Scheduler {
         match &mut turn.held {
             Some(held) => held.awaited = awaited,
             None => {
-                let until = Timestamp::now() + SignedDuration::try_from(limit).unwrap_or(SignedDuration::MAX);
-                let sentence = format!(" Room is held for the group until {}.", rfc3339(until));
+                let shown = rfc3339(Timestamp::now() + limit);
+                let sentence = format!(" Room is held for the group until {shown}.");
                 turn.held = Some(Held { since, until: since + limit, sentence, awaited });
             }
         }
@@ -217,7 +217,7 @@ impl Scheduler {
 
     pub(super) fn clear_member_nominations(&mut self, entry: PodId) {
         let Some(group) = self.pod_groups.get_mut(entry) else { return };
-        let members: Vec<_> = group.pending.iter().copied().collect();
+        let members: Vec<_> = group.pending.union(&group.blocked).copied().collect();
         for id in members {
             if let Some(queued) = self.pods.get(id) {
                 let metadata = &queued.pod.metadata;
