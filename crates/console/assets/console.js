@@ -1,2 +1,92 @@
-// Nothing in a page needs this script: it only makes pages follow the cluster.
+// Makes a page follow the cluster: after a change, the page is fetched again and the differences are applied. Elements that remain
+// keep their focus, scroll position, open details and what was typed. A page is complete without this script.
 "use strict";
+(() => {
+  const PARTS = ["header", "main"];
+
+  // What an element of a list is about: rows and items begin with a link.
+  const key = (node) => node.nodeType === Node.ELEMENT_NODE
+    && (node.id || (node.matches("a") ? node : node.querySelector(":scope > a, :scope > th > a"))?.getAttribute("href"));
+
+  function update(old, fresh) {
+    if (old.nodeType !== Node.ELEMENT_NODE) {
+      if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
+      return;
+    }
+    if (old.isEqualNode(fresh)) return;
+    for (const { name } of [...old.attributes]) {
+      // The reader opens and closes details.
+      if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
+    }
+    for (const { name, value } of fresh.attributes) {
+      if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    }
+    const remaining = new Set([...fresh.childNodes].map(key));
+    const before = new Map([...old.childNodes].map((child) => [key(child), child]));
+    let next = old.firstChild;
+    for (const child of [...fresh.childNodes]) {
+      while (next && key(next) && !remaining.has(key(next))) {
+        const gone = next;
+        next = next.nextSibling;
+        gone.remove();
+      }
+      const found = key(child) ? before.get(key(child)) : next && !key(next) ? next : undefined;
+      if (found?.nodeName !== child.nodeName) {
+        old.insertBefore(child, next);
+        continue;
+      }
+      if (found === next) next = next.nextSibling;
+      else old.insertBefore(found, next);
+      update(found, child);
+    }
+    while (next) {
+      const gone = next;
+      next = next.nextSibling;
+      gone.remove();
+    }
+  }
+
+  function show(text) {
+    const page = new DOMParser().parseFromString(text, "text/html");
+    const focused = document.activeElement;
+    document.title = page.title;
+    for (const part of PARTS) update(document.querySelector(part), page.querySelector(part));
+    if (focused !== document.activeElement) {
+      (focused.isConnected ? focused : document.querySelector("main")).focus({ preventScroll: true });
+    }
+  }
+
+  const stale = document.createElement("p");
+  stale.className = "stale";
+  stale.setAttribute("role", "status");
+  document.body.append(stale);
+  const say = (text) => { if (stale.textContent !== text) stale.textContent = text; };
+
+  let isWanted = false; // whether the cluster changed since the last fetch
+  let isFetching = false;
+  async function follow() {
+    if (isFetching || !isWanted || document.hidden) return;
+    [isWanted, isFetching] = [false, true];
+    try {
+      const response = await fetch(location.href, { credentials: "same-origin" });
+      // The object of the page may be gone.
+      if (response.ok || response.status === 404) show(await response.text());
+      say(response.ok || response.status === 404 ? "" : `Not up to date: the server answers ${response.status}. Reload the page.`);
+    } catch {
+      say("Not up to date: the server cannot be reached.");
+    }
+    isFetching = false;
+    follow();
+  }
+
+  const events = new EventSource("/events");
+  events.addEventListener("message", () => {
+    isWanted = true;
+    follow();
+  });
+  events.addEventListener("error", () => {
+    // A cluster from a file does not change: the server ended the events.
+    if (events.readyState === EventSource.CONNECTING) say("Not up to date: the server cannot be reached.");
+  });
+  document.addEventListener("visibilitychange", follow);
+})();

@@ -20,9 +20,10 @@ thread_local! {
     static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Makes room for an input of so many bytes, and returns its address. The next call takes the input.
+/// Makes room for an input of so many bytes, and returns its address. The next call takes the input; the last output ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn playground_input(length: usize) -> *mut u8 {
+    write(String::new());
     INSTANCE.with_borrow_mut(|instance| {
         instance.input = vec![0; length];
         instance.input.as_mut_ptr()
