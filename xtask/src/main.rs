@@ -1,6 +1,7 @@
 //! Repository chores: `cargo xtask arrows` checks dependencies, `cargo xtask deploy` generates the Helm chart and the dashboard, `cargo xtask
 //! sbom` prints the bill of materials, `cargo xtask reproduce` builds a release twice and compares, `cargo xtask simulate` runs
-//! the fault simulation, `cargo xtask playground` builds the playground.
+//! the fault simulation, `cargo xtask playground` builds the playground, `cargo xtask screenshots` makes the
+//! screenshots of the documents.
 
 mod arrows;
 mod dashboard;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         ["playground"] => {
             target_directory().and_then(|target| playground::build(&root()?, &target.join("playground-site")))
         }
+        ["screenshots"] => screenshots(),
         ["playground", folder] => root().and_then(|root| playground::build(&root, folder.as_ref())),
         _ => Err(
             "usage: cargo xtask arrows    (checks dependencies between crates and between modules)\n       \
@@ -36,7 +38,8 @@ fn main() -> ExitCode {
                   cargo xtask sbom      (prints the bill of materials of the binary, CycloneDX)\n       \
                   cargo xtask reproduce [PACKAGE]    (builds a release in two directories and compares)\n       \
                   cargo xtask simulate --seed N | --runs N [--first N] [--jobs N]    (simulates faults, in a release build)\n       \
-                  cargo xtask playground [FOLDER]    (builds the playground as a folder of static files)"
+                  cargo xtask playground [FOLDER]    (builds the playground as a folder of static files)\n       \
+                  cargo xtask screenshots    (makes the screenshots in docs/images, with chromedriver)"
                 .to_owned(),
         ),
     };
@@ -74,12 +77,21 @@ fn check_arrows() -> Result<String, String> {
 
 /// Runs the fault simulation, which prints its own results.
 fn simulate(options: &[&str]) -> Result<String, String> {
-    let status = Command::new(cargo())
-        .args(["run", "--quiet", "--release", "--locked", "--package", "berth-faultsim", "--"])
-        .args(options)
-        .status()
-        .map_err(|e| format!("cannot run cargo: {e}"))?;
-    if status.success() { Ok(String::new()) } else { Err("simulate: a run failed".to_owned()) }
+    let run = ["run", "--quiet", "--release", "--locked", "--package", "berth-faultsim", "--"];
+    run_cargo(&[&run, options].concat(), "simulate: a run failed")
+}
+
+fn screenshots() -> Result<String, String> {
+    let test =
+        ["test", "--locked", "--package", "berth-cli", "--test", "browser", "--", "--ignored", "screenshots"];
+    run_cargo(&test, "screenshots: failed")
+}
+
+/// Runs cargo, which prints its own results.
+fn run_cargo(arguments: &[&str], failure: &str) -> Result<String, String> {
+    let status =
+        Command::new(cargo()).args(arguments).status().map_err(|e| format!("cannot run cargo: {e}"))?;
+    if status.success() { Ok(String::new()) } else { Err(failure.to_owned()) }
 }
 
 fn cargo() -> std::ffi::OsString {

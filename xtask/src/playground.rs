@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -20,17 +19,10 @@ const MAX_BYTES: usize = 4 << 20;
 /// Compiles the module and writes the folder. The module is in a script, compressed: a browser does not fetch it, which it would
 /// refuse for files of a disk.
 pub fn build(root: &Path, folder: &Path) -> Result<String, String> {
-    let status = Command::new(crate::cargo())
-        .args(["build", "--locked", "--package", "berth-playground", "--lib", "--target", TARGET])
-        .args(["--profile", "playground"])
-        .current_dir(root)
-        .status()
-        .map_err(|e| format!("cannot run cargo: {e}"))?;
-    if !status.success() {
-        return Err(format!(
-            "the playground cannot be compiled; `rustup target add {TARGET}` installs its target"
-        ));
-    }
+    let failure =
+        format!("the playground cannot be compiled; `rustup target add {TARGET}` installs its target");
+    let package = ["--package", "berth-playground", "--lib", "--target", TARGET, "--profile", "playground"];
+    crate::run_cargo(&[&["build", "--locked"][..], &package].concat(), &failure)?;
     let built = crate::target_directory()?.join(TARGET).join("playground/berth_playground.wasm");
     let module = read(&built)?;
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());

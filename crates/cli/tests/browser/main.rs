@@ -6,7 +6,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod browser;
+mod console;
 mod playground;
 #[allow(dead_code)]
 #[path = "../cluster/process.rs"]
 mod process;
+mod screenshots;

@@ -86,7 +86,11 @@ fn files_can_be_dropped_compressed_and_pasted() {
     // An error has the place, and the page can be used on.
     drop_file(&browser, "bad.yaml", b"kind: Node\nmetadata: {name: [}\n");
     browser.until_text("bad.yaml:2:");
-    drop_file(&browser, "other.json", b"{\"apiVersion\": \"v1\", \"kind\": \"Namespace\", \"metadata\": {\"name\": \"a\"}}");
+    drop_file(
+        &browser,
+        "other.json",
+        b"{\"apiVersion\": \"v1\", \"kind\": \"Namespace\", \"metadata\": {\"name\": \"a\"}}",
+    );
     browser.until_text("other.json: no nodes, pods or workloads");
     browser.run(
         "document.getElementById('text').value = '{apiVersion: v1, kind: Node, metadata: {name: worker-1}}'",

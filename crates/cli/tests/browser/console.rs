@@ -1,0 +1,152 @@
+//! The console of a cluster from a file.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::browser::{Browser, ENTER, TAB};
+use crate::process::{Berth, TempDir, eventually};
+
+pub const EXAMPLE: [&str; 2] = ["--dump", "examples/console/cluster.yaml"];
+
+/// A console with a browser that shows its first page.
+pub struct Shown {
+    pub browser: Browser,
+    /// Begin of all URLs, without a slash.
+    pub origin: String,
+    _berth: Berth,
+    _directory: TempDir,
+}
+
+/// Starts `berth` with these arguments, and opens the URL of the console that it prints.
+pub fn show(test: &str, args: &[&str]) -> Option<Shown> {
+    let browser = Browser::start(test)?;
+    let directory = TempDir::new(test);
+    let berth = Berth::start(&directory, test, args);
+    let url = eventually("the console is served", || {
+        let log = berth.stderr();
+        let (_, rest) = log.split_once("the console at ").ok_or_else(|| log.clone())?;
+        let (url, _) = rest.split_once('\n').ok_or_else(|| log.clone())?;
+        Ok::<_, String>(url.to_owned())
+    });
+    browser.open(&url);
+    let origin = url.split_once("/?").unwrap().0.to_owned();
+    Some(Shown { browser, origin, _berth: berth, _directory: directory })
+}
+
+pub fn show_file(test: &str, input: &[&str]) -> Option<Shown> {
+    show(test, &[&["console", "--address", "127.0.0.1:0"], input].concat())
+}
+
+/// The links of a page into the console.
+fn links(browser: &Browser) -> Vec<String> {
+    let script =
+        "return [...document.querySelectorAll('a[href^=\"/\"]')].map((link) => link.getAttribute('href'))";
+    let links = browser.run(script);
+    links.as_array().unwrap().iter().map(|link| link.as_str().unwrap().to_owned()).collect()
+}
+
+/// What makes two links lead to the same kind of page: the first segment, the number of segments, and the parameters.
+fn kind(link: &str) -> String {
+    let (path, query) = link.split_once('?').unwrap_or((link, ""));
+    let names: Vec<&str> = query.split('&').filter_map(|pair| pair.split('=').next()).collect();
+    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    format!("{} {} {}", segments[0], segments.len(), names.join(" "))
+}
+
+/// The elements with text that can hardly be read: the contrast to the background is below 4.5.
+const FAINT: &str = "
+    const parse = (color) => color.match(/[\\d.]+/g).map(Number);
+    const light = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+      .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+    const back = (element) => {
+      for (let e = element; e; e = e.parentElement) {
+        const color = parse(getComputedStyle(e).backgroundColor);
+        if (color.length < 4 || color[3] > 0) return color;
+      }
+      return matchMedia('(prefers-color-scheme: dark)').matches ? [18, 18, 18] : [255, 255, 255];
+    };
+    const isRead = (e) => e.checkVisibility() && [...e.childNodes].some((n) => n.nodeType === 3 && n.nodeValue.trim());
+    return [...document.body.querySelectorAll(':not(svg *):not(option):not([disabled])')].filter(isRead).flatMap((e) => {
+      const [a, b] = [light(parse(getComputedStyle(e).color)), light(back(e))].sort((x, y) => y - x);
+      return (a + 0.05) / (b + 0.05) < 4.5 ? [e.tagName + '.' + e.className + ' ' + e.innerText.slice(0, 40)] : [];
+    });";
+
+#[test]
+fn every_page_can_be_read_in_both_themes() {
+    let Some(Shown { browser, origin, .. }) = &show_file("pages", &EXAMPLE) else { return };
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut next = links(browser);
+    let mut n_pages = 0;
+    while let Some(link) = next.pop() {
+        let n_seen = seen.entry(kind(&link)).or_default();
+        *n_seen += 1;
+        if *n_seen > 2 {
+            continue;
+        }
+        n_pages += 1;
+        browser.open(&format!("{origin}{link}"));
+        let page = browser.run(
+            "return { heading: document.querySelector('main h1').innerText, n: document.querySelectorAll('main, h1').length,
+              title: document.title, language: document.documentElement.lang,
+              unnamed: [...document.querySelectorAll('input, select, textarea')].filter((e) => !e.labels?.length && !e.ariaLabel && e.type !== 'hidden').length,
+              wide: document.documentElement.scrollWidth > innerWidth }",
+        );
+        let expected = serde_json::json!({"heading": page["heading"], "n": 2, "title": page["title"], "language": "en", "unnamed": 0, "wide": false});
+        assert_eq!(page, expected, "{link}");
+        let heading = page["heading"].as_str().unwrap();
+        assert!(!["Not found", "Bad parameter"].contains(&heading), "{link}: {heading}");
+        assert!(page["title"].as_str().unwrap().starts_with(heading), "{page}");
+        for theme in ["light", "dark"] {
+            browser.prefer(theme);
+            assert_eq!(browser.run(FAINT), Value::Array(Vec::new()), "{link} in the {theme} theme");
+        }
+        next.extend(links(browser));
+    }
+    assert!(n_pages >= 10, "{seen:?}");
+    browser.check_clean(origin);
+}
+
+#[test]
+fn the_keyboard_alone_leads_from_the_topology_to_an_explanation() {
+    let Some(Shown { browser, origin, .. }) = &show_file("keyboard", &EXAMPLE) else { return };
+    let focused =
+        || browser.text("return (document.activeElement.getAttribute('href') ?? document.activeElement.id)");
+    browser.press(&[TAB]);
+    assert_eq!(focused(), "#content");
+    let place = "return document.activeElement.getBoundingClientRect().left >= 0";
+    assert_eq!(
+        browser.run(place),
+        true,
+        "the link that skips the navigation is visible when it has the focus"
+    );
+    let tab_to = |link: &str| {
+        let mut passed = Vec::new();
+        while focused() != link {
+            assert!(passed.len() < 200, "{link} is not reached: {passed:?}");
+            passed.push(focused());
+            browser.press(&[TAB]);
+        }
+        browser.press(&[ENTER]);
+    };
+    tab_to("/pending");
+    browser.until("document.title.startsWith('Pending')");
+    tab_to("#content");
+    browser.until("document.activeElement.id === 'content'");
+    tab_to("/pods/shop/index-3");
+    browser.until_text(
+        "0/12 nodes are available: 10 node(s) didn't match pod anti-affinity rules, 2 Insufficient cpu.",
+    );
+    browser.until("document.querySelector('main svg')");
+    browser.check_clean(origin);
+}
+
+#[test]
+fn five_thousand_nodes_are_shown() {
+    let input = ["--nodes", "5000", "--zones", "10", "--racks", "20", "-f", "examples/redis-web"];
+    let Some(Shown { browser, origin, .. }) = &show_file("large", &input) else { return };
+    browser.until_text("5000 nodes");
+    let n_cells = "return [...document.querySelectorAll('main svg title')].filter((e) => e.textContent.includes('cpu')).length";
+    assert_eq!(browser.run(n_cells), 5000);
+    browser.check_clean(origin);
+}
