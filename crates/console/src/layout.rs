@@ -25,6 +25,8 @@ pub fn page(cluster: &str, notice: Option<&str>, path: &str, title: &str, conten
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (title) " - " (cluster) " - Berth" }
+                // Browsers ask for an icon that no page names.
+                link rel="icon" href="data:,";
                 link rel="stylesheet" href="/assets/console.css";
                 script src="/assets/console.js" defer {}
             }

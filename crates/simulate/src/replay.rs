@@ -2,6 +2,7 @@
 
 mod journal;
 mod preemption;
+mod timeline;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use self::journal::{JournalError, JournalReplay};
+pub use self::timeline::{Interval, Timeline, TimelineRecorder};
 use self::volumes::{decision, volume_object};
 
 /// One difference between a recording and Berth's own answer.

@@ -3,24 +3,26 @@
 use std::io::Write;
 
 use berth_api::config::{Profile, SchedulerConfig};
+use berth_console::pictures;
 use berth_engine::Settings;
-use berth_simulate::replay::{Difference, JournalReplay, replay};
+use berth_simulate::replay::{Difference, JournalReplay, Timeline, TimelineRecorder, replay};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::rules_args::config_in_file;
 use crate::ExitStatus;
 use crate::error::CliError;
-use crate::output::{self, Format, OutputArgs};
+use crate::output::{self, PictureFormat, PictureOutputArgs};
 use crate::recordings::{Contents, Journal, find_recordings};
 use crate::render::names::counted;
-use crate::render::{difference, progress};
+use crate::render::{difference, progress, timeline};
 
 /// Re-run recorded scheduling decisions and show the differences
 ///
 /// A recording is the journal of a scheduler (`berth scheduler --record`, `berth record --live`), or has scenarios with the
 /// answers of kube-scheduler: the verdict or scores of each node, the selected node and the message. After each decision, the
-/// recorded placement is applied, so that a difference does not cascade. See docs/recordings.md for the formats.
+/// recorded placement is applied, so that a difference does not cascade. See docs/recordings.md for the formats. With
+/// --timeline, it also shows what happened when.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,6 +30,7 @@ Examples:
   berth replay recordings/ --config scheduler.yaml
   berth replay conformance/*.jsonl.gz
   berth replay --limit 1000 -o json recording.jsonl
+  berth replay -o svg recordings/ > timeline.svg
   zcat recording.jsonl.gz | head -100 | berth replay -
 
 Exit codes: 0 no differences, 1 differences, 2 invalid input or usage")]
@@ -41,8 +44,11 @@ pub struct Args {
     /// Maximum number of differences to show; all are counted
     #[arg(long, default_value_t = 20, value_name = "N")]
     limit: usize,
+    /// Show decisions, evictions, pending pods and broken rules over the time of a journal; -o svg and html draw them
+    #[arg(long)]
+    timeline: bool,
     #[command(flatten)]
-    output: OutputArgs,
+    output: PictureOutputArgs,
 }
 
 /// The result of a replay.
@@ -55,6 +61,9 @@ struct Findings {
     n_differences: usize,
     /// The first differences, up to the limit.
     differences: Vec<Difference>,
+    /// What happened when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeline: Option<Timeline>,
 }
 
 /// Shows differences as they are found.
@@ -63,6 +72,7 @@ struct Report<'a, W: Write> {
     out: W,
     progress: &'a ProgressBar,
     findings: Findings,
+    timeline: Option<TimelineRecorder>,
 }
 
 impl<W: Write> Report<'_, W> {
@@ -73,7 +83,7 @@ impl<W: Write> Report<'_, W> {
             if self.findings.n_differences > self.args.limit {
                 continue;
             }
-            if self.args.output.format == Format::Table {
+            if self.args.output.format == PictureFormat::Table {
                 self.progress.suspend(|| {
                     difference::write(&mut self.out, &found)?;
                     self.out.flush()
@@ -101,7 +111,13 @@ impl<W: Write> Report<'_, W> {
             if let Some(differences) = replay.repeat(&entry).map_err(|e| journal.error(e))? {
                 self.add(1, differences)?;
             }
+            if let Some(timeline) = &mut self.timeline {
+                timeline.add(&mut replay, &entry);
+            }
             replay.apply(entry).map_err(|e| journal.error(e))?;
+        }
+        if let Some(timeline) = &mut self.timeline {
+            timeline.end(&mut replay);
         }
         if journal.is_cut {
             let file = journal.file();
@@ -131,8 +147,10 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let inputs = find_recordings(&args.files)?;
     let config = args.config.as_ref().map(|path| config_in_file(path, true)).transpose()?;
     let progress = progress::of_bytes(&inputs);
-    let mut report =
-        Report { args, out: output::stdout(), progress: &progress, findings: Findings::default() };
+    let is_drawn = matches!(args.output.format, PictureFormat::Svg | PictureFormat::Html);
+    let timeline = (args.timeline || is_drawn).then(TimelineRecorder::default);
+    let (out, findings) = (output::stdout(), Findings::default());
+    let mut report = Report { args, out, progress: &progress, findings, timeline };
     for input in &inputs {
         let n_before = report.findings.n_scenarios;
         match Contents::open(input, |n_bytes| progress.inc(n_bytes))? {
@@ -153,10 +171,22 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             output::warning(&format!("{}: no recordings found", input.name()));
         }
     }
-    let Report { mut out, findings, .. } = report;
+    let Report { mut out, mut findings, timeline, .. } = report;
     progress.finish_and_clear();
-    args.output.write(&mut out, &findings, |out| {
-        let Findings { n_scenarios, n_steps, n_differences, differences } = &findings;
+    findings.timeline = timeline.map(TimelineRecorder::timeline);
+    if findings.timeline.as_ref().is_some_and(|timeline| timeline.intervals.is_empty()) {
+        let text = "--timeline, -o svg and -o html need the journal of a scheduler: see docs/recordings.md";
+        return Err(CliError::Usage(text.to_owned()));
+    }
+    let table = |mut out: &mut dyn Write| {
+        let Findings { n_scenarios, n_steps, n_differences, differences, timeline } = &findings;
+        if args.output.format != PictureFormat::Table {
+            // In a table they have been written as they were found.
+            differences.iter().try_for_each(|found| difference::write(&mut out, found))?;
+        }
+        if let Some(timeline) = timeline {
+            timeline::write(&mut out, timeline)?;
+        }
         let n_hidden = n_differences - differences.len();
         if n_hidden > 0 {
             let hidden = counted(n_hidden, "more difference");
@@ -164,7 +194,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         }
         let (scenarios, steps) = (counted(*n_scenarios, "scenario"), counted(*n_steps, "step"));
         writeln!(out, "{scenarios}, {steps}, {}", counted(*n_differences, "difference"))
-    })?;
+    };
+    let draw = |_| findings.timeline.iter().map(pictures::timeline).collect();
+    args.output.write(&mut out, &findings, "Replay", table, draw)?;
     out.flush()?;
     Ok(if findings.n_differences == 0 { ExitStatus::Success } else { ExitStatus::Failure })
 }

@@ -16,6 +16,7 @@ pub mod sarif;
 pub mod sets;
 pub mod status_line;
 pub mod table;
+pub mod timeline;
 pub mod webhook_bench;
 pub mod what_if;
 pub mod wrap;

@@ -14,7 +14,7 @@ pub struct Shown {
     pub browser: Browser,
     /// Begin of all URLs, without a slash.
     pub origin: String,
-    _berth: Berth,
+    pub berth: Berth,
     _directory: TempDir,
 }
 
@@ -31,7 +31,7 @@ pub fn show(test: &str, args: &[&str]) -> Option<Shown> {
     });
     browser.open(&url);
     let origin = url.split_once("/?").unwrap().0.to_owned();
-    Some(Shown { browser, origin, _berth: berth, _directory: directory })
+    Some(Shown { browser, origin, berth, _directory: directory })
 }
 
 pub fn show_file(test: &str, input: &[&str]) -> Option<Shown> {
@@ -145,7 +145,7 @@ fn the_keyboard_alone_leads_from_the_topology_to_an_explanation() {
 fn five_thousand_nodes_are_shown() {
     let input = ["--nodes", "5000", "--zones", "10", "--racks", "20", "-f", "examples/redis-web"];
     let Some(Shown { browser, origin, .. }) = &show_file("large", &input) else { return };
-    browser.until_text("5000 nodes");
+    browser.until_text("5,000 nodes");
     let n_cells = "return [...document.querySelectorAll('main svg title')].filter((e) => e.textContent.includes('cpu')).length";
     assert_eq!(browser.run(n_cells), 5000);
     browser.check_clean(origin);

@@ -6,7 +6,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod browser;
+#[allow(dead_code)]
+#[path = "../cluster/client.rs"]
+mod client;
 mod console;
+mod live;
 mod playground;
 #[allow(dead_code)]
 #[path = "../cluster/process.rs"]

@@ -8,6 +8,8 @@ use crate::common::berth;
 use crate::expected::difference;
 
 const RUNS: &[(&str, &[&str])] = &[
+    ("recording", &["replay", "--timeline", "examples/recording"]),
+    ("console", &["audit", "--dump", "examples/console/cluster.yaml", "--summary"]),
     ("redis-web", &["simulate", "-f", "examples/redis-web", "--nodes", "3", "--zones", "3"]),
     ("rollout", &["simulate", "-f", "examples/rollout", "--nodes", "3", "--zones", "3"]),
     ("zone-affinity", &["simulate", "-f", "examples/zone-affinity", "-o", "wide"]),

@@ -10,13 +10,14 @@ use crate::docs::repository;
 use crate::expected::difference;
 
 /// The pictures of the documents with the commands that draw them.
-const IN_DOCUMENTS: [(&str, &str); 7] = [
+const IN_DOCUMENTS: [(&str, &str); 8] = [
     ("sets.svg", "sets -f examples/overlapping-sets"),
     ("topology.svg", "simulate -f examples/redis-web --nodes 6 --zones 3 --racks 2 --color-by workload"),
     ("rules.svg", "simulate -f examples/redis-web --nodes 6 --zones 3 --picture rules"),
     ("spread.svg", "simulate -f examples/redis-web --nodes 6 --zones 3 --picture spread"),
     ("explanation.svg", "explain -f examples/zone-anti-affinity --nodes 2 --zones 2 quorum-2"),
     ("what-if.svg", "what-if --dump examples/outage/cluster.yaml --drain a1"),
+    ("timeline.svg", "replay examples/recording"),
     ("losses.svg", "what-if --dump examples/outage/cluster.yaml --each zone"),
 ];
 
@@ -158,4 +159,32 @@ fn pictures_of_changes_have_the_numbers_of_the_json_report() {
         let found = |title: &String| title.starts_with(domain) && title.ends_with(&numbers);
         assert!(all.iter().any(found), "{domain}: {numbers}: {all:?}");
     }
+}
+
+#[test]
+fn timelines_have_the_numbers_of_the_json_report() {
+    let report: Value =
+        serde_json::from_str(&output("replay --timeline examples/recording", "json")).unwrap();
+    let all = titles(&output("replay examples/recording", "svg"));
+    let intervals = report["timeline"]["intervals"].as_array().unwrap();
+    let fields = [
+        ("nDecisions", "decisions"),
+        ("nEvictions", "evictions"),
+        ("nPending", "pending pods"),
+        ("nBrokenRules", "broken rules"),
+    ];
+    let mut expected = Vec::new();
+    for (field, name) in fields {
+        for interval in intervals.iter().filter(|interval| interval[field].as_u64() > Some(0)) {
+            let begin = interval["begin"].as_str().unwrap();
+            let time = begin.trim_end_matches('Z').split_once('-').unwrap().1.replace('T', " ");
+            expected.push(format!("{time}: {} {name}", interval[field]));
+        }
+    }
+    assert_eq!(&all[1..], expected);
+    let sum = |field: &str| intervals.iter().map(|interval| interval[field].as_u64().unwrap()).sum::<u64>();
+    // Each decision of the journal, and each pod that was evicted or preempted.
+    assert_eq!((sum("nDecisions"), sum("nEvictions")), (18, 3));
+    let last = intervals.last().unwrap();
+    assert_eq!((&last["nPending"], &last["nBrokenRules"]), (&Value::from(0), &Value::from(2)));
 }

@@ -5,6 +5,7 @@ mod losses;
 pub(crate) mod rules;
 mod sets;
 mod spread;
+mod timeline;
 mod topology;
 mod workload_keys;
 
@@ -14,6 +15,7 @@ pub use rules::rules;
 pub use sets::{relation_words, selector_owner, sets};
 pub use spread::spread;
 pub(crate) use spread::spread_of;
+pub use timeline::timeline;
 pub use topology::{ColorBy, topology};
 pub(crate) use topology::{ZONE, linked_topology};
 

@@ -88,6 +88,11 @@ impl JournalReplay {
         &mut self.cluster
     }
 
+    /// Number of pods in the queue that are not assumed on a node.
+    pub fn n_pending(&self) -> usize {
+        pending(&self.queue, &self.placed).count()
+    }
+
     /// The pods in the queue that are not assumed on a node, and then those with a node, by name.
     pub fn pods(&self) -> impl Iterator<Item = &Pod> {
         all_pods(&self.queue, &self.placed)
@@ -293,8 +298,11 @@ impl Comparison<'_> {
 }
 
 fn all_pods<'a>(queue: &'a Queue, placed: &'a Placed) -> impl Iterator<Item = &'a Pod> {
-    let pending = queue.iter().filter(|(name, _)| !placed.contains_key(name)).map(|(_, (pod, _))| pod);
-    pending.chain(placed.values()).map(|pod| &**pod)
+    pending(queue, placed).chain(placed.values()).map(|pod| &**pod)
+}
+
+fn pending<'a>(queue: &'a Queue, placed: &'a Placed) -> impl Iterator<Item = &'a Arc<Pod>> {
+    queue.iter().filter(|(name, _)| !placed.contains_key(name)).map(|(_, (pod, _))| pod)
 }
 
 fn queued<'a>(queue: &'a Queue, pod: &NamespacedName) -> Result<&'a (Arc<Pod>, PreparedPod), JournalError> {

@@ -1,0 +1,46 @@
+//! Pages that follow a running cluster.
+
+use serde_json::json;
+
+use crate::client::{connect, create, send};
+use crate::console::show;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// A pod that fits on no node.
+fn huge(name: &str) -> serde_json::Value {
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "1000"}}});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}})
+}
+
+#[tokio::test]
+async fn a_page_follows_the_cluster_and_keeps_the_focus() {
+    let Some(shown) = show("live", &["up", "--no-summary", "--nodes", "2", "--console=127.0.0.1:0"]) else {
+        return;
+    };
+    let kubeconfig = shown.berth.line_after("export KUBECONFIG=");
+    let client = connect(kubeconfig.as_ref()).await;
+    let (browser, origin) = (&shown.browser, &shown.origin);
+    browser.open(&format!("{origin}/pending"));
+    browser.run("window.isSame = true");
+
+    create(&client, PODS, huge("middle")).await;
+    browser.until_text("default/middle");
+    browser.until_text("Insufficient cpu");
+    browser.run("document.querySelector('a[href=\"/pods/default/middle\"]').focus()");
+    create(&client, PODS, huge("first")).await;
+    create(&client, PODS, huge("second")).await;
+    browser.until_text("default/first");
+    browser.until_text("default/second");
+    assert_eq!(browser.text("return document.activeElement.getAttribute('href')"), "/pods/default/middle");
+
+    send(&client, http::Method::DELETE, &format!("{PODS}/middle"), None).await.unwrap();
+    browser.until("!document.body.innerText.includes('default/middle')");
+    assert_eq!(browser.text("return document.activeElement.id"), "content");
+    assert_eq!(browser.run("return window.isSame"), true, "the page was not loaded again");
+    browser.check_clean(origin);
+
+    // A page that does not follow any more says so.
+    drop(shown.berth);
+    browser.until("document.querySelector('.stale').innerText.startsWith('Not up to date')");
+}

@@ -1,0 +1,152 @@
+//! What happened over the time of journals: decisions, evictions, pending pods and broken rules.
+
+use std::collections::HashSet;
+
+use berth_api::journal::Entry;
+use berth_api::object::{NamespacedName, find_condition, time};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Serialize, Serializer};
+
+use super::JournalReplay;
+
+/// Most intervals before two become one.
+const MAX_INTERVALS: usize = 120;
+
+/// The time of journals in intervals of equal length.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Timeline {
+    /// The length of an interval in seconds: a power of two.
+    pub seconds: i64,
+    /// The intervals, in order; there is none before the state is complete.
+    pub intervals: Vec<Interval>,
+}
+
+/// What happened in an interval.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Interval {
+    /// When it begins.
+    #[serde(serialize_with = "seconds")]
+    pub begin: Timestamp,
+    /// Decisions about pods, those that found no node included.
+    pub n_decisions: usize,
+    /// Pods that were evicted or preempted.
+    pub n_evictions: usize,
+    /// Pods without a node at its end.
+    pub n_pending: usize,
+    /// Required rules of running pods that do not hold at its end.
+    pub n_broken_rules: usize,
+}
+
+fn seconds<S: Serializer>(begin: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&time::rfc3339(*begin))
+}
+
+/// Makes a timeline while journals are replayed.
+#[derive(Debug, Default)]
+pub struct TimelineRecorder {
+    timeline: Timeline,
+    /// Pods whose eviction is counted, while they have a node.
+    evicted: HashSet<NamespacedName>,
+    /// Pending pods and broken rules, if nothing has changed since they were counted.
+    counted: Option<(usize, usize)>,
+}
+
+impl TimelineRecorder {
+    /// Counts an entry that is applied to `replay` next.
+    pub fn add(&mut self, replay: &mut JournalReplay, entry: &Entry) {
+        if let Entry::Time(now) = entry {
+            return self.advance(replay, *now);
+        }
+        self.counted = None;
+        match entry {
+            // Each file of a recording begins with what exists already.
+            Entry::Complete {} if self.timeline.intervals.is_empty() => {
+                self.timeline.seconds = 1;
+                self.timeline.intervals.push(Interval::new(replay.now()));
+            }
+            Entry::RemovePod(name) => _ = self.evicted.remove(name),
+            _ if !replay.is_complete() => {}
+            Entry::Decision(_) => self.last().n_decisions += 1,
+            Entry::GroupDecision(group, _) => self.last().n_decisions += group.pods.len(),
+            Entry::Preemption(preemption) => self.evict(&preemption.victims),
+            Entry::GroupPreemption(_, result) => self.evict(&result.victims),
+            Entry::Pod(pod) => {
+                let condition = find_condition(&pod.status.conditions, "DisruptionTarget");
+                if condition.is_some_and(|condition| condition.status == "True") {
+                    self.evict(&[pod.metadata.namespaced_name()]);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends a journal; the next one begins with the same state.
+    pub fn end(&mut self, replay: &mut JournalReplay) {
+        if replay.is_complete() && !self.timeline.intervals.is_empty() {
+            self.close(replay);
+        }
+    }
+
+    /// The timeline of all journals.
+    pub fn timeline(self) -> Timeline {
+        self.timeline
+    }
+
+    fn advance(&mut self, replay: &mut JournalReplay, now: Timestamp) {
+        while replay.is_complete() && !self.timeline.intervals.is_empty() {
+            let (begin, seconds) = (self.last().begin, self.timeline.seconds);
+            if now.duration_since(begin).as_secs() < seconds {
+                return;
+            }
+            let Ok(end) = begin.checked_add(SignedDuration::from_secs(seconds)) else { return };
+            self.close(replay);
+            self.timeline.intervals.push(Interval::new(end));
+            self.timeline.shorten();
+        }
+    }
+
+    /// Counts the state at the end of the last interval.
+    fn close(&mut self, replay: &mut JournalReplay) {
+        let (n_pending, n_broken_rules) =
+            *self.counted.get_or_insert_with(|| (replay.n_pending(), replay.cluster().audit().len()));
+        let last = self.last();
+        (last.n_pending, last.n_broken_rules) = (n_pending, n_broken_rules);
+    }
+
+    fn evict(&mut self, pods: &[NamespacedName]) {
+        let n_new = pods.iter().filter(|name| self.evicted.insert((*name).clone())).count();
+        self.last().n_evictions += n_new;
+    }
+
+    fn last(&mut self) -> &mut Interval {
+        self.timeline.intervals.last_mut().expect("the first interval begins when the state is complete")
+    }
+}
+
+impl Interval {
+    fn new(begin: Timestamp) -> Interval {
+        Interval { begin, n_decisions: 0, n_evictions: 0, n_pending: 0, n_broken_rules: 0 }
+    }
+}
+
+impl Timeline {
+    /// Makes one interval of two, if there are too many. The last one has just begun and stays alone.
+    fn shorten(&mut self) {
+        if self.intervals.len() <= MAX_INTERVALS {
+            return;
+        }
+        let join = |pair: &[Interval]| {
+            let last = pair.last().expect("a chunk is not empty");
+            Interval {
+                begin: pair[0].begin,
+                n_decisions: pair.iter().map(|interval| interval.n_decisions).sum(),
+                n_evictions: pair.iter().map(|interval| interval.n_evictions).sum(),
+                ..last.clone()
+            }
+        };
+        self.intervals = self.intervals.chunks(2).map(join).collect();
+        self.seconds *= 2;
+    }
+}
