@@ -65,7 +65,8 @@
   let isWanted = false; // whether the cluster changed since the last fetch
   let isFetching = false;
   async function follow() {
-    if (isFetching || !isWanted || document.hidden) return;
+    // The answer to a form has no URL.
+    if (isFetching || !isWanted || document.hidden || "still" in document.querySelector("main").dataset) return;
     [isWanted, isFetching] = [false, true];
     try {
       const response = await fetch(location.href, { credentials: "same-origin" });

@@ -2,6 +2,8 @@
 
 use maud::{DOCTYPE, Markup, html};
 
+use crate::Request;
+
 /// The pages of the navigation: path and name.
 const PAGES: [(&str, &str); 10] = [
     ("/", "Topology"),
@@ -16,8 +18,16 @@ const PAGES: [(&str, &str); 10] = [
     ("/events", "Events"),
 ];
 
-/// A page. `cluster` is the name of the cluster, `notice` why what is shown may be out of date, `path` that of the page.
-pub fn page(cluster: &str, notice: Option<&str>, path: &str, title: &str, content: &Markup) -> String {
+/// A page. `cluster` is the name of the cluster, `notice` why what is shown may be out of date. The answer to a form does not follow
+/// the cluster.
+pub fn page(
+    cluster: &str,
+    notice: Option<&str>,
+    request: &Request<'_>,
+    title: &str,
+    content: &Markup,
+) -> String {
+    let path = request.path;
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -47,7 +57,7 @@ pub fn page(cluster: &str, notice: Option<&str>, path: &str, title: &str, conten
                         }
                     }
                 }
-                main id="content" tabindex="-1" {
+                main id="content" tabindex="-1" data-still=[request.form.map(|_| "")] {
                     @if let Some(notice) = notice { p.notice role="status" { (notice) } }
                     h1 { (title) }
                     (content)

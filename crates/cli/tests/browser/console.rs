@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::browser::{Browser, ENTER, TAB};
-use crate::process::{Berth, TempDir, eventually};
+use crate::process::{Berth, TempDir, eventually, repository};
 
 pub const EXAMPLE: [&str; 2] = ["--dump", "examples/console/cluster.yaml"];
 
@@ -138,6 +138,36 @@ fn the_keyboard_alone_leads_from_the_topology_to_an_explanation() {
         "0/12 nodes are available: 10 node(s) didn't match pod anti-affinity rules, 2 Insufficient cpu.",
     );
     browser.until("document.querySelector('main svg')");
+    browser.check_clean(origin);
+}
+
+#[test]
+fn a_what_if_has_the_answer_of_the_command() {
+    let Some(Shown { browser, origin, .. }) = &show_file("what-if", &EXAMPLE) else { return };
+    browser.open(&format!("{origin}/what-if"));
+    browser.click("input[name=drain]");
+    browser.press(&['a', '1', ENTER]);
+    browser.until("document.querySelector('.outcome')");
+    assert!(browser.text("return location.search").contains("drain=a1"));
+    let outcome = browser.text("return document.querySelector('.outcome').innerText");
+    let command = std::process::Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args([&["what-if", "--drain", "a1"][..], &EXAMPLE].concat())
+        .current_dir(repository())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(command.stdout).unwrap();
+    assert_eq!(Some(outcome.trim()), text.trim_end().lines().last());
+    // Before and after side by side.
+    let figures =
+        "return [...document.querySelectorAll('.sides svg')].map((svg) => svg.getBoundingClientRect().top)";
+    let figures = browser.run(figures);
+    assert_eq!(figures[0], figures[1], "{figures}");
+
+    // A manifest is sent as a form.
+    browser.run("document.querySelector('textarea[name=manifest]').value = `{apiVersion: v1, kind: Node, metadata: {name: new,
+        labels: {disk: nvme}}, status: {allocatable: {cpu: 4, memory: 8Gi, pods: 9}}}`");
+    browser.run("document.querySelector('textarea[name=manifest]').form.requestSubmit()");
+    browser.until_text("13 nodes");
     browser.check_clean(origin);
 }
 

@@ -61,6 +61,17 @@ fn the_pages_work_without_a_network_and_send_nothing() {
     browser.run("history.back()");
     let back = links[links.len() - 2];
     browser.until(&format!("document.querySelector(\"#page nav a[href='{back}'][aria-current=page]\")"));
+    // An explanation, and a what-if.
+    browser.run("location.hash = '#/pods/shop/index-3'");
+    browser.until_text(
+        "0/12 nodes are available: 10 node(s) didn't match pod anti-affinity rules, 2 Insufficient cpu.",
+    );
+    browser.run("location.hash = '#/what-if'");
+    browser.until("document.querySelector('#page input[name=drain]')");
+    browser.run("document.querySelector('#page input[name=drain]').value = 'a1'");
+    browser.run("document.querySelector('#page input[name=drain]').form.requestSubmit()");
+    browser.until("document.querySelector('#page .outcome')");
+    assert!(browser.text("return location.hash").contains("drain=a1"));
     // The link that skips the navigation is not a page.
     browser.run("document.querySelector('#page .skip').click()");
     assert_eq!(browser.text("return document.activeElement.id"), "content");

@@ -9,7 +9,7 @@ use crate::process::repository;
 
 /// The pages by the names of their pictures.
 const PAGES: [(&str, &str); 3] =
-    [("topology", "/?color=workload"), ("pod", "/pods/shop/index-3"), ("pending", "/pending")];
+    [("topology", "/?color=workload"), ("pod", "/pods/shop/index-3"), ("what-if", "/what-if?drain=b1")];
 /// Limit of a picture.
 const MAX_BYTES: usize = 150_000;
 

@@ -78,7 +78,7 @@ pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
         }
         Err(PageError::NotFound { what, similar }) => (404, missing(&what, &similar)),
     };
-    Response::html(status, layout::page(&state.name, state.notice(), request.path, &title, &content))
+    Response::html(status, layout::page(&state.name, state.notice(), request, &title, &content))
 }
 
 fn missing(what: &str, similar: &[(String, String)]) -> Page {
