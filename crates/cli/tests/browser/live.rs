@@ -24,18 +24,19 @@ async fn a_page_follows_the_cluster_and_keeps_the_focus() {
     browser.open(&format!("{origin}/pending"));
     browser.run("window.isSame = true");
 
+    let link = |name: &str| format!("document.querySelector('a[href=\"/pods/default/{name}\"]')");
     create(&client, PODS, huge("middle")).await;
-    browser.until_text("default/middle");
-    browser.until_text("Insufficient cpu");
-    browser.run("document.querySelector('a[href=\"/pods/default/middle\"]').focus()");
+    browser.until(&link("middle"));
+    browser.until_text("2 Insufficient cpu");
+    browser.run(&format!("{}.focus()", link("middle")));
     create(&client, PODS, huge("first")).await;
     create(&client, PODS, huge("second")).await;
-    browser.until_text("default/first");
-    browser.until_text("default/second");
-    assert_eq!(browser.text("return document.activeElement.getAttribute('href')"), "/pods/default/middle");
+    browser.until(&link("first"));
+    browser.until(&link("second"));
+    assert_eq!(browser.run(&format!("return document.activeElement === {}", link("middle"))), true);
 
     send(&client, http::Method::DELETE, &format!("{PODS}/middle"), None).await.unwrap();
-    browser.until("!document.body.innerText.includes('default/middle')");
+    browser.until(&format!("!{}", link("middle")));
     assert_eq!(browser.text("return document.activeElement.id"), "content");
     assert_eq!(browser.run("return window.isSame"), true, "the page was not loaded again");
     browser.check_clean(origin);

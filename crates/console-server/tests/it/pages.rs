@@ -23,7 +23,7 @@ async fn the_token_of_the_url_becomes_a_cookie() {
     assert!(!page.body.contains(secret) && !page.head.contains(&secret.to_ascii_lowercase()));
     for (name, value) in [
         ("x-content-type-options", "nosniff"),
-        ("referrer-policy", "no-referrer"),
+        ("referrer-policy", "same-origin"),
         ("cache-control", "no-store"),
         ("x-frame-options", "deny"),
     ] {
