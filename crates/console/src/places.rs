@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use berth_api::object::{Node, ResourceList};
 use berth_api::quantity::with_unit;
-use berth_api::rules::PodRequests;
 use berth_engine::Violation;
 use berth_simulate::{SimulatedPod, Simulation};
 
@@ -17,7 +16,7 @@ const RESOURCES: [&str; 3] = ["cpu", "memory", "pods"];
 pub(crate) struct Place<'a> {
     pub(crate) node: &'a Node,
     pub(crate) pods: Vec<&'a SimulatedPod>,
-    used: [i64; RESOURCES.len()],
+    simulation: &'a Simulation,
     pub(crate) broken: Vec<&'a Violation>,
     pub(crate) n_evicted: usize,
 }
@@ -29,7 +28,7 @@ pub(crate) fn places<'a>(
     is_wanted: impl Fn(&str) -> bool,
 ) -> BTreeMap<&'a str, Place<'a>> {
     let place = |node: &'a Node| {
-        let place = Place { node, pods: Vec::new(), used: [0; 3], broken: Vec::new(), n_evicted: 0 };
+        let place = Place { node, pods: Vec::new(), simulation, broken: Vec::new(), n_evicted: 0 };
         (node.metadata.name.as_str(), place)
     };
     let mut places: BTreeMap<_, _> =
@@ -41,10 +40,6 @@ pub(crate) fn places<'a>(
             place.n_evicted += 1;
         }
         let Some(place) = pod.node().and_then(|node| places.get_mut(node)) else { continue };
-        let requests = PodRequests::of(&pod.pod);
-        for (used, resource) in place.used.iter_mut().zip(RESOURCES) {
-            *used += if resource == "pods" { 1 } else { requests.amount(resource) };
-        }
         place.pods.push(pod);
     }
     for violation in broken {
@@ -61,26 +56,28 @@ impl Place<'_> {
         status.allocatable.as_ref().or(status.capacity.as_ref())
     }
 
-    /// Requested and allocatable amounts.
-    pub(crate) fn amounts(&self) -> impl Iterator<Item = (&'static str, i64, i64)> + '_ {
-        RESOURCES.into_iter().zip(self.used).map(|(resource, used)| {
-            let quantity = self.allocatable().and_then(|list| list.get(resource));
-            let amount = quantity.map_or(0, |q| if resource == "cpu" { q.millis() } else { q.units() });
-            (resource, used, amount)
-        })
+    /// The requested and the allocatable amount of a resource.
+    pub(crate) fn amount(&self, resource: &str) -> (i64, i64) {
+        let quantity = self.allocatable().and_then(|list| list.get(resource));
+        let amount = quantity.map_or(0, |q| if resource == "cpu" { q.millis() } else { q.units() });
+        (self.simulation.requested(&self.node.metadata.name, resource), amount)
     }
 
     /// The largest requested part of a resource, in percent.
     pub(crate) fn utilization(&self) -> usize {
-        let percent = |(_, used, of): (_, i64, i64)| if of > 0 { used * 100 / of } else { 0 };
-        usize::try_from(self.amounts().map(percent).max().unwrap_or(0)).unwrap_or(0)
+        let percent = |resource| {
+            let (used, of) = self.amount(resource);
+            if of > 0 { used * 100 / of } else { 0 }
+        };
+        usize::try_from(RESOURCES.into_iter().map(percent).max().unwrap_or(0)).unwrap_or(0)
     }
 
     pub(crate) fn text(&self) -> String {
-        let amount = |(resource, used, of)| {
+        let amount = |resource: &str| {
+            let (used, of) = self.amount(resource);
             format!("{resource} {} of {}", with_unit(resource, used), with_unit(resource, of))
         };
-        let amounts: Vec<_> = self.amounts().map(amount).collect();
+        let amounts = RESOURCES.map(amount);
         let mut text = format!("{}: {}", self.node.metadata.name, amounts.join(", "));
         if self.node.spec.unschedulable {
             text.push_str("; cordoned");

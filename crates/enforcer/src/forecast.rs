@@ -1,11 +1,14 @@
 //! Which evictions an enforcer that has evicted nothing yet would delay: for reports about a cluster.
 
+use core::time::Duration;
+
 use berth_api::object::Pod;
-use berth_engine::Remedy;
+use berth_engine::{Remedy, ViolatedRule};
 use jiff::Timestamp;
 
 use crate::limiter::{Candidate, EvictionLimiter, LimitOptions};
-use crate::pods::Pods;
+use crate::options::{GRACE_ANNOTATION, Graces};
+use crate::pods::{Pods, grace};
 
 /// For each of these evictions, in order, the limit that delays it; none if it is not delayed. `pods` are all pods of the
 /// cluster.
@@ -41,4 +44,9 @@ pub fn delayed_evictions<'a>(
         stopped.or_else(|| limiter.reserve(&candidate, now).err()).map(|throttled| throttled.cause())
     };
     evictions.iter().map(|remedy| delay(remedy)).collect()
+}
+
+/// How long a rule of a pod may be violated before an eviction.
+pub fn grace_period(graces: &Graces, pod: &Pod, rule: ViolatedRule) -> Duration {
+    pod.metadata.annotation(GRACE_ANNOTATION).and_then(grace).unwrap_or_else(|| graces.of(rule))
 }

@@ -27,7 +27,7 @@ use berth_client::connect::Connection;
 use tokio_util::sync::CancellationToken;
 
 pub use evict::CONDITION_REASON;
-pub use forecast::delayed_evictions;
+pub use forecast::{delayed_evictions, grace_period};
 pub use limiter::LEAST_CLUSTER_LIMIT;
 pub use options::{EnforcerError, EnforcerOptions, GRACE_ANNOTATION, Graces, LimitOptions};
 

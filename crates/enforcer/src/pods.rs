@@ -57,7 +57,7 @@ pub(crate) struct Pods {
 }
 
 /// `90s`, `5m`, `1h30m` or a bare `0`; never negative.
-fn grace(text: &str) -> Option<Duration> {
+pub(crate) fn grace(text: &str) -> Option<Duration> {
     let text = text.trim();
     if text == "0" {
         return Some(Duration::ZERO);

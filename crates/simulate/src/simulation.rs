@@ -435,6 +435,11 @@ impl Simulation {
         self.nodes.get(node)?.metadata.labels.get(key).map(String::as_str)
     }
 
+    /// What the pods of a node request of a resource: milli-CPU of `cpu`, otherwise units.
+    pub fn requested(&self, node: &str, resource: &str) -> i64 {
+        self.cluster.requested(node, resource)
+    }
+
     /// The values that a label has on the nodes.
     pub fn domains(&self, key: &str) -> BTreeSet<String> {
         self.nodes.values().filter_map(|node| node.metadata.labels.get(key)).cloned().collect()

@@ -371,7 +371,7 @@ impl<'a> Expander<'a> {
             path,
             namespace: &context.metadata().namespace,
             owner,
-            keep_raw: self.inventory.keep_raw,
+            keep_raw: self.inventory.keep_raw && self.inventory.keep_raw_pods,
         };
         PodDraft::new(template, &origin).map_err(|error| context.field_error(error))
     }

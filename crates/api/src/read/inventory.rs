@@ -151,6 +151,8 @@ impl std::fmt::Display for Workload {
 pub struct Inventory {
     /// Whether to keep the whole objects too, to write them back with all fields.
     pub keep_raw: bool,
+    /// Whether that includes pods.
+    pub keep_raw_pods: bool,
     /// Limit of the pods that the workloads expand to [default: [`MAX_PODS`](crate::expand::MAX_PODS)].
     pub max_pods: Option<i64>,
     /// The objects that a later input replaced: kind, namespace and name, in input order.
@@ -201,6 +203,11 @@ struct Seen {
 impl Inventory {
     /// An empty inventory that also keeps the whole objects.
     pub fn keeping_raw() -> Self {
+        Inventory { keep_raw: true, keep_raw_pods: true, ..Inventory::default() }
+    }
+
+    /// An empty inventory that keeps the whole objects of all kinds but pods, of which there are many.
+    pub fn keeping_raw_but_pods() -> Self {
         Inventory { keep_raw: true, ..Inventory::default() }
     }
 
@@ -448,7 +455,8 @@ impl Inventory {
         }
         self.seen.insert(key, Seen { source: source.clone(), input: self.n_inputs, order });
         self.n_read += 1;
-        Ok(Entry { object, raw: self.keep_raw.then_some(value), source, order })
+        let keeps = self.keep_raw && (kind != Kind::Pod || self.keep_raw_pods);
+        Ok(Entry { object, raw: keeps.then_some(value), source, order })
     }
 }
 

@@ -156,6 +156,13 @@ impl ClusterArgs {
         Ok(inventory)
     }
 
+    /// As [`ClusterArgs::inventory`]; keeps the whole objects of all kinds but pods.
+    pub fn inventory_without_raw_pods(&self) -> Result<Inventory, CliError> {
+        let mut inventory = self.read_base(Inventory::keeping_raw_but_pods())?;
+        warn(&self.read_files(&mut inventory)?);
+        Ok(inventory)
+    }
+
     /// Reads the input; prints notes to standard error. Returns warnings about unknown fields, too. `keep_raw`
     /// and `keep_raw_of_base` tell whether to keep the whole objects of the files, and of the cluster that they change.
     pub fn inventory_and_unknown_fields(
@@ -164,16 +171,24 @@ impl ClusterArgs {
         keep_raw_of_base: bool,
     ) -> Result<(Inventory, Vec<String>), CliError> {
         let mut inventory = self.base(keep_raw_of_base)?;
-        inventory.keep_raw = keep_raw;
-        let unknown = self.add_files(&mut inventory, &self.files)?;
-        note_skipped(&inventory);
-        note_replaced(&inventory);
+        (inventory.keep_raw, inventory.keep_raw_pods) = (keep_raw, keep_raw);
+        let unknown = self.read_files(&mut inventory)?;
         Ok((inventory, unknown))
+    }
+
+    fn read_files(&self, inventory: &mut Inventory) -> Result<Vec<String>, CliError> {
+        let unknown = self.add_files(inventory, &self.files)?;
+        note_skipped(inventory);
+        note_replaced(inventory);
+        Ok(unknown)
     }
 
     /// Reads --dump or --live.
     pub fn base(&self, keep_raw: bool) -> Result<Inventory, CliError> {
-        let mut inventory = if keep_raw { Inventory::keeping_raw() } else { Inventory::default() };
+        self.read_base(if keep_raw { Inventory::keeping_raw() } else { Inventory::default() })
+    }
+
+    fn read_base(&self, mut inventory: Inventory) -> Result<Inventory, CliError> {
         inventory.max_pods = Some(self.max_pods);
         if let Some(live) = self.live_cluster() {
             let progress = progress::of_objects();

@@ -4,8 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use berth_api::read::Inventory;
-use berth_console::State;
+use berth_console::{EnforcerRules, State};
 use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, live};
+use berth_enforcer::{EnforcerOptions, Graces, delayed_evictions, grace_period};
+use berth_simulate::SimulationOptions;
 use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -75,18 +77,36 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
 impl Args {
     fn state(&self) -> Result<State, CliError> {
         let cluster = &self.cluster;
-        let inventory = cluster.inventory(false)?;
+        let inventory = cluster.inventory_without_raw_pods()?;
         cluster.check(&inventory)?;
         let options = cluster.options(cluster.settings(&inventory)?);
         let mut state = State::new(cluster.name(), inventory, options)?;
         warn_about(state.simulation());
+        state.enforcer = Some(enforcer_rules());
         Ok(state)
     }
 
     fn live_state(&self) -> Result<State, CliError> {
         let cluster = &self.cluster;
         let options = cluster.options(cluster.settings(&Inventory::default())?);
-        Ok(State::live(cluster.name(), options)?)
+        live_state(cluster.name(), options)
+    }
+}
+
+/// A live cluster without objects yet.
+pub fn live_state(name: impl Into<String>, options: SimulationOptions) -> Result<State, CliError> {
+    let mut state = State::live(name, options)?;
+    state.enforcer = Some(enforcer_rules());
+    Ok(state)
+}
+
+fn enforcer_rules() -> EnforcerRules {
+    EnforcerRules {
+        delays: |simulation, remedies| {
+            let pods = simulation.pods().iter().map(|pod| &pod.pod);
+            delayed_evictions(&EnforcerOptions::default().limits, pods, remedies)
+        },
+        grace: |pod, rule| format!("{} s", grace_period(&Graces::default(), pod, rule).as_secs()),
     }
 }
 

@@ -13,7 +13,6 @@ use berth_api::read::{Inventory, Kind, Manifest, ReadError, read_manifests};
 use berth_api::resource::PODS;
 use berth_apiserver::ApiServer;
 use berth_client::connect;
-use berth_console::State;
 use berth_console_server::Console;
 use berth_engine::Settings;
 use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
@@ -231,7 +230,7 @@ async fn up(
                 pending_for: PendingFor::Until(jiff::Timestamp::now()),
                 ..SimulationOptions::default()
             };
-            let state = Console::new(State::live("berth up", options)?);
+            let state = Console::new(console::live_state("berth up", options)?);
             console::follow(state.clone(), client.clone(), components.stop_token());
             console::serve(state, true, address, Vec::new(), components.stop_token()).await?;
         }

@@ -69,19 +69,13 @@ pub(super) fn page(state: &mut State, request: &Request<'_>, name: &str) -> Answ
 
 /// What the pods request of each resource.
 fn room(place: &Place<'_>) -> Markup {
-    let requests: Vec<_> = place.pods.iter().map(|pod| PodRequests::of(&pod.pod)).collect();
-    let requested = |resource: &str| match resource {
-        "pods" => i64::try_from(place.pods.len()).unwrap_or(i64::MAX),
-        _ => requests.iter().map(|requests| requests.amount(resource)).sum(),
-    };
-    let row = |(resource, quantity): (&String, &berth_api::quantity::Quantity)| {
-        let of = if resource == "cpu" { quantity.millis() } else { quantity.units() };
-        let used = requested(resource);
+    let row = |resource: &String| {
+        let (used, of) = place.amount(resource);
         let percent = usize::try_from((used * 100).checked_div(of).unwrap_or(0)).unwrap_or(0);
         let amounts = [used, of, of - used].map(|amount| html! { (with_unit(resource, amount)) });
         [html! { (resource) }].into_iter().chain(amounts).chain([parts::percent(percent)]).collect()
     };
-    let rows = place.allocatable().into_iter().flatten().map(row).collect();
+    let rows = place.allocatable().into_iter().flat_map(|list| list.keys()).map(row).collect();
     parts::table_of("Resources", &["Resource", "Requested", "Allocatable", "Free", "Requested part"], rows)
 }
 

@@ -12,7 +12,7 @@ use super::{Answer, Page, PageError, parts};
 use crate::changes::{kind_of, topology_key};
 use crate::names::{counted, grouped};
 use crate::pictures::{self, ZONE};
-use crate::workloads::{WorkloadName, name_of};
+use crate::workloads::name_of;
 use crate::{Request, State, links};
 
 /// Domains of a table.
@@ -27,20 +27,20 @@ struct Counts {
 
 pub(super) fn list(state: &mut State, request: &Request<'_>) -> Answer {
     let (simulation, broken) = state.audited();
-    let mut workloads: BTreeMap<WorkloadName, Counts> = BTreeMap::new();
-    for name in simulation.workloads() {
-        workloads.entry(name.clone()).or_default();
+    let mut workloads: BTreeMap<(&str, &str), Counts> = BTreeMap::new();
+    for (namespace, workload) in simulation.workloads() {
+        workloads.entry((namespace, workload)).or_default();
     }
     let broken: std::collections::HashSet<_> =
         broken.iter().map(|v| (v.namespace.as_str(), v.name.as_str())).collect();
     let mut n_single = 0;
     for pod in simulation.pods() {
-        if pod.workload.is_none() {
+        let Some(workload) = &pod.workload else {
             n_single += 1;
             continue;
-        }
+        };
         let metadata = &pod.pod.metadata;
-        let counts = workloads.entry(name_of(pod)).or_default();
+        let counts = workloads.entry((&metadata.namespace, workload)).or_default();
         counts.n_pods += 1;
         counts.n_pending += usize::from(pod.node().is_none());
         counts.n_broken +=
@@ -48,7 +48,7 @@ pub(super) fn list(state: &mut State, request: &Request<'_>) -> Answer {
     }
     let workloads: Vec<_> = workloads.into_iter().collect();
     let (shown, pages) = parts::paged(request, &workloads)?;
-    let row = |((namespace, workload), counts): &(WorkloadName, Counts)| {
+    let row = |((namespace, workload), counts): &((&str, &str), Counts)| {
         vec![
             parts::link(&links::workload(namespace, workload), workload),
             html! { (namespace) },
@@ -80,7 +80,10 @@ pub(super) fn page(
         None => None,
     };
     let simulation = state.simulation();
-    let pods: Vec<_> = simulation.pods().iter().filter(|pod| name_of(pod) == workload).collect();
+    let is_of = |pod: &&SimulatedPod| {
+        pod.workload.as_ref() == Some(&workload.1) && pod.pod.metadata.namespace == namespace
+    };
+    let pods: Vec<_> = simulation.pods().iter().filter(is_of).collect();
     if pods.is_empty() && !simulation.workloads().contains(&workload) {
         let mut known: Vec<_> = simulation.workloads().to_vec();
         known.extend(simulation.pods().iter().filter(|pod| pod.workload.is_some()).map(name_of));

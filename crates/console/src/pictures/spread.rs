@@ -42,7 +42,7 @@ pub fn spread(simulation: &Simulation, topology_key: &str) -> String {
 
 /// The pods of one workload by the domains of each of its spread constraints, and of `topology_key`; none without such pods.
 pub(crate) fn spread_of(simulation: &Simulation, name: &WorkloadName, topology_key: &str) -> Option<String> {
-    let pods: Vec<_> = simulation.pods().iter().filter(|pod| name_of(pod) == *name).collect();
+    let pods: Vec<_> = simulation.pods().iter().filter(|pod| is_of(pod, name)).collect();
     let constraints = simulation.rules_of(&pods.first()?.pod).spread_constraints;
     let has_key = constraints.iter().any(|constraint| constraint.topology_key == topology_key);
     let of = |constraint| section(simulation, name, &pods, constraint, topology_key);
@@ -50,6 +50,10 @@ pub(crate) fn spread_of(simulation: &Simulation, name: &WorkloadName, topology_k
     sections.extend((!has_key).then(|| of(None)));
     let title = format!("Spread of {}/{}", name.0, name.1);
     Some(Bars { description: title.clone(), title, sections, notes: Vec::new() }.svg())
+}
+
+fn is_of(pod: &SimulatedPod, (namespace, workload): &WorkloadName) -> bool {
+    pod.workload.as_ref() == Some(workload) && pod.pod.metadata.namespace == *namespace
 }
 
 fn section(

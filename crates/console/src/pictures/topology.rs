@@ -51,8 +51,11 @@ pub(crate) fn linked_topology(
 }
 
 fn draw(simulation: &Simulation, broken: &[Violation], color_by: ColorBy<'_>, has_links: bool) -> String {
-    let keys = WorkloadKeys::new(simulation);
     let places = places(simulation, broken, |_| true);
+    let has_items = places.len() <= MAX_LARGE;
+    // Single pods are drawn on few nodes.
+    let has_keys = has_items || color_by == ColorBy::Workload;
+    let keys = if has_keys { WorkloadKeys::new(simulation) } else { WorkloadKeys::default() };
     let n_per_cell = places.len().div_ceil(MAX_CELLS).max(1);
     let mut domains: BTreeMap<&str, BTreeMap<&str, Vec<&Place<'_>>>> = BTreeMap::new();
     for place in places.values() {
@@ -65,7 +68,10 @@ fn draw(simulation: &Simulation, broken: &[Violation], color_by: ColorBy<'_>, ha
         let name = if zone.is_empty() { "no zone" } else { zone };
         let part = |(rack, places): (&&str, &Vec<&Place<'_>>)| Part {
             name: (*rack).to_owned(),
-            cells: places.chunks(n_per_cell).map(|places| cell(places, &keys, color_by, has_links)).collect(),
+            cells: places
+                .chunks(n_per_cell)
+                .map(|places| cell(places, &keys, color_by, has_items, has_links))
+                .collect(),
         };
         let text = format!("{name}: {}, {}", counted(n_nodes, "node"), counted(n_pods, "pod"));
         Domain { name: text.clone(), title: text, parts: racks.iter().map(part).collect() }
@@ -91,7 +97,7 @@ fn draw(simulation: &Simulation, broken: &[Violation], color_by: ColorBy<'_>, ha
             "{nodes} in {}; the filled part of a cell is the largest requested part of cpu, memory and pods.",
             counted(domains.len(), "zone")
         ),
-        legend: legend(&keys, color_by, places.len()),
+        legend: legend(&keys, color_by),
         domains,
         outside,
         notes,
@@ -99,7 +105,13 @@ fn draw(simulation: &Simulation, broken: &[Violation], color_by: ColorBy<'_>, ha
     .svg()
 }
 
-fn cell(places: &[&Place<'_>], keys: &WorkloadKeys, color_by: ColorBy<'_>, has_links: bool) -> Cell {
+fn cell(
+    places: &[&Place<'_>],
+    keys: &WorkloadKeys,
+    color_by: ColorBy<'_>,
+    has_items: bool,
+    has_links: bool,
+) -> Cell {
     let first = places[0];
     let pods = || places.iter().flat_map(|place| &place.pods);
     let n_broken: usize = places.iter().map(|place| place.broken.len()).sum();
@@ -139,7 +151,7 @@ fn cell(places: &[&Place<'_>], keys: &WorkloadKeys, color_by: ColorBy<'_>, has_l
     };
     // Broken rules are marked whatever the color says.
     let mark = if n_broken > 0 { Some('!') } else { mark };
-    let items = pods().map(|pod| item(pod, keys, has_links)).collect();
+    let items = if has_items { pods().map(|pod| item(pod, keys, has_links)).collect() } else { Vec::new() };
     let name = first.node.metadata.name.clone();
     let link = (has_links && places.len() == 1).then(|| links::node(&name));
     Cell { name, title, level, class, mark, items, link }
@@ -173,7 +185,7 @@ fn item(pod: &SimulatedPod, keys: &WorkloadKeys, has_links: bool) -> Item {
     Item { title, class, mark, link }
 }
 
-fn legend(keys: &WorkloadKeys, color_by: ColorBy<'_>, n_nodes: usize) -> Vec<Key> {
+fn legend(keys: &WorkloadKeys, color_by: ColorBy<'_>) -> Vec<Key> {
     let key = |class, mark, text: &str| Key { class, mark, text: text.to_owned() };
     let mut legend = match color_by {
         ColorBy::Utilization => {
@@ -196,10 +208,7 @@ fn legend(keys: &WorkloadKeys, color_by: ColorBy<'_>, n_nodes: usize) -> Vec<Key
             vec![key(Class::Alert, Some('-'), "node that pods leave"), key(Class::Kind(5), None, "no change")]
         }
     };
-    // Single pods are drawn on few nodes.
-    if color_by == ColorBy::Workload || n_nodes <= MAX_LARGE {
-        legend.extend(keys.legend());
-    }
+    legend.extend(keys.legend());
     if color_by != ColorBy::Rule {
         legend.push(key(Class::Faint, Some('!'), "a rule is broken there"));
     }

@@ -1,6 +1,6 @@
 //! The color and the letter of each workload.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use berth_picture::{Class, Key, N_KINDS};
 use berth_simulate::Simulation;
@@ -13,6 +13,7 @@ const MAX_NAMED: usize = N_KINDS - 1;
 const OTHER: (Class, char) = (Class::Kind(MAX_NAMED), '·');
 
 /// The workloads with most pods, each with its color and letter.
+#[derive(Default)]
 pub(super) struct WorkloadKeys {
     named: BTreeMap<WorkloadName, (Class, char)>,
     n_others: usize,
@@ -20,13 +21,24 @@ pub(super) struct WorkloadKeys {
 
 impl WorkloadKeys {
     pub(super) fn new(simulation: &Simulation) -> WorkloadKeys {
-        let mut n_pods: BTreeMap<WorkloadName, usize> = BTreeMap::new();
+        let mut n_pods: HashMap<(&str, &str), usize> = HashMap::new();
+        let mut single = Vec::new();
         for pod in simulation.pods() {
-            *n_pods.entry(name_of(pod)).or_default() += 1;
+            match &pod.workload {
+                Some(workload) => *n_pods.entry((&pod.pod.metadata.namespace, workload)).or_default() += 1,
+                None => single.push(pod),
+            }
         }
-        let mut names: Vec<_> = n_pods.into_iter().collect();
+        let n_workloads = n_pods.len() + single.len();
+        // Those by name that may be named here.
+        single.sort_by_key(|pod| (&pod.pod.metadata.namespace, &pod.pod.metadata.name));
+        let single = single.into_iter().take(MAX_NAMED).map(|pod| (name_of(pod), 1));
+        let owned = |((namespace, workload), n): ((&str, &str), usize)| {
+            ((namespace.to_owned(), workload.to_owned()), n)
+        };
+        let mut names: Vec<(WorkloadName, usize)> = n_pods.into_iter().map(owned).chain(single).collect();
         names.sort_by(|(a, n_a), (b, n_b)| n_b.cmp(n_a).then_with(|| a.cmp(b)));
-        let n_others = names.len().saturating_sub(MAX_NAMED);
+        let n_others = n_workloads.saturating_sub(MAX_NAMED);
         names.truncate(MAX_NAMED);
         let key = |(i, (name, _)): (usize, (WorkloadName, usize))| (name, (Class::Kind(i), letter(i)));
         WorkloadKeys { named: names.into_iter().enumerate().map(key).collect(), n_others }

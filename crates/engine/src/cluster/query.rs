@@ -31,6 +31,19 @@ impl Cluster {
         Some(self.state.symbols.text(value))
     }
 
+    /// What the pods of a node request of a resource: milli-CPU of `cpu`, otherwise units; 0 for an unknown node.
+    pub fn requested(&self, node: &str, resource: &str) -> i64 {
+        let Some(node) = self.state.find_node(node).map(|id| self.state.nodes.get(id)) else { return 0 };
+        let requested = &node.requested;
+        match resource {
+            "cpu" => requested.milli_cpu,
+            "memory" => requested.memory,
+            "ephemeral-storage" => requested.ephemeral_storage,
+            "pods" => i64::try_from(node.pods.len()).unwrap_or(i64::MAX),
+            _ => self.state.symbols.get(resource).and_then(|name| requested.scalar(name)).unwrap_or(0),
+        }
+    }
+
     /// Number of assigned pods, those on unknown nodes included.
     pub fn n_pods(&self) -> usize {
         self.state.pods.len()

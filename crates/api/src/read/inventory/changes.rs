@@ -9,7 +9,11 @@ impl Inventory {
     ///
     /// # Errors
     /// As [`Inventory::add`].
-    pub fn set(&mut self, manifest: Manifest) -> Result<(), InputError> {
+    pub fn set(&mut self, mut manifest: Manifest) -> Result<(), InputError> {
+        // It is as large as the rest of an object, and nothing here reads it.
+        if let Some(metadata) = manifest.value.get_mut("metadata").and_then(|value| value.as_object_mut()) {
+            metadata.shift_remove("managedFields");
+        }
         self.next_input();
         self.add(manifest)?;
         if self.replaced.pop().is_some()
