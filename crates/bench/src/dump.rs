@@ -41,13 +41,18 @@ pub fn write(out: &mut impl Write, n_nodes: usize, n_pods: usize, seed: u64) -> 
         let metadata = serde_json::to_value(&namespace.metadata)?;
         item(out, &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))?;
     }
-    for i in 0..n_nodes {
-        item(out, &full_node(&node(seed, i), i)?)?;
+    for node in nodes(n_nodes, seed) {
+        item(out, &node?)?;
     }
     for pod in pods(n_nodes, n_pods, seed) {
         item(out, &pod?)?;
     }
     out.write_all(b"\n    ],\n    \"kind\": \"List\",\n    \"metadata\": {\n        \"resourceVersion\": \"\"\n    }\n}\n")
+}
+
+/// The nodes of a dump, one at a time.
+pub fn nodes(n_nodes: usize, seed: u64) -> impl Iterator<Item = io::Result<Value>> {
+    (0..n_nodes).map(move |i| full_node(&node(seed, i), i))
 }
 
 /// The pods of a dump, one at a time.

@@ -47,8 +47,8 @@ pub struct DelegatedAuthorizer {
     always_allowed: Vec<String>,
     /// By token: the user, or none for a token that is not valid.
     users: Memory<String, Option<Arc<User>>>,
-    /// By user, verb and path.
-    accesses: Memory<(Arc<User>, String, String), bool>,
+    /// By user and description of the permission.
+    accesses: Memory<(Arc<User>, String), bool>,
 }
 
 /// A user as a TokenReview shows it.
@@ -120,24 +120,51 @@ impl DelegatedAuthorizer {
             (None, Some(token)) => self.user(token).await?,
             (None, None) => Arc::new(User::anonymous()),
         };
+        let attributes = json!({"verb": verb, "path": path});
+        self.access(user, "nonResourceAttributes", attributes, format!("{verb} path {path:?}")).await
+    }
+
+    /// Whether the bearer of a token may list these resources in the whole cluster.
+    ///
+    /// # Errors
+    /// As [`DelegatedAuthorizer::authorize`].
+    pub async fn authorize_list(&self, token: String, resources: &[Resource]) -> Result<(), Refusal> {
+        let user = self.user(token).await?;
+        for resource in resources {
+            let (group, plural) = (resource.group, resource.plural);
+            let attributes =
+                json!({"verb": "list", "group": group, "version": resource.version, "resource": plural});
+            let what = format!("list resource {plural:?} in API group {group:?} at the cluster scope");
+            self.access(user.clone(), "resourceAttributes", attributes, what).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a user has a permission; `what` describes it.
+    async fn access(
+        &self,
+        user: Arc<User>,
+        kind: &str,
+        attributes: Value,
+        what: String,
+    ) -> Result<(), Refusal> {
         // As in kube-scheduler, members of this group need no review.
         if user.groups.iter().any(|group| group == "system:masters") {
             return Ok(());
         }
-        let question = (user, verb, path);
+        let question = (user, what);
         let allowed = match self.accesses.get(&question, Instant::now()) {
             Some(allowed) => allowed,
             None => {
-                let (user, verb, path) = &question;
-                let spec = user.access_review(verb, path);
+                let spec = question.0.access_review(kind, attributes);
                 let status = self.review(&SUBJECT_ACCESS_REVIEWS, spec).await?;
                 let allowed = status["allowed"] == true && status["denied"] != true;
-                self.accesses.insert((user.clone(), verb.clone(), path.clone()), allowed, Instant::now());
+                self.accesses.insert(question.clone(), allowed, Instant::now());
                 allowed
             }
         };
-        let (user, verb, path) = &question;
-        let refused = || format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
+        let (user, what) = &question;
+        let refused = || format!("forbidden: User {:?} cannot {what}", user.name);
         if allowed { Ok(()) } else { Err((StatusCode::FORBIDDEN, refused())) }
     }
 
@@ -221,13 +248,13 @@ impl User {
         }
     }
 
-    fn access_review(&self, verb: &str, path: &str) -> Value {
+    fn access_review(&self, kind: &str, attributes: Value) -> Value {
         json!({
             "user": self.name,
             "uid": self.uid,
             "groups": self.groups,
             "extra": serde_json::from_str::<Value>(&self.extra).unwrap_or_default(),
-            "nonResourceAttributes": {"verb": verb, "path": path},
+            kind: attributes,
         })
     }
 }

@@ -1,9 +1,12 @@
 //! Who may see the console.
 
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use berth_api::resource::{NODES, PODS, Resource};
+use berth_client::delegated::DelegatedAuthorizer;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -45,8 +48,13 @@ impl fmt::Debug for AccessToken {
 }
 
 /// How viewers are recognized.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Authenticator {
     /// By a token in the printed URL.
     Token(AccessToken),
+    /// By a bearer token of the cluster, whose user may list [`VIEWED`]: the API server decides.
+    Delegated(Arc<DelegatedAuthorizer>),
 }
+
+/// Viewers see all of these, so that they need the permission to list them.
+pub(crate) const VIEWED: [Resource; 2] = [NODES, PODS];

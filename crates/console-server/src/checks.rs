@@ -12,10 +12,11 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// The loopback names and the address with its port, and the given names.
-    pub fn new(address: SocketAddr, given: &[String]) -> Hosts {
-        let port = address.port();
-        let loopback = ["localhost", "127.0.0.1", "[::1]"].map(|name| format!("{name}:{port}"));
+    /// The loopback names and the address with its port, and the given names. `is_forwarded`: the port of a forwarder on
+    /// loopback may be any.
+    pub fn new(address: SocketAddr, given: &[String], is_forwarded: bool) -> Hosts {
+        let port = if is_forwarded { String::new() } else { format!(":{}", address.port()) };
+        let loopback = ["localhost", "127.0.0.1", "[::1]"].map(|name| format!("{name}{port}"));
         let given = given.iter().map(|name| name.to_ascii_lowercase());
         Hosts { names: loopback.into_iter().chain([address.to_string()]).chain(given).collect() }
     }
@@ -67,7 +68,7 @@ mod tests {
 
     #[test]
     fn names_with_other_ports_and_other_names_are_foreign() {
-        let hosts = Hosts::new(([127, 0, 0, 1], 8080).into(), &["Console.Example".to_owned()]);
+        let hosts = Hosts::new(([127, 0, 0, 1], 8080).into(), &["Console.Example".to_owned()], false);
         for (host, is) in [
             ("localhost:8080", true),
             ("LOCALHOST:8080", true),
@@ -84,11 +85,15 @@ mod tests {
         ] {
             assert_eq!(hosts.allow(host), is, "{host}");
         }
+        let hosts = Hosts::new(([0, 0, 0, 0], 8443).into(), &[], true);
+        assert!(
+            hosts.allow("localhost:10443") && hosts.allow("[::1]:1") && !hosts.allow("attacker.example:8443")
+        );
     }
 
     #[test]
     fn pages_of_other_sites_may_only_link_to_the_console() {
-        let hosts = Hosts::new(([127, 0, 0, 1], 8080).into(), &[]);
+        let hosts = Hosts::new(([127, 0, 0, 1], 8080).into(), &[], false);
         let own = ("host", "localhost:8080");
         let checked = |method: Method, headers: &[(&str, &str)]| {
             let mut request = Request::builder().method(method).uri("/");

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_serve::{Connection, ConnectionLimits, ListenError, Listener};
+use berth_client::delegated::DelegatedAuthorizer;
+use berth_serve::component::reloading_tls;
+use berth_serve::{CertificateError, CertificateSource, Connection, ConnectionLimits, ListenError, Listener};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
@@ -15,7 +17,7 @@ use maud::{DOCTYPE, html};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::access::{AccessToken, Authenticator};
+use crate::access::{Authenticator, VIEWED};
 use crate::checks::{Foreign, Hosts, check};
 use crate::console::{Console, Question, Rendered};
 use crate::events;
@@ -46,15 +48,22 @@ const HEADERS: [(&str, &str); 7] = [
     ("cache-control", "no-store"),
 ];
 
+/// Takes the token of a viewer.
+const LOGIN: &str = "/login";
+/// Browsers take a cookie of this prefix from HTTPS only.
+const SECURE_COOKIE: &str = "__Host-berth-console";
+
 const EVENT_STREAM: &str = "text/event-stream";
 
 type Body = BoxBody<Bytes, Infallible>;
 
 /// Where the console is served, and to whom.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServerOptions {
-    /// The address; port 0 stands for a free one.
+    /// The address; port 0 stands for a free one. Without a certificate it is a loopback address.
     pub address: SocketAddr,
+    /// The certificate of HTTPS; none for plain HTTP.
+    pub certificate: Option<CertificateSource>,
     /// Further names under which it is reached; one without a port stands for all ports.
     pub hosts: Vec<String>,
     /// Who may see it.
@@ -72,26 +81,37 @@ pub enum StartError {
     /// Anyone on the network could read the token.
     #[error("the console is served without TLS on loopback addresses only, not on {0}")]
     NotLoopback(SocketAddr),
+    /// There is no certificate.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
 }
 
 /// Serves a console until `stop`; returns the address in use.
 ///
 /// # Errors
-/// The address cannot be used.
+/// The address cannot be used, or there is no certificate.
 pub async fn start(
     console: Arc<Console>,
     options: ServerOptions,
     stop: CancellationToken,
 ) -> Result<SocketAddr, StartError> {
-    if !options.address.ip().is_loopback() {
-        return Err(StartError::NotLoopback(options.address));
-    }
+    let tls = match &options.certificate {
+        Some(certificate) => Some(reloading_tls(certificate, Arc::default(), &stop).await?),
+        None if !options.address.ip().is_loopback() => return Err(StartError::NotLoopback(options.address)),
+        None => None,
+    };
+    let is_secure = tls.is_some();
     let listener = Listener::bind(options.address).await?;
     let address = listener.address();
     let server = Arc::new(Server {
         console,
-        hosts: Hosts::new(address, &options.hosts),
-        cookie: format!("berth-console-{}", address.port()),
+        hosts: Hosts::new(address, &options.hosts, is_secure),
+        cookie: if is_secure {
+            SECURE_COOKIE.to_owned()
+        } else {
+            format!("berth-console-{}", address.port())
+        },
+        is_secure,
         options,
         followers: Arc::new(Semaphore::new(MAX_FOLLOWERS)),
         stop: stop.clone(),
@@ -105,15 +125,17 @@ pub async fn start(
         let server = server.clone();
         async move { server.answer(request).await }
     };
-    tokio::spawn(listener.run(None, limits, stop, serve));
+    tokio::spawn(listener.run(tls, limits, stop, serve));
     Ok(address)
 }
 
 struct Server {
     console: Arc<Console>,
     hosts: Hosts,
-    /// Cookies are shared by all ports of a host: the name has the port.
+    /// Cookies are shared by all ports of a host: without TLS, the name has the port.
     cookie: String,
+    /// Whether it is served over HTTPS.
+    is_secure: bool,
     options: ServerOptions,
     followers: Arc<Semaphore>,
     stop: CancellationToken,
@@ -129,7 +151,7 @@ impl Server {
         let mut response = match self.route(request).await {
             Ok(response) => response,
             Err(Refusal(status, message)) => {
-                let mut response = refusal(status, &message);
+                let mut response = self.refusal(status, &message);
                 // A client that is refused keeps no connection.
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 response
@@ -146,13 +168,15 @@ impl Server {
     }
 
     async fn route(&self, request: Request<Incoming>) -> Result<Response<Content>, Refusal> {
-        check(&request, &self.hosts, "http").map_err(|foreign| match foreign {
-            Foreign::Host => Refusal(
-                StatusCode::MISDIRECTED_REQUEST,
-                "This address is not one of the console. Open the URL that it printed.".to_owned(),
-            ),
-            Foreign::Site => {
-                Refusal(StatusCode::FORBIDDEN, "Pages of other sites cannot use the console.".to_owned())
+        check(&request, &self.hosts, if self.is_secure { "https" } else { "http" }).map_err(|foreign| {
+            match foreign {
+                Foreign::Host => Refusal(
+                    StatusCode::MISDIRECTED_REQUEST,
+                    "This address is not one of the console. Open the URL that it printed.".to_owned(),
+                ),
+                Foreign::Site => {
+                    Refusal(StatusCode::FORBIDDEN, "Pages of other sites cannot use the console.".to_owned())
+                }
             }
         })?;
         let (parts, body) = request.into_parts();
@@ -167,12 +191,14 @@ impl Server {
             Method::GET | Method::HEAD => false,
             Method::POST => true,
             _ => {
-                let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, "Only GET, HEAD and POST.");
+                let mut response = self.refusal(StatusCode::METHOD_NOT_ALLOWED, "Only GET, HEAD and POST.");
                 response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
                 return Ok(response);
             }
         };
-        if let Some(redirect) = self.authenticate(&parts.headers, path, query)? {
+        let is_login =
+            is_form && path == LOGIN && matches!(self.options.authenticator, Authenticator::Delegated(_));
+        if !is_login && let Some(redirect) = self.authenticate(&parts.headers, path, query).await? {
             return Ok(redirect);
         }
         let question = Question { path: path.to_owned(), query: query.to_owned() };
@@ -186,6 +212,9 @@ impl Server {
                 return Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
             }
             let form = read_form(body).await?;
+            if is_login {
+                return self.login(&form).await;
+            }
             return Ok(page(self.console.submit(question, form).await));
         }
         // The path is that of a page, too.
@@ -215,32 +244,104 @@ impl Server {
 
     /// Whether the viewer may see the console. A valid token in the URL becomes a cookie, and the answer leads to the URL
     /// without it.
-    fn authenticate(
+    async fn authenticate(
         &self,
         headers: &http::HeaderMap,
         path: &str,
         query: &str,
     ) -> Result<Option<Response<Content>>, Refusal> {
-        let Authenticator::Token(token) = &self.options.authenticator;
+        let token = match &self.options.authenticator {
+            Authenticator::Token(token) => token,
+            Authenticator::Delegated(authorizer) => {
+                let given = bearer(headers).or_else(|| cookies(headers, &self.cookie).next());
+                let given = given.filter(|given| !given.is_empty()).ok_or_else(|| self.unauthorized())?;
+                return self.review(authorizer, given).await.map(|()| None);
+            }
+        };
         let parameters = || form_urlencoded::parse(query.as_bytes());
         if let Some((_, given)) = parameters().find(|(name, _)| name == "token") {
             if !token.is(&given) {
-                return Err(unauthorized());
+                return Err(self.unauthorized());
             }
             let mut rest = form_urlencoded::Serializer::new(String::new());
             rest.extend_pairs(parameters().filter(|(name, _)| name != "token"));
-            return Ok(Some(self.redirect(token, path, &rest.finish())));
+            return Ok(Some(self.redirect(token.secret(), path, &rest.finish())));
         }
         let is_valid = bearer(headers).is_some_and(|given| token.is(given))
             || cookies(headers, &self.cookie).any(|given| token.is(given));
-        if is_valid { Ok(None) } else { Err(unauthorized()) }
+        if is_valid { Ok(None) } else { Err(self.unauthorized()) }
     }
 
-    fn redirect(&self, token: &AccessToken, path: &str, query: &str) -> Response<Content> {
+    async fn review(&self, authorizer: &DelegatedAuthorizer, token: &str) -> Result<(), Refusal> {
+        authorizer.authorize_list(token.to_owned(), &VIEWED).await.map_err(|(status, message)| match status {
+            StatusCode::UNAUTHORIZED => self.unauthorized(),
+            _ => Refusal(status, message),
+        })
+    }
+
+    /// A token of the cluster becomes a cookie.
+    async fn login(&self, form: &str) -> Result<Response<Content>, Refusal> {
+        let given = form_urlencoded::parse(form.as_bytes()).find(|(name, _)| name == "token");
+        let token = given.map(|(_, token)| token.trim().to_owned()).unwrap_or_default();
+        // Of these characters are bearer tokens; others would end the cookie.
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+        match &self.options.authenticator {
+            Authenticator::Delegated(authorizer) if !token.is_empty() && token.bytes().all(is_token) => {
+                self.review(authorizer, &token).await?;
+                Ok(self.redirect(&token, "/", ""))
+            }
+            _ => Err(self.unauthorized()),
+        }
+    }
+
+    fn unauthorized(&self) -> Refusal {
+        let message = match self.options.authenticator {
+            Authenticator::Token(_) => {
+                "The console needs the token of its URL: open the whole URL that berth printed when it started, which ends \
+                 with ?token=... . A token is valid until the command ends."
+            }
+            Authenticator::Delegated(_) => {
+                "The console needs a token of the cluster, of a user or a service account who may list nodes and pods: \
+                 send it as Authorization: Bearer, or enter it here. kubectl create token prints that of a service account."
+            }
+        };
+        Refusal(StatusCode::UNAUTHORIZED, message.to_owned())
+    }
+
+    /// A page about a refusal; it takes a token where one helps.
+    fn refusal(&self, status: StatusCode, message: &str) -> Response<Content> {
+        let title = status.canonical_reason().unwrap_or("Error");
+        let takes_token = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+            && matches!(self.options.authenticator, Authenticator::Delegated(_));
+        let text = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head { meta charset="utf-8"; meta name="color-scheme" content="light dark"; title { (title) " - Berth" } }
+                body { main {
+                    h1 { (title) }
+                    p { (message) }
+                    @if takes_token {
+                        form method="post" action=(LOGIN) {
+                            label { "Token " input type="password" name="token" autocomplete="off" required; }
+                            button { "Show the console" }
+                        }
+                    }
+                } }
+            }
+        };
+        page(Rendered {
+            status: status.as_u16(),
+            content_type: "text/html; charset=utf-8",
+            body: text.into_string().into(),
+        })
+    }
+
+    fn redirect(&self, token: &str, path: &str, query: &str) -> Response<Content> {
         // `//name` would lead to another host.
         let path = path.trim_start_matches(['/', '\\']);
         let location = if query.is_empty() { format!("/{path}") } else { format!("/{path}?{query}") };
-        let cookie = format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie, token.secret());
+        let secure = if self.is_secure { "; Secure" } else { "" };
+        let cookie = format!("{}={token}; Path=/; HttpOnly; SameSite=Strict{secure}", self.cookie);
         let mut response = with_status(StatusCode::SEE_OTHER, Content::Whole(Bytes::new()));
         for (name, value) in [(header::LOCATION, location), (header::SET_COOKIE, cookie)] {
             if let Ok(value) = HeaderValue::from_str(&value) {
@@ -259,12 +360,6 @@ enum Content {
 
 /// A status and a message for people.
 struct Refusal(StatusCode, String);
-
-fn unauthorized() -> Refusal {
-    let message = "The console needs the token of its URL: open the whole URL that berth printed when it started, which \
-                   ends with ?token=... . A token is valid until the command ends.";
-    Refusal(StatusCode::UNAUTHORIZED, message.to_owned())
-}
 
 fn bearer(headers: &http::HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
@@ -319,22 +414,6 @@ fn page(Rendered { status, content_type, body }: Rendered) -> Response<Content> 
     let mut response = with_status(status, Content::Whole(body));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
-}
-
-fn refusal(status: StatusCode, message: &str) -> Response<Content> {
-    let title = status.canonical_reason().unwrap_or("Error");
-    let text = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head { meta charset="utf-8"; meta name="color-scheme" content="light dark"; title { (title) " - Berth" } }
-            body { main { h1 { (title) } p { (message) } } }
-        }
-    };
-    page(Rendered {
-        status: status.as_u16(),
-        content_type: "text/html; charset=utf-8",
-        body: text.into_string().into(),
-    })
 }
 
 fn with_status(status: StatusCode, content: Content) -> Response<Content> {

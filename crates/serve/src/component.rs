@@ -13,6 +13,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificate::{CertificateError, CertificateSource, Certificates, tls_acceptor_for_clients};
@@ -147,10 +148,8 @@ pub async fn serve<S: Readiness>(
         tokio::spawn(listener.run(None, ConnectionLimits::default(), stop.clone(), serve));
     }
     if let Some(SecureServingOptions { address, certificate, client_ca_file, .. }) = &options.https {
-        let certificates = Arc::new(Certificates::load(certificate).await?);
         let authorities = content.client_authorities.clone();
-        let tls = tls_acceptor_for_clients(certificates.clone(), authorities.clone());
-        let tls = tls.map_err(CertificateError::from)?;
+        let tls = reloading_tls(certificate, authorities.clone(), &stop).await?;
         if let Some(path) = client_ca_file.clone() {
             authorities.read_file(&path).await?;
             let stopped = stop.clone();
@@ -159,9 +158,6 @@ pub async fn serve<S: Readiness>(
         }
         let listener = Listener::bind(*address).await?;
         addresses.https = Some(listener.address());
-        let reload = certificates.reload_changes(certificate.clone(), RELOAD_INTERVAL, |_| {});
-        let stopped = stop.clone();
-        tokio::spawn(async move { stopped.run_until_cancelled(reload).await });
         let serve = move |request: Request<Incoming>| {
             let content = content.clone();
             async move {
@@ -174,6 +170,23 @@ pub async fn serve<S: Readiness>(
         tokio::spawn(listener.run(Some(tls), ConnectionLimits::default(), stop, serve));
     }
     Ok(addresses)
+}
+
+/// TLS with a certificate whose files are read again when they change, until `stop`.
+///
+/// # Errors
+/// There is no certificate.
+pub async fn reloading_tls(
+    certificate: &CertificateSource,
+    authorities: Arc<ClientAuthorities>,
+    stop: &CancellationToken,
+) -> Result<TlsAcceptor, CertificateError> {
+    let certificates = Arc::new(Certificates::load(certificate).await?);
+    let tls = tls_acceptor_for_clients(certificates.clone(), authorities)?;
+    let reload = certificates.reload_changes(certificate.clone(), RELOAD_INTERVAL, |_| {});
+    let stopped = stop.clone();
+    tokio::spawn(async move { stopped.run_until_cancelled(reload).await });
+    Ok(tls)
 }
 
 async fn authorize<B>(

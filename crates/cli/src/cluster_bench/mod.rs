@@ -3,6 +3,7 @@
 pub mod bind;
 mod child;
 pub mod churn;
+pub mod console;
 pub mod list;
 mod load;
 pub mod settle;

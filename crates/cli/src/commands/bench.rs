@@ -13,6 +13,7 @@ use berth_bench::{dump, measure};
 use serde_json::json;
 
 use super::bench_churn::{self, ChurnArgs};
+use super::bench_console::{self, ConsoleArgs};
 use super::bench_groups::{self, GroupsArgs};
 use super::bench_list::{self, ListArgs};
 use super::bench_soak::{self, SoakArgs};
@@ -56,6 +57,7 @@ Examples:
   berth bench up --nodes 1000 --pods 10000
   berth bench list --pods 150000
   berth bench webhook --connections 8
+  berth bench console --nodes 5000 --pods 150000
   berth bench soak --minutes 60
 
 Exit codes: 0 success, 1 a workload failed, a placement violates a rule or a value grows, 2 invalid input or usage"
@@ -94,6 +96,7 @@ enum Command {
     Up(UpArgs),
     List(ListArgs),
     Webhook(WebhookArgs),
+    Console(ConsoleArgs),
     Soak(SoakArgs),
 }
 
@@ -268,6 +271,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         (Some(Command::Up(args)), _) => settle(&mut out, args)?,
         (Some(Command::List(args)), _) => bench_list::run(&mut out, args)?,
         (Some(Command::Webhook(args)), _) => bench_webhook::run(&mut out, args)?,
+        (Some(Command::Console(args)), _) => bench_console::run(&mut out, args)?,
         (None, Some(file)) => workloads(&mut out, args, &WorkloadFile::read(file)?)?,
         (None, None) => return Err(CliError::NotFound("no file given".to_owned())),
     };

@@ -1,12 +1,15 @@
 //! `berth console`.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use berth_api::read::Inventory;
+use berth_client::delegated::DelegatedAuthorizer;
 use berth_console::{EnforcerRules, State};
 use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, live};
 use berth_enforcer::{EnforcerOptions, Graces, delayed_evictions, grace_period};
+use berth_serve::CertificateSource;
 use berth_simulate::SimulationOptions;
 use kube::Client;
 use tokio::sync::watch;
@@ -21,7 +24,7 @@ use crate::live::{LiveCluster, sources};
 use crate::output;
 
 /// The address without --address and --console=.
-pub const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+pub const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// Show a cluster in the browser
 ///
@@ -34,6 +37,7 @@ Examples:
   berth console --dump cluster.yaml
   berth console -f examples/redis-web --nodes 3 --zones 3
   berth console --live --address 127.0.0.1:0
+  berth console --live --secure-port 8443 --host console.example
 
 Exit codes: 0 stopped by SIGINT or SIGTERM, 2 invalid input or usage
 
@@ -42,8 +46,10 @@ pub struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// Loopback address to serve the console on; port 0 selects a free port
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = ADDRESS)]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = ADDRESS, conflicts_with = "secure_port")]
     address: SocketAddr,
+    #[command(flatten)]
+    secure: SecureArgs,
     /// Another name under which browsers reach the console, such as that of a proxy, with or without a port; can be repeated
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
@@ -51,10 +57,35 @@ pub struct Args {
     log: LogArgs,
 }
 
+/// Serving in a cluster.
+#[derive(Debug, clap::Args)]
+struct SecureArgs {
+    /// Serve over HTTPS at this port, with delegated authorization; 0 selects a free port; requires --live
+    ///
+    /// The API server decides who may see the console: tokens are checked with TokenReviews, and SubjectAccessReviews tell
+    /// whether their users may list nodes and pods in the whole cluster. No token is printed.
+    #[arg(long, value_name = "PORT")]
+    secure_port: Option<u16>,
+    /// Address to serve HTTPS on
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED), requires = "secure_port")]
+    bind_address: IpAddr,
+    /// PEM file with the certificate chain, server certificate first; reloaded when it changes [default: a generated
+    /// certificate]
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file", requires = "secure_port")]
+    tls_cert_file: Option<PathBuf>,
+    /// PEM file with the private key; reloaded when it changes
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_private_key_file: Option<PathBuf>,
+}
+
 /// Serves until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
     let state = match args.cluster.live_cluster() {
+        None if args.secure.secure_port.is_some() => {
+            let text = "--secure-port requires --live: the API server of the cluster decides who may see the console";
+            return Err(CliError::Usage(text.to_owned()));
+        }
         Some(_) if !args.cluster.files.is_empty() => {
             let text = "-f cannot be combined with --live here: the what-if page takes manifests that change the cluster";
             return Err(CliError::Usage(text.to_owned()));
@@ -62,12 +93,11 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         Some(live) => (args.live_state()?, Some(live)),
         None => (args.state()?, None),
     };
-    let (address, hosts) = (args.address, args.hosts.clone());
     runtime::run(async |stop| {
         let (state, live) = state;
         match live {
-            Some(live) => serve_live(state, &live, address, hosts, &stop).await?,
-            None => serve(Console::new(state), false, address, hosts, stop.clone()).await?,
+            Some(live) => args.serve_live(state, &live, &stop).await?,
+            None => serve(Console::new(state), false, args.address, &args.hosts, stop.clone()).await?,
         }
         stop.cancelled().await;
         Ok(ExitStatus::Success)
@@ -91,6 +121,48 @@ impl Args {
         let options = cluster.options(cluster.settings(&Inventory::default())?);
         live_state(cluster.name(), options)
     }
+
+    async fn serve_live(
+        &self,
+        state: State,
+        live: &LiveCluster,
+        stop: &CancellationToken,
+    ) -> Result<(), CliError> {
+        let client = live.checked_client().await?;
+        let console = Console::new(state);
+        let mut ready = follow(console.clone(), client.clone(), stop.clone());
+        let Some(Ok(_)) = stop.run_until_cancelled(ready.wait_for(|ready| *ready)).await else {
+            return Ok(());
+        };
+        let Some(options) = self.secure_options(client) else {
+            return serve(console, true, self.address, &self.hosts, stop.clone()).await;
+        };
+        let address = berth_console_server::start(console, options, stop.clone()).await?;
+        output::note(&format!("serving the console at https://{address}/"));
+        Ok(())
+    }
+
+    fn secure_options(&self, client: Client) -> Option<ServerOptions> {
+        let SecureArgs { secure_port, bind_address, tls_cert_file, tls_private_key_file } = &self.secure;
+        let address = SocketAddr::new(*bind_address, (*secure_port)?);
+        let certificate = match tls_cert_file.clone().zip(tls_private_key_file.clone()) {
+            Some((certificate, key)) => CertificateSource::Files { certificate, key },
+            None => {
+                let names =
+                    ["localhost", "127.0.0.1"].into_iter().chain(self.hosts.iter().map(String::as_str));
+                let names = names.map(|name| name.split(':').next().unwrap_or(name).to_owned()).collect();
+                CertificateSource::Own { common_name: "berth-console", names }
+            }
+        };
+        let authorizer = Arc::new(DelegatedAuthorizer::new(client, Vec::new()));
+        Some(ServerOptions {
+            address,
+            certificate: Some(certificate),
+            hosts: self.hosts.clone(),
+            authenticator: Authenticator::Delegated(authorizer),
+            is_live: true,
+        })
+    }
 }
 
 /// A live cluster without objects yet.
@@ -110,23 +182,6 @@ fn enforcer_rules() -> EnforcerRules {
     }
 }
 
-async fn serve_live(
-    state: State,
-    live: &LiveCluster,
-    address: SocketAddr,
-    hosts: Vec<String>,
-    stop: &CancellationToken,
-) -> Result<(), CliError> {
-    let client = live.checked_client().await?;
-    let console = Console::new(state);
-    let mut ready = follow(console.clone(), client, stop.clone());
-    let read = ready.wait_for(|ready| *ready);
-    match stop.run_until_cancelled(read).await {
-        Some(Ok(_)) => serve(console, true, address, hosts, stop.clone()).await,
-        _ => Ok(()),
-    }
-}
-
 /// Follows the cluster of a client. The result becomes true when it has been read.
 pub fn follow(console: Arc<Console>, client: Client, stop: CancellationToken) -> watch::Receiver<bool> {
     let (sender, ready) = watch::channel(false);
@@ -139,12 +194,17 @@ pub async fn serve(
     console: Arc<Console>,
     is_live: bool,
     address: SocketAddr,
-    hosts: Vec<String>,
+    hosts: &[String],
     stop: CancellationToken,
 ) -> Result<(), CliError> {
     let token = AccessToken::random()?;
-    let options =
-        ServerOptions { address, hosts, authenticator: Authenticator::Token(token.clone()), is_live };
+    let options = ServerOptions {
+        address,
+        certificate: None,
+        hosts: hosts.to_vec(),
+        authenticator: Authenticator::Token(token.clone()),
+        is_live,
+    };
     let address = berth_console_server::start(console, options, stop).await?;
     output::note(&format!("serving the console at http://{address}/?token={}", token.secret()));
     Ok(())

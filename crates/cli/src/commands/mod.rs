@@ -5,6 +5,7 @@ pub mod apiserver;
 pub mod audit;
 pub mod bench;
 mod bench_churn;
+mod bench_console;
 mod bench_groups;
 mod bench_list;
 mod bench_soak;

@@ -232,7 +232,7 @@ async fn up(
             };
             let state = Console::new(console::live_state("berth up", options)?);
             console::follow(state.clone(), client.clone(), components.stop_token());
-            console::serve(state, true, address, Vec::new(), components.stop_token()).await?;
+            console::serve(state, true, address, &[], components.stop_token()).await?;
         }
         let snapshots = Snapshots { scheduler: scheduled, enforcer: enforced };
         let work = attend(args, client, manifests, admission, (ran, rules), snapshots, &stop);

@@ -39,6 +39,8 @@ pub enum Component {
     Enforcer,
     /// Checks pods before the API server stores them
     Webhook,
+    /// Shows the cluster in the browser
+    Console,
 }
 
 impl Component {
@@ -48,6 +50,7 @@ impl Component {
             Component::Scheduler => "scheduler",
             Component::Enforcer => "enforcer",
             Component::Webhook => "webhook",
+            Component::Console => "console",
         }
     }
 
@@ -56,6 +59,9 @@ impl Component {
             Component::Scheduler => include_str!("../../../../deploy/kustomize/base/scheduler.yaml"),
             Component::Enforcer => include_str!("../../../../deploy/kustomize/base/enforcer.yaml"),
             Component::Webhook => include_str!("../../../../deploy/kustomize/base/webhook.yaml"),
+            Component::Console => {
+                include_str!("../../../../deploy/kustomize/components/console/console.yaml")
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ pub mod bench;
 pub mod capacity;
 pub mod cluster_bench;
 pub mod compare;
+pub mod console_bench;
 pub mod difference;
 pub mod explanation;
 pub mod lint;

@@ -146,7 +146,7 @@ fn the_chart_equals_the_output_of_install() {
     let ca_bundle = base64::engine::general_purpose::STANDARD.encode(pem);
     let (policy, ca) = (policy.to_str().unwrap(), ca.to_str().unwrap());
     let all_replicas = json!({"replicas": 3});
-    let cases: [(&str, &[&str], Value); 6] = [
+    let cases: [(&str, &[&str], Value); 7] = [
         ("berth-system", &["--certificate", "secret"], json!({})),
         (
             "elsewhere",
@@ -177,6 +177,12 @@ fn the_chart_equals_the_output_of_install() {
             &["--certificate", "secret", "--ca-file", ca, "--policy", policy, "--components", "webhook"],
             json!({"scheduler": {"enabled": false}, "enforcer": {"enabled": false}, "webhook": {"bindings": true, "replicas": 1,
                    "caBundle": ca_bundle, "policy": {"bindingGuard": {"enabled": true}}}}),
+        ),
+        (
+            "elsewhere",
+            &["--components", "console", "--arg", "console=--host=console.example"],
+            json!({"console": {"enabled": true, "extraArgs": ["--host=console.example"]},
+                   "scheduler": {"enabled": false}, "enforcer": {"enabled": false}, "webhook": {"enabled": false}}),
         ),
         (
             "berth-system",

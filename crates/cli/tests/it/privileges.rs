@@ -238,6 +238,63 @@ async fn the_enforcer_is_rejected_without_the_permission_to_evict() {
     handle.stopped().await.unwrap();
 }
 
+/// The pending pods as a service account sees them in the console: the status, and the page.
+async fn pending_page(world: &World, account: &str, address: &str) -> Result<String, u16> {
+    let mut config = kube::Config::new(address.parse().unwrap());
+    config.accept_invalid_certs = true;
+    config.auth_info.token = world.config_of(account).await.auth_info.token;
+    let client = berth_client::connect::client(config).unwrap();
+    match call::send(&client, call::get("/pending"), DEADLINE, 1 << 20).await {
+        Ok(page) => Ok(String::from_utf8(page.to_vec()).unwrap()),
+        Err(error) => Err(error.code().unwrap()),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_console_uses_all_its_permissions_and_shows_viewers_what_they_may_list() {
+    let files = [
+        "../components/placement-policies/crds.yaml",
+        "../components/console/console.yaml",
+        "enforcer.yaml",
+        "placement-quota.yaml",
+    ];
+    let world = World::with(&files).await;
+    world.define_pod_groups().await;
+    world.pod("web", "berth", json!({}), "64").await;
+    let directory = TempDir::new("console");
+    let kubeconfig = directory.file("kubeconfig");
+    std::fs::write(&kubeconfig, world.kubeconfig_of("berth-console").await.to_string()).unwrap();
+    let before = world.requests().await;
+    let args = [
+        "console",
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+        "--secure-port=0",
+        "--bind-address=127.0.0.1",
+    ];
+    let running = Berth::start(&directory, "console", &args);
+    let address = eventually("the console is served", async || {
+        let stderr = running.stderr();
+        let found = stderr.lines().find_map(|line| line.split_once("serving the console at "));
+        found.map(|(_, address)| address.to_owned()).ok_or(stderr)
+    })
+    .await;
+    // The enforcer may list nodes and pods. The webhook's account has no role here.
+    let page = pending_page(&world, "berth-enforcer", &address).await.unwrap();
+    assert!(page.contains("web"), "{page}");
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "without-rights"}});
+    world.create(&format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts"), account).await;
+    assert_eq!(pending_page(&world, "without-rights", &address).await, Err(403));
+    let granted = granted(&world, "berth-console").await;
+    eventually("everything that may be asked for was", async || {
+        let asked = world.requests().await.since(&before);
+        assert_eq!(asked.refused(), [], "{asked:?}");
+        asked.has_all(&granted)
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_webhook_uses_all_its_permissions_and_needs_no_others() {
     let world =

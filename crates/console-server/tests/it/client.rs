@@ -45,6 +45,7 @@ pub async fn serve_console(console: Arc<Console>, is_live: bool) -> Served {
     let (stop, token) = (CancellationToken::new(), AccessToken::random().unwrap());
     let options = ServerOptions {
         address: ([127, 0, 0, 1], 0).into(),
+        certificate: None,
         hosts: Vec::new(),
         authenticator: Authenticator::Token(token.clone()),
         is_live,

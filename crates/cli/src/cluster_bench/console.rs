@@ -1,0 +1,298 @@
+//! `berth bench console`: pages of a large cluster, their times and memory.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use berth_api::object::{Node, Pod};
+use berth_bench::dump;
+use berth_bench::measure::rss_bytes;
+use berth_client::call;
+use berth_console::{State, Update};
+use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, start};
+use berth_engine::{Cluster, Settings};
+use berth_simulate::SimulationOptions;
+use http::{Request, header};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::ClusterBenchError;
+use super::child::own_cpu_time;
+
+/// Pods that fit nowhere.
+const N_PENDING: usize = 200;
+const TIMEOUT: Duration = Duration::from_secs(120);
+const MAX_PAGE: usize = 64 << 20;
+/// Between two changes.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Parameters of the benchmark.
+#[derive(Clone, Copy, Debug)]
+pub struct ConsoleBench {
+    /// Nodes.
+    pub n_nodes: usize,
+    /// Pods with a node.
+    pub n_pods: usize,
+    /// Open pages.
+    pub n_open: usize,
+    /// Changes while they are open.
+    pub n_changes: usize,
+    /// Seed of nodes and pods.
+    pub seed: u64,
+}
+
+/// The results.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Nodes.
+    pub nodes: usize,
+    /// Pods.
+    pub pods: usize,
+    /// Memory of the engine's state alone.
+    pub engine_bytes: Option<u64>,
+    /// What the console needs above that, before the first page.
+    pub console_bytes: Option<u64>,
+    /// Each page, requested twice.
+    pub pages: Vec<PageTimes>,
+    /// Open pages that follow changes.
+    pub open: OpenPages,
+}
+
+/// One page.
+#[derive(Debug, Serialize)]
+pub struct PageTimes {
+    /// Path and query.
+    pub path: String,
+    /// The HTTP status code.
+    pub status: u16,
+    /// Bytes of the page.
+    pub bytes: usize,
+    /// The first request.
+    pub first_ms: f64,
+    /// The second request.
+    pub again_ms: f64,
+}
+
+/// Open pages.
+#[derive(Debug, Serialize)]
+pub struct OpenPages {
+    /// Their number.
+    pub pages: usize,
+    /// Changes.
+    pub changes: usize,
+    /// From a change until a page shows it.
+    pub p50_ms: f64,
+    /// The longest of these times.
+    pub max_ms: f64,
+    /// CPU time of server and clients per time.
+    pub cpu_cores: Option<f64>,
+    /// Memory at the end, above that before the first page.
+    pub bytes: Option<u64>,
+}
+
+fn other(error: impl std::fmt::Display) -> ClusterBenchError {
+    ClusterBenchError::Other(error.to_string())
+}
+
+fn typed<T: DeserializeOwned>(value: std::io::Result<Value>) -> Result<T, ClusterBenchError> {
+    serde_json::from_value(value.map_err(other)?).map_err(other)
+}
+
+impl ConsoleBench {
+    fn nodes(&self) -> impl Iterator<Item = Result<Node, ClusterBenchError>> {
+        dump::nodes(self.n_nodes, self.seed).map(typed)
+    }
+
+    fn pods(&self) -> impl Iterator<Item = Result<Pod, ClusterBenchError>> {
+        dump::pods(self.n_nodes, self.n_pods, self.seed).map(typed)
+    }
+
+    /// A pod that fits nowhere, such as those that users look at.
+    fn pending(&self, i: usize, image: &str) -> Pod {
+        let pod = json!({"metadata": {"name": format!("pending-{i}"), "namespace": "default", "creationTimestamp":
+            "2026-01-01T00:00:00Z"}, "spec": {"containers": [{"name": "main", "image": image, "resources": {"requests":
+            {"cpu": "1000"}}}]}, "status": {"phase": "Pending"}});
+        serde_json::from_value(pod).unwrap_or_default()
+    }
+
+    fn engine(&self) -> Result<Cluster, ClusterBenchError> {
+        let mut cluster = Cluster::new(Settings::default());
+        for node in self.nodes() {
+            cluster.set_node(&node?);
+        }
+        for pod in self.pods() {
+            cluster.set_pod(&pod?);
+        }
+        Ok(cluster)
+    }
+
+    fn state(&self) -> Result<State, ClusterBenchError> {
+        let mut state = State::live("bench", SimulationOptions::default()).map_err(other)?;
+        let mut apply = |update| _ = state.apply([update], |_| ());
+        for node in self.nodes() {
+            apply(Update::node(node?));
+        }
+        for pod in self.pods() {
+            apply(Update::pod(pod?));
+        }
+        (0..N_PENDING).for_each(|i| apply(Update::pod(self.pending(i, "app"))));
+        Ok(state)
+    }
+
+    fn paths(&self) -> Result<Vec<String>, ClusterBenchError> {
+        let mut paths: Vec<String> = [
+            "/",
+            "/?color=workload",
+            "/?color=rule",
+            "/pending",
+            "/workloads",
+            "/nodes",
+            "/rules",
+            "/enforcer",
+            "/lint",
+            "/events",
+            "/sets",
+            "/what-if",
+            "/search?q=web",
+            "/pods/default/pending-0",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        let node = self.nodes().next().transpose()?.map(|node| node.metadata.name).unwrap_or_default();
+        paths.push(format!("/nodes/{node}"));
+        if let Some(pod) = self.pods().next().transpose()? {
+            paths.push(format!("/pods/{}/{}", pod.metadata.namespace, pod.metadata.name));
+        }
+        paths.push(format!("/what-if?remove-node={node}"));
+        Ok(paths)
+    }
+}
+
+/// The memory of this process above another one.
+fn above(before: Option<u64>) -> Option<u64> {
+    Some(rss_bytes()?.saturating_sub(before?))
+}
+
+/// Runs the benchmark; the server ends with `stop`.
+///
+/// # Errors
+/// The console cannot be served, or a page is not the expected one.
+pub async fn run(bench: ConsoleBench, stop: CancellationToken) -> Result<Report, ClusterBenchError> {
+    let stop = stop.child_token();
+    let _guard = stop.clone().drop_guard();
+    let empty = rss_bytes();
+    let engine = bench.engine()?;
+    let engine_bytes = above(empty);
+    let before = rss_bytes();
+    let state = bench.state()?;
+    let state_bytes = above(before);
+    drop(engine);
+    let started = rss_bytes();
+    let console = Console::new(state);
+    let token = AccessToken::random().map_err(other)?;
+    let options = ServerOptions {
+        address: ([127, 0, 0, 1], 0).into(),
+        certificate: None,
+        hosts: Vec::new(),
+        authenticator: Authenticator::Token(token.clone()),
+        is_live: true,
+    };
+    let address = start(console.clone(), options, stop).await.map_err(other)?;
+    let mut config = kube::Config::new(format!("http://{address}").parse().map_err(other)?);
+    config.auth_info.token = Some(token.secret().to_owned().into());
+    let client = berth_client::connect::client(config)?;
+    let paths = bench.paths()?;
+    let mut pages = Vec::new();
+    for path in &paths {
+        let (status, bytes, first_ms) = get(&client, path).await?;
+        let (_, _, again_ms) = get(&client, path).await?;
+        pages.push(PageTimes { path: path.clone(), status, bytes, first_ms, again_ms });
+    }
+    let open = follow(&bench, &console, &client, &paths, started).await?;
+    let console_bytes = state_bytes.zip(engine_bytes).map(|(state, engine)| state.saturating_sub(engine));
+    Ok(Report {
+        nodes: bench.n_nodes,
+        pods: bench.n_pods + N_PENDING,
+        engine_bytes,
+        console_bytes,
+        pages,
+        open,
+    })
+}
+
+async fn get(client: &Client, path: &str) -> Result<(u16, usize, f64), ClusterBenchError> {
+    let begin = Instant::now();
+    let (status, bytes) = match call::send(client, call::get(path), TIMEOUT, MAX_PAGE).await {
+        Ok(page) => (200, page.len()),
+        Err(error) => (error.code().ok_or(error)?, 0),
+    };
+    Ok((status, bytes, begin.elapsed().as_secs_f64() * 1e3))
+}
+
+/// Changes a pod once a second while pages are open.
+async fn follow(
+    bench: &ConsoleBench,
+    console: &Arc<Console>,
+    client: &Client,
+    paths: &[String],
+    started: Option<u64>,
+) -> Result<OpenPages, ClusterBenchError> {
+    let (changed, changes) = watch::channel(Instant::now());
+    let viewers = (0..bench.n_open).map(|i| {
+        tokio::spawn(view(client.clone(), paths[i % paths.len()].clone(), bench.n_changes, changes.clone()))
+    });
+    let viewers: Vec<_> = viewers.collect();
+    let (begin, cpu) = (Instant::now(), own_cpu_time());
+    for i in 0..bench.n_changes {
+        tokio::time::sleep(INTERVAL).await;
+        let pod = bench.pending(0, &format!("app:{i}"));
+        changed.send_replace(Instant::now());
+        console.update(move |state| state.apply([Update::pod(pod)], |_| ())).await;
+    }
+    let mut times = Vec::new();
+    for viewer in viewers {
+        times.extend(viewer.await.map_err(other)??);
+    }
+    let cpu = cpu.zip(own_cpu_time()).map(|(before, after)| after.saturating_sub(before));
+    times.sort_unstable_by(f64::total_cmp);
+    Ok(OpenPages {
+        pages: bench.n_open,
+        changes: bench.n_changes,
+        p50_ms: times.get(times.len() / 2).copied().unwrap_or_default(),
+        max_ms: times.last().copied().unwrap_or_default(),
+        cpu_cores: cpu.map(|cpu| cpu.as_secs_f64() / begin.elapsed().as_secs_f64()),
+        bytes: above(started),
+    })
+}
+
+/// Follows one page: the times from changes until it has it again.
+async fn view(
+    client: Client,
+    path: String,
+    n_changes: usize,
+    changes: watch::Receiver<Instant>,
+) -> Result<Vec<f64>, ClusterBenchError> {
+    let request = Request::get("/events").header(header::ACCEPT, "text/event-stream").body(Vec::new());
+    let mut events = call::open(&client, request.map_err(other)?, TIMEOUT).await?.into_body();
+    let (mut times, mut version) = (Vec::new(), 0);
+    // The first event has the current version; a slow page misses some versions.
+    while version < 1 + n_changes as u64 {
+        let Some(frame) = events.frame().await else { break };
+        let data = frame.map_err(other)?.into_data().unwrap_or_default();
+        let text = String::from_utf8_lossy(&data).into_owned();
+        let Some(told) = text.lines().rev().find_map(|line| line.strip_prefix("data: ")?.parse().ok()) else {
+            continue;
+        };
+        let changed = *changes.borrow();
+        get(&client, &path).await?;
+        if version > 0 {
+            times.push(changed.elapsed().as_secs_f64() * 1e3);
+        }
+        version = told;
+    }
+    Ok(times)
+}
