@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use berth_api::object::{NamespacedName, Node, Pod};
+use berth_api::object::volume::Volume;
+use berth_api::object::{NamespacedName, Node, Pod, ResourceRequirements};
 use berth_api::read::{Kind, Manifest};
 
 use crate::ClusterEvent;
@@ -38,7 +39,8 @@ impl Update {
         Update::Node(Box::new(node))
     }
 
-    /// A pod that is new, or has changed. What no page shows and no rule reads is left out: there are many of them.
+    /// A pod that is new, or has changed. What no page shows and no rule reads is left out, and no memory is kept in reserve:
+    /// there are many of them.
     pub fn pod(mut pod: Pod) -> Update {
         let metadata = &mut pod.metadata;
         metadata.resource_version.clear();
@@ -46,9 +48,55 @@ impl Update {
         metadata.finalizers = Vec::new();
         metadata.annotations.retain(|key, _| ANNOTATIONS.iter().any(|beginning| key.starts_with(beginning)));
         metadata.owner_references.retain(|owner| owner.controller == Some(true));
+        metadata.owner_references.shrink_to_fit();
         let conditions = &mut pod.status.conditions;
         conditions.retain(|condition| CONDITIONS.contains(&condition.condition_type.as_str()));
         conditions.shrink_to_fit();
+        let spec = &mut pod.spec;
+        // Volumes of other sources decide nothing.
+        spec.volumes.retain(|volume| *volume != Volume { name: volume.name.clone(), ..Volume::default() });
+        spec.volumes.shrink_to_fit();
+        spec.tolerations.shrink_to_fit();
+        spec.topology_spread_constraints.shrink_to_fit();
+        for containers in [&mut spec.containers, &mut spec.init_containers] {
+            for container in &mut *containers {
+                let ResourceRequirements { requests, limits, .. } = &mut container.resources;
+                // Limits are the defaults of requests.
+                limits.retain(|resource, _| !requests.contains_key(resource));
+                container.ports.retain(|port| spec.host_network || port.host_port != 0);
+                container.ports.shrink_to_fit();
+            }
+            containers.shrink_to_fit();
+        }
         Update::Pod(Box::new(pod))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_pods_only_what_placement_reads_is_kept() {
+        let pod = json!({
+            "metadata": {"name": "a", "resourceVersion": "7", "finalizers": ["f"], "annotations": {"note": "n",
+                "scheduling.berth.dev/affinity": "{}"}, "ownerReferences": [{"name": "o"}, {"name": "c", "controller": true}]},
+            "spec": {"volumes": [{"name": "token", "projected": {}}, {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}],
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}},
+                    "ports": [{"containerPort": 80}, {"containerPort": 81, "hostPort": 81}]}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        let Update::Pod(pod) = Update::pod(serde_json::from_value(pod).unwrap()) else { panic!("not a pod") };
+        let kept = json!({
+            "metadata": {"name": "a", "annotations": {"scheduling.berth.dev/affinity": "{}"},
+                "ownerReferences": [{"name": "c", "controller": true}]},
+            "spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}],
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}},
+                    "ports": [{"containerPort": 81, "hostPort": 81}]}]},
+            "status": {"phase": "Running"},
+        });
+        assert_eq!(*pod, serde_json::from_value::<Pod>(kept).unwrap());
     }
 }
