@@ -210,7 +210,7 @@ impl World {
 fn role_paths(account: &str) -> Vec<String> {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let mut paths = vec![format!("{rbac}/clusterroles/{account}")];
-    if account != "berth-webhook" {
+    if !matches!(account, "berth-webhook" | "berth-console") {
         paths.push(format!("{rbac}/namespaces/{NAMESPACE}/roles/{account}"));
     }
     paths
