@@ -150,3 +150,35 @@ impl Timeline {
         self.seconds *= 2;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use berth_api::journal::{Header, JOURNAL_VERSION, RecordedDecision};
+    use berth_engine::Settings;
+
+    use super::*;
+
+    #[test]
+    fn long_journals_have_longer_intervals_and_lose_nothing() {
+        let header = Header { version: JOURNAL_VERSION, ..Header::default() };
+        let mut replay = JournalReplay::new(&header, Settings::default()).unwrap();
+        let mut recorder = TimelineRecorder::default();
+        let second = |second| Entry::Time(Timestamp::from_second(second).unwrap());
+        let decision = || Entry::Decision(Box::new(RecordedDecision::default()));
+        let mut entries = vec![second(0), Entry::Complete {}];
+        entries.extend((0..1000).flat_map(|i| [second(i), decision()]));
+        // A pause, and times that go back or cannot be added to.
+        entries.extend([second(50_000), decision(), second(7), decision()]);
+        entries.extend([Entry::Time(Timestamp::MAX), decision()]);
+        for entry in entries {
+            recorder.add(&mut replay, &entry);
+            replay.apply(entry).unwrap();
+        }
+        recorder.end(&mut replay);
+        let Timeline { seconds, intervals } = recorder.timeline();
+        assert!(intervals.len() <= MAX_INTERVALS, "{}", intervals.len());
+        assert_eq!(intervals.iter().map(|interval| interval.n_decisions).sum::<usize>(), 1003);
+        let begins: Vec<i64> = intervals.iter().map(|interval| interval.begin.as_second()).collect();
+        assert!(begins.windows(2).all(|pair| pair[1] - pair[0] == seconds), "{seconds}: {begins:?}");
+    }
+}
