@@ -153,7 +153,7 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
-    use berth_api::journal::{Header, JOURNAL_VERSION, RecordedDecision};
+    use berth_api::journal::{Header, JOURNAL_VERSION};
     use berth_engine::Settings;
 
     use super::*;
@@ -164,7 +164,7 @@ mod tests {
         let mut replay = JournalReplay::new(&header, Settings::default()).unwrap();
         let mut recorder = TimelineRecorder::default();
         let second = |second| Entry::Time(Timestamp::from_second(second).unwrap());
-        let decision = || Entry::Decision(Box::new(RecordedDecision::default()));
+        let decision = || Entry::Decision(Box::default());
         let mut entries = vec![second(0), Entry::Complete {}];
         entries.extend((0..1000).flat_map(|i| [second(i), decision()]));
         // A pause, and times that go back or cannot be added to.
