@@ -2,15 +2,20 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use berth_console::{Request, Response, State, respond};
 use bytes::Bytes;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// Limits of what is kept of rendered pages.
 const MAX_CACHED_PAGES: usize = 256;
 const MAX_CACHED_BYTES: usize = 32 << 20;
+/// A page takes long if rendering it takes more than this. It is rendered again only after a pause, so many times as long.
+const COSTLY: Duration = Duration::from_millis(100);
+const PAUSE: u32 = 4;
 
 /// A rendered page; clones share its bytes.
 #[derive(Clone)]
@@ -63,13 +68,20 @@ pub struct Console {
     state: Arc<tokio::sync::Mutex<State>>,
     version: watch::Sender<u64>,
     cache: Mutex<Cache>,
+    /// When pages that take long may be rendered again: one that is open must not keep all others waiting.
+    costly: Mutex<HashMap<Question, Instant>>,
 }
 
 impl Console {
     /// Shows a state.
     pub fn new(state: State) -> Arc<Console> {
         let state = Arc::new(tokio::sync::Mutex::new(state));
-        Arc::new(Console { state, version: watch::Sender::new(1), cache: Mutex::default() })
+        Arc::new(Console {
+            state,
+            version: watch::Sender::new(1),
+            cache: Mutex::default(),
+            costly: Mutex::default(),
+        })
     }
 
     /// Changes the state. Open pages are rendered again afterwards, if `change` says that they may differ.
@@ -91,16 +103,27 @@ impl Console {
         if let Some(page) = self.cached(&question) {
             return page;
         }
+        let next = lock(&self.costly).get(&question).copied();
+        if let Some(next) = next {
+            tokio::time::sleep_until(next).await;
+        }
         let state = self.state.clone().lock_owned().await;
         // Somebody else may have asked for it while this request waited. Nobody changes the version now.
         let version = *self.version.borrow();
         if let Some(page) = self.cached(&question) {
             return page;
         }
-        let asked = question.clone();
+        let (asked, begin) = (question.clone(), Instant::now());
         let page = render(state, asked, None).await;
+        if begin.elapsed() > COSTLY {
+            let mut costly = lock(&self.costly);
+            if costly.len() >= MAX_CACHED_PAGES {
+                costly.clear();
+            }
+            costly.insert(question.clone(), Instant::now() + begin.elapsed() * PAUSE);
+        }
         if page.status == 200 {
-            self.cache.lock().unwrap_or_else(PoisonError::into_inner).insert(version, question, page.clone());
+            lock(&self.cache).insert(version, question, page.clone());
         }
         page
     }
@@ -112,8 +135,12 @@ impl Console {
 
     fn cached(&self, question: &Question) -> Option<Rendered> {
         let version = *self.version.borrow();
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(version, question)
+        lock(&self.cache).get(version, question)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn render(

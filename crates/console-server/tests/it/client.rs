@@ -42,12 +42,17 @@ pub async fn serve(objects: &str, is_live: bool) -> Served {
 }
 
 pub async fn serve_console(console: Arc<Console>, is_live: bool) -> Served {
+    let token = AccessToken::random().unwrap();
+    Served { token: token.clone(), ..serve_to(console, is_live, Authenticator::Token(token)).await }
+}
+
+pub async fn serve_to(console: Arc<Console>, is_live: bool, authenticator: Authenticator) -> Served {
     let (stop, token) = (CancellationToken::new(), AccessToken::random().unwrap());
     let options = ServerOptions {
         address: ([127, 0, 0, 1], 0).into(),
         certificate: None,
         hosts: Vec::new(),
-        authenticator: Authenticator::Token(token.clone()),
+        authenticator,
         is_live,
     };
     let address = start(console.clone(), options, stop.clone()).await.unwrap();

@@ -4,5 +4,6 @@
 
 mod attacks;
 mod client;
+mod cluster_token;
 mod live;
 mod pages;

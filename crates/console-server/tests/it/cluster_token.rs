@@ -1,0 +1,84 @@
+//! A console that an API server guards: viewers have tokens of the cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_apiserver::{ApiServer, ServerOptions};
+use berth_client::delegated::DelegatedAuthorizer;
+use berth_client::{call, connect};
+use berth_console_server::{Authenticator, Console};
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Served, serve_to, state};
+
+const NODE: &str =
+    "{apiVersion: v1, kind: Node, metadata: {name: node-a}, status: {allocatable: {cpu: 2, pods: 10}}}";
+
+async fn create(client: &kube::Client, path: &str, object: Value) -> Value {
+    let body = object.to_string().into_bytes();
+    let request = call::with_body(Method::POST, path, "application/json", body);
+    call::json(client, request, Duration::from_secs(60)).await.unwrap()
+}
+
+/// A token of a new service account, which may list these resources.
+async fn token(client: &kube::Client, name: &str, resources: &[&str]) -> String {
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    create(client, accounts, json!({"metadata": {"name": name}})).await;
+    let rules = json!([{"apiGroups": [""], "resources": resources, "verbs": ["list"]}]);
+    create(client, &format!("{rbac}/clusterroles"), json!({"metadata": {"name": name}, "rules": rules}))
+        .await;
+    let binding = json!({"metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}]});
+    create(client, &format!("{rbac}/clusterrolebindings"), binding).await;
+    let path = format!("{accounts}/{name}/token");
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    create(client, &path, request).await["status"]["token"].as_str().unwrap().to_owned()
+}
+
+async fn login(served: &Served, token: &str) -> Answer {
+    let form = format!("token={token}");
+    let headers = [
+        served.host(),
+        "Content-Type: application/x-www-form-urlencoded".to_owned(),
+        format!("Content-Length: {}", form.len()),
+    ];
+    served.send("POST /login", &headers, form.as_bytes()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn viewers_need_a_token_of_the_cluster_and_the_right_to_list() {
+    let server = ApiServer::start(ServerOptions::default()).await.unwrap();
+    let client = connect::client(server.admin_config()).unwrap();
+    let viewer = token(&client, "viewer", &["nodes", "pods"]).await;
+    let limited = token(&client, "limited", &["nodes"]).await;
+    let authorizer = Arc::new(DelegatedAuthorizer::new(client, Vec::new()));
+    let served = serve_to(Console::new(state(NODE)), false, Authenticator::Delegated(authorizer)).await;
+
+    let answer = served.send("GET /", &[served.host()], b"").await;
+    assert_eq!(answer.status, 401);
+    assert!(answer.body.contains("action=\"/login\"") && !answer.body.contains("node-a"), "{}", answer.body);
+    for wrong in ["", "x", "a%3Bb%0D%0ASet-Cookie%3A+c%3Dd"] {
+        let answer = login(&served, wrong).await;
+        assert_eq!((answer.status, answer.header("set-cookie")), (401, None), "{wrong}");
+    }
+    let answer = login(&served, &limited).await;
+    assert_eq!((answer.status, answer.header("set-cookie")), (403, None));
+    assert!(answer.body.contains("cannot list resource &quot;pods&quot;"), "{}", answer.body);
+
+    let answer = login(&served, &viewer).await;
+    assert_eq!((answer.status, answer.header("location")), (303, Some("/")));
+    let cookie = format!("Cookie: berth-console-{}={viewer}", served.address.port());
+    for header in [cookie, format!("Authorization: Bearer {viewer}")] {
+        let page = served.send("GET /", &[served.host(), header], b"").await;
+        assert_eq!(page.status, 200);
+        assert!(page.body.contains("node-a") && !page.body.contains(&viewer));
+    }
+    let bearer = format!("Authorization: Bearer {limited}");
+    assert_eq!(served.send("GET /", &[served.host(), bearer], b"").await.status, 403);
+    server.shutdown().await;
+    let health = served.send("GET /healthz", &["Host: 10.0.0.1".to_owned()], b"").await;
+    assert_eq!((health.status, health.body.as_str()), (200, "ok"));
+}
