@@ -177,11 +177,15 @@ fn above(before: Option<u64>) -> Option<u64> {
     Some(rss_bytes()?.saturating_sub(before?))
 }
 
-/// Runs the benchmark; the server ends with `stop`.
+/// Runs the benchmark; the server ends with `stop`. `progress` gets what has been measured.
 ///
 /// # Errors
 /// The console cannot be served, or a page is not the expected one.
-pub async fn run(bench: ConsoleBench, stop: CancellationToken) -> Result<Report, ClusterBenchError> {
+pub async fn run(
+    bench: ConsoleBench,
+    stop: CancellationToken,
+    progress: &dyn Fn(&str),
+) -> Result<Report, ClusterBenchError> {
     let stop = stop.child_token();
     let _guard = stop.clone().drop_guard();
     let empty = rss_bytes();
@@ -191,6 +195,7 @@ pub async fn run(bench: ConsoleBench, stop: CancellationToken) -> Result<Report,
     let state = bench.state()?;
     let state_bytes = above(before);
     drop(engine);
+    progress("the state is built");
     let started = rss_bytes();
     let console = Console::new(state);
     let token = AccessToken::random().map_err(other)?;
@@ -210,6 +215,7 @@ pub async fn run(bench: ConsoleBench, stop: CancellationToken) -> Result<Report,
     for path in &paths {
         let (status, bytes, first_ms) = get(&client, path).await?;
         let (_, _, again_ms) = get(&client, path).await?;
+        progress(&format!("{path}: {first_ms:.0} ms"));
         pages.push(PageTimes { path: path.clone(), status, bytes, first_ms, again_ms });
     }
     let open = follow(&bench, &console, &client, &paths, started).await?;

@@ -6,7 +6,7 @@ use crate::ExitStatus;
 use crate::cluster::runtime;
 use crate::cluster_bench::console::{self, ConsoleBench};
 use crate::error::CliError;
-use crate::output::OutputArgs;
+use crate::output::{self, OutputArgs};
 use crate::render::console_bench as render;
 
 /// Measure the console on a large cluster
@@ -46,7 +46,7 @@ pub fn run(out: &mut impl Write, args: &ConsoleArgs) -> Result<ExitStatus, CliEr
     };
     let report = runtime::run(async |stop| {
         tokio::select! {
-            report = console::run(bench, stop.clone()) => Ok(report?),
+            report = console::run(bench, stop.clone(), &|text| output::note(&text)) => Ok(report?),
             () = stop.cancelled() => Err(CliError::Interrupted),
         }
     })?;
