@@ -5,8 +5,26 @@
   const PARTS = ["header", "main"];
 
   // What an element of a list is about: rows and items begin with a link.
-  const key = (node) => node.nodeType === Node.ELEMENT_NODE
+  const subject = (node) => node.nodeType === Node.ELEMENT_NODE
     && (node.id || (node.matches("a") ? node : node.querySelector(":scope > a, :scope > th > a"))?.getAttribute("href"));
+
+  // The children with their keys, which are unique: several rows may be about the same object. None for other children.
+  function keyed(parent) {
+    const counts = new Map();
+    return [...parent.childNodes].map((child) => {
+      const about = subject(child);
+      if (!about) return [undefined, child];
+      counts.set(about, (counts.get(about) ?? 0) + 1);
+      return [`${counts.get(about)} ${about}`, child];
+    });
+  }
+
+  // Removes a node, and returns the one after it.
+  function without(node) {
+    const after = node.nextSibling;
+    node.remove();
+    return after;
+  }
 
   function update(old, fresh) {
     if (old.nodeType !== Node.ELEMENT_NODE) {
@@ -21,16 +39,13 @@
     for (const { name, value } of fresh.attributes) {
       if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
     }
-    const remaining = new Set([...fresh.childNodes].map(key));
-    const before = new Map([...old.childNodes].map((child) => [key(child), child]));
+    const [olds, news] = [keyed(old), keyed(fresh)];
+    const [keys, before] = [new Map(olds.map(([key, child]) => [child, key])), new Map(olds)];
+    const remaining = new Set(news.map(([key]) => key));
     let next = old.firstChild;
-    for (const child of [...fresh.childNodes]) {
-      while (next && key(next) && !remaining.has(key(next))) {
-        const gone = next;
-        next = next.nextSibling;
-        gone.remove();
-      }
-      const found = key(child) ? before.get(key(child)) : next && !key(next) ? next : undefined;
+    for (const [key, child] of news) {
+      while (next && keys.get(next) && !remaining.has(keys.get(next))) next = without(next);
+      const found = key ? before.get(key) : next && !keys.get(next) ? next : undefined;
       if (found?.nodeName !== child.nodeName) {
         old.insertBefore(child, next);
         continue;
@@ -39,11 +54,7 @@
       else old.insertBefore(found, next);
       update(found, child);
     }
-    while (next) {
-      const gone = next;
-      next = next.nextSibling;
-      gone.remove();
-    }
+    while (next) next = without(next);
   }
 
   function show(text) {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::client::{connect, create, send};
+use crate::client::{connect, create, eventually, send};
 use crate::console::show;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -39,6 +39,22 @@ async fn a_page_follows_the_cluster_and_keeps_the_focus() {
     browser.until(&format!("!{}", link("middle")));
     assert_eq!(browser.text("return document.activeElement.id"), "content");
     assert_eq!(browser.run("return window.isSame"), true, "the page was not loaded again");
+
+    // What is shown is the page as it would be loaded now, also where several rows are about the same object.
+    let is_same = "const text = await (await fetch(location.href)).text();
+        const page = new DOMParser().parseFromString(text, 'text/html');
+        return page.querySelector('main').outerHTML === document.querySelector('main').outerHTML;";
+    for page in ["events", "nodes", "workloads", "pending"] {
+        browser.open(&format!("{origin}/{page}"));
+        for i in 0..3 {
+            create(&client, PODS, huge(&format!("{page}-{i}"))).await;
+        }
+        eventually("the page is up to date", async || {
+            let same = browser.run(is_same);
+            if same == true { Ok(()) } else { Err(format!("{page}: {same}")) }
+        })
+        .await;
+    }
     browser.check_clean(origin);
 
     // A page that does not follow any more says so.
