@@ -52,7 +52,7 @@ impl fmt::Debug for AccessToken {
 pub enum Authenticator {
     /// By a token in the printed URL.
     Token(AccessToken),
-    /// By a bearer token of the cluster, whose user may list [`VIEWED`]: the API server decides.
+    /// By a bearer token of the cluster, whose user may list nodes and pods: the API server decides.
     Delegated(Arc<DelegatedAuthorizer>),
 }
 

@@ -91,14 +91,21 @@
     follow();
   }
 
-  const events = new EventSource("/events");
-  events.addEventListener("message", () => {
-    isWanted = true;
-    follow();
-  });
-  events.addEventListener("error", () => {
-    // A cluster from a file does not change: the server ended the events.
-    if (events.readyState === EventSource.CONNECTING) say("Not up to date: the server cannot be reached.");
-  });
-  document.addEventListener("visibilitychange", follow);
+  let events;
+  function connect() {
+    events?.close();
+    // A browser has few connections to a server: pages that nobody sees leave them to others. The first event tells what they missed.
+    if (document.hidden) return;
+    events = new EventSource("/events");
+    events.addEventListener("message", () => {
+      isWanted = true;
+      follow();
+    });
+    events.addEventListener("error", () => {
+      // A cluster from a file does not change: the server ended the events.
+      if (events.readyState === EventSource.CONNECTING) say("Not up to date: the server cannot be reached.");
+    });
+  }
+  connect();
+  document.addEventListener("visibilitychange", connect);
 })();
