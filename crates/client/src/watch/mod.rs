@@ -22,7 +22,7 @@ use std::time::Duration;
 use berth_api::resource::percent_encoded;
 use futures::Stream;
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::backoff::Backoff;
 use crate::call::CallError;
@@ -96,7 +96,7 @@ pub struct WatchOptions {
     /// Capacity of the event channel; when it is full, the client stops reading from the server.
     pub buffer: usize,
     /// Gets the error while the watch is interrupted, and none while it works.
-    pub outage: Option<watch::Sender<Option<String>>>,
+    pub outage: Option<tokio::sync::watch::Sender<Option<String>>>,
 }
 
 impl WatchOptions {
