@@ -4,7 +4,7 @@
 
 use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, label_width, legend_rows, shortened};
 
-/// Width of the picture.
+/// Width of a picture that is not told otherwise.
 const WIDTH: usize = 1160;
 /// Most cells that are drawn with their name and items.
 pub const MAX_LARGE: usize = 60;
@@ -23,6 +23,8 @@ const MAX_NAME: usize = 20;
 /// A map.
 #[derive(Clone, Debug, Default)]
 pub struct CellMap {
+    /// The width in pixels; 0 for that of a page.
+    pub width: usize,
     /// The heading.
     pub title: String,
     /// What the map shows, for screen readers.
@@ -101,6 +103,7 @@ pub struct Outside {
 impl CellMap {
     /// The map as an SVG file.
     pub fn svg(&self) -> String {
+        let page_width = if self.width == 0 { WIDTH } else { self.width };
         let parts = || self.domains.iter().flat_map(|domain| &domain.parts);
         let n_cells: usize = parts().map(|part| part.cells.len()).sum();
         let is_large = n_cells <= MAX_LARGE;
@@ -110,27 +113,27 @@ impl CellMap {
         let item_rows = most_items.div_ceil(ITEMS_IN_ROW).min(ITEM_ROWS);
         let large = (LARGE.0, LARGE.1 + item_rows * (ITEM + 2) + 4);
         let (width, height) = if is_large { large } else { SMALL };
-        let n_columns = ((WIDTH - MARGIN - left) / (width + GAP)).max(1);
+        let n_columns = ((page_width - MARGIN - left) / (width + GAP)).max(1);
         let part_height = |part: &Part| part.cells.len().div_ceil(n_columns).max(1) * (height + GAP) + 4;
         let domain_height = |d: &Domain| ROW + d.parts.iter().map(part_height).sum::<usize>() + 10;
 
-        let items_in_row = (WIDTH - 2 * MARGIN) / (ITEM + 2);
+        let items_in_row = (page_width - 2 * MARGIN) / (ITEM + 2);
         let outside_height =
             self.outside.as_ref().map_or(0, |o| ROW + o.items.len().div_ceil(items_in_row) * (ITEM + 2) + 10);
-        let top = HEADING + legend_rows(&self.legend, WIDTH) * ROW + 8;
+        let top = HEADING + legend_rows(&self.legend, page_width) * ROW + 8;
         let total = top
             + self.domains.iter().map(domain_height).sum::<usize>()
             + outside_height
             + self.notes.len() * ROW
             + MARGIN;
 
-        let mut picture = Picture::new(WIDTH, total, &self.title, &self.description);
+        let mut picture = Picture::new(page_width, total, &self.title, &self.description);
         picture.text(Class::Heading, Anchor::Start, (MARGIN, MARGIN + 12), &self.title);
-        picture.legend(&self.legend, HEADING, WIDTH);
+        picture.legend(&self.legend, HEADING, page_width);
         let mut y = top;
         for domain in &self.domains {
             picture.group(&domain.title, |picture| {
-                let size = (WIDTH - 2 * MARGIN, domain_height(domain) - 8);
+                let size = (page_width - 2 * MARGIN, domain_height(domain) - 8);
                 picture.rectangle(Class::Stripe, (MARGIN, y), size);
                 picture.text(Class::Label, Anchor::Start, (MARGIN + 8, y + 15), &domain.name);
             });

@@ -39,3 +39,37 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     };
     Ok(Page::new("Events", content))
 }
+
+#[cfg(test)]
+mod tests {
+    use berth_simulate::SimulationOptions;
+    use serde_json::json;
+
+    use super::super::tests::{check, get};
+    use crate::{ClusterEvent, State, Update};
+
+    #[test]
+    fn events_are_shown_newest_first_and_by_text() {
+        check("/events", &["Events are shown of a live cluster only"]);
+        let mut state = State::live("test", SimulationOptions::default()).unwrap();
+        assert!(get(&mut state, "/events").1.contains("No events."));
+        let event = |name: &str, reason: &str| {
+            Update::Event(Box::new(ClusterEvent::read(&json!({
+                "metadata": {"uid": name}, "lastTimestamp": format!("2026-01-01T00:00:0{}Z", name.len()), "type": "Warning",
+                "reason": reason, "message": "<b>0/2 nodes", "count": 3, "source": {"component": "berth"},
+                "involvedObject": {"kind": "Pod", "namespace": "shop", "name": name},
+            }))))
+        };
+        state.apply([event("web", "FailedScheduling"), event("db", "EvictionHeld")], |error| {
+            panic!("{error}")
+        });
+        let (_, body) = get(&mut state, "/events");
+        assert!(
+            body.contains("<caption>2 events</caption>") && body.contains("&lt;b&gt;0/2 nodes (3 times)"),
+            "{body}"
+        );
+        assert!(body.find("/pods/shop/web").unwrap() < body.find("/pods/shop/db").unwrap(), "{body}");
+        let (_, body) = get(&mut state, "/events?q=evict");
+        assert!(body.contains("<caption>1 event</caption>") && body.contains("/pods/shop/db"), "{body}");
+    }
+}

@@ -3,7 +3,7 @@
 use maud::html;
 
 use super::{Answer, Page, parts};
-use crate::names::{counted, grouped};
+use crate::names::counted;
 use crate::pictures::rules::{Edge, edges, graph, topology};
 use crate::workloads::WorkloadName;
 use crate::{Request, State, links};
@@ -37,7 +37,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
         @else {
             (parts::figure(&graph(&edges)))
             (parts::table(
-                &format!("{} rules between workloads, broken ones first", grouped(edges.len())),
+                &format!("{} between workloads, broken ones first", counted(edges.len(), "rule")),
                 &["Workload", "Relation", "To", "Where", "Now"],
                 shown.iter().map(row),
             ))
@@ -57,7 +57,7 @@ mod tests {
             "/rules",
             &[
                 "0 required rules of running pods do not hold",
-                "1 rules between workloads, broken ones first",
+                "1 rule between workloads, broken ones first",
                 "<td>avoids</td><td>shop/<a href=\"/workloads/Deployment/shop/web\">Deployment web</a></td>\
              <td>per topology.kubernetes.io/zone",
                 "<td>holds</td>",

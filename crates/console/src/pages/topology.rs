@@ -3,7 +3,7 @@
 use maud::html;
 
 use super::{Answer, Page, PageError, parts};
-use crate::pictures::{self, ColorBy};
+use crate::pictures::{self, ColorBy, Frame};
 use crate::{Request, State};
 
 const COLORS: [(&str, &str, ColorBy<'_>); 3] = [
@@ -19,7 +19,8 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let unknown = || PageError::Parameter(format!("color={wanted}: give utilization, workload or rule"));
     let (_, _, color_by) = chosen.ok_or_else(unknown)?;
     let (simulation, broken) = state.audited();
-    let picture = pictures::linked_topology(simulation, broken, *color_by);
+    let picture =
+        pictures::draw(simulation, broken, *color_by, Frame { has_links: true, ..Frame::default() });
     let content = html! {
         p { "Color: " }
         ul.choice aria-label="Color" {

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use super::{Answer, Page, PageError, parts, pods};
 use crate::changes::{ChangeRequest, key_value, refusal, topology_key, workload_replicas};
 use crate::names::{counted, grouped};
-use crate::pictures::{self, ColorBy, linked_topology};
+use crate::pictures::{self, ColorBy, Frame, draw};
 use crate::{Request, State, links};
 
 /// The changes of the form: parameter, what it does, and an example.
@@ -24,8 +24,12 @@ const CHANGES: [(&str, &str, &str); 9] = [
     ("taint", "Taint a node, or remove a taint", "worker-1 dedicated=db:NoExecute"),
     ("evict", "Evict a pod", "default/web-1"),
 ];
-/// Nodes that one change adds.
+/// Changes of a page, and nodes and replicas that they ask for.
+const MAX_CHANGES: usize = 100;
 const MAX_NEW_NODES: usize = 10_000;
+const MAX_REPLICAS: usize = 150_000;
+/// Width of the pictures before and after.
+const WIDTH: usize = 580;
 /// Workloads whose repairs are looked for.
 const MAX_REPAIRED: usize = 5;
 
@@ -102,6 +106,19 @@ impl Question {
             };
             question.changes.push(change);
         }
+        let sum = |of: fn(&ChangeRequest) -> usize| question.changes.iter().map(of).sum::<usize>();
+        let added = sum(|change| if let ChangeRequest::AddNodes(n, _) = change { *n } else { 0 });
+        let replicas =
+            sum(|change| if let ChangeRequest::Scale(_, n) = change { usize::from(*n) } else { 0 });
+        for (n, most, what) in [
+            (question.changes.len(), MAX_CHANGES, "changes"),
+            (added, MAX_NEW_NODES, "nodes with add-nodes"),
+            (replicas, MAX_REPLICAS, "replicas with scale"),
+        ] {
+            if n > most {
+                return Err(PageError::Parameter(format!("{n} {what}: give at most {most}")));
+            }
+        }
         match n_nodes {
             Some(n) => Err(PageError::Parameter(format!("add-nodes={n}: give like=NODE after it"))),
             None => Ok(question),
@@ -154,9 +171,19 @@ fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Resu
     }
     let Changed { outcome, simulation, .. } = &mut changed;
     let (before, broken_before) = state.audited();
-    let before = linked_topology(before, broken_before, ColorBy::Leave(&outcome.left_nodes));
+    let before = draw(
+        before,
+        broken_before,
+        ColorBy::Leave(&outcome.left_nodes),
+        Frame { width: WIDTH, has_links: true },
+    );
     let broken = simulation.cluster().audit();
-    let after = pictures::topology(simulation, &broken, ColorBy::Change(&outcome.left_nodes));
+    let after = draw(
+        simulation,
+        &broken,
+        ColorBy::Change(&outcome.left_nodes),
+        Frame { width: WIDTH, has_links: false },
+    );
     let has_manifest = request.form.is_some();
     Ok(html! {
         (summary(outcome))
@@ -433,6 +460,7 @@ mod tests {
             ("scale=web%3D2", "web: name a workload, such as deploy/web"),
             ("evict=shop/web-3", "Pod shop/web-3 has no node: it cannot be evicted"),
             ("delete=a-1", "delete=a-1: no such parameter; there are remove-node, drain"),
+            (&"add-nodes=6000&like=a-1&".repeat(2), "12000 nodes with add-nodes: give at most 10000"),
             ("each=rack", "each=rack: no node has this label"),
         ] {
             let (status, body) = get(&mut state, &format!("/what-if?{query}"));

@@ -38,19 +38,24 @@ pub enum ColorBy<'a> {
 
 /// The topology. `broken` are the violated rules of running pods.
 pub fn topology(simulation: &Simulation, broken: &[Violation], color_by: ColorBy<'_>) -> String {
-    draw(simulation, broken, color_by, false)
+    draw(simulation, broken, color_by, Frame::default())
 }
 
-/// The topology for a page: nodes and pods have links to their pages.
-pub(crate) fn linked_topology(
+/// Where a picture stands.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Frame {
+    /// The width in pixels; 0 for that of a page.
+    pub(crate) width: usize,
+    /// Whether nodes and pods have links to their pages.
+    pub(crate) has_links: bool,
+}
+
+pub(crate) fn draw(
     simulation: &Simulation,
     broken: &[Violation],
     color_by: ColorBy<'_>,
+    Frame { width, has_links }: Frame,
 ) -> String {
-    draw(simulation, broken, color_by, true)
-}
-
-fn draw(simulation: &Simulation, broken: &[Violation], color_by: ColorBy<'_>, has_links: bool) -> String {
     let places = places(simulation, broken, |_| true);
     let has_items = places.len() <= MAX_LARGE;
     // Single pods are drawn on few nodes.
@@ -92,6 +97,7 @@ fn draw(simulation: &Simulation, broken: &[Violation], color_by: ColorBy<'_>, ha
     }
     let nodes = counted(places.len(), "node");
     CellMap {
+        width,
         title: format!("{nodes}, {}, {n_pending} pending", counted(n_pods, "pod")),
         description: format!(
             "{nodes} in {}; the filled part of a cell is the largest requested part of cpu, memory and pods.",

@@ -1,9 +1,11 @@
 //! Changes of a cluster, as edits of the objects that describe it.
 
+use std::collections::HashSet;
+
 use berth_api::expand::ExpandError;
 use berth_api::object::volume::CsiNode;
 use berth_api::object::{NamespacedName, Node, Pod, Taint, VolumeObject};
-use berth_api::read::{Entry, Inventory, Kind};
+use berth_api::read::{Entry, Inventory, Kind, SourceLocation};
 use berth_api::rules::{TaintEffect, TolerationRule};
 use jiff::Timestamp;
 
@@ -150,9 +152,7 @@ impl Change {
             }
             Change::AddNodes { n_nodes, like } => {
                 let like = find_node(inventory, like)?.clone();
-                for _ in 0..*n_nodes {
-                    add_node_like(inventory, &like);
-                }
+                add_nodes_like(inventory, &like, *n_nodes);
             }
             Change::SetLabel { node, key, value } => {
                 let labels = &mut node_mut(inventory, node)?.metadata.labels;
@@ -261,22 +261,18 @@ pub(crate) fn new_node_name<'a>(like: &str, taken: impl Fn(&str) -> bool + 'a) -
     (1..).map(|i| format!("{like}-new-{i}")).find(|name| !taken(name)).unwrap_or_default()
 }
 
-fn add_node_like(inventory: &mut Inventory, like: &Node) {
-    let is_taken = |name: &str| inventory.nodes.iter().any(|entry| entry.object.metadata.name == name);
-    let name = new_node_name(&like.metadata.name, is_taken);
-    let source = inventory.nodes.iter().find(|entry| entry.object.metadata.name == like.metadata.name);
+fn add_nodes_like(inventory: &mut Inventory, like: &Node, n_nodes: usize) {
+    let like_name = &like.metadata.name;
+    let taken: HashSet<&str> =
+        inventory.nodes.iter().map(|entry| entry.object.metadata.name.as_str()).collect();
+    let names = (1..).map(|i| format!("{like_name}-new-{i}")).filter(|name| !taken.contains(name.as_str()));
+    let names: Vec<String> = names.take(n_nodes).collect();
+    let source = inventory.nodes.iter().find(|entry| entry.object.metadata.name == *like_name);
     let Some(Entry { source, .. }) = source.cloned() else { return };
-    let entry = |object| Entry { object, raw: None, source: source.clone(), order: usize::MAX };
     let csi_node = inventory.volume_objects.iter().find_map(|entry| match &entry.object {
-        VolumeObject::CsiNode(csi_node) if csi_node.metadata.name == like.metadata.name => Some(csi_node),
+        VolumeObject::CsiNode(csi_node) if csi_node.metadata.name == *like_name => Some(csi_node.clone()),
         _ => None,
     });
-    if let Some(mut csi_node) = csi_node.cloned() {
-        csi_node.metadata = CsiNode::default().metadata;
-        csi_node.metadata.name.clone_from(&name);
-        let object = VolumeObject::CsiNode(csi_node);
-        inventory.volume_objects.push(Entry { object, raw: None, source: source.clone(), order: usize::MAX });
-    }
     // Of a DaemonSet in the input, the expansion creates the pod.
     let is_known = |pod: &Pod| {
         inventory.workloads.iter().any(|entry| {
@@ -286,22 +282,25 @@ fn add_node_like(inventory: &mut Inventory, like: &Node) {
                 && pod.metadata.controller().is_some_and(|owner| owner.name == metadata.name)
         })
     };
-    let daemons = inventory.pods.iter().map(|entry| &entry.object);
-    let daemons = daemons
-        .filter(|pod| pod.spec.node_name == like.metadata.name && is_of_daemon_set(pod) && !is_known(pod));
-    let daemons = daemons.map(|pod| {
-        let mut pod = pod.clone();
-        pod.metadata.name = format!("{}-{name}", pod.metadata.name);
-        pod.metadata.uid.clear();
-        pod.spec.node_name.clone_from(&name);
-        pod
-    });
-    let daemons: Vec<_> = daemons.collect();
-    inventory.pods.extend(daemons.into_iter().map(|object| Entry {
-        object,
-        raw: None,
-        source: source.clone(),
-        order: usize::MAX,
-    }));
-    inventory.nodes.push(entry(node_like(like, name)));
+    let is_copied = |pod: &&Pod| pod.spec.node_name == *like_name && is_of_daemon_set(pod) && !is_known(pod);
+    let daemons: Vec<Pod> =
+        inventory.pods.iter().map(|entry| &entry.object).filter(is_copied).cloned().collect();
+    for name in names {
+        if let Some(mut csi_node) = csi_node.clone() {
+            csi_node.metadata = CsiNode::default().metadata;
+            csi_node.metadata.name.clone_from(&name);
+            inventory.volume_objects.push(new_entry(VolumeObject::CsiNode(csi_node), &source));
+        }
+        for mut pod in daemons.iter().cloned() {
+            pod.metadata.name = format!("{}-{name}", pod.metadata.name);
+            pod.metadata.uid.clear();
+            pod.spec.node_name.clone_from(&name);
+            inventory.pods.push(new_entry(pod, &source));
+        }
+        inventory.nodes.push(new_entry(node_like(like, name), &source));
+    }
+}
+
+fn new_entry<T>(object: T, source: &SourceLocation) -> Entry<T> {
+    Entry { object, raw: None, source: source.clone(), order: usize::MAX }
 }
