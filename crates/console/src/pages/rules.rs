@@ -3,8 +3,8 @@
 use maud::html;
 
 use super::{Answer, Page, parts};
-use crate::names::counted;
-use crate::pictures::rules::{Edge, edges, graph, topology};
+use crate::names::{counted, grouped};
+use crate::pictures::rules::{Edge, MAX_WITH_SINGLE, edges, graph, topology};
 use crate::workloads::WorkloadName;
 use crate::{Request, State, links};
 
@@ -32,6 +32,9 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
             (counted(broken.len(), "required rule")) " of running pods "
             @if broken.len() == 1 { "does" } @else { "do" } " not hold, those of nodes included: "
             (parts::link("/enforcer", "broken rules and planned evictions")) "."
+        }
+        @if simulation.pods().len() > MAX_WITH_SINGLE {
+            p.hint { "Where there are more than " (grouped(MAX_WITH_SINGLE)) " workloads, pods without one are left out." }
         }
         @if edges.is_empty() { p { "No workload has a rule about another one." } }
         @else {

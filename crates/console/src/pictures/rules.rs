@@ -14,6 +14,8 @@ use crate::workloads::{WorkloadName, name_of};
 
 /// Most arcs.
 const MAX_ARCS: usize = 150;
+/// With more workloads than this, pods without a workload are left out.
+pub(crate) const MAX_WITH_SINGLE: usize = 2000;
 
 /// A kind of pod term.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,7 +54,7 @@ pub(crate) struct Edge {
 /// The rules between workloads, by the workload that has them.
 pub(crate) fn edges(simulation: &Simulation, broken: &[Violation]) -> Vec<Edge> {
     // All pods of a workload have the rules and labels of its first one.
-    let mut firsts: BTreeMap<WorkloadName, Pod> = BTreeMap::new();
+    let mut firsts: BTreeMap<WorkloadName, &Pod> = BTreeMap::new();
     let mut workload_of = HashMap::new();
     let broken_pods: HashSet<_> = broken.iter().map(|v| (v.namespace.as_str(), v.name.as_str())).collect();
     for pod in simulation.pods() {
@@ -61,7 +63,11 @@ pub(crate) fn edges(simulation: &Simulation, broken: &[Violation]) -> Vec<Edge> 
         if broken_pods.contains(&key) {
             workload_of.insert(key, name_of(pod));
         }
-        firsts.entry(name_of(pod)).or_insert_with(|| pod.pod.clone());
+        firsts.entry(name_of(pod)).or_insert(&pod.pod);
+    }
+    // Pods without a workload count as one each, and every pair is compared.
+    if firsts.len() > MAX_WITH_SINGLE {
+        firsts.retain(|(_, name), _| !name.starts_with("Pod "));
     }
     let mut n_broken: HashMap<(&WorkloadName, &str), usize> = HashMap::new();
     for violation in broken {
