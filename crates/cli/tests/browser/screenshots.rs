@@ -19,7 +19,7 @@ fn screenshots() {
     let Some(Shown { browser, origin, .. }) = &show_file("screenshots", &EXAMPLE) else { return };
     let folder = repository().join("docs/images");
     std::fs::create_dir_all(&folder).unwrap();
-    let size = json!({"width": 1200, "height": 750, "deviceScaleFactor": 1, "mobile": false});
+    let size = json!({"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": false});
     browser.devtools("Emulation.setDeviceMetricsOverride", &size);
     for (name, link) in PAGES {
         for theme in ["light", "dark"] {
