@@ -14,7 +14,7 @@ use tokio::time::Instant;
 const MAX_CACHED_PAGES: usize = 256;
 const MAX_CACHED_BYTES: usize = 32 << 20;
 /// A page takes long if rendering it takes more than this. It is rendered again only after a pause, so many times as long.
-const COSTLY: Duration = Duration::from_millis(100);
+const COSTLY: Duration = Duration::from_millis(250);
 const PAUSE: u32 = 4;
 
 /// A rendered page; clones share its bytes.
