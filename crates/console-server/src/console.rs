@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use berth_console::{Request, Response, State, respond};
+use berth_console::{Request, Response, State, respond, works_on_copy};
 use bytes::Bytes;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::Instant;
 
 /// Limits of what is kept of rendered pages.
@@ -36,6 +36,12 @@ impl From<Response> for Rendered {
 pub struct Question {
     pub path: String,
     pub query: String,
+}
+
+impl Question {
+    fn request<'a>(&'a self, form: Option<&'a str>) -> Request<'a> {
+        Request { path: &self.path, query: &self.query, form }
+    }
 }
 
 /// The pages rendered from one version of the state.
@@ -70,6 +76,7 @@ pub struct Console {
     cache: Mutex<Cache>,
     /// When pages that take long may be rendered again: one that is open must not keep all others waiting.
     costly: Mutex<HashMap<Question, Instant>>,
+    simulations: Semaphore,
 }
 
 impl Console {
@@ -81,6 +88,7 @@ impl Console {
             version: watch::Sender::new(1),
             cache: Mutex::default(),
             costly: Mutex::default(),
+            simulations: Semaphore::new(1),
         })
     }
 
@@ -107,6 +115,7 @@ impl Console {
         if let Some(next) = next {
             tokio::time::sleep_until(next).await;
         }
+        let _simulation = self.simulation(&question, None).await;
         let state = self.state.clone().lock_owned().await;
         // Somebody else may have asked for it while this request waited. Nobody changes the version now.
         let version = *self.version.borrow();
@@ -130,7 +139,16 @@ impl Console {
 
     /// The answer to a form.
     pub(crate) async fn submit(&self, question: Question, form: String) -> Rendered {
+        let _simulation = self.simulation(&question, Some(&form)).await;
         render(self.state.clone().lock_owned().await, question, Some(form)).await
+    }
+
+    /// Of the pages that work on copies, one is rendered at a time: copies are large.
+    async fn simulation(&self, question: &Question, form: Option<&str>) -> Option<SemaphorePermit<'_>> {
+        match works_on_copy(&question.request(form)) {
+            true => self.simulations.acquire().await.ok(),
+            false => None,
+        }
     }
 
     fn cached(&self, question: &Question) -> Option<Rendered> {
@@ -145,12 +163,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 async fn render(
     mut state: tokio::sync::OwnedMutexGuard<State>,
-    Question { path, query }: Question,
+    question: Question,
     form: Option<String>,
 ) -> Rendered {
     let rendered = tokio::task::spawn_blocking(move || {
-        let request = Request { path: &path, query: &query, form: form.as_deref() };
-        guarded(&mut state, |state| Rendered::from(respond(state, &request)))
+        let request = question.request(form.as_deref());
+        if !works_on_copy(&request) {
+            return guarded(&mut state, |state| Rendered::from(respond(state, &request)));
+        }
+        let copy = state.copy();
+        drop(state);
+        let answer = || copy().map(|mut copy| Rendered::from(respond(&mut copy, &request)));
+        catch_unwind(AssertUnwindSafe(answer)).ok()?.ok()
     });
     rendered.await.ok().flatten().unwrap_or_else(|| Rendered {
         status: 500,

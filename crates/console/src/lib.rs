@@ -18,7 +18,7 @@ mod update;
 mod workloads;
 
 pub use cluster_event::ClusterEvent;
-pub use pages::{EnforcerRules, respond};
+pub use pages::{EnforcerRules, respond, works_on_copy};
 pub use request::{Request, Response};
 pub use state::State;
 pub use update::Update;

@@ -149,28 +149,36 @@ impl State {
         }
     }
 
-    /// Builds the simulation again from the objects.
+    /// Builds the state again from its objects.
     ///
     /// # Errors
     /// As [`Simulation::new`].
     pub fn rebuild(&mut self) -> Result<(), SimulationError> {
-        self.broken = None;
-        if !self.is_live {
-            let (inventory, options) = self.objects();
-            self.simulation = Simulation::as_is(inventory, options)?;
-            return Ok(());
-        }
-        let empty = Simulation::new(Inventory::default(), self.options.clone())?;
-        let before = std::mem::replace(&mut self.simulation, empty);
-        let all: Vec<_> = self.inventory.names().collect();
-        self.simulation.refresh(&self.inventory, &all);
-        for node in before.nodes() {
-            self.simulation.set_node(node.clone());
-        }
-        for pod in before.pods() {
-            self.simulation.set_pod(pod.pod.clone());
-        }
+        let rebuilt = self.copy()()?;
+        *self = State { events: std::mem::take(&mut self.events), ..rebuilt };
         Ok(())
+    }
+
+    /// A copy without events. Building it takes longer than taking the objects, and is possible when this state has changed.
+    pub fn copy(&self) -> impl FnOnce() -> Result<State, SimulationError> + Send + use<> {
+        let (name, (mut inventory, options)) = (self.name.clone(), self.objects());
+        let (is_live, notice, enforcer) = (self.is_live, self.notice.clone(), self.enforcer);
+        move || {
+            let copy = if is_live {
+                let mut copy = State::live(name, options)?;
+                let (nodes, pods) =
+                    (std::mem::take(&mut inventory.nodes), std::mem::take(&mut inventory.pods));
+                inventory.index();
+                copy.inventory = inventory;
+                copy.simulation.refresh(&copy.inventory, &copy.inventory.names().collect::<Vec<_>>());
+                nodes.into_iter().for_each(|entry| _ = copy.simulation.set_node(entry.object));
+                pods.into_iter().for_each(|entry| _ = copy.simulation.set_pod(entry.object));
+                copy
+            } else {
+                State::new(name, inventory, options)?
+            };
+            Ok(State { notice, enforcer, ..copy })
+        }
     }
 
     /// The objects and the options, for a simulation of another state.

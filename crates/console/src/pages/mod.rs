@@ -81,6 +81,16 @@ pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
     Response::html(status, layout::page(&state.name, state.notice(), request, &title, &content))
 }
 
+/// Whether a page asks about a state of its own. It takes long: a server renders it from a copy of the state, so that other pages
+/// need not wait.
+pub fn works_on_copy(request: &Request<'_>) -> bool {
+    match request.path.trim_matches('/') {
+        "lint" | "sets" => true,
+        "what-if" => request.parameters().next().is_some(),
+        _ => false,
+    }
+}
+
 fn missing(what: &str, similar: &[(String, String)]) -> Page {
     let content = html! {
         p.bad { (what) " does not exist, or does not exist any more." }
