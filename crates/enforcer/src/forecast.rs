@@ -50,3 +50,22 @@ pub fn delayed_evictions<'a>(
 pub fn grace_period(graces: &Graces, pod: &Pod, rule: ViolatedRule) -> Duration {
     pod.metadata.annotation(GRACE_ANNOTATION).and_then(grace).unwrap_or_else(|| graces.of(rule))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_annotation_of_a_pod_replaces_the_grace_period_of_the_rule() {
+        let (mut pod, graces) = (Pod::default(), Graces::default());
+        let seconds = |pod: &Pod| {
+            [ViolatedRule::NodeAffinity, ViolatedRule::PodAffinity, ViolatedRule::PodAntiAffinity]
+                .map(|rule| grace_period(&graces, pod, rule).as_secs())
+        };
+        assert_eq!(seconds(&pod), [0, 300, 30]);
+        pod.metadata.annotations.insert(GRACE_ANNOTATION.to_owned(), "2m".to_owned());
+        assert_eq!(seconds(&pod), [120; 3]);
+        pod.metadata.annotations.insert(GRACE_ANNOTATION.to_owned(), "soon".to_owned());
+        assert_eq!(seconds(&pod), [0, 300, 30], "the enforcer reports it, and goes by the rule");
+    }
+}

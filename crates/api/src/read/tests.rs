@@ -508,3 +508,11 @@ fn an_input_replaced_other_pods_after_the_lists_were_changed() {
     assert_eq!(pods.collect::<Vec<_>>(), [("b", "x"), ("c", "y"), ("d", "y")]);
     assert_eq!(inventory.replaced, ["Pod default/c"]);
 }
+
+#[test]
+fn whole_objects_are_kept_of_all_kinds_but_pods() {
+    let text = "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Node, metadata: {name: a}}";
+    let mut inventory = Inventory::keeping_raw_but_pods();
+    inventory.read(text.as_bytes(), "input").unwrap();
+    assert!(inventory.pods[0].raw.is_none() && inventory.nodes[0].raw.is_some());
+}

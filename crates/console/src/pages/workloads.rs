@@ -15,9 +15,6 @@ use crate::pictures::{self, ZONE};
 use crate::workloads::name_of;
 use crate::{Request, State, links};
 
-/// Domains of a table.
-const MAX_DOMAINS: usize = 50;
-
 #[derive(Default)]
 struct Counts {
     n_pods: usize,
@@ -160,8 +157,8 @@ fn domains(key: &str, pods: &[&SimulatedPod], domain_of: impl Fn(&str) -> Option
     };
     let n_domains = counts.len();
     html! {
-        (parts::table_of(&format!("Pods by {key}"), &[key, "Pods"], counts.iter().take(MAX_DOMAINS).map(row).collect()))
-        @if n_domains > MAX_DOMAINS { p { "and " (counted(n_domains - MAX_DOMAINS, "more domain")) } }
+        (parts::table_of(&format!("Pods by {key}"), &[key, "Pods"], counts.iter().take(parts::MAX_SHOWN).map(row).collect()))
+        (parts::more(n_domains, "domain"))
     }
 }
 
@@ -204,9 +201,9 @@ fn more_replicas(
             (parts::table_of(
                 &format!("More replicas by {key}"),
                 &["Domain", "Replicas"],
-                by_domain.iter().take(MAX_DOMAINS).map(row).collect(),
+                by_domain.iter().take(parts::MAX_SHOWN).map(row).collect(),
             ))
-            @if by_domain.len() > MAX_DOMAINS { p { "and " (counted(by_domain.len() - MAX_DOMAINS, "more domain")) } }
+            (parts::more(by_domain.len(), "domain"))
             @if let Some(limit) = limited_by { p { "The next replica is stopped by " strong { (limit) } ": " (message) } }
         }
     })
