@@ -323,9 +323,10 @@ impl Simulation {
 
     /// Places the selected pending pods. The others stay pending.
     pub(crate) fn run_only(&mut self, is_selected: impl Fn(&SimulatedPod) -> bool) {
-        let pods = &self.pods;
-        self.queue.retain(|i| is_selected(&pods[*i]));
+        let others = self.queue.extract_if(.., |i| !is_selected(&self.pods[*i])).collect::<Vec<_>>();
         self.run(|_, _| ());
+        self.queue.extend(others);
+        self.sort_queue();
     }
 
     /// What is decided about each pending pod in the current state, on its own: no pod is placed. Yields positions in

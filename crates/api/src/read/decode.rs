@@ -35,7 +35,8 @@ pub fn decode_at<'de, T: Deserialize<'de>>(
     prefix: &str,
     object: &dyn std::fmt::Display,
 ) -> Result<T, DecodeError> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
+    // The path of each field costs as much as its value, and only errors need it.
+    T::deserialize(value).or_else(|_| serde_path_to_error::deserialize(value)).map_err(|error| {
         let mut path = prefix.to_owned();
         let mut found = Some(value);
         for segment in error.path() {

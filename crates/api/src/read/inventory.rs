@@ -483,7 +483,11 @@ impl Index {
 /// Adds an object, or replaces the one that it takes the place of; entries are sorted by their order.
 /// Returns the object and the replaced one, if any.
 fn put<T>(entries: &mut Vec<Entry<T>>, entry: Entry<T>) -> Option<(&mut T, T)> {
-    match entries.binary_search_by_key(&entry.order, |e| e.order) {
+    let place = match entries.last() {
+        Some(last) if last.order < entry.order => Err(entries.len()),
+        _ => entries.binary_search_by_key(&entry.order, |e| e.order),
+    };
+    match place {
         Ok(place) => {
             let earlier = std::mem::replace(&mut entries[place], entry);
             Some((&mut entries[place].object, earlier.object))

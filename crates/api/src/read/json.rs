@@ -1,16 +1,15 @@
-//! Reading JSON as a stream.
+//! Reading JSON as a stream. Objects are parsed from a buffer that holds a whole one: the parser is twice as fast on bytes
+//! as on a reader.
 
-use std::cell::Cell;
-use std::fmt;
-use std::io::{BufReader, Read};
-use std::rc::Rc;
+use std::io::Read;
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use memchr::{memchr_iter, memrchr};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::document::Document;
+use super::error::shortened;
 use super::{MAX_OBJECT_BYTES, Manifest, ReadError, SourceLocation};
 
 /// Reads one JSON object after the other.
@@ -19,203 +18,191 @@ pub(super) fn read<E: From<ReadError>>(
     file: &str,
     each: &mut dyn FnMut(Manifest) -> Result<(), E>,
 ) -> Result<(), E> {
-    let left = Rc::new(Cell::new(MAX_OBJECT_BYTES));
-    let input = OfObject { input, left: left.clone() };
-    let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(BUFFER_BYTES, input));
     let file: Arc<str> = file.into();
-    let mut document = 0;
-    while json.end().is_err() {
-        document += 1;
-        left.set(MAX_OBJECT_BYTES);
-        let place = SourceLocation { file: file.clone(), document, item: None, line: None };
-        let mut failure = None;
-        let seed =
-            DocumentSeed { place: place.clone(), left: &left, each: &mut *each, failure: &mut failure };
-        if let Err(error) = seed.deserialize(&mut json) {
-            let is_large = left.get() == 0 && error.is_io();
-            let large = || ReadError::LargeObject { place: place.clone() }.into();
-            return Err(failure
-                .unwrap_or_else(|| if is_large { large() } else { syntax_error(&place, &error).into() }));
-        }
+    let place = SourceLocation { file, document: 0, item: None, line: None };
+    let mut text =
+        Text { input, place, buffer: Vec::new(), at: 0, is_complete: false, n_lines: 0, n_columns: 0 };
+    while text.peek()?.is_some() {
+        text.place.document += 1;
+        text.document(each)?;
     }
     Ok(())
 }
 
-const BUFFER_BYTES: usize = 1 << 16;
+/// What is read at once; more for an object that does not fit.
+const BUFFER_BYTES: usize = 1 << 18;
 
-/// Reads as much as one object may have.
-struct OfObject<R> {
+struct Text<R> {
     input: R,
-    /// Bytes left for the current object. What the buffer has read ahead is not counted for the next one.
-    left: Rc<Cell<usize>>,
-}
-
-impl<R: Read> Read for OfObject<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if self.left.get() == 0 {
-            return Err(std::io::Error::other("the object is too large"));
-        }
-        let n = self.input.read(buffer)?;
-        self.left.set(self.left.get().saturating_sub(n));
-        Ok(n)
-    }
-}
-
-fn syntax_error(place: &SourceLocation, error: &serde_json::Error) -> ReadError {
-    let file = place.file.to_string();
-    if error.is_io() {
-        return ReadError::Io { file, message: error.to_string() };
-    }
-    let position = format!(" at line {} column {}", error.line(), error.column());
-    let message = error.to_string();
-    let message = message.strip_suffix(&position).unwrap_or(&message);
-    let (line, column) = (error.line(), error.column());
-    if message == "recursion limit exceeded" {
-        return ReadError::TooDeep { file, line, column };
-    }
-    ReadError::Syntax { file, line, column, format: "JSON", message: super::error::shortened(message) }
-}
-
-struct DocumentSeed<'a, E> {
+    /// The current document.
     place: SourceLocation,
-    left: &'a Cell<usize>,
-    each: &'a mut dyn FnMut(Manifest) -> Result<(), E>,
-    /// Errors other than the parser's, passed around serde.
-    failure: &'a mut Option<E>,
+    /// What was read and not parsed, from `at`.
+    buffer: Vec<u8>,
+    at: usize,
+    /// The input has ended.
+    is_complete: bool,
+    /// Line ends before the buffer, and bytes after the last of them.
+    n_lines: usize,
+    n_columns: usize,
 }
 
-impl<'de, E: From<ReadError>> DeserializeSeed<'de> for DocumentSeed<'_, E> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<E: From<ReadError>> DocumentSeed<'_, E> {
-    fn not_an_object<X: serde::de::Error>(self, found: &'static str) -> Result<(), X> {
-        *self.failure = Some(ReadError::NotAnObject { place: self.place, found }.into());
-        Err(X::custom(found))
-    }
-}
-
-impl<'de, E: From<ReadError>> Visitor<'de> for DocumentSeed<'_, E> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a Kubernetes object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let (left, failure) = (self.left, self.failure);
-        let mut document = Document::new(self.place, self.each);
-        while let Some(key) = map.next_key::<String>()? {
-            if document.expects_items(&key) {
-                map.next_value_seed(ItemsSeed { left, document: &mut document, failure: &mut *failure })?;
+impl<R: Read> Text<R> {
+    fn document<E: From<ReadError>>(
+        &mut self,
+        each: &mut dyn FnMut(Manifest) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let found = match self.peek()? {
+            Some(b'{') => "an object",
+            Some(b'[') => "an array",
+            _ => match self.value()? {
+                Value::Null => return Ok(()),
+                Value::String(_) => "a string",
+                Value::Bool(_) => "a boolean",
+                _ => "a number",
+            },
+        };
+        if found != "an object" {
+            return Err(ReadError::NotAnObject { place: self.place.clone(), found }.into());
+        }
+        let mut document = Document::new(self.place.clone(), each);
+        let mut is_first = true;
+        while self.has_next(std::mem::take(&mut is_first), b'}')? {
+            if self.peek()? != Some(b'"') {
+                return Err(self.error("key must be a string", "EOF while parsing an object").into());
+            }
+            let key: String = self.value()?;
+            if self.peek()? != Some(b':') {
+                return Err(self.error("expected `:`", "EOF while parsing an object").into());
+            }
+            self.at += 1;
+            if self.peek()? == Some(b'[') && document.expects_items(&key) {
+                document.start_items();
+                let mut is_first = true;
+                while self.has_next(std::mem::take(&mut is_first), b']')? {
+                    document.item(None, self.value()?)?;
+                }
             } else {
-                let value = map.next_value()?;
-                document.field(key, value);
+                document.field(key, self.value()?);
             }
         }
-        around(failure, document.finish())
+        document.finish()
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<(), A::Error> {
-        self.not_an_object("an array")
-    }
-    fn visit_str<X: serde::de::Error>(self, _: &str) -> Result<(), X> {
-        self.not_an_object("a string")
-    }
-    fn visit_bool<X: serde::de::Error>(self, _: bool) -> Result<(), X> {
-        self.not_an_object("a boolean")
-    }
-    fn visit_u64<X: serde::de::Error>(self, _: u64) -> Result<(), X> {
-        self.not_an_object("a number")
-    }
-    fn visit_i64<X: serde::de::Error>(self, _: i64) -> Result<(), X> {
-        self.not_an_object("a number")
-    }
-    fn visit_f64<X: serde::de::Error>(self, _: f64) -> Result<(), X> {
-        self.not_an_object("a number")
-    }
-    fn visit_unit<X: serde::de::Error>(self) -> Result<(), X> {
-        Ok(())
-    }
-}
-
-/// The value of `items`: an array is passed on item by item; another value is an ordinary field.
-struct ItemsSeed<'a, 'b, E> {
-    left: &'a Cell<usize>,
-    document: &'a mut Document<'b, E>,
-    failure: &'a mut Option<E>,
-}
-
-impl<'de, E: From<ReadError>> DeserializeSeed<'de> for ItemsSeed<'_, '_, E> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<E> ItemsSeed<'_, '_, E>
-where
-    E: From<ReadError>,
-{
-    fn field(self, value: Value) {
-        self.document.field("items".to_owned(), value);
-    }
-}
-
-impl<'de, E: From<ReadError>> Visitor<'de> for ItemsSeed<'_, '_, E> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the items of a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        self.document.start_items();
-        while let Some(item) = items.next_element::<Value>()? {
-            around(self.failure, self.document.item(None, item))?;
-            self.left.set(MAX_OBJECT_BYTES);
+    /// Whether an object or array goes on: passes its opening bracket or the comma, or its closing bracket.
+    fn has_next(&mut self, is_first: bool, close: u8) -> Result<bool, ReadError> {
+        let (expected, eof) = match close {
+            b']' => ("expected `,` or `]`", "EOF while parsing a list"),
+            _ => ("expected `,` or `}`", "EOF while parsing an object"),
+        };
+        match self.peek()? {
+            Some(byte) if byte == close && !is_first => {
+                self.at += 1;
+                return Ok(false);
+            }
+            Some(_) if is_first => {}
+            Some(b',') => {}
+            _ => return Err(self.error(expected, eof)),
         }
+        self.at += 1;
+        match self.peek()? {
+            Some(byte) if byte == close && is_first => {
+                self.at += 1;
+                Ok(false)
+            }
+            Some(byte) if byte == close => Err(self.error("trailing comma", eof)),
+            Some(_) => Ok(true),
+            None => Err(self.error(expected, eof)),
+        }
+    }
+
+    /// The next byte that is no white space.
+    fn peek(&mut self) -> Result<Option<u8>, ReadError> {
+        loop {
+            let rest = &self.buffer[self.at..];
+            match rest.iter().position(|byte| !b" \t\n\r".contains(byte)) {
+                Some(n) => {
+                    self.at += n;
+                    return Ok(self.buffer.get(self.at).copied());
+                }
+                None if self.is_complete => {
+                    self.at = self.buffer.len();
+                    return Ok(None);
+                }
+                None => {
+                    self.at = self.buffer.len();
+                    self.fill()?;
+                }
+            }
+        }
+    }
+
+    fn value<T: DeserializeOwned>(&mut self) -> Result<T, ReadError> {
+        loop {
+            let mut values = serde_json::Deserializer::from_slice(&self.buffer[self.at..]).into_iter();
+            let value = values.next();
+            let end = self.at + values.byte_offset();
+            match value {
+                // A number may go on.
+                Some(Ok(value)) if end < self.buffer.len() || self.is_complete => {
+                    self.at = end;
+                    return Ok(value);
+                }
+                Some(Err(error)) if self.is_complete || !error.is_eof() => {
+                    return Err(self.syntax_error(&error));
+                }
+                None if self.is_complete => return Err(self.error("", "EOF while parsing a value")),
+                _ => self.fill()?,
+            }
+        }
+    }
+
+    /// Reads more.
+    fn fill(&mut self) -> Result<(), ReadError> {
+        (self.n_lines, self.n_columns) = self.position();
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        if self.buffer.len() > MAX_OBJECT_BYTES {
+            return Err(ReadError::LargeObject { place: self.place.clone() });
+        }
+        let n_wanted = self.buffer.len().max(BUFFER_BYTES) as u64;
+        let n_read = self.input.by_ref().take(n_wanted).read_to_end(&mut self.buffer);
+        let io_error = |error: std::io::Error| ReadError::Io {
+            file: self.place.file.to_string(),
+            message: error.to_string(),
+        };
+        self.is_complete = n_read.map_err(io_error)? == 0;
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
-        let value = Value::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
-        self.field(value);
-        Ok(())
+    /// Line ends before the next byte, and bytes after the last of them.
+    fn position(&self) -> (usize, usize) {
+        let parsed = &self.buffer[..self.at];
+        match memrchr(b'\n', parsed) {
+            Some(last) => (self.n_lines + memchr_iter(b'\n', parsed).count(), self.at - last - 1),
+            None => (self.n_lines, self.n_columns + self.at),
+        }
     }
-    fn visit_str<X: serde::de::Error>(self, text: &str) -> Result<(), X> {
-        self.field(text.into());
-        Ok(())
-    }
-    fn visit_bool<X: serde::de::Error>(self, value: bool) -> Result<(), X> {
-        self.field(value.into());
-        Ok(())
-    }
-    fn visit_u64<X: serde::de::Error>(self, value: u64) -> Result<(), X> {
-        self.field(value.into());
-        Ok(())
-    }
-    fn visit_i64<X: serde::de::Error>(self, value: i64) -> Result<(), X> {
-        self.field(value.into());
-        Ok(())
-    }
-    fn visit_f64<X: serde::de::Error>(self, value: f64) -> Result<(), X> {
-        self.field(value.into());
-        Ok(())
-    }
-    fn visit_unit<X: serde::de::Error>(self) -> Result<(), X> {
-        self.field(Value::Null);
-        Ok(())
-    }
-}
 
-/// Passes an error around serde, which only has errors of its own type.
-fn around<E, X: serde::de::Error>(failure: &mut Option<E>, result: Result<(), E>) -> Result<(), X> {
-    result.map_err(|error| {
-        *failure = Some(error);
-        X::custom("stopped")
-    })
+    /// An error at the next byte, or at the end of the text.
+    fn error(&self, message: &str, at_end: &str) -> ReadError {
+        let (line, column) = self.position();
+        let is_at_end = self.at == self.buffer.len();
+        let (column, message) = if is_at_end { (column, at_end) } else { (column + 1, message) };
+        let file = self.place.file.to_string();
+        ReadError::Syntax { file, line: line + 1, column, format: "JSON", message: message.to_owned() }
+    }
+
+    fn syntax_error(&self, error: &serde_json::Error) -> ReadError {
+        let file = self.place.file.to_string();
+        let (n_lines, n_columns) = self.position();
+        let line = n_lines + error.line().max(1);
+        let column = if error.line() > 1 { error.column() } else { n_columns + error.column() };
+        let position = format!(" at line {} column {}", error.line(), error.column());
+        let message = error.to_string();
+        let message = message.strip_suffix(&position).unwrap_or(&message);
+        if message == "recursion limit exceeded" {
+            return ReadError::TooDeep { file, line, column };
+        }
+        ReadError::Syntax { file, line, column, format: "JSON", message: shortened(message) }
+    }
 }

@@ -246,7 +246,7 @@ fn deep_nesting_is_refused() {
     for (open, close, message) in [
         ("[", "]", "f:1:131: nested deeper than 128 levels: no Kubernetes object is"),
         ("{a: ", "}", "f:1:513: nested deeper than 128 levels: no Kubernetes object is"),
-        ("{\"a\": ", "}", "f:1:763: nested deeper than 128 levels: no Kubernetes object is"),
+        ("{\"a\": ", "}", "f:1:769: nested deeper than 128 levels: no Kubernetes object is"),
     ] {
         let text = format!("{}{}", open.repeat(140), close.repeat(140));
         let text = if open == "[" { format!("a: {text}") } else { text };

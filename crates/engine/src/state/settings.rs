@@ -3,7 +3,7 @@
 use berth_api::config::SchedulerConfig;
 
 /// Settings that hold for the life of a cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Scheduling profiles.
     pub config: SchedulerConfig,

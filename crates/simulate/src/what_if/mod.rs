@@ -34,6 +34,8 @@ pub struct WhatIf {
     now: Timestamp,
     before: Before,
     departures: Departures,
+    /// The state before the changes, until the first change.
+    unchanged: Option<Box<Simulation>>,
 }
 
 /// The state before the changes.
@@ -58,13 +60,14 @@ impl WhatIf {
     ) -> Result<WhatIf, SimulationError> {
         let mut inventory = inventory;
         options.add_simulated_nodes(&mut inventory);
-        let mut simulation = place_new(&mut inventory, &options, now)?;
+        let (mut simulation, has_new) = place_new(&mut inventory, &options, now)?;
         let running = simulation.pods().iter().filter_map(|pod| Some((pod, pod.node()?)));
         let nodes =
             running.map(|(pod, node)| (pod.pod.metadata.namespaced_name(), node.to_owned())).collect();
         let broken = simulation.cluster().audit().iter().map(Violation::key).collect();
         let before = Before { nodes, broken };
-        Ok(WhatIf { inventory, options, now, before, departures: Departures::default() })
+        let unchanged = (!has_new).then(|| Box::new(simulation));
+        Ok(WhatIf { inventory, options, now, before, departures: Departures::default(), unchanged })
     }
 
     /// Makes a change.
@@ -72,6 +75,7 @@ impl WhatIf {
     /// # Errors
     /// The changed object does not exist, or cannot be changed in this way. No other change is lost.
     pub fn apply(&mut self, change: &Change) -> Result<(), ChangeError> {
+        self.unchanged = None;
         change.apply(&mut self.inventory, &mut self.departures, self.now)
     }
 
@@ -81,6 +85,7 @@ impl WhatIf {
     /// # Errors
     /// Those of `overlay`.
     pub fn overlay<E>(&mut self, overlay: impl FnOnce(&mut Inventory) -> Result<(), E>) -> Result<(), E> {
+        self.unchanged = None;
         overlay(&mut self.inventory)?;
         let workloads = self.inventory.workloads.iter().map(|entry| &entry.object);
         let replaced = workloads.filter(|workload| workload.replaced.is_some());
@@ -102,7 +107,10 @@ impl WhatIf {
 
     /// Replaces the scheduling rules.
     pub fn set_settings(&mut self, settings: Settings) {
-        self.options.settings = settings;
+        if self.options.settings != settings {
+            self.unchanged = None;
+            self.options.settings = settings;
+        }
     }
 
     /// The objects, with the changes so far.
@@ -115,9 +123,12 @@ impl WhatIf {
     /// # Errors
     /// As [`Simulation::new`].
     pub fn run(self, progress: impl FnMut(usize, usize)) -> Result<Changed, SimulationError> {
-        let WhatIf { inventory, options, before, departures, .. } = self;
+        let WhatIf { inventory, options, before, departures, unchanged, .. } = self;
         let nodes = inventory.nodes.iter().map(|entry| entry.object.clone()).collect();
-        let mut simulation = Simulation::new(inventory, options)?;
+        let mut simulation = match unchanged {
+            Some(simulation) => *simulation,
+            None => Simulation::new(inventory, options)?,
+        };
         simulation.run(progress);
         let outcome = WhatIfOutcome::of(&mut simulation, &before, departures);
         Ok(Changed { outcome, simulation, nodes })
@@ -147,30 +158,31 @@ impl Changed {
     }
 }
 
-/// Places the pods that workloads of the input do not have so far, as running pods of the input. Returns the simulation.
+/// Places the pods that workloads of the input do not have so far, as running pods of the input. Returns the
+/// simulation, and whether there are such pods.
 pub(crate) fn place_new(
     inventory: &mut Inventory,
     options: &SimulationOptions,
     now: Timestamp,
-) -> Result<Simulation, SimulationError> {
+) -> Result<(Simulation, bool), SimulationError> {
     let given: HashSet<_> = inventory.pods.iter().map(|e| e.object.metadata.namespaced_name()).collect();
     let simulation = Simulation::as_is(inventory.clone(), options.clone())?;
-    keep_placed(inventory, &simulation, &given, now)?;
-    Ok(simulation)
+    let has_new = keep_placed(inventory, &simulation, &given, now)?;
+    Ok((simulation, has_new))
 }
 
-/// Adds the pods that were placed to the input, as running ones, with the claims that were created with them.
+/// Adds the pods that were placed to the input, as running ones, with the claims that were created with them. Returns
+/// whether there are any.
 fn keep_placed(
     inventory: &mut Inventory,
     simulation: &Simulation,
     given: &HashSet<NamespacedName>,
     now: Timestamp,
-) -> Result<(), SimulationError> {
+) -> Result<bool, SimulationError> {
     let placed = simulation.pods().iter().filter(|pod| pod.node().is_some());
     let placed: BTreeMap<_, _> = placed.map(|pod| (pod.pod.metadata.namespaced_name(), pod)).collect();
-    let has_new = placed.len() != given.len() || !placed.keys().all(|name| given.contains(name));
-    if !has_new && simulation.rolled_out().is_empty() {
-        return Ok(());
+    if simulation.rolled_out().is_empty() && placed.keys().all(|name| given.contains(name)) {
+        return Ok(false);
     }
     let expansion = expand(inventory)?;
     inventory.pods.retain(|entry| !expansion.deleted.contains(&entry.object.metadata.namespaced_name()));
@@ -200,5 +212,5 @@ fn keep_placed(
             .is_none_or(|owner| !rolled_out.contains(&NamespacedName::new(&metadata.namespace, &owner.name)))
     });
     inventory.workloads.iter_mut().for_each(|entry| entry.object.replaced = None);
-    Ok(())
+    Ok(true)
 }
