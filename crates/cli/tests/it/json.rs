@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::common::berth;
+use crate::scratch::Scratch;
 
 /// The tables of the document: by heading, the fields with their types.
 type Tables = BTreeMap<String, BTreeMap<String, String>>;
@@ -121,6 +122,51 @@ const RUNS: &[&[&str]] = &[
     &["compare", "--dump", "examples/outage/cluster.yaml", "--to-filename", "examples/outage/web.yaml"],
     &["version"],
 ];
+
+const WORKLOAD: &str = "
+- name: Basic
+  workloadTemplate:
+  - {opcode: createNodes, countParam: $nodes}
+  - {opcode: createPods, countParam: $pods, collectMetrics: true}
+  workloads: [{name: small, params: {nodes: 5, pods: 10}}]
+";
+
+/// Without `soak`, which takes minutes.
+const BENCHMARKS: &[&str] = &[
+    "scale --nodes 20 --pods 50",
+    "volumes --nodes 10 --pods 20",
+    "churn --nodes 10 --rounds 2 --pods 20",
+    "load examples/outage/cluster.yaml",
+    "ops --nodes 10 --op decide --count 5",
+    "enforce --nodes 20 --pods 50 --changed 5 --rounds 2",
+    "preempt --nodes 10 --pods 10",
+    "groups --nodes 20 --groups 3 --members 2",
+    "bind --nodes 10 --pods 50 --connections 2 --rounds 1",
+    "up --nodes 10 --pods 20",
+    "list --pods 50 --page 25",
+    "webhook --nodes 5 --reviews 20 --connections 2",
+];
+
+#[test]
+fn the_json_of_every_benchmark_is_as_documented() {
+    let scratch = Scratch::new("benchmark");
+    let file = scratch.0.join("workload.yaml");
+    fs::write(&file, WORKLOAD).unwrap();
+    let mut check = Check { tables: tables(), problems: Vec::new() };
+    let file = format!("{}", file.display());
+    let report = |args: &str| -> Value {
+        let args: Vec<_> = args.split(' ').collect();
+        let ran = berth(&root(), &[&["bench"][..], &args, &["-o", "json"]].concat(), b"");
+        assert_eq!(ran.code, 0, "{args:?}: {}", ran.stderr);
+        serde_json::from_str(&ran.stdout).unwrap()
+    };
+    check.value("array of berth bench -o json", &report(&file), "bench");
+    for benchmark in BENCHMARKS {
+        let name = benchmark.split(' ').next().unwrap();
+        check.value(&format!("berth bench {name} -o json"), &report(benchmark), name);
+    }
+    assert!(check.problems.is_empty(), "{}", check.problems.join("\n"));
+}
 
 #[test]
 fn the_json_of_every_command_is_as_documented() {
