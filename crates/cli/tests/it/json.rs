@@ -143,6 +143,7 @@ const BENCHMARKS: &[&str] = &[
     "groups --nodes 20 --groups 3 --members 2",
     "bind --nodes 10 --pods 50 --connections 2 --rounds 1",
     "up --nodes 10 --pods 20",
+    "console --nodes 20 --pods 50 --open 2 --changes 2",
     "list --pods 50 --page 25",
     "webhook --nodes 5 --reviews 20 --connections 2",
 ];
