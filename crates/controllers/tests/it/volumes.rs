@@ -60,6 +60,9 @@ async fn claims_are_bound_to_existing_volumes_and_released() {
     ] {
         world.create(VOLUMES, &volume).await;
     }
+    // The controller watches volumes and claims apart: it has to know all volumes before it chooses.
+    let is_available = |volume: &Value| volume["status"]["phase"] == "Available";
+    world.until_listed("available", VOLUMES, |volumes| volumes.iter().all(is_available)).await;
     let manual = json!({"storageClassName": "manual"});
     let by_name = json!({"storageClassName": "manual", "volumeName": "named"});
     // The class exists only in names: such claims are bound, never provisioned.
