@@ -74,6 +74,27 @@ async fn unknown_fields_are_refused_under_strict_validation() {
 }
 
 #[tokio::test]
+async fn server_side_apply_creates_nodes_with_their_status() {
+    let server = server().await;
+    let client = admin(&server);
+    let patch = "application/apply-patch+yaml";
+    let node = |cpu: &str| {
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"},
+            "status": {"allocatable": {"cpu": cpu}}})
+    };
+    let path = "/api/v1/nodes/a?fieldManager=one";
+    let (code, created) = send(&client, Method::PATCH, path, patch, node("8").to_string()).await;
+    assert_eq!((code, &created["status"]["allocatable"]["cpu"]), (StatusCode::CREATED, &json!("8")));
+    assert_eq!(created["metadata"].get("managedFields"), None, "the manager does not own the status");
+    let (code, again) = send(&client, Method::PATCH, path, patch, node("4").to_string()).await;
+    assert_eq!((code, &again["status"]["allocatable"]["cpu"]), (StatusCode::OK, &json!("8")));
+    let mut object = deployment(1);
+    object["status"] = json!({"readyReplicas": 1});
+    let (code, created) = apply(&client, "one", &object).await;
+    assert_eq!((code, created["status"].get("readyReplicas")), (StatusCode::CREATED, None));
+}
+
+#[tokio::test]
 async fn server_side_apply_creates_conflicts_and_takes_over() {
     let server = server().await;
     let client = admin(&server);

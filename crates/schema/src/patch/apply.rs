@@ -81,7 +81,11 @@ pub fn apply(
     actor: &Actor<'_>,
     force: bool,
 ) -> Result<Value, ApplyError> {
-    let (applied, own) = read(ty, applied, actor.ignored)?;
+    let (mut applied, own, ignored) = read(ty, applied, actor.ignored)?;
+    if let (None, Some(fields)) = (live, applied.as_object_mut()) {
+        // Whether a new object has them is decided by its kind; the manager does not own them.
+        fields.extend(ignored);
+    }
     let nothing = json!({ "apiVersion": applied["apiVersion"], "kind": applied["kind"], "metadata": {} });
     let mut current = live.unwrap_or(&nothing).clone();
     let live_entries = managed::take(&mut current).unwrap_or_default();
@@ -121,7 +125,12 @@ pub fn apply(
 }
 
 /// Checks the applied object and collects the fields that it sets.
-fn read(ty: &'static Type, mut applied: Value, ignored: &[&str]) -> Result<(Value, FieldSet), PatchError> {
+/// What is applied, the fields of which the manager becomes an owner, and the ignored fields, which are taken out.
+fn read(
+    ty: &'static Type,
+    mut applied: Value,
+    ignored: &[&str],
+) -> Result<(Value, FieldSet, Map<String, Value>), PatchError> {
     let of = |object: &Value| {
         let text =
             |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -146,13 +155,14 @@ fn read(ty: &'static Type, mut applied: Value, ignored: &[&str]) -> Result<(Valu
         };
         return Err(PatchError::Malformed(format!("{}: {each}", of(&applied))));
     }
+    let mut taken = Map::new();
     if let Some(fields) = applied.as_object_mut() {
-        fields.retain(|name, _| !ignored.contains(&name.as_str()));
+        taken.extend(ignored.iter().filter_map(|name| fields.shift_remove_entry(*name)));
     }
     let mut own = typed::fields_of(ty, &applied)
         .map_err(|error| PatchError::Malformed(format!("{}: {error}", of(&applied))))?;
     managed::strip(&mut own);
-    Ok((applied, own))
+    Ok((applied, own, taken))
 }
 
 /// Removes the fields that the manager applied before, does not apply now, and no other manager has.
