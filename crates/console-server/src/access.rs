@@ -15,7 +15,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 #[error("the system gives no random numbers for the token of the console")]
 pub struct RandomnessError;
 
-/// A random token: whoever has it may see the console.
+/// A random token: it is the permission to see the console.
 #[derive(Clone)]
 pub struct AccessToken(String);
 

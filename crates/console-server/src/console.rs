@@ -117,7 +117,7 @@ impl Console {
         }
         let _simulation = self.simulation(&question, None).await;
         let state = self.state.clone().lock_owned().await;
-        // Somebody else may have asked for it while this request waited. Nobody changes the version now.
+        // Another request may have rendered it while this one waited. The version cannot change now.
         let version = *self.version.borrow();
         if let Some(page) = self.cached(&question) {
             return page;

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::console::Console;
 
-/// Open pages are told about changes at most this often.
+/// Open pages hear of changes at most this often.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
 /// Updates that wait to be applied; when there are as many, the watches wait.
 const MAX_WAITING: usize = 4096;

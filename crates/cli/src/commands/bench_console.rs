@@ -13,7 +13,7 @@ use crate::render::console_bench as render;
 ///
 /// Builds the engine's state of a generated cluster, then that of the console, and compares their memory. Then each page is
 /// requested twice: the first time it is rendered. At the end, pods change once a second while pages are open, and every
-/// page is requested again when it is told about a change. Server and clients share the process.
+/// page is requested again after each event about a change. Server and clients share the process.
 #[derive(Debug, clap::Args)]
 pub struct ConsoleArgs {
     /// Number of nodes

@@ -1,4 +1,4 @@
-//! A console on a free port, and a client that sends what it is told to.
+//! A console on a free port, and a client that sends any request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -18,7 +18,7 @@ use crate::client::{Served, read_until, serve_console};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Waits until a page has a text, or has it no more, whenever it is told about a change.
+/// Waits until a page has a text, or has it no more, after each event about a change.
 async fn until(served: &Served, path: &str, text: &str, is_there: bool) {
     let (mut events, _) = served.follow().await;
     loop {

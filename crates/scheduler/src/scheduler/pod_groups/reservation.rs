@@ -200,7 +200,7 @@ impl Scheduler {
         self.leave_reservations(entry, result);
     }
 
-    /// Another leader may have held room: groups wait anew.
+    /// Another leader may have held room: groups wait again.
     pub(in crate::scheduler) fn reset_reservations(&mut self) {
         let reservations = std::mem::take(&mut self.pod_groups.reservations);
         self.pod_groups.groups.values_mut().for_each(|group| group.turn_due = None);
