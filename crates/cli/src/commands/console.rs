@@ -1,7 +1,6 @@
 //! `berth console`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use berth_api::read::Inventory;
@@ -9,13 +8,13 @@ use berth_client::delegated::DelegatedAuthorizer;
 use berth_console::{EnforcerRules, State};
 use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, live};
 use berth_enforcer::{EnforcerOptions, Graces, delayed_evictions, grace_period};
-use berth_serve::CertificateSource;
 use berth_simulate::SimulationOptions;
 use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster_args::{ClusterArgs, warn_about};
+use super::serving_args::BindArgs;
 use crate::ExitStatus;
 use crate::cluster::log::LogArgs;
 use crate::cluster::runtime;
@@ -66,16 +65,8 @@ struct SecureArgs {
     /// whether their users may list nodes and pods in the whole cluster. No token is printed.
     #[arg(long, value_name = "PORT")]
     secure_port: Option<u16>,
-    /// Address to serve HTTPS on
-    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED), requires = "secure_port")]
-    bind_address: IpAddr,
-    /// PEM file with the certificate chain, server certificate first; reloaded when it changes [default: a generated
-    /// certificate]
-    #[arg(long, value_name = "FILE", requires = "tls_private_key_file", requires = "secure_port")]
-    tls_cert_file: Option<PathBuf>,
-    /// PEM file with the private key; reloaded when it changes
-    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
-    tls_private_key_file: Option<PathBuf>,
+    #[command(flatten)]
+    bind: BindArgs,
 }
 
 /// Serves until SIGINT or SIGTERM.
@@ -143,21 +134,12 @@ impl Args {
     }
 
     fn secure_options(&self, client: Client) -> Option<ServerOptions> {
-        let SecureArgs { secure_port, bind_address, tls_cert_file, tls_private_key_file } = &self.secure;
-        let address = SocketAddr::new(*bind_address, (*secure_port)?);
-        let certificate = match tls_cert_file.clone().zip(tls_private_key_file.clone()) {
-            Some((certificate, key)) => CertificateSource::Files { certificate, key },
-            None => {
-                let names =
-                    ["localhost", "127.0.0.1"].into_iter().chain(self.hosts.iter().map(String::as_str));
-                let names = names.map(|name| name.split(':').next().unwrap_or(name).to_owned()).collect();
-                CertificateSource::Own { common_name: "berth-console", names }
-            }
-        };
+        let SecureArgs { secure_port, bind } = &self.secure;
+        let address = bind.address((*secure_port)?);
         let authorizer = Arc::new(DelegatedAuthorizer::new(client, Vec::new()));
         Some(ServerOptions {
             address,
-            certificate: Some(certificate),
+            certificate: Some(bind.certificate("berth-console", &self.hosts)),
             hosts: self.hosts.clone(),
             authenticator: Authenticator::Delegated(authorizer),
             is_live: true,

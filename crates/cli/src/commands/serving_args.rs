@@ -22,16 +22,8 @@ pub struct ServingArgs {
     /// A client certificate names its user (common name) and groups (organizations).
     #[arg(long, value_name = "PORT")]
     secure_port: Option<u16>,
-    /// Address to serve HTTPS on
-    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED), requires = "secure_port")]
-    bind_address: IpAddr,
-    /// PEM file with the certificate chain, server certificate first; reloaded when it changes [default: a generated
-    /// certificate]
-    #[arg(long, value_name = "FILE", requires = "tls_private_key_file", requires = "secure_port")]
-    tls_cert_file: Option<PathBuf>,
-    /// PEM file with the private key; reloaded when it changes
-    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
-    tls_private_key_file: Option<PathBuf>,
+    #[command(flatten)]
+    secure: BindArgs,
     /// PEM file with the certificate authorities of clients, which may have a certificate instead of a token; reloaded
     /// when it changes [default: those of the ConfigMap extension-apiserver-authentication in kube-system]
     #[arg(long, value_name = "FILE", requires = "secure_port")]
@@ -57,15 +49,38 @@ impl ServingArgs {
             )));
         }
         let https = self.secure_port.map(|port| SecureServingOptions {
-            address: SocketAddr::new(self.bind_address, port),
-            certificate: self.certificate(common_name),
+            address: self.secure.address(port),
+            certificate: self.secure.certificate(common_name, &[]),
             client_ca_file: self.client_ca_file.clone(),
             always_allowed_paths: self.authorization_always_allow_paths.clone(),
         });
         Ok(ServingOptions { http: self.listen, https })
     }
+}
 
-    fn certificate(&self, common_name: &'static str) -> CertificateSource {
+/// The address and the certificate of HTTPS, beside an argument `secure_port`.
+#[derive(Debug, clap::Args)]
+pub struct BindArgs {
+    /// Address to serve HTTPS on
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED), requires = "secure_port")]
+    bind_address: IpAddr,
+    /// PEM file with the certificate chain, server certificate first; reloaded when it changes [default: a generated
+    /// certificate]
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file", requires = "secure_port")]
+    tls_cert_file: Option<PathBuf>,
+    /// PEM file with the private key; reloaded when it changes
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_private_key_file: Option<PathBuf>,
+}
+
+impl BindArgs {
+    /// The address with this port.
+    pub fn address(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.bind_address, port)
+    }
+
+    /// The certificate; a generated one has this common name, and the hosts without their ports.
+    pub fn certificate(&self, common_name: &'static str, hosts: &[String]) -> CertificateSource {
         match (&self.tls_cert_file, &self.tls_private_key_file) {
             (Some(certificate), Some(key)) => {
                 CertificateSource::Files { certificate: certificate.clone(), key: key.clone() }
@@ -75,6 +90,7 @@ impl ServingArgs {
                 if !self.bind_address.is_unspecified() && !self.bind_address.is_loopback() {
                     names.push(self.bind_address.to_string());
                 }
+                names.extend(hosts.iter().map(|host| host.split(':').next().unwrap_or(host).to_owned()));
                 CertificateSource::Own { common_name, names }
             }
         }
