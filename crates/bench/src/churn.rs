@@ -172,7 +172,7 @@ pub fn pod(round: usize, i: usize) -> Pod {
     let mut container =
         Container { name: "main".to_owned(), image: "app".to_owned(), ..Container::default() };
     container.resources.requests = requests.into();
-    pod.spec.containers = vec![container];
+    pod.spec.containers = vec![container].into();
 
     let selector = LabelSelector { match_labels: [(key, hash.clone())].into(), ..LabelSelector::default() };
     let term = |topology_key: &str| PodAffinityTerm {
@@ -201,7 +201,7 @@ pub fn pod(round: usize, i: usize) -> Pod {
         3 => Affinity { pod_affinity: preferred(&format!("example.com/{hash}")), ..Affinity::default() },
         _ => Affinity::default(),
     };
-    pod.spec.affinity = Some(affinity);
+    pod.spec.affinity = Some(affinity.into());
     if i % 6 == 4 {
         pod.spec.topology_spread_constraints = vec![TopologySpreadConstraint {
             max_skew: 1,
@@ -209,7 +209,8 @@ pub fn pod(round: usize, i: usize) -> Pod {
             when_unsatisfiable: "DoNotSchedule".to_owned(),
             label_selector: Some(selector),
             ..TopologySpreadConstraint::default()
-        }];
+        }]
+        .into();
     }
     admit(&mut pod, &AdmissionOptions::default());
     pod

@@ -89,7 +89,8 @@ fn full_pod(template: &PodTemplate, i: usize, node: Option<String>) -> io::Resul
         name: owner.clone(),
         controller: Some(true),
         ..OwnerReference::default()
-    }];
+    }]
+    .into();
     pod.spec.node_name = node.unwrap_or_default();
     pod.status.phase = if pod.spec.node_name.is_empty() { "Pending" } else { "Running" }.to_owned();
     let mut value = serde_json::to_value(&pod)?;

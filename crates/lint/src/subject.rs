@@ -197,7 +197,7 @@ impl<'a> Subject<'a> {
 
     /// The affinity of the spec and of the annotation, as written, each with its path in the pod.
     pub(crate) fn affinities(&self) -> impl Iterator<Item = (String, Cow<'_, Affinity>)> {
-        let of_spec = self.written.spec.affinity.as_ref();
+        let of_spec = self.written.spec.affinity.as_deref();
         let of_spec = of_spec.map(|affinity| ("spec.affinity".to_owned(), Cow::Borrowed(affinity)));
         let annotated = annotation_affinity(&self.written).ok().flatten();
         let annotated = annotated

@@ -121,7 +121,7 @@ impl World {
             }
             Operation::RelabelPod(key, labels) => {
                 for pod in self.pods.iter_mut().filter(|p| p.metadata.namespaced_name() == *key) {
-                    pod.metadata.labels = labels.clone();
+                    pod.metadata.labels = labels.clone().into();
                 }
             }
             Operation::TerminatePod(key) => {

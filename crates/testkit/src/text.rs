@@ -96,7 +96,8 @@ pub fn world(text: &str) -> World {
             Some("pdb") => world.budgets.push(budget(line)),
             Some("ns") => {
                 let mut namespace = Namespace::default();
-                (namespace.metadata.name, namespace.metadata.labels) = named_pairs(line);
+                let (name, labels) = named_pairs(line);
+                (namespace.metadata.name, namespace.metadata.labels) = (name, labels.into());
                 world.namespaces.push(namespace);
             }
             Some("svc") => {
@@ -273,7 +274,7 @@ pub fn pod(line: &str) -> Pod {
     }
     pod.spec.containers.push(container);
     if affinity != Affinity::default() {
-        pod.spec.affinity = Some(affinity);
+        pod.spec.affinity = Some(affinity.into());
     }
     if noted != Affinity::default() {
         let json = serde_json::to_string(&noted).expect("affinity is JSON");

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use berth_api::config::ConfigErrors;
-use berth_api::object::{Namespace, NamespacedName, ObjectMeta, StringMap};
+use berth_api::object::{Namespace, NamespacedName, ObjectMeta, Shared, StringMap};
 use berth_api::placement_policy::{PlacementPolicy, PolicySet};
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES, PODS, Resource};
 use berth_client::watch::Event;
@@ -64,7 +64,7 @@ impl Stored {
 #[derive(Default)]
 struct Observed {
     policies: BTreeMap<NamespacedName, Stored>,
-    namespaces: HashMap<String, StringMap>,
+    namespaces: HashMap<String, Shared<StringMap>>,
     pods: MatchedPods,
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use berth_api::object::{Condition, NamespacedName, ObjectMeta, Pod, StringMap, set_condition};
+use berth_api::object::{Condition, NamespacedName, ObjectMeta, Pod, Shared, StringMap, set_condition};
 use berth_api::placement_policy::PolicySet;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, PLACEMENT_POLICIES};
 use berth_client::KubeObject as _;
@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// Namespace and labels: policies select all pods with equal values alike.
-type Group = (String, StringMap);
+type Group = (String, Shared<StringMap>);
 
 /// The pods of the cluster, counted by what policies select.
 #[derive(Default)]

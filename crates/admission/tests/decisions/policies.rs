@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use berth_admission::{Admission, Answer, Endpoint, Nothing, Policy, ReviewError, review};
-use berth_api::object::StringMap;
+use berth_api::object::{Shared, StringMap};
 use berth_api::placement_policy::{PlacementPolicy, PolicySet};
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::world::{creation, one_pod, policy, request};
 
 fn admission(policy: Policy, policies: &[Value], namespaces: &[&str]) -> std::sync::Arc<Admission> {
     let admission = Admission::stateless(policy);
-    let namespaces: HashMap<_, _> = namespaces.iter().map(|n| ((*n).to_owned(), StringMap::new())).collect();
+    let namespaces: HashMap<_, _> = namespaces.iter().map(|n| ((*n).to_owned(), Shared::default())).collect();
     let policies = policies.iter().map(|policy| PlacementPolicy::read(policy).unwrap());
     admission.set_placement_policies(PolicySet::new(policies, namespaces));
     admission
@@ -93,7 +93,10 @@ async fn a_pod_waits_for_the_labels_of_its_namespace() {
     let later = async {
         let labels = StringMap::from([("tier".to_owned(), "gold".to_owned())]);
         let policy = PlacementPolicy::read(&selects()).unwrap();
-        asked.set_placement_policies(PolicySet::new([policy], HashMap::from([("team".to_owned(), labels)])));
+        asked.set_placement_policies(PolicySet::new(
+            [policy],
+            HashMap::from([("team".to_owned(), labels.into())]),
+        ));
     };
     let (answer, ()) = tokio::join!(create(&asked, "pod team/web"), later);
     assert!(!answer.unwrap().patch.is_empty());

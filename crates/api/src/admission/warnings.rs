@@ -105,6 +105,7 @@ pub(super) fn drop_extensions(pod: &mut Pod) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut dropped = |field: &str| warnings.push(format!("spec.affinity.{field}: {OFF}"));
     if let Some(affinity) = &mut pod.spec.affinity {
+        let affinity = &mut **affinity;
         if let Some(rules) = &mut affinity.node_affinity {
             if rules.required_during_scheduling_required_during_execution.take().is_some() {
                 dropped(&format!("nodeAffinity.{REQUIRED_REQUIRED}"));

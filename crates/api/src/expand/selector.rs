@@ -18,7 +18,7 @@ pub(super) fn of_workload(context: Context<'_>, workload: &Workload) -> Result<L
             .unwrap_or_default(),
     };
     let selector = workload.spec.selector.clone().unwrap_or_else(|| LabelSelector {
-        match_labels: metadata.labels.clone(),
+        match_labels: StringMap::clone(&metadata.labels),
         match_expressions: Vec::new(),
     });
     if selector.match_labels.is_empty() && selector.match_expressions.is_empty() {

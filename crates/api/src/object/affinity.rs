@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{LabelSelector, SelectorRequirement, nullable};
 
 /// `spec.affinity`, or the content of the annotation `scheduling.berth.dev/affinity`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Affinity {
     /// Node affinity.
@@ -21,7 +21,7 @@ pub struct Affinity {
 }
 
 /// Node affinity.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeAffinity {
     /// Proposal only: required when scheduling, and enforced by eviction afterwards.
@@ -36,7 +36,7 @@ pub struct NodeAffinity {
 }
 
 /// Node selector terms, ORed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelector {
     /// The terms.
@@ -48,7 +48,7 @@ pub struct NodeSelector {
 }
 
 /// One node selector term: its expressions and fields are ANDed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelectorTerm {
     /// Requirements on node labels.
@@ -101,7 +101,7 @@ where
 /// A preferred node selector term.
 ///
 /// v1 writes the term under `preference`; the proposal writes `matchExpressions` beside the weight.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PreferredSchedulingTerm {
     /// 1 to 100.
@@ -116,7 +116,7 @@ pub struct PreferredSchedulingTerm {
 }
 
 /// Pod affinity or anti-affinity.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodAffinity {
     /// Proposal only: required when scheduling, and enforced by eviction afterwards.
@@ -131,7 +131,7 @@ pub struct PodAffinity {
 }
 
 /// A preferred pod affinity term.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WeightedPodAffinityTerm {
     /// 1 to 100.
@@ -143,7 +143,7 @@ pub struct WeightedPodAffinityTerm {
 }
 
 /// A pod affinity term: the pods by label selector and namespaces, and the topology key.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodAffinityTerm {
     /// Null matches no pods; empty matches all.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{is_zero, nullable, time};
 
 /// A condition of a status.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
     /// Which condition, such as `Ready`.

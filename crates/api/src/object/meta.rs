@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{NamespacedName, is_zero, nullable, time};
+use super::{NamespacedName, Shared, is_zero, nullable, time};
 
 /// Labels or annotations.
 pub type StringMap = BTreeMap<String, String>;
 
 /// `metadata` of an object, as far as any component reads it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
     /// Name; empty when the server is to generate one.
@@ -34,13 +34,13 @@ pub struct ObjectMeta {
     pub generation: i64,
     /// Labels.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: StringMap,
+    pub labels: Shared<StringMap>,
     /// Annotations.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: StringMap,
+    pub annotations: Shared<StringMap>,
     /// Owners; the one with `controller: true` manages the object.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub owner_references: Vec<OwnerReference>,
+    pub owner_references: Shared<Vec<OwnerReference>>,
     /// Keys that clients must remove before the server removes the deleted object.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
@@ -88,7 +88,7 @@ impl ObjectMeta {
 }
 
 /// An object of any kind, as far as its metadata goes; as in `meta.k8s.io`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PartialObjectMetadata {
     /// Metadata.
@@ -97,7 +97,7 @@ pub struct PartialObjectMetadata {
 }
 
 /// A reference to an owning object in the same namespace (or a cluster-scoped one).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerReference {
     /// Group and version of the owner.
@@ -123,7 +123,7 @@ pub struct OwnerReference {
 /// A label selector of the API: `matchLabels` and `matchExpressions` are ANDed.
 ///
 /// An empty selector matches everything; a null one (an absent `Option`) matches nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
     /// Equality requirements.

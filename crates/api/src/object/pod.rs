@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::volume::Volume;
-use super::{Affinity, Condition, LabelSelector, ObjectMeta, StringMap, find_condition, nullable, time};
+use super::{
+    Affinity, Condition, LabelSelector, ObjectMeta, Shared, StringMap, find_condition, nullable, time,
+};
 use crate::quantity::Quantity;
 
 /// The annotation that kubelet marks its mirror pods with.
@@ -64,16 +66,16 @@ pub struct PodSpec {
     pub node_name: String,
     /// Node labels required by equality.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
-    pub node_selector: StringMap,
+    pub node_selector: Shared<StringMap>,
     /// Affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub affinity: Option<Affinity>,
+    pub affinity: Option<Shared<Affinity>>,
     /// Tolerations.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub tolerations: Vec<Toleration>,
+    pub tolerations: Shared<Vec<Toleration>>,
     /// Topology spread constraints.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
+    pub topology_spread_constraints: Shared<Vec<TopologySpreadConstraint>>,
     /// The scheduling profile that decides for the pod; empty before defaulting.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub scheduler_name: String,
@@ -91,13 +93,13 @@ pub struct PodSpec {
     pub preemption_policy: Option<String>,
     /// Volumes.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub volumes: Vec<Volume>,
+    pub volumes: Shared<Vec<Volume>>,
     /// Init containers: they run in order before the containers. Sidecars among them keep running.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub init_containers: Vec<Container>,
+    pub init_containers: Shared<Vec<Container>>,
     /// Containers.
     #[serde(deserialize_with = "nullable")]
-    pub containers: Vec<Container>,
+    pub containers: Shared<Vec<Container>>,
     /// Resources that the container runtime needs in addition.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub overhead: ResourceList,
@@ -119,7 +121,7 @@ pub struct PodSpec {
 }
 
 /// A claim of devices; its source does not matter here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodResourceClaim {
     /// Name in the pod.
@@ -128,7 +130,7 @@ pub struct PodResourceClaim {
 }
 
 /// A group of pods.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSchedulingGroup {
     /// Name of the PodGroup.
@@ -137,7 +139,7 @@ pub struct PodSchedulingGroup {
 }
 
 /// The fields of a container that placement reads.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
     /// Name.
@@ -161,7 +163,7 @@ pub struct Container {
 }
 
 /// What happens when a container exits; the exit codes do not matter here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerRestartRule {
     /// `Restart` or `RestartAllContainers`.
@@ -177,7 +179,7 @@ impl Container {
 }
 
 /// Requests and limits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceRequirements {
     /// The resources that the scheduler reserves.
@@ -189,7 +191,7 @@ pub struct ResourceRequirements {
 }
 
 /// A container port.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerPort {
     /// Name.
@@ -210,7 +212,7 @@ pub struct ContainerPort {
 }
 
 /// A toleration.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Toleration {
     /// Taint key; empty with `Exists` tolerates every key.
@@ -231,7 +233,7 @@ pub struct Toleration {
 }
 
 /// A topology spread constraint.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologySpreadConstraint {
     /// Largest allowed difference between the matching pods of a domain and the minimum over all domains.
@@ -270,7 +272,7 @@ pub struct PodSchedulingGate {
 }
 
 /// `status` of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
@@ -287,10 +289,10 @@ pub struct PodStatus {
     pub conditions: Vec<Condition>,
     /// The resources of the containers; containers without any are not kept.
     #[serde(deserialize_with = "with_resources", skip_serializing_if = "Vec::is_empty")]
-    pub container_statuses: Vec<ContainerStatus>,
+    pub container_statuses: Shared<Vec<ContainerStatus>>,
     /// The same of the init containers.
     #[serde(deserialize_with = "with_resources", skip_serializing_if = "Vec::is_empty")]
-    pub init_container_statuses: Vec<ContainerStatus>,
+    pub init_container_statuses: Shared<Vec<ContainerStatus>>,
     /// Pod-level requests and limits in force on the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
@@ -308,7 +310,7 @@ impl PodStatus {
 }
 
 /// The resources of a running container.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
     /// Name of the container.
@@ -323,8 +325,10 @@ pub struct ContainerStatus {
 }
 
 /// Reads the statuses of containers and keeps those with resources.
-fn with_resources<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ContainerStatus>, D::Error> {
+fn with_resources<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Shared<Vec<ContainerStatus>>, D::Error> {
     let mut statuses: Vec<ContainerStatus> = nullable(deserializer)?;
     statuses.retain(|status| status.allocated_resources.is_some() || status.resources.is_some());
-    Ok(statuses)
+    Ok(statuses.into())
 }

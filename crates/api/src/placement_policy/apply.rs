@@ -74,9 +74,9 @@ fn merge_into(merge: &mut Merge<'_>, pod: &mut Pod) -> Result<(), AnnotationErro
     merge.lists_of_spec(spec);
     let mut affinity = spec.affinity.clone().unwrap_or_default();
     merge.affinity("affinity", &mut affinity, Some(&mut spec.node_selector), |policy| {
-        policy.spec.affinity.as_ref()
+        policy.spec.affinity.as_deref()
     });
-    if affinity != Affinity::default() {
+    if *affinity != Affinity::default() {
         spec.affinity = Some(affinity);
     }
 

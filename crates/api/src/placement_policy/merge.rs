@@ -108,7 +108,7 @@ impl<'a> Merge<'a> {
         let defaults: Vec<_> =
             defaults.into_iter().filter(|default| !own.iter().any(|t| replaces(t, default))).collect();
         own.extend(defaults);
-        spec.tolerations = own;
+        spec.tolerations = own.into();
         self.list(
             "spec.topologySpreadConstraints",
             &mut spec.topology_spread_constraints,

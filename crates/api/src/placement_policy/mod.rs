@@ -14,7 +14,8 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::object::{
-    Affinity, LabelSelector, ObjectMeta, Pod, StringMap, Toleration, TopologySpreadConstraint, nullable,
+    Affinity, LabelSelector, ObjectMeta, Pod, Shared, StringMap, Toleration, TopologySpreadConstraint,
+    nullable,
 };
 use crate::resource::{CLUSTER_PLACEMENT_POLICIES, PLACEMENT_POLICIES, Resource};
 use crate::rules::Selector;
@@ -57,16 +58,16 @@ pub struct PlacementPolicySpec {
     pub pod_selector: Option<LabelSelector>,
     /// Rules for `spec.affinity` of the pods.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub affinity: Option<Affinity>,
+    pub affinity: Option<Shared<Affinity>>,
     /// Rules for the annotation `scheduling.berth.dev/affinity` of the pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extended_affinity: Option<Affinity>,
     /// Spread constraints of the pods.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
+    pub topology_spread_constraints: Shared<Vec<TopologySpreadConstraint>>,
     /// Tolerations of the pods.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub tolerations: Vec<Toleration>,
+    pub tolerations: Shared<Vec<Toleration>>,
 }
 
 /// A `PlacementPolicy` for the pods of its namespace, or a `ClusterPlacementPolicy`.
@@ -129,14 +130,14 @@ impl std::fmt::Display for PlacementPolicy {
 pub struct PolicySet {
     /// In the order in which they are applied.
     policies: Vec<PlacementPolicy>,
-    namespaces: HashMap<String, StringMap>,
+    namespaces: HashMap<String, Shared<StringMap>>,
 }
 
 impl PolicySet {
     /// The policies and, by name, the labels of namespaces.
     pub fn new(
         policies: impl IntoIterator<Item = PlacementPolicy>,
-        namespaces: HashMap<String, StringMap>,
+        namespaces: HashMap<String, Shared<StringMap>>,
     ) -> PolicySet {
         let mut policies: Vec<_> = policies.into_iter().collect();
         policies.sort_by(|a, b| a.order().cmp(&b.order()));
@@ -157,7 +158,7 @@ impl PolicySet {
     /// The policies that select a pod, in the order in which they are applied.
     pub fn of<'a>(&'a self, pod: &'a ObjectMeta) -> impl Iterator<Item = &'a PlacementPolicy> {
         static NO_LABELS: StringMap = StringMap::new();
-        let labels = self.namespaces.get(&pod.namespace).unwrap_or(&NO_LABELS);
+        let labels = self.namespaces.get(&pod.namespace).map_or(&NO_LABELS, |labels| labels);
         self.policies.iter().filter(move |policy| policy.selects(pod, labels))
     }
 

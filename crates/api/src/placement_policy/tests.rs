@@ -15,7 +15,7 @@ fn apply(pod: Value, policies: Vec<PlacementPolicy>) -> (Value, Applied) {
     let mut pod: Pod = serde_json::from_value(pod).unwrap();
     pod.metadata.namespace = "team".to_owned();
     let team = StringMap::from([("tier".to_owned(), "gold".to_owned())]);
-    let set = PolicySet::new(policies, HashMap::from([("team".to_owned(), team)]));
+    let set = PolicySet::new(policies, HashMap::from([("team".to_owned(), team.into())]));
     let applied = set.apply(&mut pod);
     let once = pod.clone();
     set.apply(&mut pod);

@@ -62,7 +62,7 @@ impl KnownNamespaces {
     pub fn new<'a>(namespaces: impl IntoIterator<Item = &'a Namespace>) -> KnownNamespaces {
         let with_name = |namespace: &Namespace| {
             let name = &namespace.metadata.name;
-            let mut labels = namespace.metadata.labels.clone();
+            let mut labels = StringMap::clone(&namespace.metadata.labels);
             labels.insert(NAME_LABEL.to_owned(), name.clone());
             (name.clone(), labels)
         };

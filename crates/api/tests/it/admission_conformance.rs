@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use berth_api::admission::{AdmissionOptions, admit};
-use berth_api::object::{Affinity, Pod, TopologySpreadConstraint};
+use berth_api::object::{Affinity, Pod, Shared, TopologySpreadConstraint};
 use flate2::read::GzDecoder;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -73,11 +73,11 @@ fn compare(pod: &Value, expected: &Value, differ: &mut dyn FnMut(&str, String, S
         return;
     }
     let wanted = expected.get("admittedAffinity").map(|affinity| comparable(decoded(Some(affinity))));
-    let got = pod.spec.affinity.map(comparable);
+    let got = pod.spec.affinity.map(|affinity| comparable(Affinity::clone(&affinity)));
     if got != wanted {
         differ("admittedAffinity", format!("{wanted:?}"), format!("{got:?}"));
     }
-    let wanted: Vec<TopologySpreadConstraint> = decoded(expected.get("admittedSpread"));
+    let wanted: Shared<Vec<TopologySpreadConstraint>> = decoded(expected.get("admittedSpread"));
     if pod.spec.topology_spread_constraints != wanted {
         differ(
             "admittedSpread",

@@ -56,7 +56,7 @@ pub fn means(term: &PodAffinityTerm, pod: &Pod, other: &Pod, namespaces: &[Names
         names.is_empty() && term.namespace_selector.is_none() && *namespace == pod.metadata.namespace;
     let is_selected = || {
         let labels = namespaces.iter().find(|n| n.metadata.name == *namespace).map(|n| &n.metadata.labels);
-        selects(term.namespace_selector.as_ref(), labels.unwrap_or(&StringMap::new()))
+        selects(term.namespace_selector.as_ref(), labels.map_or(&StringMap::new(), |labels| labels))
     };
     selects(term.label_selector.as_ref(), &other.metadata.labels)
         && (is_own || names.contains(namespace) || is_selected())

@@ -147,7 +147,7 @@ fn template(i: usize, kind: Kind, label_ranges: bool) -> PodTemplate {
     let memory = Quantity::from_units([128 << 20, 256 << 20, 512 << 20, 1 << 30][i / 3 % 4]);
     let mut container = Container { name: "main".to_owned(), image: app(i), ..Container::default() };
     container.resources.requests = [("cpu".to_owned(), cpu), ("memory".to_owned(), memory)].into();
-    pod.spec.containers = vec![container];
+    pod.spec.containers = vec![container].into();
 
     let node = |node_affinity| Affinity { node_affinity: Some(node_affinity), ..Affinity::default() };
     let near = |pod_affinity| Affinity { pod_affinity: Some(pod_affinity), ..Affinity::default() };
@@ -169,19 +169,21 @@ fn template(i: usize, kind: Kind, label_ranges: bool) -> PodTemplate {
                 operator: "Exists".to_owned(),
                 ..Default::default()
             };
-            spec.tolerations = vec![toleration];
+            spec.tolerations = vec![toleration].into();
         }
-        Kind::NodeAffinity => spec.affinity = Some(node(required_node(DISK, &["ssd"]))),
+        Kind::NodeAffinity => spec.affinity = Some(node(required_node(DISK, &["ssd"])).into()),
         Kind::PreferredNodeAffinity => {
-            spec.affinity = Some(node(preferred_node(INSTANCE_TYPE, &["large", "huge"])));
+            spec.affinity = Some(node(preferred_node(INSTANCE_TYPE, &["large", "huge"])).into());
         }
-        Kind::ZoneAffinityToItself => spec.affinity = Some(near(required(term(i, ZONE)))),
-        Kind::ZoneAffinityToOther => spec.affinity = Some(near(required(term(other, ZONE)))),
-        Kind::HostAntiAffinity => spec.affinity = Some(far(required(term(i, HOSTNAME)))),
-        Kind::PreferredZoneAffinity => spec.affinity = Some(near(preferred(term(other, ZONE)))),
-        Kind::PreferredHostAntiAffinity => spec.affinity = Some(far(preferred(term(i, HOSTNAME)))),
-        Kind::ZoneSpread => spec.topology_spread_constraints = vec![spread(i, "DoNotSchedule")],
-        Kind::PreferredZoneSpread => spec.topology_spread_constraints = vec![spread(i, "ScheduleAnyway")],
+        Kind::ZoneAffinityToItself => spec.affinity = Some(near(required(term(i, ZONE))).into()),
+        Kind::ZoneAffinityToOther => spec.affinity = Some(near(required(term(other, ZONE))).into()),
+        Kind::HostAntiAffinity => spec.affinity = Some(far(required(term(i, HOSTNAME))).into()),
+        Kind::PreferredZoneAffinity => spec.affinity = Some(near(preferred(term(other, ZONE))).into()),
+        Kind::PreferredHostAntiAffinity => spec.affinity = Some(far(preferred(term(i, HOSTNAME))).into()),
+        Kind::ZoneSpread => spec.topology_spread_constraints = vec![spread(i, "DoNotSchedule")].into(),
+        Kind::PreferredZoneSpread => {
+            spec.topology_spread_constraints = vec![spread(i, "ScheduleAnyway")].into()
+        }
     }
     // Admission needs a name; a test checks that all templates are accepted.
     pod.metadata.name = app(i);

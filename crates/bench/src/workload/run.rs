@@ -337,6 +337,6 @@ fn base_pod() -> Pod {
     container.resources.requests = amounts.clone();
     container.resources.limits = amounts;
     container.ports = vec![berth_api::object::ContainerPort { container_port: 80, ..Default::default() }];
-    pod.spec.containers = vec![container];
+    pod.spec.containers = vec![container].into();
     pod
 }

@@ -47,7 +47,7 @@ impl VolumeTemplates {
         let claim_name = claim.metadata.name.clone();
         let persistent_volume_claim = Some(ClaimVolume { claim_name });
         pod.spec.volumes =
-            vec![Volume { name: "vol".to_owned(), persistent_volume_claim, ..Volume::default() }];
+            vec![Volume { name: "vol".to_owned(), persistent_volume_claim, ..Volume::default() }].into();
         [
             VolumeObject::PersistentVolume(Box::new(volume)),
             VolumeObject::PersistentVolumeClaim(Box::new(claim)),

@@ -1,7 +1,7 @@
 //! Node eligibility for daemon pods: the checks of the DaemonSet controller, a subset of the scheduler's.
 
 use berth_api::expand::daemon_tolerations;
-use berth_api::object::{Pod as PodRules, StringMap, Taint};
+use berth_api::object::{Pod as PodRules, Shared, StringMap, Taint};
 use berth_api::rules::{Dialect, NodeSelectorRule, TaintEffect, TolerationRule};
 use serde_json::{Map, Value, json};
 
@@ -18,7 +18,7 @@ pub(super) struct Belongs {
 /// The node requirements of a template, parsed once for all nodes.
 pub(super) struct Eligibility {
     node_name: String,
-    node_selector: StringMap,
+    node_selector: Shared<StringMap>,
     required: Option<NodeSelectorRule>,
     tolerations: Vec<TolerationRule>,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use berth_api::object::NamespacedName;
+use berth_api::object::{NamespacedName, Shared};
 use berth_api::resource::Resource;
 
 use crate::view::{ObjectMeta, OwnerReference};
@@ -21,7 +21,7 @@ pub(super) struct Node {
     pub(super) key: NamespacedName,
     pub(super) uid: Uid,
     pub(super) resource_version: String,
-    pub(super) owners: Vec<OwnerReference>,
+    pub(super) owners: Shared<Vec<OwnerReference>>,
     pub(super) finalizers: Vec<String>,
     pub(super) deleting: bool,
 }

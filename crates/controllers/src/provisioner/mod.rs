@@ -252,7 +252,7 @@ impl Provisioner {
             }
             None => {
                 let nodes = self.nodes.all();
-                for_any_node(class, nodes.iter().map(|node| &node.metadata.labels), &claim.metadata.name)
+                for_any_node(class, nodes.iter().map(|node| &*node.metadata.labels), &claim.metadata.name)
                     .ok_or_else(|| {
                         let why = "error generating accessibility requirements: no node is in the allowed topologies";
                         Failure::Wait(wrapped(why))

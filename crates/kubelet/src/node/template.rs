@@ -141,7 +141,7 @@ mod tests {
             ("topology.kubernetes.io/region", "region-1"),
             ("topology.kubernetes.io/zone", "zone-1"),
         ];
-        assert_eq!(*labels, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+        assert_eq!(**labels, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
         assert_eq!(nodes[3].spec.taints, [taint]);
     }
 

@@ -2,7 +2,7 @@
 
 use berth_api::object::{
     Affinity, Condition, Container, NamespacedName, ObjectMeta, Pod, PodSpec, ResourceList,
-    ResourceRequirements, StringMap, Toleration, find_condition, nullable, time,
+    ResourceRequirements, Shared, StringMap, Toleration, find_condition, nullable, time,
 };
 use berth_client::watch::KubeObject;
 use jiff::Timestamp;
@@ -28,17 +28,17 @@ pub(crate) struct Spec {
     #[serde(deserialize_with = "nullable")]
     pub(crate) node_name: String,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) node_selector: StringMap,
-    pub(crate) affinity: Option<Affinity>,
+    pub(crate) node_selector: Shared<StringMap>,
+    pub(crate) affinity: Option<Shared<Affinity>>,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) tolerations: Vec<Toleration>,
+    pub(crate) tolerations: Shared<Vec<Toleration>>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) scheduler_name: String,
     pub(crate) priority: Option<i32>,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) init_containers: Vec<Container>,
+    pub(crate) init_containers: Shared<Vec<Container>>,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) containers: Vec<Container>,
+    pub(crate) containers: Shared<Vec<Container>>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) overhead: ResourceList,
     pub(crate) resources: Option<ResourceRequirements>,

@@ -107,7 +107,7 @@ impl Trial<'_> {
 /// A new node of the same kind: empty, in order, under no name.
 fn like(node: &Node) -> Node {
     let mut new = node.clone();
-    new.metadata.labels = StringMap::clone(&node.metadata.labels);
+    new.metadata.labels = StringMap::clone(&node.metadata.labels).into();
     new.metadata.labels.remove(HOSTNAME);
     new.metadata.name.clear();
     new.metadata.uid.clear();

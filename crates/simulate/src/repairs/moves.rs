@@ -291,7 +291,7 @@ impl<'a> Search<'_, 'a> {
             });
             if could_do && self.is_allowed(chosen) {
                 let class = self.class(i).1.clone();
-                let class = (self.movable.node_of(i), class, &pods[i].pod.metadata.labels);
+                let class = (self.movable.node_of(i), class, &*pods[i].pod.metadata.labels);
                 if seen.insert(class)
                     && let Some(moved) = self.among(site, n - 1, chosen)
                 {

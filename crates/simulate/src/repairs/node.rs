@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use berth_api::config::Plugin;
-use berth_api::object::{Node, StringMap, Taint};
+use berth_api::object::{Node, Shared, StringMap, Taint};
 use berth_api::rules::{NodeRequirement, NodeTerm, Requirement, TaintEffect};
 use berth_engine::{Counts, Verdict};
 
@@ -170,7 +170,7 @@ struct Site<'s> {
     node: &'s Node,
     /// The labels that may change, with their values.
     values: Vec<(String, Vec<Option<String>>)>,
-    labels: StringMap,
+    labels: Shared<StringMap>,
     changes: Vec<Change>,
     /// Whether some labels satisfy the rules about labels, though the pod does not fit.
     is_close: bool,

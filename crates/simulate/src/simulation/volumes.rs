@@ -179,7 +179,7 @@ pub(super) fn ephemeral_claims<'a>(
         let metadata = ObjectMeta {
             name: format!("{}-{name}", pod.metadata.name),
             namespace: pod.metadata.namespace.clone(),
-            owner_references: vec![owner],
+            owner_references: vec![owner].into(),
             ..ObjectMeta::default()
         };
         let spec = template.spec.clone();

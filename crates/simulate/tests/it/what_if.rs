@@ -280,7 +280,8 @@ fn random_world(seed: u64) -> World {
             name: "one".to_owned(),
             controller: Some(true),
             ..OwnerReference::default()
-        }];
+        }]
+        .into();
         if i % 7 == 0 {
             pod.metadata.owner_references.clear();
         }

@@ -66,7 +66,7 @@ fn draw_node_part(random: &mut Random, node: &mut Node, part: usize) {
             maybe(random, &mut labels, 50, REGION, &REGIONS);
             maybe(random, &mut labels, 50, "disk", &DISKS);
             maybe(random, &mut labels, 50, "cores", &CORES);
-            node.metadata.labels = labels;
+            node.metadata.labels = labels.into();
         }
         1 => {
             node.spec.taints.clear();
@@ -183,7 +183,7 @@ pub fn pod(random: &mut Random, flavour: Flavour, number: usize) -> Pod {
     pod.metadata.name = format!("p{number}");
     pod.metadata.uid = format!("u{number}");
     pod.metadata.namespace = random.word(&NAMESPACES);
-    pod.metadata.labels = pod_labels(random);
+    pod.metadata.labels = pod_labels(random).into();
     if random.chance(20) {
         let kind = random.word(&["ReplicaSet", "StatefulSet", "ReplicationController", "Job"]);
         let api_version = if kind == "ReplicationController" { "v1" } else { "apps/v1" };

@@ -41,7 +41,7 @@ pub fn draw(random: &mut Random, flavour: Flavour, pod: &mut Pod) {
         let mut affinity = Affinity::default();
         draw_affinity(random, &mut affinity, Carrier::Spec(flavour));
         if affinity != Affinity::default() {
-            pod.spec.affinity = Some(affinity);
+            pod.spec.affinity = Some(affinity.into());
         }
     }
     if flavour == Flavour::Extensions && random.chance(30) {

@@ -216,7 +216,7 @@ impl<'a> Question<'a> {
 
     /// A namespace's labels; `None` if it does not exist.
     fn namespace_labels(self, name: &str) -> Option<&'a StringMap> {
-        self.world.namespaces.iter().find(|n| n.metadata.name == name).map(|n| &n.metadata.labels)
+        self.world.namespaces.iter().find(|n| n.metadata.name == name).map(|n| &*n.metadata.labels)
     }
 }
 

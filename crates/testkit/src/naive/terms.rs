@@ -167,7 +167,7 @@ pub const PICK_AFFINITY: Pick = (|a| a.pod_affinity, "podAffinity");
 pub const PICK_ANTI_AFFINITY: Pick = (|a| a.pod_anti_affinity, "podAntiAffinity");
 
 fn pod_affinities(pod: &Pod, options: &Options, (pick, _): Pick) -> Vec<(Dialect, PodAffinity)> {
-    let spec = pod.spec.affinity.clone().and_then(pick);
+    let spec = pod.spec.affinity.as_deref().cloned().and_then(pick);
     let noted = annotation(pod, options).and_then(pick);
     spec.map(|a| (Dialect::V1, a)).into_iter().chain(noted.map(|a| (Dialect::Proposal, a))).collect()
 }

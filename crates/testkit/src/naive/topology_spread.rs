@@ -15,7 +15,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 /// `matchLabelKeys` are merged into the selectors.
 fn constraints(q: Question, when_unsatisfiable: &str) -> Vec<TopologySpreadConstraint> {
     let own = &q.pod.spec.topology_spread_constraints;
-    let mut constraints = if own.is_empty() { default_constraints(q) } else { own.clone() };
+    let mut constraints = if own.is_empty() { default_constraints(q) } else { own.to_vec() };
     for (i, constraint) in constraints.iter_mut().enumerate() {
         if !own.is_empty() && is_relaxed(q.pod, &spread_path(i), None, q.options) {
             constraint.when_unsatisfiable = "ScheduleAnyway".to_owned();

@@ -25,7 +25,7 @@ pub const BOUND_BY_CONTROLLER_ANNOTATION: &str = "pv.kubernetes.io/bound-by-cont
 pub const STORAGE: &str = "storage";
 
 /// A persistent volume.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PersistentVolume {
     /// Metadata.
@@ -52,7 +52,7 @@ impl PersistentVolume {
 }
 
 /// `spec` of a persistent volume.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PersistentVolumeSpec {
     /// Its size, as the resource [`STORAGE`].
@@ -118,7 +118,7 @@ impl PersistentVolumeSpec {
 }
 
 /// `claimRef` of a volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimReference {
     /// Namespace.
@@ -133,7 +133,7 @@ pub struct ClaimReference {
 }
 
 /// `nodeAffinity` of a volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeNodeAffinity {
     /// The nodes that can use the volume.
@@ -142,7 +142,7 @@ pub struct VolumeNodeAffinity {
 }
 
 /// `status` of a persistent volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PersistentVolumeStatus {
     /// `Pending`, `Available`, `Bound`, `Released` or `Failed`.
@@ -151,7 +151,7 @@ pub struct PersistentVolumeStatus {
 }
 
 /// A claim.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PersistentVolumeClaim {
     /// Metadata.
@@ -179,7 +179,7 @@ impl PersistentVolumeClaim {
 }
 
 /// `spec` of a claim.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PersistentVolumeClaimSpec {
     /// The access modes that the volume must have.
@@ -206,7 +206,7 @@ pub struct PersistentVolumeClaimSpec {
 }
 
 /// `resources` of a claim.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeResources {
     /// Requests.
@@ -215,7 +215,7 @@ pub struct VolumeResources {
 }
 
 /// `status` of a claim.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PersistentVolumeClaimStatus {
     /// `Pending`, `Bound` or `Lost`.

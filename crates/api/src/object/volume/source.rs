@@ -6,7 +6,7 @@ use super::persistent::PersistentVolumeClaimSpec;
 use crate::object::nullable;
 
 /// A volume of a pod, as far as placement depends on it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Volume {
     /// Name.
@@ -109,7 +109,7 @@ impl InTreeDisks<'_> {
 }
 
 /// A reference to a claim in the pod's namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimVolume {
     /// Name of the claim.
@@ -118,7 +118,7 @@ pub struct ClaimVolume {
 }
 
 /// A generic ephemeral volume.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EphemeralVolume {
     /// The claim that is created for the pod.
@@ -127,7 +127,7 @@ pub struct EphemeralVolume {
 }
 
 /// The template of a claim.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeClaimTemplate {
     /// The specification of the claim.
@@ -136,7 +136,7 @@ pub struct VolumeClaimTemplate {
 }
 
 /// A CSI volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiVolume {
     /// Name of the driver.
@@ -148,7 +148,7 @@ pub struct CsiVolume {
 }
 
 /// An AWS disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AwsElasticBlockStore {
     /// The disk.
@@ -160,7 +160,7 @@ pub struct AwsElasticBlockStore {
 }
 
 /// A GCE disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GcePersistentDisk {
     /// The disk.
@@ -172,7 +172,7 @@ pub struct GcePersistentDisk {
 }
 
 /// An Azure disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AzureDisk {
     /// The disk.
@@ -181,7 +181,7 @@ pub struct AzureDisk {
 }
 
 /// An Azure file share.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AzureFile {
     /// Name of the secret with the storage account.
@@ -193,7 +193,7 @@ pub struct AzureFile {
 }
 
 /// An OpenStack volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Cinder {
     /// The disk.
@@ -202,7 +202,7 @@ pub struct Cinder {
 }
 
 /// A vSphere volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VsphereVolume {
     /// The disk.
@@ -211,7 +211,7 @@ pub struct VsphereVolume {
 }
 
 /// A Portworx volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PortworxVolume {
     /// The disk.
@@ -220,7 +220,7 @@ pub struct PortworxVolume {
 }
 
 /// An iSCSI disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Iscsi {
     /// The qualified name.
@@ -232,7 +232,7 @@ pub struct Iscsi {
 }
 
 /// A Ceph disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rbd {
     /// The addresses of the monitors.
@@ -250,7 +250,7 @@ pub struct Rbd {
 }
 
 /// An image as a volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImageVolume {
     /// The image.

@@ -131,7 +131,7 @@ fn proposal_fields_in_the_spec() {
              value: \"bad key\": {LABEL_KEY}"
         )]
     );
-    let rules = pod.spec.affinity.and_then(|a| a.pod_affinity).expect("pod affinity");
+    let rules = pod.spec.affinity.and_then(|a| a.pod_affinity.clone()).expect("pod affinity");
     let term = &rules.required_during_scheduling_required_during_execution[0];
     assert_eq!(term.namespaces, Some(vec![]));
     assert_eq!(term.label_selector.as_ref().map(|s| s.match_expressions.len()), Some(1), "app is merged");

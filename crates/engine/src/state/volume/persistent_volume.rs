@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::object::volume::PersistentVolume;
-use berth_api::object::{NodeSelector, StringMap};
+use berth_api::object::{NodeSelector, Shared, StringMap};
 use berth_api::quantity::Quantity;
 use berth_api::rules::volume::{InTreePlugin, VOLUME_ZONE_LABELS, zones_of_label};
 use berth_api::rules::{Dialect, NodeRequirement, NodeTerm, Requirement};
@@ -38,7 +38,7 @@ pub(crate) struct Offer {
     access_modes: Vec<String>,
     is_block: bool,
     attributes_class: Box<str>,
-    labels: StringMap,
+    labels: Shared<StringMap>,
     /// The nodes that can use it; none for all.
     pub(crate) affinity: Option<Arc<NodeSelectorMatcher>>,
 }
