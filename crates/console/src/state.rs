@@ -1,6 +1,6 @@
 //! What the pages show.
 
-use berth_api::object::NamespacedName;
+use berth_api::object::{NamespacedName, SharedParts};
 use berth_api::read::{Entry, InputError, Inventory, Kind, SourceLocation};
 use berth_engine::Violation;
 use berth_simulate::{PendingFor, Simulation, SimulationError, SimulationOptions};
@@ -17,6 +17,8 @@ pub struct State {
     inventory: Inventory,
     options: SimulationOptions,
     simulation: Simulation,
+    /// What the pods of `simulation` have in common.
+    parts: SharedParts,
     /// The broken rules of running pods; none until they are asked for after a change.
     broken: Option<Vec<Violation>>,
     /// Whether controllers create the pods of workloads, not the simulation.
@@ -37,14 +39,16 @@ impl State {
         inventory: Inventory,
         options: SimulationOptions,
     ) -> Result<State, SimulationError> {
+        let (mut inventory, mut parts) = (inventory, SharedParts::default());
+        inventory.pods.iter_mut().for_each(|entry| parts.share(&mut entry.object));
         let simulation = Simulation::as_is(inventory.clone(), options.clone())?;
-        let mut inventory = inventory;
         (inventory.nodes, inventory.pods) = (Vec::new(), Vec::new());
         Ok(State {
             name: name.into(),
             inventory,
             options,
             simulation,
+            parts,
             broken: None,
             is_live: false,
             events: LatestEvents::default(),
@@ -83,7 +87,10 @@ impl State {
         for update in updates {
             is_changed |= match update {
                 Update::Node(node) => self.simulation.set_node(*node),
-                Update::Pod(pod) => self.simulation.set_pod(*pod),
+                Update::Pod(mut pod) => {
+                    self.parts.share(&mut pod);
+                    self.simulation.set_pod(*pod)
+                }
                 Update::Object(manifest) => {
                     let kind = Kind::of(&manifest.api_version, &manifest.kind);
                     let text =
