@@ -45,7 +45,7 @@ impl Update {
         let metadata = &mut pod.metadata;
         metadata.resource_version.clear();
         metadata.generate_name = String::new();
-        metadata.finalizers = Vec::new();
+        metadata.finalizers = Vec::new().into();
         metadata.annotations.retain(|key, _| ANNOTATIONS.iter().any(|beginning| key.starts_with(beginning)));
         metadata.owner_references.retain(|owner| owner.controller == Some(true));
         metadata.owner_references.shrink_to_fit();

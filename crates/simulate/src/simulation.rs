@@ -19,7 +19,7 @@ use core::time::Duration;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use berth_api::object::{DeviceResources, GroupKey, GroupRules, NamespacedName, Node, Pod};
+use berth_api::object::{DeviceResources, GroupKey, GroupRules, NamespacedName, Node, Pod, Shared};
 use berth_api::read::Inventory;
 use berth_api::rules::{KnownNamespaces, PodRules};
 use berth_api::simulated_nodes::SimulatedNodes;
@@ -106,17 +106,17 @@ pub struct SimulatedPod {
     /// The pod of an earlier template in whose place its controller creates it.
     pub replaces: Option<NamespacedName>,
     /// The object as read or expanded, if the inventory keeps it.
-    pub raw: Option<Value>,
+    pub raw: Option<Box<Value>>,
     /// Whether it ran on a node before the simulation.
     pub was_running: bool,
     /// The decision, or the node on which it ran before.
     pub outcome: Outcome,
     /// Fields that decide about placement and that Berth does not support: it decided without them.
-    pub unsupported: Vec<String>,
+    pub unsupported: Shared<Vec<String>>,
     /// The paths of the required rules that were relaxed to place it, or in vain.
-    pub relaxed: Vec<String>,
+    pub relaxed: Shared<Vec<String>>,
     /// The pods that were evicted for it, the most important first.
-    pub victims: Vec<NamespacedName>,
+    pub victims: Shared<Vec<NamespacedName>>,
     /// The pod that it was evicted for.
     pub preempted_by: Option<NamespacedName>,
     /// The group that it is placed with.
@@ -144,7 +144,7 @@ impl SimulatedPod {
 
     /// The object with `spec.nodeName` set, or removed from a pod without a node, and all other fields unchanged.
     pub fn placed_object(&self) -> Option<Value> {
-        let mut raw = self.raw.clone()?;
+        let mut raw = Value::clone(self.raw.as_deref()?);
         let spec = raw.get_mut("spec")?.as_object_mut()?;
         match self.node() {
             Some(node) => _ = spec.insert("nodeName".to_owned(), node.into()),
@@ -471,7 +471,7 @@ impl Simulation {
         let pods = self.pods.iter().map(|p| &p.pod);
         let explained =
             PodExplanation::of(&mut self.cluster, budgets, pod, self.pending_for.of(pod), node, pods);
-        let (unsupported, group) = (unsupported.clone(), self.explain_group(namespace, name));
+        let (unsupported, group) = (unsupported.to_vec(), self.explain_group(namespace, name));
         Some(PodExplanation { unsupported, group, ..explained })
     }
 
@@ -508,7 +508,7 @@ impl Simulation {
         let (decided, relaxed) = self.cluster.decide_relaxed(pod, pending)?;
         self.cluster.take(&relaxed.pod, &decided);
         *outcome = decided;
-        self.pods[position].relaxed = relaxed.paths;
+        self.pods[position].relaxed = relaxed.paths.into();
         Some(relaxed.pod)
     }
 }

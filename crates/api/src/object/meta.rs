@@ -43,7 +43,7 @@ pub struct ObjectMeta {
     pub owner_references: Shared<Vec<OwnerReference>>,
     /// Keys that clients must remove before the server removes the deleted object.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub finalizers: Vec<String>,
+    pub finalizers: Shared<Vec<String>>,
     /// When the server stored the object; absent in manifests.
     #[serde(with = "time", skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<Timestamp>,

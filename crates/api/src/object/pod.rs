@@ -81,7 +81,7 @@ pub struct PodSpec {
     pub scheduler_name: String,
     /// Scheduling gates: the scheduler ignores the pod until the list is empty.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub scheduling_gates: Vec<PodSchedulingGate>,
+    pub scheduling_gates: Shared<Vec<PodSchedulingGate>>,
     /// Priority; pods with a higher value are scheduled first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
@@ -102,10 +102,10 @@ pub struct PodSpec {
     pub containers: Shared<Vec<Container>>,
     /// Resources that the container runtime needs in addition.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
-    pub overhead: ResourceList,
+    pub overhead: Shared<ResourceList>,
     /// Pod-level requests and limits.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub resources: Option<ResourceRequirements>,
+    pub resources: Option<Box<ResourceRequirements>>,
     /// Whether the pod uses the node's network: its container ports are host ports.
     #[serde(deserialize_with = "nullable")]
     pub host_network: bool,
@@ -114,7 +114,7 @@ pub struct PodSpec {
     pub host_users: Option<bool>,
     /// Claims of devices.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub resource_claims: Vec<PodResourceClaim>,
+    pub resource_claims: Shared<Vec<PodResourceClaim>>,
     /// The group of pods that it is scheduled with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_group: Option<PodSchedulingGroup>,
@@ -286,7 +286,7 @@ pub struct PodStatus {
     pub nominated_node_name: String,
     /// Conditions.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
+    pub conditions: Shared<Vec<Condition>>,
     /// The resources of the containers; containers without any are not kept.
     #[serde(deserialize_with = "with_resources", skip_serializing_if = "Vec::is_empty")]
     pub container_statuses: Shared<Vec<ContainerStatus>>,
@@ -295,7 +295,7 @@ pub struct PodStatus {
     pub init_container_statuses: Shared<Vec<ContainerStatus>>,
     /// Pod-level requests and limits in force on the node.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub resources: Option<ResourceRequirements>,
+    pub resources: Option<Box<ResourceRequirements>>,
     /// Pod-level requests that the node has reserved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated_resources: Option<ResourceList>,

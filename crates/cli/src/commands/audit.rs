@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let unsupported = running.map(|pod| UnsupportedPod {
         namespace: pod.pod.metadata.namespace.clone(),
         name: pod.pod.metadata.name.clone(),
-        fields: pod.unsupported.clone(),
+        fields: pod.unsupported.to_vec(),
     });
     let unsupported: Vec<_> = unsupported.collect();
     let cluster = simulation.cluster();

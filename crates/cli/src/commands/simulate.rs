@@ -161,7 +161,7 @@ fn rows(simulation: &Simulation, topology_key: &str) -> Vec<Row> {
         score: p.score(),
         domain: p.node().and_then(|n| simulation.node_label(n, topology_key)).map(str::to_owned),
         workload: p.workload.clone(),
-        relaxed: p.relaxed.clone(),
+        relaxed: p.relaxed.to_vec(),
     };
     waiting.map(row).collect()
 }

@@ -22,7 +22,7 @@ pub(super) struct Node {
     pub(super) uid: Uid,
     pub(super) resource_version: String,
     pub(super) owners: Shared<Vec<OwnerReference>>,
-    pub(super) finalizers: Vec<String>,
+    pub(super) finalizers: Shared<Vec<String>>,
     pub(super) deleting: bool,
 }
 

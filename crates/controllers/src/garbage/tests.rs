@@ -81,7 +81,7 @@ impl World {
             Action::SetOwners(owners) => {
                 self.write(Node { owners: serde_json::from_value(owners).unwrap(), ..node });
             }
-            Action::SetFinalizers(finalizers) => self.write(Node { finalizers, ..node }),
+            Action::SetFinalizers(finalizers) => self.write(Node { finalizers: finalizers.into(), ..node }),
             Action::Orphan => {
                 let dependents: Vec<Node> = self.graph.dependents(uid).cloned().collect();
                 for mut dependent in dependents {
@@ -89,7 +89,7 @@ impl World {
                     self.write(dependent);
                 }
                 if let Some(node) = self.objects.get(uid).cloned() {
-                    self.write(Node { finalizers: without(&node, ORPHAN), ..node });
+                    self.write(Node { finalizers: without(&node, ORPHAN).into(), ..node });
                 }
             }
             Action::WaitForDependents(dependents) => self.queue.extend(dependents),

@@ -40,8 +40,8 @@ pub(crate) struct Spec {
     #[serde(deserialize_with = "nullable")]
     pub(crate) containers: Shared<Vec<Container>>,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) overhead: ResourceList,
-    pub(crate) resources: Option<ResourceRequirements>,
+    pub(crate) overhead: Shared<ResourceList>,
+    pub(crate) resources: Option<Box<ResourceRequirements>>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) host_network: bool,
     #[serde(deserialize_with = "nullable")]

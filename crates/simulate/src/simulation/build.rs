@@ -332,15 +332,15 @@ impl Simulation {
         };
         SimulatedPod {
             group: self.group_of(&pod),
-            unsupported: unsupported_fields(&pod.spec, &self.device_resources),
+            unsupported: unsupported_fields(&pod.spec, &self.device_resources).into(),
             pod,
             workload,
             replaces: None,
-            raw,
+            raw: raw.map(Box::new),
             was_running,
             outcome,
-            relaxed: Vec::new(),
-            victims: Vec::new(),
+            relaxed: Vec::new().into(),
+            victims: Vec::new().into(),
             preempted_by: None,
         }
     }

@@ -71,7 +71,7 @@ impl Simulation {
             simulation.cluster.take_group(relaxed.iter().map(|relaxed| &relaxed.pod), &outcome);
             let mut pods = Vec::new();
             for ((i, _), RelaxedPod { pod, paths }) in members.iter().zip(relaxed) {
-                simulation.pods[*i].relaxed = paths;
+                simulation.pods[*i].relaxed = paths.into();
                 pods.push(pod);
             }
             if !simulation.preempts || !matches!(outcome, GroupOutcome::Unplaced(_)) {

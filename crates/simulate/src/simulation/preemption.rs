@@ -25,7 +25,7 @@ impl Simulation {
         let Victims { node, victims, nominations: _, n_pdb_violations: _ } = victims;
         let by = self.pods[position].pod.metadata.namespaced_name();
         let replaced = victims.iter().filter_map(|victim| self.evict(victim, &by, &node)).collect();
-        self.pods[position].victims = victims;
+        self.pods[position].victims = victims.into();
         // Rarely the pod does not fit after all: PodTopologySpread counts pods that are being deleted otherwise in trials.
         // A pod with volumes is decided again for what becomes of its claims.
         let has_volumes = !self.pods[position].pod.spec.volumes.is_empty();

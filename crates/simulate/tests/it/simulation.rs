@@ -63,7 +63,7 @@ fn rules_are_relaxed_one_by_one_when_pods_have_been_pending_for_long() {
         let mut simulation = Simulation::new(inventory, options).expect("the objects are valid");
         simulation.run(|_, _| ());
         let pods = simulation.pods().iter();
-        pods.map(|pod| (pod.node().is_some(), pod.relaxed.clone())).collect::<Vec<_>>()
+        pods.map(|pod| (pod.node().is_some(), pod.relaxed.to_vec())).collect::<Vec<_>>()
     };
     let path = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]".to_owned();
     assert_eq!(relaxed(299), [(true, vec![]), (true, vec![]), (false, vec![])]);

@@ -154,7 +154,8 @@ pub fn terminate(pod: &mut Pod) {
             status: "True".to_owned(),
             reason: "PreemptionByScheduler".to_owned(),
             ..Condition::default()
-        }];
+        }]
+        .into();
     }
 }
 
@@ -263,7 +264,8 @@ fn draw_containers(random: &mut Random, pod: &mut Pod) {
     // Not less than the container's request.
     if pod.spec.containers.len() == 1 && pod.spec.init_containers.is_empty() && random.chance(10) {
         let requests = ResourceList::from([("cpu".to_owned(), quantity(&random.word(&["2", "3"])))]);
-        pod.spec.resources = Some(ResourceRequirements { requests, ..ResourceRequirements::default() });
+        pod.spec.resources =
+            Some(Box::new(ResourceRequirements { requests, ..ResourceRequirements::default() }));
     }
 }
 
@@ -284,9 +286,9 @@ fn draw_resize(random: &mut Random, pod: &mut Pod) {
         });
     }
     status.allocated_resources = random.chance(20).then(|| amounts(random));
-    status.resources = random
-        .chance(20)
-        .then(|| ResourceRequirements { requests: amounts(random), ..ResourceRequirements::default() });
+    status.resources = random.chance(20).then(|| {
+        ResourceRequirements { requests: amounts(random), ..ResourceRequirements::default() }.into()
+    });
     if random.chance(50) {
         status.conditions.push(Condition {
             condition_type: "PodResizePending".to_owned(),
