@@ -7,7 +7,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_api::object::{Pod, TOPOLOGY_LABELS};
+use berth_api::object::{Pod, SharedParts, TOPOLOGY_LABELS};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Deserializer};
 
@@ -94,6 +94,8 @@ struct Memory {
     /// By the hash of the uid. Hashes and digests are keyed, since users write what is hashed. Two pods with one hash do
     /// no harm: the uid is part of the digest, too.
     digests: FxHashMap<u64, Digest>,
+    /// What the pods that the receiver keeps have in common.
+    parts: SharedParts,
     /// Kept for their capacity.
     index: Index,
     text: Vec<u8>,
@@ -129,7 +131,7 @@ impl PodReader {
     /// The object is not a pod.
     pub(crate) fn read(&self, line: &[u8], kind: Line) -> Result<PodDelta, serde_json::Error> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let Memory { digests, index, text } = &mut *memory;
+        let Memory { digests, parts, index, text } = &mut *memory;
         text.clear();
         let pod = digest_line(line, index, text)?;
         let uid = self.key.hash_one(&pod.uid);
@@ -156,7 +158,9 @@ impl PodReader {
                 _ => {}
             }
         }
-        let pod: Arc<Pod> = Arc::new(read_object(line)?);
+        let mut pod: Pod = read_object(line)?;
+        parts.share(&mut pod);
+        let pod = Arc::new(pod);
         digests.insert(uid, Digest { value, added_labels, is_bound, is_kept: (self.keeps)(&pod) });
         Ok(PodDelta::Pod(pod))
     }

@@ -53,6 +53,8 @@ struct Continue {
     after: Position,
     /// How many objects follow, if that is known.
     remaining: Option<u64>,
+    /// The rows of the page before, in a table whose pages grow.
+    rows: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -62,7 +64,15 @@ struct ContinueText {
     start: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     remaining: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rows: Option<u64>,
 }
+
+/// From this limit on, kubectl's own, each page of a table has more rows than the one before. kubectl limits itself to five
+/// requests per second, with which 150,000 rows would take a minute; servers are free to ignore limits.
+const GROWING_ROWS: u64 = 500;
+const GROWTH: u64 = 4;
+const MAX_ROWS: u64 = 20_000;
 
 const CONTINUE_VERSION: &str = "meta.k8s.io/v1";
 
@@ -75,6 +85,7 @@ impl Continue {
             rv: self.revision.map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX)),
             start: format!("{namespace}{slash}{name}\0"),
             remaining: self.remaining,
+            rows: self.rows,
         };
         // Strings and numbers serialize without failing.
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&text).unwrap_or_default())
@@ -88,8 +99,8 @@ impl Continue {
             let (namespace, name) = start.split_once('/').unwrap_or(("", start));
             let revision = u64::try_from(text.rv).ok();
             let is_known = text.v == CONTINUE_VERSION && text.rv != 0;
-            let token =
-                Continue { revision, after: (namespace.into(), name.into()), remaining: text.remaining };
+            let after = (namespace.into(), name.into());
+            let token = Continue { revision, after, remaining: text.remaining, rows: text.rows };
             is_known.then_some(token)
         };
         read().ok_or_else(|| Status::bad_request("continue key is not valid"))
@@ -115,7 +126,7 @@ pub fn list(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>>
     let form = choose(&request.headers)?;
     let include = include_object(query)?;
     let filter = filter(info, query)?;
-    let (page, next) = page(shared, info, query, &filter)?;
+    let (page, next) = page(shared, info, query, &filter, form)?;
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if let Some(next) = next {
         metadata["continue"] = Value::from(next.encode());
@@ -172,14 +183,35 @@ fn page(
     info: &RequestInfo,
     query: &Query,
     filter: &Filter,
+    form: Form,
 ) -> Result<(Page, Option<Continue>), Box<Status>> {
     let resource = super::stored(info)?;
     let limit = query.number("limit")?.filter(|limit| *limit > 0);
-    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let asked = resource_version(query)?;
     let current = shared.store.revision();
-    let token = query.get("continue");
-    let (page, remaining) = if token.is_empty() {
+    let token = match query.get("continue") {
+        "" => None,
+        token => Some(Continue::decode(token)?),
+    };
+    let grows = form == Form::Table && limit.is_some_and(|limit| limit >= GROWING_ROWS);
+    let earlier_rows = token.as_ref().and_then(|token| token.rows).filter(|_| grows);
+    let grown = earlier_rows.map(|rows| rows.saturating_mul(GROWTH).min(MAX_ROWS));
+    let limit = limit.max(grown).map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let (page, remaining) = if let Some(token) = token {
+        if asked.is_some_and(|asked| asked != 0) {
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        // A version from the future is one of another server.
+        if token.revision.is_some_and(|revision| revision > current) {
+            return Err(too_old(token));
+        }
+        match shared.store.page(resource, filter, token.revision, Some(&token.after), limit) {
+            Ok(page) => (page, token.remaining),
+            Err(_) => return Err(too_old(token)),
+        }
+    } else {
         let version_match = query.get("resourceVersionMatch");
         check_version_match(version_match, asked)?;
         if let Some(asked) = asked.filter(|asked| *asked > current) {
@@ -191,21 +223,6 @@ fn page(
         })?;
         let total = exact.is_none().then_some(page.total as u64);
         (page, total)
-    } else {
-        if asked.is_some_and(|asked| asked != 0) {
-            return Err(Status::bad_request(
-                "specifying resource version is not allowed when using continue",
-            ));
-        }
-        let token = Continue::decode(token)?;
-        // A version from the future is one of another server.
-        if token.revision.is_some_and(|revision| revision > current) {
-            return Err(too_old(token));
-        }
-        match shared.store.page(resource, filter, token.revision, Some(&token.after), limit) {
-            Ok(page) => (page, token.remaining),
-            Err(_) => return Err(too_old(token)),
-        }
     };
     let n_sent = page.objects.len() as u64;
     let next = page.next.clone().map(|after| Continue {
@@ -215,6 +232,7 @@ fn page(
         remaining: remaining
             .filter(|_| filter.is_everything())
             .map(|remaining| remaining.saturating_sub(n_sent)),
+        rows: grows.then_some(n_sent),
     });
     Ok((page, next))
 }

@@ -1,6 +1,9 @@
 //! Forms of answers, checks of fields, server-side apply and webhooks over HTTP.
 
+use std::collections::BTreeSet;
+
 use berth_apiserver::{ApiServer, ServerOptions};
+use futures::StreamExt as _;
 use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 
@@ -53,6 +56,50 @@ async fn tables_are_served_for_lists_and_objects() {
     let table = get_as(&client, &format!("{PODS}?includeObject=Object"), TABLE).await;
     assert_eq!(table["rows"][0]["object"]["kind"], "Pod");
     assert_eq!(get(&client, &format!("{PODS}?includeObject=All")).await.0, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn pages_of_a_long_table_grow() {
+    let server = server().await;
+    let client = admin(&server);
+    let configmaps = "/api/v1/namespaces/kube-system/configmaps";
+    const N_ROWS: usize = 1100;
+    let create = async |i: usize| {
+        let object = json!({"metadata": {"name": format!("c-{i:04}")}});
+        assert_eq!(post(&client, configmaps, &object).await.0, StatusCode::CREATED);
+    };
+    futures::stream::iter(0..N_ROWS).for_each_concurrent(16, create).await;
+    let rows_of_pages = async |limit: usize, accept: &str, rows: &str| {
+        let (mut pages, mut names, mut token) = (Vec::new(), BTreeSet::new(), String::new());
+        loop {
+            let path = format!("{configmaps}?limit={limit}&continue={token}");
+            let page = get_as(&client, &path, accept).await;
+            let page_rows = page[rows].as_array().unwrap();
+            let name =
+                |row: &Value| row.pointer("/object/metadata/name").or(row.pointer("/metadata/name")).cloned();
+            names.extend(
+                page_rows
+                    .iter()
+                    .map(|row| name(row).unwrap().to_string())
+                    .filter(|name| name.starts_with("\"c-")),
+            );
+            pages.push(page_rows.len());
+            match page["metadata"]["continue"].as_str() {
+                Some(next) => token = next.to_owned(),
+                None => break,
+            }
+        }
+        assert_eq!(names.len(), N_ROWS, "each row once");
+        pages
+    };
+    let table = rows_of_pages(500, TABLE, "rows").await;
+    assert!(table.len() == 2 && table[0] == 500, "{table:?}");
+    assert_eq!(rows_of_pages(499, TABLE, "rows").await[..2], [499, 499], "a smaller limit holds");
+    assert_eq!(
+        rows_of_pages(500, "application/json", "items").await[..2],
+        [500, 500],
+        "objects are not rows"
+    );
 }
 
 #[tokio::test]
