@@ -1,8 +1,9 @@
 //! The state that is shown, and the pages that have been rendered from it.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use berth_console::{Request, Response, State, respond, works_on_copy};
@@ -23,11 +24,15 @@ pub struct Rendered {
     pub status: u16,
     pub content_type: &'static str,
     pub body: Bytes,
+    /// The same for equal bodies.
+    pub tag: u64,
 }
 
 impl From<Response> for Rendered {
     fn from(Response { status, content_type, body }: Response) -> Rendered {
-        Rendered { status, content_type, body: body.into() }
+        // Nobody can construct texts with the same tag without the key.
+        static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        Rendered { status, content_type, tag: KEY.hash_one(&body), body: body.into() }
     }
 }
 
@@ -176,13 +181,11 @@ async fn render(
         let answer = || copy().map(|mut copy| Rendered::from(respond(&mut copy, &request)));
         catch_unwind(AssertUnwindSafe(answer)).ok()?.ok()
     });
-    rendered.await.ok().flatten().unwrap_or_else(|| Rendered {
-        status: 500,
-        content_type: "text/plain; charset=utf-8",
-        body: Bytes::from_static(
-            b"This page cannot be shown: a bug in Berth, please report it with the log.",
-        ),
-    })
+    let broken = || {
+        let body = "This page cannot be shown: a bug in Berth, please report it with the log.".to_owned();
+        Response { status: 500, content_type: "text/plain; charset=utf-8", body }.into()
+    };
+    rendered.await.ok().flatten().unwrap_or_else(broken)
 }
 
 /// Runs `use_state`. If it panics, the state is built again from its objects, because it may be half changed.

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_console::Response as Page;
 use berth_serve::component::reloading_tls;
 use berth_serve::{CertificateError, CertificateSource, Connection, ConnectionLimits, ListenError, Listener};
 use bytes::Bytes;
@@ -222,7 +223,12 @@ impl Server {
         if parts.headers.get(header::ACCEPT).is_some_and(|accept| accept == EVENT_STREAM) {
             return self.follow();
         }
-        Ok(page(self.console.page(question).await))
+        let rendered = self.console.page(question).await;
+        let known = parts.headers.get(header::IF_NONE_MATCH);
+        if rendered.status == 200 && known.is_some_and(|tag| *tag == entity_tag(&rendered)) {
+            return Ok(with_status(StatusCode::NOT_MODIFIED, Content::Whole(Bytes::new())));
+        }
+        Ok(page(rendered))
     }
 
     /// The version of the state by server-sent events; 204 ends them in the browser.
@@ -264,11 +270,7 @@ impl Server {
                 } }
             }
         };
-        page(Rendered {
-            status: status.as_u16(),
-            content_type: "text/html; charset=utf-8",
-            body: text.into_string().into(),
-        })
+        page(Page::html(status.as_u16(), text.into_string()).into())
     }
 }
 
@@ -317,11 +319,18 @@ fn sent_in_time(bytes: Bytes, connection: Option<Connection>) -> Bytes {
     Bytes::from_owner(Sent { bytes, _guard: guard })
 }
 
-fn page(Rendered { status, content_type, body }: Rendered) -> Response<Content> {
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = with_status(status, Content::Whole(body));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+fn page(rendered: Rendered) -> Response<Content> {
+    let tag = entity_tag(&rendered);
+    let status = StatusCode::from_u16(rendered.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = with_status(status, Content::Whole(rendered.body));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(rendered.content_type));
+    response.headers_mut().extend(HeaderValue::try_from(tag).ok().map(|tag| (header::ETAG, tag)));
     response
+}
+
+/// The text of the header `ETag`.
+fn entity_tag(rendered: &Rendered) -> String {
+    format!("\"{:016x}\"", rendered.tag)
 }
 
 fn with_status(status: StatusCode, content: Content) -> Response<Content> {

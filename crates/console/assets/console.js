@@ -75,15 +75,20 @@
 
   let isWanted = false; // whether the cluster changed since the last fetch
   let isFetching = false;
+  let tag = ""; // of the answer that is shown
   async function follow() {
     // The answer to a form has no URL.
     if (isFetching || !isWanted || document.hidden || "still" in document.querySelector("main").dataset) return;
     [isWanted, isFetching] = [false, true];
     try {
-      const response = await fetch(location.href, { credentials: "same-origin" });
-      // The object of the page may be gone.
-      if (response.ok || response.status === 404) show(await response.text());
-      say(response.ok || response.status === 404 ? "" : `Not up to date: the server answers ${response.status}. Reload the page.`);
+      const response = await fetch(location.href, { credentials: "same-origin", headers: tag ? { "If-None-Match": tag } : {} });
+      // The page may not have changed, and its object may be gone.
+      const isUsable = response.ok || response.status === 304 || response.status === 404;
+      if (isUsable && response.status !== 304) {
+        show(await response.text());
+        tag = response.headers.get("ETag") ?? "";
+      }
+      say(isUsable ? "" : `Not up to date: the server answers ${response.status}. Reload the page.`);
     } catch {
       say("Not up to date: the server cannot be reached.");
     }

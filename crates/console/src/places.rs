@@ -1,53 +1,31 @@
 //! The nodes with their pods, what these request, and broken rules.
 
-use std::collections::BTreeMap;
-
 use berth_api::object::{Node, ResourceList};
 use berth_api::quantity::with_unit;
 use berth_engine::Violation;
-use berth_simulate::{SimulatedPod, Simulation};
+use berth_simulate::Simulation;
 
-/// Broken rules that a text names.
-const MAX_NAMED: usize = 12;
+use crate::overview::Overview;
+use crate::pod_table::ByNode;
+
 /// The resources of a text.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "pods"];
 
-/// A node with its pods.
+/// A node with the positions of its pods.
 pub(crate) struct Place<'a> {
     pub(crate) node: &'a Node,
-    pub(crate) pods: Vec<&'a SimulatedPod>,
-    simulation: &'a Simulation,
+    pub(crate) pods: &'a [usize],
     pub(crate) broken: Vec<&'a Violation>,
-    pub(crate) n_evicted: usize,
+    simulation: &'a Simulation,
 }
 
-/// The wanted nodes by name. `broken` are the violated rules of running pods.
-pub(crate) fn places<'a>(
-    simulation: &'a Simulation,
-    broken: &'a [Violation],
-    is_wanted: impl Fn(&str) -> bool,
-) -> BTreeMap<&'a str, Place<'a>> {
-    let place = |node: &'a Node| {
-        let place = Place { node, pods: Vec::new(), simulation, broken: Vec::new(), n_evicted: 0 };
-        (node.metadata.name.as_str(), place)
-    };
-    let mut places: BTreeMap<_, _> =
-        simulation.nodes().filter(|node| is_wanted(&node.metadata.name)).map(place).collect();
-    for pod in simulation.pods() {
-        if pod.preempted_by.is_some()
-            && let Some(place) = places.get_mut(pod.pod.spec.node_name.as_str())
-        {
-            place.n_evicted += 1;
-        }
-        let Some(place) = pod.node().and_then(|node| places.get_mut(node)) else { continue };
-        place.pods.push(pod);
-    }
-    for violation in broken {
-        if let Some(place) = places.get_mut(violation.node.as_str()) {
-            place.broken.push(violation);
-        }
-    }
-    places
+/// The nodes by name.
+pub(crate) fn places<'a>(overview: Overview<'a>, by_node: &'a ByNode<'_>) -> Vec<Place<'a>> {
+    overview.simulation.nodes().map(|node| place(overview, node, by_node.on(&node.metadata.name))).collect()
+}
+
+pub(crate) fn place<'a>(Overview { simulation, broken, .. }: Overview<'a>, node: &'a Node, pods: &'a [usize]) -> Place<'a> {
+    Place { node, pods, broken: broken.on_node(&node.metadata.name), simulation }
 }
 
 impl Place<'_> {
@@ -72,7 +50,8 @@ impl Place<'_> {
         usize::try_from(RESOURCES.into_iter().map(percent).max().unwrap_or(0)).unwrap_or(0)
     }
 
-    pub(crate) fn text(&self) -> String {
+    /// The name, the amounts, and at most so many of the broken rules.
+    pub(crate) fn text(&self, most_broken: usize) -> String {
         let amount = |resource: &str| {
             let (used, of) = self.amount(resource);
             format!("{resource} {} of {}", with_unit(resource, used), with_unit(resource, of))
@@ -82,11 +61,11 @@ impl Place<'_> {
         if self.node.spec.unschedulable {
             text.push_str("; cordoned");
         }
-        for violation in self.broken.iter().take(MAX_NAMED) {
+        for violation in self.broken.iter().take(most_broken) {
             let Violation { namespace, name, term, .. } = violation;
             text.push_str(&format!("; broken rule of {namespace}/{name}: {term}"));
         }
-        match self.broken.len().saturating_sub(MAX_NAMED) {
+        match self.broken.len().saturating_sub(most_broken) {
             0 => {}
             more => text.push_str(&format!("; {more} more broken rules")),
         }

@@ -1,12 +1,16 @@
 //! What the pages show.
 
+use std::collections::BTreeMap;
+
 use berth_api::object::{NamespacedName, SharedParts};
 use berth_api::read::{Entry, InputError, Inventory, Kind, SourceLocation};
 use berth_engine::Violation;
-use berth_simulate::{PendingFor, Simulation, SimulationError, SimulationOptions};
+use berth_simulate::{PendingDecision, PendingFor, Simulation, SimulationError, SimulationOptions};
 use jiff::Timestamp;
 
 use crate::cluster_event::LatestEvents;
+use crate::overview::{BrokenRules, Overview};
+use crate::pod_table::PodTable;
 use crate::{ClusterEvent, EnforcerRules, Update};
 
 /// The cluster that the pages show.
@@ -19,8 +23,10 @@ pub struct State {
     simulation: Simulation,
     /// What the pods of `simulation` have in common.
     parts: SharedParts,
-    /// The broken rules of running pods; none until they are asked for after a change.
-    broken: Option<Vec<Violation>>,
+    /// The pods of `simulation`.
+    pods: PodTable,
+    /// The broken rules of running pods; none until they are asked for after a change that concerns them.
+    broken: Option<BrokenRules<'static>>,
     /// Whether controllers create the pods of workloads, not the simulation.
     is_live: bool,
     events: LatestEvents,
@@ -47,6 +53,7 @@ impl State {
             name: name.into(),
             inventory,
             options,
+            pods: PodTable::new(&simulation),
             simulation,
             parts,
             broken: None,
@@ -86,10 +93,17 @@ impl State {
         let (mut changed, mut is_changed, mut is_noticed) = (Vec::new(), false, false);
         for update in updates {
             is_changed |= match update {
-                Update::Node(node) => self.simulation.set_node(*node),
+                Update::Node(node) => {
+                    let is_new = self.simulation.set_node(*node);
+                    if is_new {
+                        self.broken = None;
+                    }
+                    is_new
+                }
                 Update::Pod(mut pod) => {
                     self.parts.share(&mut pod);
-                    self.simulation.set_pod(*pod)
+                    let name = pod.metadata.namespaced_name();
+                    self.change_pod(&name, |simulation| simulation.set_pod(*pod))
                 }
                 Update::Object(manifest) => {
                     let kind = Kind::of(&manifest.api_version, &manifest.kind);
@@ -120,12 +134,33 @@ impl State {
             };
         }
         if !changed.is_empty() {
-            self.simulation.refresh(&self.inventory, &changed);
-        }
-        if is_changed {
             self.broken = None;
+            if self.simulation.refresh(&self.inventory, &changed) {
+                self.pods = PodTable::new(&self.simulation);
+            }
         }
         is_changed || is_noticed
+    }
+
+    /// Changes a pod of the simulation, or removes it. Returns what `change` returns: whether there is a difference.
+    fn change_pod(&mut self, name: &NamespacedName, change: impl FnOnce(&mut Simulation) -> bool) -> bool {
+        let position = |simulation: &Simulation| simulation.position(name.namespace(), name.name());
+        let before = position(&self.simulation);
+        let had_node = before.is_some_and(|at| self.pods.has_node(at));
+        let is_changed = change(&mut self.simulation);
+        if is_changed {
+            let after = position(&self.simulation);
+            match (before, after) {
+                (_, Some(at)) => self.pods.set(at, &self.simulation.pods()[at]),
+                (Some(at), None) => self.pods.remove(at),
+                (None, None) => {}
+            }
+            // Pods without a node break no rule.
+            if had_node || after.is_some_and(|at| self.pods.has_node(at)) {
+                self.broken = None;
+            }
+        }
+        is_changed
     }
 
     fn remove(
@@ -135,8 +170,13 @@ impl State {
         changed: &mut Vec<(Kind, NamespacedName)>,
     ) -> bool {
         match kind {
-            Kind::Node => self.simulation.remove_node(name.name()),
-            Kind::Pod => self.simulation.remove_pod(name.namespace(), name.name()),
+            Kind::Node => {
+                self.broken = None;
+                self.simulation.remove_node(name.name())
+            }
+            Kind::Pod => {
+                self.change_pod(&name, |simulation| simulation.remove_pod(name.namespace(), name.name()))
+            }
             _ if self.inventory.remove(kind, &name) => {
                 changed.push((kind, name));
                 true
@@ -180,6 +220,7 @@ impl State {
                 copy.simulation.refresh(&copy.inventory, &copy.inventory.names().collect::<Vec<_>>());
                 nodes.into_iter().for_each(|entry| _ = copy.simulation.set_node(entry.object));
                 pods.into_iter().for_each(|entry| _ = copy.simulation.set_pod(entry.object));
+                copy.pods = PodTable::new(&copy.simulation);
                 copy
             } else {
                 State::new(name, inventory, options)?
@@ -213,9 +254,24 @@ impl State {
 
     /// The nodes and pods, and the broken rules of running pods.
     pub fn audited(&mut self) -> (&Simulation, &[Violation]) {
-        let simulation = &mut self.simulation;
-        let broken = self.broken.get_or_insert_with(|| simulation.cluster().audit());
-        (&self.simulation, broken)
+        let Overview { simulation, broken, .. } = self.overview();
+        (simulation, &broken.violations)
+    }
+
+    /// What most pages show.
+    pub(crate) fn overview(&mut self) -> Overview<'_> {
+        let State { simulation, pods, .. } = self;
+        let audit = || {
+            let violations = simulation.cluster().audit();
+            BrokenRules::new(simulation, pods, violations.into())
+        };
+        let broken = self.broken.get_or_insert_with(audit);
+        Overview { simulation: &self.simulation, pods: &self.pods, broken }
+    }
+
+    /// What is decided about the pending pods, by their positions; see [`Simulation::decide_pending`].
+    pub(crate) fn decide_pending(&mut self) -> BTreeMap<usize, PendingDecision> {
+        self.simulation.decide_pending(self.pods.pending()).into_iter().collect()
     }
 
     /// The latest events, the newest last; none of a cluster that does not change.

@@ -329,12 +329,11 @@ impl Simulation {
         self.sort_queue();
     }
 
-    /// What is decided about each pending pod in the current state, on its own: no pod is placed. Yields positions in
-    /// [`Simulation::pods`], ascending.
-    pub fn decide_pending(&mut self) -> Vec<(usize, PendingDecision)> {
-        let is_pending = |pod: &SimulatedPod| pod.node().is_none() && !pod.pod.metadata.is_deleting();
-        let pending = self.pods.iter().enumerate().filter(|(_, pod)| is_pending(pod));
-        let prepared: Vec<_> = pending.map(|(i, pod)| (i, self.cluster.prepare(&pod.pod))).collect();
+    /// What is decided about each of these pending pods in the current state, on its own: no pod is placed. Takes and yields
+    /// positions in [`Simulation::pods`]; pods that are being deleted are left out.
+    pub fn decide_pending(&mut self, pending: impl IntoIterator<Item = usize>) -> Vec<(usize, PendingDecision)> {
+        let pending = pending.into_iter().filter(|i| !self.pods[*i].pod.metadata.is_deleting());
+        let prepared: Vec<_> = pending.map(|i| (i, self.cluster.prepare(&self.pods[i].pod))).collect();
         let mut decided: HashMap<_, PendingDecision> = HashMap::new();
         let mut decisions = Vec::with_capacity(prepared.len());
         for (i, pod) in prepared {
@@ -419,6 +418,11 @@ impl Simulation {
     /// The nodes by name.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
+    }
+
+    /// A node by name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.get(name)
     }
 
     /// The namespaces of the input.

@@ -8,12 +8,14 @@ use maud::{Markup, html};
 use super::{Answer, Page, PageError, parts};
 use crate::names::counted;
 use crate::pictures::ZONE;
-use crate::places::{Place, places};
+use crate::overview::Overview;
+use crate::places::{Place, place, places};
 use crate::{Request, State, links};
 
 pub(super) fn list(state: &mut State, request: &Request<'_>) -> Answer {
-    let (simulation, broken) = state.audited();
-    let places: Vec<_> = places(simulation, broken, |_| true).into_values().collect();
+    let overview = state.overview();
+    let by_node = overview.pods.by_node();
+    let places = places(overview, &by_node);
     let (shown, pages) = parts::paged(request, &places)?;
     let row = |place: &Place<'_>| {
         let node = place.node;
@@ -36,10 +38,9 @@ pub(super) fn list(state: &mut State, request: &Request<'_>) -> Answer {
 }
 
 pub(super) fn page(state: &mut State, request: &Request<'_>, name: &str) -> Answer {
-    let (simulation, broken) = state.audited();
-    let place = places(simulation, broken, |node| node == name).into_values().next();
+    let overview = state.overview();
     let unknown = || {
-        let names = simulation.nodes().map(|node| node.metadata.name.as_str());
+        let names = overview.simulation.nodes().map(|node| node.metadata.name.as_str());
         parts::not_found(
             format!("Node {name}"),
             name,
@@ -48,8 +49,9 @@ pub(super) fn page(state: &mut State, request: &Request<'_>, name: &str) -> Answ
             |name| (links::node(name), name.to_owned()),
         )
     };
-    let place: Place<'_> = place.ok_or_else(unknown)?;
-    let node = place.node;
+    let node = overview.simulation.node(name).ok_or_else(unknown)?;
+    let on_node: Vec<usize> = overview.pods.on_node(name).collect();
+    let place = place(overview, node, &on_node);
     let label = |(key, value): (&String, &String)| vec![html! { code { (key) } }, html! { code { (value) } }];
     let taint = |taint: &Taint| [&taint.key, &taint.value, &taint.effect].map(|text| html! { (text) }).into();
     let content = html! {
@@ -60,7 +62,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>, name: &str) -> Answ
         }
         (room(&place))
         (broken_rules(&place))
-        (pods(&place, request)?)
+        (pods(overview, &on_node, request)?)
         (parts::table_of("Labels", &["Key", "Value"], node.metadata.labels.iter().map(label).collect()))
         (parts::table_of("Taints", &["Key", "Value", "Effect"], node.spec.taints.iter().map(taint).collect()))
     };
@@ -93,9 +95,10 @@ fn broken_rules(place: &Place<'_>) -> Markup {
     }
 }
 
-fn pods(place: &Place<'_>, request: &Request<'_>) -> Result<Markup, PageError> {
-    let (shown, pages) = parts::paged(request, &place.pods)?;
-    let row = |pod: &&berth_simulate::SimulatedPod| {
+fn pods(overview: Overview<'_>, on_node: &[usize], request: &Request<'_>) -> Result<Markup, PageError> {
+    let pods = overview.sorted(on_node.iter().copied(), usize::MAX);
+    let (shown, pages) = parts::paged(request, &pods)?;
+    let row = |(_, pod): &(usize, &berth_simulate::SimulatedPod)| {
         let metadata = &pod.pod.metadata;
         let requests = PodRequests::of(&pod.pod);
         vec![
@@ -108,7 +111,7 @@ fn pods(place: &Place<'_>, request: &Request<'_>) -> Result<Markup, PageError> {
     };
     let headers = ["Pod", "Workload", "Priority", "cpu", "memory"];
     Ok(html! {
-        (parts::table(&counted(place.pods.len(), "pod"), &headers, shown.iter().map(row)))
+        (parts::table(&counted(pods.len(), "pod"), &headers, shown.iter().map(row)))
         (pages)
     })
 }

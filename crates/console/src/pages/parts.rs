@@ -100,7 +100,8 @@ pub(super) fn more(n: usize, what: &str) -> Markup {
 
 /// A picture; the style sheet of the page has its rules.
 pub(super) fn figure(svg: &str) -> Markup {
-    html! { figure tabindex="0" { (PreEscaped(berth_picture::without_style(svg))) } }
+    let (before, after) = berth_picture::without_style(svg);
+    html! { figure tabindex="0" { (PreEscaped(before)) (PreEscaped(after)) } }
 }
 
 /// A part of 0 to 100 percent, or more of what is overcommitted.

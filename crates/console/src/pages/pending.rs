@@ -14,11 +14,11 @@ use crate::{Request, State, links};
 const MAX_NAMED: usize = 5;
 
 pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
-    let decisions: BTreeMap<usize, PendingDecision> =
-        state.simulation().decide_pending().into_iter().collect();
-    let pods = state.simulation().pods();
+    let decisions = state.decide_pending();
+    let overview = state.overview();
     let mut groups: BTreeMap<(WorkloadName, String), Vec<usize>> = BTreeMap::new();
-    for (i, pod) in pods.iter().enumerate().filter(|(_, pod)| pod.node().is_none()) {
+    for i in overview.pods.pending() {
+        let pod = overview.pod(i);
         let reason = decisions.get(&i).map_or_else(|| pod.outcome.message().into_owned(), reason);
         groups.entry((name_of(pod), reason)).or_default().push(i);
     }
@@ -28,7 +28,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let (shown, pages) = parts::paged(request, &groups)?;
     let row = |((name, reason), members): &((WorkloadName, String), Vec<usize>)| -> Vec<Markup> {
         let (namespace, workload) = name;
-        let named = members.iter().take(MAX_NAMED).map(|i| &pods[*i].pod.metadata);
+        let named = overview.sorted(members.iter().copied(), MAX_NAMED).into_iter().map(|(_, pod)| &pod.pod.metadata);
         vec![
             html! { (namespace) "/" (parts::link(&links::workload(namespace, workload), workload)) },
             parts::number(members.len()),

@@ -9,8 +9,9 @@ use crate::workloads::WorkloadName;
 use crate::{Request, State, links};
 
 pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
-    let (simulation, broken) = state.audited();
-    let mut edges = edges(simulation, broken);
+    let overview = state.overview();
+    let n_broken = overview.broken.violations.len();
+    let mut edges = edges(overview);
     edges.sort_by_key(|edge| std::cmp::Reverse(edge.n_broken));
     let (shown, pages) = parts::paged(request, &edges)?;
     let name = |(namespace, workload): &WorkloadName| {
@@ -29,11 +30,11 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     };
     let content = html! {
         p {
-            (counted(broken.len(), "required rule")) " of running pods "
-            @if broken.len() == 1 { "does" } @else { "do" } " not hold, those of nodes included: "
+            (counted(n_broken, "required rule")) " of running pods "
+            @if n_broken == 1 { "does" } @else { "do" } " not hold, those of nodes included: "
             (parts::link("/enforcer", "broken rules and planned evictions")) "."
         }
-        @if simulation.pods().len() > MAX_WITH_SINGLE {
+        @if overview.pods.n_pods() > MAX_WITH_SINGLE {
             p.hint { "Where there are more than " (grouped(MAX_WITH_SINGLE)) " workloads, pods without one are left out." }
         }
         @if edges.is_empty() { p { "No workload has a rule about another one." } }

@@ -2,61 +2,69 @@
 
 use std::collections::BTreeSet;
 
+use berth_simulate::SimulatedPod;
 use maud::{Markup, html};
 
 use super::{Answer, Page, parts};
 use crate::names::counted;
-use crate::workloads::name_of;
+use crate::workloads::WorkloadName;
 use crate::{Request, State, links};
 
 pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let wanted = request.parameter("q").unwrap_or_default();
     let wanted = wanted.trim();
-    let simulation = state.simulation();
-    let matches = |namespace: &str, name: &str| is_part(wanted, namespace, name);
+    let text = wanted.to_ascii_lowercase();
+    let overview = state.overview();
+    let (simulation, table) = (overview.simulation, overview.pods);
+    let matches = |namespace: &str, name: &str| is_part(&text, namespace, name);
     let nodes = simulation.nodes().map(|node| node.metadata.name.as_str()).filter(|name| matches("", name));
-    let nodes = found("node", nodes, |name| (links::node(name), name.to_owned()));
-    let of_pods = simulation.pods().iter().filter(|pod| pod.workload.is_some()).map(name_of);
-    let workloads: BTreeSet<_> = simulation.workloads().iter().cloned().chain(of_pods).collect();
-    let workloads = workloads.iter().filter(|(namespace, workload)| matches(namespace, workload));
-    let link = |(namespace, workload): &(String, String)| {
+    let nodes: Vec<_> = nodes.map(|name| (links::node(name), name.to_owned())).collect();
+    let with_pods = table.workloads().map(|(_, name)| name);
+    let workloads: BTreeSet<&WorkloadName> = simulation.workloads().iter().chain(with_pods).collect();
+    let workloads = workloads.into_iter().filter(|(namespace, workload)| matches(namespace, workload));
+    let link = |(namespace, workload): &WorkloadName| {
         (links::workload(namespace, workload), format!("{namespace}/{workload}"))
     };
-    let workloads = found("workload", workloads, link);
-    let pods = simulation.pods().iter().map(|pod| &pod.pod.metadata);
-    let pods = pods.filter(|pod| matches(&pod.namespace, &pod.name));
-    let link = |pod: &berth_api::object::ObjectMeta| {
-        (links::pod(&pod.namespace, &pod.name), format!("{}/{}", pod.namespace, pod.name))
+    let workloads: Vec<_> = workloads.map(link).collect();
+    let is_found = |at: &usize| {
+        let metadata = &overview.pod(*at).pod.metadata;
+        matches(&metadata.namespace, &metadata.name)
     };
-    let pods = found("pod", pods, link);
+    let pods: Vec<usize> = (0..table.n_pods()).filter(is_found).collect();
+    let n_pods = pods.len();
+    let link = |(_, pod): (usize, &SimulatedPod)| {
+        let metadata = &pod.pod.metadata;
+        (links::pod(&metadata.namespace, &metadata.name), pod.pod.key())
+    };
+    let pods: Vec<_> = overview.sorted(pods, parts::MAX_SHOWN).into_iter().map(link).collect();
     let content = html! {
         @if wanted.is_empty() { p { "Give a part of the name of a pod, a workload or a node." } }
-        @else { (workloads) (nodes) (pods) }
+        @else {
+            (found("workload", workloads.len(), &workloads))
+            (found("node", nodes.len(), &nodes))
+            (found("pod", n_pods, &pods))
+        }
     };
     Ok(Page::new(format!("Search for {wanted}"), content))
 }
 
-/// Whether the text is a part of `namespace/name`, without regard to case.
-fn is_part(wanted: &str, namespace: &str, name: &str) -> bool {
-    let wanted = wanted.to_ascii_lowercase();
-    match wanted.split_once('/') {
-        Some((of, part)) => namespace.eq_ignore_ascii_case(of) && name.to_ascii_lowercase().contains(part),
-        None => name.to_ascii_lowercase().contains(&wanted),
+/// Whether the text, in lower case, is a part of `namespace/name`, without regard to case.
+fn is_part(text: &str, namespace: &str, name: &str) -> bool {
+    let contains = |part: &str| {
+        let has_upper_case = name.bytes().any(|byte| byte.is_ascii_uppercase());
+        if has_upper_case { name.to_ascii_lowercase().contains(part) } else { name.contains(part) }
+    };
+    match text.split_once('/') {
+        Some((of, part)) => namespace.eq_ignore_ascii_case(of) && contains(part),
+        None => contains(text),
     }
 }
 
-/// The first objects of a kind.
-fn found<T>(what: &str, objects: impl Iterator<Item = T>, link: impl Fn(T) -> (String, String)) -> Markup {
-    let (mut shown, mut n) = (Vec::new(), 0);
-    for object in objects {
-        n += 1;
-        if shown.len() < parts::MAX_SHOWN {
-            shown.push(link(object));
-        }
-    }
+/// The first of `n` objects of a kind: addresses and texts.
+fn found(what: &str, n: usize, objects: &[(String, String)]) -> Markup {
     html! {
         h2 { (counted(n, what)) }
-        ul { @for (to, text) in &shown { li { (parts::link(to, text)) } } }
+        ul { @for (to, text) in objects.iter().take(parts::MAX_SHOWN) { li { (parts::link(to, text)) } } }
         (parts::more(n, what))
     }
 }

@@ -18,9 +18,8 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let chosen = COLORS.iter().find(|(value, ..)| *value == wanted);
     let unknown = || PageError::Parameter(format!("color={wanted}: give utilization, workload or rule"));
     let (_, _, color_by) = chosen.ok_or_else(unknown)?;
-    let (simulation, broken) = state.audited();
-    let picture =
-        pictures::draw(simulation, broken, *color_by, Frame { has_links: true, ..Frame::default() });
+    let frame = Frame { has_links: true, ..Frame::default() };
+    let picture = pictures::draw_overview(state.overview(), *color_by, frame);
     let content = html! {
         p { "Color: " }
         ul.choice aria-label="Color" {

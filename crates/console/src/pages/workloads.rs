@@ -1,6 +1,6 @@
 //! The workloads as a list, and one with its spread, its pods and how many more fit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::NamespacedName;
 use berth_api::rules::WhenUnsatisfiable;
@@ -12,46 +12,39 @@ use super::{Answer, Page, PageError, parts};
 use crate::changes::{kind_of, topology_key};
 use crate::names::{counted, grouped};
 use crate::pictures::{self, ZONE};
-use crate::workloads::name_of;
+use crate::workloads::WorkloadName;
 use crate::{Request, State, links};
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Counts {
     n_pods: usize,
     n_pending: usize,
-    n_broken: usize,
 }
 
 pub(super) fn list(state: &mut State, request: &Request<'_>) -> Answer {
-    let (simulation, broken) = state.audited();
-    let mut workloads: BTreeMap<(&str, &str), Counts> = BTreeMap::new();
-    for (namespace, workload) in simulation.workloads() {
-        workloads.entry((namespace, workload)).or_default();
+    let overview = state.overview();
+    let table = overview.pods;
+    let mut counts = vec![Counts::default(); table.n_numbers()];
+    for position in 0..table.n_pods() {
+        let Some(number) = table.workload(position) else { continue };
+        counts[number].n_pods += 1;
+        counts[number].n_pending += usize::from(!table.has_node(position));
     }
-    let broken: std::collections::HashSet<_> =
-        broken.iter().map(|v| (v.namespace.as_str(), v.name.as_str())).collect();
-    let mut n_single = 0;
-    for pod in simulation.pods() {
-        let Some(workload) = &pod.workload else {
-            n_single += 1;
-            continue;
-        };
-        let metadata = &pod.pod.metadata;
-        let counts = workloads.entry((&metadata.namespace, workload)).or_default();
-        counts.n_pods += 1;
-        counts.n_pending += usize::from(pod.node().is_none());
-        counts.n_broken +=
-            usize::from(broken.contains(&(metadata.namespace.as_str(), metadata.name.as_str())));
-    }
+    let without_pods = overview.simulation.workloads().iter().map(|name| (name, Counts::default()));
+    let with_pods = table.workloads().map(|(number, name)| (name, counts[number]));
+    let workloads: BTreeMap<&WorkloadName, Counts> = without_pods.chain(with_pods).collect();
     let workloads: Vec<_> = workloads.into_iter().collect();
+    let n_single = table.single().count();
     let (shown, pages) = parts::paged(request, &workloads)?;
-    let row = |((namespace, workload), counts): &((&str, &str), Counts)| {
+    let row = |(name, counts): &(&WorkloadName, Counts)| {
+        let (namespace, workload) = name;
+        let n_broken = overview.broken.of_workload(name).map_or(0, |broken| broken.n_pods);
         vec![
             parts::link(&links::workload(namespace, workload), workload),
             html! { (namespace) },
             parts::number(counts.n_pods),
             parts::number(counts.n_pending),
-            parts::number(counts.n_broken),
+            parts::number(n_broken),
         ]
     };
     let headers = ["Workload", "Namespace", "Pods", "Pending", "With broken rules"];
@@ -76,20 +69,17 @@ pub(super) fn page(
         Some(key) => Some(more_replicas(state, kind, namespace, name, &topology_key(&key))?),
         None => None,
     };
-    let simulation = state.simulation();
-    let is_of = |pod: &&SimulatedPod| {
-        pod.workload.as_ref() == Some(&workload.1) && pod.pod.metadata.namespace == namespace
-    };
-    let pods: Vec<_> = simulation.pods().iter().filter(is_of).collect();
+    let overview = state.overview();
+    let simulation = overview.simulation;
+    let pods = overview.sorted(overview.pods.of_workload(&workload), usize::MAX);
+    let pods: Vec<&SimulatedPod> = pods.into_iter().map(|(_, pod)| pod).collect();
     if pods.is_empty() && !simulation.workloads().contains(&workload) {
-        let mut known: Vec<_> = simulation.workloads().to_vec();
-        known.extend(simulation.pods().iter().filter(|pod| pod.workload.is_some()).map(name_of));
-        known.sort();
-        known.dedup();
+        let with_pods = overview.pods.workloads().map(|(_, name)| name);
+        let known: BTreeSet<&WorkloadName> = simulation.workloads().iter().chain(with_pods).collect();
         return Err(parts::not_found(
             format!("{kind} {namespace}/{name}"),
             name,
-            known.iter(),
+            known.into_iter(),
             |(_, workload)| workload.split_once(' ').map_or(workload.as_str(), |(_, name)| name),
             |(namespace, workload)| (links::workload(namespace, workload), format!("{namespace}/{workload}")),
         ));
@@ -117,7 +107,7 @@ pub(super) fn page(
             label { "Count by node label " input name="by" value=(key) size="30"; }
             " " button { "Show" }
         }
-        @if let Some(picture) = pictures::spread_of(simulation, &workload, &key) { (parts::figure(&picture)) }
+        @if let Some(picture) = pictures::spread_of(simulation, &workload, &pods, &key) { (parts::figure(&picture)) }
         (parts::table_of(
             "Spread constraints",
             &["Topology key", "maxSkew", "whenUnsatisfiable", "minDomains", "Field"],

@@ -1,15 +1,15 @@
 //! Which workloads require or avoid which others, and whether that holds now.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
-use berth_api::object::Pod;
 use berth_api::rules::{PodSet, PodTerm, TopologyScope};
 use berth_engine::Violation;
 use berth_picture::arcs::{Arc, Arcs};
 use berth_picture::{Class, Key};
-use berth_simulate::Simulation;
+use berth_simulate::{SimulatedPod, Simulation};
 
 use crate::names::counted;
+use crate::overview::Overview;
 use crate::workloads::{WorkloadName, name_of};
 
 /// Most arcs.
@@ -52,43 +52,34 @@ pub(crate) struct Edge {
 }
 
 /// The rules between workloads, by the workload that has them.
-pub(crate) fn edges(simulation: &Simulation, broken: &[Violation]) -> Vec<Edge> {
-    // All pods of a workload have the rules and labels of its first one.
-    let mut firsts: BTreeMap<WorkloadName, &Pod> = BTreeMap::new();
-    let mut workload_of = HashMap::new();
-    let broken_pods: HashSet<_> = broken.iter().map(|v| (v.namespace.as_str(), v.name.as_str())).collect();
-    for pod in simulation.pods() {
-        let metadata = &pod.pod.metadata;
-        let key = (metadata.namespace.as_str(), metadata.name.as_str());
-        if broken_pods.contains(&key) {
-            workload_of.insert(key, name_of(pod));
-        }
-        firsts.entry(name_of(pod)).or_insert(&pod.pod);
-    }
+pub(crate) fn edges(overview: Overview<'_>) -> Vec<Edge> {
+    let Overview { simulation, pods: table, broken } = overview;
+    // All pods of a workload have the rules and labels of one of them.
+    let representatives = table.representatives(simulation);
+    let of_workload =
+        |(number, name): (usize, &WorkloadName)| Some((name.clone(), overview.pod(representatives[number]?)));
+    let mut workloads: Vec<(WorkloadName, &SimulatedPod)> =
+        table.workloads().filter_map(of_workload).collect();
     // Pods without a workload count as one each, and every pair is compared.
-    if firsts.len() > MAX_WITH_SINGLE {
-        firsts.retain(|(_, name), _| !name.starts_with("Pod "));
+    if workloads.len() + table.single().count() <= MAX_WITH_SINGLE {
+        let single = table.single().map(|at| overview.pod(at));
+        workloads.extend(single.map(|pod| (name_of(pod), pod)));
     }
-    let mut n_broken: HashMap<(&WorkloadName, &str), usize> = HashMap::new();
-    for violation in broken {
-        let key = (violation.namespace.as_str(), violation.name.as_str());
-        if let Some(workload) = workload_of.get(&key) {
-            *n_broken.entry((workload, &violation.term)).or_default() += 1;
-        }
-    }
+    workloads.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut edges = Vec::new();
-    for (from, pod) in &firsts {
-        let rules = simulation.rules_of(pod);
+    for (from, pod) in &workloads {
+        let rules = simulation.rules_of(&pod.pod);
+        let broken = broken.of_workload(from);
         let required = rules.required_affinity.iter().map(|term| (Relation::Requires, term));
         let avoided = rules.required_anti_affinity.iter().map(|term| (Relation::Avoids, term));
         let preferred = rules.preferred_affinity.iter().map(|p| (Relation::Prefers, &p.term));
         let unwanted = rules.preferred_anti_affinity.iter().map(|p| (Relation::PrefersToAvoid, &p.term));
         for (relation, term) in required.chain(avoided).chain(preferred).chain(unwanted) {
             let set = PodSet { selector: term.selector.clone(), namespaces: term.namespaces.clone() };
-            for (to, other) in &firsts {
-                let metadata = &other.metadata;
+            let n_broken = broken.and_then(|broken| broken.by_term.get(&term.path)).copied().unwrap_or(0);
+            for (to, other) in &workloads {
+                let metadata = &other.pod.metadata;
                 if set.contains(&metadata.namespace, &metadata.labels, simulation.namespaces()) {
-                    let n_broken = n_broken.get(&(from, term.path.as_str())).copied().unwrap_or(0);
                     edges.push(Edge {
                         from: from.clone(),
                         to: to.clone(),
@@ -105,7 +96,7 @@ pub(crate) fn edges(simulation: &Simulation, broken: &[Violation]) -> Vec<Edge> 
 
 /// The graph of the pod affinity and anti-affinity between workloads. `broken` are the violated rules of running pods.
 pub fn rules(simulation: &Simulation, broken: &[Violation]) -> String {
-    graph(&edges(simulation, broken))
+    Overview::once(simulation, broken, |overview| graph(&edges(overview)))
 }
 
 pub(crate) fn graph(edges: &[Edge]) -> String {

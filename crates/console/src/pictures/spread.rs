@@ -41,19 +41,19 @@ pub fn spread(simulation: &Simulation, topology_key: &str) -> String {
 }
 
 /// The pods of one workload by the domains of each of its spread constraints, and of `topology_key`; none without such pods.
-pub(crate) fn spread_of(simulation: &Simulation, name: &WorkloadName, topology_key: &str) -> Option<String> {
-    let pods: Vec<_> = simulation.pods().iter().filter(|pod| is_of(pod, name)).collect();
+pub(crate) fn spread_of(
+    simulation: &Simulation,
+    name: &WorkloadName,
+    pods: &[&SimulatedPod],
+    topology_key: &str,
+) -> Option<String> {
     let constraints = simulation.rules_of(&pods.first()?.pod).spread_constraints;
     let has_key = constraints.iter().any(|constraint| constraint.topology_key == topology_key);
-    let of = |constraint| section(simulation, name, &pods, constraint, topology_key);
+    let of = |constraint| section(simulation, name, pods, constraint, topology_key);
     let mut sections: Vec<_> = constraints.iter().map(Some).map(of).collect();
     sections.extend((!has_key).then(|| of(None)));
     let title = format!("Spread of {}/{}", name.0, name.1);
     Some(Bars { description: title.clone(), title, sections, notes: Vec::new() }.svg())
-}
-
-fn is_of(pod: &SimulatedPod, (namespace, workload): &WorkloadName) -> bool {
-    pod.workload.as_ref() == Some(workload) && pod.pod.metadata.namespace == *namespace
 }
 
 fn section(

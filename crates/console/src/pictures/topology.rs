@@ -1,18 +1,19 @@
 //! The nodes in their zones and racks, with their free room, pods, broken rules, and the pending pods.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use berth_api::simulated_nodes::RACK;
 use berth_engine::Violation;
 use berth_picture::cells::{Cell, CellMap, Domain, Item, MAX_LARGE, Outside, Part};
-use berth_picture::{Class, Key};
+use berth_picture::{Class, Key, N_KINDS};
 use berth_simulate::{SimulatedPod, Simulation};
 
 use super::workload_keys::WorkloadKeys;
 use crate::links;
 use crate::names::counted;
+use crate::overview::Overview;
 use crate::places::{Place, places};
-use crate::workloads::name_of;
 
 /// The node label with the zone.
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -20,6 +21,9 @@ pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 const MAX_CELLS: usize = 5000;
 /// Pending pods that are drawn.
 const MAX_PENDING: usize = 500;
+/// Broken rules that the title of a cell names; of many cells, each has a short title.
+const MAX_BROKEN: usize = 12;
+const MAX_BROKEN_OF_MANY: usize = 1;
 
 /// What the color of a node says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,20 +54,39 @@ pub(crate) struct Frame {
     pub(crate) has_links: bool,
 }
 
+/// As [`draw_overview`], of a simulation that is shown once.
 pub(crate) fn draw(
     simulation: &Simulation,
     broken: &[Violation],
     color_by: ColorBy<'_>,
-    Frame { width, has_links }: Frame,
+    frame: Frame,
 ) -> String {
-    let places = places(simulation, broken, |_| true);
+    Overview::once(simulation, broken, |overview| draw_overview(overview, color_by, frame))
+}
+
+pub(crate) fn draw_overview(overview: Overview<'_>, color_by: ColorBy<'_>, frame: Frame) -> String {
+    let Overview { simulation, pods, .. } = overview;
+    let by_node = pods.by_node();
+    let places = places(overview, &by_node);
     let has_items = places.len() <= MAX_LARGE;
-    // Single pods are drawn on few nodes.
-    let has_keys = has_items || color_by == ColorBy::Workload;
-    let keys = if has_keys { WorkloadKeys::new(simulation) } else { WorkloadKeys::default() };
+    let changed = if let ColorBy::Change(_) = color_by { simulation.pods() } else { &[] };
+    let evicted = changed.iter().filter(|pod| pod.preempted_by.is_some());
+    let drawing = Drawing {
+        overview,
+        // Single pods are drawn on few nodes.
+        keys: if has_items || color_by == ColorBy::Workload {
+            WorkloadKeys::new(overview)
+        } else {
+            WorkloadKeys::default()
+        },
+        color_by,
+        evicted_from: evicted.map(|pod| pod.pod.spec.node_name.as_str()).collect(),
+        has_items,
+        has_links: frame.has_links,
+    };
     let n_per_cell = places.len().div_ceil(MAX_CELLS).max(1);
     let mut domains: BTreeMap<&str, BTreeMap<&str, Vec<&Place<'_>>>> = BTreeMap::new();
-    for place in places.values() {
+    for place in &places {
         let label = |key: &str| place.node.metadata.labels.get(key).map_or("", String::as_str);
         domains.entry(label(ZONE)).or_default().entry(label(RACK)).or_default().push(place);
     }
@@ -73,23 +96,19 @@ pub(crate) fn draw(
         let name = if zone.is_empty() { "no zone" } else { zone };
         let part = |(rack, places): (&&str, &Vec<&Place<'_>>)| Part {
             name: (*rack).to_owned(),
-            cells: places
-                .chunks(n_per_cell)
-                .map(|places| cell(places, &keys, color_by, has_items, has_links))
-                .collect(),
+            cells: places.chunks(n_per_cell).map(|places| drawing.cell(places)).collect(),
         };
         let text = format!("{name}: {}, {}", counted(n_nodes, "node"), counted(n_pods, "pod"));
         Domain { name: text.clone(), title: text, parts: racks.iter().map(part).collect() }
     });
     let domains: Vec<_> = domains.collect();
-    let pending: Vec<_> = simulation.pods().iter().filter(|pod| pod.node().is_none()).collect();
-    let (n_pods, n_pending) = (simulation.pods().len(), pending.len());
+    let n_pending = pods.pending().count();
     let outside = (n_pending > 0).then(|| Outside {
         name: match n_pending.saturating_sub(MAX_PENDING) {
             0 => format!("{} without a node", counted(n_pending, "pod")),
             more => format!("{} without a node; {more} are not shown", counted(n_pending, "pod")),
         },
-        items: pending.iter().take(MAX_PENDING).map(|pod| item(pod, &keys, has_links)).collect(),
+        items: drawing.items(pods.pending(), MAX_PENDING),
     });
     let mut notes = Vec::new();
     if n_per_cell > 1 {
@@ -97,13 +116,13 @@ pub(crate) fn draw(
     }
     let nodes = counted(places.len(), "node");
     CellMap {
-        width,
-        title: format!("{nodes}, {}, {n_pending} pending", counted(n_pods, "pod")),
+        width: frame.width,
+        title: format!("{nodes}, {}, {n_pending} pending", counted(pods.n_pods(), "pod")),
         description: format!(
             "{nodes} in {}; the filled part of a cell is the largest requested part of cpu, memory and pods.",
             counted(domains.len(), "zone")
         ),
-        legend: legend(&keys, color_by),
+        legend: legend(&drawing.keys, color_by),
         domains,
         outside,
         notes,
@@ -111,84 +130,94 @@ pub(crate) fn draw(
     .svg()
 }
 
-fn cell(
-    places: &[&Place<'_>],
-    keys: &WorkloadKeys,
-    color_by: ColorBy<'_>,
+/// What the cells show.
+struct Drawing<'a> {
+    overview: Overview<'a>,
+    keys: WorkloadKeys,
+    color_by: ColorBy<'a>,
+    /// The nodes of pods that were preempted, where changes are shown.
+    evicted_from: HashSet<&'a str>,
     has_items: bool,
     has_links: bool,
-) -> Cell {
-    let first = places[0];
-    let pods = || places.iter().flat_map(|place| &place.pods);
-    let n_broken: usize = places.iter().map(|place| place.broken.len()).sum();
-    let n_new = pods().filter(|pod| !pod.was_running).count();
-    let n_evicted: usize = places.iter().map(|place| place.n_evicted).sum();
-    let level = places.iter().map(|place| place.utilization()).sum::<usize>() / places.len();
-    let (class, mark) = match color_by {
-        ColorBy::Utilization if level > 90 => (Class::Alert, None),
-        ColorBy::Utilization => (Class::Kind(0), None),
-        ColorBy::Workload => {
-            most_frequent(pods(), keys).map_or((Class::Kind(5), None), |(c, m)| (c, Some(m)))
-        }
-        ColorBy::Rule if n_broken > 0 => (Class::Alert, Some('!')),
-        ColorBy::Change(left)
-            if n_evicted > 0 || places.iter().any(|p| left.contains(&p.node.metadata.name)) =>
-        {
-            (Class::Alert, Some('-'))
-        }
-        ColorBy::Change(_) if n_new > 0 => (Class::Kind(2), Some('+')),
-        ColorBy::Leave(leave) if places.iter().any(|p| leave.contains(&p.node.metadata.name)) => {
-            (Class::Alert, Some('-'))
-        }
-        ColorBy::Rule | ColorBy::Change(_) | ColorBy::Leave(_) => (Class::Kind(5), None),
-    };
-    let title = match places {
-        [one] => one.text(),
-        several => {
-            let last = &several[several.len() - 1].node.metadata.name;
-            let nodes = counted(several.len(), "node");
-            format!(
-                "{} to {last}: {nodes}, {}, {level} % requested, {}",
-                first.node.metadata.name,
-                counted(pods().count(), "pod"),
-                counted(n_broken, "broken rule")
-            )
-        }
-    };
-    // Broken rules are marked whatever the color says.
-    let mark = if n_broken > 0 { Some('!') } else { mark };
-    let items = if has_items { pods().map(|pod| item(pod, keys, has_links)).collect() } else { Vec::new() };
-    let name = first.node.metadata.name.clone();
-    let link = (has_links && places.len() == 1).then(|| links::node(&name));
-    Cell { name, title, level, class, mark, items, link }
 }
 
-fn most_frequent<'a>(
-    pods: impl Iterator<Item = &'a &'a SimulatedPod>,
-    keys: &WorkloadKeys,
-) -> Option<(Class, char)> {
-    let mut counts: HashMap<char, (usize, Class)> = HashMap::new();
-    for pod in pods {
-        let (class, mark) = keys.of(&name_of(pod));
-        counts.entry(mark).or_insert((0, class)).0 += 1;
+impl Drawing<'_> {
+    fn cell(&self, places: &[&Place<'_>]) -> Cell {
+        let first = places[0];
+        let pods = || places.iter().flat_map(|place| place.pods).copied();
+        let n_broken: usize = places.iter().map(|place| place.broken.len()).sum();
+        let level = places.iter().map(|place| place.utilization()).sum::<usize>() / places.len();
+        let is_any = |nodes: &BTreeSet<String>| places.iter().any(|p| nodes.contains(&p.node.metadata.name));
+        let is_evicted = |place: &&Place<'_>| self.evicted_from.contains(place.node.metadata.name.as_str());
+        let (class, mark) = match self.color_by {
+            ColorBy::Utilization if level > 90 => (Class::Alert, None),
+            ColorBy::Utilization => (Class::Kind(0), None),
+            ColorBy::Workload => {
+                self.most_frequent(pods()).map_or((Class::Kind(5), None), |(c, m)| (c, Some(m)))
+            }
+            ColorBy::Rule if n_broken > 0 => (Class::Alert, Some('!')),
+            ColorBy::Change(left) if places.iter().any(is_evicted) || is_any(left) => {
+                (Class::Alert, Some('-'))
+            }
+            ColorBy::Change(_) if pods().any(|at| !self.overview.pod(at).was_running) => {
+                (Class::Kind(2), Some('+'))
+            }
+            ColorBy::Leave(leave) if is_any(leave) => (Class::Alert, Some('-')),
+            ColorBy::Rule | ColorBy::Change(_) | ColorBy::Leave(_) => (Class::Kind(5), None),
+        };
+        let title = match places {
+            [one] => one.text(if self.has_items { MAX_BROKEN } else { MAX_BROKEN_OF_MANY }),
+            several => {
+                let last = &several[several.len() - 1].node.metadata.name;
+                let nodes = counted(several.len(), "node");
+                format!(
+                    "{} to {last}: {nodes}, {}, {level} % requested, {}",
+                    first.node.metadata.name,
+                    counted(pods().count(), "pod"),
+                    counted(n_broken, "broken rule")
+                )
+            }
+        };
+        // Broken rules are marked whatever the color says.
+        let mark = if n_broken > 0 { Some('!') } else { mark };
+        let items = if self.has_items { self.items(pods(), usize::MAX) } else { Vec::new() };
+        let name = first.node.metadata.name.clone();
+        let link = (self.has_links && places.len() == 1).then(|| links::node(&name));
+        Cell { name, title, level, class, mark, items, link }
     }
-    let most = counts.into_iter().max_by(|(a, (n_a, _)), (b, (n_b, _))| n_a.cmp(n_b).then_with(|| b.cmp(a)));
-    most.map(|(mark, (_, class))| (class, mark))
-}
 
-fn item(pod: &SimulatedPod, keys: &WorkloadKeys, has_links: bool) -> Item {
-    let (class, mark) = keys.of(&name_of(pod));
-    let title = match (&pod.workload, pod.node()) {
-        (workload, None) => {
-            let workload = workload.as_ref().map(|w| format!(" of {w}")).unwrap_or_default();
-            format!("{}{workload}: {}", pod.pod.key(), pod.outcome.message())
+    fn most_frequent(&self, pods: impl Iterator<Item = usize>) -> Option<(Class, char)> {
+        let mut counts: Vec<((Class, char), usize)> = Vec::with_capacity(N_KINDS);
+        for key in pods.map(|at| self.keys.of(self.overview.pods, at)) {
+            match counts.iter_mut().find(|(other, _)| *other == key) {
+                Some((_, n)) => *n += 1,
+                None => counts.push((key, 1)),
+            }
         }
-        (Some(workload), _) => format!("{} of {workload}", pod.pod.key()),
-        (None, _) => pod.pod.key(),
-    };
-    let metadata = &pod.pod.metadata;
-    let link = has_links.then(|| links::pod(&metadata.namespace, &metadata.name));
-    Item { title, class, mark, link }
+        let most = counts.into_iter().max_by_key(|((_, mark), n)| (*n, Reverse(*mark)));
+        most.map(|(key, _)| key)
+    }
+
+    /// At most so many of the pods at these positions.
+    fn items(&self, positions: impl Iterator<Item = usize>, most: usize) -> Vec<Item> {
+        let pods = self.overview.sorted(positions, most).into_iter();
+        pods.map(|(at, pod)| self.item(at, pod)).collect()
+    }
+
+    fn item(&self, position: usize, pod: &SimulatedPod) -> Item {
+        let (class, mark) = self.keys.of(self.overview.pods, position);
+        let title = match (&pod.workload, pod.node()) {
+            (workload, None) => {
+                let workload = workload.as_ref().map(|w| format!(" of {w}")).unwrap_or_default();
+                format!("{}{workload}: {}", pod.pod.key(), pod.outcome.message())
+            }
+            (Some(workload), _) => format!("{} of {workload}", pod.pod.key()),
+            (None, _) => pod.pod.key(),
+        };
+        let metadata = &pod.pod.metadata;
+        let link = self.has_links.then(|| links::pod(&metadata.namespace, &metadata.name));
+        Item { title, class, mark, link }
+    }
 }
 
 fn legend(keys: &WorkloadKeys, color_by: ColorBy<'_>) -> Vec<Key> {

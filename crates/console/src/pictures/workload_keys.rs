@@ -1,11 +1,13 @@
 //! The color and the letter of each workload.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use berth_picture::{Class, Key, N_KINDS};
-use berth_simulate::Simulation;
 
 use crate::names::counted;
+use crate::overview::Overview;
+use crate::pod_table::PodTable;
 use crate::workloads::{WorkloadName, name_of};
 
 /// Workloads that have a color of their own; the others share the last one.
@@ -15,48 +17,69 @@ const OTHER: (Class, char) = (Class::Kind(MAX_NAMED), '·');
 /// The workloads with most pods, each with its color and letter.
 #[derive(Default)]
 pub(super) struct WorkloadKeys {
-    named: BTreeMap<WorkloadName, (Class, char)>,
+    /// By the number of the workload.
+    of_workload: Vec<Option<(Class, char)>>,
+    /// By the position of a pod without a workload.
+    of_single: HashMap<usize, (Class, char)>,
+    /// In the order of the legend.
+    named: Vec<(WorkloadName, (Class, char))>,
     n_others: usize,
 }
 
+/// A workload by its number, or a pod without one by its position.
+#[derive(Clone, Copy)]
+enum Subject {
+    Workload(usize),
+    Single(usize),
+}
+
 impl WorkloadKeys {
-    pub(super) fn new(simulation: &Simulation) -> WorkloadKeys {
-        let mut n_pods: HashMap<(&str, &str), usize> = HashMap::new();
-        let mut single = Vec::new();
-        for pod in simulation.pods() {
-            match &pod.workload {
-                Some(workload) => *n_pods.entry((&pod.pod.metadata.namespace, workload)).or_default() += 1,
-                None => single.push(pod),
-            }
-        }
-        let n_workloads = n_pods.len() + single.len();
+    pub(super) fn new(overview: Overview<'_>) -> WorkloadKeys {
+        let table = overview.pods;
+        let mut n_pods = vec![0_usize; table.n_numbers()];
+        (0..table.n_pods()).filter_map(|at| table.workload(at)).for_each(|number| n_pods[number] += 1);
+        let single: Vec<usize> = table.single().collect();
+        let n_subjects = table.workloads().count() + single.len();
+        let workloads =
+            table.workloads().map(|(number, name)| (n_pods[number], name.clone(), Subject::Workload(number)));
         // Those by name that may be named here.
-        single.sort_by_key(|pod| (&pod.pod.metadata.namespace, &pod.pod.metadata.name));
-        let single = single.into_iter().take(MAX_NAMED).map(|pod| (name_of(pod), 1));
-        let owned = |((namespace, workload), n): ((&str, &str), usize)| {
-            ((namespace.to_owned(), workload.to_owned()), n)
+        let single = overview.sorted(single, MAX_NAMED).into_iter();
+        let single = single.map(|(at, pod)| (1, name_of(pod), Subject::Single(at)));
+        let mut subjects: Vec<_> = workloads.chain(single).collect();
+        subjects.sort_by(|(n_a, a, _), (n_b, b, _)| (Reverse(n_a), a).cmp(&(Reverse(n_b), b)));
+        subjects.truncate(MAX_NAMED);
+        let mut keys = WorkloadKeys {
+            of_workload: vec![None; table.n_numbers()],
+            n_others: n_subjects.saturating_sub(MAX_NAMED),
+            ..WorkloadKeys::default()
         };
-        let mut names: Vec<(WorkloadName, usize)> = n_pods.into_iter().map(owned).chain(single).collect();
-        names.sort_by(|(a, n_a), (b, n_b)| n_b.cmp(n_a).then_with(|| a.cmp(b)));
-        let n_others = n_workloads.saturating_sub(MAX_NAMED);
-        names.truncate(MAX_NAMED);
-        let key = |(i, (name, _)): (usize, (WorkloadName, usize))| (name, (Class::Kind(i), letter(i)));
-        WorkloadKeys { named: names.into_iter().enumerate().map(key).collect(), n_others }
+        for (i, (_, name, subject)) in subjects.into_iter().enumerate() {
+            let key = (Class::Kind(i), letter(i));
+            match subject {
+                Subject::Workload(number) => keys.of_workload[number] = Some(key),
+                Subject::Single(at) => _ = keys.of_single.insert(at, key),
+            }
+            keys.named.push((name, key));
+        }
+        keys
     }
 
-    pub(super) fn of(&self, name: &WorkloadName) -> (Class, char) {
-        self.named.get(name).copied().unwrap_or(OTHER)
+    /// The color and the letter of the pod at a position.
+    pub(super) fn of(&self, pods: &PodTable, position: usize) -> (Class, char) {
+        let key = match pods.workload(position) {
+            Some(number) => self.of_workload.get(number).copied().flatten(),
+            None => self.of_single.get(&position).copied(),
+        };
+        key.unwrap_or(OTHER)
     }
 
     pub(super) fn legend(&self) -> Vec<Key> {
-        let mut named: Vec<_> = self.named.iter().collect();
-        named.sort_by_key(|(_, (_, letter))| *letter);
-        let key = |((namespace, workload), (class, letter)): (&WorkloadName, &(Class, char))| Key {
+        let key = |((namespace, workload), (class, letter)): &(WorkloadName, (Class, char))| Key {
             class: *class,
             mark: Some(*letter),
             text: format!("{namespace}/{workload}"),
         };
-        let mut keys: Vec<_> = named.into_iter().map(key).collect();
+        let mut keys: Vec<_> = self.named.iter().map(key).collect();
         if self.n_others > 0 {
             let (class, mark) = OTHER;
             keys.push(Key { class, mark: Some(mark), text: counted(self.n_others, "other workload") });

@@ -69,8 +69,8 @@ impl Simulation {
     }
 
     /// Takes over what has changed in an inventory, apart from nodes and pods: the objects of these kinds and names were set
-    /// or removed.
-    pub fn refresh(&mut self, inventory: &Inventory, changed: &[(Kind, NamespacedName)]) {
+    /// or removed. Returns whether pods belong to other workloads now.
+    pub fn refresh(&mut self, inventory: &Inventory, changed: &[(Kind, NamespacedName)]) -> bool {
         for (kind, key) in changed {
             let (namespace, name) = (key.namespace(), key.name());
             match kind {
@@ -129,14 +129,16 @@ impl Simulation {
             Kind::Job,
             Kind::CronJob,
         ];
-        if is_changed(&workloads) {
-            let workloads = Workloads::new(inventory);
-            let are_others = workloads != self.workloads;
-            self.workloads = workloads;
-            for pod in self.pods.iter_mut().filter(|_| are_others) {
-                pod.workload = self.workloads.owner(&pod.pod);
-            }
+        if !is_changed(&workloads) {
+            return false;
         }
+        let workloads = Workloads::new(inventory);
+        let are_others = workloads != self.workloads;
+        self.workloads = workloads;
+        for pod in self.pods.iter_mut().filter(|_| are_others) {
+            pod.workload = self.workloads.owner(&pod.pod);
+        }
+        are_others
     }
 }
 

@@ -24,7 +24,8 @@ impl Positions {
 }
 
 impl Simulation {
-    pub(super) fn position(&self, namespace: &str, name: &str) -> Option<usize> {
+    /// The position of a pod in [`Simulation::pods`]. It changes when another pod is removed: the last pod takes its position.
+    pub fn position(&self, namespace: &str, name: &str) -> Option<usize> {
         let is_it = |at: &u32| self.pods[*at as usize].is_named(namespace, name);
         let found = self.positions.table.find(self.positions.hash(namespace, name), is_it);
         found.map(|at| *at as usize)
