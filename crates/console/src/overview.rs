@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use berth_engine::Violation;
 use berth_simulate::{SimulatedPod, Simulation};
 
-use crate::pod_table::PodTable;
+use crate::pod_table::{PodTable, Subject};
 use crate::workloads::{WorkloadName, name_of};
 
 /// What pages and pictures show.
@@ -83,21 +83,21 @@ impl<'a> BrokenRules<'a> {
             by_node.entry(&violation.node).or_default().push(i as u32);
         }
         let by_node = by_node.into_iter().map(|(node, positions)| (node.to_owned(), positions)).collect();
-        // By the number of the workload, or of those without one by the pod.
-        let mut counts: HashMap<Result<usize, usize>, (usize, HashMap<&str, usize>)> = HashMap::new();
+        let mut counts: HashMap<Subject, BrokenOfWorkload> = HashMap::new();
         for of_pod in violations.chunk_by(|a, b| (&a.namespace, &a.name) == (&b.namespace, &b.name)) {
             let Some(at) = simulation.position(&of_pod[0].namespace, &of_pod[0].name) else { continue };
-            let (n_pods, by_term) = counts.entry(pods.workload(at).ok_or(at)).or_default();
+            let BrokenOfWorkload { n_pods, by_term } = counts.entry(pods.subject(at)).or_default();
             *n_pods += 1;
-            of_pod.iter().for_each(|violation| *by_term.entry(violation.term.as_str()).or_default() += 1);
+            for Violation { term, .. } in of_pod {
+                match by_term.get_mut(term) {
+                    Some(n) => *n += 1,
+                    None => _ = by_term.insert(term.clone(), 1),
+                }
+            }
         }
-        let by_workload = counts.into_iter().map(|(workload, (n_pods, by_term))| {
-            let name = match workload {
-                Ok(number) => pods.name_of(number).clone(),
-                Err(at) => name_of(&simulation.pods()[at]),
-            };
-            let by_term = by_term.into_iter().map(|(term, n)| (term.to_owned(), n)).collect();
-            (name, BrokenOfWorkload { n_pods, by_term })
+        let by_workload = counts.into_iter().map(|(subject, counts)| match subject {
+            Subject::Workload(number) => (pods.name_of(number).clone(), counts),
+            Subject::Single(at) => (name_of(&simulation.pods()[at]), counts),
         });
         let by_workload = by_workload.collect();
         BrokenRules { by_node, by_workload, violations }

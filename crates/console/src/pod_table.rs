@@ -29,6 +29,13 @@ struct Row {
     tag: u32,
 }
 
+/// A workload by its number, or a pod without one by its position.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Subject {
+    Workload(usize),
+    Single(usize),
+}
+
 impl PodTable {
     pub(crate) fn new(simulation: &Simulation) -> PodTable {
         let mut table = PodTable::default();
@@ -82,6 +89,10 @@ impl PodTable {
         number(self.rows[position].workload)
     }
 
+    pub(crate) fn subject(&self, position: usize) -> Subject {
+        self.workload(position).map_or(Subject::Single(position), Subject::Workload)
+    }
+
     /// The workloads of pods are numbered below this.
     pub(crate) fn n_numbers(&self) -> usize {
         self.workloads.entries.len()
@@ -90,7 +101,7 @@ impl PodTable {
     /// The workloads of pods with their numbers, in no order.
     pub(crate) fn workloads(&self) -> impl Iterator<Item = (usize, &WorkloadName)> {
         let entries = self.workloads.entries.iter().enumerate();
-        entries.filter_map(|(number, entry)| Some((number, &**entry.as_ref()?.0)))
+        entries.filter_map(|(number, entry)| Some((number, &*entry.as_ref()?.0)))
     }
 
     /// The name of a workload by its number.

@@ -193,7 +193,8 @@ impl Picture {
 
     /// A character in the middle of a filled element, 10 pixels high.
     pub fn mark(&mut self, (x, y): (usize, usize), mark: char) {
-        let mark = escaped(mark.encode_utf8(&mut [0; 4]));
+        let mark = mark.to_string();
+        let mark = escaped(&mark);
         self.line(format_args!(
             "<text class=\"mark\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{mark}</text>"
         ));

@@ -11,7 +11,7 @@ use berth_console::{Request as Page, State, Update, works_on_copy};
 use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, start};
 use berth_engine::{Cluster, Settings};
 use berth_simulate::SimulationOptions;
-use http::{Request, header};
+use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use serde::Serialize;
@@ -26,7 +26,6 @@ use super::child::own_cpu_time;
 /// Pods that fit nowhere.
 const N_PENDING: usize = 200;
 const TIMEOUT: Duration = Duration::from_secs(120);
-const MAX_PAGE: usize = 64 << 20;
 /// Between two changes.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -232,11 +231,26 @@ pub async fn run(
 
 async fn get(client: &Client, path: &str) -> Result<(u16, usize, f64), ClusterBenchError> {
     let begin = Instant::now();
-    let (status, bytes) = match call::send(client, call::get(path), TIMEOUT, MAX_PAGE).await {
-        Ok(page) => (200, page.len()),
-        Err(error) => (error.code().ok_or(error)?, 0),
-    };
+    let (status, bytes, _) = fetch(client, path, None).await?;
     Ok((status, bytes, begin.elapsed().as_secs_f64() * 1e3))
+}
+
+/// The status of a page, its length and its entity tag. With a tag, only another page is sent, as to the script of open pages.
+async fn fetch(
+    client: &Client,
+    path: &str,
+    tag: Option<HeaderValue>,
+) -> Result<(u16, usize, Option<HeaderValue>), ClusterBenchError> {
+    let mut request = call::get(path);
+    request.headers_mut().extend(tag.map(|tag| (header::IF_NONE_MATCH, tag)));
+    match call::open(client, request, TIMEOUT).await {
+        Ok(page) => {
+            let tag = page.headers().get(header::ETAG).cloned();
+            let body = page.into_body().collect().await.map_err(other)?;
+            Ok((200, body.to_bytes().len(), tag))
+        }
+        Err(error) => Ok((error.code().ok_or(error)?, 0, None)),
+    }
 }
 
 /// Changes a pod once a second while pages are open.
@@ -290,7 +304,7 @@ async fn view(
 ) -> Result<Vec<f64>, ClusterBenchError> {
     let request = Request::get("/events").header(header::ACCEPT, "text/event-stream").body(Vec::new());
     let mut events = call::open(&client, request.map_err(other)?, TIMEOUT).await?.into_body();
-    let (mut times, mut version) = (Vec::new(), 0);
+    let (mut times, mut version, mut tag) = (Vec::new(), 0, None);
     // The first event has the current version; a slow page misses some versions.
     while version < 1 + n_changes as u64 {
         let Some(frame) = events.frame().await else { break };
@@ -300,7 +314,10 @@ async fn view(
             continue;
         };
         let changed = *changes.borrow();
-        get(&client, &path).await?;
+        let (status, _, fresh) = fetch(&client, &path, tag.clone()).await?;
+        if status != StatusCode::NOT_MODIFIED.as_u16() {
+            tag = fresh;
+        }
         if version > 0 {
             times.push(changed.elapsed().as_secs_f64() * 1e3);
         }

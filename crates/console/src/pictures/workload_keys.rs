@@ -7,7 +7,7 @@ use berth_picture::{Class, Key, N_KINDS};
 
 use crate::names::counted;
 use crate::overview::Overview;
-use crate::pod_table::PodTable;
+use crate::pod_table::{PodTable, Subject};
 use crate::workloads::{WorkloadName, name_of};
 
 /// Workloads that have a color of their own; the others share the last one.
@@ -24,13 +24,6 @@ pub(super) struct WorkloadKeys {
     /// In the order of the legend.
     named: Vec<(WorkloadName, (Class, char))>,
     n_others: usize,
-}
-
-/// A workload by its number, or a pod without one by its position.
-#[derive(Clone, Copy)]
-enum Subject {
-    Workload(usize),
-    Single(usize),
 }
 
 impl WorkloadKeys {
@@ -66,9 +59,9 @@ impl WorkloadKeys {
 
     /// The color and the letter of the pod at a position.
     pub(super) fn of(&self, pods: &PodTable, position: usize) -> (Class, char) {
-        let key = match pods.workload(position) {
-            Some(number) => self.of_workload.get(number).copied().flatten(),
-            None => self.of_single.get(&position).copied(),
+        let key = match pods.subject(position) {
+            Subject::Workload(number) => self.of_workload.get(number).copied().flatten(),
+            Subject::Single(at) => self.of_single.get(&at).copied(),
         };
         key.unwrap_or(OTHER)
     }

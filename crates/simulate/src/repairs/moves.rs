@@ -151,11 +151,25 @@ impl<'a> Movable<'a> {
     }
 }
 
+/// Whether it matters to a rule which pods run where.
+fn moves_could_help(verdict: &Verdict) -> bool {
+    match (verdict.plugin, &verdict.counts) {
+        (_, Some(Counts::Resource { .. })) => verdict.status != Status::UnschedulableAndUnresolvable,
+        (Plugin::NodePorts | Plugin::VolumeRestrictions, None) => true,
+        (_, counts) => counts.is_some(),
+    }
+}
+
 impl Trial<'_> {
     /// The fewest moves after which the pod fits.
     pub(super) fn move_pods(&mut self, problem: &Problem) -> Option<Repair> {
+        let could_help = |(_, verdicts): &&(String, Vec<Verdict>)| verdicts.iter().all(moves_could_help);
+        let rejecting: Vec<_> = problem.rejecting.iter().filter(could_help).collect();
+        if rejecting.is_empty() {
+            return None;
+        }
         let mut movable = Movable::new(self);
-        let sites = problem.rejecting.iter();
+        let sites = rejecting.into_iter();
         let sites: Vec<_> =
             sites.filter_map(|(node, verdicts)| self.site(problem, &mut movable, node, verdicts)).collect();
         let mut search = Search { trial: self, problem, movable, n_tried: 0, classes: HashMap::new() };
@@ -211,9 +225,6 @@ impl Trial<'_> {
         let (weights, amount) = match (verdict.plugin, &verdict.counts) {
             _ if missing_label => return None,
             (_, Some(Counts::Resource { resource, requested, used, allocatable })) => {
-                if verdict.status == Status::UnschedulableAndUnresolvable {
-                    return None;
-                }
                 let mut weights = BTreeMap::new();
                 for i in movable.on(node).collect::<Vec<_>>() {
                     let rules = movable.requests.entry(i);

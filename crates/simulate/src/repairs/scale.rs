@@ -15,6 +15,9 @@ impl Trial<'_> {
         let selectors = rules.required_affinity.iter().map(|t| &t.selector);
         let spread = rules.spread_constraints.iter().map(|c| &c.selector);
         let selectors: Vec<_> = selectors.chain(spread).collect();
+        if selectors.is_empty() {
+            return None;
+        }
         let mut workloads = BTreeSet::new();
         for pod in self.pods {
             let metadata = &pod.pod.metadata;
