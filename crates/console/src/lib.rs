@@ -14,6 +14,8 @@ mod pages;
 pub mod pictures;
 mod places;
 mod pod_table;
+#[cfg(test)]
+mod random_updates;
 mod request;
 mod state;
 mod update;

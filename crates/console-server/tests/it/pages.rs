@@ -74,6 +74,33 @@ async fn a_change_that_shows_nowhere_renders_no_page_again() {
 }
 
 #[tokio::test]
+async fn a_page_that_has_not_changed_is_not_sent_again() {
+    let served = serve(NODE, true).await;
+    let tag = served.get("/pending").await.header("etag").unwrap().to_owned();
+    let again = async || {
+        let headers = [served.host(), served.bearer(), format!("If-None-Match: {tag}")];
+        served.send("GET /pending", &headers, b"").await
+    };
+    served.console.update(|_| true).await;
+    let same = again().await;
+    assert_eq!((same.status, same.body.as_str()), (304, ""));
+    // Only viewers learn even that.
+    let headers = [served.host(), format!("If-None-Match: {tag}")];
+    assert_eq!(served.send("GET /pending", &headers, b"").await.status, 401);
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, image: i}]}}";
+    let changed = state(&format!("{NODE}\n---\n{pod}"));
+    served
+        .console
+        .update(|state| {
+            *state = changed;
+            true
+        })
+        .await;
+    let other = again().await;
+    assert!(other.status == 200 && other.body.contains("web"), "{}", other.body);
+}
+
+#[tokio::test]
 async fn a_state_that_does_not_change_has_no_events() {
     let served = serve(NODE, false).await;
     let headers = [served.host(), served.bearer(), "Accept: text/event-stream".to_owned()];
