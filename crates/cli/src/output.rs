@@ -113,7 +113,9 @@ pub fn page(
                          figure{margin:0 0 24px}figure,pre{overflow-x:auto}";
     let mut text = StripStream::new(Vec::new());
     table(&mut text)?;
-    let text = escaped(&String::from_utf8_lossy(&text.into_inner()));
+    let text = text.into_inner();
+    let text = String::from_utf8_lossy(&text);
+    let text = escaped(&text);
     let title = escaped(title);
     writeln!(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">")?;
     writeln!(out, "<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>")?;

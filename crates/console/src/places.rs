@@ -24,7 +24,11 @@ pub(crate) fn places<'a>(overview: Overview<'a>, by_node: &'a ByNode<'_>) -> Vec
     overview.simulation.nodes().map(|node| place(overview, node, by_node.on(&node.metadata.name))).collect()
 }
 
-pub(crate) fn place<'a>(Overview { simulation, broken, .. }: Overview<'a>, node: &'a Node, pods: &'a [usize]) -> Place<'a> {
+pub(crate) fn place<'a>(
+    Overview { simulation, broken, .. }: Overview<'a>,
+    node: &'a Node,
+    pods: &'a [usize],
+) -> Place<'a> {
     Place { node, pods, broken: broken.on_node(&node.metadata.name), simulation }
 }
 

@@ -61,16 +61,19 @@ fn pod(i: u8, node: u8, rules: u8, owner: u8) -> Value {
     let term = json!([{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}}]);
     let spec = match rules {
         0 => json!({}),
-        1 => json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}}),
+        1 => {
+            json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}})
+        }
         2 => json!({"affinity": {"podAffinity": {"requiredDuringSchedulingRequiredDuringExecution": term}}}),
         _ => json!({"nodeSelector": {"zone": "z0"}}),
     };
     let mut pod = json!({
         "metadata": {"name": format!("p-{i}"), "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z",
-            "labels": {"app": if i % 2 == 0 { "a" } else { "b" }}},
+            "labels": {"app": if i.is_multiple_of(2) { "a" } else { "b" }}},
         "spec": spec,
     });
-    pod["spec"]["containers"] = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": "700m"}}}]);
+    pod["spec"]["containers"] =
+        json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": "700m"}}}]);
     if node < 4 {
         pod["spec"]["nodeName"] = format!("n{node}").into();
     }
@@ -97,9 +100,16 @@ fn updates(step: &Step) -> Update {
                 "namespace": "default", "ownerReferences": if owned { owner } else { json!([]) }},
                 "spec": {"selector": {"matchLabels": {"app": "a"}}}});
             let (kind, api_version) = ("ReplicaSet".to_owned(), "apps/v1".to_owned());
-            Update::Object(Box::new(Manifest { kind, api_version, value, source: SourceLocation::file("server") }))
+            Update::Object(Box::new(Manifest {
+                kind,
+                api_version,
+                value,
+                source: SourceLocation::file("server"),
+            }))
         }
-        Step::NoReplicaSet(i) => Update::Removed(Kind::ReplicaSet, name(Kind::ReplicaSet, &format!("rs-{i}"))),
+        Step::NoReplicaSet(i) => {
+            Update::Removed(Kind::ReplicaSet, name(Kind::ReplicaSet, &format!("rs-{i}")))
+        }
         Step::List => {
             let listed = (0..4).map(|i| name(Kind::Pod, &format!("p-{}", 2 * i + 1)));
             Update::Listed(Kind::Pod, listed.collect())

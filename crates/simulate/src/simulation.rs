@@ -331,7 +331,10 @@ impl Simulation {
 
     /// What is decided about each of these pending pods in the current state, on its own: no pod is placed. Takes and yields
     /// positions in [`Simulation::pods`]; pods that are being deleted are left out.
-    pub fn decide_pending(&mut self, pending: impl IntoIterator<Item = usize>) -> Vec<(usize, PendingDecision)> {
+    pub fn decide_pending(
+        &mut self,
+        pending: impl IntoIterator<Item = usize>,
+    ) -> Vec<(usize, PendingDecision)> {
         let pending = pending.into_iter().filter(|i| !self.pods[*i].pod.metadata.is_deleting());
         let prepared: Vec<_> = pending.map(|i| (i, self.cluster.prepare(&self.pods[i].pod))).collect();
         let mut decided: HashMap<_, PendingDecision> = HashMap::new();

@@ -7,8 +7,8 @@ use maud::{Markup, html};
 
 use super::{Answer, Page, PageError, parts};
 use crate::names::counted;
-use crate::pictures::ZONE;
 use crate::overview::Overview;
+use crate::pictures::ZONE;
 use crate::places::{Place, place, places};
 use crate::{Request, State, links};
 

@@ -28,7 +28,8 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let (shown, pages) = parts::paged(request, &groups)?;
     let row = |((name, reason), members): &((WorkloadName, String), Vec<usize>)| -> Vec<Markup> {
         let (namespace, workload) = name;
-        let named = overview.sorted(members.iter().copied(), MAX_NAMED).into_iter().map(|(_, pod)| &pod.pod.metadata);
+        let named =
+            overview.sorted(members.iter().copied(), MAX_NAMED).into_iter().map(|(_, pod)| &pod.pod.metadata);
         vec![
             html! { (namespace) "/" (parts::link(&links::workload(namespace, workload), workload)) },
             parts::number(members.len()),
