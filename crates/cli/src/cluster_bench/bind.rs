@@ -17,7 +17,7 @@ use berth_bench::scale::{GeneratedCluster, generate, nodes, pod_name};
 use berth_client::call;
 use berth_client::connect::{self, Options};
 use berth_client::watch::{WatchOptions, WatchStream, watch};
-use berth_scheduler::SchedulerOptions;
+use berth_scheduler::{RecordOptions, SchedulerOptions};
 use http::Method;
 use kube::Client;
 use serde::Serialize;
@@ -35,6 +35,8 @@ const N_CREATORS: usize = 8;
 const ROUND_TIMEOUT: Duration = Duration::from_secs(600);
 /// One of this many bindings is not measured.
 const WARM_UP: usize = 10;
+/// Limit of the recordings.
+const RECORDINGS: u64 = 1 << 30;
 /// A scheduler name that no scheduler serves.
 const NO_SCHEDULER: &str = "no-scheduler";
 
@@ -49,6 +51,8 @@ pub struct Bind {
     pub n_connections: usize,
     /// Rounds per binder.
     pub n_rounds: usize,
+    /// Whether the scheduler that records its decisions is measured, too.
+    pub records: bool,
     /// Seed for node sizes, labels and taints.
     pub seed: u64,
 }
@@ -61,6 +65,8 @@ pub enum Binder {
     BareClient,
     /// Selects the nodes and binds.
     Scheduler,
+    /// A scheduler that records its decisions.
+    Recording,
 }
 
 /// The results.
@@ -86,6 +92,8 @@ pub struct Report {
     pub scheduler_cpu_us: Option<f64>,
     /// The bare client's CPU time divided by the scheduler's: equals `ratio` on an otherwise idle machine.
     pub cpu_ratio: Option<f64>,
+    /// What recording adds to the CPU time of the process of the scheduler, as a part of it; none without `--record`.
+    pub recording_cost: Option<f64>,
     /// Peak memory of the API server.
     pub server_peak_rss_bytes: Option<u64>,
     /// Findings of the independent check of the scheduler's placements.
@@ -155,21 +163,25 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
     }
     drop(cluster);
 
-    let mut bench = Bench { bind, options, client, server, templates, tasks, findings: Findings::default() };
+    let findings = Findings::default();
+    let mut bench = Bench { bind, directory, options, client, server, templates, tasks, findings };
     let mut rounds = Vec::new();
-    let n_all = 2 * bind.n_rounds * bind.n_pods;
-    for i in 0..2 * bind.n_rounds {
-        let binder = if i % 2 == 0 { Binder::BareClient } else { Binder::Scheduler };
+    let binders = [Binder::BareClient, Binder::Scheduler, Binder::Recording];
+    let binders = &binders[..if bind.records { 3 } else { 2 }];
+    let n_all = binders.len() * bind.n_rounds * bind.n_pods;
+    for (i, binder) in std::iter::repeat_n(binders, bind.n_rounds).flatten().copied().enumerate() {
         rounds.push(bench.round(binder, &|n_bound| progress(i * bind.n_pods + n_bound, n_all)).await?);
     }
     let rate = |binder| median(rounds.iter().filter(|r| r.binder == binder).map(|r| r.per_second));
     let (bare, scheduler) = (rate(Binder::BareClient), rate(Binder::Scheduler));
-    let cpu = |binder| {
-        let of_round: Option<Vec<f64>> =
-            rounds.iter().filter(|r| r.binder == binder).map(Round::cpu_us).collect();
-        of_round.map(|us| median(us.into_iter()))
+    let cpu = |binder, of: fn(&Round) -> Option<f64>| {
+        let of_round: Option<Vec<f64>> = rounds.iter().filter(|r| r.binder == binder).map(of).collect();
+        of_round.filter(|us| !us.is_empty()).map(|us| median(us.into_iter()))
     };
-    let (bare_cpu, scheduler_cpu) = (cpu(Binder::BareClient), cpu(Binder::Scheduler));
+    let (bare_cpu, scheduler_cpu) =
+        (cpu(Binder::BareClient, Round::cpu_us), cpu(Binder::Scheduler, Round::cpu_us));
+    let own = |binder| cpu(binder, |round| round.own_cpu_us);
+    let recording = own(Binder::Recording).zip(own(Binder::Scheduler));
     Ok(Report {
         nodes: bind.n_nodes,
         pods: bind.n_pods,
@@ -180,6 +192,7 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
         bare_client_cpu_us: bare_cpu,
         scheduler_cpu_us: scheduler_cpu,
         cpu_ratio: bare_cpu.zip(scheduler_cpu).map(|(bare, scheduler)| bare / scheduler),
+        recording_cost: recording.map(|(recording, plain)| recording / plain - 1.0),
         server_peak_rss_bytes: bench.server.peak_rss_bytes(),
         check: bench.findings,
         rounds,
@@ -203,6 +216,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 struct Bench {
     bind: Bind,
+    directory: TemporaryDir,
     options: Options,
     client: Client,
     server: Server,
@@ -213,7 +227,7 @@ struct Bench {
 
 impl Bench {
     async fn round(&mut self, binder: Binder, progress: &dyn Fn(usize)) -> Result<Round, ClusterBenchError> {
-        let scheduler_name = if binder == Binder::Scheduler { "berth" } else { NO_SCHEDULER };
+        let scheduler_name = if binder == Binder::BareClient { NO_SCHEDULER } else { "berth" };
         let pod = |task: &Task| {
             let template = &self.templates[task.template];
             let path = PODS.path(&template.pod.metadata.namespace);
@@ -233,9 +247,12 @@ impl Bench {
                 bound?;
                 Some(requests?)
             }
-            Binder::Scheduler => {
+            Binder::Scheduler | Binder::Recording => {
+                let directory = self.directory.path().join("recordings");
+                let record = RecordOptions { directory, max_bytes: RECORDINGS };
                 let options = SchedulerOptions {
                     bind_concurrency: self.bind.n_connections,
+                    record: Some(record).filter(|_| binder == Binder::Recording),
                     ..SchedulerOptions::default()
                 };
                 let scheduler = berth_scheduler::start(config, options, stop.clone()).await?;
@@ -247,7 +264,7 @@ impl Bench {
         };
         self.clear(&mut observer, progress).await?;
         let (round, bound) = (observer.round(binder, requests), observer.bound);
-        if binder == Binder::Scheduler {
+        if binder != Binder::BareClient {
             self.check(&bound);
         }
         Ok(round)

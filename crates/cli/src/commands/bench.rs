@@ -120,6 +120,9 @@ struct BindArgs {
     /// Number of rounds of each side
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
+    /// Also measure the scheduler while it records its decisions
+    #[arg(long)]
+    record: bool,
     /// Seed for node sizes, labels and taints
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -375,6 +378,7 @@ fn bind(out: &mut impl Write, args: &BindArgs) -> Result<ExitStatus, CliError> {
         n_pods: args.pods as usize,
         n_connections: args.connections.into(),
         n_rounds: args.rounds.into(),
+        records: args.record,
         seed: args.seed,
     };
     let progress = progress::of_pods();

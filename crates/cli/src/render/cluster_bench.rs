@@ -25,6 +25,7 @@ pub fn bind(out: &mut impl Write, report: &bind::Report) -> io::Result<()> {
         let client = match round.binder {
             Binder::BareClient => "bare client",
             Binder::Scheduler => "scheduler",
+            Binder::Recording => "recording",
         };
         let ms = |us: f64| Cell::from(format!("{:.1} ms", us / 1000.0));
         let requests =
@@ -59,6 +60,9 @@ pub fn bind(out: &mut impl Write, report: &bind::Report) -> io::Result<()> {
             "CPU time of both processes: bare client {bare:.0} us/pod, scheduler {scheduler:.0} us/pod, \
              ratio {ratio:.2}"
         )?;
+    }
+    if let Some(cost) = report.recording_cost {
+        writeln!(out, "recording adds {:.1} % to the scheduler's CPU time", cost * 100.0)?;
     }
     writeln!(out, "peak memory of the API server: {}", mebibytes(report.server_peak_rss_bytes))?;
     let style = if check.n_violations == 0 { GOOD } else { BAD };
