@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use berth_console::{Request, Response, State, respond, works_on_copy};
+use berth_console::{Request, Response, State, respond, shows_broken_rules, works_on_copy};
 use bytes::Bytes;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::Instant;
@@ -127,14 +127,13 @@ impl Console {
         if let Some(page) = self.cached(&question) {
             return page;
         }
-        let (asked, begin) = (question.clone(), Instant::now());
-        let page = render(state, asked, None).await;
-        if begin.elapsed() > COSTLY {
+        let (page, took) = render(state, question.clone(), None).await;
+        if took > COSTLY {
             let mut costly = lock(&self.costly);
             if costly.len() >= MAX_CACHED_PAGES {
                 costly.clear();
             }
-            costly.insert(question.clone(), Instant::now() + begin.elapsed() * PAUSE);
+            costly.insert(question.clone(), Instant::now() + took * PAUSE);
         }
         if page.status == 200 {
             lock(&self.cache).insert(version, question, page.clone());
@@ -145,7 +144,7 @@ impl Console {
     /// The answer to a form.
     pub(crate) async fn submit(&self, question: Question, form: String) -> Rendered {
         let _simulation = self.simulation(&question, Some(&form)).await;
-        render(self.state.clone().lock_owned().await, question, Some(form)).await
+        render(self.state.clone().lock_owned().await, question, Some(form)).await.0
     }
 
     /// Of the pages that work on copies, one is rendered at a time: copies are large.
@@ -166,24 +165,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The page, and how long it took; what it finds for all pages of this version does not count.
 async fn render(
     mut state: tokio::sync::OwnedMutexGuard<State>,
     question: Question,
     form: Option<String>,
-) -> Rendered {
+) -> (Rendered, Duration) {
     let rendered = tokio::task::spawn_blocking(move || {
         let request = question.request(form.as_deref());
-        if !works_on_copy(&request) {
-            return guarded(&mut state, |state| Rendered::from(respond(state, &request)));
-        }
-        let copy = state.copy();
-        drop(state);
-        let answer = || copy().map(|mut copy| Rendered::from(respond(&mut copy, &request)));
-        catch_unwind(AssertUnwindSafe(answer)).ok()?.ok()
+        let mut begin = Instant::now();
+        let page = if works_on_copy(&request) {
+            let copy = state.copy();
+            drop(state);
+            let answer = || copy().map(|mut copy| respond(&mut copy, &request));
+            catch_unwind(AssertUnwindSafe(answer)).ok()?.ok()
+        } else {
+            guarded(&mut state, |state| {
+                if shows_broken_rules(&request) {
+                    state.audited();
+                    begin = Instant::now();
+                }
+                respond(state, &request)
+            })
+        };
+        Some((page?.into(), begin.elapsed()))
     });
     let broken = || {
         let body = "This page cannot be shown: a bug in Berth, please report it with the log.".to_owned();
-        Response { status: 500, content_type: "text/plain; charset=utf-8", body }.into()
+        let page = Response { status: 500, content_type: "text/plain; charset=utf-8", body };
+        (page.into(), Duration::ZERO)
     };
     rendered.await.ok().flatten().unwrap_or_else(broken)
 }

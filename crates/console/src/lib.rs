@@ -22,7 +22,7 @@ mod update;
 mod workloads;
 
 pub use cluster_event::ClusterEvent;
-pub use pages::{EnforcerRules, respond, works_on_copy};
+pub use pages::{EnforcerRules, respond, shows_broken_rules, works_on_copy};
 pub use request::{Request, Response};
 pub use state::State;
 pub use update::Update;

@@ -9,28 +9,15 @@ use berth_simulate::{SimulatedPod, Simulation};
 use crate::pod_table::{PodTable, Subject};
 use crate::workloads::{WorkloadName, name_of};
 
-/// What pages and pictures show.
+/// A simulation with the table of its pods.
 #[derive(Clone, Copy)]
-pub(crate) struct Overview<'a> {
+pub(crate) struct Pods<'a> {
     pub(crate) simulation: &'a Simulation,
-    pub(crate) pods: &'a PodTable,
-    /// The violated rules of running pods.
-    pub(crate) broken: &'a BrokenRules<'a>,
+    pub(crate) table: &'a PodTable,
 }
 
-impl<'a> Overview<'a> {
-    /// Shows a simulation once. `broken` are the violated rules of running pods, sorted by pod.
-    pub(crate) fn once<T>(
-        simulation: &Simulation,
-        broken: &[Violation],
-        show: impl FnOnce(Overview<'_>) -> T,
-    ) -> T {
-        let pods = PodTable::new(simulation);
-        let broken = BrokenRules::new(simulation, &pods, broken.into());
-        show(Overview { simulation, pods: &pods, broken: &broken })
-    }
-
-    pub(crate) fn pod(&self, position: usize) -> &'a SimulatedPod {
+impl<'a> Pods<'a> {
+    pub(crate) fn at(&self, position: usize) -> &'a SimulatedPod {
         &self.simulation.pods()[position]
     }
 
@@ -40,7 +27,7 @@ impl<'a> Overview<'a> {
         positions: impl IntoIterator<Item = usize>,
         most: usize,
     ) -> Vec<(usize, &'a SimulatedPod)> {
-        let mut pods: Vec<_> = positions.into_iter().map(|at| (at, self.pod(at))).collect();
+        let mut pods: Vec<_> = positions.into_iter().map(|at| (at, self.at(at))).collect();
         let name = |(_, pod): &(usize, &'a SimulatedPod)| {
             let metadata = &pod.pod.metadata;
             (metadata.namespace.as_str(), metadata.name.as_str())
@@ -51,6 +38,28 @@ impl<'a> Overview<'a> {
         }
         pods.sort_unstable_by(|a, b| name(a).cmp(&name(b)));
         pods
+    }
+}
+
+/// A simulation with the table of its pods and its broken rules.
+#[derive(Clone, Copy)]
+pub(crate) struct Overview<'a> {
+    pub(crate) pods: Pods<'a>,
+    /// The violated rules of running pods.
+    pub(crate) broken: &'a BrokenRules<'a>,
+}
+
+impl Overview<'_> {
+    /// Shows a simulation once. `broken` are the violated rules of running pods, sorted by pod.
+    pub(crate) fn once<T>(
+        simulation: &Simulation,
+        broken: &[Violation],
+        show: impl FnOnce(Overview<'_>) -> T,
+    ) -> T {
+        let table = PodTable::new(simulation);
+        let pods = Pods { simulation, table: &table };
+        let broken = BrokenRules::new(pods, broken.into());
+        show(Overview { pods, broken: &broken })
     }
 }
 
@@ -73,11 +82,8 @@ pub(crate) struct BrokenOfWorkload {
 
 impl<'a> BrokenRules<'a> {
     /// `violations` are sorted by pod.
-    pub(crate) fn new(
-        simulation: &Simulation,
-        pods: &PodTable,
-        violations: Cow<'a, [Violation]>,
-    ) -> BrokenRules<'a> {
+    pub(crate) fn new(pods: Pods<'_>, violations: Cow<'a, [Violation]>) -> BrokenRules<'a> {
+        let Pods { simulation, table } = pods;
         let mut by_node: HashMap<&str, Vec<u32>> = HashMap::new();
         for (i, violation) in violations.iter().enumerate() {
             by_node.entry(&violation.node).or_default().push(i as u32);
@@ -86,7 +92,7 @@ impl<'a> BrokenRules<'a> {
         let mut counts: HashMap<Subject, BrokenOfWorkload> = HashMap::new();
         for of_pod in violations.chunk_by(|a, b| (&a.namespace, &a.name) == (&b.namespace, &b.name)) {
             let Some(at) = simulation.position(&of_pod[0].namespace, &of_pod[0].name) else { continue };
-            let BrokenOfWorkload { n_pods, by_term } = counts.entry(pods.subject(at)).or_default();
+            let BrokenOfWorkload { n_pods, by_term } = counts.entry(table.subject(at)).or_default();
             *n_pods += 1;
             for Violation { term, .. } in of_pod {
                 match by_term.get_mut(term) {
@@ -96,8 +102,8 @@ impl<'a> BrokenRules<'a> {
             }
         }
         let by_workload = counts.into_iter().map(|(subject, counts)| match subject {
-            Subject::Workload(number) => (pods.name_of(number).clone(), counts),
-            Subject::Single(at) => (name_of(&simulation.pods()[at]), counts),
+            Subject::Workload(number) => (table.name_of(number).clone(), counts),
+            Subject::Single(at) => (name_of(pods.at(at)), counts),
         });
         let by_workload = by_workload.collect();
         BrokenRules { by_node, by_workload, violations }

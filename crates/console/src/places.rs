@@ -5,7 +5,7 @@ use berth_api::quantity::with_unit;
 use berth_engine::Violation;
 use berth_simulate::Simulation;
 
-use crate::overview::Overview;
+use crate::overview::{Overview, Pods};
 use crate::pod_table::ByNode;
 
 /// The resources of a text.
@@ -21,14 +21,16 @@ pub(crate) struct Place<'a> {
 
 /// The nodes by name.
 pub(crate) fn places<'a>(overview: Overview<'a>, by_node: &'a ByNode<'_>) -> Vec<Place<'a>> {
-    overview.simulation.nodes().map(|node| place(overview, node, by_node.on(&node.metadata.name))).collect()
+    overview
+        .pods
+        .simulation
+        .nodes()
+        .map(|node| place(overview, node, by_node.on(&node.metadata.name)))
+        .collect()
 }
 
-pub(crate) fn place<'a>(
-    Overview { simulation, broken, .. }: Overview<'a>,
-    node: &'a Node,
-    pods: &'a [usize],
-) -> Place<'a> {
+pub(crate) fn place<'a>(overview: Overview<'a>, node: &'a Node, pods: &'a [usize]) -> Place<'a> {
+    let Overview { pods: Pods { simulation, .. }, broken } = overview;
     Place { node, pods, broken: broken.on_node(&node.metadata.name), simulation }
 }
 

@@ -9,7 +9,7 @@ use berth_simulate::{PendingDecision, PendingFor, Simulation, SimulationError, S
 use jiff::Timestamp;
 
 use crate::cluster_event::LatestEvents;
-use crate::overview::{BrokenRules, Overview};
+use crate::overview::{BrokenRules, Overview, Pods};
 use crate::pod_table::PodTable;
 use crate::{ClusterEvent, EnforcerRules, Update};
 
@@ -24,7 +24,7 @@ pub struct State {
     /// What the pods of `simulation` have in common.
     parts: SharedParts,
     /// The pods of `simulation`.
-    pods: PodTable,
+    table: PodTable,
     /// The broken rules of running pods; none until they are asked for after a change that concerns them.
     broken: Option<BrokenRules<'static>>,
     /// Whether controllers create the pods of workloads, not the simulation.
@@ -53,7 +53,7 @@ impl State {
             name: name.into(),
             inventory,
             options,
-            pods: PodTable::new(&simulation),
+            table: PodTable::new(&simulation),
             simulation,
             parts,
             broken: None,
@@ -136,7 +136,7 @@ impl State {
         if !changed.is_empty() {
             self.broken = None;
             if self.simulation.refresh(&self.inventory, &changed) {
-                self.pods = PodTable::new(&self.simulation);
+                self.table = PodTable::new(&self.simulation);
             }
         }
         is_changed || is_noticed
@@ -146,17 +146,17 @@ impl State {
     fn change_pod(&mut self, name: &NamespacedName, change: impl FnOnce(&mut Simulation) -> bool) -> bool {
         let position = |simulation: &Simulation| simulation.position(name.namespace(), name.name());
         let before = position(&self.simulation);
-        let had_node = before.is_some_and(|at| self.pods.has_node(at));
+        let had_node = before.is_some_and(|at| self.table.has_node(at));
         let is_changed = change(&mut self.simulation);
         if is_changed {
             let after = position(&self.simulation);
             match (before, after) {
-                (_, Some(at)) => self.pods.set(at, &self.simulation.pods()[at]),
-                (Some(at), None) => self.pods.remove(at),
+                (_, Some(at)) => self.table.set(at, &self.simulation.pods()[at]),
+                (Some(at), None) => self.table.remove(at),
                 (None, None) => {}
             }
             // Pods without a node break no rule.
-            if had_node || after.is_some_and(|at| self.pods.has_node(at)) {
+            if had_node || after.is_some_and(|at| self.table.has_node(at)) {
                 self.broken = None;
             }
         }
@@ -220,7 +220,7 @@ impl State {
                 copy.simulation.refresh(&copy.inventory, &copy.inventory.names().collect::<Vec<_>>());
                 nodes.into_iter().for_each(|entry| _ = copy.simulation.set_node(entry.object));
                 pods.into_iter().for_each(|entry| _ = copy.simulation.set_pod(entry.object));
-                copy.pods = PodTable::new(&copy.simulation);
+                copy.table = PodTable::new(&copy.simulation);
                 copy
             } else {
                 State::new(name, inventory, options)?
@@ -254,24 +254,28 @@ impl State {
 
     /// The nodes and pods, and the broken rules of running pods.
     pub fn audited(&mut self) -> (&Simulation, &[Violation]) {
-        let Overview { simulation, broken, .. } = self.overview();
-        (simulation, &broken.violations)
+        let Overview { pods, broken } = self.overview();
+        (pods.simulation, &broken.violations)
     }
 
-    /// What most pages show.
+    /// The nodes and pods, for pages that do not show broken rules.
+    pub(crate) fn pods(&self) -> Pods<'_> {
+        Pods { simulation: &self.simulation, table: &self.table }
+    }
+
+    /// The nodes and pods with the broken rules, which take time to find after a change.
     pub(crate) fn overview(&mut self) -> Overview<'_> {
-        let State { simulation, pods, .. } = self;
-        let audit = || {
-            let violations = simulation.cluster().audit();
-            BrokenRules::new(simulation, pods, violations.into())
-        };
-        let broken = self.broken.get_or_insert_with(audit);
-        Overview { simulation: &self.simulation, pods: &self.pods, broken }
+        if self.broken.is_none() {
+            let violations = self.simulation.cluster().audit();
+            self.broken = Some(BrokenRules::new(self.pods(), violations.into()));
+        }
+        let broken = self.broken.as_ref().expect("found above");
+        Overview { pods: self.pods(), broken }
     }
 
     /// What is decided about the pending pods, by their positions; see [`Simulation::decide_pending`].
     pub(crate) fn decide_pending(&mut self) -> BTreeMap<usize, PendingDecision> {
-        self.simulation.decide_pending(self.pods.pending()).into_iter().collect()
+        self.simulation.decide_pending(self.table.pending()).into_iter().collect()
     }
 
     /// The latest events, the newest last; none of a cluster that does not change.

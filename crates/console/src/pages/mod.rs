@@ -91,6 +91,12 @@ pub fn works_on_copy(request: &Request<'_>) -> bool {
     }
 }
 
+/// Whether a page shows broken rules, which take time to find after a change, once for all pages ([`State::audited`]).
+pub fn shows_broken_rules(request: &Request<'_>) -> bool {
+    let path = request.path.trim_matches('/');
+    matches!(path, "" | "workloads" | "nodes" | "rules" | "enforcer") || path.starts_with("nodes/")
+}
+
 fn missing(what: &str, similar: &[(String, String)]) -> Page {
     let content = html! {
         p.bad { (what) " does not exist, or does not exist any more." }

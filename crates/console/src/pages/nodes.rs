@@ -7,14 +7,14 @@ use maud::{Markup, html};
 
 use super::{Answer, Page, PageError, parts};
 use crate::names::counted;
-use crate::overview::Overview;
+use crate::overview::Pods;
 use crate::pictures::ZONE;
 use crate::places::{Place, place, places};
 use crate::{Request, State, links};
 
 pub(super) fn list(state: &mut State, request: &Request<'_>) -> Answer {
     let overview = state.overview();
-    let by_node = overview.pods.by_node();
+    let by_node = overview.pods.table.by_node();
     let places = places(overview, &by_node);
     let (shown, pages) = parts::paged(request, &places)?;
     let row = |place: &Place<'_>| {
@@ -40,7 +40,7 @@ pub(super) fn list(state: &mut State, request: &Request<'_>) -> Answer {
 pub(super) fn page(state: &mut State, request: &Request<'_>, name: &str) -> Answer {
     let overview = state.overview();
     let unknown = || {
-        let names = overview.simulation.nodes().map(|node| node.metadata.name.as_str());
+        let names = overview.pods.simulation.nodes().map(|node| node.metadata.name.as_str());
         parts::not_found(
             format!("Node {name}"),
             name,
@@ -49,8 +49,8 @@ pub(super) fn page(state: &mut State, request: &Request<'_>, name: &str) -> Answ
             |name| (links::node(name), name.to_owned()),
         )
     };
-    let node = overview.simulation.node(name).ok_or_else(unknown)?;
-    let on_node: Vec<usize> = overview.pods.on_node(name).collect();
+    let node = overview.pods.simulation.node(name).ok_or_else(unknown)?;
+    let on_node: Vec<usize> = overview.pods.table.on_node(name).collect();
     let place = place(overview, node, &on_node);
     let label = |(key, value): (&String, &String)| vec![html! { code { (key) } }, html! { code { (value) } }];
     let taint = |taint: &Taint| [&taint.key, &taint.value, &taint.effect].map(|text| html! { (text) }).into();
@@ -62,7 +62,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>, name: &str) -> Answ
         }
         (room(&place))
         (broken_rules(&place))
-        (pods(overview, &on_node, request)?)
+        (pods(overview.pods, &on_node, request)?)
         (parts::table_of("Labels", &["Key", "Value"], node.metadata.labels.iter().map(label).collect()))
         (parts::table_of("Taints", &["Key", "Value", "Effect"], node.spec.taints.iter().map(taint).collect()))
     };
@@ -95,8 +95,8 @@ fn broken_rules(place: &Place<'_>) -> Markup {
     }
 }
 
-fn pods(overview: Overview<'_>, on_node: &[usize], request: &Request<'_>) -> Result<Markup, PageError> {
-    let pods = overview.sorted(on_node.iter().copied(), usize::MAX);
+fn pods(pods: Pods<'_>, on_node: &[usize], request: &Request<'_>) -> Result<Markup, PageError> {
+    let pods = pods.sorted(on_node.iter().copied(), usize::MAX);
     let (shown, pages) = parts::paged(request, &pods)?;
     let row = |(_, pod): &(usize, &berth_simulate::SimulatedPod)| {
         let metadata = &pod.pod.metadata;

@@ -15,10 +15,10 @@ const MAX_NAMED: usize = 5;
 
 pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let decisions = state.decide_pending();
-    let overview = state.overview();
+    let all = state.pods();
     let mut groups: BTreeMap<(WorkloadName, String), Vec<usize>> = BTreeMap::new();
-    for i in overview.pods.pending() {
-        let pod = overview.pod(i);
+    for i in all.table.pending() {
+        let pod = all.at(i);
         let reason = decisions.get(&i).map_or_else(|| pod.outcome.message().into_owned(), reason);
         groups.entry((name_of(pod), reason)).or_default().push(i);
     }
@@ -29,7 +29,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let row = |((name, reason), members): &((WorkloadName, String), Vec<usize>)| -> Vec<Markup> {
         let (namespace, workload) = name;
         let named =
-            overview.sorted(members.iter().copied(), MAX_NAMED).into_iter().map(|(_, pod)| &pod.pod.metadata);
+            all.sorted(members.iter().copied(), MAX_NAMED).into_iter().map(|(_, pod)| &pod.pod.metadata);
         vec![
             html! { (namespace) "/" (parts::link(&links::workload(namespace, workload), workload)) },
             parts::number(members.len()),

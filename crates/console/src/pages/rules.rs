@@ -34,7 +34,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
             @if n_broken == 1 { "does" } @else { "do" } " not hold, those of nodes included: "
             (parts::link("/enforcer", "broken rules and planned evictions")) "."
         }
-        @if overview.pods.n_pods() > MAX_WITH_SINGLE {
+        @if overview.pods.table.n_pods() > MAX_WITH_SINGLE {
             p.hint { "Where there are more than " (grouped(MAX_WITH_SINGLE)) " workloads, pods without one are left out." }
         }
         @if edges.is_empty() { p { "No workload has a rule about another one." } }

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use super::{Answer, Page, parts};
 use crate::names::counted;
+use crate::overview::Pods;
 use crate::workloads::WorkloadName;
 use crate::{Request, State, links};
 
@@ -14,8 +15,8 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let wanted = request.parameter("q").unwrap_or_default();
     let wanted = wanted.trim();
     let text = wanted.to_ascii_lowercase();
-    let overview = state.overview();
-    let (simulation, table) = (overview.simulation, overview.pods);
+    let all = state.pods();
+    let Pods { simulation, table } = all;
     let matches = |namespace: &str, name: &str| is_part(&text, namespace, name);
     let nodes = simulation.nodes().map(|node| node.metadata.name.as_str()).filter(|name| matches("", name));
     let nodes: Vec<_> = nodes.map(|name| (links::node(name), name.to_owned())).collect();
@@ -27,7 +28,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     };
     let workloads: Vec<_> = workloads.map(link).collect();
     let is_found = |at: &usize| {
-        let metadata = &overview.pod(*at).pod.metadata;
+        let metadata = &all.at(*at).pod.metadata;
         matches(&metadata.namespace, &metadata.name)
     };
     let pods: Vec<usize> = (0..table.n_pods()).filter(is_found).collect();
@@ -36,7 +37,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
         let metadata = &pod.pod.metadata;
         (links::pod(&metadata.namespace, &metadata.name), pod.pod.key())
     };
-    let pods: Vec<_> = overview.sorted(pods, parts::MAX_SHOWN).into_iter().map(link).collect();
+    let pods: Vec<_> = all.sorted(pods, parts::MAX_SHOWN).into_iter().map(link).collect();
     let content = html! {
         @if wanted.is_empty() { p { "Give a part of the name of a pod, a workload or a node." } }
         @else {

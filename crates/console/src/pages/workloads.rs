@@ -11,6 +11,7 @@ use maud::{Markup, html};
 use super::{Answer, Page, PageError, parts};
 use crate::changes::{kind_of, topology_key};
 use crate::names::{counted, grouped};
+use crate::overview::Pods;
 use crate::pictures::{self, ZONE};
 use crate::workloads::WorkloadName;
 use crate::{Request, State, links};
@@ -23,14 +24,14 @@ struct Counts {
 
 pub(super) fn list(state: &mut State, request: &Request<'_>) -> Answer {
     let overview = state.overview();
-    let table = overview.pods;
+    let table = overview.pods.table;
     let mut counts = vec![Counts::default(); table.n_numbers()];
     for position in 0..table.n_pods() {
         let Some(number) = table.workload(position) else { continue };
         counts[number].n_pods += 1;
         counts[number].n_pending += usize::from(!table.has_node(position));
     }
-    let without_pods = overview.simulation.workloads().iter().map(|name| (name, Counts::default()));
+    let without_pods = overview.pods.simulation.workloads().iter().map(|name| (name, Counts::default()));
     let with_pods = table.workloads().map(|(number, name)| (name, counts[number]));
     let workloads: BTreeMap<&WorkloadName, Counts> = without_pods.chain(with_pods).collect();
     let workloads: Vec<_> = workloads.into_iter().collect();
@@ -69,12 +70,12 @@ pub(super) fn page(
         Some(key) => Some(more_replicas(state, kind, namespace, name, &topology_key(&key))?),
         None => None,
     };
-    let overview = state.overview();
-    let simulation = overview.simulation;
-    let pods = overview.sorted(overview.pods.of_workload(&workload), usize::MAX);
+    let all = state.pods();
+    let Pods { simulation, table } = all;
+    let pods = all.sorted(table.of_workload(&workload), usize::MAX);
     let pods: Vec<&SimulatedPod> = pods.into_iter().map(|(_, pod)| pod).collect();
     if pods.is_empty() && !simulation.workloads().contains(&workload) {
-        let with_pods = overview.pods.workloads().map(|(_, name)| name);
+        let with_pods = table.workloads().map(|(_, name)| name);
         let known: BTreeSet<&WorkloadName> = simulation.workloads().iter().chain(with_pods).collect();
         return Err(parts::not_found(
             format!("{kind} {namespace}/{name}"),

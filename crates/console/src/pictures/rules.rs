@@ -9,7 +9,7 @@ use berth_picture::{Class, Key};
 use berth_simulate::{SimulatedPod, Simulation};
 
 use crate::names::counted;
-use crate::overview::Overview;
+use crate::overview::{Overview, Pods};
 use crate::workloads::{WorkloadName, name_of};
 
 /// Most arcs.
@@ -53,16 +53,17 @@ pub(crate) struct Edge {
 
 /// The rules between workloads, by the workload that has them.
 pub(crate) fn edges(overview: Overview<'_>) -> Vec<Edge> {
-    let Overview { simulation, pods: table, broken } = overview;
+    let Overview { pods, broken } = overview;
+    let Pods { simulation, table } = pods;
     // All pods of a workload have the rules and labels of one of them.
     let representatives = table.representatives(simulation);
     let of_workload =
-        |(number, name): (usize, &WorkloadName)| Some((name.clone(), overview.pod(representatives[number]?)));
+        |(number, name): (usize, &WorkloadName)| Some((name.clone(), pods.at(representatives[number]?)));
     let mut workloads: Vec<(WorkloadName, &SimulatedPod)> =
         table.workloads().filter_map(of_workload).collect();
     // Pods without a workload count as one each, and every pair is compared.
     if workloads.len() + table.single().count() <= MAX_WITH_SINGLE {
-        let single = table.single().map(|at| overview.pod(at));
+        let single = table.single().map(|at| pods.at(at));
         workloads.extend(single.map(|pod| (name_of(pod), pod)));
     }
     workloads.sort_by(|(a, _), (b, _)| a.cmp(b));

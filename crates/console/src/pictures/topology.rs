@@ -12,7 +12,7 @@ use berth_simulate::{SimulatedPod, Simulation};
 use super::workload_keys::WorkloadKeys;
 use crate::links;
 use crate::names::counted;
-use crate::overview::Overview;
+use crate::overview::{Overview, Pods};
 use crate::places::{Place, places};
 
 /// The node label with the zone.
@@ -65,17 +65,17 @@ pub(crate) fn draw(
 }
 
 pub(crate) fn draw_overview(overview: Overview<'_>, color_by: ColorBy<'_>, frame: Frame) -> String {
-    let Overview { simulation, pods, .. } = overview;
-    let by_node = pods.by_node();
+    let Pods { simulation, table } = overview.pods;
+    let by_node = table.by_node();
     let places = places(overview, &by_node);
     let has_items = places.len() <= MAX_LARGE;
     let changed = if let ColorBy::Change(_) = color_by { simulation.pods() } else { &[] };
     let evicted = changed.iter().filter(|pod| pod.preempted_by.is_some());
     let drawing = Drawing {
-        overview,
+        pods: overview.pods,
         // Single pods are drawn on few nodes.
         keys: if has_items || color_by == ColorBy::Workload {
-            WorkloadKeys::new(overview)
+            WorkloadKeys::new(overview.pods)
         } else {
             WorkloadKeys::default()
         },
@@ -102,13 +102,13 @@ pub(crate) fn draw_overview(overview: Overview<'_>, color_by: ColorBy<'_>, frame
         Domain { name: text.clone(), title: text, parts: racks.iter().map(part).collect() }
     });
     let domains: Vec<_> = domains.collect();
-    let n_pending = pods.pending().count();
+    let n_pending = table.pending().count();
     let outside = (n_pending > 0).then(|| Outside {
         name: match n_pending.saturating_sub(MAX_PENDING) {
             0 => format!("{} without a node", counted(n_pending, "pod")),
             more => format!("{} without a node; {more} are not shown", counted(n_pending, "pod")),
         },
-        items: drawing.items(pods.pending(), MAX_PENDING),
+        items: drawing.items(table.pending(), MAX_PENDING),
     });
     let mut notes = Vec::new();
     if n_per_cell > 1 {
@@ -117,7 +117,7 @@ pub(crate) fn draw_overview(overview: Overview<'_>, color_by: ColorBy<'_>, frame
     let nodes = counted(places.len(), "node");
     CellMap {
         width: frame.width,
-        title: format!("{nodes}, {}, {n_pending} pending", counted(pods.n_pods(), "pod")),
+        title: format!("{nodes}, {}, {n_pending} pending", counted(table.n_pods(), "pod")),
         description: format!(
             "{nodes} in {}; the filled part of a cell is the largest requested part of cpu, memory and pods.",
             counted(domains.len(), "zone")
@@ -132,7 +132,7 @@ pub(crate) fn draw_overview(overview: Overview<'_>, color_by: ColorBy<'_>, frame
 
 /// What the cells show.
 struct Drawing<'a> {
-    overview: Overview<'a>,
+    pods: Pods<'a>,
     keys: WorkloadKeys,
     color_by: ColorBy<'a>,
     /// The nodes of pods that were preempted, where changes are shown.
@@ -159,7 +159,7 @@ impl Drawing<'_> {
             ColorBy::Change(left) if places.iter().any(is_evicted) || is_any(left) => {
                 (Class::Alert, Some('-'))
             }
-            ColorBy::Change(_) if pods().any(|at| !self.overview.pod(at).was_running) => {
+            ColorBy::Change(_) if pods().any(|at| !self.pods.at(at).was_running) => {
                 (Class::Kind(2), Some('+'))
             }
             ColorBy::Leave(leave) if is_any(leave) => (Class::Alert, Some('-')),
@@ -188,7 +188,7 @@ impl Drawing<'_> {
 
     fn most_frequent(&self, pods: impl Iterator<Item = usize>) -> Option<(Class, char)> {
         let mut counts: Vec<((Class, char), usize)> = Vec::with_capacity(N_KINDS);
-        for key in pods.map(|at| self.keys.of(self.overview.pods, at)) {
+        for key in pods.map(|at| self.keys.of(self.pods.table, at)) {
             match counts.iter_mut().find(|(other, _)| *other == key) {
                 Some((_, n)) => *n += 1,
                 None => counts.push((key, 1)),
@@ -200,12 +200,12 @@ impl Drawing<'_> {
 
     /// At most so many of the pods at these positions.
     fn items(&self, positions: impl Iterator<Item = usize>, most: usize) -> Vec<Item> {
-        let pods = self.overview.sorted(positions, most).into_iter();
+        let pods = self.pods.sorted(positions, most).into_iter();
         pods.map(|(at, pod)| self.item(at, pod)).collect()
     }
 
     fn item(&self, position: usize, pod: &SimulatedPod) -> Item {
-        let (class, mark) = self.keys.of(self.overview.pods, position);
+        let (class, mark) = self.keys.of(self.pods.table, position);
         let title = match (&pod.workload, pod.node()) {
             (workload, None) => {
                 let workload = workload.as_ref().map(|w| format!(" of {w}")).unwrap_or_default();

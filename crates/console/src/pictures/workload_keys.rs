@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use berth_picture::{Class, Key, N_KINDS};
 
 use crate::names::counted;
-use crate::overview::Overview;
+use crate::overview::Pods;
 use crate::pod_table::{PodTable, Subject};
 use crate::workloads::{WorkloadName, name_of};
 
@@ -27,8 +27,8 @@ pub(super) struct WorkloadKeys {
 }
 
 impl WorkloadKeys {
-    pub(super) fn new(overview: Overview<'_>) -> WorkloadKeys {
-        let table = overview.pods;
+    pub(super) fn new(pods: Pods<'_>) -> WorkloadKeys {
+        let table = pods.table;
         let mut n_pods = vec![0_usize; table.n_numbers()];
         (0..table.n_pods()).filter_map(|at| table.workload(at)).for_each(|number| n_pods[number] += 1);
         let single: Vec<usize> = table.single().collect();
@@ -36,7 +36,7 @@ impl WorkloadKeys {
         let workloads =
             table.workloads().map(|(number, name)| (n_pods[number], name.clone(), Subject::Workload(number)));
         // Those by name that may be named here.
-        let single = overview.sorted(single, MAX_NAMED).into_iter();
+        let single = pods.sorted(single, MAX_NAMED).into_iter();
         let single = single.map(|(at, pod)| (1, name_of(pod), Subject::Single(at)));
         let mut subjects: Vec<_> = workloads.chain(single).collect();
         subjects.sort_by(|(n_a, a, _), (n_b, b, _)| (Reverse(n_a), a).cmp(&(Reverse(n_b), b)));
@@ -58,8 +58,8 @@ impl WorkloadKeys {
     }
 
     /// The color and the letter of the pod at a position.
-    pub(super) fn of(&self, pods: &PodTable, position: usize) -> (Class, char) {
-        let key = match pods.subject(position) {
+    pub(super) fn of(&self, table: &PodTable, position: usize) -> (Class, char) {
+        let key = match table.subject(position) {
             Subject::Workload(number) => self.of_workload.get(number).copied().flatten(),
             Subject::Single(at) => self.of_single.get(&at).copied(),
         };
