@@ -288,7 +288,12 @@ impl<'a> Search<'_, 'a> {
         };
         let mut candidates: Vec<_> = candidates.into_iter().filter(|i| !chosen.contains(i)).collect();
         let pods = self.movable.pods;
-        candidates.sort_by_key(|i| pods[*i].pod.spec.priority.unwrap_or(0));
+        // By name, since the positions of pods depend on which were removed before.
+        let rank = |i: &usize| {
+            let Pod { metadata, spec, .. } = &pods[*i].pod;
+            (spec.priority.unwrap_or(0), &metadata.namespace, &metadata.name)
+        };
+        candidates.sort_by(|a, b| rank(a).cmp(&rank(b)));
         let mut seen: HashSet<(&'a str, Equivalence, &'a StringMap)> = HashSet::new();
         for i in candidates {
             if self.n_tried >= MAX_TRIES {

@@ -34,8 +34,9 @@ impl Trial<'_> {
             let of_workload = |p: &&crate::SimulatedPod| {
                 p.workload.as_ref() == Some(workload) && p.pod.metadata.namespace == *namespace
             };
-            let replicas = self.pods.iter().filter(of_workload).count() + 1;
-            let mut replica = self.pods.iter().find(of_workload)?.pod.clone();
+            let of_workload = || self.pods.iter().filter(of_workload).map(|p| &p.pod);
+            let replicas = of_workload().count() + 1;
+            let mut replica = of_workload().min_by_key(|pod| &pod.metadata.name)?.clone();
             replica.spec.node_name.clear();
             replica.metadata.name.push_str("-one-more");
             replica.metadata.deletion_timestamp = None;
