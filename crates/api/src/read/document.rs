@@ -4,6 +4,18 @@ use serde_json::{Map, Value};
 
 use super::manifest::text_field;
 use super::{Manifest, ReadError, SourceLocation};
+use crate::object::Pod;
+
+/// An object that was read.
+pub(super) enum Object {
+    /// One of any kind.
+    Manifest(Manifest),
+    /// A pod that was decoded from its text.
+    Pod(Box<Pod>, SourceLocation),
+}
+
+/// What takes the objects.
+pub(super) type Each<'a, E> = &'a mut dyn FnMut(Object) -> Result<(), E>;
 
 /// Collects the fields of a document and passes on the items of a list as they arrive.
 ///
@@ -16,11 +28,11 @@ pub(super) struct Document<'a, E> {
     waiting: Vec<(SourceLocation, Value)>,
     n_items: usize,
     n_passed_on: usize,
-    each: &'a mut dyn FnMut(Manifest) -> Result<(), E>,
+    each: Each<'a, E>,
 }
 
 impl<'a, E: From<ReadError>> Document<'a, E> {
-    pub(super) fn new(place: SourceLocation, each: &'a mut dyn FnMut(Manifest) -> Result<(), E>) -> Self {
+    pub(super) fn new(place: SourceLocation, each: Each<'a, E>) -> Self {
         Document { place, fields: Map::new(), waiting: Vec::new(), n_items: 0, n_passed_on: 0, each }
     }
 
@@ -43,8 +55,7 @@ impl<'a, E: From<ReadError>> Document<'a, E> {
     }
 
     pub(super) fn item(&mut self, line: Option<usize>, value: Value) -> Result<(), E> {
-        let place = SourceLocation { item: Some(self.n_items), line, ..self.place.clone() };
-        self.n_items += 1;
+        let place = self.place_of_item(line);
         let has_kind = value.as_object().is_some_and(|item| {
             text_field(item, "kind").is_some() && text_field(item, "apiVersion").is_some()
         });
@@ -54,6 +65,18 @@ impl<'a, E: From<ReadError>> Document<'a, E> {
         }
         self.waiting.push((place, value));
         if self.fields.contains_key("kind") { self.release_waiting() } else { Ok(()) }
+    }
+
+    pub(super) fn pod(&mut self, pod: Box<Pod>) -> Result<(), E> {
+        let place = self.place_of_item(None);
+        self.n_passed_on += 1;
+        (self.each)(Object::Pod(pod, place))
+    }
+
+    fn place_of_item(&mut self, line: Option<usize>) -> SourceLocation {
+        let place = SourceLocation { item: Some(self.n_items), line, ..self.place.clone() };
+        self.n_items += 1;
+        place
     }
 
     pub(super) fn finish(mut self) -> Result<(), E> {
@@ -102,11 +125,7 @@ fn inherit_kind(item: &mut Value, list_kind: &str, api_version: Option<&str>) {
 }
 
 /// Passes on an object, or the objects of a nested list.
-fn pass_on<E: From<ReadError>>(
-    place: SourceLocation,
-    mut value: Value,
-    each: &mut dyn FnMut(Manifest) -> Result<(), E>,
-) -> Result<(), E> {
+fn pass_on<E: From<ReadError>>(place: SourceLocation, mut value: Value, each: Each<'_, E>) -> Result<(), E> {
     let list_kind = value.as_object().and_then(|o| text_field(o, "kind")).filter(|kind| is_list_kind(kind));
     if let Some(kind) = list_kind {
         let api_version = value.as_object().and_then(|object| text_field(object, "apiVersion"));
@@ -127,5 +146,5 @@ fn pass_on<E: From<ReadError>>(
             _ => {}
         }
     }
-    each(Manifest::new(value, place)?)
+    each(Object::Manifest(Manifest::new(value, place)?))
 }

@@ -8,8 +8,10 @@ use std::io::Read;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::document::Object;
 use super::manifest::{DEFAULT_NAMESPACE, display_name};
-use super::{DecodeError, Kind, Manifest, ReadError, SourceLocation, decode, read_manifests};
+use super::yaml::MAX_ALIASED_BYTES;
+use super::{DecodeError, Kind, Manifest, ReadError, SourceLocation, decode, read_objects};
 use crate::config::ConfigErrors;
 use crate::object::group::PodGroup;
 use crate::object::{
@@ -228,7 +230,15 @@ impl Inventory {
     /// The text is malformed, or an object cannot be added.
     pub fn read(&mut self, input: impl Read, file: &str) -> Result<(), InputError> {
         self.next_input();
-        read_manifests(input, file, &mut |manifest| self.add(manifest))
+        let decodes_pods = !(self.keep_raw && self.keep_raw_pods);
+        read_objects(input, file, MAX_ALIASED_BYTES, decodes_pods, &mut |object| match object {
+            Object::Manifest(manifest) => self.add(manifest),
+            Object::Pod(pod, source) => {
+                let entry = self.entry(Kind::Pod, *pod, None, source, |o| &mut o.metadata)?;
+                put(&mut self.pods, entry);
+                Ok(())
+            }
+        })
     }
 
     /// The objects that follow come from another input.
@@ -426,10 +436,22 @@ impl Inventory {
         metadata_of: impl Fn(&mut T) -> &mut ObjectMeta,
     ) -> Result<Entry<T>, InputError> {
         let Manifest { value, source, .. } = manifest;
-        let mut object: T = match decoded {
-            Ok(object) => object,
-            Err(error) => return Err(InputError::Decode { place: source, error: error.into() }),
-        };
+        let keeps = self.keep_raw && (kind != Kind::Pod || self.keep_raw_pods);
+        match decoded {
+            Ok(object) => self.entry(kind, object, keeps.then_some(value), source, metadata_of),
+            Err(error) => Err(InputError::Decode { place: source, error: error.into() }),
+        }
+    }
+
+    /// Sets the namespace of an object and records its name.
+    fn entry<T>(
+        &mut self,
+        kind: Kind,
+        mut object: T,
+        raw: Option<Value>,
+        source: SourceLocation,
+        metadata_of: impl Fn(&mut T) -> &mut ObjectMeta,
+    ) -> Result<Entry<T>, InputError> {
         let mut order = self.n_read;
         let metadata = metadata_of(&mut object);
         if !kind.is_namespaced() {
@@ -455,8 +477,7 @@ impl Inventory {
         }
         self.seen.insert(key, Seen { source: source.clone(), input: self.n_inputs, order });
         self.n_read += 1;
-        let keeps = self.keep_raw && (kind != Kind::Pod || self.keep_raw_pods);
-        Ok(Entry { object, raw: keeps.then_some(value), source, order })
+        Ok(Entry { object, raw, source, order })
     }
 }
 

@@ -8,20 +8,31 @@ use memchr::{memchr_iter, memrchr};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::document::Document;
+use super::document::{Document, Each};
 use super::error::shortened;
-use super::{MAX_OBJECT_BYTES, Manifest, ReadError, SourceLocation};
+use super::items::{self, Item};
+use super::{MAX_OBJECT_BYTES, ReadError, SourceLocation};
 
 /// Reads one JSON object after the other.
 pub(super) fn read<E: From<ReadError>>(
     input: impl Read,
     file: &str,
-    each: &mut dyn FnMut(Manifest) -> Result<(), E>,
+    decodes_pods: bool,
+    each: Each<'_, E>,
 ) -> Result<(), E> {
     let file: Arc<str> = file.into();
     let place = SourceLocation { file, document: 0, item: None, line: None };
-    let mut text =
-        Text { input, place, buffer: Vec::new(), at: 0, is_complete: false, n_lines: 0, n_columns: 0 };
+    let mut text = Text {
+        input,
+        decodes_pods,
+        n_threads: items::n_threads(),
+        place,
+        buffer: Vec::new(),
+        at: 0,
+        is_complete: false,
+        n_lines: 0,
+        n_columns: 0,
+    };
     while text.peek()?.is_some() {
         text.place.document += 1;
         text.document(each)?;
@@ -30,10 +41,13 @@ pub(super) fn read<E: From<ReadError>>(
 }
 
 /// What is read at once; more for an object that does not fit.
-const BUFFER_BYTES: usize = 1 << 18;
+const BUFFER_BYTES: usize = 1 << 21;
 
 struct Text<R> {
     input: R,
+    /// Whether pods may come without their manifests.
+    decodes_pods: bool,
+    n_threads: usize,
     /// The current document.
     place: SourceLocation,
     /// What was read and not parsed, from `at`.
@@ -47,10 +61,7 @@ struct Text<R> {
 }
 
 impl<R: Read> Text<R> {
-    fn document<E: From<ReadError>>(
-        &mut self,
-        each: &mut dyn FnMut(Manifest) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn document<E: From<ReadError>>(&mut self, each: Each<'_, E>) -> Result<(), E> {
         let found = match self.peek()? {
             Some(b'{') => "an object",
             Some(b'[') => "an array",
@@ -79,7 +90,18 @@ impl<R: Read> Text<R> {
                 document.start_items();
                 let mut is_first = true;
                 while self.has_next(std::mem::take(&mut is_first), b']')? {
-                    document.item(None, self.value()?)?;
+                    let text = &self.buffer[self.at..];
+                    let (items, n_bytes) = items::items(text, self.n_threads, self.decodes_pods);
+                    self.at += n_bytes;
+                    if items.is_empty() {
+                        document.item(None, self.value()?)?;
+                    }
+                    for item in items {
+                        match item {
+                            Item::Value(value) => document.item(None, value)?,
+                            Item::Pod(pod) => document.pod(pod)?,
+                        }
+                    }
                 }
             } else {
                 document.field(key, self.value()?);

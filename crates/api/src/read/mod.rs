@@ -11,6 +11,7 @@ mod document;
 mod error;
 mod integer_bounds;
 mod inventory;
+mod items;
 mod json;
 mod kind;
 mod lines;
@@ -27,6 +28,8 @@ pub use lines::FieldLines;
 pub use manifest::{Manifest, SourceLocation};
 
 use std::io::Read;
+
+use document::{Each, Object};
 
 /// Limit of the nesting depth of objects.
 pub const MAX_DEPTH: usize = 128;
@@ -53,14 +56,28 @@ pub fn read_manifests<E: From<ReadError>>(
     file: &str,
     each: &mut dyn FnMut(Manifest) -> Result<(), E>,
 ) -> Result<(), E> {
-    read_within(input, file, yaml::MAX_ALIASED_BYTES, each)
+    read_manifests_within(input, file, yaml::MAX_ALIASED_BYTES, each)
 }
 
-fn read_within<E: From<ReadError>>(
-    mut input: impl Read,
+fn read_manifests_within<E: From<ReadError>>(
+    input: impl Read,
     file: &str,
     max_aliased_bytes: usize,
     each: &mut dyn FnMut(Manifest) -> Result<(), E>,
+) -> Result<(), E> {
+    read_objects(input, file, max_aliased_bytes, false, &mut |object| match object {
+        Object::Manifest(manifest) => each(manifest),
+        Object::Pod(..) => Ok(()),
+    })
+}
+
+/// Reads every object of a text. With `decodes_pods`, pods may come without their manifests.
+fn read_objects<E: From<ReadError>>(
+    mut input: impl Read,
+    file: &str,
+    max_aliased_bytes: usize,
+    decodes_pods: bool,
+    each: Each<'_, E>,
 ) -> Result<(), E> {
     let io_error =
         |error: std::io::Error| ReadError::Io { file: file.to_owned(), message: error.to_string() };
@@ -74,7 +91,7 @@ fn read_within<E: From<ReadError>>(
     }
     let text_start = if head.starts_with("\u{feff}".as_bytes()) { 3 } else { 0 };
     if looks_like_json(&head[text_start..]) {
-        return json::read(head[text_start..].chain(input), file, each);
+        return json::read(head[text_start..].chain(input), file, decodes_pods, each);
     }
     let mut bytes = head.split_off(text_start);
     read_lines(&mut input, &mut bytes, file)?;
@@ -120,7 +137,7 @@ pub fn collect_manifests_within(
     max_aliased_bytes: usize,
 ) -> Result<Vec<Manifest>, ReadError> {
     let mut manifests = Vec::new();
-    read_within::<ReadError>(text.as_bytes(), file, max_aliased_bytes, &mut |manifest| {
+    read_manifests_within::<ReadError>(text.as_bytes(), file, max_aliased_bytes, &mut |manifest| {
         manifests.push(manifest);
         Ok(())
     })?;

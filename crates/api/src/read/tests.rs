@@ -516,3 +516,50 @@ fn whole_objects_are_kept_of_all_kinds_but_pods() {
     inventory.read(text.as_bytes(), "input").unwrap();
     assert!(inventory.pods[0].raw.is_none() && inventory.nodes[0].raw.is_some());
 }
+
+#[test]
+fn pods_that_are_decoded_from_their_text_equal_those_of_their_manifests() {
+    let list = |item: &str| {
+        let first = r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}"#;
+        format!(
+            r#"{{"apiVersion": "v1", "items": [{first}, {{"apiVersion": "v1", "kind": "Pod", {item}}}], "kind": "List"}}"#
+        )
+    };
+    let read = |mut inventory: Inventory, text: &str| {
+        let result = inventory.read(text.as_bytes(), "f").map_err(|error| error.to_string());
+        result.map(|()| {
+            let pods = inventory.pods.into_iter().map(|e| (e.object, e.source, e.order));
+            pods.collect::<Vec<_>>()
+        })
+    };
+    for (item, is_read) in [
+        (
+            r#""metadata": {"name": "a\u00e9", "labels": {"a": "b"}, "managedFields": [{"x": [null, 1e3]}]}"#,
+            true,
+        ),
+        (
+            r#""metadata": {"name": "a"}, "spec": {"nodeName": "n", "containers": [{"resources": {"requests": {"cpu": 0.5, "memory": 1024}}}]}"#,
+            true,
+        ),
+        (
+            r#""metadata": {"name": "a"}, "spec": {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z", "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": [5]}]}}]}}}"#,
+            true,
+        ),
+        (r#""spec": null, "metadata": {"name": "a"}, "metadata": {"name": "b"}"#, true),
+        (r#""metadata": {"generateName": "a-"}"#, true),
+        (r#""metadata": {}"#, false),
+        (r#""metadata": {"name": 1}"#, false),
+        (r#""metadata": {"name": "a"}, "status": {"x": [1,]}"#, false),
+        (r#""metadata": {"name": "a"}, "status": {"x": [1"#, false),
+    ] {
+        let text = list(item);
+        let decoded = read(Inventory::default(), &text);
+        assert_eq!(decoded, read(Inventory::keeping_raw(), &text), "{item}");
+        assert_eq!(decoded.is_ok_and(|pods| pods.len() == 1), is_read, "{item}");
+    }
+    let mut text = list(r#""metadata": {"name": "a"}, "status": {"x": "?"}"#).into_bytes();
+    let at = text.iter().position(|byte| *byte == b'?').unwrap();
+    text[at] = 0xff;
+    let message = Inventory::default().read(&text[..], "f").unwrap_err().to_string();
+    assert_eq!(message, Inventory::keeping_raw().read(&text[..], "f").unwrap_err().to_string());
+}

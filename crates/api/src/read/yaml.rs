@@ -11,8 +11,9 @@ use serde_json::{Map, Value};
 use serde_saphyr::granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, Span, StrInput, Tag};
 
 use super::document::Document;
+use super::document::Each;
 use super::scalar::resolve_plain;
-use super::{MAX_DEPTH, MAX_OBJECT_BYTES, Manifest, ReadError, SourceLocation, error};
+use super::{MAX_DEPTH, MAX_OBJECT_BYTES, ReadError, SourceLocation, error};
 
 /// Limit of the data that the aliases of a text expand to, in bytes. What reads the objects may need ten times as much.
 pub(super) const MAX_ALIASED_BYTES: usize = 8 << 20;
@@ -25,7 +26,7 @@ pub(super) fn read<E: From<ReadError>>(
     text: &str,
     file: &str,
     max_aliased_bytes: usize,
-    each: &mut dyn FnMut(Manifest) -> Result<(), E>,
+    each: Each<'_, E>,
 ) -> Result<(), E> {
     let file: Arc<str> = file.into();
     let (mut document, mut lines_before, mut reread_bytes, mut aliased_bytes) = (0, 0, 0, 0);
@@ -37,13 +38,13 @@ pub(super) fn read<E: From<ReadError>>(
             reader.aliased_bytes = aliased_bytes;
             reader.max_aliased_bytes = max_aliased_bytes;
             let mut n_read = 0;
-            let result = reader.documents(&mut |manifest| {
+            let result = reader.documents(&mut |object| {
                 n_read += 1;
                 if n_read <= n_handed_over {
                     return Ok(());
                 }
                 n_handed_over = n_read;
-                each(manifest)
+                each(object)
             });
             let under_indented_line = reader.under_indented_line;
             let documents_so_far = reader.document;
@@ -142,10 +143,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn documents<E: From<ReadError>>(
-        &mut self,
-        each: &mut dyn FnMut(Manifest) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn documents<E: From<ReadError>>(&mut self, each: Each<'_, E>) -> Result<(), E> {
         loop {
             match self.next()?.0 {
                 Event::StreamEnd => return Ok(()),
@@ -159,10 +157,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn read_document<E: From<ReadError>>(
-        &mut self,
-        each: &mut dyn FnMut(Manifest) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn read_document<E: From<ReadError>>(&mut self, each: Each<'_, E>) -> Result<(), E> {
         let (event, span) = self.next()?;
         self.object_start = span.start.index();
         let place = SourceLocation {

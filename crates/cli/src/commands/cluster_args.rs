@@ -200,17 +200,18 @@ impl ClusterArgs {
         if dump.contains(&Input::Stdin) && self.files.iter().any(|file| file == "-") {
             return Err(OpenError::StdinTwice.into());
         }
-        read(&mut inventory, &dump, &mut |_| ())?;
+        read(&mut inventory, &dump, None)?;
         Ok(inventory)
     }
 
     /// Reads files that change the cluster. Returns warnings about unknown fields; with --strict, they are errors.
     pub fn add_files(&self, inventory: &mut Inventory, files: &[String]) -> Result<Vec<String>, CliError> {
         let mut unknown = Vec::new();
-        read(inventory, &find_inputs(files)?, &mut |manifest| {
+        let mut find_unknown = |manifest: &Manifest| {
             let found = unknown_fields(&manifest.value);
             unknown.extend(found.iter().map(|field| format!("{}: {manifest}: {field}", manifest.source)));
-        })?;
+        };
+        read(inventory, &find_inputs(files)?, Some(&mut find_unknown))?;
         if self.strict && !unknown.is_empty() {
             return Err(CliError::UnknownFields(unknown));
         }
@@ -261,20 +262,25 @@ fn pending_for(text: &str) -> Result<Duration, String> {
     parse_relax_after(text).map_err(str::to_owned)
 }
 
-/// Reads inputs into the inventory and shows progress; `each` gets the objects.
+/// Reads inputs into the inventory and shows progress; `each` gets the objects, which takes longer.
 pub(super) fn read(
     inventory: &mut Inventory,
     inputs: &[Input],
-    each: &mut dyn FnMut(&Manifest),
+    mut each: Option<&mut dyn FnMut(&Manifest)>,
 ) -> Result<(), CliError> {
     let progress = progress::of_bytes(inputs);
     for input in inputs {
-        inventory.next_input();
         let text = input.open(|n_bytes| progress.inc(n_bytes))?;
-        read_manifests(text, &input.name(), &mut |manifest| {
-            each(&manifest);
-            inventory.add(manifest)
-        })?;
+        match &mut each {
+            None => inventory.read(text, &input.name())?,
+            Some(each) => {
+                inventory.next_input();
+                read_manifests(text, &input.name(), &mut |manifest| {
+                    each(&manifest);
+                    inventory.add(manifest)
+                })?;
+            }
+        }
     }
     progress.finish_and_clear();
     Ok(())

@@ -92,7 +92,7 @@ impl RulesArgs {
 /// The only scheduler configuration in a file.
 pub fn config_in_file(path: &String, extensions: bool) -> Result<SchedulerConfig, CliError> {
     let mut in_file = Inventory::default();
-    read(&mut in_file, &find_inputs(std::slice::from_ref(path))?, &mut |_| ())?;
+    read(&mut in_file, &find_inputs(std::slice::from_ref(path))?, None)?;
     match in_file.scheduler_configurations.as_slice() {
         [one] => resolve(one, extensions),
         [first, second, ..] => {
