@@ -21,7 +21,7 @@ use crate::state::volume::PodVolumes;
 type ByNode = FxHashMap<Symbol, Vec<PreparedPod>>;
 
 /// Pods nominated to nodes.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Nominations {
     /// Shared with the decisions that are being made.
     by_node: Arc<ByNode>,

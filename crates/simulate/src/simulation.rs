@@ -175,6 +175,7 @@ impl SimulatedPod {
 /// assert_eq!(explained.repairs[0].changes[0].to_string(), "request 2 cpu instead of 3 in container web");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 pub struct Simulation {
     cluster: Cluster,
     /// Whether the proposals' fields are read.

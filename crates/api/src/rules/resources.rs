@@ -38,6 +38,14 @@ pub struct PodRequests {
 }
 
 impl PodRequests {
+    /// Whether the status of the pod has a part in its requests, as during a resize.
+    pub fn depend_on_status(pod: &Pod) -> bool {
+        let Pod { spec, status, .. } = pod;
+        status.allocated_resources.is_some()
+            || status.resources.is_some()
+            || !is_as_desired(spec, status, &reports(status))
+    }
+
     /// Sums the requests: the containers and sidecars, or the largest init container if it needs more. Pod-level requests
     /// replace the sum; overhead is added. Source of the rule: `PodRequests` in `k8s.io/component-helpers/resource`.
     pub fn of(pod: &Pod) -> PodRequests {

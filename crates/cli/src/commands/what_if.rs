@@ -99,16 +99,16 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         note_replaced(what_if.inventory());
     }
     let placing = progress::of_pods();
-    let mut changed = what_if.run(|n_placed, n_pending| {
+    let show_placing = |n_placed: usize, n_pending: usize| {
         placing.set_length(n_pending as u64);
         placing.set_position(n_placed as u64);
-    })?;
-    placing.finish_and_clear();
-    warn_about(&changed.simulation);
-
+    };
     let mut out = output::stdout();
     let is_harmless = match &args.each {
         None => {
+            let mut changed = what_if.run(show_placing)?;
+            placing.finish_and_clear();
+            warn_about(&changed.simulation);
             if args.repairs {
                 changed.find_repairs(MAX_REPAIRED);
             }
@@ -132,9 +132,12 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             outcome.is_harmless()
         }
         Some(key) => {
+            let mut simulation = what_if.settle(show_placing)?;
+            placing.finish_and_clear();
+            warn_about(&simulation);
             let key = topology_key(key);
             let removing = progress::of_domains();
-            let losses = changed.lose_each_domain(&key, |n_lost, n_domains| {
+            let losses = simulation.lose_each_domain(&key, |n_lost, n_domains| {
                 removing.set_length(n_domains as u64);
                 removing.set_position(n_lost as u64);
             });

@@ -300,7 +300,7 @@ fn moved(moved: &[MovedPod]) -> Markup {
 
 /// The loss of each domain in turn.
 fn losses(changed: &mut Changed, key: &str) -> Result<Markup, PageError> {
-    let losses = changed.lose_each_domain(key, |_, _| ());
+    let losses = changed.simulation.lose_each_domain(key, |_, _| ());
     if losses.domains.is_empty() {
         return Err(PageError::Parameter(format!("each={key}: no node has this label")));
     }

@@ -58,6 +58,21 @@ impl Cluster {
     }
 }
 
+impl Clone for Cluster {
+    /// A copy of the state, for decisions on another thread: without what is recorded, tracked or reported. Pods are to be
+    /// prepared for the copy.
+    fn clone(&self) -> Self {
+        Cluster {
+            state: self.state.copy(),
+            caches: Mutex::default(),
+            nominations: self.nominations.clone(),
+            recorded: None,
+            tracker: None,
+            journal: None,
+        }
+    }
+}
+
 /// What decisions learn about nodes.
 #[derive(Default)]
 struct Caches {

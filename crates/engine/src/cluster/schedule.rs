@@ -44,6 +44,11 @@ impl Cluster {
         Some(prepared)
     }
 
+    /// What a controller makes in place of a pod: the same pod, not started, without the labels of some keys.
+    pub fn replacement(&mut self, pod: &PreparedPod, without: &[&str]) -> PreparedPod {
+        self.state.replacement(pod, without)
+    }
+
     /// Decides where a pod goes. The cluster is not changed; what the decision learns about nodes is cached.
     pub fn decide(&self, pod: &PreparedPod) -> Outcome {
         let Caches { views, rejections } = &mut *self.caches();

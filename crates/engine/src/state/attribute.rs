@@ -16,13 +16,14 @@ use super::intern::{Labels, Symbol};
 use super::rule_set::RuleSet;
 
 /// The attributes that rules mention.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct MentionedAttributes {
     mentioned: FxHashMap<Symbol, Mention>,
     /// Counts the times that rules mentioned an attribute that none mentioned before.
     pub(crate) epoch: u32,
 }
 
+#[derive(Clone)]
 struct Mention {
     n_users: u32,
     /// Nodes that were set in this epoch or later have the attribute.

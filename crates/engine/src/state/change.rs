@@ -132,7 +132,7 @@ impl TrackedChange {
 /// The nodes that changed, in order: a pod came or went, or the node itself is not what it was.
 ///
 /// Old entries are dropped: a reader that has not read them has to read all nodes.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct ChangeLog {
     nodes: Vec<NodeId>,
     /// Position of the first entry kept.

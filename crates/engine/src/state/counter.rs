@@ -27,7 +27,7 @@ impl std::ops::Add for Tally {
 }
 
 /// Tallies by domain; a domain without pods takes no room.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Counter {
     by_domain: FxHashMap<DomainId, Tally>,
 }

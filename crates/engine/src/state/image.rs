@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::intern::{Symbol, Symbols};
 
 /// The number of nodes that have each image, by name.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Images {
     n_nodes: FxHashMap<Symbol, i64>,
 }

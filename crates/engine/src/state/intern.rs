@@ -19,7 +19,7 @@ struct Entry {
 /// [`Symbols::release`].
 ///
 /// Texts are what users send: the hasher is keyed.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Symbols {
     entries: Vec<Entry>,
     free: Vec<u32>,

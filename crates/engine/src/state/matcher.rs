@@ -130,7 +130,7 @@ impl ExistingTermKind {
 }
 
 /// Pods that carry a term, per domain of its topology.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct TermOwners {
     pub(crate) required_anti_affinity: Counter,
     pub(crate) required_affinity: Counter,
@@ -150,6 +150,7 @@ impl TermOwners {
 }
 
 /// A counter in a topology, and the number of rules that read it. A user of the topology.
+#[derive(Clone)]
 pub(crate) struct TopologyCounter<C> {
     pub(crate) topology: TopologyId,
     /// Of [`Matcher::limited_owners`]; 0 for other counters.
@@ -194,6 +195,7 @@ pub(super) fn release_counter<C>(
 }
 
 /// A conjunction of questions (usually one), with its counters. A user of its symbols; it mentions its label keys.
+#[derive(Clone)]
 pub(crate) struct Matcher {
     pub(super) queries: SmallVec<[PodQuery; 1]>,
     /// Pods that match, per domain of each topology that rules ask about.
@@ -302,7 +304,7 @@ impl Matcher {
 }
 
 /// All matchers, and the inverted index over them.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Matchers {
     pub(super) table: Table<Matcher>,
     by_pair: FxHashMap<(Symbol, Symbol), Vec<MatcherId>>,

@@ -68,6 +68,7 @@ pub use self::settings::Settings;
 /// The state of a cluster, indexed for decisions.
 ///
 /// A pod whose node is not known counts nowhere until the node comes. Nothing here fails.
+#[derive(Clone)]
 pub(crate) struct State {
     pub(crate) settings: Settings,
     pub(crate) profiles: Vec<ProfileState>,
@@ -107,6 +108,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// A copy. The leases on this state are not leases on the copy.
+    pub(crate) fn copy(&self) -> State {
+        State { ended: Ended::default(), recorded: None, tracked: None, ..self.clone() }
+    }
+
     /// An empty cluster.
     pub(crate) fn new(settings: Settings) -> State {
         let mut symbols = Symbols::default();

@@ -9,7 +9,7 @@ use super::node::NodeId;
 /// A number per node such that names compare as their numbers do.
 ///
 /// A new name gets a number between its neighbours'; when there is no room left, all are numbered again.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct NameOrder {
     by_name: BTreeMap<Arc<str>, NodeId>,
     of_node: Vec<u32>,

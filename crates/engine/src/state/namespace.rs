@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::intern::{Labels, Symbol};
 
 /// The namespaces that exist as objects. A user of their names and labels.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Namespaces {
     labels: FxHashMap<Symbol, Labels>,
 }

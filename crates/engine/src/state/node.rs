@@ -98,6 +98,7 @@ pub(crate) struct TaintRecord {
 }
 
 /// A node and what runs on it. A user of its symbols and of what it offers.
+#[derive(Clone)]
 pub(crate) struct NodeRecord {
     pub(crate) name: Symbol,
     /// Its labels, and under keys that no label has the annotations and fields that rules mention.
@@ -172,7 +173,7 @@ impl NodeRecord {
 }
 
 /// All nodes.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Nodes {
     slots: Vec<Option<NodeRecord>>,
     /// Ids that the next nodes get.

@@ -65,7 +65,7 @@ pub(crate) struct PodRecord {
 }
 
 /// All assigned pods. Names are what users send: the hasher is keyed.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Pods {
     slots: Vec<Option<PodRecord>>,
     free: Vec<PodId>,

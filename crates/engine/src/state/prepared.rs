@@ -117,6 +117,25 @@ impl State {
         PreparedPod { rule_set, relaxed_label_set, default_spread, _lease, ..pod.clone() }
     }
 
+    /// What a controller makes in place of a pod: the same pod, not started, without the labels of some keys.
+    pub(crate) fn replacement(&mut self, pod: &PreparedPod, without: &[&str]) -> PreparedPod {
+        let replacement = pod.replacement();
+        let without: Vec<Symbol> = without.iter().filter_map(|key| self.symbols.get(key)).collect();
+        let of = &self.label_sets.get(pod.label_set).of;
+        let labels = of.labels.restricted(|key| !without.contains(&key));
+        if labels == of.labels {
+            return replacement;
+        }
+        let of = PodLabels { labels, ..*of };
+        of.symbols().for_each(|symbol| self.symbols.retain(symbol));
+        let label_set = self.label_set(of);
+        self.rule_sets.retain(pod.rule_set);
+        let relaxed_label_set = self.relaxed_label_set(pod.rule_set, label_set);
+        let default_spread = self.default_spread(pod.rule_set, label_set);
+        let _lease = self.pod_lease(pod.rule_set, label_set, relaxed_label_set, default_spread);
+        PreparedPod { label_set, relaxed_label_set, default_spread, _lease, ..replacement }
+    }
+
     /// An assigned pod as if it were pending.
     pub(crate) fn as_pending(&mut self, pod: PodId) -> PreparedPod {
         let PodRecord { namespace, terminating, precedence, rule_set, label_set, .. } = *self.pods.get(pod);

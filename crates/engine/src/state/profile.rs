@@ -8,6 +8,7 @@ use super::intern::Symbols;
 use super::node_condition::{NodeMatcher, NodeSelectorMatcher};
 
 /// A profile as the rules use it.
+#[derive(Clone)]
 pub(crate) struct ProfileState {
     pub(crate) profile: Profile,
     pub(crate) added_required: Option<(NodeSelectorRule, NodeSelectorMatcher)>,

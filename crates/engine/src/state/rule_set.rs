@@ -56,6 +56,7 @@ pub(crate) struct ExistingTerm {
 }
 
 /// A rule_set with its rules compiled against the cluster's symbols, topologies and matchers.
+#[derive(Clone)]
 pub(crate) struct RuleSet {
     pub(crate) key: RuleSetKey,
     /// Matchers, counters and topologies that it uses.

@@ -29,6 +29,7 @@ impl PodLabels {
 }
 
 /// The labels of pods, all of them. A user of its signature and of its symbols.
+#[derive(Clone)]
 pub(crate) struct LabelSet {
     pub(crate) of: PodLabels,
     pub(crate) signature: SignatureId,
@@ -46,6 +47,7 @@ impl Keyed for LabelSet {
 ///
 /// A user of its symbols. It mentions its keys itself: signatures are not merged when no selector mentions a key any
 /// more.
+#[derive(Clone)]
 pub(crate) struct LabelSignature {
     pub(crate) of: PodLabels,
     /// Matchers it satisfies as a running pod (terms of the incoming pod), sorted.
@@ -82,7 +84,7 @@ impl Keyed for LabelSignature {
 type Ids = FxHashSet<SignatureId>;
 
 /// All signatures, and the index by which a matcher finds those that it may match.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Signatures {
     pub(super) table: Table<LabelSignature>,
     by_label: FxHashMap<Symbol, FxHashMap<Symbol, Ids>>,

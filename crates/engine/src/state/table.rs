@@ -79,6 +79,7 @@ impl<T> fmt::Debug for Id<T> {
     }
 }
 
+#[derive(Clone)]
 struct Slot<T> {
     generation: u32,
     n_users: u32,
@@ -86,6 +87,7 @@ struct Slot<T> {
 }
 
 /// Keys contain what users send: the hasher is keyed.
+#[derive(Clone)]
 pub(crate) struct Table<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,

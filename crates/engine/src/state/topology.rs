@@ -24,6 +24,7 @@ pub(crate) struct DomainId(pub(crate) u32);
 const NO_DOMAIN: u32 = u32::MAX;
 
 /// A user of its keys.
+#[derive(Clone)]
 pub(crate) struct Topology {
     /// Sorted label keys; nodes with equal values of all of them share a domain. Usually one key.
     keys: Box<[Symbol]>,
@@ -112,6 +113,7 @@ impl Keyed for Topology {
 }
 
 /// All topologies that some term or constraint uses.
+#[derive(Clone)]
 pub(crate) struct Topologies {
     pub(super) table: Table<Topology>,
 }

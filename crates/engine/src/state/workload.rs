@@ -12,7 +12,7 @@ const OWNER_KINDS: [(&str, &str); 3] =
     [("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")];
 
 /// Selectors of services and of pods' owners, by namespace.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct WorkloadSelectors {
     services: HashMap<String, BTreeMap<String, Selector>>,
     owners: HashMap<String, BTreeMap<(String, String), Selector>>,

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{SimulatedPod, Simulation};
 
 /// A claim that the input does not have.
+#[derive(Clone)]
 pub(super) struct CreatedClaim {
     namespace: String,
     name: String,

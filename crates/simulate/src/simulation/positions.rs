@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 use super::{SimulatedPod, Simulation};
 
 /// Positions by namespace and name, which stay with the pods.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Positions {
     table: HashTable<u32>,
     key: RandomState,

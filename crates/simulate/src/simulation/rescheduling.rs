@@ -4,13 +4,16 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::mem;
 
+use berth_api::admission::AFFINITY_ANNOTATION;
 use berth_api::object::{NamespacedName, Node};
+use berth_api::rules::{PodRequests, RELAXED_ANNOTATION};
 use berth_engine::{Cluster, Outcome, PreparedPod};
 
 use super::{SimulatedPod, Simulation};
-use crate::what_if::{Fate, recreate};
+use crate::what_if::{Fate, labels_of_binding, recreate};
 
 /// A pod that left its node, as it was before.
+#[derive(Clone)]
 pub(super) struct Vacated {
     position: usize,
     pod: SimulatedPod,
@@ -33,6 +36,28 @@ impl Simulation {
         let pod = &self.pods[position].pod;
         let preempts = pod.spec.preemption_policy.as_deref() != Some("Never");
         self.cluster.as_pending(&pod.metadata.namespace, &pod.metadata.name, preempts)
+    }
+
+    /// What a controller makes in place of a pod that leaves its node; `prepared` is the pod as the state has it.
+    fn replacement(&mut self, position: usize, prepared: &PreparedPod, node: Option<&Node>) -> PreparedPod {
+        let pod = &self.pods[position].pod;
+        let mut profiles = self.cluster.settings().config.profiles.iter();
+        // Where the state has rules that a pending pod does not have, the pod is prepared again.
+        let labels = labels_of_binding(pod, node);
+        let may_read_labels = pod.spec.affinity.is_some()
+            || !pod.spec.topology_spread_constraints.is_empty()
+            || pod.metadata.annotations.contains_key(AFFINITY_ANNOTATION);
+        if pod.spec.scheduling_gates.is_empty()
+            && (labels.is_empty() || !may_read_labels)
+            && !pod.metadata.annotations.contains_key(RELAXED_ANNOTATION)
+            && !PodRequests::depend_on_status(pod)
+            && profiles.any(|profile| profile.scheduler_name == pod.spec.scheduler_name)
+        {
+            return self.cluster.replacement(prepared, &labels);
+        }
+        let mut pod = pod.clone();
+        recreate(&mut pod, node);
+        self.cluster.prepare(&pod)
     }
 
     fn remove(&mut self, position: usize) {
@@ -87,12 +112,12 @@ impl Simulation {
             let Some(prepared) = self.as_pending(position) else { continue };
             self.remove(position);
             let SimulatedPod { pod, outcome, .. } = &mut self.pods[position];
-            let outcome =
-                mem::replace(outcome, pending("has no controller: it is lost with its node".to_owned()));
-            if Fate::of(pod) == Fate::Recreated {
-                let mut pod = pod.clone();
-                recreate(&mut pod, outcome.node().and_then(|node| by_name.get(node)).copied());
-                replacements.push((position, self.cluster.prepare(&pod)));
+            let is_recreated = Fate::of(pod) == Fate::Recreated;
+            let message = if is_recreated { "" } else { "has no controller: it is lost with its node" };
+            let outcome = mem::replace(outcome, pending(message.to_owned()));
+            if is_recreated {
+                let node = outcome.node().and_then(|node| by_name.get(node)).copied();
+                replacements.push((position, self.replacement(position, &prepared, node)));
             }
             left.push((position, prepared, outcome));
         }

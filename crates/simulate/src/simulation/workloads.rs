@@ -9,7 +9,7 @@ use berth_api::read::{Inventory, Workload};
 type Key = (String, String);
 
 /// The workloads of an input.
-#[derive(Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct Workloads {
     /// Workloads that no other workload owns, in input order.
     pub(super) top_level: Vec<Key>,

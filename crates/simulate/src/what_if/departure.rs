@@ -37,14 +37,21 @@ pub(super) fn is_of_daemon_set(pod: &Pod) -> bool {
 
 /// Makes a running pod the pending one that its controller creates in its place, under the same name.
 pub(crate) fn recreate(pod: &mut Pod, node: Option<&Node>) {
+    let labels = labels_of_binding(pod, node);
     pod.spec.node_name.clear();
     pod.status = Default::default();
-    for key in TOPOLOGY_LABELS {
-        // Added when the pod was bound.
-        if node.is_some_and(|node| node.metadata.label(key) == pod.metadata.label(key)) {
-            pod.metadata.labels.remove(key);
-        }
+    for key in labels {
+        pod.metadata.labels.remove(key);
     }
+}
+
+/// The keys of the labels that a pod got from its node when it was bound.
+pub(crate) fn labels_of_binding(pod: &Pod, node: Option<&Node>) -> Vec<&'static str> {
+    let has = |key: &&str| {
+        let label = pod.metadata.label(key);
+        label.is_some() && node.is_some_and(|node| node.metadata.label(key) == label)
+    };
+    TOPOLOGY_LABELS.into_iter().filter(has).collect()
 }
 
 /// Pods that are not created again.

@@ -1,12 +1,14 @@
 //! The loss of every domain of a topology in turn.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use berth_api::object::Node;
 use berth_engine::{Violation, ViolationKey};
 use serde::Serialize;
 
-use super::Changed;
 use super::change::domain_of;
 use super::departure::Fate;
 use super::outcome::{BrokenRule, EvictedPod, Evictor, UnplacedPod};
@@ -57,6 +59,9 @@ pub struct WorkloadLoss {
     pub unplaced: usize,
 }
 
+/// Domains are lost on this number of threads at most, each with a copy of the state.
+const MAX_THREADS: usize = 4;
+
 /// Namespace, kind and name.
 type Workload<'a> = (&'a str, Option<&'a str>);
 
@@ -64,17 +69,18 @@ fn workload(pod: &SimulatedPod) -> Workload<'_> {
     (&pod.pod.metadata.namespace, pod.workload.as_deref())
 }
 
-impl Changed {
+impl Simulation {
     /// Removes the nodes of every domain of a topology in turn. The pods of DaemonSets go with their nodes and are not
     /// counted. `progress` gets the number of domains so far and of all.
     pub fn lose_each_domain(&mut self, key: &str, mut progress: impl FnMut(usize, usize)) -> DomainLosses {
+        let all: Vec<Node> = self.nodes().cloned().collect();
         let mut domains: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
-        for node in &self.nodes {
+        for node in &all {
             if let Some(value) = domain_of(node, key) {
                 domains.entry(value).or_default().push(node);
             }
         }
-        let simulation = &mut self.simulation;
+        let simulation = self;
         let mut pods_on: HashMap<String, Vec<usize>> = HashMap::new();
         let mut running: BTreeMap<(String, Option<String>), usize> = BTreeMap::new();
         for (i, pod) in simulation.pods().iter().enumerate() {
@@ -85,18 +91,34 @@ impl Changed {
         }
         let broken_before: BTreeSet<ViolationKey> =
             simulation.cluster().violations().iter().map(Violation::key).collect();
-        let n_domains = domains.len();
-        let mut losses = Vec::new();
-        for (domain, nodes) in domains {
-            let on = |node: &&Node| pods_on.get(&node.metadata.name).map_or(&[][..], Vec::as_slice);
-            let positions: Vec<usize> = nodes.iter().flat_map(on).copied().collect();
-            let mut loss = simulation.without_nodes(&nodes, &positions, |simulation| {
-                DomainLoss::of(simulation, &positions, &running, &broken_before)
-            });
-            (loss.domain, loss.nodes) = (domain.to_owned(), nodes.len());
-            losses.push(loss);
-            progress(losses.len(), n_domains);
-        }
+        let domains: Vec<(&str, Vec<&Node>)> = domains.into_iter().collect();
+        let next = AtomicUsize::new(0);
+        let lose = &|simulation: &mut Simulation, progress: &mut dyn FnMut(usize, usize)| {
+            let mut losses = Vec::new();
+            while let Some((domain, nodes)) = domains.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let on = |node: &&Node| pods_on.get(&node.metadata.name).map_or(&[][..], Vec::as_slice);
+                let positions: Vec<usize> = nodes.iter().flat_map(on).copied().collect();
+                let mut loss = simulation.without_nodes(nodes, &positions, |simulation| {
+                    DomainLoss::of(simulation, &positions, &running, &broken_before)
+                });
+                (loss.domain, loss.nodes) = ((*domain).to_owned(), nodes.len());
+                losses.push(loss);
+                progress(next.load(Ordering::Relaxed).min(domains.len()), domains.len());
+            }
+            losses
+        };
+        // There are no threads on WebAssembly, which is an error here.
+        let n_threads = thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS));
+        let copies = (1..n_threads.min(domains.len())).map(|_| simulation.clone()).collect::<Vec<_>>();
+        let mut losses = thread::scope(|scope| {
+            let lose_in = |mut copy| scope.spawn(move || lose(&mut copy, &mut |_, _| ()));
+            let others: Vec<_> = copies.into_iter().map(lose_in).collect();
+            let mut losses = lose(simulation, &mut progress);
+            for other in others {
+                losses.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            }
+            losses
+        });
         losses.sort_by(|a, b| {
             let rank = |loss: &DomainLoss| {
                 (loss.unplaced.len(), loss.broken_rules.len(), loss.evicted.len(), loss.moved)

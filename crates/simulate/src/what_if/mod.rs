@@ -11,9 +11,10 @@ mod outcome;
 pub(crate) mod scale;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::mem;
 
 use berth_api::expand::expand;
-use berth_api::object::{NamespacedName, Node, ObjectMeta, VolumeObject};
+use berth_api::object::{NamespacedName, ObjectMeta, VolumeObject};
 use berth_api::read::{Entry, Inventory, Kind};
 use berth_engine::{Settings, Violation, ViolationKey};
 use jiff::Timestamp;
@@ -23,7 +24,7 @@ use crate::{Simulation, SimulationError, SimulationOptions};
 
 pub use change::{Change, ChangeError};
 pub(crate) use change::{find_node, new_node_name, node_like};
-pub(crate) use departure::{Fate, recreate};
+pub(crate) use departure::{Fate, labels_of_binding, recreate};
 pub use domain_loss::{DomainLoss, DomainLosses, WorkloadLoss};
 pub use outcome::{BrokenRule, EvictedPod, Evictor, MovedPod, UnplacedPod, WhatIfOutcome};
 
@@ -32,9 +33,9 @@ pub struct WhatIf {
     inventory: Inventory,
     options: SimulationOptions,
     now: Timestamp,
-    before: Before,
+    before: Option<Before>,
     departures: Departures,
-    /// The state before the changes, until the first change.
+    /// The state before the changes, until the first change; [`WhatIf::before`] is not looked up until then.
     unchanged: Option<Box<Simulation>>,
 }
 
@@ -44,6 +45,16 @@ pub(crate) struct Before {
     nodes: BTreeMap<NamespacedName, String>,
     /// The rules that did not hold.
     broken: BTreeSet<ViolationKey>,
+}
+
+impl Before {
+    fn of(simulation: &mut Simulation) -> Before {
+        let running = simulation.pods().iter().filter_map(|pod| Some((pod, pod.node()?)));
+        let nodes =
+            running.map(|(pod, node)| (pod.pod.metadata.namespaced_name(), node.to_owned())).collect();
+        let broken = simulation.cluster().audit().iter().map(Violation::key).collect();
+        Before { nodes, broken }
+    }
 }
 
 impl WhatIf {
@@ -61,13 +72,16 @@ impl WhatIf {
         let mut inventory = inventory;
         options.add_simulated_nodes(&mut inventory);
         let (mut simulation, has_new) = place_new(&mut inventory, &options, now)?;
-        let running = simulation.pods().iter().filter_map(|pod| Some((pod, pod.node()?)));
-        let nodes =
-            running.map(|(pod, node)| (pod.pod.metadata.namespaced_name(), node.to_owned())).collect();
-        let broken = simulation.cluster().audit().iter().map(Violation::key).collect();
-        let before = Before { nodes, broken };
+        let before = has_new.then(|| Before::of(&mut simulation));
         let unchanged = (!has_new).then(|| Box::new(simulation));
         Ok(WhatIf { inventory, options, now, before, departures: Departures::default(), unchanged })
+    }
+
+    /// The objects change.
+    fn changes(&mut self) {
+        if let Some(mut simulation) = self.unchanged.take() {
+            self.before = Some(Before::of(&mut simulation));
+        }
     }
 
     /// Makes a change.
@@ -75,7 +89,7 @@ impl WhatIf {
     /// # Errors
     /// The changed object does not exist, or cannot be changed in this way. No other change is lost.
     pub fn apply(&mut self, change: &Change) -> Result<(), ChangeError> {
-        self.unchanged = None;
+        self.changes();
         change.apply(&mut self.inventory, &mut self.departures, self.now)
     }
 
@@ -85,7 +99,7 @@ impl WhatIf {
     /// # Errors
     /// Those of `overlay`.
     pub fn overlay<E>(&mut self, overlay: impl FnOnce(&mut Inventory) -> Result<(), E>) -> Result<(), E> {
-        self.unchanged = None;
+        self.changes();
         overlay(&mut self.inventory)?;
         let workloads = self.inventory.workloads.iter().map(|entry| &entry.object);
         let replaced = workloads.filter(|workload| workload.replaced.is_some());
@@ -108,7 +122,7 @@ impl WhatIf {
     /// Replaces the scheduling rules.
     pub fn set_settings(&mut self, settings: Settings) {
         if self.options.settings != settings {
-            self.unchanged = None;
+            self.changes();
             self.options.settings = settings;
         }
     }
@@ -122,16 +136,31 @@ impl WhatIf {
     ///
     /// # Errors
     /// As [`Simulation::new`].
-    pub fn run(self, progress: impl FnMut(usize, usize)) -> Result<Changed, SimulationError> {
-        let WhatIf { inventory, options, before, departures, unchanged, .. } = self;
-        let nodes = inventory.nodes.iter().map(|entry| entry.object.clone()).collect();
-        let mut simulation = match unchanged {
-            Some(simulation) => *simulation,
-            None => Simulation::new(inventory, options)?,
-        };
+    pub fn run(mut self, progress: impl FnMut(usize, usize)) -> Result<Changed, SimulationError> {
+        let (before, departures) = (self.before.take(), mem::take(&mut self.departures));
+        let mut simulation = self.built()?;
+        let before = before.unwrap_or_else(|| Before::of(&mut simulation));
         simulation.run(progress);
         let outcome = WhatIfOutcome::of(&mut simulation, &before, departures);
-        Ok(Changed { outcome, simulation, nodes })
+        Ok(Changed { outcome, simulation })
+    }
+
+    /// As [`WhatIf::run`], without a look at the effect of the changes.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn settle(self, progress: impl FnMut(usize, usize)) -> Result<Simulation, SimulationError> {
+        let mut simulation = self.built()?;
+        simulation.run(progress);
+        outcome::enforce(&mut simulation);
+        Ok(simulation)
+    }
+
+    fn built(self) -> Result<Simulation, SimulationError> {
+        match self.unchanged {
+            Some(simulation) => Ok(*simulation),
+            None => Simulation::new(self.inventory, self.options),
+        }
     }
 }
 
@@ -141,8 +170,6 @@ pub struct Changed {
     pub outcome: WhatIfOutcome,
     /// The state.
     pub simulation: Simulation,
-    /// Its nodes.
-    pub nodes: Vec<Node>,
 }
 
 impl Changed {

@@ -29,7 +29,7 @@ pub(crate) enum Matching {
 type BySize = BTreeSet<(Quantity, Arc<str>)>;
 
 /// The free volumes of one class, the smallest first.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct FreeVolumes {
     /// Volumes whose node affinity requires one value of a label. Most local volumes do.
     by_label: FxHashMap<(Symbol, Symbol), BySize>,

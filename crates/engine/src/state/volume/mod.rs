@@ -32,6 +32,7 @@ pub(crate) use self::pod_volumes::{ClaimKey, Disk, PodClaim, PodVolumes};
 pub(crate) use self::storage::{AllowedTopologies, CapacityRecord, ClassRecord, CsiNodeRecord};
 
 /// Objects by name, and their indexes. Names are what users send: the hashers are keyed.
+#[derive(Clone)]
 pub(crate) struct Volumes {
     claims: HashMap<ClaimKey, ClaimRecord>,
     volumes: HashMap<Arc<str>, VolumeRecord>,
