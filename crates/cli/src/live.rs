@@ -12,7 +12,7 @@ use berth_api::resource::{
     STORAGE_CLASSES, VOLUME_ATTACHMENTS, percent_encoded,
 };
 use berth_client::call::{self, CallError};
-use berth_client::connect::{self, ConnectError};
+use berth_client::connect::{self, ConnectError, Connection};
 use berth_console_server::live::Source;
 use indicatif::ProgressBar;
 use serde_json::Value;
@@ -122,13 +122,25 @@ impl LiveCluster {
         read(&client, &server, inventory, progress).await
     }
 
-    async fn connect(&self) -> Result<(kube::Client, String), LiveError> {
+    async fn config(&self) -> Result<kube::Config, LiveError> {
         let options = connect::Options {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
             ..connect::Options::default()
         };
-        let config = options.config().await?;
+        Ok(options.config().await?)
+    }
+
+    /// A client without a credential, for requests of other users.
+    ///
+    /// # Errors
+    /// The configuration cannot be used.
+    pub async fn anonymous_client(&self) -> Result<kube::Client, LiveError> {
+        Ok(connect::client(Connection::from(self.config().await?).anonymous())?)
+    }
+
+    async fn connect(&self) -> Result<(kube::Client, String), LiveError> {
+        let config = self.config().await?;
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         Ok((connect::client(config)?, server))
     }

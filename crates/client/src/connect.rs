@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use http::header::USER_AGENT;
+use http::header::{AUTHORIZATION, USER_AGENT};
 use http::{HeaderValue, Request, Response};
+use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -74,6 +75,9 @@ pub enum ConnectError {
         /// What is wrong.
         source: Box<kube::Error>,
     },
+    /// A token that no header can have.
+    #[error("the token has characters that tokens do not have")]
+    Token,
 }
 
 /// Limit of a kubeconfig.
@@ -239,6 +243,25 @@ pub fn limited_client(
             Ok(build(kube::client::ClientBuilder::new(service, "default"), limit))
         }
     }
+}
+
+/// The same client with the token of another user; `client` has no credential of its own.
+///
+/// # Errors
+/// The token has characters that no header has.
+pub fn with_token(client: &kube::Client, token: &str) -> Result<kube::Client, ConnectError> {
+    let mut bearer =
+        HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| ConnectError::Token)?;
+    bearer.set_sensitive(true);
+    let client = client.clone();
+    let transport: Transport = Arc::new(move |mut request| {
+        request.headers_mut().insert(AUTHORIZATION, bearer.clone());
+        let client = client.clone();
+        Box::pin(async move {
+            Ok(client.send(request).await?.map(|body| body.map_err(Into::into).boxed_unsync()))
+        })
+    });
+    self::client(Connection::Transport(transport))
 }
 
 fn with_defaults(mut config: kube::Config) -> kube::Config {

@@ -2,7 +2,7 @@
 //!
 //! [`connect`] makes clients from kubeconfig files or from inside a cluster. [`call`] sends one request with a deadline
 //! and a limit on the answer. [`watch`](mod@watch) turns list and watch into one stream of events that survives dropped
-//! connections, expired resource versions and servers that hang. [`lease`] elects a leader, [`delegated`] asks who may read what a component serves, [`events`] records events, and
+//! connections, expired resource versions and servers that hang. [`lease`] elects a leader, [`delegated`] asks who may read what a component serves, [`events`] records events, [`eviction`] evicts pods, and
 //! [`component`] holds a spawned component.
 //!
 //! This crate does not use the engine and makes no decisions.
@@ -13,6 +13,7 @@ pub mod component;
 pub mod connect;
 pub mod delegated;
 pub mod events;
+pub mod eviction;
 pub mod lease;
 pub mod ledger;
 mod outage_log;

@@ -44,7 +44,7 @@ pub struct Question {
 }
 
 impl Question {
-    fn request<'a>(&'a self, form: Option<&'a str>) -> Request<'a> {
+    pub(crate) fn request<'a>(&'a self, form: Option<&'a str>) -> Request<'a> {
         Request { path: &self.path, query: &self.query, form }
     }
 }
@@ -104,6 +104,15 @@ impl Console {
         if !matches!(changed, Ok(Some(false))) {
             self.version.send_modify(|version| *version += 1);
         }
+    }
+
+    /// Reads the state; none if `read` panics.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut State) -> T + Send + 'static,
+    ) -> Option<T> {
+        let mut state = self.state.clone().lock_owned().await;
+        tokio::task::spawn_blocking(move || guarded(&mut state, read)).await.ok().flatten()
     }
 
     /// The version of the state, and when it changes.

@@ -4,6 +4,7 @@
 //! ([`Console`]), checks requests, and tells open pages when the state has changed. It decides nothing about placement.
 
 mod access;
+mod changes;
 mod checks;
 mod console;
 mod events;
@@ -11,5 +12,6 @@ pub mod live;
 mod server;
 
 pub use access::{AccessToken, Authenticator, RandomnessError};
+pub use changes::WriteFn;
 pub use console::Console;
 pub use server::{ServerOptions, StartError, start};

@@ -1,5 +1,6 @@
 //! The requests of browsers.
 
+mod confirm;
 mod login;
 
 use std::convert::Infallible;
@@ -7,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_console::Response as Page;
+use berth_console::{Response as Page, State};
 use berth_serve::component::reloading_tls;
 use berth_serve::{CertificateError, CertificateSource, Connection, ConnectionLimits, ListenError, Listener};
 use bytes::Bytes;
@@ -19,7 +20,8 @@ use maud::{DOCTYPE, html};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::access::Authenticator;
+use crate::access::{Authenticator, RandomnessError};
+use crate::changes::{Changes, WriteFn};
 use crate::checks::{Foreign, Hosts, check};
 use crate::console::{Console, Question, Rendered};
 use crate::events;
@@ -72,6 +74,8 @@ pub struct ServerOptions {
     pub authenticator: Authenticator,
     /// Whether the state changes, so that open pages follow it.
     pub is_live: bool,
+    /// Carries out the changes that viewers confirm; none if nothing may be changed.
+    pub write: Option<WriteFn>,
 }
 
 /// Why the console is not served.
@@ -86,6 +90,9 @@ pub enum StartError {
     /// There is no certificate.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
+    /// There is no key for the forms that write.
+    #[error(transparent)]
+    Randomness(#[from] RandomnessError),
 }
 
 /// Serves a console until `stop`; returns the address in use.
@@ -103,6 +110,14 @@ pub async fn start(
         None => None,
     };
     let is_secure = tls.is_some();
+    let changes = options.write.clone().map(Changes::new).transpose()?.map(Arc::new);
+    if changes.is_some() {
+        let allow = |state: &mut State| {
+            state.allows_changes = true;
+            true
+        };
+        console.update(allow).await;
+    }
     let listener = Listener::bind(options.address).await?;
     let address = listener.address();
     let server = Arc::new(Server {
@@ -115,6 +130,7 @@ pub async fn start(
         },
         is_secure,
         options,
+        changes,
         followers: Arc::new(Semaphore::new(MAX_FOLLOWERS)),
         stop: stop.clone(),
     });
@@ -139,6 +155,7 @@ struct Server {
     /// Whether it is served over HTTPS.
     is_secure: bool,
     options: ServerOptions,
+    changes: Option<Arc<Changes>>,
     followers: Arc<Semaphore>,
     stop: CancellationToken,
 }
@@ -216,6 +233,9 @@ impl Server {
             let form = read_form(body).await?;
             if is_login {
                 return self.login(&form).await;
+            }
+            if let Some(changes) = self.changes_of(path) {
+                return self.change(changes, &parts.headers, question, form).await;
             }
             return Ok(page(self.console.submit(question, form).await));
         }

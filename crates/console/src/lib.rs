@@ -20,9 +20,10 @@ mod request;
 mod state;
 mod update;
 mod workloads;
+pub mod writes;
 
 pub use cluster_event::ClusterEvent;
-pub use pages::{EnforcerRules, respond, shows_broken_rules, works_on_copy};
+pub use pages::{APPLY, CONFIRM, EnforcerRules, respond, shows_broken_rules, works_on_copy};
 pub use request::{Request, Response};
 pub use state::State;
 pub use update::Update;

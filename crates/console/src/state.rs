@@ -33,6 +33,8 @@ pub struct State {
     notice: Option<String>,
     /// What the enforcer adds, if it is known.
     pub enforcer: Option<EnforcerRules>,
+    /// Whether viewers may apply the changes of a what-if to the cluster.
+    pub allows_changes: bool,
 }
 
 impl State {
@@ -61,6 +63,7 @@ impl State {
             events: LatestEvents::default(),
             notice: None,
             enforcer: None,
+            allows_changes: false,
         })
     }
 
@@ -209,7 +212,8 @@ impl State {
     /// A copy without events. Building it takes longer than taking the objects, and is possible when this state has changed.
     pub fn copy(&self) -> impl FnOnce() -> Result<State, SimulationError> + Send + use<> {
         let (name, (mut inventory, options)) = (self.name.clone(), self.objects());
-        let (is_live, notice, enforcer) = (self.is_live, self.notice.clone(), self.enforcer);
+        let (is_live, notice) = (self.is_live, self.notice.clone());
+        let (enforcer, allows_changes) = (self.enforcer, self.allows_changes);
         move || {
             let copy = if is_live {
                 let mut copy = State::live(name, options)?;
@@ -225,7 +229,7 @@ impl State {
             } else {
                 State::new(name, inventory, options)?
             };
-            Ok(State { notice, enforcer, ..copy })
+            Ok(State { notice, enforcer, allows_changes, ..copy })
         }
     }
 

@@ -99,17 +99,7 @@ impl Evictor {
 
     async fn send(&self, eviction: &Eviction) -> Result<(), CallError> {
         let Eviction { namespace, name, uid, .. } = eviction;
-        let body = json!({
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": {
-                "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid},
-            },
-        });
-        let path = format!("{}/eviction", eviction.path());
-        let request = call::with_body(Method::POST, &path, "application/json", body.to_string().into_bytes());
-        call::send(&self.client, request, self.timeout, call::MAX_OBJECT_BYTES).await.map(|_| ())
+        berth_client::eviction::evict(&self.client, namespace, name, uid, self.timeout).await
     }
 
     /// Writes the reason into the pod's status, after the API server accepted the eviction: a pod with a rejected eviction

@@ -17,7 +17,7 @@ use kube::client::{Body, Client};
 use kube::core::Status;
 use serde_json::{Value, json};
 
-/// The field manager.
+/// The field manager of manifests that a command applies.
 const FIELD_MANAGER: &str = "berth-up";
 const JSON: &str = "application/json";
 const APPLY: &str = "application/apply-patch+yaml";
@@ -76,7 +76,7 @@ pub struct Applied {
 pub async fn apply(client: &Client, mut manifests: Vec<Manifest>) -> Result<Applied, ApplyError> {
     manifests.sort_by_key(rank);
     manifests.iter_mut().for_each(|m| clear_server_fields(&mut m.value));
-    let mut applier = Applier { client, resources: HashMap::new(), applied: Applied::default() };
+    let mut applier = Applier::new(client);
     applier.create_namespaces(&manifests).await?;
     let mut rejected = Vec::new();
     for manifest in &manifests {
@@ -85,6 +85,26 @@ pub async fn apply(client: &Client, mut manifests: Vec<Manifest>) -> Result<Appl
         }
     }
     if rejected.is_empty() { Ok(applier.applied) } else { Err(ApplyError::Rejected(rejected)) }
+}
+
+/// Applies one object as a field manager, without creating its namespace.
+///
+/// # Errors
+/// The API server rejected the object or does not know its kind, or a request failed.
+pub async fn apply_one(
+    client: &Client,
+    mut manifest: Manifest,
+    field_manager: &'static str,
+    is_forced: bool,
+) -> Result<(), ApplyError> {
+    clear_server_fields(&mut manifest.value);
+    let mut applier = Applier { field_manager, is_forced, ..Applier::new(client) };
+    let status = match applier.apply(&manifest).await? {
+        Ok(()) if applier.applied.skipped.is_empty() => return Ok(()),
+        Ok(()) => Status::failure("the API server does not serve this kind", "NotFound"),
+        Err(status) => status,
+    };
+    Err(ApplyError::Rejected(vec![Rejection::new(&manifest, &status)]))
 }
 
 /// As [`apply`], with placement policies and namespaces first; pods are created when `admission` has seen the policies.
@@ -152,6 +172,9 @@ struct Resource {
 
 struct Applier<'a> {
     client: &'a Client,
+    field_manager: &'static str,
+    /// Whether fields are taken from other field managers.
+    is_forced: bool,
     /// By version and kind; none for kinds that the API server does not serve.
     resources: HashMap<(String, String), Option<Resource>>,
     applied: Applied,
@@ -177,7 +200,17 @@ struct Response {
     warnings: Vec<String>,
 }
 
-impl Applier<'_> {
+impl<'a> Applier<'a> {
+    fn new(client: &'a Client) -> Applier<'a> {
+        Applier {
+            client,
+            field_manager: FIELD_MANAGER,
+            is_forced: true,
+            resources: HashMap::new(),
+            applied: Applied::default(),
+        }
+    }
+
     async fn create_namespaces(&mut self, manifests: &[Manifest]) -> Result<(), ApplyError> {
         let defined: BTreeSet<_> =
             manifests.iter().filter(|m| m.kind == "Namespace").map(Manifest::name).collect();
@@ -209,7 +242,8 @@ impl Applier<'_> {
             "" => self.send(Method::POST, &collection, JSON, &manifest.value).await?,
             name => {
                 let name = percent_encoded(name);
-                let path = format!("{collection}/{name}?fieldManager={FIELD_MANAGER}&force=true");
+                let (manager, force) = (self.field_manager, self.is_forced);
+                let path = format!("{collection}/{name}?fieldManager={manager}&force={force}");
                 self.send(Method::PATCH, &path, APPLY, &manifest.value).await?
             }
         };

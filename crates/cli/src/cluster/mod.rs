@@ -9,3 +9,4 @@ pub mod outcome;
 pub mod overview;
 pub mod runtime;
 pub mod settled;
+pub mod writer;

@@ -204,6 +204,7 @@ pub async fn run(
         hosts: Vec::new(),
         authenticator: Authenticator::Token(token.clone()),
         is_live: true,
+        write: None,
     };
     let address = start(console.clone(), options, stop).await.map_err(other)?;
     let mut config = kube::Config::new(format!("http://{address}").parse().map_err(other)?);

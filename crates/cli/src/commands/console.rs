@@ -17,7 +17,7 @@ use super::cluster_args::{ClusterArgs, warn_about};
 use super::serving_args::BindArgs;
 use crate::ExitStatus;
 use crate::cluster::log::LogArgs;
-use crate::cluster::runtime;
+use crate::cluster::{runtime, writer};
 use crate::error::CliError;
 use crate::live::{LiveCluster, sources};
 use crate::output;
@@ -28,14 +28,15 @@ pub const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST),
 /// Show a cluster in the browser
 ///
 /// Serves pages about the cluster: its topology, pending pods and why they are pending, single pods, workloads, rules, and what
-/// changes of the cluster would do. With --live, the pages follow the cluster. Nothing in the cluster is changed. Prints the URL,
-/// which contains a token that is valid until the command ends; without it, no page is shown.
+/// changes of the cluster would do. With --live, the pages follow the cluster. Nothing in the cluster is changed without
+/// --allow-changes. Prints the URL, which contains a token that is valid until the command ends; without it, no page is shown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   berth console --dump cluster.yaml
   berth console -f examples/redis-web --nodes 3 --zones 3
   berth console --live --address 127.0.0.1:0
+  berth console --live --allow-changes
   berth console --live --secure-port 8443 --host console.example
 
 Exit codes: 0 stopped by SIGINT or SIGTERM, 2 invalid input or usage
@@ -52,6 +53,11 @@ pub struct Args {
     /// Another name under which browsers reach the console, such as that of a proxy, with or without a port; can be repeated
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
+    /// Let viewers apply the changes of a what-if to the cluster, after a confirmation; requires --live
+    ///
+    /// The changes are written as the user of the kubeconfig; with --secure-port, with the token of each viewer.
+    #[arg(long)]
+    allow_changes: bool,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -77,6 +83,10 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             let text = "--secure-port requires --live: the API server of the cluster decides who may see the console";
             return Err(CliError::Usage(text.to_owned()));
         }
+        None if args.allow_changes => {
+            let text = "--allow-changes requires --live: a dump or a simulated cluster has nothing to write to";
+            return Err(CliError::Usage(text.to_owned()));
+        }
         Some(_) if !args.cluster.files.is_empty() => {
             let text = "-f cannot be combined with --live here: the what-if page takes manifests that change the cluster";
             return Err(CliError::Usage(text.to_owned()));
@@ -88,7 +98,11 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         let (state, live) = state;
         match live {
             Some(live) => args.serve_live(state, &live, &stop).await?,
-            None => serve(Console::new(state), false, args.address, &args.hosts, stop.clone()).await?,
+            None => {
+                let hosts = args.hosts.clone();
+                let options = ServerOptions { hosts, ..loopback(args.address, false)? };
+                serve(Console::new(state), options, stop.clone()).await?;
+            }
         }
         stop.cancelled().await;
         Ok(ExitStatus::Success)
@@ -125,25 +139,26 @@ impl Args {
         let Some(Ok(_)) = stop.run_until_cancelled(ready.wait_for(|ready| *ready)).await else {
             return Ok(());
         };
-        let Some(options) = self.secure_options(client) else {
-            return serve(console, true, self.address, &self.hosts, stop.clone()).await;
-        };
-        let address = berth_console_server::start(console, options, stop.clone()).await?;
-        output::note(&format!("serving the console at https://{address}/"));
-        Ok(())
-    }
-
-    fn secure_options(&self, client: Client) -> Option<ServerOptions> {
         let SecureArgs { secure_port, bind } = &self.secure;
-        let address = bind.address((*secure_port)?);
-        let authorizer = Arc::new(DelegatedAuthorizer::new(client, Vec::new()));
-        Some(ServerOptions {
-            address,
+        let hosts = self.hosts.clone();
+        let Some(port) = *secure_port else {
+            let write = self.allow_changes.then(|| writer::as_client(client));
+            let options = ServerOptions { hosts, write, ..loopback(self.address, true)? };
+            return serve(console, options, stop.clone()).await;
+        };
+        let options = ServerOptions {
+            address: bind.address(port),
             certificate: Some(bind.certificate("berth-console", &self.hosts)),
-            hosts: self.hosts.clone(),
-            authenticator: Authenticator::Delegated(authorizer),
+            hosts,
+            authenticator: Authenticator::Delegated(Arc::new(DelegatedAuthorizer::new(client, Vec::new()))),
             is_live: true,
-        })
+            write: match self.allow_changes {
+                // Never as the console: the API server decides what a viewer may change.
+                true => Some(writer::as_viewers(live.anonymous_client().await?)),
+                false => None,
+            },
+        };
+        serve(console, options, stop.clone()).await
     }
 }
 
@@ -171,23 +186,31 @@ pub fn follow(console: Arc<Console>, client: Client, stop: CancellationToken) ->
     ready
 }
 
-/// Serves a console with a new token, and prints the URL.
-pub async fn serve(
-    console: Arc<Console>,
-    is_live: bool,
-    address: SocketAddr,
-    hosts: &[String],
-    stop: CancellationToken,
-) -> Result<(), CliError> {
-    let token = AccessToken::random()?;
-    let options = ServerOptions {
+/// Serving on a loopback address, for viewers with a new token.
+pub fn loopback(address: SocketAddr, is_live: bool) -> Result<ServerOptions, CliError> {
+    Ok(ServerOptions {
         address,
         certificate: None,
-        hosts: hosts.to_vec(),
-        authenticator: Authenticator::Token(token.clone()),
+        hosts: Vec::new(),
+        authenticator: Authenticator::Token(AccessToken::random()?),
         is_live,
-    };
+        write: None,
+    })
+}
+
+/// Serves a console, and prints the URL.
+pub async fn serve(
+    console: Arc<Console>,
+    options: ServerOptions,
+    stop: CancellationToken,
+) -> Result<(), CliError> {
+    let authenticator = options.authenticator.clone();
     let address = berth_console_server::start(console, options, stop).await?;
-    output::note(&format!("serving the console at http://{address}/?token={}", token.secret()));
+    output::note(&match authenticator {
+        Authenticator::Token(token) => {
+            format!("serving the console at http://{address}/?token={}", token.secret())
+        }
+        Authenticator::Delegated(_) => format!("serving the console at https://{address}/"),
+    });
     Ok(())
 }

@@ -13,7 +13,7 @@ use berth_api::read::{Inventory, Kind, Manifest, ReadError, read_manifests};
 use berth_api::resource::PODS;
 use berth_apiserver::ApiServer;
 use berth_client::connect;
-use berth_console_server::Console;
+use berth_console_server::{Console, ServerOptions};
 use berth_engine::Settings;
 use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
 use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Snapshot};
@@ -40,7 +40,7 @@ use crate::cluster::log::LogArgs;
 use crate::cluster::observed::Pod;
 use crate::cluster::outcome::{Outcome, preemptions};
 use crate::cluster::overview::{Overview, SettleCriteria, SettleResult, list, workloads};
-use crate::cluster::runtime;
+use crate::cluster::{runtime, writer};
 use crate::error::CliError;
 use crate::input::find_inputs;
 use crate::installation;
@@ -119,6 +119,9 @@ pub struct Args {
     /// Serve the console of the cluster, which shows it in the browser, at this loopback address
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:8080")]
     console: Option<SocketAddr>,
+    /// Let viewers of the console apply the changes of a what-if to the cluster, after a confirmation
+    #[arg(long, requires = "console")]
+    allow_changes: bool,
     /// Do not show the live summary
     #[arg(long)]
     no_summary: bool,
@@ -232,7 +235,9 @@ async fn up(
             };
             let state = Console::new(console::live_state("berth up", options)?);
             console::follow(state.clone(), client.clone(), components.stop_token());
-            console::serve(state, true, address, &[], components.stop_token()).await?;
+            let write = args.allow_changes.then(|| writer::as_client(client.clone()));
+            let options = ServerOptions { write, ..console::loopback(address, true)? };
+            console::serve(state, options, components.stop_token()).await?;
         }
         let snapshots = Snapshots { scheduler: scheduled, enforcer: enforced };
         let work = attend(args, client, manifests, admission, (ran, rules), snapshots, &stop);

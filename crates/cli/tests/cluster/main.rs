@@ -10,6 +10,7 @@ mod check;
 mod client;
 mod cluster;
 mod commands;
+mod console;
 mod enforcer;
 mod examples;
 #[path = "../it/expected/mod.rs"]

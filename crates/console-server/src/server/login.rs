@@ -19,8 +19,7 @@ impl Server {
         let token = match &self.options.authenticator {
             Authenticator::Token(token) => token,
             Authenticator::Delegated(authorizer) => {
-                let given = bearer(headers).or_else(|| cookies(headers, &self.cookie).next());
-                let given = given.filter(|given| !given.is_empty()).ok_or_else(|| self.unauthorized())?;
+                let given = self.viewer_token(headers)?.unwrap_or_default();
                 return self.review(authorizer, given).await.map(|()| None);
             }
         };
@@ -36,6 +35,15 @@ impl Server {
         let is_valid = bearer(headers).is_some_and(|given| token.is(given))
             || cookies(headers, &self.cookie).any(|given| token.is(given));
         if is_valid { Ok(None) } else { Err(self.unauthorized()) }
+    }
+
+    /// The token of the cluster that the viewer has; none where viewers have that of the URL.
+    pub(super) fn viewer_token<'a>(&'a self, headers: &'a HeaderMap) -> Result<Option<&'a str>, Refusal> {
+        if matches!(self.options.authenticator, Authenticator::Token(_)) {
+            return Ok(None);
+        }
+        let given = bearer(headers).or_else(|| cookies(headers, &self.cookie).next());
+        given.filter(|given| !given.is_empty()).map(Some).ok_or_else(|| self.unauthorized())
     }
 
     async fn review(&self, authorizer: &DelegatedAuthorizer, token: &str) -> Result<(), Refusal> {

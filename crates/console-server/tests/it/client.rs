@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use berth_api::read::Inventory;
 use berth_console::State;
-use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, start};
+use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, WriteFn, start};
 use berth_simulate::SimulationOptions;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -43,17 +43,32 @@ pub async fn serve(objects: &str, is_live: bool) -> Served {
 
 pub async fn serve_console(console: Arc<Console>, is_live: bool) -> Served {
     let token = AccessToken::random().unwrap();
-    Served { token: token.clone(), ..serve_to(console, is_live, Authenticator::Token(token)).await }
+    serve_to(console, is_live, Authenticator::Token(token)).await
 }
 
 pub async fn serve_to(console: Arc<Console>, is_live: bool, authenticator: Authenticator) -> Served {
-    let (stop, token) = (CancellationToken::new(), AccessToken::random().unwrap());
+    serve_with(console, is_live, authenticator, None).await
+}
+
+/// `write` carries out what viewers confirm.
+pub async fn serve_with(
+    console: Arc<Console>,
+    is_live: bool,
+    authenticator: Authenticator,
+    write: Option<WriteFn>,
+) -> Served {
+    let token = match &authenticator {
+        Authenticator::Token(token) => token.clone(),
+        Authenticator::Delegated(_) => AccessToken::random().unwrap(),
+    };
+    let stop = CancellationToken::new();
     let options = ServerOptions {
         address: ([127, 0, 0, 1], 0).into(),
         certificate: None,
         hosts: Vec::new(),
         authenticator,
         is_live,
+        write,
     };
     let address = start(console.clone(), options, stop.clone()).await.unwrap();
     Served { console, address, token, _stop: stop.drop_guard() }
@@ -82,6 +97,17 @@ impl Served {
 
     pub fn bearer(&self) -> String {
         format!("Authorization: Bearer {}", self.token.secret())
+    }
+
+    pub fn origin(&self) -> String {
+        format!("Origin: http://{}", self.address)
+    }
+
+    /// Posts a form with these headers.
+    pub async fn post(&self, path: &str, headers: &[String], form: &str) -> Answer {
+        let content_type = "Content-Type: application/x-www-form-urlencoded".to_owned();
+        let more = [self.host(), content_type, format!("Content-Length: {}", form.len())];
+        self.send(&format!("POST {path}"), &[&more, headers].concat(), form.as_bytes()).await
     }
 
     /// Gets a path as a viewer with the token.

@@ -10,7 +10,8 @@ use berth_console_server::{Authenticator, Console};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Served, serve_to, state};
+use crate::client::{Answer, Served, serve_to, serve_with, state};
+use crate::writes::{digest, writer};
 
 const NODE: &str =
     "{apiVersion: v1, kind: Node, metadata: {name: node-a}, status: {allocatable: {cpu: 2, pods: 10}}}";
@@ -81,4 +82,25 @@ async fn viewers_need_a_token_of_the_cluster_and_the_right_to_list() {
     server.shutdown().await;
     let health = served.send("GET /healthz", &["Host: 10.0.0.1".to_owned()], b"").await;
     assert_eq!((health.status, health.body.as_str()), (200, "ok"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_have_the_token_of_the_viewer_who_confirmed_them() {
+    let server = ApiServer::start(ServerOptions::default()).await.unwrap();
+    let client = connect::client(server.admin_config()).unwrap();
+    let one = token(&client, "one", &["nodes", "pods"]).await;
+    let other = token(&client, "other", &["nodes", "pods"]).await;
+    let authorizer = Authenticator::Delegated(Arc::new(DelegatedAuthorizer::new(client, Vec::new())));
+    let (write, written) = writer("");
+    let served = serve_with(Console::new(state(NODE)), true, authorizer, Some(write)).await;
+    let path = |step: &str| format!("/what-if/{step}?set-label=node-a+x%3D1");
+    let cookie = format!("Cookie: berth-console-{}={one}", served.address.port());
+    let page = served.post(&path("confirm"), &[cookie.clone(), served.origin()], "").await.body;
+    let form = format!("digest={}", digest(&page));
+    let bearer = format!("Authorization: Bearer {other}");
+    let answer = served.post(&path("apply"), &[bearer, served.origin()], &form).await;
+    assert!(answer.status == 409 && written.lock().unwrap().is_empty(), "{}", answer.body);
+    assert_eq!(served.post(&path("apply"), &[cookie, served.origin()], &form).await.status, 200);
+    assert_eq!(written.lock().unwrap()[0].1.as_deref(), Some(one.as_str()));
+    server.shutdown().await;
 }

@@ -7,3 +7,4 @@ mod client;
 mod cluster_token;
 mod live;
 mod pages;
+mod writes;

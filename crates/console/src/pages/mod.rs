@@ -1,5 +1,6 @@
 //! The pages, a file each.
 
+mod apply;
 mod enforcer;
 mod events;
 mod lint;
@@ -16,6 +17,7 @@ mod workloads;
 
 use maud::{Markup, html};
 
+pub use apply::{APPLY, CONFIRM};
 pub use enforcer::EnforcerRules;
 
 use crate::layout;
@@ -71,6 +73,10 @@ pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
         ["assets", "console.js"] => return asset("text/javascript; charset=utf-8", SCRIPT.to_owned()),
         _ => Err(PageError::NotFound { what: format!("The page {}", request.path), similar: Vec::new() }),
     };
+    rendered(state, request, answer)
+}
+
+fn rendered(state: &State, request: &Request<'_>, answer: Answer) -> Response {
     let (status, Page { title, content }) = match answer {
         Ok(page) => (200, page),
         Err(PageError::Parameter(message)) => {

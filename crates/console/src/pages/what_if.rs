@@ -1,15 +1,18 @@
-//! The effect of changes: a form with any number of them, and the cluster before and after side by side. Nothing is written.
+//! The effect of changes: a form with any number of them, and the cluster before and after side by side. Where the console allows
+//! it, what the changes write ([`apply`]).
 
+use berth_api::read::Inventory;
 use berth_simulate::PendingFor;
 use berth_simulate::what_if::{
     BrokenRule, Changed, DomainLoss, EvictedPod, Evictor, MovedPod, UnplacedPod, WhatIf, WhatIfOutcome,
 };
 use maud::{Markup, html};
 
-use super::{Answer, Page, PageError, parts, pods};
+use super::{Answer, Page, PageError, apply, parts, pods};
 use crate::changes::{ChangeRequest, key_value, refusal, topology_key, workload_replicas};
 use crate::names::{counted, grouped};
 use crate::pictures::{self, ColorBy, Frame, draw};
+use crate::writes::WritePlan;
 use crate::{Request, State, links};
 
 /// The changes of the form: parameter, what it does, and an example.
@@ -35,17 +38,19 @@ const MAX_REPAIRED: usize = 5;
 
 /// What a page is asked about.
 #[derive(Default)]
-struct Question {
+pub(super) struct Question {
     changes: Vec<ChangeRequest>,
     namespace: Option<String>,
     each: Option<String>,
     has_repairs: bool,
+    /// Whether manifests take fields from other field managers when they are applied.
+    is_forced: bool,
     /// Whether anything is asked: without changes, the pending pods are placed.
     is_asked: bool,
 }
 
 impl Question {
-    fn of(request: &Request<'_>) -> Result<Question, PageError> {
+    pub(super) fn of(request: &Request<'_>) -> Result<Question, PageError> {
         let mut question = Question::default();
         let mut n_nodes: Option<usize> = None;
         for (name, value) in request.parameters().filter(|(_, value)| !value.trim().is_empty()) {
@@ -95,7 +100,11 @@ impl Question {
                     question.has_repairs = true;
                     continue;
                 }
-                "place" => continue,
+                "force" => {
+                    question.is_forced = true;
+                    continue;
+                }
+                "place" | "digest" => continue,
                 _ => {
                     let names: Vec<_> = CHANGES.iter().map(|(name, ..)| *name).collect();
                     let names = names.join(", ");
@@ -125,10 +134,20 @@ impl Question {
         }
     }
 
-    /// The cluster after the changes.
-    fn answer(&self, state: &State) -> Result<Changed, PageError> {
+    /// What the changes write to the cluster of an inventory.
+    pub(super) fn writes(&self, inventory: &Inventory) -> Result<WritePlan, PageError> {
+        WritePlan::of(&self.changes, self.namespace.as_deref(), self.is_forced, inventory)
+            .map_err(PageError::Parameter)
+    }
+
+    /// The cluster after the changes, and what they write if the console allows it.
+    fn answer(&self, state: &State) -> Result<(Changed, WritePlan), PageError> {
         let refused = |message: String| PageError::Parameter(message);
         let (inventory, options) = state.objects();
+        let mut writes = Ok(WritePlan::default());
+        if state.allows_changes {
+            writes = self.writes(&inventory);
+        }
         let now = match options.pending_for {
             PendingFor::Until(now) => now,
             // Without a clock: no pod of the cluster is created later.
@@ -147,7 +166,9 @@ impl Question {
             let change = request.change(self.namespace.as_deref(), what_if.inventory()).map_err(refused)?;
             what_if.apply(&change).map_err(|error| refused(refusal(&error)))?;
         }
-        what_if.run(|_, _| ()).map_err(|error| refused(error.to_string()))
+        let changed = what_if.run(|_, _| ()).map_err(|error| refused(error.to_string()))?;
+        // After the errors of the changes, which say more.
+        Ok((changed, writes?))
     }
 }
 
@@ -162,7 +183,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
 }
 
 fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Result<Markup, PageError> {
-    let mut changed = question.answer(state)?;
+    let (mut changed, writes) = question.answer(state)?;
     if let Some(key) = &question.each {
         return losses(&mut changed, key);
     }
@@ -205,6 +226,7 @@ fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Resu
             ul { @for pod in outcome.scaled_down.iter().take(parts::MAX_SHOWN) { li { (pod.to_string()) } } }
             (parts::more(outcome.scaled_down.len(), "pod"))
         }
+        (apply::offer(&writes, request))
     })
 }
 
@@ -219,7 +241,7 @@ fn summary(outcome: &WhatIfOutcome) -> Markup {
                 (grouped(outcome.broken_rules.len())) " with rules that break"
             }
         }
-        p.hint { "Nothing is written to the cluster. Moved pods keep their names here; their controllers give them new ones." }
+        p.hint { "This page writes nothing to the cluster. Moved pods keep their names here; their controllers give them new ones." }
     }
 }
 

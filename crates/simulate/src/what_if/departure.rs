@@ -35,6 +35,16 @@ pub(super) fn is_of_daemon_set(pod: &Pod) -> bool {
     matches!(owner, Some("DaemonSet" | "Node")) || pod.metadata.annotations.contains_key(MIRROR_ANNOTATION)
 }
 
+/// The pods that a drain of a node evicts: all but those that belong to the node and those that are being deleted.
+pub fn evicted_by_drain<'a>(
+    pods: impl Iterator<Item = &'a Pod>,
+    node: &str,
+) -> impl Iterator<Item = &'a Pod> {
+    pods.filter(move |pod| {
+        pod.spec.node_name == node && !is_of_daemon_set(pod) && !pod.metadata.is_deleting()
+    })
+}
+
 /// Makes a running pod the pending one that its controller creates in its place, under the same name.
 pub(crate) fn recreate(pod: &mut Pod, node: Option<&Node>) {
     let labels = labels_of_binding(pod, node);

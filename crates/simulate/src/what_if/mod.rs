@@ -24,6 +24,7 @@ use crate::{Simulation, SimulationError, SimulationOptions};
 
 pub use change::{Change, ChangeError};
 pub(crate) use change::{find_node, new_node_name, node_like};
+pub use departure::evicted_by_drain;
 pub(crate) use departure::{Fate, labels_of_binding, recreate};
 pub use domain_loss::{DomainLoss, DomainLosses, WorkloadLoss};
 pub use outcome::{BrokenRule, EvictedPod, Evictor, MovedPod, UnplacedPod, WhatIfOutcome};

@@ -1,0 +1,238 @@
+//! Carries out what viewers of a console confirm, with requests that lose nothing that others write.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_api::object::Taint;
+use berth_api::resource::NODES;
+use berth_client::call::{self, CallError};
+use berth_client::{connect, eviction};
+use berth_console::writes::Write;
+use berth_console_server::WriteFn;
+use futures::FutureExt as _;
+use http::Method;
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::apply::apply_one;
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Attempts to change an object that others change at the same time.
+const ATTEMPTS: usize = 5;
+const FIELD_MANAGER: &str = "berth-console";
+
+/// Writes with the credential of a client.
+pub fn as_client(client: Client) -> WriteFn {
+    Arc::new(move |change, _| {
+        let client = client.clone();
+        async move { write(&client, change).await }.boxed()
+    })
+}
+
+/// Writes with the tokens of viewers, whose rights the API server enforces. `client` has no credential of its own.
+pub fn as_viewers(client: Client) -> WriteFn {
+    Arc::new(move |change, token| {
+        let client = connect::with_token(&client, &token.unwrap_or_default());
+        async move { write(&client.map_err(|error| error.to_string())?, change).await }.boxed()
+    })
+}
+
+async fn write(client: &Client, write: Write) -> Result<(), String> {
+    match write {
+        Write::SetLabel { node, key, value, before } => {
+            edit(client, &NODES.object_path("", &node), |node| {
+                let now = node["metadata"]["labels"][&key].as_str();
+                if now != before.as_deref() {
+                    return Err(format!("the label {key} has changed to {now:?}: nothing is written"));
+                }
+                Ok(json!({"metadata": {"labels": {&key: value}}}))
+            })
+            .await
+        }
+        Write::SetTaint { node, taint: Taint { key, value, effect } } => {
+            edit_taints(client, &node, |taints| {
+                taints.retain(|taint| taint["key"] != key || taint["effect"] != effect);
+                let mut taint = json!({"key": key, "effect": effect});
+                if !value.is_empty() {
+                    taint["value"] = value.as_str().into();
+                }
+                taints.push(taint);
+            })
+            .await
+        }
+        Write::RemoveTaints { node, key, effect } => {
+            let is_removed =
+                |taint: &Value| taint["key"] == key && effect.as_ref().is_none_or(|e| taint["effect"] == *e);
+            edit_taints(client, &node, |taints| taints.retain(|taint| !is_removed(taint))).await
+        }
+        Write::Cordon { node } => {
+            let path = NODES.object_path("", &node);
+            edit(client, &path, |_| Ok(json!({"spec": {"unschedulable": true}}))).await
+        }
+        Write::Evict { name, uid, .. } => {
+            let evicted = eviction::evict(client, name.namespace(), name.name(), &uid, TIMEOUT).await;
+            evicted.map_err(|error| error.to_string())
+        }
+        Write::Scale { kind, name, n_replicas, before } => {
+            let resource = kind.resource().ok_or("this kind has no replicas")?;
+            let path = format!("{}/scale", resource.object_path(name.namespace(), name.name()));
+            edit(client, &path, |scale| {
+                // Without the field, the server has omitted 0.
+                let now = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+                match before {
+                    Some(before) if now != i64::from(before) => {
+                        Err(format!("the number of replicas has changed to {now}: nothing is written"))
+                    }
+                    _ => Ok(json!({"spec": {"replicas": n_replicas}})),
+                }
+            })
+            .await
+        }
+        Write::Apply { manifest, is_forced } => {
+            let applied = apply_one(client, *manifest, FIELD_MANAGER, is_forced).await;
+            applied.map_err(|error| error.to_string())
+        }
+    }
+}
+
+/// Changes the taints of a node, a list that is written as a whole.
+async fn edit_taints(client: &Client, node: &str, change: impl Fn(&mut Vec<Value>)) -> Result<(), String> {
+    edit(client, &NODES.object_path("", node), |node| {
+        let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        change(&mut taints);
+        Ok(json!({"spec": {"taints": taints}}))
+    })
+    .await
+}
+
+/// Sends a merge patch of the object as it is now; made again if the object has changed meanwhile.
+async fn edit(
+    client: &Client,
+    path: &str,
+    patch: impl Fn(&Value) -> Result<Value, String>,
+) -> Result<(), String> {
+    let text = |error: CallError| error.to_string();
+    let mut n_left = ATTEMPTS;
+    loop {
+        let object: Value = call::json(client, call::get(path), TIMEOUT).await.map_err(text)?;
+        let mut patch = patch(&object)?;
+        patch["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
+        let body = patch.to_string().into_bytes();
+        let request = call::with_body(Method::PATCH, path, "application/merge-patch+json", body);
+        n_left -= 1;
+        match call::send(client, request, TIMEOUT, call::MAX_OBJECT_BYTES).await {
+            Err(error) if error.is_stale() && n_left > 0 => {}
+            sent => return sent.map(|_| ()).map_err(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_api::read::collect_manifests;
+    use berth_apiserver::{ApiServer, ServerOptions};
+    use berth_client::connect::Connection;
+
+    use super::*;
+
+    fn label(before: Option<&str>, value: &str) -> Write {
+        let text = str::to_owned;
+        Write::SetLabel {
+            node: text("a"),
+            key: text("x"),
+            value: Some(text(value)),
+            before: before.map(text),
+        }
+    }
+
+    async fn object(client: &Client, path: &str) -> Value {
+        call::json(client, call::get(path), TIMEOUT).await.unwrap()
+    }
+
+    async fn served() -> (ApiServer, Client) {
+        let server = ApiServer::start(ServerOptions::default()).await.unwrap();
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "labels": {"x": "1"}},
+            "spec": {"taints": [{"key": "t", "effect": "NoSchedule"}, {"key": "t", "effect": "NoExecute"}]}});
+        server.import(vec![node]).await.unwrap();
+        let client = connect::client(server.admin_config()).unwrap();
+        (server, client)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_others_have_written_is_not_lost() {
+        let (server, client) = served().await;
+        let error = write(&client, label(Some("0"), "2")).await.unwrap_err();
+        assert!(error.contains("has changed to Some(\"1\")"), "{error}");
+        write(&client, label(Some("1"), "2")).await.unwrap();
+        let node = || "a".to_owned();
+        let taint = Taint { key: "t".to_owned(), value: "v".to_owned(), effect: "NoSchedule".to_owned() };
+        write(&client, Write::SetTaint { node: node(), taint }).await.unwrap();
+        let removed = Write::RemoveTaints { node: node(), key: "t".to_owned(), effect: Some("NoExecute".to_owned()) };
+        write(&client, removed).await.unwrap();
+        write(&client, Write::Cordon { node: node() }).await.unwrap();
+        let written = object(&client, "/api/v1/nodes/a").await;
+        assert_eq!(written["metadata"]["labels"]["x"], "2");
+        let taints = written["spec"]["taints"].as_array().unwrap();
+        assert!(taints.contains(&json!({"key": "t", "value": "v", "effect": "NoSchedule"})), "{written}");
+        assert!(!written.to_string().contains("NoExecute") && written["spec"]["unschedulable"] == true);
+
+        let apply = async |replicas: u32, is_forced: bool| {
+            let text = format!(
+                "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, namespace: default, resourceVersion: '1'}}, spec: {{replicas: \
+                 {replicas}, selector: {{matchLabels: {{a: b}}}}, template: {{metadata: {{labels: {{a: b}}}}, spec: {{containers: [{{name: c, \
+                 image: i}}]}}}}}}}}"
+            );
+            let manifest = Box::new(collect_manifests(&text, "manifest").unwrap().remove(0));
+            write(&client, Write::Apply { manifest, is_forced }).await
+        };
+        apply(1, false).await.unwrap();
+        let name = berth_api::object::NamespacedName::new("default", "web");
+        let scale = |before| Write::Scale { kind: berth_api::read::Kind::Deployment, name: name.clone(), n_replicas: 3, before };
+        let error = write(&client, scale(Some(2))).await.unwrap_err();
+        assert!(error.contains("has changed to 1"), "{error}");
+        write(&client, scale(Some(1))).await.unwrap();
+        let error = apply(5, false).await.unwrap_err();
+        assert!(error.contains("conflict") && error.contains("replicas"), "{error}");
+        apply(5, true).await.unwrap();
+        let written = object(&client, "/apis/apps/v1/namespaces/default/deployments/web").await;
+        assert_eq!(written["spec"]["replicas"], 5);
+        let unknown = collect_manifests("{apiVersion: x.example/v1, kind: X, metadata: {name: x}}", "manifest").unwrap().remove(0);
+        let error = write(&client, Write::Apply { manifest: Box::new(unknown), is_forced: true }).await.unwrap_err();
+        assert!(error.contains("does not serve this kind"), "{error}");
+        server.shutdown().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn viewers_write_with_their_own_rights_only() {
+        let (server, client) = served().await;
+        let create = async |path: &str, object: Value| -> Value {
+            let request = call::with_body(Method::POST, path, "application/json", object.to_string().into_bytes());
+            call::json(&client, request, TIMEOUT).await.unwrap()
+        };
+        let rbac = "/apis/rbac.authorization.k8s.io/v1";
+        let rules = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}]);
+        create(&format!("{rbac}/clusterroles"), json!({"metadata": {"name": "r"}, "rules": rules})).await;
+        let binding = json!({"metadata": {"name": "b"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"},
+            "subjects": [{"kind": "ServiceAccount", "name": "may", "namespace": "default"}]});
+        create(&format!("{rbac}/clusterrolebindings"), binding).await;
+        let accounts = "/api/v1/namespaces/default/serviceaccounts";
+        let mut tokens = Vec::new();
+        for name in ["may", "may-not"] {
+            create(accounts, json!({"metadata": {"name": name}})).await;
+            let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+            let review = create(&format!("{accounts}/{name}/token"), request).await;
+            tokens.push(review["status"]["token"].as_str().unwrap().to_owned());
+        }
+        let anonymous = Connection::from(server.admin_config()).anonymous();
+        let write = as_viewers(connect::client(anonymous).unwrap());
+        for token in [Some(tokens.remove(1)), Some("x".to_owned()), Some("a\nb".to_owned()), None] {
+            let error = write(label(Some("1"), "2"), token.clone()).await.unwrap_err();
+            assert!(["403", "401", "characters"].iter().any(|part| error.contains(part)), "{token:?}: {error}");
+        }
+        assert_eq!(object(&client, "/api/v1/nodes/a").await["metadata"]["labels"]["x"], "1");
+        write(label(Some("1"), "2"), tokens.pop()).await.unwrap();
+        assert_eq!(object(&client, "/api/v1/nodes/a").await["metadata"]["labels"]["x"], "2");
+        server.shutdown().await;
+    }
+}

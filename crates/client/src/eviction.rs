@@ -1,0 +1,31 @@
+//! The Eviction API, which checks PodDisruptionBudgets.
+
+use std::time::Duration;
+
+use berth_api::resource::PODS;
+use http::Method;
+use serde_json::json;
+
+use crate::call::{self, CallError};
+
+/// Evicts the pod with this UID: another pod of the same name is not evicted.
+///
+/// # Errors
+/// 429 if a PodDisruptionBudget does not allow it now, or the server is overloaded; 409 if the UID is of another pod.
+pub async fn evict(
+    client: &kube::Client,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+    timeout: Duration,
+) -> Result<(), CallError> {
+    let body = json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+        "deleteOptions": {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}},
+    });
+    let path = format!("{}/eviction", PODS.object_path(namespace, name));
+    let request = call::with_body(Method::POST, &path, "application/json", body.to_string().into_bytes());
+    call::send(client, request, timeout, call::MAX_OBJECT_BYTES).await.map(|_| ())
+}

@@ -1,0 +1,243 @@
+//! What changes write to a cluster: the list that a viewer confirms, as data. A server carries it out.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use berth_api::object::{NamespacedName, Pod, Taint};
+use berth_api::read::{Inventory, Kind, Manifest, WorkloadSpec, collect_manifests};
+use berth_simulate::what_if::{Change, evicted_by_drain};
+
+use crate::changes::ChangeRequest;
+
+/// One write to a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// Sets a label of a node; no value removes it.
+    SetLabel {
+        /// The node.
+        node: String,
+        /// The label key.
+        key: String,
+        /// The new value.
+        value: Option<String>,
+        /// The value that the viewer saw.
+        before: Option<String>,
+    },
+    /// Adds a taint to a node; it replaces the one with the same key and effect.
+    SetTaint {
+        /// The node.
+        node: String,
+        /// The taint.
+        taint: Taint,
+    },
+    /// Removes the taints with a key from a node.
+    RemoveTaints {
+        /// The node.
+        node: String,
+        /// The key.
+        key: String,
+        /// The effect; none for all effects.
+        effect: Option<String>,
+    },
+    /// Makes a node unschedulable.
+    Cordon {
+        /// The node.
+        node: String,
+    },
+    /// Evicts a pod with the Eviction API.
+    Evict {
+        /// Namespace and name.
+        name: NamespacedName,
+        /// Its UID: another pod of the name is not evicted.
+        uid: String,
+        /// Whether a controller creates another pod in its place.
+        is_recreated: bool,
+    },
+    /// Sets the number of replicas with the subresource `scale`.
+    Scale {
+        /// The kind of the workload.
+        kind: Kind,
+        /// Namespace and name of the workload.
+        name: NamespacedName,
+        /// The new number.
+        n_replicas: u16,
+        /// The number that the viewer saw, if it is known.
+        before: Option<i32>,
+    },
+    /// Creates or changes an object by server-side apply.
+    Apply {
+        /// The object.
+        manifest: Box<Manifest>,
+        /// Whether it takes fields from other field managers.
+        is_forced: bool,
+    },
+}
+
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Write::SetLabel { node, key, value, before } => {
+                match value {
+                    Some(value) => write!(f, "Set the label {key}={value} of node {node}")?,
+                    None => write!(f, "Remove the label {key} of node {node}")?,
+                }
+                match before {
+                    Some(before) => write!(f, " (now {key}={before})"),
+                    None => f.write_str(" (now not set)"),
+                }
+            }
+            Write::SetTaint { node, taint: Taint { key, value, effect } } => {
+                let value = if value.is_empty() { String::new() } else { format!("={value}") };
+                write!(f, "Set the taint {key}{value}:{effect} of node {node}")
+            }
+            Write::RemoveTaints { node, key, effect } => {
+                let effect = effect.as_ref().map(|effect| format!(":{effect}")).unwrap_or_default();
+                write!(f, "Remove the taints {key}{effect} of node {node}")
+            }
+            Write::Cordon { node } => write!(f, "Cordon node {node}: no more pods are placed on it"),
+            Write::Evict { name, is_recreated, .. } => {
+                write!(f, "Evict pod {name}")?;
+                f.write_str(if *is_recreated { "" } else { ": nothing creates it again" })
+            }
+            Write::Scale { kind, name, n_replicas, before } => {
+                write!(f, "Scale {} {name} to {n_replicas} replicas", kind.name())?;
+                before.map_or(Ok(()), |before| write!(f, " (now {before})"))
+            }
+            Write::Apply { manifest, is_forced } => {
+                write!(f, "Apply {manifest} by server-side apply")?;
+                f.write_str(if *is_forced { ", also fields that other managers own" } else { "" })
+            }
+        }
+    }
+}
+
+/// What a list of changes writes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WritePlan {
+    /// The writes, in their order.
+    pub writes: Vec<Write>,
+    /// Changes that cannot be written to a cluster, each with the reason.
+    pub not_applicable: Vec<(String, &'static str)>,
+}
+
+const NODES_JOIN: &str = "nodes join a cluster when their machines start";
+const NODES_LEAVE: &str = "nodes leave a cluster with their machines; drain them here first";
+const NO_NODE: &str = "the cluster has no such node";
+const NO_POD: &str = "the cluster has no such pod";
+const CONFIGURATION: &str = "it is a file of the scheduler, not an object of the cluster";
+
+impl WritePlan {
+    /// The writes of changes to the cluster of an inventory. `namespace` and errors are those of [`ChangeRequest::change`]. `is_forced`:
+    /// manifests take fields from other field managers.
+    pub(crate) fn of(
+        requests: &[ChangeRequest],
+        namespace: Option<&str>,
+        is_forced: bool,
+        inventory: &Inventory,
+    ) -> Result<WritePlan, String> {
+        let mut plan = WritePlan::default();
+        for request in requests {
+            match request {
+                ChangeRequest::Overlay(text) => {
+                    let manifests =
+                        collect_manifests(text, "manifest").map_err(|error| error.to_string())?;
+                    manifests.into_iter().for_each(|manifest| plan.add_manifest(manifest, is_forced, inventory));
+                }
+                request => plan.add(request.change(namespace, inventory)?, inventory),
+            }
+        }
+        // A drain and an eviction may name the same pod.
+        let mut evicted = HashSet::new();
+        plan.writes.retain(|write| match write {
+            Write::Evict { name, .. } => evicted.insert(name.clone()),
+            _ => true,
+        });
+        Ok(plan)
+    }
+
+    fn add(&mut self, change: Change, inventory: &Inventory) {
+        let mut refuse = |what: String, why| self.not_applicable.push((what, why));
+        match change {
+            Change::RemoveNode(name) => refuse(format!("Remove node {name}"), NODES_LEAVE),
+            Change::RemoveDomain { key, value } => {
+                refuse(format!("Remove the nodes with {key}={value}"), NODES_LEAVE);
+            }
+            Change::AddNodes { n_nodes, like } => {
+                refuse(format!("Add {n_nodes} nodes that are like {like}"), NODES_JOIN);
+            }
+            Change::Drain(node) => {
+                self.add_of_node(Write::Cordon { node: node.clone() }, &node, inventory);
+                let pods = inventory.pods.iter().map(|entry| &entry.object);
+                evicted_by_drain(pods, &node).for_each(|pod| self.add_eviction(pod));
+            }
+            Change::SetLabel { node, key, value } => {
+                let before = label(inventory, &node, &key);
+                self.add_of_node(Write::SetLabel { node: node.clone(), key, value, before }, &node, inventory);
+            }
+            Change::SetTaint { node, taint } => {
+                self.add_of_node(Write::SetTaint { node: node.clone(), taint }, &node, inventory);
+            }
+            Change::RemoveTaint { node, key, effect } => {
+                self.add_of_node(Write::RemoveTaints { node: node.clone(), key, effect }, &node, inventory);
+            }
+            Change::Scale { kind, name, n_replicas } => {
+                let before = replicas(inventory, kind, &name);
+                self.writes.push(Write::Scale { kind, name, n_replicas, before });
+            }
+            Change::Evict(name) => {
+                let mut pods = inventory.pods.iter().map(|entry| &entry.object);
+                match pods.find(|pod| pod.metadata.namespaced_name() == name) {
+                    Some(pod) => self.add_eviction(pod),
+                    None => refuse(format!("Evict pod {name}"), NO_POD),
+                }
+            }
+        }
+    }
+
+    fn add_of_node(&mut self, write: Write, node: &str, inventory: &Inventory) {
+        match has_node(inventory, node) {
+            true => self.writes.push(write),
+            false => self.not_applicable.push((write.to_string(), NO_NODE)),
+        }
+    }
+
+    fn add_eviction(&mut self, pod: &Pod) {
+        self.writes.push(Write::Evict {
+            name: pod.metadata.namespaced_name(),
+            uid: pod.metadata.uid.clone(),
+            is_recreated: pod.metadata.controller().is_some(),
+        });
+    }
+
+    fn add_manifest(&mut self, manifest: Manifest, is_forced: bool, inventory: &Inventory) {
+        let why = match Kind::of(&manifest.api_version, &manifest.kind) {
+            Some(Kind::KubeSchedulerConfiguration) => CONFIGURATION,
+            Some(Kind::Node) if !has_node(inventory, manifest.name()) => NODES_JOIN,
+            _ => return self.writes.push(Write::Apply { manifest: Box::new(manifest), is_forced }),
+        };
+        self.not_applicable.push((format!("Apply {manifest}"), why));
+    }
+}
+
+fn has_node(inventory: &Inventory, name: &str) -> bool {
+    inventory.nodes.iter().any(|entry| entry.object.metadata.name == name)
+}
+
+fn label(inventory: &Inventory, node: &str, key: &str) -> Option<String> {
+    let node = inventory.nodes.iter().find(|entry| entry.object.metadata.name == node)?;
+    node.object.metadata.label(key).map(str::to_owned)
+}
+
+/// `spec.replicas`, if the workload is known and has it.
+fn replicas(inventory: &Inventory, kind: Kind, name: &NamespacedName) -> Option<i32> {
+    let mut workloads = inventory.workloads.iter().map(|entry| &entry.object);
+    let workload = workloads.find(|w| w.kind() == kind && w.metadata().namespaced_name() == *name)?;
+    let replicas = match &workload.spec {
+        WorkloadSpec::Deployment(w) | WorkloadSpec::ReplicaSet(w) | WorkloadSpec::StatefulSet(w) => {
+            w.spec.replicas
+        }
+        WorkloadSpec::ReplicationController(w) => w.spec.replicas,
+        WorkloadSpec::DaemonSet(_) | WorkloadSpec::Job(_) | WorkloadSpec::CronJob(_) => return None,
+    };
+    Some(replicas.unwrap_or(1))
+}
