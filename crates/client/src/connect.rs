@@ -250,8 +250,7 @@ pub fn limited_client(
 /// # Errors
 /// The token has characters that no header has.
 pub fn with_token(client: &kube::Client, token: &str) -> Result<kube::Client, ConnectError> {
-    let mut bearer =
-        HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| ConnectError::Token)?;
+    let mut bearer = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| ConnectError::Token)?;
     bearer.set_sensitive(true);
     let client = client.clone();
     let transport: Transport = Arc::new(move |mut request| {

@@ -14,8 +14,7 @@ use crate::access::RandomnessError;
 
 /// Carries out a write: with the rights of the user of this bearer token, or without one with those of the console's own user. The error
 /// is a message for viewers.
-pub type WriteFn =
-    Arc<dyn Fn(Write, Option<String>) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+pub type WriteFn = Arc<dyn Fn(Write, Option<String>) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// Carries out lists of writes, one list at a time.
 pub(crate) struct Changes {
@@ -27,7 +26,8 @@ pub(crate) struct Changes {
 
 impl Changes {
     pub(crate) fn new(write: WriteFn) -> Result<Changes, RandomnessError> {
-        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).map_err(|_| RandomnessError)?;
+        let key =
+            hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).map_err(|_| RandomnessError)?;
         Ok(Changes { write, key, turn: Mutex::default() })
     }
 
@@ -43,11 +43,7 @@ impl Changes {
     }
 
     /// The results, which end with the first that failed.
-    pub(crate) async fn carry_out(
-        &self,
-        plan: &WritePlan,
-        token: Option<&str>,
-    ) -> Vec<Result<(), String>> {
+    pub(crate) async fn carry_out(&self, plan: &WritePlan, token: Option<&str>) -> Vec<Result<(), String>> {
         let _turn = self.turn.lock().await;
         let mut results = Vec::new();
         for write in &plan.writes {

@@ -139,9 +139,10 @@ impl WritePlan {
         for request in requests {
             match request {
                 ChangeRequest::Overlay(text) => {
-                    let manifests =
-                        collect_manifests(text, "manifest").map_err(|error| error.to_string())?;
-                    manifests.into_iter().for_each(|manifest| plan.add_manifest(manifest, is_forced, inventory));
+                    let manifests = collect_manifests(text, "manifest").map_err(|error| error.to_string())?;
+                    manifests
+                        .into_iter()
+                        .for_each(|manifest| plan.add_manifest(manifest, is_forced, inventory));
                 }
                 request => plan.add(request.change(namespace, inventory)?, inventory),
             }
@@ -172,7 +173,11 @@ impl WritePlan {
             }
             Change::SetLabel { node, key, value } => {
                 let before = label(inventory, &node, &key);
-                self.add_of_node(Write::SetLabel { node: node.clone(), key, value, before }, &node, inventory);
+                self.add_of_node(
+                    Write::SetLabel { node: node.clone(), key, value, before },
+                    &node,
+                    inventory,
+                );
             }
             Change::SetTaint { node, taint } => {
                 self.add_of_node(Write::SetTaint { node: node.clone(), taint }, &node, inventory);

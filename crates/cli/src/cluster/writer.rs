@@ -167,7 +167,8 @@ mod tests {
         let node = || "a".to_owned();
         let taint = Taint { key: "t".to_owned(), value: "v".to_owned(), effect: "NoSchedule".to_owned() };
         write(&client, Write::SetTaint { node: node(), taint }).await.unwrap();
-        let removed = Write::RemoveTaints { node: node(), key: "t".to_owned(), effect: Some("NoExecute".to_owned()) };
+        let removed =
+            Write::RemoveTaints { node: node(), key: "t".to_owned(), effect: Some("NoExecute".to_owned()) };
         write(&client, removed).await.unwrap();
         write(&client, Write::Cordon { node: node() }).await.unwrap();
         let written = object(&client, "/api/v1/nodes/a").await;
@@ -187,7 +188,12 @@ mod tests {
         };
         apply(1, false).await.unwrap();
         let name = berth_api::object::NamespacedName::new("default", "web");
-        let scale = |before| Write::Scale { kind: berth_api::read::Kind::Deployment, name: name.clone(), n_replicas: 3, before };
+        let scale = |before| Write::Scale {
+            kind: berth_api::read::Kind::Deployment,
+            name: name.clone(),
+            n_replicas: 3,
+            before,
+        };
         let error = write(&client, scale(Some(2))).await.unwrap_err();
         assert!(error.contains("has changed to 1"), "{error}");
         write(&client, scale(Some(1))).await.unwrap();
@@ -196,8 +202,12 @@ mod tests {
         apply(5, true).await.unwrap();
         let written = object(&client, "/apis/apps/v1/namespaces/default/deployments/web").await;
         assert_eq!(written["spec"]["replicas"], 5);
-        let unknown = collect_manifests("{apiVersion: x.example/v1, kind: X, metadata: {name: x}}", "manifest").unwrap().remove(0);
-        let error = write(&client, Write::Apply { manifest: Box::new(unknown), is_forced: true }).await.unwrap_err();
+        let unknown =
+            collect_manifests("{apiVersion: x.example/v1, kind: X, metadata: {name: x}}", "manifest")
+                .unwrap()
+                .remove(0);
+        let error =
+            write(&client, Write::Apply { manifest: Box::new(unknown), is_forced: true }).await.unwrap_err();
         assert!(error.contains("does not serve this kind"), "{error}");
         server.shutdown().await;
     }
@@ -206,7 +216,8 @@ mod tests {
     async fn viewers_write_with_their_own_rights_only() {
         let (server, client) = served().await;
         let create = async |path: &str, object: Value| -> Value {
-            let request = call::with_body(Method::POST, path, "application/json", object.to_string().into_bytes());
+            let request =
+                call::with_body(Method::POST, path, "application/json", object.to_string().into_bytes());
             call::json(&client, request, TIMEOUT).await.unwrap()
         };
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
@@ -220,7 +231,8 @@ mod tests {
         let mut tokens = Vec::new();
         for name in ["may", "may-not"] {
             create(accounts, json!({"metadata": {"name": name}})).await;
-            let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+            let request =
+                json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
             let review = create(&format!("{accounts}/{name}/token"), request).await;
             tokens.push(review["status"]["token"].as_str().unwrap().to_owned());
         }
@@ -228,7 +240,10 @@ mod tests {
         let write = as_viewers(connect::client(anonymous).unwrap());
         for token in [Some(tokens.remove(1)), Some("x".to_owned()), Some("a\nb".to_owned()), None] {
             let error = write(label(Some("1"), "2"), token.clone()).await.unwrap_err();
-            assert!(["403", "401", "characters"].iter().any(|part| error.contains(part)), "{token:?}: {error}");
+            assert!(
+                ["403", "401", "characters"].iter().any(|part| error.contains(part)),
+                "{token:?}: {error}"
+            );
         }
         assert_eq!(object(&client, "/api/v1/nodes/a").await["metadata"]["labels"]["x"], "1");
         write(label(Some("1"), "2"), tokens.pop()).await.unwrap();

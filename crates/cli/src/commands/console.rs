@@ -84,7 +84,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             return Err(CliError::Usage(text.to_owned()));
         }
         None if args.allow_changes => {
-            let text = "--allow-changes requires --live: a dump or a simulated cluster has nothing to write to";
+            let text =
+                "--allow-changes requires --live: a dump or a simulated cluster has nothing to write to";
             return Err(CliError::Usage(text.to_owned()));
         }
         Some(_) if !args.cluster.files.is_empty() => {

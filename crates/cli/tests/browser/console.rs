@@ -55,7 +55,7 @@ fn kind(link: &str) -> String {
 }
 
 /// The elements with text that can hardly be read: the contrast to the background is below 4.5.
-const FAINT: &str = "
+pub const FAINT: &str = "
     const parse = (color) => color.match(/[\\d.]+/g).map(Number);
     const light = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
       .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);

@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
+use crate::browser::ENTER;
 use crate::client::{connect, create, eventually, send};
-use crate::console::show;
+use crate::console::{FAINT, show};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -60,4 +61,53 @@ async fn a_page_follows_the_cluster_and_keeps_the_focus() {
     // A page that does not follow any more says so.
     drop(shown.berth);
     browser.until("document.querySelector('.stale').innerText.startsWith('Not up to date')");
+}
+
+#[tokio::test]
+async fn a_what_if_is_applied_with_the_keyboard_and_the_topology_follows() {
+    let args = [
+        "up",
+        "--no-summary",
+        "--nodes",
+        "2",
+        "--start-after",
+        "0s",
+        "--console=127.0.0.1:0",
+        "--allow-changes",
+    ];
+    let Some(shown) = show("apply", &args) else { return };
+    let kubeconfig = shown.berth.line_after("export KUBECONFIG=");
+    let client = connect(kubeconfig.as_ref()).await;
+    let (browser, origin) = (&shown.browser, &shown.origin);
+    let container = json!({"name": "c", "image": "i"});
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}});
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template});
+    let web =
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec});
+    create(&client, "/apis/apps/v1/namespaces/default/deployments", web).await;
+    browser.open(origin);
+    browser.until_text("2 nodes, 1 pod");
+
+    let heading = |text: &str| format!("document.querySelector('main h1').innerText === '{text}'");
+    let press = |button: &str| {
+        browser.run(&format!(
+            "[...document.querySelectorAll('button')].find((b) => b.innerText.startsWith('{button}')).focus()"
+        ));
+        browser.press(&[ENTER]);
+    };
+    browser.open(&format!("{origin}/what-if?scale=deploy/web%3D3&add-nodes=1&like=node-1"));
+    browser.until_text("Scale Deployment default/web to 3 replicas (now 1)");
+    press("Apply");
+    browser.until(&heading("Apply to the cluster?"));
+    assert_eq!(browser.run(FAINT), json!([]));
+    press("Write 1 change");
+    browser.until(&heading("Applied to the cluster"));
+    assert_eq!(
+        browser.text("return document.querySelector('[role=status]').innerText"),
+        "1 of 1 change written"
+    );
+    assert_eq!(browser.run(FAINT), json!([]));
+    browser.open(origin);
+    browser.until_text("2 nodes, 3 pods");
+    browser.check_clean(origin);
 }

@@ -77,9 +77,8 @@ async fn running(client: &Client, n: usize) -> Vec<(String, String)> {
         if (pods.len(), n_running) != (n, n) {
             return Err(format!("{n_running} of {} pods run, of {n}", pods.len()));
         }
-        let names = |pod: &Value| {
-            (text(pod, "/metadata/name").to_owned(), text(pod, "/spec/nodeName").to_owned())
-        };
+        let names =
+            |pod: &Value| (text(pod, "/metadata/name").to_owned(), text(pod, "/spec/nodeName").to_owned());
         Ok(pods.iter().map(names).collect())
     })
     .await
@@ -88,7 +87,16 @@ async fn running(client: &Client, n: usize) -> Vec<(String, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_what_if_is_applied_and_a_budget_refuses_an_eviction() {
     let directory = TempDir::new("applied");
-    let args = ["up", "--nodes", "2", "--start-after", "0s", "--no-summary", "--console=127.0.0.1:0", "--allow-changes"];
+    let args = [
+        "up",
+        "--nodes",
+        "2",
+        "--start-after",
+        "0s",
+        "--no-summary",
+        "--console=127.0.0.1:0",
+        "--allow-changes",
+    ];
     let up = Berth::start(&directory, "up", &args);
     let client = connect(up.line_after("export KUBECONFIG=").as_ref()).await;
     let url = crate::process::eventually("the console is served", || {

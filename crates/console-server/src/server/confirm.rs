@@ -70,6 +70,7 @@ impl Server {
 }
 
 fn bug() -> Refusal {
-    let message = "A bug in Berth: look at the cluster for what is written, and please report it with the log.";
+    let message =
+        "A bug in Berth: look at the cluster for what is written, and please report it with the log.";
     Refusal(StatusCode::INTERNAL_SERVER_ERROR, message.to_owned())
 }

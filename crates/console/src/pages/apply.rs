@@ -57,12 +57,7 @@ impl WritePlan {
     }
 
     /// The page about the results of the writes, which ends with the first that failed.
-    pub fn report(
-        &self,
-        state: &State,
-        request: &Request<'_>,
-        results: &[Result<(), String>],
-    ) -> Response {
+    pub fn report(&self, state: &State, request: &Request<'_>, results: &[Result<(), String>]) -> Response {
         let n_done = results.iter().filter(|result| result.is_ok()).count();
         let is_done = n_done == self.writes.len();
         let outcome = format!("{n_done} of {} written", counted(self.writes.len(), "change"));
@@ -240,7 +235,9 @@ mod tests {
             )
         };
         let owner = |kind: &str| {
-            format!("ownerReferences: [{{apiVersion: apps/v1, kind: {kind}, name: o, uid: u, controller: true}}]")
+            format!(
+                "ownerReferences: [{{apiVersion: apps/v1, kind: {kind}, name: o, uid: u, controller: true}}]"
+            )
         };
         let mirror = "annotations: {kubernetes.io/config.mirror: x}";
         let deleting = "deletionTimestamp: '2026-01-01T00:00:00Z'";
@@ -253,8 +250,13 @@ mod tests {
         let writes: Vec<_> = plan.writes.iter().map(ToString::to_string).collect();
         let alone = "Evict pod default/alone: nothing creates it again";
         assert_eq!(writes.len(), 3, "{writes:?}");
-        assert!(writes.contains(&alone.to_owned()) && writes.contains(&"Evict pod shop/web-1".to_owned()), "{writes:?}");
-        assert!(matches!(&plan.writes[2], Write::Evict { .. }) && format!("{plan:?}").contains("uid: \"u-1\""));
+        assert!(
+            writes.contains(&alone.to_owned()) && writes.contains(&"Evict pod shop/web-1".to_owned()),
+            "{writes:?}"
+        );
+        assert!(
+            matches!(&plan.writes[2], Write::Evict { .. }) && format!("{plan:?}").contains("uid: \"u-1\"")
+        );
     }
 
     #[test]
@@ -283,7 +285,8 @@ mod tests {
     #[test]
     fn the_confirmation_has_the_list_the_manifest_and_the_digest() {
         let state = state(&cluster());
-        let form = manifest("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {a: \"<b>\"}") + "&force=1&digest=old";
+        let form = manifest("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {a: \"<b>\"}")
+            + "&force=1&digest=old";
         let request = request("scale=deploy/web%3D5", Some(&form));
         let plan = WritePlan::of_request(&state, &request).unwrap();
         let page = plan.confirmation(&state, &request, "abc", false);
