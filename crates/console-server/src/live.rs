@@ -7,6 +7,7 @@ use std::time::Duration;
 use berth_api::object::NamespacedName;
 use berth_api::read::{Kind, Manifest, SourceLocation};
 use berth_api::resource::{EVENTS, Resource};
+use berth_client::ledger::LedgerClient;
 use berth_client::{KubeObject, StreamEvent, WatchOptions, watch_into};
 use berth_console::{ClusterEvent, State, Update};
 use jiff::Timestamp;
@@ -20,6 +21,8 @@ use crate::console::Console;
 
 /// Open pages hear of changes at most this often.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
+/// How often the ledger of the enforcer is read.
+const LEDGER_INTERVAL: Duration = Duration::from_secs(5);
 /// Updates that wait to be applied; when there are as many, the watches wait.
 const MAX_WAITING: usize = 4096;
 
@@ -86,6 +89,36 @@ pub async fn follow(
                 // What comes meanwhile is applied at once.
                 tokio::time::sleep_until(began + UPDATE_INTERVAL).await;
             }
+        }
+    };
+    stop.run_until_cancelled(work).await;
+}
+
+/// Keeps what a console knows of the limits of the enforcer equal to its ledger until `stop`.
+pub async fn follow_ledger(console: Arc<Console>, ledger: LedgerClient, stop: CancellationToken) {
+    let work = async {
+        let mut shown = None;
+        let mut is_reported = false;
+        loop {
+            let text = match ledger.read::<serde_json::Map<String, Value>>().await {
+                Ok(ledger) => Some(Value::Object(ledger.content).to_string()),
+                Err(error) => {
+                    if !std::mem::replace(&mut is_reported, true) {
+                        tracing::warn!("the ledger of the enforcer cannot be read: {error}");
+                    }
+                    None
+                }
+            };
+            if text != shown {
+                shown.clone_from(&text);
+                let set = |state: &mut State| {
+                    state.set_time(Timestamp::now());
+                    state.set_ledger(text);
+                    true
+                };
+                console.update(set).await;
+            }
+            tokio::time::sleep(LEDGER_INTERVAL).await;
         }
     };
     stop.run_until_cancelled(work).await;

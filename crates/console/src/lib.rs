@@ -4,6 +4,7 @@
 //! has no clock; servers and browsers run it: `berth console` over HTTP, the playground as WebAssembly. A picture is a pure function
 //! of a simulation or an answer of the engine. The numbers of both are those of the reports.
 
+mod broken_since;
 pub mod changes;
 mod cluster_event;
 mod layout;
@@ -23,7 +24,7 @@ mod workloads;
 pub mod writes;
 
 pub use cluster_event::ClusterEvent;
-pub use pages::{APPLY, CONFIRM, EnforcerRules, respond, shows_broken_rules, works_on_copy};
+pub use pages::{APPLY, CONFIRM, EnforcerRules, LimitsInUse, respond, shows_broken_rules, works_on_copy};
 pub use request::{Request, Response};
 pub use state::State;
 pub use update::Update;

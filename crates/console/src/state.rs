@@ -8,6 +8,7 @@ use berth_engine::Violation;
 use berth_simulate::{PendingDecision, PendingFor, Simulation, SimulationError, SimulationOptions};
 use jiff::Timestamp;
 
+use crate::broken_since::BrokenSince;
 use crate::cluster_event::LatestEvents;
 use crate::overview::{BrokenRules, Overview, Pods};
 use crate::pod_table::PodTable;
@@ -27,6 +28,11 @@ pub struct State {
     table: PodTable,
     /// The broken rules of running pods; none until they are asked for after a change that concerns them.
     broken: Option<BrokenRules<'static>>,
+    /// The time of the last changes of a cluster that changes.
+    now: Option<Timestamp>,
+    broken_since: BrokenSince,
+    /// What the enforcer has stored about its limits, as text; none if it is not known.
+    ledger: Option<String>,
     /// Whether controllers create the pods of workloads, not the simulation.
     is_live: bool,
     events: LatestEvents,
@@ -59,6 +65,9 @@ impl State {
             simulation,
             parts,
             broken: None,
+            now: None,
+            broken_since: BrokenSince::default(),
+            ledger: None,
             is_live: false,
             events: LatestEvents::default(),
             notice: None,
@@ -78,8 +87,9 @@ impl State {
         Ok(State { is_live: true, ..State::new(name, empty, options)? })
     }
 
-    /// Sets the time until which pods have been pending, unless the options say for how long.
+    /// Sets the time of the changes that follow. Pods have been pending until then, unless the options say for how long.
     pub fn set_time(&mut self, now: Timestamp) {
+        self.now = Some(now);
         if let PendingFor::Until(until) = &mut self.options.pending_for {
             *until = now;
             self.simulation.set_pending_for(self.options.pending_for);
@@ -141,6 +151,9 @@ impl State {
             if self.simulation.refresh(&self.inventory, &changed) {
                 self.table = PodTable::new(&self.simulation);
             }
+        }
+        if is_changed && let Some(now) = self.now {
+            self.broken_since.follow(self.simulation.cluster(), now);
         }
         is_changed || is_noticed
     }
@@ -205,7 +218,14 @@ impl State {
     /// As [`Simulation::new`].
     pub fn rebuild(&mut self) -> Result<(), SimulationError> {
         let rebuilt = self.copy()()?;
-        *self = State { events: std::mem::take(&mut self.events), ..rebuilt };
+        *self = State {
+            events: std::mem::take(&mut self.events),
+            now: self.now,
+            broken_since: std::mem::take(&mut self.broken_since),
+            ledger: self.ledger.take(),
+            ..rebuilt
+        };
+        self.broken_since.retain_broken(self.simulation.cluster());
         Ok(())
     }
 
@@ -262,6 +282,13 @@ impl State {
         (pods.simulation, &broken.violations)
     }
 
+    /// The same, and since when this state has seen the rules broken; empty for a cluster that does not change.
+    pub(crate) fn audited_since(&mut self) -> (&Simulation, &[Violation], &BrokenSince) {
+        self.overview();
+        let broken = self.broken.as_ref().map_or(&[][..], |broken| &broken.violations);
+        (&self.simulation, broken, &self.broken_since)
+    }
+
     /// The nodes and pods, for pages that do not show broken rules.
     pub(crate) fn pods(&self) -> Pods<'_> {
         Pods { simulation: &self.simulation, table: &self.table }
@@ -285,6 +312,20 @@ impl State {
     /// The latest events, the newest last; none of a cluster that does not change.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = &ClusterEvent> {
         self.events.0.iter()
+    }
+
+    /// The time of the last changes; none for a cluster that does not change.
+    pub(crate) fn now(&self) -> Option<Timestamp> {
+        self.now
+    }
+
+    /// Sets what the enforcer has stored about its limits; none if it is not known.
+    pub fn set_ledger(&mut self, ledger: Option<String>) {
+        self.ledger = ledger;
+    }
+
+    pub(crate) fn ledger(&self) -> Option<&str> {
+        self.ledger.as_deref()
     }
 
     /// Whether the cluster changes.
@@ -410,6 +451,39 @@ mod tests {
         assert_eq!(seen(&mut built), changed);
         state.rebuild().unwrap();
         assert_eq!(seen(&mut state), changed);
+    }
+
+    #[test]
+    fn the_time_of_a_broken_rule_is_that_of_its_first_change_until_it_holds_again() {
+        let mut state = live();
+        let executing = APART.replace("IgnoredDuringExecution", "RequiredDuringExecution");
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let since = |state: &mut State| {
+            let (_, broken, since) = state.audited_since();
+            broken.iter().map(|v| (v.name.clone(), since.get(&v.key()))).collect::<Vec<_>>()
+        };
+        state.set_time(at(1));
+        let web = |i: usize, on: &str| pod(&format!("web-{i}"), on, &executing);
+        apply(&mut state, &[node("a", "east"), node("b", "west"), web(1, "a")].join("\n---\n"));
+        assert_eq!(since(&mut state), []);
+        state.set_time(at(2));
+        apply(&mut state, &web(2, "a"));
+        let broken = vec![("web-1".to_owned(), Some(at(2))), ("web-2".to_owned(), Some(at(2)))];
+        assert_eq!(since(&mut state), broken);
+        // Other changes, and a state that is built again, keep it.
+        state.set_time(at(3));
+        apply(&mut state, &pod("other", "b", ""));
+        state.rebuild().unwrap();
+        apply(&mut state, &node("c", "north"));
+        assert_eq!(since(&mut state), broken);
+        state.set_time(at(4));
+        state.apply([Update::Removed(Kind::Pod, NamespacedName::new("default", "web-2"))], |e| panic!("{e}"));
+        assert_eq!(since(&mut state), []);
+        assert!(state.broken_since.is_empty());
+        state.set_time(at(5));
+        apply(&mut state, &web(3, "a"));
+        let broken = [("web-1".to_owned(), Some(at(5))), ("web-3".to_owned(), Some(at(5)))];
+        assert_eq!(since(&mut state), broken);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which evictions an enforcer that has evicted nothing yet would delay: for reports about a cluster.
+//! For reports about a cluster: which evictions an enforcer that has evicted nothing yet would delay, and what a ledger counts.
 
 use core::time::Duration;
 
@@ -6,7 +6,7 @@ use berth_api::object::Pod;
 use berth_engine::{Remedy, ViolatedRule};
 use jiff::Timestamp;
 
-use crate::limiter::{Candidate, EvictionLimiter, LimitOptions};
+use crate::limiter::{Candidate, EvictionLimiter, LimitInUse, LimitOptions};
 use crate::options::{GRACE_ANNOTATION, Graces};
 use crate::pods::{Pods, grace};
 
@@ -20,10 +20,7 @@ pub fn delayed_evictions<'a>(
     // Within one window, the time does not matter; the rate is no reason to report.
     let now = Timestamp::UNIX_EPOCH;
     let limits = LimitOptions { evictions_per_second: f64::from(u32::MAX), ..limits.clone() };
-    let mut running = Pods::default();
-    for pod in pods {
-        running.set(pod, now);
-    }
+    let running = running(pods, now);
     let mut limiter = EvictionLimiter::new(limits);
     limiter.check_cluster_limit(running.n_running(), evictions.len(), now);
     let mut delay = |remedy: &Remedy| {
@@ -46,6 +43,43 @@ pub fn delayed_evictions<'a>(
     evictions.iter().map(|remedy| delay(remedy)).collect()
 }
 
+fn running<'a>(pods: impl IntoIterator<Item = &'a Pod>, now: Timestamp) -> Pods {
+    let mut running = Pods::default();
+    for pod in pods {
+        running.set(pod, now);
+    }
+    running
+}
+
+/// What the limits of an enforcer count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LimitsInUse {
+    /// Until when the cluster limit stops all evictions.
+    pub stopped_until: Option<Timestamp>,
+    /// The limits with evictions in their window: of the cluster, of nodes, of namespaces and of workloads.
+    pub limits: Vec<LimitInUse>,
+}
+
+/// What a ledger counts at a time. `pods` are all pods of the cluster, `ledger` is the content of its ConfigMap.
+///
+/// # Errors
+/// It is not a ledger.
+pub fn limits_in_use<'a>(
+    limits: &LimitOptions,
+    pods: impl IntoIterator<Item = &'a Pod>,
+    ledger: &str,
+    now: Timestamp,
+) -> Result<LimitsInUse, serde_json::Error> {
+    let running = running(pods, now);
+    let mut limiter = EvictionLimiter::new(limits.clone());
+    limiter.import(serde_json::from_str(ledger)?, now);
+    let stopped_until = limiter.stopped_until().filter(|until| now < *until);
+    limiter.check_cluster_limit(running.n_running(), 0, now);
+    let n_pods = running.workload_sizes();
+    let limits = limiter.in_use(|workload| n_pods.get(workload).copied().unwrap_or(0));
+    Ok(LimitsInUse { stopped_until, limits })
+}
+
 /// How long a rule of a pod may be violated before an eviction.
 pub fn grace_period(graces: &Graces, pod: &Pod, rule: ViolatedRule) -> Duration {
     pod.metadata.annotation(GRACE_ANNOTATION).and_then(grace).unwrap_or_else(|| graces.of(rule))
@@ -54,6 +88,38 @@ pub fn grace_period(graces: &Graces, pod: &Pod, rule: ViolatedRule) -> Duration 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ledger_counts_the_evictions_within_the_window() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let ledger = r#"{"evictions": [
+            {"at": 1000, "uid": "a", "node": "n", "namespace": "d", "workload": "d/ReplicaSet/w", "term": "t"},
+            {"at": 300000, "uid": "b", "node": "n", "namespace": "d", "workload": "d/ReplicaSet/w", "term": "t"},
+            {"at": 400000, "uid": "c", "node": "m", "namespace": "d", "workload": "d/ReplicaSet/w", "term": "t"}],
+            "stopped_at": 500000}"#;
+        let in_use = |now: i64| limits_in_use(&LimitOptions::default(), [], ledger, at(now)).unwrap();
+        let LimitsInUse { stopped_until, limits } = in_use(700);
+        let of = |limited: &str, n_evictions, most, next: i64| LimitInUse {
+            limited: limited.to_owned(),
+            n_evictions,
+            most: Some(most),
+            next: at(next),
+        };
+        assert_eq!(stopped_until, Some(at(1100)));
+        assert_eq!(
+            limits,
+            [
+                of("cluster", 2, 5, 900),
+                of("node m", 1, 10, 1000),
+                of("node n", 1, 10, 900),
+                of("namespace d", 2, 100, 900),
+                of("workload d/ReplicaSet/w", 2, 1, 900),
+            ]
+        );
+        assert_eq!(in_use(2000), LimitsInUse::default());
+        assert_eq!(limits_in_use(&LimitOptions::default(), [], "{}", at(1)).unwrap(), LimitsInUse::default());
+        assert!(limits_in_use(&LimitOptions::default(), [], "[", at(1)).is_err());
+    }
 
     #[test]
     fn the_annotation_of_a_pod_replaces_the_grace_period_of_the_rule() {

@@ -27,8 +27,8 @@ use berth_client::connect::Connection;
 use tokio_util::sync::CancellationToken;
 
 pub use evict::CONDITION_REASON;
-pub use forecast::{delayed_evictions, grace_period};
-pub use limiter::LEAST_CLUSTER_LIMIT;
+pub use forecast::{LimitsInUse, delayed_evictions, grace_period, limits_in_use};
+pub use limiter::{LEAST_CLUSTER_LIMIT, LimitInUse};
 pub use options::{EnforcerError, EnforcerOptions, GRACE_ANNOTATION, Graces, LimitOptions};
 
 /// The state of an enforcer at a moment.

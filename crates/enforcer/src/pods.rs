@@ -164,6 +164,11 @@ impl Pods {
         self.workloads.get(workload).copied().unwrap_or(0)
     }
 
+    /// The same of all workloads, by name.
+    pub(crate) fn workload_sizes(&self) -> HashMap<&str, usize> {
+        self.workloads.iter().map(|(workload, n)| (&*workload.name, *n)).collect()
+    }
+
     /// Number of pods that are not terminating.
     pub(crate) fn n_running(&self) -> usize {
         self.n_running

@@ -2,12 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_api::read::Inventory;
 use berth_client::delegated::DelegatedAuthorizer;
-use berth_console::{EnforcerRules, State};
+use berth_client::ledger::LedgerClient;
+use berth_console::{EnforcerRules, LimitsInUse, State};
 use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, live};
-use berth_enforcer::{EnforcerOptions, Graces, delayed_evictions, grace_period};
+use berth_enforcer::{EnforcerOptions, Graces, delayed_evictions, grace_period, limits_in_use};
 use berth_simulate::SimulationOptions;
 use kube::Client;
 use tokio::sync::watch;
@@ -24,6 +26,9 @@ use crate::output;
 
 /// The address without --address and --console=.
 pub const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// Timeout of reading the ledger of the enforcer.
+const LEDGER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Show a cluster in the browser
 ///
@@ -58,6 +63,9 @@ pub struct Args {
     /// The changes are written as the user of the kubeconfig; with --secure-port, with the token of each viewer.
     #[arg(long)]
     allow_changes: bool,
+    /// With --live: namespace of the ConfigMap `berth-enforcer` in which the enforcer counts evictions
+    #[arg(long, value_name = "NAMESPACE", default_value_t = EnforcerOptions::default().ledger_namespace)]
+    ledger_namespace: String,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -136,7 +144,8 @@ impl Args {
     ) -> Result<(), CliError> {
         let client = live.checked_client().await?;
         let console = Console::new(state);
-        let mut ready = follow(console.clone(), client.clone(), stop.clone());
+        let ledger = self.ledger_namespace.clone();
+        let mut ready = follow(console.clone(), client.clone(), ledger, stop.clone());
         let Some(Ok(_)) = stop.run_until_cancelled(ready.wait_for(|ready| *ready)).await else {
             return Ok(());
         };
@@ -176,13 +185,35 @@ fn enforcer_rules() -> EnforcerRules {
             let pods = simulation.pods().iter().map(|pod| &pod.pod);
             delayed_evictions(&EnforcerOptions::default().limits, pods, remedies)
         },
-        grace: |pod, rule| format!("{} s", grace_period(&Graces::default(), pod, rule).as_secs()),
+        grace: |pod, rule| grace_period(&Graces::default(), pod, rule),
+        limits: |simulation, ledger, now| {
+            let pods = simulation.pods().iter().map(|pod| &pod.pod);
+            let in_use = limits_in_use(&EnforcerOptions::default().limits, pods, ledger, now);
+            let in_use =
+                in_use.map_err(|error| format!("the ledger of the enforcer cannot be read: {error}"))?;
+            let limits = in_use.limits.into_iter().map(|of| (of.limited, of.n_evictions, of.most, of.next));
+            Ok(LimitsInUse { stopped_until: in_use.stopped_until, limits: limits.collect() })
+        },
     }
 }
 
-/// Follows the cluster of a client. The result becomes true when it has been read.
-pub fn follow(console: Arc<Console>, client: Client, stop: CancellationToken) -> watch::Receiver<bool> {
+/// Follows the cluster of a client, and the ledger of its enforcer in a namespace. The result becomes true when the cluster has been
+/// read.
+pub fn follow(
+    console: Arc<Console>,
+    client: Client,
+    ledger_namespace: String,
+    stop: CancellationToken,
+) -> watch::Receiver<bool> {
     let (sender, ready) = watch::channel(false);
+    let ledger = LedgerClient {
+        client: client.clone(),
+        namespace: ledger_namespace,
+        name: EnforcerOptions::default().ledger_name,
+        description: "",
+        timeout: LEDGER_TIMEOUT,
+    };
+    tokio::spawn(live::follow_ledger(console.clone(), ledger, stop.clone()));
     tokio::spawn(live::follow(console, client, sources(), sender, stop));
     ready
 }

@@ -14,6 +14,7 @@ use berth_api::resource::PODS;
 use berth_apiserver::ApiServer;
 use berth_client::connect;
 use berth_console_server::{Console, ServerOptions};
+use berth_enforcer::EnforcerOptions;
 use berth_engine::Settings;
 use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
 use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Snapshot};
@@ -234,7 +235,8 @@ async fn up(
                 ..SimulationOptions::default()
             };
             let state = Console::new(console::live_state("berth up", options)?);
-            console::follow(state.clone(), client.clone(), components.stop_token());
+            let ledger = EnforcerOptions::default().ledger_namespace;
+            console::follow(state.clone(), client.clone(), ledger, components.stop_token());
             let write = args.allow_changes.then(|| writer::as_client(client.clone()));
             let options = ServerOptions { write, ..console::loopback(address, true)? };
             console::serve(state, options, components.stop_token()).await?;

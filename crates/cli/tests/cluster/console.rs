@@ -1,4 +1,4 @@
-//! `berth up --console --allow-changes`: what-ifs that are applied to the cluster.
+//! `berth up --console`: what-ifs that are applied to the cluster, and running grace periods.
 
 use berth_client::call;
 use http::{HeaderValue, Method, header};
@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::client::{connect, create, eventually, get, list, send, text};
 use crate::cluster::PODS;
+use crate::enforcer::label;
 use crate::process::{Berth, DEADLINE, TempDir};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -20,11 +21,21 @@ struct Viewer {
 
 impl Viewer {
     /// Takes the URL that the console printed.
-    fn new(url: &str) -> Viewer {
+    fn of(up: &Berth) -> Viewer {
+        let url = crate::process::eventually("the console is served", || {
+            let log = up.stderr();
+            let url = log.split_once("the console at ").and_then(|(_, rest)| rest.split_once('\n'));
+            url.map(|(url, _)| url.to_owned()).ok_or(log.clone())
+        });
         let (origin, token) = url.split_once("/?token=").unwrap();
         let mut config = kube::Config::new(origin.parse().unwrap());
         config.auth_info.token = Some(token.to_owned().into());
         Viewer { client: berth_client::connect::client(config).unwrap(), origin: origin.to_owned() }
+    }
+
+    async fn get(&self, path: &str) -> Result<String, String> {
+        let sent = call::send(&self.client, call::get(path), DEADLINE, call::MAX_OBJECT_BYTES).await;
+        Ok(String::from_utf8_lossy(&sent.map_err(|error| error.to_string())?).into_owned())
     }
 
     async fn post(&self, path: &str, form: &str) -> Result<String, String> {
@@ -99,12 +110,7 @@ async fn a_what_if_is_applied_and_a_budget_refuses_an_eviction() {
     ];
     let up = Berth::start(&directory, "up", &args);
     let client = connect(up.line_after("export KUBECONFIG=").as_ref()).await;
-    let url = crate::process::eventually("the console is served", || {
-        let log = up.stderr();
-        let url = log.split_once("the console at ").and_then(|(_, rest)| rest.split_once('\n'));
-        url.map(|(url, _)| url.to_owned()).ok_or(log.clone())
-    });
-    let viewer = Viewer::new(&url);
+    let viewer = Viewer::of(&up);
     create(&client, DEPLOYMENTS, deployment()).await;
     running(&client, 1).await;
 
@@ -136,4 +142,45 @@ async fn a_what_if_is_applied_and_a_budget_refuses_an_eviction() {
         if after.iter().all(|(_, node)| node != on) { Ok(()) } else { Err(format!("{after:?}")) }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_grace_period_of_a_rule_runs_from_when_it_broke() {
+    let directory = TempDir::new("grace");
+    let args = ["up", "--nodes", "1", "--start-after", "0s", "--no-summary", "--console=127.0.0.1:0"];
+    let up = Berth::start(&directory, "up", &args);
+    let client = connect(up.line_after("export KUBECONFIG=").as_ref()).await;
+    let viewer = Viewer::of(&up);
+    eventually("the node exists", async || {
+        get(&client, "/api/v1/nodes/node-1").await.map_err(|e| e.to_string())
+    })
+    .await;
+    label(&client, "node-1", json!("ssd")).await;
+    let term = json!({"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]});
+    let rule = json!({"requiredDuringSchedulingRequiredDuringExecution": {"nodeSelectorTerms": [term]}});
+    let annotations = json!({"scheduling.berth.dev/eviction-grace": "1h"});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "annotations": annotations},
+        "spec": {"affinity": {"nodeAffinity": rule}, "containers": [{"name": "c", "image": "i"}]}});
+    create(&client, PODS, pod).await;
+    running(&client, 1).await;
+    let page = viewer.get("/enforcer").await.unwrap();
+    assert!(page.contains("No required rule of a running pod is broken."), "{page}");
+
+    let before = jiff::Timestamp::now();
+    label(&client, "node-1", Value::Null).await;
+    let page = eventually("the rule is broken", async || {
+        let page = viewer.get("/enforcer").await?;
+        if page.contains("<td>3600 s</td>") { Ok(page) } else { Err(page) }
+    })
+    .await;
+    let times: Vec<jiff::Timestamp> = page
+        .split("<time datetime=\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(times.len(), 2, "{page}");
+    assert_eq!(times[1].duration_since(times[0]).as_secs(), 3600);
+    let range = before.as_second()..=jiff::Timestamp::now().as_second();
+    assert!(range.contains(&times[0].as_second()), "{times:?}");
+    assert!(page.contains("The limits count no eviction now."), "{page}");
 }

@@ -39,7 +39,7 @@ fn on_ssd(replicas: usize) -> Value {
     })
 }
 
-async fn label(client: &Client, node: &str, disk: Value) {
+pub async fn label(client: &Client, node: &str, disk: Value) {
     let patch = json!({"metadata": {"labels": {"disk": disk}}}).to_string().into_bytes();
     let path = format!("/api/v1/nodes/{node}");
     let request = call::with_body(Method::PATCH, &path, "application/merge-patch+json", patch);

@@ -271,6 +271,8 @@ async fn the_console_uses_all_its_permissions_and_shows_viewers_what_they_may_li
         kubeconfig.to_str().unwrap(),
         "--secure-port=0",
         "--bind-address=127.0.0.1",
+        "--ledger-namespace",
+        NAMESPACE,
     ];
     let running = Berth::start(&directory, "console", &args);
     let address = eventually("the console is served", async || {

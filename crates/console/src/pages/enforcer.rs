@@ -1,10 +1,12 @@
 //! Broken rules of running pods, and what the enforcer does about them.
 
 use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
 
 use berth_api::object::Pod;
 use berth_engine::{Remedies, Remedy, RemedyOptions, Stays, Target, ViolatedRule, Violation, ViolationKey};
 use berth_simulate::Simulation;
+use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::{Answer, Page, parts};
@@ -19,8 +21,19 @@ const MAX_FIXED: usize = 3;
 pub struct EnforcerRules {
     /// Why the default limits delay each of these evictions.
     pub delays: fn(&Simulation, &[&Remedy]) -> Vec<Option<String>>,
-    /// How long a rule of a pod may be broken before an eviction, in words.
-    pub grace: fn(&Pod, ViolatedRule) -> String,
+    /// How long a rule of a pod may be broken before an eviction.
+    pub grace: fn(&Pod, ViolatedRule) -> Duration,
+    /// What the limits count by a ledger at a time, as the enforcer has it by default; or why the ledger cannot be read.
+    pub limits: fn(&Simulation, &str, Timestamp) -> Result<LimitsInUse, String>,
+}
+
+/// What the limits of an enforcer count.
+#[derive(Clone, Debug, Default)]
+pub struct LimitsInUse {
+    /// Until when the cluster limit stops all evictions.
+    pub stopped_until: Option<Timestamp>,
+    /// What is limited, the evictions within the window, how many are allowed, and when the oldest counts no more.
+    pub limits: Vec<(String, usize, Option<usize>, Timestamp)>,
 }
 
 pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
@@ -28,21 +41,26 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let executing: Vec<ViolationKey> = executing.map(Violation::key).collect();
     let remedies = state.simulation().cluster().remedy(&executing, &RemedyOptions::default());
     let rules = state.enforcer;
-    let (simulation, broken) = state.audited();
+    let (is_live, in_use) = (state.is_live(), in_use(state));
+    let (simulation, broken, broken_since) = state.audited_since();
     let (shown, pages) = parts::paged(request, broken)?;
     let grace = |violation: &Violation| {
         let pod = simulation.pod(&violation.namespace, &violation.name)?;
         Some((rules?.grace)(&pod.pod, violation.rule))
     };
     let row = |violation: &Violation| {
+        let is_executing = violation.required_during_execution;
+        let since = broken_since.get(&violation.key());
+        let grace = grace(violation).filter(|_| is_executing);
+        let ends = since.zip(grace).and_then(|(since, grace)| since.checked_add(grace).ok());
         vec![
             parts::pod(&violation.namespace, &violation.name),
             parts::node(&violation.node),
             parts::verdict(&violation.verdict),
-            html! {
-                @if violation.required_during_execution { "yes" @if let Some(grace) = grace(violation) { ", after " (grace) } }
-                @else { "no" }
-            },
+            html! { (if is_executing { "yes" } else { "no" }) },
+            html! { @if let Some(since) = since { (parts::time(since)) } },
+            html! { @if let Some(grace) = grace { (grace.as_secs()) " s" } },
+            html! { @if let Some(ends) = ends { (parts::time(ends)) } },
         ]
     };
     let n_pods = broken.iter().map(|v| (&v.namespace, &v.name)).collect::<BTreeSet<_>>().len();
@@ -56,20 +74,61 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
         }
         (evictions(simulation, &remedies, rules))
         (stays(&remedies.stays))
+        (limits(in_use.as_ref()))
         @if !broken.is_empty() {
             (parts::table(
                 "Broken rules",
-                &["Pod", "Node", "Rule", "Required during execution"],
+                &["Pod", "Node", "Rule", "Required during execution", "Broken since", "Grace period", "It ends"],
                 shown.iter().map(row),
             ))
             (pages)
         }
         p.hint {
-            "This is the plan for the state that is shown. When a grace period ends, the running enforcer knows: "
-            (parts::link("/events?q=Evict", "its events")) "."
+            "This is the plan for the state that is shown. What the running enforcer does: "
+            (parts::link("/events?q=Evict", "its events")) ". "
+            @if is_live {
+                "Times are from when this console has first seen the rule broken without interruption, at the earliest from its start. The \
+                 enforcer measures from its own observation in the same way, with its own grace periods; it does not wait where a pod was \
+                 bound against a rule."
+            } @else {
+                "The input has no times: it is not known since when rules are broken, nor when grace periods end."
+            }
         }
     };
     Ok(Page::new("Enforcer", content))
+}
+
+/// What the limits count; none if it is not known.
+fn in_use(state: &mut State) -> Option<Result<LimitsInUse, String>> {
+    let (rules, now) = (state.enforcer?, state.now()?);
+    let ledger = state.ledger()?.to_owned();
+    Some((rules.limits)(state.simulation(), &ledger, now))
+}
+
+fn limits(in_use: Option<&Result<LimitsInUse, String>>) -> Markup {
+    let row = |(limited, n, most, next): &(String, usize, Option<usize>, Timestamp)| {
+        vec![
+            html! { (limited) },
+            parts::number(*n),
+            html! { (most.map_or_else(|| "no limit".to_owned(), grouped)) },
+            parts::time(*next),
+        ]
+    };
+    let headers = ["Limit", "Evictions", "At most, by default", "The oldest counts until"];
+    html! {
+        @match in_use {
+            None => p.hint { "How much of the limits is in use is not known: the ledger of the enforcer is not read here." },
+            Some(Err(error)) => p.hint { "How much of the limits is in use is not known: " (error) },
+            Some(Ok(LimitsInUse { stopped_until, limits })) => {
+                @if let Some(until) = stopped_until {
+                    p.bad { "The cluster limit stops all evictions until " (parts::time(*until)) "." }
+                }
+                @if limits.is_empty() { p { "The limits count no eviction now." } }
+                (parts::table_of("Limits in use, by the ledger of the enforcer", &headers, limits.iter().take(parts::MAX_SHOWN).map(row).collect()))
+                (parts::more(limits.len(), "limit"))
+            }
+        }
+    }
 }
 
 fn evictions(simulation: &Simulation, remedies: &Remedies, rules: Option<EnforcerRules>) -> Markup {
@@ -136,7 +195,13 @@ fn stays(stays: &[Stays]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{check, cluster, get, state};
-    use super::EnforcerRules;
+    use std::time::Duration;
+
+    use berth_engine::ViolatedRule;
+    use berth_simulate::SimulationOptions;
+
+    use super::{EnforcerRules, LimitsInUse};
+    use crate::{State, Update};
 
     #[test]
     fn broken_rules_have_their_planned_evictions() {
@@ -163,10 +228,47 @@ mod tests {
         }
         state.enforcer = Some(EnforcerRules {
             delays: |_, remedies| remedies.iter().map(|_| Some("too many".to_owned())).collect(),
-            grace: |_, rule| format!("30 s for {rule:?}"),
+            grace: |_, rule| match rule {
+                ViolatedRule::PodAntiAffinity => Duration::from_secs(30),
+                _ => Duration::MAX,
+            },
+            limits: |_, ledger, now| match ledger {
+                "{}" => Ok(LimitsInUse::default()),
+                "one" => Ok(LimitsInUse {
+                    stopped_until: Some(now),
+                    limits: vec![("node a".to_owned(), 1, Some(1000), now)],
+                }),
+                _ => Err("broken".to_owned()),
+            },
         });
         let (_, body) = get(&mut state, "/enforcer");
         assert!(body.contains("delayed by the default limits: too many"), "{body}");
-        assert!(body.contains("yes, after 30 s for PodAntiAffinity"), "{body}");
+        assert!(body.contains("<td>yes</td><td></td><td>30 s</td><td></td>"), "{body}");
+        assert!(body.contains("The input has no times"), "{body}");
+
+        // The same pods, seen at a time.
+        let mut live = State::live("test", SimulationOptions::default()).unwrap();
+        live.enforcer = state.enforcer;
+        let (objects, _) = state.objects();
+        live.set_time("2026-01-01T00:00:00Z".parse().unwrap());
+        let nodes = objects.nodes.into_iter().map(|entry| Update::node(entry.object));
+        let pods = objects.pods.into_iter().map(|entry| Update::pod(entry.object));
+        live.apply(nodes.chain(pods), |error| panic!("{error}"));
+        let (_, body) = get(&mut live, "/enforcer");
+        let time = |text: &str| format!("<td><time datetime=\"{0}\">{0}</time></td>", text);
+        let since = time("2026-01-01T00:00:00Z") + "<td>30 s</td>" + &time("2026-01-01T00:00:30Z");
+        assert!(body.contains(&since) && body.contains("at the earliest from its start"), "{body}");
+        assert!(body.contains("is not known: the ledger of the enforcer is not read here"), "{body}");
+        let row = "node a</th><td>1</td><td>1,000</td>".to_owned() + &time("2026-01-01T00:00:00Z");
+        for (ledger, text) in [
+            ("{}", "count no eviction now"),
+            ("x", "is not known: broken"),
+            ("one", &row),
+            ("one", "stops all evictions until"),
+        ] {
+            live.set_ledger(Some(ledger.to_owned()));
+            let (_, body) = get(&mut live, "/enforcer");
+            assert!(body.contains(text), "{text}: {body}");
+        }
     }
 }

@@ -18,7 +18,7 @@ mod workloads;
 use maud::{Markup, html};
 
 pub use apply::{APPLY, CONFIRM};
-pub use enforcer::EnforcerRules;
+pub use enforcer::{EnforcerRules, LimitsInUse};
 
 use crate::layout;
 use crate::{Request, Response, State};

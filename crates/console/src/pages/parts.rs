@@ -1,6 +1,7 @@
 //! Parts that several pages have.
 
 use berth_engine::{Verdict, Witness};
+use jiff::Timestamp;
 use maud::{Markup, PreEscaped, html};
 
 use super::PageError;
@@ -76,6 +77,12 @@ pub(super) fn table_of(caption: &str, headers: &[&str], rows: Vec<Vec<Markup>>) 
     } else {
         table(caption, headers, rows)
     }
+}
+
+/// A time, to the second.
+pub(super) fn time(time: Timestamp) -> Markup {
+    let text = time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    html! { time datetime=(text) { (text) } }
 }
 
 /// A cell with a number.

@@ -10,6 +10,7 @@
 
 mod repeat_guard;
 mod throttled;
+mod usage;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use repeat_guard::RepeatGuard;
 pub(crate) use throttled::{LimitKind, Throttled};
+pub use usage::LimitInUse;
 
 /// The cluster limit is at least this number of pods.
 pub const LEAST_CLUSTER_LIMIT: usize = 5;
