@@ -115,7 +115,7 @@ async fn a_what_if_is_applied_and_a_budget_refuses_an_eviction() {
     running(&client, 1).await;
 
     let query = "scale=deploy/web%3D3&set-label=node-1+disk%3Dssd&taint=node-1+a%3Db:PreferNoSchedule&taint=node-1+c:NoSchedule";
-    let report = viewer.apply(query, "to 3 replicas (now 1)").await;
+    let report = viewer.apply(query, "4 changes will be written").await;
     assert!(report.contains("4 of 4 changes written"), "{report}");
     let pods = running(&client, 3).await;
     let node = get(&client, "/api/v1/nodes/node-1").await.unwrap();
@@ -128,14 +128,16 @@ async fn a_what_if_is_applied_and_a_budget_refuses_an_eviction() {
     create(&client, BUDGETS, budget).await;
     let (evicted, on) = &pods[0];
     let query = format!("taint=node-1+c-&evict={evicted}&set-label={on}+disk%3Dhdd");
-    let report = viewer.apply(&query, &format!("Evict pod default/{evicted}")).await;
+    let report = viewer.apply(&query, "3 changes will be written").await;
     for part in ["1 of 3 changes written", "429 TooManyRequests", "disruption budget", "Not tried"] {
         assert!(report.contains(part), "{part}: {report}");
     }
     assert_eq!(running(&client, 3).await, pods, "nothing is evicted");
 
     send(&client, Method::DELETE, &format!("{BUDGETS}/web"), None).await.unwrap();
-    let report = viewer.apply(&format!("drain={on}"), &format!("Evict pod default/{evicted}")).await;
+    let n_evicted = pods.iter().filter(|(_, node)| node == on).count();
+    let listed = format!("{} changes will be written", n_evicted + 1);
+    let report = viewer.apply(&format!("drain={on}"), &listed).await;
     assert!(report.contains("Cordon node") && !report.contains("Failed"), "{report}");
     eventually("the pods are on the other node", async || {
         let after = running(&client, 3).await;
