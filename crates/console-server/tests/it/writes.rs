@@ -133,7 +133,7 @@ async fn other_sites_and_requests_without_origin_token_or_post_write_nothing() {
         (&foreign("Sec-Fetch-Site: same-site"), 403),
         (&[bearer.clone(), origin.clone(), "Sec-Fetch-Site: cross-site".to_owned()], 403),
         (&foreign("X: without an origin"), 403),
-        (&[origin.clone()], 401),
+        (std::slice::from_ref(&origin), 401),
         (&[origin.clone(), format!("Authorization: Bearer {}", "A".repeat(43))], 401),
         (&[origin.clone(), format!("Cookie: berth-console-1={}", served.token.secret())], 401),
     ] {
