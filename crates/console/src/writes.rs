@@ -8,6 +8,7 @@ use berth_api::read::{Inventory, Kind, Manifest, WorkloadSpec, collect_manifests
 use berth_simulate::what_if::{Change, evicted_by_drain};
 
 use crate::changes::ChangeRequest;
+use crate::names::counted;
 
 /// One write to a cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,7 +165,7 @@ impl WritePlan {
                 refuse(format!("Remove the nodes with {key}={value}"), NODES_LEAVE);
             }
             Change::AddNodes { n_nodes, like } => {
-                refuse(format!("Add {n_nodes} nodes that are like {like}"), NODES_JOIN);
+                refuse(format!("Add {} like {like}", counted(n_nodes, "node")), NODES_JOIN);
             }
             Change::Drain(node) => {
                 self.add_of_node(Write::Cordon { node: node.clone() }, &node, inventory);

@@ -136,7 +136,7 @@ fn list(plan: &WritePlan) -> Markup {
 fn not_applicable(plan: &WritePlan) -> Markup {
     html! {
         @if !plan.not_applicable.is_empty() {
-            p { "Not written:" }
+            p { "Not written, but part of the effect that the what-if shows:" }
             ul { @for (what, why) in &plan.not_applicable { li { (what) ": " (why) } } }
         }
     }
@@ -217,7 +217,7 @@ mod tests {
             refused,
             [
                 "Remove node b-1: nodes leave a cluster with their machines; drain them here first",
-                "Add 1 nodes that are like a-1: nodes join a cluster when their machines start",
+                "Add 1 node like a-1: nodes join a cluster when their machines start",
                 "Set the label x=y of node a-1-new-1 (now not set): the cluster has no such node",
                 "Remove the nodes with topology.kubernetes.io/zone=b: nodes leave a cluster with their machines; drain them here first",
                 "Apply Node c-1: nodes join a cluster when their machines start",
