@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use self::journal::{JournalError, JournalReplay};
-pub use self::timeline::{Interval, Timeline, TimelineRecorder};
+pub use self::timeline::{Interval, Timeline, TimelineRecorder, is_evicted};
 use self::volumes::{decision, volume_object};
 
 /// One difference between a recording and Berth's own answer.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use berth_api::journal::Entry;
-use berth_api::object::{NamespacedName, find_condition, time};
+use berth_api::object::{Condition, NamespacedName, Pod, find_condition, time};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, Serializer};
 
@@ -57,35 +57,32 @@ impl TimelineRecorder {
     /// Counts an entry that is applied to `replay` next.
     pub fn add(&mut self, replay: &mut JournalReplay, entry: &Entry) {
         if let Entry::Time(now) = entry {
-            return self.advance(replay, *now);
+            if replay.is_complete() {
+                let counted = &mut self.counted;
+                self.timeline.advance(*now, || *counted.get_or_insert_with(|| count(replay)));
+            }
+            return;
         }
         self.counted = None;
         match entry {
             // Each file of a recording begins with what exists already.
-            Entry::Complete {} if self.timeline.intervals.is_empty() => {
-                self.timeline.seconds = 1;
-                self.timeline.intervals.push(Interval::new(replay.now()));
-            }
+            Entry::Complete {} => self.timeline.begin(replay.now()),
             Entry::RemovePod(name) => _ = self.evicted.remove(name),
             _ if !replay.is_complete() => {}
-            Entry::Decision(_) => self.last().n_decisions += 1,
-            Entry::GroupDecision(group, _) => self.last().n_decisions += group.pods.len(),
+            Entry::Decision(_) => self.timeline.add_decisions(1),
+            Entry::GroupDecision(group, _) => self.timeline.add_decisions(group.pods.len()),
             Entry::Preemption(preemption) => self.evict(&preemption.victims),
             Entry::GroupPreemption(_, result) => self.evict(&result.victims),
-            Entry::Pod(pod) => {
-                let condition = find_condition(&pod.status.conditions, "DisruptionTarget");
-                if condition.is_some_and(|condition| condition.status == "True") {
-                    self.evict(&[pod.metadata.namespaced_name()]);
-                }
-            }
+            Entry::Pod(pod) if is_evicted(pod) => self.evict(&[pod.metadata.namespaced_name()]),
             _ => {}
         }
     }
 
     /// Ends a journal; the next one begins with the same state.
     pub fn end(&mut self, replay: &mut JournalReplay) {
-        if replay.is_complete() && !self.timeline.intervals.is_empty() {
-            self.close(replay);
+        if replay.is_complete() {
+            let counted = *self.counted.get_or_insert_with(|| count(replay));
+            self.timeline.set_end(counted);
         }
     }
 
@@ -94,35 +91,19 @@ impl TimelineRecorder {
         self.timeline
     }
 
-    fn advance(&mut self, replay: &mut JournalReplay, now: Timestamp) {
-        while replay.is_complete() && !self.timeline.intervals.is_empty() {
-            let (begin, seconds) = (self.last().begin, self.timeline.seconds);
-            if now.duration_since(begin).as_secs() < seconds {
-                return;
-            }
-            let Ok(end) = begin.checked_add(SignedDuration::from_secs(seconds)) else { return };
-            self.close(replay);
-            self.timeline.intervals.push(Interval::new(end));
-            self.timeline.shorten();
-        }
-    }
-
-    /// Counts the state at the end of the last interval.
-    fn close(&mut self, replay: &mut JournalReplay) {
-        let (n_pending, n_broken_rules) =
-            *self.counted.get_or_insert_with(|| (replay.n_pending(), replay.cluster().audit().len()));
-        let last = self.last();
-        (last.n_pending, last.n_broken_rules) = (n_pending, n_broken_rules);
-    }
-
     fn evict(&mut self, pods: &[NamespacedName]) {
         let n_new = pods.iter().filter(|name| self.evicted.insert((*name).clone())).count();
-        self.last().n_evictions += n_new;
+        self.timeline.add_evictions(n_new);
     }
+}
 
-    fn last(&mut self) -> &mut Interval {
-        self.timeline.intervals.last_mut().expect("the first interval begins when the state is complete")
-    }
+fn count(replay: &mut JournalReplay) -> (usize, usize) {
+    (replay.n_pending(), replay.cluster().audit().len())
+}
+
+/// Whether the pod is being evicted or preempted, or was.
+pub fn is_evicted(pod: &Pod) -> bool {
+    find_condition(&pod.status.conditions, "DisruptionTarget").is_some_and(Condition::is_true)
 }
 
 impl Interval {
@@ -132,6 +113,44 @@ impl Interval {
 }
 
 impl Timeline {
+    /// Begins the first interval, unless there is one.
+    pub fn begin(&mut self, now: Timestamp) {
+        if self.intervals.is_empty() {
+            self.seconds = 1;
+            self.intervals.push(Interval::new(now));
+        }
+    }
+
+    /// Ends the intervals until a time. `count` counts the pending pods and the broken rules, when an interval ends.
+    pub fn advance(&mut self, now: Timestamp, mut count: impl FnMut() -> (usize, usize)) {
+        while let Some(last) = self.intervals.last() {
+            let (begin, seconds) = (last.begin, self.seconds);
+            if now.duration_since(begin).as_secs() < seconds {
+                return;
+            }
+            let Ok(end) = begin.checked_add(SignedDuration::from_secs(seconds)) else { return };
+            self.set_end(count());
+            self.intervals.push(Interval::new(end));
+            self.shorten();
+        }
+    }
+
+    /// Decisions in the last interval.
+    pub fn add_decisions(&mut self, n: usize) {
+        self.intervals.last_mut().into_iter().for_each(|last| last.n_decisions += n);
+    }
+
+    /// Evictions in the last interval.
+    pub fn add_evictions(&mut self, n: usize) {
+        self.intervals.last_mut().into_iter().for_each(|last| last.n_evictions += n);
+    }
+
+    /// The pending pods and the broken rules at the end of the last interval.
+    pub fn set_end(&mut self, (n_pending, n_broken_rules): (usize, usize)) {
+        let last = self.intervals.last_mut();
+        last.into_iter().for_each(|last| (last.n_pending, last.n_broken_rules) = (n_pending, n_broken_rules));
+    }
+
     /// Makes one interval of two, if there are too many. The last one has just begun and stays alone.
     fn shorten(&mut self) {
         if self.intervals.len() <= MAX_INTERVALS {

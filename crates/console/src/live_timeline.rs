@@ -1,0 +1,30 @@
+//! What has happened in a cluster since the state follows it.
+
+use std::collections::HashSet;
+
+use berth_api::object::{NamespacedName, Pod};
+use berth_simulate::replay::{Timeline, is_evicted};
+
+/// The timeline of a cluster that changes.
+#[derive(Default)]
+pub(crate) struct LiveTimeline {
+    pub(crate) timeline: Timeline,
+    /// Pods whose eviction is counted, until they are removed.
+    evicted: HashSet<NamespacedName>,
+}
+
+impl LiveTimeline {
+    /// Counts a change of a pod that was pending before or not.
+    pub(crate) fn pod_changes(&mut self, name: &NamespacedName, pod: &Pod, was_pending: bool) {
+        if was_pending && !pod.spec.node_name.is_empty() {
+            self.timeline.add_decisions(1);
+        }
+        if is_evicted(pod) && self.evicted.insert(name.clone()) {
+            self.timeline.add_evictions(1);
+        }
+    }
+
+    pub(crate) fn pod_removed(&mut self, name: &NamespacedName) {
+        self.evicted.remove(name);
+    }
+}
