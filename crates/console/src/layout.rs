@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, html};
 use crate::Request;
 
 /// The pages of the navigation: path and name.
-const PAGES: [(&str, &str); 10] = [
+const PAGES: [(&str, &str); 11] = [
     ("/", "Topology"),
     ("/pending", "Pending"),
     ("/workloads", "Workloads"),
@@ -15,6 +15,7 @@ const PAGES: [(&str, &str); 10] = [
     ("/sets", "Sets"),
     ("/lint", "Lint"),
     ("/enforcer", "Enforcer"),
+    ("/timeline", "Timeline"),
     ("/events", "Events"),
 ];
 

@@ -9,6 +9,7 @@ pub mod changes;
 mod cluster_event;
 mod layout;
 mod links;
+mod live_timeline;
 pub mod names;
 mod overview;
 mod pages;

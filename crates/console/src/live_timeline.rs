@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use berth_api::object::{NamespacedName, Pod};
 use berth_simulate::replay::{Timeline, is_evicted};
+use jiff::Timestamp;
 
 /// The timeline of a cluster that changes.
 #[derive(Default)]
@@ -13,9 +14,17 @@ pub(crate) struct LiveTimeline {
     evicted: HashSet<NamespacedName>,
 }
 
+/// The first length of intervals. At the end of each, the broken rules are counted, which takes time in large clusters.
+const SECONDS: i64 = 8;
+
 impl LiveTimeline {
-    /// Counts a change of a pod that was pending before or not.
-    pub(crate) fn pod_changes(&mut self, name: &NamespacedName, pod: &Pod, was_pending: bool) {
+    /// Begins, unless it has begun.
+    pub(crate) fn begin(&mut self, now: Timestamp) {
+        self.timeline.begin(now, SECONDS);
+    }
+
+    /// A pod is as it is now; it was pending before, or not.
+    pub(crate) fn pod_changed(&mut self, name: &NamespacedName, pod: &Pod, was_pending: bool) {
         if was_pending && !pod.spec.node_name.is_empty() {
             self.timeline.add_decisions(1);
         }

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use berth_api::object::{NamespacedName, SharedParts};
 use berth_api::read::{Entry, InputError, Inventory, Kind, SourceLocation};
 use berth_engine::Violation;
+use berth_simulate::replay::Timeline;
 use berth_simulate::{PendingDecision, PendingFor, Simulation, SimulationError, SimulationOptions};
 use jiff::Timestamp;
 
 use crate::broken_since::BrokenSince;
 use crate::cluster_event::LatestEvents;
+use crate::live_timeline::LiveTimeline;
 use crate::overview::{BrokenRules, Overview, Pods};
 use crate::pod_table::PodTable;
 use crate::{ClusterEvent, EnforcerRules, Update};
@@ -31,6 +33,7 @@ pub struct State {
     /// The time of the last changes of a cluster that changes.
     now: Option<Timestamp>,
     broken_since: BrokenSince,
+    timeline: LiveTimeline,
     /// What the enforcer has stored about its limits, as text; none if it is not known.
     ledger: Option<String>,
     /// Whether controllers create the pods of workloads, not the simulation.
@@ -67,6 +70,7 @@ impl State {
             broken: None,
             now: None,
             broken_since: BrokenSince::default(),
+            timeline: LiveTimeline::default(),
             ledger: None,
             is_live: false,
             events: LatestEvents::default(),
@@ -90,6 +94,9 @@ impl State {
     /// Sets the time of the changes that follow. Pods have been pending until then, unless the options say for how long.
     pub fn set_time(&mut self, now: Timestamp) {
         self.now = Some(now);
+        let mut live = std::mem::take(&mut self.timeline);
+        live.timeline.advance(now, || self.counts());
+        self.timeline = live;
         if let PendingFor::Until(until) = &mut self.options.pending_for {
             *until = now;
             self.simulation.set_pending_for(self.options.pending_for);
@@ -155,6 +162,9 @@ impl State {
         if is_changed && let Some(now) = self.now {
             self.broken_since.follow(self.simulation.cluster(), now);
         }
+        if let Some(now) = self.now.filter(|_| self.notice.is_none()) {
+            self.timeline.begin(now);
+        }
         is_changed || is_noticed
     }
 
@@ -167,8 +177,15 @@ impl State {
         if is_changed {
             let after = position(&self.simulation);
             match (before, after) {
-                (_, Some(at)) => self.table.set(at, &self.simulation.pods()[at]),
-                (Some(at), None) => self.table.remove(at),
+                (_, Some(at)) => {
+                    let pod = &self.simulation.pods()[at];
+                    self.table.set(at, pod);
+                    self.timeline.pod_changed(name, &pod.pod, before.is_some() && !had_node);
+                }
+                (Some(at), None) => {
+                    self.table.remove(at);
+                    self.timeline.pod_removed(name);
+                }
                 (None, None) => {}
             }
             // Pods without a node break no rule.
@@ -222,6 +239,7 @@ impl State {
             events: std::mem::take(&mut self.events),
             now: self.now,
             broken_since: std::mem::take(&mut self.broken_since),
+            timeline: std::mem::take(&mut self.timeline),
             ledger: self.ledger.take(),
             ..rebuilt
         };
@@ -292,6 +310,19 @@ impl State {
     /// The nodes and pods, for pages that do not show broken rules.
     pub(crate) fn pods(&self) -> Pods<'_> {
         Pods { simulation: &self.simulation, table: &self.table }
+    }
+
+    /// What has happened since the state follows a cluster; without intervals for one that does not change.
+    pub(crate) fn timeline(&mut self) -> Timeline {
+        let counts = self.counts();
+        let mut timeline = self.timeline.timeline.clone();
+        timeline.set_end(counts);
+        timeline
+    }
+
+    /// The numbers of pending pods and of broken rules.
+    fn counts(&mut self) -> (usize, usize) {
+        (self.table.pending().count(), self.overview().broken.violations.len())
     }
 
     /// The nodes and pods with the broken rules, which take time to find after a change.

@@ -153,6 +153,7 @@ impl ConsoleBench {
             "/rules",
             "/enforcer",
             "/lint",
+            "/timeline",
             "/events",
             "/sets",
             "/what-if",

@@ -137,6 +137,7 @@ async fn names_labels_and_parameters_stay_text() {
         "/lint".to_owned(),
         "/enforcer".to_owned(),
         "/events".to_owned(),
+        "/timeline".to_owned(),
         "/what-if".to_owned(),
         format!("/what-if?remove-node={encoded}"),
         format!("/search?q={encoded}"),

@@ -11,6 +11,7 @@ mod pods;
 mod rules;
 mod search;
 mod sets;
+mod timeline;
 mod topology;
 mod what_if;
 mod workloads;
@@ -63,6 +64,7 @@ pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
         ["what-if"] => what_if::page(state, request),
         ["enforcer"] => enforcer::page(state, request),
         ["events"] => events::page(state, request),
+        ["timeline"] => timeline::page(state),
         ["search"] => search::page(state, request),
         ["sets"] => sets::page(state, request),
         ["lint"] => lint::page(state, request),

@@ -66,7 +66,7 @@ impl TimelineRecorder {
         self.counted = None;
         match entry {
             // Each file of a recording begins with what exists already.
-            Entry::Complete {} => self.timeline.begin(replay.now()),
+            Entry::Complete {} => self.timeline.begin(replay.now(), 1),
             Entry::RemovePod(name) => _ = self.evicted.remove(name),
             _ if !replay.is_complete() => {}
             Entry::Decision(_) => self.timeline.add_decisions(1),
@@ -113,10 +113,10 @@ impl Interval {
 }
 
 impl Timeline {
-    /// Begins the first interval, unless there is one.
-    pub fn begin(&mut self, now: Timestamp) {
+    /// Begins the first interval of a length, unless there is one.
+    pub fn begin(&mut self, now: Timestamp, seconds: i64) {
         if self.intervals.is_empty() {
-            self.seconds = 1;
+            self.seconds = seconds;
             self.intervals.push(Interval::new(now));
         }
     }
