@@ -111,10 +111,10 @@ impl ConsoleBench {
     }
 
     /// A pod that fits nowhere, such as those that users look at.
-    fn pending(&self, i: usize, image: &str) -> Pod {
+    fn pending(&self, i: usize, cpu: usize) -> Pod {
         let pod = json!({"metadata": {"name": format!("pending-{i}"), "namespace": "default", "creationTimestamp":
-            "2026-01-01T00:00:00Z"}, "spec": {"containers": [{"name": "main", "image": image, "resources": {"requests":
-            {"cpu": "1000"}}}]}, "status": {"phase": "Pending"}});
+            "2026-01-01T00:00:00Z"}, "spec": {"containers": [{"name": "main", "image": "app", "resources": {"requests":
+            {"cpu": cpu.to_string()}}}]}, "status": {"phase": "Pending"}});
         serde_json::from_value(pod).unwrap_or_default()
     }
 
@@ -138,7 +138,7 @@ impl ConsoleBench {
         for pod in self.pods() {
             apply(Update::pod(pod?));
         }
-        (0..N_PENDING).for_each(|i| apply(Update::pod(self.pending(i, "app"))));
+        (0..N_PENDING).for_each(|i| apply(Update::pod(self.pending(i, 1000))));
         Ok(state)
     }
 
@@ -255,7 +255,7 @@ async fn fetch(
     }
 }
 
-/// Changes a pod once a second while pages are open.
+/// Changes two pods once a second while pages are open.
 async fn follow(
     bench: &ConsoleBench,
     console: &Arc<Console>,
@@ -274,12 +274,16 @@ async fn follow(
         tokio::spawn(view(client.clone(), paths[i % paths.len()].clone(), bench.n_changes, changes.clone()))
     });
     let viewers: Vec<_> = viewers.collect();
+    let nodes: Result<Vec<Node>, _> = bench.nodes().take(2).collect();
+    let nodes = nodes?;
     let (begin, cpu) = (Instant::now(), own_cpu_time());
     for i in 0..bench.n_changes {
         tokio::time::sleep(INTERVAL).await;
-        let pod = bench.pending(0, &format!("app:{i}"));
+        // What many pages show: a pending pod, and the room and the rules of a node.
+        let mut pods = [bench.pending(0, 1001 + i), bench.pending(N_PENDING, 0)];
+        pods[1].spec.node_name.clone_from(&nodes[i % nodes.len()].metadata.name);
         changed.send_replace(Instant::now());
-        console.update(move |state| state.apply([Update::pod(pod)], |_| ())).await;
+        console.update(move |state| state.apply(pods.map(Update::pod), |_| ())).await;
     }
     let mut times = Vec::new();
     for viewer in viewers {
