@@ -109,6 +109,11 @@ enum ExitStatus {
     Failure,
 }
 
+/// Leaves a large value to the end of the process, which frees all memory at once: 50,000 pods take a tenth of a second.
+fn leave_to_exit<T>(value: T) {
+    std::mem::forget(value);
+}
+
 fn main() -> ExitCode {
     let command = match Role::of(std::env::args_os().next()) {
         Role::Program => Cli::command(),

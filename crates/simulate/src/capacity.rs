@@ -172,9 +172,13 @@ pub fn capacity(
         None => Vec::new(),
     };
     let subject = subject.prepare(&mut inventory)?;
+    // With claims, the cluster is built again for more replicas.
+    let again = subject.has_claims.then(|| inventory.clone());
+    let mut inventory = Some(inventory);
     let mut n_replicas = if subject.has_claims { FIRST_WITH_CLAIMS } else { 1 };
     let (mut room, placed) = loop {
-        let mut room = subject.room(inventory.clone(), options.clone(), n_replicas)?;
+        let objects = inventory.take().or_else(|| again.clone()).unwrap_or_default();
+        let mut room = subject.room(objects, options.clone(), n_replicas)?;
         let placed = room.fill(0, MAX_REPLICAS);
         if !subject.has_claims || placed.len() < n_replicas || n_replicas > MAX_REPLICAS {
             break (room, placed);
@@ -207,8 +211,8 @@ pub fn capacity(
             capacity.nodes_needed = Some(0);
         } else {
             room.take_back(placed);
-            if subject.has_claims && room.replicas.len() < n_missing {
-                room = subject.room(inventory, options.clone(), n_missing)?;
+            if let Some(objects) = again.filter(|_| room.replicas.len() < n_missing) {
+                room = subject.room(objects, options.clone(), n_missing)?;
             }
             capacity.new_nodes = room.cheapest(&models, n_missing);
             capacity.nodes_needed = capacity.new_nodes.as_ref().map(|nodes| nodes.by_domain.values().sum());

@@ -55,19 +55,25 @@ impl PodRequests {
             ("cpu".to_owned(), Quantity::from_millis(DEFAULT_MILLI_CPU_REQUEST)),
             ("memory".to_owned(), Quantity::from_units(DEFAULT_MEMORY_REQUEST)),
         ]);
-        let scoring = total(&pod.spec, &pod.status, &defaults);
-        let pod_level = pod_level_requests(&pod.spec).next().is_some();
-        let missing =
-            defaults.into_iter().filter(|(name, _)| !pod_level || !sum.contains_key(name)).collect();
-        let non_zero = total(&pod.spec, &pod.status, &missing);
-
-        let mut requests = PodRequests {
-            scoring_milli_cpu: get(&scoring, "cpu").millis(),
-            scoring_memory: get(&scoring, "memory").units(),
-            non_zero_milli_cpu: get(&non_zero, "cpu").millis(),
-            non_zero_memory: get(&non_zero, "memory").units(),
-            ..PodRequests::default()
+        let mut containers = pod.spec.containers.iter().chain(&pod.spec.init_containers);
+        let has_all = |c: &Container| defaults.keys().all(|name| c.resources.requests.contains_key(name));
+        let mut requests = PodRequests::default();
+        let mut set = |scoring: &ResourceList, non_zero: &ResourceList| {
+            requests.scoring_milli_cpu = get(scoring, "cpu").millis();
+            requests.scoring_memory = get(scoring, "memory").units();
+            requests.non_zero_milli_cpu = get(non_zero, "cpu").millis();
+            requests.non_zero_memory = get(non_zero, "memory").units();
         };
+        if containers.all(has_all) && !PodRequests::depend_on_status(pod) {
+            // No default has an effect.
+            set(&sum, &sum);
+        } else {
+            let scoring = total(&pod.spec, &pod.status, &defaults);
+            let pod_level = pod_level_requests(&pod.spec).next().is_some();
+            let missing =
+                defaults.into_iter().filter(|(name, _)| !pod_level || !sum.contains_key(name)).collect();
+            set(&scoring, &total(&pod.spec, &pod.status, &missing));
+        }
         for (name, quantity) in sum {
             match name.as_str() {
                 "cpu" => requests.milli_cpu = quantity.millis(),

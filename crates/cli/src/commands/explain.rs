@@ -9,13 +9,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::cluster_args::ClusterArgs;
-use crate::ExitStatus;
 use crate::error::CliError;
 use crate::objects::{ScopeArgs, find, find_pod};
 use crate::output::{self, PictureOutputArgs};
 use crate::recordings::state_at;
 use crate::render::explanation;
 use crate::render::names::counted;
+use crate::{ExitStatus, leave_to_exit};
 
 /// Explain why a pod is placed on its node, or on none
 ///
@@ -114,6 +114,7 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     };
     args.output.write(&mut out, &explained, &title, table, |_| vec![pictures::explanation(&explained)])?;
     out.flush()?;
+    leave_to_exit(simulation);
     Ok(status(&explained, is_node_known))
 }
 

@@ -11,10 +11,10 @@ use jiff::Timestamp;
 use super::change_args::ChangeArgs;
 use super::cluster_args::{ClusterArgs, ZONE, note_replaced, warn, warn_about};
 use super::picture_args::PictureArgs;
-use crate::ExitStatus;
 use crate::error::CliError;
 use crate::output::{self, PictureFormat, PictureOutputArgs};
 use crate::render::{progress, what_if as render};
+use crate::{ExitStatus, leave_to_exit};
 
 /// Show what becomes of pods if the cluster changes
 ///
@@ -129,7 +129,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                 before.into_iter().zip(after).flat_map(captioned).collect()
             };
             args.output.write(&mut out, outcome, "What if", table, draw)?;
-            outcome.is_harmless()
+            let is_harmless = outcome.is_harmless();
+            leave_to_exit((changed, before));
+            is_harmless
         }
         Some(key) => {
             let mut simulation = what_if.settle(show_placing)?;
@@ -142,6 +144,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                 removing.set_position(n_lost as u64);
             });
             removing.finish_and_clear();
+            leave_to_exit(simulation);
             if losses.domains.is_empty() {
                 return Err(CliError::NotFound(format!("--each {key}: no node has this label")));
             }

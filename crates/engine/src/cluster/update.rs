@@ -97,6 +97,11 @@ impl Cluster {
         self.report(|_| Entry::RemoveVolumeObject(kind, NamespacedName::new(namespace, name)));
     }
 
+    /// Makes room for so many more pods.
+    pub fn reserve_pods(&mut self, n_pods: usize) {
+        self.state.pods.reserve(n_pods);
+    }
+
     /// Adds or changes an assigned pod (one with `spec.nodeName`). A pod that is not assigned, or has
     /// ended, is removed instead.
     ///

@@ -75,6 +75,10 @@ pub(crate) struct Pods {
     pub(crate) unknown_node_pods: FxHashMap<Symbol, Vec<PodId>>,
 }
 
+fn hash_of(slots: &[Option<PodRecord>], hasher: &RandomState, id: PodId) -> u64 {
+    slots[id.0 as usize].as_ref().map_or(0, |pod| hasher.hash_one((pod.namespace, &*pod.name)))
+}
+
 impl PodRecord {
     /// Whether a pod of the same name differs in nothing that rules look at.
     pub(super) fn is_as(&self, other: &PodRecord) -> bool {
@@ -85,6 +89,13 @@ impl PodRecord {
 }
 
 impl Pods {
+    /// Makes room for so many more pods.
+    pub(crate) fn reserve(&mut self, n_pods: usize) {
+        self.slots.reserve(n_pods);
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        self.by_key.reserve(n_pods, |id| hash_of(slots, hasher, *id));
+    }
+
     pub(crate) fn insert(&mut self, record: PodRecord) -> PodId {
         let hash = self.hash(record.namespace, &record.name);
         let id = match self.free.pop() {
@@ -98,10 +109,7 @@ impl Pods {
             }
         };
         let (slots, hasher) = (&self.slots, &self.hasher);
-        let hash_of = |id: &PodId| {
-            slots[id.0 as usize].as_ref().map_or(0, |pod| hasher.hash_one((pod.namespace, &*pod.name)))
-        };
-        self.by_key.insert_unique(hash, id, hash_of);
+        self.by_key.insert_unique(hash, id, |id| hash_of(slots, hasher, *id));
         id
     }
 

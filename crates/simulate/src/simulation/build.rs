@@ -203,6 +203,7 @@ impl Simulation {
         invalid: &mut Vec<InvalidObject>,
     ) {
         let mut unknown_classes = BTreeSet::new();
+        self.reserve(pods.len());
         for InputPod { entry, workload, expanded_from, replaces, claims } in pods {
             let Entry { object: mut pod, mut raw, source, .. } = entry;
             if pod.is_terminal() {

@@ -31,6 +31,13 @@ impl Simulation {
         found.map(|at| *at as usize)
     }
 
+    /// Makes room for so many pods, before the first.
+    pub(super) fn reserve(&mut self, n_pods: usize) {
+        self.positions.table.reserve(n_pods, |_| 0);
+        self.pods.reserve(n_pods);
+        self.cluster.reserve_pods(n_pods);
+    }
+
     pub(super) fn push(&mut self, pod: SimulatedPod) {
         let Simulation { positions: Positions { table, key }, pods, .. } = self;
         let hash = |pod: &SimulatedPod| key.hash_one((&*pod.pod.metadata.namespace, &*pod.pod.metadata.name));

@@ -208,10 +208,11 @@ fn keep_placed(
     now: Timestamp,
 ) -> Result<bool, SimulationError> {
     let placed = simulation.pods().iter().filter(|pod| pod.node().is_some());
-    let placed: BTreeMap<_, _> = placed.map(|pod| (pod.pod.metadata.namespaced_name(), pod)).collect();
-    if simulation.rolled_out().is_empty() && placed.keys().all(|name| given.contains(name)) {
+    let placed = placed.map(|pod| (pod.pod.metadata.namespaced_name(), pod));
+    if simulation.rolled_out().is_empty() && placed.clone().all(|(name, _)| given.contains(&name)) {
         return Ok(false);
     }
+    let placed: BTreeMap<_, _> = placed.collect();
     let expansion = expand(inventory)?;
     inventory.pods.retain(|entry| !expansion.deleted.contains(&entry.object.metadata.namespaced_name()));
     for created in expansion.pods {
