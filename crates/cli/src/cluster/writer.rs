@@ -43,7 +43,9 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
             edit(client, &NODES.object_path("", &node), |node| {
                 let now = node["metadata"]["labels"][&key].as_str();
                 if now != before.as_deref() {
-                    return Err(format!("the label {key} has changed to {now:?}: nothing is written"));
+                    let now =
+                        now.map_or_else(|| "was removed".to_owned(), |now| format!("is {key}={now} now"));
+                    return Err(format!("the label {key} {now}: nothing is written"));
                 }
                 Ok(json!({"metadata": {"labels": {&key: value}}}))
             })
@@ -162,7 +164,7 @@ mod tests {
     async fn what_others_have_written_is_not_lost() {
         let (server, client) = served().await;
         let error = write(&client, label(Some("0"), "2")).await.unwrap_err();
-        assert!(error.contains("has changed to Some(\"1\")"), "{error}");
+        assert!(error.contains("the label x is x=1 now"), "{error}");
         write(&client, label(Some("1"), "2")).await.unwrap();
         let node = || "a".to_owned();
         let taint = Taint { key: "t".to_owned(), value: "v".to_owned(), effect: "NoSchedule".to_owned() };
