@@ -158,6 +158,11 @@ pub struct Observed {
 }
 
 impl Observed {
+    /// Whether a pod is unschedulable, or was preempted.
+    pub fn has_failures(&self) -> bool {
+        !self.victims.is_empty() || self.pods.values().any(|pod| pod.stage() == Stage::Pending)
+    }
+
     /// Applies an event of a node.
     pub fn node_event(&mut self, event: Event<Node>) {
         self.version += 1;

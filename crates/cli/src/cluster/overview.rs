@@ -21,6 +21,8 @@ use crate::render::status_line::{EnforcerStatus, StatusLine};
 const MAX_EVENTS: usize = 4096;
 /// Interval between two checks whether the cluster has settled.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval between two checks whether there are failures to report.
+const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// Length of the period over which the rate of bindings is measured.
 const RATE_PERIOD: Duration = Duration::from_secs(1);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -98,6 +100,23 @@ impl Overview {
                 value = &mut end => return value,
                 () = self.events() => {}
                 _ = show.tick() => self.show(),
+            }
+        }
+    }
+
+    /// Processes events until there is something to report that this version had not: pods that are unschedulable or were preempted.
+    pub async fn until_failures(&mut self, known: u64) {
+        let mut show = ticks(self.status_line.interval());
+        let mut check = ticks(REPORT_INTERVAL);
+        loop {
+            tokio::select! {
+                () = self.events() => {}
+                _ = show.tick() => self.show(),
+                _ = check.tick() => {
+                    if self.observed.version != known && self.observed.has_failures() {
+                        return;
+                    }
+                }
             }
         }
     }

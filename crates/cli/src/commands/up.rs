@@ -48,7 +48,7 @@ use crate::installation;
 use crate::live;
 use crate::output;
 use crate::render::names::{counted, elapsed};
-use crate::render::placement::{self, Columns};
+use crate::render::placement::{self, Columns, PreemptionRow};
 use crate::render::progress;
 use crate::render::status_line::StatusLine;
 use crate::summary;
@@ -312,16 +312,28 @@ async fn attend(
     let work = async {
         let applied = overview.until(apply_after_policies(&client, manifests, admission.as_deref())).await?;
         overview.suspend(|| print_notes(applied));
-        if !args.exit_when_settled {
-            overview.until(stop.cancelled()).await;
-            return Ok(ExitStatus::Success);
-        }
-        let criteria = SettleCriteria {
+        let criteria = || SettleCriteria {
             n_nodes: args.n_simulated_nodes().unwrap_or(0) as usize,
             is_scheduler_idle: || std::future::ready(is_idle(&scheduler.borrow())),
             timeout: args.timeout,
         };
-        let result = overview.until_settled(criteria).await?;
+        if !args.exit_when_settled {
+            let (mut reported, mut known) = (Vec::new(), 0);
+            loop {
+                overview.until_failures(known).await;
+                overview.until_settled(criteria()).await?;
+                known = overview.observed().version;
+                let (Outcome { failures, .. }, preemptions) =
+                    outcome(args, &client, &overview, (&ran, rules.clone())).await?;
+                let mut text = Vec::new();
+                output::text(&mut text, |out| placement::write_running(out, &failures, &preemptions))?;
+                if !text.is_empty() && text != reported {
+                    overview.suspend(|| _ = anstream::stderr().write_all(&text));
+                    reported = text;
+                }
+            }
+        }
+        let result = overview.until_settled(criteria()).await?;
         overview.clear();
         show(args, &client, &overview, (&ran, rules), &result).await
     };
@@ -353,14 +365,13 @@ fn print_notes(applied: Applied) {
     }
 }
 
-/// Shows the placement of all pods.
-async fn show(
+/// The placement of all pods, with explained failures, and the preemptions.
+async fn outcome(
     args: &Args,
     client: &Client,
     overview: &Overview,
     (ran, rules): (&HashSet<NamespacedName>, Settings),
-    result: &SettleResult,
-) -> Result<ExitStatus, CliError> {
+) -> Result<(Outcome, Vec<PreemptionRow>), CliError> {
     let workloads = workloads(client).await?;
     let mut outcome = Outcome::new(overview.observed(), &workloads, ran, &args.topology_key);
     if !outcome.failures.is_empty() {
@@ -373,7 +384,18 @@ async fn show(
             Err(error) => output::warning(&format!("the unplaced pods are not explained: {error}")),
         }
     }
-    let preemptions = preemptions(overview.observed());
+    Ok((outcome, preemptions(overview.observed())))
+}
+
+/// Shows the placement of all pods.
+async fn show(
+    args: &Args,
+    client: &Client,
+    overview: &Overview,
+    cluster: (&HashSet<NamespacedName>, Settings),
+    result: &SettleResult,
+) -> Result<ExitStatus, CliError> {
+    let (outcome, preemptions) = outcome(args, client, overview, cluster).await?;
     let Outcome { rows, summary, failures } = &outcome;
     let mut out = output::stdout();
     output::text(&mut out, |out| {

@@ -84,20 +84,41 @@ pub fn write(
         group_table(groups).write(out, "")?;
         writeln!(out)?;
     }
+    let n_shown = if columns == Columns::None { MAX_FAILURES } else { failures.len() };
+    write_reasons(out, failures, (n_shown, "; -o json has all"), preemptions)?;
+    write_totals(out, summary)
+}
+
+/// Writes preemptions and failures. Of these, at most `n_shown`; `hint` says where the others are.
+fn write_reasons(
+    out: &mut impl Write,
+    failures: &[Failure],
+    (n_shown, hint): (usize, &str),
+    preemptions: &[PreemptionRow],
+) -> io::Result<()> {
     if !preemptions.is_empty() {
         preemption_table(preemptions).write(out, "")?;
         writeln!(out)?;
     }
-    let n_shown = if columns == Columns::None { failures.len().min(MAX_FAILURES) } else { failures.len() };
-    for failure in &failures[..n_shown] {
+    let (shown, left_out) = failures.split_at(n_shown.min(failures.len()));
+    for failure in shown {
         write_failure(out, failure)?;
         writeln!(out)?;
     }
-    let left_out: usize = failures[n_shown..].iter().map(|failure| failure.pods.len()).sum();
+    let left_out: usize = left_out.iter().map(|failure| failure.pods.len()).sum();
     if left_out > 0 {
-        writeln!(out, "and {} with other reasons; -o json has all\n", counted(left_out, "unplaced pod"))?;
+        writeln!(out, "and {} with other reasons{hint}\n", counted(left_out, "unplaced pod"))?;
     }
-    write_totals(out, summary)
+    Ok(())
+}
+
+/// Preemptions and the first failures of a running cluster.
+pub fn write_running(
+    out: &mut impl Write,
+    failures: &[Failure],
+    preemptions: &[PreemptionRow],
+) -> io::Result<()> {
+    write_reasons(out, failures, (MAX_FAILURES, ""), preemptions)
 }
 
 fn pods(rows: &[Row], columns: Columns, topology_key: &str) -> Table {

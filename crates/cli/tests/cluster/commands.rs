@@ -52,6 +52,21 @@ fn unschedulable_pods_are_shown_with_their_reason() {
 }
 
 #[test]
+fn a_running_cluster_reports_unschedulable_pods_with_their_reason() {
+    let directory = TempDir::new("running");
+    let up = Berth::start(&directory, "up", &["up", "--nodes", "2", "-f", "examples/redis-web"]);
+    let log = process::eventually("the unplaced pods are explained", || {
+        let log = up.stderr();
+        let is_explained = ["redis-cache", "web-server"].iter().all(|name| {
+            let begin = format!("Deployment {name}: 1 pod unplaced: default/{name}-");
+            log.lines().any(|line| line.starts_with(&begin))
+        });
+        if is_explained && log.contains("; caused by default/") { Ok(log) } else { Err(log) }
+    });
+    assert!(log.contains("bottleneck:"), "{log}");
+}
+
+#[test]
 fn a_stuck_rolling_update_names_the_change_that_lets_it_proceed() {
     let directory = TempDir::new("stuck");
     let data = directory.file("data").display().to_string();
