@@ -7,7 +7,7 @@
 mod nodes_needed;
 mod subject;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use berth_api::expand::ExpandError;
 use berth_api::object::{Node, Pod};
@@ -98,12 +98,6 @@ pub enum CapacityError {
     Subject(#[from] ChangeError),
 }
 
-/// A replica that was placed.
-struct Placed {
-    pod: PreparedPod,
-    outcome: Outcome,
-}
-
 /// A cluster with the next replicas of a pod.
 struct Room {
     simulation: Simulation,
@@ -122,8 +116,8 @@ impl Room {
         }
     }
 
-    /// Places replicas until one fits nowhere.
-    fn fill(&mut self, first: usize, limit: usize) -> Vec<Placed> {
+    /// Places replicas from this number on, until one fits nowhere.
+    fn fill(&mut self, first: usize, limit: usize) -> Vec<Outcome> {
         let mut placed = Vec::new();
         while placed.len() < limit
             && let Some(pod) = self.replica(first + placed.len())
@@ -132,17 +126,18 @@ impl Room {
             if outcome.node().is_none() {
                 break;
             }
-            placed.push(Placed { pod, outcome });
+            placed.push(outcome);
         }
         placed
     }
 
-    /// Takes placements back.
-    fn take_back(&mut self, placed: Vec<Placed>) {
-        let cluster = self.simulation.cluster();
-        for Placed { pod, outcome } in placed.into_iter().rev() {
+    /// Takes back the placements of all replicas.
+    fn take_back(&mut self, placed: &[Outcome]) {
+        for (i, outcome) in placed.iter().enumerate().rev() {
+            let Some(pod) = self.replica(i) else { continue };
+            let cluster = self.simulation.cluster();
             cluster.forget(&pod);
-            if let Outcome::Placed { volumes: Some(volumes), .. } = &outcome {
+            if let Outcome::Placed { volumes: Some(volumes), .. } = outcome {
                 cluster.restore_volumes(&pod, volumes);
             }
         }
@@ -153,7 +148,7 @@ impl Room {
     }
 }
 
-/// How many more replicas of a pod fit.
+/// How many more replicas of a pod fit. Also returns the cluster, which still has them unless more nodes were tried.
 ///
 /// # Errors
 /// The subject or a node does not exist, or the objects are not valid.
@@ -162,7 +157,7 @@ pub fn capacity(
     options: &SimulationOptions,
     subject: &Subject,
     request: &CapacityRequest,
-) -> Result<Capacity, CapacityError> {
+) -> Result<(Capacity, Simulation), CapacityError> {
     options.add_simulated_nodes(&mut inventory);
     if inventory.workloads.iter().any(|entry| entry.object.replaced.is_some()) {
         place_new(&mut inventory, options, Timestamp::UNIX_EPOCH)?;
@@ -185,9 +180,13 @@ pub fn capacity(
         }
         n_replicas *= 4;
     };
+    let mut by_node: HashMap<&str, usize> = HashMap::new();
+    for node in placed.iter().filter_map(Outcome::node) {
+        *by_node.entry(node).or_default() += 1;
+    }
     let mut by_domain: BTreeMap<String, usize> = BTreeMap::new();
-    for node in placed.iter().filter_map(|placed| placed.outcome.node()) {
-        *by_domain.entry(room.domain(node, &request.topology_key)).or_default() += 1;
+    for (node, n_placed) in by_node {
+        *by_domain.entry(room.domain(node, &request.topology_key)).or_default() += n_placed;
     }
     let is_limited = placed.len() < MAX_REPLICAS;
     let next = room.replica(placed.len()).filter(|_| is_limited);
@@ -210,7 +209,7 @@ pub fn capacity(
         if capacity.replicas >= n_missing {
             capacity.nodes_needed = Some(0);
         } else {
-            room.take_back(placed);
+            room.take_back(&placed);
             if let Some(objects) = again.filter(|_| room.replicas.len() < n_missing) {
                 room = subject.room(objects, options.clone(), n_missing)?;
             }
@@ -218,7 +217,7 @@ pub fn capacity(
             capacity.nodes_needed = capacity.new_nodes.as_ref().map(|nodes| nodes.by_domain.values().sum());
         }
     }
-    Ok(capacity)
+    Ok((capacity, room.simulation))
 }
 
 /// What stops the next replica on most of the nodes that it could use otherwise.

@@ -8,10 +8,10 @@ use berth_simulate::capacity::{CapacityError, CapacityRequest, NodeType, Subject
 
 use super::cluster_args::{ClusterArgs, warn};
 
-use crate::ExitStatus;
 use crate::error::CliError;
 use crate::output::{self, OutputArgs};
 use crate::render::capacity as render;
+use crate::{ExitStatus, leave_to_exit};
 
 /// Show how many more replicas fit, and how many nodes a number of replicas needs
 ///
@@ -91,14 +91,16 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     args.cluster.check(&inventory)?;
     let request = CapacityRequest { topology_key: topology_key(&args.topology_key), target: args.target()? };
     let options = args.cluster.options(args.cluster.settings(&inventory)?);
-    let found = capacity(inventory, &options, &subject, &request).map_err(|error| match error {
-        CapacityError::Simulation(error) => CliError::Simulation(error),
-        CapacityError::Expand(error) => CliError::Expand(error),
-        CapacityError::Subject(error) => CliError::NotFound(refusal(&error)),
-    })?;
+    let (found, cluster) =
+        capacity(inventory, &options, &subject, &request).map_err(|error| match error {
+            CapacityError::Simulation(error) => CliError::Simulation(error),
+            CapacityError::Expand(error) => CliError::Expand(error),
+            CapacityError::Subject(error) => CliError::NotFound(refusal(&error)),
+        })?;
     let mut out = output::stdout();
     args.output.write(&mut out, &found, |out| render::write(out, &name_of(&subject), &found, &request))?;
     out.flush()?;
+    leave_to_exit(cluster);
     let is_good = if args.target.is_some() { found.nodes_needed.is_some() } else { found.replicas > 0 };
     Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })
 }

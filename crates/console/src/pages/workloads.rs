@@ -179,7 +179,7 @@ fn more_replicas(
     let subject = Subject::Workload(known, NamespacedName::new(namespace, name));
     let request = CapacityRequest { topology_key: key.to_owned(), target: None };
     let found = capacity(inventory, &options, &subject, &request);
-    let found = found.map_err(|error| PageError::Parameter(format!("capacity: {error}")))?;
+    let (found, _) = found.map_err(|error| PageError::Parameter(format!("capacity: {error}")))?;
     let Capacity { replicas, limited_by, by_domain, running, n_unplaced_others, message, .. } = &found;
     let row = |(domain, n): (&String, &usize)| vec![html! { (domain) }, parts::number(*n)];
     Ok(html! {

@@ -194,7 +194,7 @@ impl Room {
             is_possible = placed.len() > n_before && added.len() < MAX_NODES;
         }
         let is_enough = placed.len() == n_replicas;
-        self.take_back(placed);
+        self.take_back(&placed);
         added.iter().for_each(|node| self.remove_node(model, node));
         is_enough.then_some(distribution)
     }
@@ -207,7 +207,7 @@ impl Room {
         }
         let placed = self.fill(0, n_replicas);
         let is_enough = placed.len() == n_replicas;
-        self.take_back(placed);
+        self.take_back(&placed);
         added.iter().for_each(|node| self.remove_node(model, node));
         is_enough
     }

@@ -30,8 +30,8 @@ fn request(target: Option<(usize, NodeType)>) -> CapacityRequest {
 
 fn of_pod(inventory: &Inventory, pod: &Pod, request: &CapacityRequest) -> Capacity {
     let subject = Subject::Pod(Box::new(entry(pod)));
-    capacity(inventory.clone(), &SimulationOptions::default(), &subject, request)
-        .expect("the objects are valid")
+    let found = capacity(inventory.clone(), &SimulationOptions::default(), &subject, request);
+    found.expect("the objects are valid").0
 }
 
 /// How many of these copies of a pod a simulation places, by zone, and the final state of the simulation.
@@ -218,8 +218,8 @@ fn replicas_of_a_workload_count_beyond_those_that_run() {
     );
     let subject = Subject::Workload(Kind::Deployment, NamespacedName::new("default", "web"));
     let options = SimulationOptions::default();
-    let found =
-        capacity(inventory(world), &options, &subject, &request(None)).expect("the objects are valid");
+    let found = capacity(inventory(world), &options, &subject, &request(None));
+    let (found, _) = found.expect("the objects are valid");
     assert_eq!((found.replicas, found.running), (4, 1));
     assert_eq!(found.by_domain, BTreeMap::from([("z1".to_owned(), 3), ("z2".to_owned(), 1)]));
     assert_eq!(found.limited_by.as_deref(), Some("cpu"));
@@ -283,7 +283,7 @@ fn the_pods_of_a_new_template_run_in_the_place_of_the_old_ones() {
     let subject = Subject::Workload(Kind::Deployment, NamespacedName::new("default", "web"));
     let replicas = |inventory: &Inventory| {
         let found = capacity(inventory.clone(), &SimulationOptions::default(), &subject, &request(None));
-        let found = found.expect("the objects are valid");
+        let (found, _) = found.expect("the objects are valid");
         (found.replicas, found.running)
     };
     assert_eq!(replicas(&inventory), (8 - 1, 2), "9 pods per node");
