@@ -110,6 +110,34 @@ impl ConsoleBench {
         dump::pods(self.n_nodes, self.n_pods, self.seed).map(typed)
     }
 
+    /// The nodes that a scheduler selects for the pods. A pod that fits nowhere gets the node of the dump, against its rules.
+    fn schedule(&self) -> Result<Vec<String>, ClusterBenchError> {
+        let mut cluster = Cluster::new(Settings::default());
+        for node in self.nodes() {
+            cluster.set_node(&node?);
+        }
+        let mut select = |mut pod: Pod| {
+            let dumped = std::mem::take(&mut pod.spec.node_name);
+            let prepared = cluster.prepare(&pod);
+            if let Some(node) = cluster.place(&prepared).node() {
+                return node.to_owned();
+            }
+            pod.spec.node_name.clone_from(&dumped);
+            cluster.set_pod(&pod);
+            dumped
+        };
+        self.pods().map(|pod| pod.map(&mut select)).collect()
+    }
+
+    /// The pods on these nodes.
+    fn scheduled(&self, nodes: &[String]) -> impl Iterator<Item = Result<Pod, ClusterBenchError>> {
+        self.pods().zip(nodes).map(|(pod, node)| {
+            let mut pod = pod?;
+            pod.spec.node_name.clone_from(node);
+            Ok(pod)
+        })
+    }
+
     /// A pod that fits nowhere, such as those that users look at.
     fn pending(&self, i: usize, cpu: usize) -> Pod {
         let pod = json!({"metadata": {"name": format!("pending-{i}"), "namespace": "default", "creationTimestamp":
@@ -118,24 +146,24 @@ impl ConsoleBench {
         serde_json::from_value(pod).unwrap_or_default()
     }
 
-    fn engine(&self) -> Result<Cluster, ClusterBenchError> {
+    fn engine(&self, nodes: &[String]) -> Result<Cluster, ClusterBenchError> {
         let mut cluster = Cluster::new(Settings::default());
         for node in self.nodes() {
             cluster.set_node(&node?);
         }
-        for pod in self.pods() {
+        for pod in self.scheduled(nodes) {
             cluster.set_pod(&pod?);
         }
         Ok(cluster)
     }
 
-    fn state(&self) -> Result<State, ClusterBenchError> {
+    fn state(&self, nodes: &[String]) -> Result<State, ClusterBenchError> {
         let mut state = State::live("bench", SimulationOptions::default()).map_err(other)?;
         let mut apply = |update| _ = state.apply([update], |_| ());
         for node in self.nodes() {
             apply(Update::node(node?));
         }
-        for pod in self.pods() {
+        for pod in self.scheduled(nodes) {
             apply(Update::pod(pod?));
         }
         (0..N_PENDING).for_each(|i| apply(Update::pod(self.pending(i, 1000))));
@@ -188,11 +216,13 @@ pub async fn run(
 ) -> Result<Report, ClusterBenchError> {
     let stop = stop.child_token();
     let _guard = stop.clone().drop_guard();
+    let nodes = bench.schedule()?;
+    progress("the pods are placed");
     let empty = rss_bytes();
-    let engine = bench.engine()?;
+    let engine = bench.engine(&nodes)?;
     let engine_bytes = above(empty);
     let before = rss_bytes();
-    let state = bench.state()?;
+    let state = bench.state(&nodes)?;
     let state_bytes = above(before);
     drop(engine);
     progress("the state is built");
