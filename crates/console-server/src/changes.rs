@@ -31,7 +31,7 @@ impl Changes {
         Ok(Changes { write, key, turn: Mutex::default() })
     }
 
-    /// What a form must have to carry out this list for the viewer with this token: nobody else can make it.
+    /// What a form must have to carry out this list for the viewer with this token. It cannot be made without the key.
     pub(crate) fn digest(&self, plan: &WritePlan, token: Option<&str>) -> String {
         URL_SAFE_NO_PAD.encode(hmac::sign(&self.key, content(plan, token).as_bytes()))
     }

@@ -30,7 +30,7 @@ pub struct Rendered {
 
 impl From<Response> for Rendered {
     fn from(Response { status, content_type, body }: Response) -> Rendered {
-        // Nobody can construct texts with the same tag without the key.
+        // Texts with the same tag cannot be constructed without the key.
         static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Rendered { status, content_type, tag: KEY.hash_one(&body), body: body.into() }
     }

@@ -190,7 +190,7 @@ impl SharedParts {
 #[derive(Debug)]
 struct Parts<T> {
     values: HashSet<Arc<T>>,
-    /// At this number of values, those that nobody uses any more are removed.
+    /// At this number of values, the unused ones are removed.
     sweep_at: usize,
 }
 

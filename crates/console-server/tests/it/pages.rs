@@ -1,9 +1,22 @@
 //! Pages, the token, and pages that follow the state.
 
-use crate::client::{read_until, serve, state};
+use berth_console::State;
+
+use crate::client::{Served, read_until, serve, state};
 
 const NODE: &str =
     "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 2, pods: 10}}}";
+
+/// The cluster has a pod `web` without a node now.
+async fn add_pending_pod(served: &Served) {
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, image: i}]}}";
+    let changed = state(&format!("{NODE}\n---\n{pod}"));
+    let replace = |state: &mut State| {
+        *state = changed;
+        true
+    };
+    served.console.update(replace).await;
+}
 
 #[tokio::test]
 async fn the_token_of_the_url_becomes_a_cookie() {
@@ -43,15 +56,7 @@ async fn open_pages_are_told_about_changes_and_show_them() {
     if !text.contains("data: 1") {
         text += &read_until(&mut stream, "data: 1").await;
     }
-    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, image: i}]}}";
-    let changed = state(&format!("{NODE}\n---\n{pod}"));
-    served
-        .console
-        .update(|state| {
-            *state = changed;
-            true
-        })
-        .await;
+    add_pending_pod(&served).await;
     read_until(&mut stream, "data: 2").await;
     assert!(served.get("/pending").await.body.contains("web"));
 }
@@ -87,15 +92,7 @@ async fn a_page_that_has_not_changed_is_not_sent_again() {
     // Only viewers learn even that.
     let headers = [served.host(), format!("If-None-Match: {tag}")];
     assert_eq!(served.send("GET /pending", &headers, b"").await.status, 401);
-    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, image: i}]}}";
-    let changed = state(&format!("{NODE}\n---\n{pod}"));
-    served
-        .console
-        .update(|state| {
-            *state = changed;
-            true
-        })
-        .await;
+    add_pending_pod(&served).await;
     let other = again().await;
     assert!(other.status == 200 && other.body.contains("web"), "{}", other.body);
 }
