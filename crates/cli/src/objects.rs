@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use berth_api::object::Pod;
 use berth_api::read::Kind;
 use berth_api::rules::Selector;
-use berth_console::changes::kind_of;
+use berth_console::changes::{is_workload, kind_of};
 use berth_console::names::{MAX_SUGGESTIONS, not_in_input};
 use berth_simulate::{SimulatedPod, Simulation};
 
@@ -86,19 +86,6 @@ pub fn find(simulation: &Simulation, name: Option<&str>, scope: &ScopeArgs) -> R
             (None, namespace) => pod(simulation, namespace.as_deref(), name),
         },
     }
-}
-
-fn is_workload(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Deployment
-            | Kind::ReplicaSet
-            | Kind::StatefulSet
-            | Kind::DaemonSet
-            | Kind::ReplicationController
-            | Kind::Job
-            | Kind::CronJob
-    )
 }
 
 fn positions(simulation: &Simulation, is_wanted: impl Fn(&SimulatedPod) -> bool) -> Vec<usize> {

@@ -127,7 +127,8 @@ pub fn named_workload(
     inventory: &Inventory,
 ) -> Result<(Kind, NamespacedName), String> {
     let parts = text.split_once('/');
-    let Some((kind, name)) = parts.and_then(|(kind, name)| Some((kind_of(kind)?, name))) else {
+    let parts = parts.and_then(|(kind, name)| Some((kind_of(kind)?, name)));
+    let Some((kind, name)) = parts.filter(|(kind, _)| is_workload(*kind)) else {
         return Err(format!("{text}: name a workload, such as deploy/web"));
     };
     let workloads = inventory.workloads.iter().map(|entry| &entry.object);
@@ -233,6 +234,20 @@ pub fn kind_of(text: &str) -> Option<Kind> {
     Kind::of(&resource.api_version(), resource.kind)
 }
 
+/// Whether objects of a kind have pods.
+pub fn is_workload(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Deployment
+            | Kind::ReplicaSet
+            | Kind::StatefulSet
+            | Kind::DaemonSet
+            | Kind::ReplicationController
+            | Kind::Job
+            | Kind::CronJob
+    )
+}
+
 /// The node label key that `zone`, `region` and `node` stand for, or the key itself.
 pub fn topology_key(text: &str) -> String {
     match text {
@@ -247,6 +262,16 @@ pub fn topology_key(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_workloads_are_named_as_such() {
+        let named = |text| named_workload(text, None, &Inventory::default());
+        let (kind, name) = named("deploy/web").unwrap();
+        assert_eq!((kind, name.to_string()), (Kind::Deployment, "default/web".to_owned()));
+        for text in ["web", "pod/web", "node/web", "x/web"] {
+            assert!(named(text).unwrap_err().ends_with("name a workload, such as deploy/web"), "{text}");
+        }
+    }
 
     #[test]
     fn taints_are_written_as_for_kubectl() {
