@@ -2,6 +2,7 @@
 //!
 //! A bare client, which only sends bindings for predetermined nodes, and the scheduler bind the same pods at the same API
 //! server in turn. Both use the same number of connections, and the same observer, which watches the pods, measures both.
+//! Between them comes a client that watches the pods, too: the difference to the scheduler is what deciding costs.
 //! The first tenth of the bindings of a round is not measured: it includes the setup of connections and the scheduler's first
 //! decision for each pod template.
 
@@ -16,12 +17,13 @@ use berth_bench::scale::templates::{Kind, PodTemplate, namespaces};
 use berth_bench::scale::{GeneratedCluster, generate, nodes, pod_name};
 use berth_client::call;
 use berth_client::connect::{self, Options};
-use berth_client::watch::{WatchOptions, WatchStream, watch};
+use berth_client::watch::{KubeObject, WatchOptions, WatchStream, watch};
 use berth_scheduler::{RecordOptions, SchedulerOptions};
 use http::Method;
 use kube::Client;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::ClusterBenchError;
@@ -63,6 +65,8 @@ pub struct Bind {
 pub enum Binder {
     /// Sends bindings for predetermined nodes.
     BareClient,
+    /// The same, and reads the names and versions of all pod events, as the least that a scheduler has to.
+    WatchingClient,
     /// Selects the nodes and binds.
     Scheduler,
     /// A scheduler that records its decisions.
@@ -88,6 +92,8 @@ pub struct Report {
     pub ratio: f64,
     /// Median CPU time per pod with the bare client, of the API server and the client together.
     pub bare_client_cpu_us: Option<f64>,
+    /// The same with the client that watches the pods.
+    pub watching_client_cpu_us: Option<f64>,
     /// Median CPU time per pod with the scheduler.
     pub scheduler_cpu_us: Option<f64>,
     /// The bare client's CPU time divided by the scheduler's: equals `ratio` on an otherwise idle machine.
@@ -121,6 +127,30 @@ pub struct Round {
 impl Round {
     fn cpu_us(&self) -> Option<f64> {
         Some(self.server_cpu_us? + self.own_cpu_us?)
+    }
+}
+
+/// What the watching client reads of a pod.
+#[derive(Deserialize)]
+struct Identity {
+    metadata: IdentityMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct IdentityMeta {
+    name: String,
+    namespace: String,
+    resource_version: String,
+}
+
+impl KubeObject for Identity {
+    fn resource_version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+
+    fn key(&self) -> (&str, &str) {
+        (&self.metadata.namespace, &self.metadata.name)
     }
 }
 
@@ -166,8 +196,8 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
     let findings = Findings::default();
     let mut bench = Bench { bind, directory, options, client, server, templates, tasks, findings };
     let mut rounds = Vec::new();
-    let binders = [Binder::BareClient, Binder::Scheduler, Binder::Recording];
-    let binders = &binders[..if bind.records { 3 } else { 2 }];
+    let binders = [Binder::BareClient, Binder::WatchingClient, Binder::Scheduler, Binder::Recording];
+    let binders = &binders[..if bind.records { 4 } else { 3 }];
     let n_all = binders.len() * bind.n_rounds * bind.n_pods;
     for (i, binder) in std::iter::repeat_n(binders, bind.n_rounds).flatten().copied().enumerate() {
         rounds.push(bench.round(binder, &|n_bound| progress(i * bind.n_pods + n_bound, n_all)).await?);
@@ -190,6 +220,7 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
         scheduler_per_second: scheduler,
         ratio: if bare > 0.0 { scheduler / bare } else { 0.0 },
         bare_client_cpu_us: bare_cpu,
+        watching_client_cpu_us: cpu(Binder::WatchingClient, Round::cpu_us),
         scheduler_cpu_us: scheduler_cpu,
         cpu_ratio: bare_cpu.zip(scheduler_cpu).map(|(bare, scheduler)| bare / scheduler),
         recording_cost: recording.map(|(recording, plain)| recording / plain - 1.0),
@@ -227,7 +258,8 @@ struct Bench {
 
 impl Bench {
     async fn round(&mut self, binder: Binder, progress: &dyn Fn(usize)) -> Result<Round, ClusterBenchError> {
-        let scheduler_name = if binder == Binder::BareClient { NO_SCHEDULER } else { "berth" };
+        let is_scheduler = matches!(binder, Binder::Scheduler | Binder::Recording);
+        let scheduler_name = if is_scheduler { "berth" } else { NO_SCHEDULER };
         let pod = |task: &Task| {
             let template = &self.templates[task.template];
             let path = PODS.path(&template.pod.metadata.namespace);
@@ -242,7 +274,15 @@ impl Bench {
         let n_tasks = self.tasks.len();
         let all_bound = observer.until(|o| o.bound.len() >= n_tasks, "all pods are bound", progress);
         let requests = match binder {
-            Binder::BareClient => {
+            Binder::BareClient | Binder::WatchingClient => {
+                let mut watching = JoinSet::new();
+                if binder == Binder::WatchingClient {
+                    let client = connect::client(config.clone())?;
+                    let mut pods = watch::<Identity>(client, WatchOptions::new(PODS.path("")));
+                    // The list.
+                    pods.next().await;
+                    watching.spawn(async move { while pods.next().await.is_some() {} });
+                }
                 let (requests, bound) = tokio::join!(self.bind_all(&config), all_bound);
                 bound?;
                 Some(requests?)
@@ -264,7 +304,7 @@ impl Bench {
         };
         self.clear(&mut observer, progress).await?;
         let (round, bound) = (observer.round(binder, requests), observer.bound);
-        if binder != Binder::BareClient {
+        if is_scheduler {
             self.check(&bound);
         }
         Ok(round)

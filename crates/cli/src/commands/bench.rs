@@ -102,10 +102,10 @@ enum Command {
 
 /// Compare the scheduler's binding rate with that of a bare client
 ///
-/// The API server is a separate process. In turn, a bare client binds pods to predetermined nodes, and the scheduler
-/// selects nodes for the same pods, which have inter-pod rules, and binds them. Both use the same number of connections,
-/// and the same observer measures both, without the first tenth of each round. At the end, a check that shares no code
-/// with the engine verifies the scheduler's placements.
+/// The API server is a separate process. In turn, a bare client binds pods to predetermined nodes, a client that also
+/// watches the pods does the same, and the scheduler selects nodes for the same pods, which have inter-pod rules, and
+/// binds them. All use the same number of connections, and the same observer measures them, without the first tenth of
+/// each round. At the end, a check that shares no code with the engine verifies the scheduler's placements.
 #[derive(Debug, clap::Args)]
 struct BindArgs {
     /// Number of nodes

@@ -24,6 +24,7 @@ pub fn bind(out: &mut impl Write, report: &bind::Report) -> io::Result<()> {
     for (i, round) in report.rounds.iter().enumerate() {
         let client = match round.binder {
             Binder::BareClient => "bare client",
+            Binder::WatchingClient => "watching client",
             Binder::Scheduler => "scheduler",
             Binder::Recording => "recording",
         };
@@ -52,13 +53,13 @@ pub fn bind(out: &mut impl Write, report: &bind::Report) -> io::Result<()> {
         rate(report.bare_client_per_second),
         rate(report.scheduler_per_second)
     )?;
-    if let (Some(bare), Some(scheduler), Some(ratio)) =
-        (report.bare_client_cpu_us, report.scheduler_cpu_us, report.cpu_ratio)
+    if let (Some(bare), Some(watching), Some(scheduler), Some(ratio)) =
+        (report.bare_client_cpu_us, report.watching_client_cpu_us, report.scheduler_cpu_us, report.cpu_ratio)
     {
         writeln!(
             out,
-            "CPU time of both processes: bare client {bare:.0} us/pod, scheduler {scheduler:.0} us/pod, \
-             ratio {ratio:.2}"
+            "CPU time of both processes: bare client {bare:.0} us/pod, client that watches the pods {watching:.0} \
+             us/pod, scheduler {scheduler:.0} us/pod, ratio {ratio:.2}"
         )?;
     }
     if let Some(cost) = report.recording_cost {

@@ -15,6 +15,7 @@ mod unsupported;
 mod volumes;
 mod watch_events;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -244,8 +245,13 @@ impl Scheduler {
         let mut has_more = false;
         // One for all turns: it remembers what it has seen of the lease.
         let mut leadership = self.leadership.clone();
+        let mut timer = pin!(tokio::time::sleep(LONGEST_PAUSE));
         loop {
             let wake_at = self.next_wake(Instant::now());
+            // Setting the timer costs as much as a turn; a turn too early does no harm.
+            if wake_at < timer.deadline() || timer.is_elapsed() {
+                timer.as_mut().reset(wake_at);
+            }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -253,7 +259,7 @@ impl Scheduler {
                 n = watch_events.recv_many(&mut batch, EVENTS_AT_ONCE) => if n == 0 { break },
                 () = leadership.changed() => {}
                 () = std::future::ready(()), if has_more => {}
-                () = tokio::time::sleep_until(wake_at) => {}
+                () = &mut timer => {}
             }
             while let Ok(completion) = completions.try_recv() {
                 self.completed(completion);

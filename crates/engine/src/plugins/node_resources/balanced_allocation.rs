@@ -20,15 +20,16 @@ pub(in super::super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Score
 impl Scorer for BalancedAllocation {
     /// 75 if the pod does not change the balance; up to 100 if it improves it, down to 50 if it worsens it.
     fn score(&self, node: NodeRef<'_>) -> i64 {
-        let (mut with_pod, mut without) = (Fractions::new(), Fractions::new());
+        // Of each resource, with the pod and without it.
+        let mut fractions = SmallVec::<[(f64, f64); 4]>::new();
         for resource in &self.resources {
             if let Some(Utilization { allocatable, requested }) = resource.utilization(node, false) {
                 let fraction = |requested: i64| (requested as f64 / allocatable as f64).min(1.0);
-                with_pod.push(fraction(requested));
-                without.push(fraction(requested - resource.request));
+                fractions.push((fraction(requested), fraction(requested - resource.request)));
             }
         }
-        let change = balance(&with_pod) - balance(&without);
+        let change =
+            balance(&fractions, |(with_pod, _)| *with_pod) - balance(&fractions, |(_, without)| *without);
         (MAX_NODE_SCORE + MAX_NODE_SCORE / 2 + change) / 2
     }
 
@@ -44,23 +45,21 @@ impl Scorer for BalancedAllocation {
     }
 }
 
-/// Utilization of each resource, 0 to 1.
-type Fractions = SmallVec<[f64; 4]>;
-
-/// The balance of the utilization: 100 if all fractions are equal, at least 50.
-fn balance(fractions: &[f64]) -> i64 {
-    ((1.0 - standard_deviation(fractions)) * MAX_NODE_SCORE as f64) as i64
+/// The balance of the utilization of each resource, 0 to 1: 100 if all are equal, at least 50.
+fn balance<T>(resources: &[T], fraction: impl Fn(&T) -> f64) -> i64 {
+    ((1.0 - standard_deviation(resources, fraction)) * MAX_NODE_SCORE as f64) as i64
 }
 
 /// With the same operations as kube-scheduler, so that truncation gives the same result.
-fn standard_deviation(fractions: &[f64]) -> f64 {
-    match fractions {
+fn standard_deviation<T>(resources: &[T], fraction: impl Fn(&T) -> f64) -> f64 {
+    match resources {
         [] | [_] => 0.0,
-        [a, b] => ((a - b) / 2.0).abs(),
+        [a, b] => ((fraction(a) - fraction(b)) / 2.0).abs(),
         _ => {
-            let n = fractions.len() as f64;
-            let mean = fractions.iter().fold(0.0, |sum, f| sum + f) / n;
-            (fractions.iter().fold(0.0, |sum, f| sum + (f - mean) * (f - mean)) / n).sqrt()
+            let n = resources.len() as f64;
+            let fractions = || resources.iter().map(&fraction);
+            let mean = fractions().fold(0.0, |sum, f| sum + f) / n;
+            (fractions().fold(0.0, |sum, f| sum + (f - mean) * (f - mean)) / n).sqrt()
         }
     }
 }

@@ -85,13 +85,25 @@ pub(crate) fn shortages(
     node: &NodeRecord,
 ) -> SmallVec<[Shortage; 2]> {
     let mut shortages = SmallVec::new();
+    each_shortage(requests, scalar, n_pods, node, |shortage| shortages.push(shortage));
+    shortages
+}
+
+#[inline]
+fn each_shortage(
+    requests: &Resources,
+    scalar: &[(Symbol, i64)],
+    n_pods: i64,
+    node: &NodeRecord,
+    mut found: impl FnMut(Shortage),
+) {
     if n_pods + 1 > node.allocatable.pods {
         let (resource, allocatable) = (None, node.allocatable.pods);
-        shortages.push(Shortage { resource, name: PODS, requested: 1, used: n_pods, allocatable });
+        found(Shortage { resource, name: PODS, requested: 1, used: n_pods, allocatable });
     }
     let mut check = |resource, name, requested: i64, used: i64, allocatable: i64| {
         if requested > 0 && requested > allocatable.saturating_sub(used) {
-            shortages.push(Shortage { resource, name, requested, used, allocatable });
+            found(Shortage { resource, name, requested, used, allocatable });
         }
     };
     let (offered, used) = (&node.allocatable.resources, &node.requested);
@@ -103,7 +115,6 @@ pub(crate) fn shortages(
         let (used, offered) = (used.scalar(*name).unwrap_or(0), offered.scalar(*name).unwrap_or(0));
         check(Some(*name), "", *amount, used, offered);
     }
-    shortages
 }
 
 impl Filter for NodeResourcesFit<'_> {
@@ -119,7 +130,10 @@ impl Filter for NodeResourcesFit<'_> {
     }
 
     fn admits(&self, node: NodeRef<'_>) -> bool {
-        self.shortages(node).is_empty()
+        let mut fits = true;
+        let requests = &self.context.rule_set.requests;
+        each_shortage(requests, &self.scalar, node.n_pods(), node.record, |_| fits = false);
+        fits
     }
 
     fn terms(&self) -> Vec<TermInfo> {
