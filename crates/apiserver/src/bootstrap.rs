@@ -68,6 +68,8 @@ fn roles() -> Vec<Value> {
             "bindings",
             "configmaps",
             "controllerrevisions",
+            "cronjobs",
+            "cronjobs/status",
             "daemonsets",
             "daemonsets/status",
             "deployments",
@@ -104,6 +106,7 @@ fn roles() -> Vec<Value> {
         &["", "apps", "batch", "policy"],
         &[
             "configmaps",
+            "cronjobs",
             "daemonsets",
             "deployments",
             "deployments/scale",

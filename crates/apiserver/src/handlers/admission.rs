@@ -178,7 +178,10 @@ pub async fn mutate(
     match (mutated, object) {
         (Some(mutated), Some(object)) if mutated.changed => {
             let mut new = mutated.object;
-            for field in ["name", "namespace", "uid", "creationTimestamp"] {
+            for field in ["apiVersion", "kind"] {
+                keep(&mut new, object, field);
+            }
+            for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"] {
                 keep(&mut new["metadata"], &object["metadata"], field);
             }
             *object = new;
@@ -215,8 +218,10 @@ pub async fn validate(
 
 /// Checks that admission did not change the object's identity.
 fn keep(new: &mut Value, old: &Value, field: &str) {
-    if let (Some(new), Some(value)) = (new.as_object_mut(), old.get(field)) {
-        new.insert(field.to_owned(), value.clone());
+    let Some(new) = new.as_object_mut() else { return };
+    match old.get(field) {
+        Some(value) => _ = new.insert(field.to_owned(), value.clone()),
+        None => _ = new.remove(field),
     }
 }
 

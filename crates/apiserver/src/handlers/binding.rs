@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::admission::{self, Act};
-use super::{sent, write_failed};
+use super::{fields, sent, write_failed};
 use crate::server::status::{Cause, Status};
 use crate::server::{ApiRequest, Reply, Shared};
 use crate::store::{Change, Write, WriteError};
@@ -25,6 +25,7 @@ pub async fn bind(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, B
     let mut binding = sent::parse_object(&request.headers, &request.body)?;
     sent::agree_with_path(request, "", "v1", "Binding", &mut binding)?;
     let mut warnings = Vec::new();
+    fields::read(request, ("", "v1", "Binding"), &mut binding, &[], &mut warnings)?;
     let act = Act::create(dry_run);
     let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
     add_topology_labels(shared, &node, &mut binding);

@@ -100,13 +100,23 @@ impl Paths {
     /// The object with the replicas of a scale.
     fn with_replicas(&self, object: &Value, scale: &Value, name: &str) -> Result<Value, Box<Status>> {
         let mut new = object.clone();
-        self.set(&mut new, replicas(scale, name)?);
+        self.set(&mut new, replicas(scale, name)?)?;
         Ok(new)
     }
 
-    fn set(&self, object: &mut Value, replicas: i32) {
-        let place = self.replicas.split('/').skip(1).fold(object, |place, field| &mut place[field]);
+    fn set(&self, object: &mut Value, replicas: i32) -> Result<(), Box<Status>> {
+        let mut place = object;
+        for field in self.replicas.split('/').skip(1) {
+            if !place.is_object() && !place.is_null() {
+                let path = self.replicas.replace('/', ".");
+                return Err(Status::bad_request(format!(
+                    "{path}: the object has no place for replicas there"
+                )));
+            }
+            place = &mut place[field];
+        }
         *place = replicas.into();
+        Ok(())
     }
 
     /// Converts an applied scale into an apply of its object.
@@ -122,7 +132,7 @@ impl Paths {
             "metadata": {"name": scale["metadata"]["name"], "namespace": scale["metadata"]["namespace"]},
         });
         if !scale["spec"]["replicas"].is_null() {
-            self.set(&mut object, replicas(scale, &request.info.name)?);
+            self.set(&mut object, replicas(scale, &request.info.name)?)?;
         }
         Ok(object)
     }

@@ -10,7 +10,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::sent;
+use super::{fields, sent};
 use crate::server::status::{Cause, Status};
 use crate::server::{API_AUDIENCE, ApiRequest, Attributes, Bound, Claims, Reply, Shared};
 use crate::strategy::{Context, restrict_node};
@@ -32,6 +32,11 @@ pub fn token(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<St
     let dry_run = sent::is_dry_run(&request.query)?;
     let mut sent = sent::parse_object(&request.headers, &request.body)?;
     sent::agree_with_path(request, "authentication.k8s.io", "v1", "TokenRequest", &mut sent)?;
+    let mut warnings = Vec::new();
+    fields::read(request, ("authentication.k8s.io", "v1", "TokenRequest"), &mut sent, &[], &mut warnings)?;
+    if !sent["spec"].is_object() {
+        sent["spec"] = json!({});
+    }
     let account = super::find(shared, info)?.value();
     let context = Context { shared, user: &request.user };
     restrict_node(&context, info.resource, "token", Operation::Create, &sent, &Value::Null)?;
@@ -63,7 +68,7 @@ pub fn token(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<St
     };
     let token = if dry_run { String::new() } else { shared.tokens.service_account(&claims) };
     sent["status"] = json!({"token": token, "expirationTimestamp": rfc3339(expires)});
-    Ok(Reply::value(StatusCode::CREATED, &sent))
+    Ok(Reply::value(StatusCode::CREATED, &sent).with_warnings(warnings))
 }
 
 fn text<'v>(value: &'v Value, field: &str) -> &'v str {

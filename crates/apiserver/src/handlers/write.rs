@@ -156,13 +156,8 @@ fn may_come_to_be(shared: &Shared, info: &RequestInfo) -> bool {
     info.resource.create_on_update && info.subresource.is_none() && super::find(shared, info).is_err()
 }
 
-async fn create_by_update(
-    shared: &Arc<Shared>,
-    request: &ApiRequest,
-    mut value: Value,
-    dry_run: bool,
-    warnings: &mut Vec<String>,
-) -> Result<Arc<Object>, Box<Status>> {
+/// An update that creates its object needs the permission for that, too.
+fn authorize_creation(shared: &Shared, request: &ApiRequest) -> Result<(), Box<Status>> {
     let info = &request.info;
     let what = Attributes {
         verb: "create",
@@ -171,9 +166,21 @@ async fn create_by_update(
         namespace: &info.namespace,
         ..Attributes::default()
     };
-    if !shared.allows(&request.user, &what) {
-        return Err(Status::forbidden(info.resource, "", &refusal(&request.user, &what)));
+    if shared.allows(&request.user, &what) {
+        return Ok(());
     }
+    Err(Status::forbidden(info.resource, "", &refusal(&request.user, &what)))
+}
+
+async fn create_by_update(
+    shared: &Arc<Shared>,
+    request: &ApiRequest,
+    mut value: Value,
+    dry_run: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Arc<Object>, Box<Status>> {
+    let info = &request.info;
+    authorize_creation(shared, request)?;
     if let Some(uid) = value["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
         let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
         return Err(Status::conflict(info.resource, &info.name, &why));
@@ -197,6 +204,7 @@ async fn apply(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<
     let sent = convert::stored_value(info.resource, sent);
     let mut warnings = Vec::new();
     if info.subresource.is_none() && super::find(shared, info).is_err() {
+        authorize_creation(shared, request)?;
         if sent["metadata"]["uid"].is_string() {
             return Err(Status::conflict(
                 info.resource,

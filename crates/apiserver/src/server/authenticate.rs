@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use jiff::{SignedDuration, Timestamp};
 
 use super::authorize::{Attributes, refusal};
-use super::identity::{API_AUDIENCE, Claims, SERVICE_ACCOUNT_PREFIX, User};
+use super::identity::{API_AUDIENCE, Claims, User, service_account};
 use super::query::decode;
 use super::service::Shared;
 use super::status::Status;
@@ -78,7 +78,7 @@ impl Shared {
         let Some(wanted) = wanted else { return Ok(user) };
         let core = Attributes { verb: "impersonate", ..Attributes::default() };
         let fact = Attributes { group: AUTHENTICATION, ..core };
-        let account = wanted.name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));
+        let account = service_account(&wanted.name);
         let mut taken = vec![match account {
             Some((namespace, name)) => Attributes { resource: "serviceaccounts", namespace, name, ..core },
             None => Attributes { resource: "users", name: &wanted.name, ..core },

@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use berth_api::admission::node_restriction::{NODE_USER_PREFIX, NODES_GROUP as NODES};
+use berth_api::admission::syntax;
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -24,6 +25,14 @@ pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 pub const API_AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
 const ANONYMOUS: &str = "system:anonymous";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
+
+/// Namespace and name of the service account that has a user name. A name that no account can have is a plain user's.
+pub fn service_account(user: &str) -> Option<(&str, &str)> {
+    let account = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':');
+    account.filter(|(namespace, name)| {
+        syntax::dns_label(namespace).is_empty() && syntax::dns_subdomain(name).is_empty()
+    })
+}
 
 /// An authenticated user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,8 +81,7 @@ impl User {
     /// is authenticated, which every user except `system:anonymous` is.
     #[must_use]
     pub fn with_implied_groups(mut self) -> User {
-        let account = self.name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));
-        if let Some((namespace, _)) = account.filter(|_| self.groups.is_empty()) {
+        if let Some((namespace, _)) = service_account(&self.name).filter(|_| self.groups.is_empty()) {
             self.groups.push("system:serviceaccounts".to_owned());
             self.groups.push(format!("system:serviceaccounts:{namespace}"));
         }

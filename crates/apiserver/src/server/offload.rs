@@ -70,10 +70,11 @@ pub async fn handle(shared: &Arc<Shared>, request: ApiRequest) -> Result<Reply, 
     })
 }
 
-/// Whether the body is large, or the object that a patch changes.
+/// Whether the body is large, or the object that a patch changes, or a schema of a user is applied.
 fn is_heavy(shared: &Shared, request: &ApiRequest) -> bool {
     let info = &request.info;
     request.body.len() > HEAVY_BYTES
+        || info.resource.custom.is_some() && info.verb.is_mutating()
         || matches!(info.verb, Verb::Patch | Verb::Update)
             && info.resource.stored().is_some_and(|resource| {
                 let current = shared.store.get(resource, &info.namespace, &info.name);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use berth_api::rules::FieldSelector;
+use berth_schema::resource::NAMESPACES;
 use berth_serve::Connection;
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -296,7 +297,8 @@ fn authorize(shared: &Shared, user: &User, info: &RequestInfo, query: &Query) ->
         group: info.resource.group,
         resource: info.resource.plural,
         subresource: info.subresource_name(),
-        namespace: &info.namespace,
+        // A namespace lies in itself: a role in it may grant reading it.
+        namespace: if *info.resource == NAMESPACES { &info.name } else { &info.namespace },
         name: if info.name.is_empty() { named } else { &info.name },
         path: "",
         selected_node: selected(&["spec.nodeName", "nodeName"]),

@@ -78,7 +78,8 @@ impl Causes {
         self.0
     }
 
-    fn push(&mut self, reason: &str, field: &str, message: String) {
+    /// Adds a cause with a reason of kube-apiserver, such as `FieldValueInvalid`.
+    pub fn push(&mut self, reason: &str, field: &str, message: String) {
         if self.0.len() >= MAX_CAUSES {
             self.1 += 1;
             return;

@@ -6,6 +6,7 @@ use berth_api::object::time::rfc3339;
 use berth_schema::resource::*;
 use serde_json::{Map, Value};
 
+use berth_api::admission::node_restriction::MIRROR;
 use berth_api::admission::syntax;
 
 use super::fields::{Causes, items, text};
@@ -133,7 +134,12 @@ pub fn keep_fixed(
     if subresource == "status" {
         let mut kept = old.clone();
         take(&mut kept, new, "status");
-        for field in ["managedFields", "labels", "annotations"] {
+        let fields: &[&str] = match resource.plural {
+            _ if resource.custom.is_some() => &["managedFields"],
+            "deployments" => &["managedFields", "annotations"],
+            _ => &["managedFields", "labels", "annotations"],
+        };
+        for field in fields {
             take(&mut kept["metadata"], &new["metadata"], field);
         }
         *new = kept;
@@ -293,8 +299,14 @@ pub fn validate_owners(value: &Value, causes: &mut Causes) {
     }
 }
 
-/// Validates a change of finalizers: none may be added to an object that is being deleted.
+/// Validates a change of the mirror annotation of pods, which is fixed, and of finalizers: none may be added to an object
+/// that is being deleted.
 pub fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
+    let mirror = |value: &Value| value["metadata"]["annotations"].get(MIRROR).cloned();
+    if mirror(new) != mirror(old) {
+        let field = format!("metadata.annotations[{MIRROR}]");
+        causes.forbidden(&field, "the mirror pod annotation may not be added, changed or removed");
+    }
     if old["metadata"]["deletionTimestamp"].is_null() {
         return;
     }

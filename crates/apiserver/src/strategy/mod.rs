@@ -82,6 +82,7 @@ trait Strategy: Sync {
     fn authorize_update(
         &self,
         _context: &Context<'_>,
+        _subresource: &str,
         _new: &Value,
         _old: &Value,
     ) -> Result<(), Box<Status>> {
@@ -245,9 +246,7 @@ pub fn admit_update(
     if subresource == "resize" || (subresource.is_empty() && *resource == PERSISTENT_VOLUME_CLAIMS) {
         limit_range::check(context, resource, new)?;
     }
-    if subresource.is_empty() {
-        strategy.authorize_update(context, new, old)?;
-    }
+    strategy.authorize_update(context, subresource, new, old)?;
     strategy.authorize(context, new)
 }
 

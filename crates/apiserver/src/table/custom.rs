@@ -27,6 +27,9 @@ pub(super) fn cells(custom: &Custom, row: &Row<'_>) -> Vec<Value> {
     std::iter::once(row.name()).chain(own).chain(age).collect()
 }
 
+/// A longer text is cut: columns may show the whole object.
+const MAX_CELL_BYTES: usize = 1024;
+
 fn cell(column: &Value, row: &Row<'_>) -> Value {
     let found = steps(column["jsonPath"].as_str().unwrap_or_default())
         .map(|steps| select(&steps, vec![row.object]))
@@ -39,7 +42,11 @@ fn cell(column: &Value, row: &Row<'_>) -> Value {
         "date" => {
             first.as_str().map_or(Value::Null, |time| super::duration::since(Some(time), row.now).into())
         }
-        "string" => found.iter().map(|value| text(value)).collect::<Vec<_>>().join(" ").into(),
+        "string" => {
+            let mut cell = found.iter().map(|value| text(value)).collect::<Vec<_>>().join(" ");
+            cell.truncate(cell.floor_char_boundary(MAX_CELL_BYTES));
+            cell.into()
+        }
         _ => Value::Null,
     }
 }

@@ -221,3 +221,51 @@ async fn excess_watches_get_retry_after() {
     let refused = watch(&client, "/api/v1/pods?watch=1").await.err().unwrap();
     assert_eq!((&refused["code"], &refused["details"]["retryAfterSeconds"]), (&json!(429), &json!(1)));
 }
+
+#[tokio::test]
+async fn bodies_of_subresources_are_read_by_their_types() {
+    let server = server().await;
+    let client = admin(&server);
+    assert_eq!(post(&client, PODS, &pod("p")).await.0, StatusCode::CREATED);
+    let node = json!({"kind": "Node", "name": "n"});
+    for metadata in [json!({"labels": {"a": 1}}), json!({"annotations": {"a": {}}}), json!("x")] {
+        let binding = json!({"metadata": metadata, "target": node});
+        let (code, answer) = post(&client, &format!("{PODS}/p/binding"), &binding).await;
+        assert_eq!(code, StatusCode::BAD_REQUEST, "{answer}");
+    }
+    let token = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    for spec in [
+        json!("x"),
+        json!([]),
+        json!({"expirationSeconds": "600"}),
+        json!({"audiences": "x"}),
+        json!({"audiences": [1]}),
+    ] {
+        let (code, answer) = post(&client, token, &json!({ "spec": spec })).await;
+        assert_eq!(code, StatusCode::BAD_REQUEST, "{answer}");
+    }
+    assert_eq!(post(&client, token, &json!({})).await.0, StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn slices_of_nodes_and_mirror_pods_stay_what_they_are() {
+    let server = server().await;
+    let client = admin(&server);
+    let slices = "/apis/resource.k8s.io/v1/resourceslices";
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    let slice = json!({"metadata": {"name": "s"}, "spec": {"driver": "d.example.com", "pool": pool, "nodeName": "a"}});
+    assert_eq!(post(&client, slices, &slice).await.0, StatusCode::CREATED);
+    for spec in [
+        json!({"nodeName": "b"}),
+        json!({"nodeName": null, "allNodes": true}),
+        json!({"driver": "e.example.com"}),
+    ] {
+        let (code, answer) = merge(&client, &format!("{slices}/s"), &json!({ "spec": spec })).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+    }
+    assert_eq!(post(&client, PODS, &pod("p")).await.0, StatusCode::CREATED);
+    let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}});
+    for path in [format!("{PODS}/p"), format!("{PODS}/p/status")] {
+        assert_eq!(merge(&client, &path, &mirror).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    }
+}

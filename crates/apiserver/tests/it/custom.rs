@@ -245,3 +245,120 @@ async fn malformed_definitions_are_refused_with_paths() {
         assert!(causes.iter().any(|cause| cause["field"] == field), "{field}: {status}");
     }
 }
+
+/// A definition whose `spec` has a schema.
+fn with_spec(spec: &Value) -> Value {
+    let mut definition = definition();
+    for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"] = spec.clone();
+        version["subresources"] = json!({});
+    }
+    definition
+}
+
+#[tokio::test]
+async fn a_small_object_may_not_be_much_work_for_a_schema() {
+    let mut any = vec![json!({"maximum": -1}); 20_000];
+    any.push(json!({"minimum": 0}));
+    let patterns: Vec<Value> =
+        (0..2_000).map(|i| json!({"pattern": format!("^(a|b){{1,40}}(cd){{0,{i}}}$")})).collect();
+    let cases = [
+        // Alternatives times items.
+        (json!({"type": "integer", "anyOf": any}), json!(vec![0; 2_000]), "too much work"),
+        // Patterns that take long to compile.
+        (json!({"type": "string", "allOf": patterns}), json!(["a", "b"]), "too much work"),
+        // Defaults times items.
+        (
+            json!({"type": "object", "properties": {"a": {"type": "string", "default": "x".repeat(100_000)}}}),
+            json!(vec![json!({}); 6_000]),
+            "with its defaults is larger than",
+        ),
+    ];
+    for (items, spec, why) in cases {
+        let server = server().await;
+        let client = admin(&server);
+        let definition = with_spec(&json!({"type": "array", "items": items}));
+        assert_eq!(post(&client, DEFINITIONS, &definition).await.0, StatusCode::CREATED);
+        let (code, answer) = post(&client, GADGETS, &gadget("g", spec)).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+        assert!(answer["message"].as_str().unwrap().contains(why), "{}", answer["message"]);
+    }
+}
+
+#[tokio::test]
+async fn answers_about_objects_do_not_repeat_the_schema_or_the_object() {
+    let server = server().await;
+    let client = admin(&server);
+    let allowed: Vec<String> = (0..5_000).map(|i| format!("{i:0>100}")).collect();
+    let mut definition = with_spec(&json!({"type": "array", "items": {"type": "string", "enum": allowed}}));
+    let column = json!({"name": "Spec", "type": "string", "jsonPath": ".spec"});
+    for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+        version["additionalPrinterColumns"] = json!(vec![column.clone(); 65]);
+    }
+    assert_eq!(post(&client, DEFINITIONS, &definition).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+        version["additionalPrinterColumns"] = json!([column]);
+    }
+    assert_eq!(post(&client, DEFINITIONS, &definition).await.0, StatusCode::CREATED);
+    let (code, answer) = post(&client, GADGETS, &gadget("g", json!(vec!["no"; 100]))).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(answer.to_string().len() < 1 << 20, "{} bytes", answer.to_string().len());
+    let right = json!(vec![allowed[0].clone(); 100]);
+    assert_eq!(post(&client, GADGETS, &gadget("g", right)).await.0, StatusCode::CREATED);
+    let request = Request::get(GADGETS)
+        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+        .body(kube::client::Body::empty());
+    let table = client.send(request.unwrap()).await.unwrap().into_body().collect_bytes().await.unwrap();
+    let table: Value = serde_json::from_slice(&table).unwrap();
+    assert_eq!(table["rows"][0]["cells"][1].as_str().map(str::len), Some(1024));
+}
+
+#[tokio::test]
+async fn definitions_that_are_only_tried_take_no_room() {
+    let server = server().await;
+    let client = admin(&server);
+    let tried = format!("{DEFINITIONS}?dryRun=All");
+    for i in 0..20 {
+        let mut definition = definition();
+        definition["metadata"]["name"] = json!(format!("tried{i}.example.com"));
+        definition["spec"]["names"] = json!({"plural": format!("tried{i}"), "kind": format!("Tried{i}")});
+        assert_eq!(post(&client, &tried, &definition).await.0, StatusCode::CREATED);
+    }
+}
+
+#[tokio::test]
+async fn a_scale_whose_place_is_a_text_is_an_error() {
+    let server = server().await;
+    let client = admin(&server);
+    let mut wrong = definition();
+    for path in [".metadata.generation", ".spec.a[0]"] {
+        wrong["spec"]["versions"][0]["subresources"]["scale"]["specReplicasPath"] = json!(path);
+        assert_eq!(post(&client, DEFINITIONS, &wrong).await.0, StatusCode::UNPROCESSABLE_ENTITY, "{path}");
+    }
+    let mut deep = definition();
+    for version in deep["spec"]["versions"].as_array_mut().unwrap() {
+        version["subresources"]["scale"]["specReplicasPath"] = json!(".spec.free.a.b");
+    }
+    assert_eq!(post(&client, DEFINITIONS, &deep).await.0, StatusCode::CREATED);
+    let spec = json!({"size": 1, "free": {"a": "text"}});
+    assert_eq!(post(&client, GADGETS, &gadget("g", spec)).await.0, StatusCode::CREATED);
+    let (code, answer) =
+        merge(&client, &format!("{GADGETS}/g/scale"), &json!({"spec": {"replicas": 3}})).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST, "{answer}");
+}
+
+#[tokio::test]
+async fn a_status_of_a_custom_resource_changes_no_labels() {
+    let server = server().await;
+    let client = admin(&server);
+    define(&client).await;
+    assert_eq!(post(&client, GADGETS, &gadget("g", json!({"size": 1}))).await.0, StatusCode::CREATED);
+    let change =
+        json!({"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}, "status": {"phase": "on"}});
+    let (code, changed) = merge(&client, &format!("{GADGETS}/g/status"), &change).await;
+    assert_eq!((code, &changed["status"]["phase"]), (StatusCode::OK, &json!("on")));
+    assert!(
+        changed["metadata"]["labels"].is_null() && changed["metadata"]["annotations"].is_null(),
+        "{changed}"
+    );
+}

@@ -267,3 +267,98 @@ async fn roles_are_served_like_other_resources() {
         assert_eq!((code.as_u16(), &refused["message"]), (422, &json!(wanted)));
     }
 }
+
+/// A user with the rules of a role in the namespace `default`.
+async fn user_with(server: &ApiServer, admin: &Client, user: &str, rules: Value) -> Client {
+    create(admin, "namespaces/default/roles", json!({"metadata": {"name": user}, "rules": rules})).await;
+    let subject = json!({"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"});
+    create(admin, "namespaces/default/rolebindings", binding(user, ("Role", user), subject)).await;
+    acting_as(server, user, &[])
+}
+
+#[tokio::test]
+async fn applying_a_new_object_needs_the_verb_create() {
+    let server = server().await;
+    let admin = admin(&server);
+    let patcher = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}]);
+    let patcher = user_with(&server, &admin, "patcher", patcher).await;
+    let path = "/api/v1/namespaces/default/configmaps/a?fieldManager=m";
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}).to_string();
+    let apply = |client: Client, map: String| async move {
+        send(&client, Method::PATCH, path, "application/apply-patch+yaml", map).await.0
+    };
+    assert_eq!(apply(patcher.clone(), map.clone()).await, StatusCode::FORBIDDEN);
+    assert_eq!(apply(admin.clone(), map.clone()).await, StatusCode::CREATED);
+    assert_eq!(apply(patcher, map).await, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn permissions_for_objects_without_a_name_do_not_cover_all_names() {
+    let server = server().await;
+    let admin = admin(&server);
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": [""]},
+        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["create"]},
+    ]);
+    let user = user_with(&server, &admin, "nameless", rules).await;
+    let roles = format!("{RBAC}/namespaces/default/roles");
+    let role = |names: Value| {
+        json!({"metadata": {"name": "more"}, "rules":
+            [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": names}]})
+    };
+    assert_eq!(code(&user, Method::POST, &roles, role(json!([]))).await, 403);
+    assert_eq!(code(&user, Method::POST, &roles, role(json!([""]))).await, 201);
+}
+
+#[tokio::test]
+async fn a_role_in_a_namespace_may_grant_reading_it() {
+    let server = server().await;
+    let admin = admin(&server);
+    let rules = json!([{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}]);
+    let user = user_with(&server, &admin, "reader", rules).await;
+    assert_eq!(get(&user, "/api/v1/namespaces/default").await.0, StatusCode::OK);
+    assert_eq!(get(&user, "/api/v1/namespaces/kube-system").await.0, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn approving_and_signing_need_a_permission_for_the_signer() {
+    let server = server().await;
+    let admin = admin(&server);
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let spec = json!({"request": "QUFB", "signerName": "example.com/one", "usages": ["client auth"]});
+    let (made, answer) = post(&admin, requests, &json!({"metadata": {"name": "r"}, "spec": spec})).await;
+    assert_eq!(made, StatusCode::CREATED, "{answer}");
+    let all = |resource: &str| json!({"apiGroups": ["certificates.k8s.io"], "resources": [resource], "verbs": ["*"]});
+    let rules = json!([all("certificatesigningrequests/approval"), all("certificatesigningrequests/status")]);
+    create(&admin, "clusterroles", cluster_role("approver", rules)).await;
+    let subject = json!({"kind": "User", "name": "a", "apiGroup": "rbac.authorization.k8s.io"});
+    create(&admin, "clusterrolebindings", binding("a", ("ClusterRole", "approver"), subject.clone())).await;
+    let user = acting_as(&server, "a", &[]);
+    let condition = json!({"type": "Approved", "status": "True", "reason": "r", "message": "m"});
+    let approval = json!({"status": {"conditions": [condition]}});
+    let certificate = json!({"status": {"certificate": "QUFB"}});
+    let (approve, status) = (format!("{requests}/r/approval"), format!("{requests}/r/status"));
+    assert_eq!(merge(&user, &approve, &approval).await.0, StatusCode::FORBIDDEN);
+    assert_eq!(merge(&user, &status, &certificate).await.0, StatusCode::FORBIDDEN);
+    let signer = json!([{"apiGroups": ["certificates.k8s.io"], "resources": ["signers"],
+        "resourceNames": ["example.com/*"], "verbs": ["approve", "sign"]}]);
+    create(&admin, "clusterroles", cluster_role("signer", signer)).await;
+    create(&admin, "clusterrolebindings", binding("b", ("ClusterRole", "signer"), subject)).await;
+    assert_eq!(merge(&user, &approve, &approval).await.0, StatusCode::OK);
+    assert_eq!(merge(&user, &status, &certificate).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn names_that_no_service_account_has_are_those_of_users() {
+    let server = server().await;
+    // The admin may be anybody: the groups of an account come with a name that an account can have.
+    for (name, expected) in
+        [("default:x", true), ("default:x:y", false), ("default:", false), ("a/b:x", false)]
+    {
+        let acting = acting_as(&server, &format!("system:serviceaccount:{name}"), &[]);
+        let review = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        let (_, answer) = post(&acting, review, &json!({})).await;
+        let groups = answer["status"]["userInfo"]["groups"].to_string();
+        assert_eq!(groups.contains("system:serviceaccounts"), expected, "{name}: {answer}");
+    }
+}

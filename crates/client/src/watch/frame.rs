@@ -150,7 +150,7 @@ fn kind(line: &[u8]) -> Result<Cow<'_, str>, serde_json::Error> {
 /// Decodes a line; objects are read by `read`, and those of a list are `Initial`.
 pub(super) fn decode<T>(line: &[u8], is_list: bool, read: &super::Read<'_, T>) -> Result<Frame<T>, Ended> {
     let kind_of_line = if is_list { Line::Initial } else { Line::Changed };
-    let broken = |error: serde_json::Error| Ended::Broken(format!("an event cannot be read: {error}"));
+    let broken = |error: serde_json::Error| Ended::Unreadable(error.to_string());
     let kind = kind(line).map_err(broken)?;
     match kind.as_ref() {
         "ADDED" => Ok(Frame::Added(read(line, kind_of_line).map_err(broken)?)),

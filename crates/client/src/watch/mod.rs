@@ -172,6 +172,9 @@ enum Ended {
     Silent(Duration),
     #[error(transparent)]
     Call(#[from] CallError),
+    /// An event cannot be read: the same one would come again from the last resource version.
+    #[error("an event cannot be read: {0}")]
+    Unreadable(String),
     /// The connection broke, or the response is invalid.
     #[error("{0}")]
     Broken(String),
@@ -305,6 +308,9 @@ pub async fn watch_with<T, M>(
                 }
             }
             error => {
+                if matches!(error, Ended::Unreadable(_)) {
+                    watcher.version = None;
+                }
                 watcher.options.report_outage(Some(error.to_string()));
                 outage_log::failed(|| format!("watch of {path} interrupted: {error}"));
             }

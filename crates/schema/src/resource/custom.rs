@@ -86,6 +86,12 @@ pub fn custom_collection(name: &str) -> Option<&'static Resource> {
     Some(made)
 }
 
+/// Whether a custom resource of this name (`plural.group`) is defined or can be.
+pub fn has_room(name: &str) -> bool {
+    let all = COLLECTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    all.len() < MAX_CUSTOM || all.iter().any(|known| known.group_resource() == name)
+}
+
 /// The collection in a slot, if it is in use.
 pub fn custom_collection_at(slot: usize) -> Option<&'static Resource> {
     COLLECTIONS.lock().unwrap_or_else(PoisonError::into_inner).get(slot).copied()

@@ -7,7 +7,7 @@ mod table;
 use std::ops::Deref;
 
 use crate::types::{Type, type_of};
-pub use custom::{Custom, Defined, MAX_CUSTOM, custom_collection, custom_collection_at, defined};
+pub use custom::{Custom, Defined, MAX_CUSTOM, custom_collection, custom_collection_at, defined, has_room};
 pub use table::*;
 
 const ALL_VERBS: &[&str] =

@@ -4,7 +4,10 @@ use berth_schema::resource::CERTIFICATE_SIGNING_REQUESTS;
 use serde_json::{Value, json};
 
 use super::typed::Typed;
-use crate::strategy::fields::{Causes, object};
+use crate::server::Attributes;
+use crate::server::status::Status;
+use crate::strategy::fields::{Causes, object, text};
+use crate::strategy::metadata::name;
 use crate::strategy::{Context, Strategy};
 
 pub(super) struct CertificateSigningRequest;
@@ -26,6 +29,35 @@ impl Strategy for CertificateSigningRequest {
 
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
         Typed(&CERTIFICATE_SIGNING_REQUESTS).validate(context, value, causes);
+    }
+
+    /// Approving and signing need a permission for the signer, as the admission plugins CertificateApproval and
+    /// CertificateSigning demand.
+    fn authorize_update(
+        &self,
+        context: &Context<'_>,
+        subresource: &str,
+        new: &Value,
+        old: &Value,
+    ) -> Result<(), Box<Status>> {
+        let certificate = |request: &Value| request["status"].get("certificate").cloned();
+        let verb = match subresource {
+            "approval" => "approve",
+            "status" if certificate(new) != certificate(old) => "sign",
+            _ => return Ok(()),
+        };
+        let signer = text(old, "/spec/signerName");
+        let domain = signer.split('/').next().unwrap_or_default();
+        let group = CERTIFICATE_SIGNING_REQUESTS.group;
+        let may = |name: &str| {
+            let what = Attributes { verb, group, resource: "signers", name, ..Attributes::default() };
+            context.shared.allows(context.user, &what)
+        };
+        if may(signer) || may(&format!("{domain}/*")) {
+            return Ok(());
+        }
+        let why = format!("user not permitted to {verb} requests with signerName {signer:?}");
+        Err(Status::forbidden(&CERTIFICATE_SIGNING_REQUESTS, name(new), &why))
     }
 
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {

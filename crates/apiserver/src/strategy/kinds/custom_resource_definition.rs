@@ -1,7 +1,7 @@
 //! CustomResourceDefinitions.
 
 use berth_api::admission::syntax;
-use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, RESOURCES, defined};
+use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, RESOURCES, has_room};
 use serde_json::{Value, json};
 
 use crate::custom::{FINALIZER, conditions};
@@ -89,7 +89,8 @@ impl Strategy for CustomResourceDefinition {
             causes.not_supported("spec.conversion.strategy", strategy, &["None", "Webhook"]);
         }
         validate_versions(spec, causes);
-        if causes.0.is_empty() && defined(value).is_none() {
+        // Registered once it is stored: what is registered stays.
+        if causes.0.is_empty() && !has_room(text(value, "/metadata/name")) {
             causes.forbidden("spec", "this API server has no room for further custom resources; restart it");
         }
     }
@@ -187,6 +188,9 @@ fn conflict(context: &Context<'_>, value: &Value) -> Option<String> {
     built_in.map(|resource| format!("{:?} is already in use", resource.plural))
 }
 
+/// A table has a cell for each column and object.
+const MAX_COLUMNS: usize = 64;
+
 fn validate_versions(spec: &Value, causes: &mut Causes) {
     let versions = items(spec, "versions");
     if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
@@ -200,6 +204,15 @@ fn validate_versions(spec: &Value, causes: &mut Causes) {
         }
         if versions[..i].iter().any(|other| other["name"] == version["name"]) {
             causes.duplicate(&format!("{path}.name"), &version["name"]);
+        }
+        if items(version, "additionalPrinterColumns").len() > MAX_COLUMNS {
+            let why = format!("must have at most {MAX_COLUMNS} columns");
+            causes.forbidden(&format!("{path}.additionalPrinterColumns"), &why);
+        }
+        let replicas = &version["subresources"]["scale"]["specReplicasPath"];
+        if replicas.as_str().is_some_and(|path| !path.starts_with(".spec.") || path.contains('[')) {
+            let why = "should be a json path under .spec, without array notation";
+            causes.invalid(&format!("{path}.subresources.scale.specReplicasPath"), replicas, why);
         }
         let schema = &version["schema"]["openAPIV3Schema"];
         let path = format!("{path}.schema.openAPIV3Schema");

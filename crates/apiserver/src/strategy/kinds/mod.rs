@@ -25,6 +25,7 @@ mod rbac;
 mod replica_set;
 mod replication_controller;
 mod resource_quota;
+mod resource_slice;
 mod secret;
 mod service;
 mod stateful_set;
@@ -98,7 +99,7 @@ static STRATEGIES: [(&Resource, &dyn Strategy); 58] = [
     (&RESOURCE_CLAIMS, &Typed(&RESOURCE_CLAIMS)),
     (&RESOURCE_CLAIM_TEMPLATES, &Typed(&RESOURCE_CLAIM_TEMPLATES)),
     (&RESOURCE_QUOTAS, &resource_quota::ResourceQuota),
-    (&RESOURCE_SLICES, &Typed(&RESOURCE_SLICES)),
+    (&RESOURCE_SLICES, &resource_slice::ResourceSlice),
     (&RUNTIME_CLASSES, &Typed(&RUNTIME_CLASSES)),
     (&SERVICE_CIDRS, &Typed(&SERVICE_CIDRS)),
     (&VALIDATING_ADMISSION_POLICIES, &Typed(&VALIDATING_ADMISSION_POLICIES)),

@@ -1,5 +1,6 @@
 //! Defaults and validation by structural schemas. Messages are those of kube-apiserver.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -7,17 +8,55 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-use crate::server::status::Cause;
+use crate::server::body::MAX_BODY_BYTES;
 use crate::strategy::fields::Causes;
 
-/// Limits of patterns: the size of one, and how many are kept.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
-const MAX_PATTERNS: usize = 4096;
+/// Sizes of compiled patterns: most need less than the first; those that need more than the second check nothing.
+const SMALL_PATTERN: usize = 1 << 16;
+const LARGE_PATTERN: usize = 1 << 20;
+/// Size of all compiled patterns that are kept.
+const MAX_PATTERNS: usize = 64 << 20;
+/// The work for one object, in steps of well below a microsecond: users write both schemas and objects, and a small schema
+/// times a small object may be much.
+const MAX_STEPS: u64 = 10_000_000;
 /// Further problems of an object are not listed.
 const MAX_PROBLEMS: usize = 100;
 
-/// Sets what is absent, and what is null although the schema does not allow it.
+/// Work that may still be done.
+struct Budget {
+    steps: Cell<u64>,
+    bytes: Cell<usize>,
+}
+
+impl Budget {
+    fn new() -> Budget {
+        Budget { steps: Cell::new(MAX_STEPS), bytes: Cell::new(MAX_BODY_BYTES) }
+    }
+
+    fn spend(&self, steps: usize) {
+        self.steps.set(self.steps.get().saturating_sub(steps as u64));
+    }
+
+    fn is_spent(&self) -> bool {
+        self.steps.get() == 0 || self.bytes.get() == 0
+    }
+}
+
+fn n_properties(schema: &Value) -> usize {
+    schema["properties"].as_object().map_or(0, Map::len)
+}
+
+/// Sets what is absent, and what is null although the schema does not allow it. An object for which this is too much work,
+/// or that would become too large, is left incomplete: [`validate_by`] refuses it for the same reason.
 pub(super) fn default_by(schema: &Value, value: &mut Value) {
+    set_defaults(schema, value, &Budget::new());
+}
+
+fn set_defaults(schema: &Value, value: &mut Value, budget: &Budget) {
+    budget.spend(1 + n_properties(schema));
+    if budget.is_spent() {
+        return;
+    }
     match value {
         Value::Object(fields) => {
             for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -27,28 +66,45 @@ pub(super) fn default_by(schema: &Value, value: &mut Value) {
                     Some(value) => value.is_null() && property["nullable"] != true,
                 };
                 if absent {
+                    let length = default.to_string().len();
+                    budget.bytes.set(budget.bytes.get().saturating_sub(length));
                     fields.insert(name.clone(), default.clone());
+                    // The object is too large now, and is refused for that.
+                    if budget.is_spent() {
+                        return;
+                    }
                 }
             }
             for (name, value) in fields {
                 let property = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
-                default_by(property, value);
+                set_defaults(property, value, budget);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| default_by(&schema["items"], item)),
+        Value::Array(items) => items.iter_mut().for_each(|item| set_defaults(&schema["items"], item, budget)),
         _ => {}
     }
 }
 
 /// Validates an object; its metadata is validated elsewhere.
 pub(super) fn validate_by(schema: &Value, value: &Value, causes: &mut Causes) {
-    let mut validator = Validator { path: String::new(), causes };
+    if value.to_string().len() > MAX_BODY_BYTES {
+        return causes
+            .forbidden("", &format!("the object with its defaults is larger than {MAX_BODY_BYTES} bytes"));
+    }
+    let budget = Budget::new();
+    let mut validator = Validator { path: String::new(), causes, budget: &budget };
     validator.fields(schema, value.as_object().unwrap_or(&Map::new()), true);
+    if budget.is_spent() {
+        let why = "checking the object against the schema of its CustomResourceDefinition is too much work: \
+                   simplify the schema, or split the object";
+        causes.forbidden("", why);
+    }
 }
 
 struct Validator<'c> {
     path: String,
     causes: &'c mut Causes,
+    budget: &'c Budget,
 }
 
 impl Validator<'_> {
@@ -63,7 +119,7 @@ impl Validator<'_> {
     }
 
     fn is_full(&self) -> bool {
-        self.causes.0.len() >= MAX_PROBLEMS
+        self.causes.0.len() >= MAX_PROBLEMS || self.budget.is_spent()
     }
 
     fn invalid(&mut self, value: &Value, why: &str) {
@@ -85,14 +141,11 @@ impl Validator<'_> {
             "Invalid value: \"{kind}\": {} in body must be of type {expected}: \"{kind}\"",
             self.path
         );
-        self.causes.0.push(Cause {
-            reason: "FieldValueTypeInvalid".to_owned(),
-            message,
-            field: self.path.clone(),
-        });
+        self.causes.push("FieldValueTypeInvalid", &self.path, message);
     }
 
     fn value(&mut self, schema: &Value, value: &Value) {
+        self.budget.spend(1);
         if self.is_full() || !schema.is_object() {
             return;
         }
@@ -119,13 +172,15 @@ impl Validator<'_> {
             };
             return self.wrong_type(expected, value);
         }
-        if let Some(allowed) = schema["enum"].as_array()
-            && !allowed.contains(value)
-        {
-            let supported: Vec<String> = allowed.iter().map(Value::to_string).collect();
-            let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
-            let field = self.path.clone();
-            self.causes.0.push(Cause { reason: "FieldValueNotSupported".to_owned(), message, field });
+        if let Some(allowed) = schema["enum"].as_array() {
+            self.budget.spend(allowed.len());
+            if !allowed.contains(value) {
+                let supported: Vec<String> =
+                    allowed.iter().take(MAX_PROBLEMS).map(Value::to_string).collect();
+                let message =
+                    format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
+                self.causes.push("FieldValueNotSupported", &self.path, message);
+            }
         }
         match value {
             Value::String(text) => self.text(schema, value, text),
@@ -143,14 +198,14 @@ impl Validator<'_> {
         let length = text.chars().count() as u64;
         if let Some(max) = schema["maxLength"].as_u64().filter(|max| length > *max) {
             let message = format!("Too long: may not be more than {max} bytes");
-            let field = self.path.clone();
-            self.causes.0.push(Cause { reason: "FieldValueTooLong".to_owned(), message, field });
+            self.causes.push("FieldValueTooLong", &self.path, message);
         }
         if let Some(min) = schema["minLength"].as_u64().filter(|min| length < *min) {
             self.invalid(value, &format!("should be at least {min} chars long"));
         }
         if let Some(pattern) = schema["pattern"].as_str()
-            && let Some(regex) = compiled(pattern)
+            && let Some(regex) = compiled(pattern, text, self.budget)
+            && !self.budget.is_spent()
             && !regex.is_match(text)
         {
             self.invalid(value, &format!("should match '{pattern}'"));
@@ -196,8 +251,7 @@ impl Validator<'_> {
     ) {
         if let Some(max) = schema[most].as_u64().filter(|max| count as u64 > *max) {
             let message = format!("Too many: {count}: must have at most {max} items");
-            let field = self.path.clone();
-            self.causes.0.push(Cause { reason: "FieldValueTooMany".to_owned(), message, field });
+            self.causes.push("FieldValueTooMany", &self.path, message);
         }
         if let Some(min) = schema[least].as_u64().filter(|min| (count as u64) < *min) {
             self.invalid(value, &format!("should have at least {min} {what}"));
@@ -235,10 +289,13 @@ impl Validator<'_> {
     }
 
     fn fields(&mut self, schema: &Value, fields: &Map<String, Value>, is_object: bool) {
+        // As for the defaults, which look for each property.
+        self.budget.spend(n_properties(schema));
         if schema.get("minProperties").is_some() || schema.get("maxProperties").is_some() {
             let value = Value::Object(fields.clone());
             self.count(schema, &value, fields.len(), ("minProperties", "maxProperties", "properties"));
         }
+        self.budget.spend(schema["required"].as_array().map_or(0, Vec::len));
         for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             if !fields.contains_key(name) {
                 self.at(name, |this| this.causes.required(&this.path, ""));
@@ -260,9 +317,10 @@ impl Validator<'_> {
 
     fn combinations(&mut self, schema: &Value, value: &Value) {
         // A schema with all that follows from its members would have reported the type already.
+        let budget = self.budget;
         let holds = |schema: &Value| {
             let mut causes = Causes::default();
-            Validator { path: String::new(), causes: &mut causes }.value(schema, value);
+            Validator { path: String::new(), causes: &mut causes, budget }.value(schema, value);
             causes.0.is_empty()
         };
         for all in schema["allOf"].as_array().into_iter().flatten() {
@@ -285,19 +343,42 @@ impl Validator<'_> {
     }
 }
 
-/// A pattern; `None` if it is not a regular expression of this server, which then checks nothing.
-fn compiled(pattern: &str) -> Option<Regex> {
-    static PATTERNS: LazyLock<Mutex<HashMap<String, Option<Regex>>>> = LazyLock::new(Mutex::default);
-    let mut patterns = PATTERNS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = patterns.get(pattern) {
-        return known.clone();
-    }
-    if patterns.len() >= MAX_PATTERNS {
-        patterns.clear();
-    }
-    let regex = RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build().ok();
-    patterns.insert(pattern.to_owned(), regex.clone());
+/// A pattern; `None` if it is not a regular expression of this server, which then checks nothing. What compiling it costs,
+/// and matching the text at worst, is taken from the budget.
+fn compiled(pattern: &str, text: &str, budget: &Budget) -> Option<Regex> {
+    let (regex, size) = kept(pattern).unwrap_or_else(|| {
+        let build = |size| RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(size).build().ok();
+        let (regex, size) = match build(SMALL_PATTERN) {
+            Some(regex) => (Some(regex), SMALL_PATTERN),
+            None => (build(LARGE_PATTERN), LARGE_PATTERN),
+        };
+        budget.spend(size / 4);
+        keep(pattern, (regex.clone(), size));
+        (regex, size)
+    });
+    budget.spend(text.len().saturating_mul(size / SMALL_PATTERN * 8));
     regex
+}
+
+/// A compiled pattern with its size at most.
+type Compiled = (Option<Regex>, usize);
+
+/// The patterns that were compiled, by their texts, and the sum of their sizes.
+static PATTERNS: LazyLock<Mutex<(HashMap<String, Compiled>, usize)>> = LazyLock::new(Mutex::default);
+
+fn kept(pattern: &str) -> Option<Compiled> {
+    PATTERNS.lock().unwrap_or_else(PoisonError::into_inner).0.get(pattern).cloned()
+}
+
+fn keep(pattern: &str, compiled: Compiled) {
+    let mut patterns = PATTERNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (known, sum) = &mut *patterns;
+    *sum += compiled.1 + pattern.len();
+    if *sum > MAX_PATTERNS {
+        known.clear();
+        *sum = compiled.1 + pattern.len();
+    }
+    known.insert(pattern.to_owned(), compiled);
 }
 
 /// Whether a text has a format. Unknown formats hold for every text.
