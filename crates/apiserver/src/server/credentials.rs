@@ -78,7 +78,7 @@ impl Credentials {
 
     /// The port of the last run.
     pub fn last_port(&self) -> Option<u16> {
-        fs::read_to_string(self.dir.join("port")).ok()?.trim().parse().ok()
+        read(&self.dir.join("port")).ok()??.trim().parse().ok()
     }
 
     /// Stores the port, so that the kubeconfig stays valid after a restart.
@@ -151,10 +151,19 @@ fn load_secret(dir: &Path) -> Result<[u8; 32], CredentialsError> {
     Ok(secret)
 }
 
+/// Reads a file of this directory; none if it does not exist. Reading a pipe or a device might never end.
 fn read(path: &Path) -> Result<Option<String>, CredentialsError> {
-    match fs::read_to_string(path) {
+    let read = || match fs::metadata(path)?.is_file() {
+        true => fs::read_to_string(path),
+        false => Err(io::ErrorKind::InvalidData.into()),
+    };
+    match read() {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            let why = "not a text file: restore it, or remove it and what belongs to it";
+            Err(CredentialsError::File { path: path.to_owned(), source: io::Error::other(why) })
+        }
         Err(source) => Err(CredentialsError::File { path: path.to_owned(), source }),
     }
 }
@@ -181,4 +190,27 @@ pub fn url(address: SocketAddr) -> String {
         ip => ip,
     };
     format!("https://{}", SocketAddr::new(ip, address.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_no_texts_are_errors_with_a_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["secret", "ca.crt"] {
+            let path = dir.path().join(name);
+            Credentials::load(dir.path()).unwrap();
+            fs::remove_file(&path).unwrap();
+            fs::create_dir(&path).unwrap();
+            let error =
+                std::error::Error::source(&Credentials::load(dir.path()).err().unwrap()).unwrap().to_string();
+            assert!(error.contains("restore it, or remove it"), "{error}");
+            fs::remove_dir(&path).unwrap();
+            fs::write(&path, [0xff, 0xfe]).unwrap();
+            assert!(Credentials::load(dir.path()).is_err());
+            fs::remove_file(&path).unwrap();
+        }
+    }
 }
