@@ -12,6 +12,7 @@ use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use secrecy::ExposeSecret;
 use tower::BoxError;
 use tower::layer::layer_fn;
 
@@ -75,6 +76,16 @@ pub enum ConnectError {
         /// What is wrong.
         source: Box<kube::Error>,
     },
+    /// A credential of the configuration that no header can have.
+    #[error(
+        "{file}: the {field} of the user has characters that no header can have, such as a line end: correct it"
+    )]
+    Credential {
+        /// The file, or its substitute in messages.
+        file: String,
+        /// The field, such as `token`.
+        field: &'static str,
+    },
     /// A token that no header can have.
     #[error("the token has characters that tokens do not have")]
     Token,
@@ -125,6 +136,18 @@ impl Options {
             }
             None => self.config_of_environment(&options).await?,
         };
+        let auth = &config.auth_info;
+        let token = auth.token.as_ref().map(ExposeSecret::expose_secret);
+        let password = auth.password.as_ref().map(ExposeSecret::expose_secret);
+        for (field, value) in
+            [("token", token), ("password", password), ("username", auth.username.as_deref())]
+        {
+            if value.is_some_and(|value| HeaderValue::from_str(value).is_err()) {
+                let file = self.kubeconfig.as_ref().map(|path| path.display().to_string());
+                let file = file.unwrap_or_else(|| "the configuration".to_owned());
+                return Err(ConnectError::Credential { file, field });
+            }
+        }
         if let Some(address) = &self.server {
             let bad = |reason: String| ConnectError::Server { address: address.clone(), reason };
             let uri: http::Uri = address.parse().map_err(|e: http::uri::InvalidUri| bad(e.to_string()))?;
@@ -320,6 +343,13 @@ mod tests {
         assert_eq!(replaced.cluster_url, "http://127.0.0.1:2/");
         let error = config(KUBECONFIG, None, Some("127.0.0.1:2")).await.unwrap_err();
         assert!(error.contains("write it like https://"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_token_that_no_header_can_have_is_an_error() {
+        let text = KUBECONFIG.replace("token: t", "token: \"t\\n\"");
+        let error = config(&text, None, None).await.unwrap_err();
+        assert!(error.starts_with("FILE: the token of the user"), "{error}");
     }
 
     #[tokio::test]

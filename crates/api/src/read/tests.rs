@@ -202,6 +202,14 @@ fn alias_bombs_are_refused() {
 }
 
 #[test]
+fn aliases_that_are_keys_are_counted() {
+    let keys = |n: usize| format!("a: &a {}\nb:\n{}", "x".repeat(100_000), "- {*a : 1}\n".repeat(n));
+    let document = |n| format!("kind: A\napiVersion: v1\n{}", keys(n));
+    assert!(collect_manifests(&document(20), "f").is_ok());
+    assert!(read_error(document(100).as_bytes()).ends_with("write the repeated parts out"));
+}
+
+#[test]
 fn aliases_are_counted_over_all_documents() {
     let document =
         format!("kind: A\napiVersion: v1\na: &a {}\nb: [{}]\n", "x".repeat(100_000), ["*a"; 20].join(", "));

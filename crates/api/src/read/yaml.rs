@@ -280,7 +280,11 @@ impl<'t> Reader<'t> {
                 Ok(Some(Key { text: text.into_owned(), merge, span }))
             }
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
-                Some(Value::String(text)) => Ok(Some(Key { text: text.clone(), merge: false, span })),
+                Some(Value::String(text)) => {
+                    let text = text.clone();
+                    self.count_aliased_bytes(text.len(), &span)?;
+                    Ok(Some(Key { text, merge: false, span }))
+                }
                 _ => Err(self.syntax(&span, "a key must be a string")),
             },
             _ => Err(self.syntax(&span, "a key must be a string")),
@@ -323,7 +327,11 @@ impl<'t> Reader<'t> {
     }
 
     fn count_aliased(&mut self, value: &Value, span: &Span) -> Result<(), ReadError> {
-        self.aliased_bytes = self.aliased_bytes.saturating_add(size(value));
+        self.count_aliased_bytes(size(value), span)
+    }
+
+    fn count_aliased_bytes(&mut self, bytes: usize, span: &Span) -> Result<(), ReadError> {
+        self.aliased_bytes = self.aliased_bytes.saturating_add(bytes);
         if self.aliased_bytes > self.max_aliased_bytes {
             let (line, column) = self.position(span);
             let limit_kib = self.max_aliased_bytes >> 10;

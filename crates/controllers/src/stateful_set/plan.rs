@@ -1,9 +1,11 @@
 //! The next actions for a StatefulSet. Pure.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::pod_control::BURST;
 use crate::revisions::REVISION_LABEL;
 use crate::view::{Pod, StatefulSet, StatefulSetStatus};
 use berth_api::fenceposts::{Round, scaled};
@@ -49,15 +51,12 @@ pub(super) fn plan(
     now: Timestamp,
 ) -> Plan {
     let wanted = set.ordinals();
-    let mut replicas: Vec<Option<&Arc<Pod>>> = vec![None; usize::try_from(set.replicas()).unwrap_or(0)];
+    let mut replicas = Replicas::new();
     let mut condemned: Vec<(i64, &Arc<Pod>)> = Vec::new();
     for pod in pods {
         let Some(ordinal) = set.ordinal_of(&pod.metadata.name) else { continue };
         if wanted.contains(&ordinal) {
-            let slot = usize::try_from(ordinal - wanted.start).unwrap_or(usize::MAX);
-            if let Some(slot) = replicas.get_mut(slot) {
-                *slot = Some(pod);
-            }
+            replicas.insert(ordinal, pod);
         } else {
             condemned.push((ordinal, pod));
         }
@@ -74,6 +73,9 @@ pub(super) fn plan(
     Plan { actions, status, look_again }
 }
 
+/// The pods that exist of the wanted ordinals: a set may want billions.
+type Replicas<'p> = HashMap<i64, &'p Arc<Pod>>;
+
 struct Steps<'a> {
     set: &'a StatefulSet,
     current: &'a str,
@@ -83,13 +85,16 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// Plans one step at a time in ordinal order, unless the policy is Parallel.
-    fn plan(&mut self, replicas: &[Option<&Arc<Pod>>], condemned: &[(i64, &Arc<Pod>)]) {
+    /// Plans one step at a time in ordinal order, unless the policy is Parallel; then at most `BURST` pods are created
+    /// before anything else.
+    fn plan(&mut self, replicas: &Replicas<'_>, condemned: &[(i64, &Arc<Pod>)]) {
         let ordered = self.set.spec.pod_management_policy != "Parallel";
-        let start = self.set.ordinals().start;
-        for (ordinal, pod) in (start..).zip(replicas) {
-            let waits = match pod {
+        let mut n_created = 0;
+        for ordinal in self.set.ordinals() {
+            let waits = match replicas.get(&ordinal) {
+                None if n_created == BURST => return,
                 None => {
+                    n_created += 1;
                     let revision = self.revision_of_new(ordinal);
                     self.actions.push(Action::Create(ordinal, revision));
                     true
@@ -129,20 +134,21 @@ impl Steps<'_> {
     }
 
     /// Replaces pods of other revisions from the highest ordinal down to the partition.
-    fn update(&mut self, replicas: &[Option<&Arc<Pod>>]) {
+    fn update(&mut self, replicas: &Replicas<'_>) {
         let rolling = &self.set.spec.update_strategy.rolling_update;
         let max_unavailable = rolling.max_unavailable.as_ref();
         let max_unavailable = max_unavailable
             .and_then(|value| scaled(value, self.set.replicas(), Round::Down))
             .unwrap_or(1)
             .max(1);
-        let partition = usize::try_from(rolling.partition).unwrap_or(0);
+        let ordinals = self.set.ordinals();
+        let partition = ordinals.start + i64::from(rolling.partition.max(0));
         let mut left = max_unavailable;
-        for pod in replicas.iter().skip(partition).rev() {
+        for ordinal in (partition..ordinals.end).rev() {
             if left == 0 {
                 return;
             }
-            let Some(pod) = pod else {
+            let Some(pod) = replicas.get(&ordinal) else {
                 left -= 1;
                 continue;
             };
@@ -255,6 +261,15 @@ mod tests {
             Action::Label(pod, _) => format!("label {}", pod.metadata.name),
         });
         shown.collect()
+    }
+
+    #[test]
+    fn billions_of_replicas_take_the_memory_of_one_round() {
+        let replicas = i32::MAX;
+        let ordered = planned(json!({"replicas": replicas}), &["s-0 +2"]);
+        assert_eq!(ordered, ["make 1"]);
+        let parallel = planned(json!({"replicas": replicas, "podManagementPolicy": "Parallel"}), &["s-0 +2"]);
+        assert_eq!(parallel.len(), BURST);
     }
 
     #[test]
