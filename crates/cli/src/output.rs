@@ -219,7 +219,7 @@ pub fn note(text: &impl Display) {
 
 /// Text of inputs without what a terminal would obey: control characters and those that change the direction of writing are
 /// escaped.
-fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     let is_obeyed = |c: char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))
             || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

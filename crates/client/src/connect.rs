@@ -86,6 +86,16 @@ pub enum ConnectError {
         /// The field, such as `token`.
         field: &'static str,
     },
+    /// A file of a certificate, key or token that cannot be read whole.
+    #[error("{file}: {field} {path:?} is not a regular file of at most 16 MiB: name another file")]
+    CredentialFile {
+        /// The file that names it, or its substitute in messages.
+        file: String,
+        /// The field, such as `tokenFile`.
+        field: &'static str,
+        /// As given.
+        path: String,
+    },
     /// A token that no header can have.
     #[error("the token has characters that tokens do not have")]
     Token,
@@ -130,9 +140,9 @@ impl Options {
         let mut config = match &self.kubeconfig {
             Some(path) => {
                 let file = path.display().to_string();
-                let fail = |source| self.kubeconfig_error(file.clone(), source);
-                let read = read_kubeconfig(path).map_err(fail)?;
-                kube::Config::from_custom_kubeconfig(read, &options).await.map_err(fail)?
+                let read =
+                    read_kubeconfig(path).map_err(|source| self.kubeconfig_error(file.clone(), source))?;
+                self.config_of_kubeconfig(file, read, &options).await?
             }
             None => self.config_of_environment(&options).await?,
         };
@@ -143,11 +153,13 @@ impl Options {
             [("token", token), ("password", password), ("username", auth.username.as_deref())]
         {
             if value.is_some_and(|value| HeaderValue::from_str(value).is_err()) {
-                let file = self.kubeconfig.as_ref().map(|path| path.display().to_string());
-                let file = file.unwrap_or_else(|| "the configuration".to_owned());
-                return Err(ConnectError::Credential { file, field });
+                return Err(ConnectError::Credential { file: self.file(), field });
             }
         }
+        // The client reads them.
+        self.check_file("client-certificate", auth.client_certificate.as_deref())?;
+        self.check_file("client-key", auth.client_key.as_deref())?;
+        self.check_file("tokenFile", auth.token_file.as_deref())?;
         if let Some(address) = &self.server {
             let bad = |reason: String| ConnectError::Server { address: address.clone(), reason };
             let uri: http::Uri = address.parse().map_err(|e: http::uri::InvalidUri| bad(e.to_string()))?;
@@ -159,13 +171,43 @@ impl Options {
         Ok(config)
     }
 
+    /// The kubeconfig in messages.
+    fn file(&self) -> String {
+        let file = self.kubeconfig.as_ref().map(|path| path.display().to_string());
+        file.unwrap_or_else(|| "the configuration".to_owned())
+    }
+
+    /// Checks a file that a configuration names, before it is read whole: reading a pipe or a device might never end.
+    fn check_file(&self, field: &'static str, path: Option<&str>) -> Result<(), ConnectError> {
+        match path {
+            Some(path) if check_size(Path::new(path)).is_err() => {
+                Err(ConnectError::CredentialFile { file: self.file(), field, path: path.to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn config_of_kubeconfig(
+        &self,
+        file: String,
+        read: Kubeconfig,
+        options: &KubeConfigOptions,
+    ) -> Result<kube::Config, ConnectError> {
+        for cluster in read.clusters.iter().filter_map(|named| named.cluster.as_ref()) {
+            self.check_file("certificate-authority", cluster.certificate_authority.as_deref())?;
+        }
+        let config = kube::Config::from_custom_kubeconfig(read, options).await;
+        config.map_err(|source| self.kubeconfig_error(file, source))
+    }
+
     async fn config_of_environment(&self, options: &KubeConfigOptions) -> Result<kube::Config, ConnectError> {
         let file = std::env::var("KUBECONFIG").ok().filter(|f| !f.is_empty());
         for path in file.iter().flat_map(std::env::split_paths) {
             check_size(&path).map_err(|source| self.kubeconfig_error(path.display().to_string(), source))?;
         }
-        let read = match kube::Config::from_kubeconfig(options).await {
-            Ok(config) => return Ok(config),
+        let shown = file.clone().unwrap_or_else(|| "~/.kube/config".to_owned());
+        let read = match Kubeconfig::read() {
+            Ok(read) => return self.config_of_kubeconfig(shown, read, options).await,
             Err(error) => error,
         };
         let is_missing = match &read {
@@ -175,7 +217,7 @@ impl Options {
         };
         // An invalid file, or a missing file that the user named, is an error.
         if !is_missing || file.is_some() || self.context.is_some() {
-            return Err(self.kubeconfig_error(file.unwrap_or_else(|| "~/.kube/config".to_owned()), read));
+            return Err(self.kubeconfig_error(shown, read));
         }
         kube::Config::incluster().map_err(|in_cluster| ConnectError::NoCluster {
             kubeconfig: Box::new(read),
@@ -350,6 +392,19 @@ mod tests {
         let text = KUBECONFIG.replace("token: t", "token: \"t\\n\"");
         let error = config(&text, None, None).await.unwrap_err();
         assert!(error.starts_with("FILE: the token of the user"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn devices_in_place_of_credential_files_are_errors() {
+        for (field, text) in [
+            ("tokenFile", KUBECONFIG.replace("token: t", "tokenFile: /dev/zero")),
+            ("client-key", KUBECONFIG.replace("token: t", "client-key: /dev/zero")),
+            ("client-certificate", KUBECONFIG.replace("token: t", "client-certificate: /dev/zero")),
+            ("certificate-authority", KUBECONFIG.replace(":1'", ":1', certificate-authority: /dev/zero")),
+        ] {
+            let error = config(&text, None, None).await.unwrap_err();
+            assert!(error.starts_with(&format!("FILE: {field} \"/dev/zero\" is not")), "{error}");
+        }
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anstyle::Style;
 
 use super::wrap::columns;
-use crate::output::{self, BOLD};
+use crate::output::{self, BOLD, printable};
 
 /// Spaces between columns.
 const GAP: usize = 3;
@@ -18,15 +18,16 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A cell with a style.
+    /// A cell with a style. Its text is escaped: names of inputs may hold what a terminal obeys.
     pub fn styled(text: impl Into<String>, style: Style) -> Cell {
-        Cell { text: text.into(), style }
+        let text: String = text.into();
+        Cell { text: printable(&text).into_owned(), style }
     }
 }
 
 impl<T: ToString> From<T> for Cell {
     fn from(value: T) -> Cell {
-        Cell { text: value.to_string(), style: Style::new() }
+        Cell::styled(value.to_string(), Style::new())
     }
 }
 
@@ -145,6 +146,17 @@ mod tests {
         table.write_within(&mut out, "  ", None).unwrap();
         let text = String::from_utf8(out.into_inner()).unwrap();
         assert_eq!(text, "  POD     NODE\n  größe   n1\n");
+    }
+
+    #[test]
+    fn cells_show_what_a_terminal_would_obey() {
+        let mut table = Table::new(["POD\u{202e}"]);
+        table.row([Cell::from("a\u{1b}[2Jb")]);
+        table.row([Cell::styled("\u{9b}2J", BAD)]);
+        let mut out = anstream::StripStream::new(Vec::new());
+        table.write_within(&mut out, "", None).unwrap();
+        let text = String::from_utf8(out.into_inner()).unwrap();
+        assert_eq!(text, "POD\\u{202e}\na\\u{1b}[2Jb\n\\u{9b}2J\n");
     }
 
     #[test]
