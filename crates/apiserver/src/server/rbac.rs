@@ -196,7 +196,7 @@ impl PolicyRule {
 
     /// Whether a predicate holds for every permission of the rule in a namespace.
     fn all(&self, namespace: &str, holds: impl Fn(&Attributes<'_>) -> bool) -> bool {
-        // Only rules for objects of every name cover a rule without names: no rule can name this.
+        // Only rules for objects of every name cover a rule without names: no object has this name, and no role names it.
         let nameless = ["\0".to_owned()];
         let names = if self.resource_names.is_empty() { &nameless[..] } else { &self.resource_names };
         self.verbs.iter().all(|verb| {
