@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_schema::resource::custom_collection_at;
 use http::{Method, Request, StatusCode};
 use kube::Client;
 use serde_json::{Value, json};
@@ -324,6 +325,8 @@ async fn definitions_that_are_only_tried_take_no_room() {
         definition["spec"]["names"] = json!({"plural": format!("tried{i}"), "kind": format!("Tried{i}")});
         assert_eq!(post(&client, &tried, &definition).await.0, StatusCode::CREATED);
     }
+    let mut registered = (0..).map_while(custom_collection_at);
+    assert!(!registered.any(|resource| resource.plural.starts_with("tried")));
 }
 
 #[tokio::test]
