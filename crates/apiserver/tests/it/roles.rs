@@ -362,3 +362,33 @@ async fn names_that_no_service_account_has_are_those_of_users() {
         assert_eq!(groups.contains("system:serviceaccounts"), expected, "{name}: {answer}");
     }
 }
+
+#[tokio::test]
+async fn the_status_of_a_deployment_changes_no_labels() {
+    let server = server().await;
+    let admin = admin(&server);
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let labels = json!({"a": "b"});
+    let template =
+        json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"selector": {"matchLabels": labels}, "template": template});
+    let made = post(&admin, path, &json!({"metadata": {"name": "d"}, "spec": spec})).await;
+    assert_eq!(made.0, StatusCode::CREATED, "{}", made.1);
+    let change = json!({"metadata": {"labels": {"x": "y"}, "annotations": {"x": "y"}}});
+    let (_, changed) = merge(&admin, &format!("{path}/d/status"), &change).await;
+    assert_eq!(
+        (&changed["metadata"]["labels"]["x"], &changed["metadata"]["annotations"]["x"]),
+        (&json!(null), &json!("y"))
+    );
+}
+
+#[tokio::test]
+async fn the_role_edit_allows_cron_jobs() {
+    let server = server().await;
+    let admin = admin(&server);
+    create(&admin, "namespaces/default/rolebindings", binding("edit", ("ClusterRole", "edit"), bot())).await;
+    let jobs = "/apis/batch/v1/namespaces/default/cronjobs";
+    assert_eq!(get(&account(&server, "bot"), jobs).await.0, StatusCode::OK);
+    let invalid = json!({"metadata": {"name": "c"}});
+    assert_eq!(code(&account(&server, "bot"), Method::POST, jobs, invalid).await, 422);
+}
