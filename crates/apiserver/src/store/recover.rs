@@ -115,6 +115,9 @@ impl Reading {
 /// # Errors
 /// Another process uses the directory, it has no store, or it cannot be read or written.
 pub fn recover(dir: &Path) -> Result<Recovery, DiskError> {
+    if !dir.is_dir() {
+        return Err(DiskError::NothingToRecover(dir.to_owned()));
+    }
     let (directory, exists) = Directory::lock(dir)?;
     let path = directory.path.clone();
     if !exists {
@@ -155,6 +158,10 @@ impl From<io::Error> for ReadError {
 }
 
 fn read(path: &Path) -> Result<Reading, ReadError> {
+    // Reading a pipe or a device might never end.
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file").into());
+    }
     let file = File::open(path)?;
     let length = file.metadata()?.len();
     let history = HistoryBounds { events: 0, bytes: 0 };

@@ -138,6 +138,7 @@ async fn damage_is_named_or_has_no_effect_and_recovery_saves_the_rest() {
 async fn recovery_says_what_is_lost() {
     let dir = Dir::new();
     assert!(matches!(recover(dir.path()), Err(DiskError::NothingToRecover(_))));
+    assert!(matches!(recover(&dir.path().join("missing")), Err(DiskError::NothingToRecover(_))));
     let store = dir.open();
     let mut offsets = Vec::new();
     for name in ["a", "b", "c"] {
