@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::sources::{code_lines, rust_files};
 
-const ENGINE: &str = "crates/engine/src";
+const ENGINE: &str = "crates/decide/engine/src";
 /// The module below all others: it imports nothing of the engine.
 const LOWEST: &str = "state";
 

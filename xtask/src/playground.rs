@@ -39,7 +39,7 @@ pub fn build(root: &Path, folder: &Path) -> Result<String, String> {
     );
     fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     for name in ASSETS {
-        write(&folder.join(name), &read(&root.join("crates/playground/assets").join(name))?)?;
+        write(&folder.join(name), &read(&root.join("crates/show/playground/assets").join(name))?)?;
     }
     write(&folder.join("playground-module.js"), script.as_bytes())?;
     Ok(format!("playground: {size}; open {}", folder.join("index.html").display()))

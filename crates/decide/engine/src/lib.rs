@@ -1,0 +1,63 @@
+//! Berth's placement engine: cluster state, rules, verdicts and decisions.
+//!
+//! A [`Cluster`] receives nodes, namespaces, services and assigned pods in any order. It decides where a pod fits
+//! ([`Cluster::decide`], [`Cluster::place`]) and explains why ([`Cluster::evaluate`], [`Cluster::explain`]).
+//!
+//! - **Units:** CPU in milli-CPU, memory and storage in bytes, other resources in units, times in seconds since 1970,
+//!   scores as 0 to 100 times the weight of the plugin.
+//! - **Guarantees:** the same state and pod give the same decision on every machine: the highest score, then the first
+//!   node name. Decisions, scores and messages equal those of kube-scheduler. All nodes are considered.
+//! - **Errors:** there are none. "Does not fit" is a value ([`Outcome`]). The engine expects admitted pods.
+//!
+//! It has no clock, does no I/O, draws no random numbers, and never reads the text of objects.
+
+mod blast_radius;
+mod cluster;
+mod context;
+mod decision;
+mod equivalence;
+mod explain;
+mod feasibility;
+mod group;
+mod node_admission;
+mod nomination;
+mod opportunity_cost;
+mod plugins;
+mod preemption;
+mod rejections;
+mod state;
+mod timing;
+mod verdict;
+mod view;
+mod violation;
+mod volume;
+mod wake;
+mod what_if;
+mod witness;
+
+pub use blast_radius::{BlastRadius, Reach, TermRadius};
+pub use cluster::{Cluster, Journal, RelaxedPod};
+pub use decision::{Evaluation, NodeEvaluation, NodeScore, Outcome};
+pub use equivalence::Equivalence;
+pub use explain::{
+    DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, MAX_BOTTLENECK, PluginScore, ScorePart,
+    TermSummary,
+};
+pub use group::{Group, GroupOutcome, GroupTopology, GroupVictims, MemberFailure};
+pub use node_admission::NodeRejection;
+pub use opportunity_cost::OpportunityCost;
+pub use preemption::{DisruptionBudget, NotEligible, Preemption, Victims};
+pub use state::prepared::PreparedPod;
+pub use state::{MAX_ALL_TOPOLOGIES, Settings};
+pub use timing::{Stage, StageTime};
+pub use verdict::{Counts, Rejection, Status, TopologyPair, Verdict, Witness};
+pub use violation::{
+    Remedies, Remedy, RemedyOptions, Stays, Target, Victim, ViolatedRule, Violation, ViolationChanges,
+    ViolationKey,
+};
+pub use wake::{ClusterChange, WakeConditions};
+
+/// The Rust code of docs/embedding.md, as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/embedding.md")]
+struct EmbeddingGuide;

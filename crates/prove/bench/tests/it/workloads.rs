@@ -1,0 +1,250 @@
+//! Kubernetes' own benchmark files: every one is read, and the small workloads are run.
+
+// What is at hand in a test is there.
+
+use std::path::{Path, PathBuf};
+
+use berth_bench::workload::{Report, Status, WorkloadFile};
+
+/// The files, or none where the shared folder is missing.
+fn files() -> Vec<WorkloadFile> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/workloads");
+    let paths = ["affinity", "misc", "topology_spreading", "volumes"]
+        .map(|f| folder.join(f).join("performance-config.yaml"));
+    if !folder.exists() {
+        eprintln!("{} not found: no workloads are run", folder.display());
+        return Vec::new();
+    }
+    paths.iter().map(|path| WorkloadFile::read(path).unwrap()).collect()
+}
+
+fn run(file: &WorkloadFile, case: &str, workload: &str) -> Report {
+    let case = file.cases.iter().find(|c| c.name == case).unwrap();
+    let workload = case.workloads.iter().find(|w| w.name == workload).unwrap();
+    file.run(case, workload, 1, &mut |_, _| ())
+}
+
+#[test]
+fn every_file_is_read() {
+    let names: Vec<Vec<_>> = files()
+        .iter()
+        .map(|f| f.cases.iter().map(|c| (c.name.clone(), c.workloads.len())).collect())
+        .collect();
+    if let [affinity, misc, spreading, volumes] = names.as_slice() {
+        assert_eq!((affinity.len(), misc.len(), spreading.len(), volumes.len()), (12, 9, 4, 5));
+        assert!(names.iter().flatten().all(|(_, n_workloads)| *n_workloads >= 3));
+    }
+}
+
+#[test]
+fn small_workloads_run_to_their_end_and_decide_the_same_again() {
+    for file in files() {
+        for case in &file.cases {
+            for workload in case.workloads.iter().filter(|w| w.labels.iter().any(|l| l == "integration-test"))
+            {
+                let label = format!("{} {}", case.name, workload.name);
+                let first = file.run(case, workload, 2, &mut |_, _| ());
+                match case.name.as_str() {
+                    // Its templates are not among the shared files.
+                    "SchedulingWithExtendedResource" => assert_ne!(first.status, Status::Ok, "{label}"),
+                    name => {
+                        assert_eq!(
+                            (first.status, first.runs),
+                            (Status::Ok, 2),
+                            "{label}: {:?}",
+                            first.reason
+                        );
+                        let result = first.result.as_ref().unwrap();
+                        let expected = workload.params["measurePods"].as_u64().unwrap();
+                        assert_eq!(result.figures.decisions as u64, expected, "{label}");
+                        let victims = match name {
+                            // A pod of high priority takes the room of three.
+                            "PreemptionBasic" | "PreemptionPVs" => 3 * expected,
+                            _ => 0,
+                        };
+                        assert_eq!((result.unplaced, result.victims as u64), (0, victims), "{label}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn queueing_does_not_change_decisions() {
+    for file in files().iter().filter(|f| f.cases.iter().any(|c| c.name == "SchedulingPodAffinity")) {
+        let checksum = |workload| run(file, "SchedulingPodAffinity", workload).result.unwrap().checksum;
+        assert_eq!(checksum("5Nodes"), checksum("5Nodes_QueueingHintsEnabled"));
+        assert_ne!(checksum("5Nodes"), checksum("500Nodes"));
+    }
+}
+
+/// A benchmark file of a test's own, and the templates it names.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, files: &[(&str, &str)]) -> Scratch {
+        let path = std::env::temp_dir().join(format!("berth-bench-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        for (file, text) in files {
+            std::fs::write(path.join(file), text).unwrap();
+        }
+        Scratch(path)
+    }
+
+    fn reports(&self) -> Vec<Report> {
+        let file = WorkloadFile::read(&self.0.join("config.yaml")).unwrap();
+        let mut reports = Vec::new();
+        for case in &file.cases {
+            for workload in &case.workloads {
+                reports.push(file.run(case, workload, 1, &mut |_, _| ()));
+            }
+        }
+        reports
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The decisions of one workload that measures two pods, after these operations.
+fn measured(name: &str, operations: &str, files: &[(&str, &str)]) -> Report {
+    let config = format!(
+        "- name: case\n  workloadTemplate:\n{operations}\n  - {{opcode: createPods, count: 2, collectMetrics: true, podTemplatePath: pod.yaml}}\n  workloads:\n  - {{name: w, params: {{n: 3}}}}\n"
+    );
+    let mut all = vec![("config.yaml", config.as_str())];
+    all.extend_from_slice(files);
+    Scratch::new(name, &all).reports().remove(0)
+}
+
+const POD: &str = "apiVersion: v1
+kind: Pod
+metadata: {generateName: p-, labels: {a: b}}
+spec:
+  nodeSelector: {slot: one}
+  containers: [{name: main, image: x, resources: {requests: {cpu: 3}}}]
+";
+
+#[test]
+fn strategies_label_and_size_nodes() {
+    let result = |name, operation: &str| {
+        let report = measured(name, operation, &[("pod.yaml", POD)]);
+        assert_eq!(report.status, Status::Ok, "{:?}", report.reason);
+        let result = report.result.unwrap();
+        (result.nodes, result.unplaced)
+    };
+    let labels = |values: &str| {
+        format!(
+            "  - {{opcode: createNodes, countParam: $n, labelNodePrepareStrategy: {{labelKey: slot, labelValues: [{values}]}}}}"
+        )
+    };
+    // A node has 4 CPUs, a pod wants 3: each needs a node of its own.
+    assert_eq!(result("all", &labels("one")), (3, 0));
+    assert_eq!(result("in-turn", &labels("one, two")), (3, 0));
+    assert_eq!(result("one-in-three", &labels("one, two, three")), (3, 1));
+    let unique = "  - {opcode: createNodes, count: 3, uniqueNodeLabelStrategy: {labelKey: slot}}";
+    assert_eq!(result("unique", unique), (3, 2));
+    let node = (
+        "node.yaml",
+        "{apiVersion: v1, kind: Node, metadata: {generateName: n-, labels: {slot: one}}, status: {capacity: {cpu: 4, memory: 1Gi, pods: 9}}}",
+    );
+    let operation = "  - {opcode: createNodes, count: 1, nodeTemplatePath: node.yaml, nodeAllocatableStrategy: {nodeAllocatable: {cpu: \"6\"}}}";
+    let report = measured("allocatable", operation, &[("pod.yaml", POD), node]);
+    assert_eq!(report.result.unwrap().unplaced, 0);
+}
+
+#[test]
+fn each_pod_gets_a_claim_and_nodes_attach_as_many_volumes_as_they_can() {
+    let unplaced = |name, operation: &str| {
+        let pod = POD.replace("nodeSelector: {slot: one}", "").replace("cpu: 3", "cpu: 1m");
+        let node = "{apiVersion: v1, kind: Node, metadata: {generateName: n-}, status: {capacity: {cpu: 4, memory: 1Gi, pods: 9}}}";
+        let volume =
+            "{apiVersion: v1, kind: PersistentVolume, spec: {capacity: {storage: 1Gi}, csi: {driver: d}}}";
+        let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, spec: {accessModes: [ReadWriteOnce]}}";
+        let files =
+            [("pod.yaml", pod.as_str()), ("node.yaml", node), ("pv.yaml", volume), ("pvc.yaml", claim)];
+        let report = measured(name, operation, &files);
+        assert_eq!(report.status, Status::Ok, "{:?}", report.reason);
+        report.result.unwrap().setup_unplaced
+    };
+    let pods =
+        "  - {opcode: createPods, count: 5, podTemplatePath: pod.yaml, persistentVolumeTemplatePath: pv.yaml,
+     persistentVolumeClaimTemplatePath: pvc.yaml}";
+    let nodes = |strategy: &str| {
+        format!("  - {{opcode: createNodes, count: 2, nodeTemplatePath: node.yaml{strategy}}}\n{pods}")
+    };
+    let limit = ", nodeAllocatableStrategy: {csiNodeAllocatable: {d: {count: 2}}}";
+    assert_eq!(unplaced("no-limit", &nodes("")), 0);
+    assert_eq!(unplaced("limit", &nodes(limit)), 1);
+    assert_eq!(unplaced("another-driver", &nodes(&limit.replace("d:", "e:"))), 0);
+}
+
+#[test]
+fn time_passes_for_churn_deletions_and_sleep() {
+    // Pods of the measured operation take 3 of the 4 CPUs of the only node; others take 1.
+    let unplaced = |name, operations: &str| {
+        let node = "  - {opcode: createNodes, count: 1, labelNodePrepareStrategy: {labelKey: slot, labelValues: [one]}}";
+        let small = POD.replace("cpu: 3", "cpu: 1");
+        let name = format!("time-{name}");
+        let report =
+            measured(&name, &format!("{node}\n{operations}"), &[("pod.yaml", POD), ("small.yaml", &small)]);
+        assert_eq!(report.status, Status::Ok, "{:?}", report.reason);
+        report.result.unwrap().unplaced
+    };
+    let churn = |mode: &str| {
+        format!(
+            "  - {{opcode: churn, mode: {mode}, templatePaths: [small.yaml], intervalMilliseconds: 1000}}\n"
+        )
+    };
+    let sleep = |time: &str| format!("  - {{opcode: sleep, duration: {time}}}\n");
+    assert_eq!(unplaced("none", &churn("create")), 1);
+    assert_eq!(unplaced("one", &(churn("create") + &sleep("1s"))), 1);
+    assert_eq!(unplaced("two", &(churn("create") + &sleep("2s"))), 2);
+    assert_eq!(unplaced("at-most-one", &(churn("create, number: 1") + &sleep("1m30s"))), 1);
+    assert_eq!(unplaced("two-are", &(churn("recreate, number: 2") + &sleep("2s"))), 2);
+    assert_eq!(unplaced("one-is-left", &(churn("recreate, number: 2") + &sleep("3s"))), 1);
+    let delete = |more: &str| {
+        let pods = "  - {opcode: createPods, count: 4, podTemplatePath: small.yaml, namespace: small}\n";
+        format!("{pods}  - {{opcode: deletePods, namespace: small, {more}}}\n")
+    };
+    assert_eq!(unplaced("all", &delete("deletePodsPerSecond: 0")), 1);
+    assert_eq!(unplaced("waits", &delete("deletePodsPerSecond: 1")), 1);
+    let meanwhile = delete("deletePodsPerSecond: 1, skipWaitToCompletion: true");
+    assert_eq!(unplaced("meanwhile", &meanwhile), 2);
+    assert_eq!(unplaced("later", &(meanwhile + &sleep("3s"))), 1);
+    assert_eq!(unplaced("others", &delete("labelSelector: {a: c}")), 2);
+}
+
+#[test]
+fn what_is_not_supported_is_named() {
+    let reason = |name, operation: &str, pod: &str| {
+        let report = measured(name, operation, &[("pod.yaml", pod)]);
+        assert_eq!(report.result, None);
+        (report.status, report.reason.unwrap())
+    };
+    let not_supported = |reason: &str| (Status::NotSupported, reason.to_owned());
+    let operation = "  - {opcode: allocResourceClaims, namespace: d}";
+    assert_eq!(reason("op", operation, POD), not_supported("operation allocResourceClaims"));
+    let churn = "  - {opcode: churn, mode: create, templatePaths: [config-map.yaml]}";
+    let config_map = ("config-map.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {generateName: c-}}");
+    let report = measured("churn", churn, &[("pod.yaml", POD), config_map]);
+    assert_eq!((report.status, report.reason.unwrap()), not_supported("churn of ConfigMap"));
+    let (status, text) = reason("sleep", "  - {opcode: sleep, duration: long}", POD);
+    let expected = "sleep: \"long\" is not a duration such as 500ms or 1m30s, of at most 24 hours";
+    assert_eq!((status, text.as_str()), (Status::Failed, expected));
+    let field = "  - {opcode: createPods, count: 1, steadyState: true}";
+    assert_eq!(reason("field", field, POD), not_supported("steadyState of createPods"));
+    let pod = POD.replace("p-", "\"{{.Index}}-\"");
+    assert_eq!(
+        reason("placeholder", "  - {opcode: barrier}", &pod),
+        not_supported("pod.yaml: placeholders in a template")
+    );
+    let volumes = "  - {opcode: createPods, count: 1, persistentVolumeClaimTemplatePath: none/pvc.yaml, persistentVolumeTemplatePath: pv.yaml}";
+    let (status, text) = reason("pvc", volumes, POD);
+    assert_eq!((status, text.split_once(": ").unwrap().0), (Status::Failed, "none/pvc.yaml"));
+    let (status, text) = reason("count", "  - {opcode: createNodes, countParam: $m}", POD);
+    assert_eq!((status, text.as_str()), (Status::Failed, "createNodes: there is no parameter \"m\""));
+}

@@ -1,0 +1,214 @@
+//! Compares the naive evaluator with the recorded answers of kube-scheduler.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use berth_api::admission::{AdmissionOptions, admit, default_pod, merge_label_keys};
+use berth_api::config::SchedulerConfig;
+use berth_api::object::{Pod, VolumeKind, VolumeObject};
+use berth_testkit::naive::{Decision, NodeResult, Options, Rejection, Victims, World, evaluate, preempt};
+use serde_json::{Map, Value, json};
+
+fn recordings() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/conformance")
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: &Value) -> T {
+    serde_json::from_value(value.clone()).expect("a readable recording")
+}
+
+/// A running pod as the API server stored it.
+fn stored(pod: &Value, raw: bool) -> Pod {
+    let mut pod: Pod = read(pod);
+    if !raw {
+        default_pod(&mut pod);
+        merge_label_keys(&mut pod);
+    }
+    pod
+}
+
+/// A pending pod on its nominated node.
+fn nominated(pod: &Value, raw: bool) -> Pod {
+    let mut pod = stored(pod, raw);
+    pod.spec.node_name = pod.status.nominated_node_name.clone();
+    pod
+}
+
+fn rejection(r: &Rejection) -> Map<String, Value> {
+    let mut json = Map::new();
+    json.insert("plugin".to_owned(), json!(r.plugin));
+    json.insert("code".to_owned(), json!(r.code.name()));
+    if !r.reasons.is_empty() {
+        json.insert("reasons".to_owned(), json!(r.reasons));
+    }
+    json
+}
+
+fn node_result(result: &NodeResult) -> Value {
+    match result {
+        NodeResult::Rejected(r) => Value::Object(rejection(r)),
+        NodeResult::Feasible { scores, total } => json!({"scores": scores, "total": total}),
+        NodeResult::Unscored => json!({}),
+    }
+}
+
+/// The decision as a recorded step.
+fn step(decision: &Decision) -> BTreeMap<&'static str, Value> {
+    let mut step = BTreeMap::new();
+    if let Some(r) = &decision.pre_filter {
+        step.insert("preFilter", Value::Object(rejection(r)));
+    }
+    if !decision.nodes.is_empty() {
+        let nodes: Map<_, _> = decision.nodes.iter().map(|(n, r)| (n.clone(), node_result(r))).collect();
+        step.insert("nodes", Value::Object(nodes));
+    }
+    if !decision.best.is_empty() {
+        step.insert("best", json!(decision.best));
+    }
+    if let Some(chosen) = &decision.chosen {
+        step.insert("chosen", json!(chosen));
+    }
+    if let Some(message) = &decision.message {
+        step.insert("message", json!(message));
+    }
+    if let Some(volumes) = &decision.volumes {
+        let mut json = Map::new();
+        if !volumes.bind.is_empty() {
+            let pairs = volumes.bind.iter().map(|(claim, volume)| (claim.clone(), json!(volume)));
+            json.insert("static".to_owned(), Value::Object(pairs.collect()));
+        }
+        if !volumes.provision.is_empty() {
+            json.insert("provision".to_owned(), json!(volumes.provision));
+        }
+        step.insert("volumes", Value::Object(json));
+    }
+    if decision.error.is_some() {
+        // The texts of errors may differ.
+        step.insert("err", json!(true));
+    }
+    step
+}
+
+fn differences(recording: &Value) -> (usize, Vec<String>) {
+    let scenario = &recording["scenario"];
+    let list = |field: &str| scenario[field].as_array().cloned().unwrap_or_default();
+    let raw = scenario["raw"].as_bool().unwrap_or_default();
+    let mut world = World {
+        nodes: list("nodes").iter().map(read).collect(),
+        namespaces: list("namespaces").iter().map(read).collect(),
+        services: list("services").iter().map(read).collect(),
+        workloads: Vec::new(),
+        pods: list("pods").iter().map(|p| stored(p, raw)).filter(|p| !p.is_terminal()).collect(),
+        nominated: list("nominated").iter().map(|p| nominated(p, raw)).collect(),
+        budgets: list("pdbs").iter().map(read).collect(),
+        ..World::default()
+    };
+    let config = match &scenario["config"] {
+        Value::Null => SchedulerConfig::default(),
+        config => SchedulerConfig::from_value(config).expect("a readable configuration"),
+    };
+    for object in list("objects") {
+        let kind = VolumeKind::ALL.into_iter().find(|kind| object["kind"] == kind.resource().kind);
+        let kind = kind.unwrap_or_else(|| panic!("a kind of volumes: {object}"));
+        world.storage.set(VolumeObject::decode(kind, &object).expect("a readable object"));
+    }
+    let mut found = Vec::new();
+    let mut n_steps = 0;
+    for (pending, expected) in
+        list("pending").iter().zip(recording["expect"]["steps"].as_array().expect("steps"))
+    {
+        if expected.get("invalid").is_some() {
+            continue;
+        }
+        n_steps += 1;
+        let mut pod: Pod = read(pending);
+        if !raw {
+            let options = AdmissionOptions { extensions: false, ..AdmissionOptions::default() };
+            let admission = admit(&mut pod, &options);
+            assert!(admission.is_accepted(), "{}: {admission:?}", pod.key());
+        }
+        let profile = config.profile(&pod.spec.scheduler_name).expect("a profile for the pod");
+        let decision = evaluate(&world, &pod, profile, &Options::strict_v1());
+        let got = step(&decision);
+        for field in ["preFilter", "nodes", "best", "chosen", "volumes", "message", "err"] {
+            let expected = expected.get(field).map(|v| if field == "err" { json!(true) } else { v.clone() });
+            let got = got.get(field).cloned();
+            if expected != got {
+                let name = scenario["name"].as_str().unwrap_or_default();
+                found.push(format!(
+                    "{name} {} {field}:\n expected {expected:?}\n got      {got:?}",
+                    pod.key()
+                ));
+            }
+        }
+        let preemption = &expected["preemption"];
+        if !preemption.is_null() {
+            let profile = config.profile(&pod.spec.scheduler_name).expect("a profile for the pod");
+            let got = match preempt(&world, &pod, profile, &Options::strict_v1()) {
+                Ok(Victims { node, victims, .. }) => {
+                    let victims: Vec<_> = victims.iter().map(ToString::to_string).collect();
+                    json!({"node": node, "victims": victims})
+                }
+                Err(message) => json!({"node": null, "message": message}),
+            };
+            if got.as_object().expect("an object").iter().any(|(field, got)| preemption[field] != *got) {
+                let name = scenario["name"].as_str().unwrap_or_default();
+                found.push(format!("{name} {}: expected {preemption}, got {got}", pod.key()));
+            }
+            let gone = |field: &str, pods: &mut Vec<Pod>| {
+                let gone = preemption[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+                let gone: Vec<_> = gone.collect();
+                pods.retain(|pod| !gone.contains(&&*pod.key()));
+            };
+            gone("victims", &mut world.pods);
+            gone("clearedNominations", &mut world.nominated);
+        }
+        let placed = expected.get("chosen").or(preemption.get("placed")).and_then(Value::as_str);
+        if let Some(node) = placed {
+            if let Some(volumes) = &decision.volumes {
+                world.storage.assume(&pod.metadata.namespace, node, volumes);
+            }
+            pod.spec.node_name = node.to_owned();
+            let started = expected.get("startTime").or(preemption.get("startTime"));
+            pod.status.start_time = started.and_then(|time| time.as_str()?.parse().ok());
+            world.pods.push(pod);
+        }
+    }
+    (n_steps, found)
+}
+
+#[test]
+fn agrees_with_every_recording() {
+    let Ok(entries) = std::fs::read_dir(recordings()) else {
+        println!("conformance recordings not found at {}: nothing was compared", recordings().display());
+        return;
+    };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == "gz"));
+    for suite in ["more/preemption.jsonl.gz", "more/volumes.jsonl.gz"].map(|suite| recordings().join(suite)) {
+        if suite.exists() {
+            paths.push(suite);
+        } else {
+            println!("{} not found: it was not compared", suite.display());
+        }
+    }
+    paths.sort();
+    let mut all = Vec::new();
+    for path in paths {
+        let file = std::fs::File::open(&path).expect("a readable file");
+        let lines = BufReader::new(flate2::read::GzDecoder::new(file)).lines();
+        let mut n_steps = 0;
+        let mut n_differences = 0;
+        for line in lines {
+            let recording = serde_json::from_str(&line.expect("text")).expect("JSON");
+            let (steps, found) = differences(&recording);
+            n_steps += steps;
+            n_differences += found.len();
+            all.extend(found);
+        }
+        println!("{}: {n_steps} steps, {n_differences} differences", path.display());
+        assert!(n_steps > 0, "{} has no steps", path.display());
+    }
+    assert!(all.is_empty(), "{} differences, the first:\n{}", all.len(), all[..all.len().min(5)].join("\n"));
+}

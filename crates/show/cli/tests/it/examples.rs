@@ -1,0 +1,186 @@
+//! The examples of the repository, one directory for each topic.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use crate::common::berth;
+use crate::expected::difference;
+
+const RUNS: &[(&str, &[&str])] = &[
+    ("recording", &["replay", "--timeline", "examples/recording"]),
+    ("console", &["audit", "--dump", "examples/console/cluster.yaml", "--summary"]),
+    ("redis-web", &["simulate", "-f", "examples/redis-web", "--nodes", "3", "--zones", "3"]),
+    ("rollout", &["simulate", "-f", "examples/rollout", "--nodes", "3", "--zones", "3"]),
+    ("zone-affinity", &["simulate", "-f", "examples/zone-affinity", "-o", "wide"]),
+    ("zone-affinity", &["explain", "-f", "examples/zone-affinity", "ledger"]),
+    (
+        "zone-anti-affinity",
+        &["simulate", "-f", "examples/zone-anti-affinity", "--nodes", "6", "--zones", "3"],
+    ),
+    (
+        "zone-anti-affinity",
+        &["explain", "-f", "examples/zone-anti-affinity", "quorum-2", "--nodes", "2", "--zones", "2"],
+    ),
+    ("zone-volumes", &["simulate", "-f", "examples/zone-volumes", "--nodes", "6", "--zones", "3"]),
+    ("pod-group", &["simulate", "-f", "examples/pod-group", "-o", "wide"]),
+    ("pod-group", &["explain", "-f", "examples/pod-group", "--after-others", "video-0"]),
+    ("node-affinity", &["simulate", "-f", "examples/node-affinity", "-o", "wide"]),
+    (
+        "namespace-selector",
+        &["simulate", "-f", "examples/namespace-selector", "--nodes", "3", "--zones", "3"],
+    ),
+    ("scheduler-profiles", &["simulate", "-f", "examples/scheduler-profiles", "--topology-key", "pool"]),
+    ("tenants", &["simulate", "-f", "examples/tenants", "--topology-key", "node-pool"]),
+    ("label-range", &["simulate", "-f", "examples/label-range"]),
+    ("label-range", &["simulate", "-f", "examples/label-range", "--strict-v1"]),
+    ("exclusive-node", &["simulate", "-f", "examples/exclusive-node", "--nodes", "3"]),
+    ("exclusive-node", &["simulate", "-f", "examples/exclusive-node", "--nodes", "3", "--strict-v1"]),
+    ("rack-limit", &["simulate", "-f", "examples/rack-limit", "--topology-key", "example.com/rack"]),
+    ("rack-limit", &["explain", "-f", "examples/rack-limit", "search-8"]),
+    // The enforcer knows which pod came last: tests/cluster/scripts/bound-against-rule.txt.
+    ("bound-against-rule", &["audit", "-f", "examples/bound-against-rule", "--nodes", "4", "--zones", "2"]),
+    ("daemon-toleration", &["simulate", "-f", "examples/daemon-toleration", "--nodes", "3"]),
+    ("daemon-toleration", &["simulate", "-f", "examples/daemon-toleration", "--nodes", "3", "--strict-v1"]),
+    // The quota needs an API server: tests/cluster/scripts/placement-quota.txt.
+    ("placement-quota", &["simulate", "-f", "examples/placement-quota/pods.yaml", "--nodes", "4"]),
+    ("rolling-update", &["explain", "-f", "examples/rolling-update", "web-7f9-k2x4p"]),
+    ("overlapping-sets", &["sets", "-f", "examples/overlapping-sets"]),
+    ("placement-policy", &["simulate", "-f", "examples/placement-policy", "-o", "wide"]),
+    ("relax-after", &["simulate", "-f", "examples/relax-after", "--nodes", "3", "--zones", "2"]),
+    (
+        "relax-after",
+        &["simulate", "-f", "examples/relax-after", "--nodes", "3", "--zones", "2", "--pending-for", "10m"],
+    ),
+    (
+        "relax-after",
+        &[
+            "explain",
+            "-f",
+            "examples/relax-after",
+            "search-3",
+            "--nodes",
+            "3",
+            "--zones",
+            "2",
+            "--pending-for",
+            "1h",
+        ],
+    ),
+    ("fits-nowhere", &["explain", "-f", "examples/fits-nowhere", "database-1"]),
+    ("cpu-vendor", &["simulate", "-f", "examples/cpu-vendor"]),
+    ("kernel-version", &["simulate", "-f", "examples/kernel-version"]),
+    ("kernel-version", &["explain", "-f", "examples/kernel-version", "ebpf-agent"]),
+    ("kernel-version", &["simulate", "-f", "examples/kernel-version", "--strict-v1"]),
+    ("shared-pool", &["explain", "-f", "examples/shared-pool", "mounter"]),
+    ("node-restriction", &["simulate", "-f", "examples/node-restriction"]),
+    ("outage", &["what-if", "--dump", "examples/outage/cluster.yaml", "--remove-node", "a1"]),
+    ("outage", &["what-if", "--dump", "examples/outage/cluster.yaml", "--remove-node", "a1", "-o", "json"]),
+    (
+        "outage",
+        &[
+            "what-if",
+            "--dump",
+            "examples/outage/cluster.yaml",
+            "--set-label",
+            "node/a1",
+            "disk=hdd",
+            "--evict",
+            "shop/batch-x",
+        ],
+    ),
+    (
+        "outage",
+        &[
+            "what-if",
+            "--dump",
+            "examples/outage/cluster.yaml",
+            "--add-nodes",
+            "2",
+            "--like",
+            "b1",
+            "--drain",
+            "b1",
+            "--scale",
+            "deploy/web=5",
+        ],
+    ),
+    ("outage", &["what-if", "--dump", "examples/outage/cluster.yaml", "--each", "zone"]),
+    ("outage", &["what-if", "--dump", "examples/outage/cluster.yaml", "--each", "zone", "-o", "json"]),
+    ("outage", &["capacity", "--dump", "examples/outage/cluster.yaml", "deploy/web"]),
+    ("outage", &["capacity", "--dump", "examples/outage/cluster.yaml", "deploy/web", "-o", "json"]),
+    (
+        "outage",
+        &[
+            "capacity",
+            "--dump",
+            "examples/outage/cluster.yaml",
+            "deploy/web",
+            "--target",
+            "12",
+            "--like",
+            "b1",
+        ],
+    ),
+    (
+        "outage",
+        &[
+            "capacity",
+            "--dump",
+            "examples/outage/cluster.yaml",
+            "deploy/web",
+            "--target",
+            "12",
+            "--node-types",
+            "examples/outage/types.yaml",
+            "-o",
+            "json",
+        ],
+    ),
+    (
+        "outage",
+        &[
+            "compare",
+            "--dump",
+            "examples/outage/cluster.yaml",
+            "--to-config",
+            "examples/outage/packing.yaml",
+            "--replace-all",
+        ],
+    ),
+    (
+        "outage",
+        &[
+            "compare",
+            "--dump",
+            "examples/outage/cluster.yaml",
+            "--to-config",
+            "examples/outage/packing.yaml",
+            "--replace-all",
+            "-o",
+            "json",
+        ],
+    ),
+];
+
+#[test]
+fn every_example_has_the_expected_output() {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = crate_folder.join("../../..");
+    let mut wrong = String::new();
+    for entry in fs::read_dir(root.join("examples")).unwrap() {
+        let folder = entry.unwrap().file_name().into_string().unwrap();
+        let mut got = String::new();
+        for (_, args) in RUNS.iter().filter(|(name, _)| *name == folder) {
+            let ran = berth(&root, args, b"");
+            writeln!(got, "$ berth {}\n{}", args.join(" "), ran.stdout).unwrap();
+            for line in ran.stderr.lines() {
+                writeln!(got, "! {line}").unwrap();
+            }
+            writeln!(got, "[exit {}]\n", ran.code).unwrap();
+        }
+        assert!(!got.is_empty(), "examples/{folder} is run by no test");
+        wrong.extend(difference(&crate_folder.join(format!("tests/golden/examples/{folder}.txt")), &got));
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
