@@ -1,72 +1,9 @@
-//! The dependencies between workspace crates that ARCHITECTURE.md allows, as a table.
+//! The dependencies between workspace crates, held against the drawing in ARCHITECTURE.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde_json::Value;
-
-/// Each crate with the workspace crates that its normal and build dependencies may name.
-const ALLOWED: &[(&str, &[&str])] = &[
-    ("berth-api", &[]),
-    ("berth-engine", &["berth-api"]),
-    ("berth-simulate", &["berth-api", "berth-engine"]),
-    ("berth-lint", &["berth-api", "berth-engine", "berth-simulate", "berth-schema"]),
-    ("berth-picture", &[]),
-    (
-        "berth-console",
-        &["berth-api", "berth-engine", "berth-simulate", "berth-lint", "berth-picture", "berth-schema"],
-    ),
-    ("berth-playground", &["berth-api", "berth-simulate", "berth-console"]),
-    ("berth-console-server", &["berth-api", "berth-client", "berth-console", "berth-serve"]),
-    ("berth-bench", &["berth-api", "berth-engine"]),
-    ("berth-client", &["berth-api"]),
-    ("berth-mirror", &["berth-api", "berth-engine", "berth-client"]),
-    ("berth-serve", &[]),
-    ("berth-scheduler", &["berth-api", "berth-engine", "berth-client", "berth-mirror", "berth-serve"]),
-    ("berth-enforcer", &["berth-api", "berth-engine", "berth-client", "berth-mirror", "berth-serve"]),
-    ("berth-admission", &["berth-api", "berth-engine", "berth-client", "berth-mirror", "berth-serve"]),
-    ("berth-schema", &["berth-api"]),
-    ("berth-apiserver", &["berth-api", "berth-schema", "berth-serve"]),
-    ("berth-controllers", &["berth-api", "berth-client"]),
-    ("berth-kubelet", &["berth-api", "berth-engine", "berth-client"]),
-    (
-        "berth-cli",
-        &[
-            "berth-api",
-            "berth-engine",
-            "berth-simulate",
-            "berth-lint",
-            "berth-picture",
-            "berth-console",
-            "berth-console-server",
-            "berth-bench",
-            "berth-client",
-            "berth-mirror",
-            "berth-serve",
-            "berth-scheduler",
-            "berth-enforcer",
-            "berth-admission",
-            "berth-schema",
-            "berth-apiserver",
-            "berth-controllers",
-            "berth-kubelet",
-        ],
-    ),
-    ("berth-testkit", &["berth-api"]),
-    (
-        "berth-faultsim",
-        &[
-            "berth-api",
-            "berth-bench",
-            "berth-client",
-            "berth-scheduler",
-            "berth-enforcer",
-            "berth-admission",
-            "berth-apiserver",
-            "berth-controllers",
-            "berth-kubelet",
-            "berth-testkit",
-        ],
-    ),
-    ("xtask", &[]),
-];
 
 /// Crates with a clock, I/O or randomness; [`PURE`] crates do not depend on them.
 const BANNED: [&str; 32] = [
@@ -137,27 +74,82 @@ pub fn edges(metadata: &Value) -> Vec<Edge> {
     edges
 }
 
-/// The forbidden ones of these edges, one sentence each.
-pub fn forbidden(edges: &[Edge]) -> Vec<String> {
-    edges.iter().filter_map(finding).collect()
+/// The folders of the workspace's crates, relative to the root.
+pub fn folders(metadata: &Value, root: &Path) -> Vec<String> {
+    let folder = |package: &Value| {
+        let manifest = Path::new(package["manifest_path"].as_str()?);
+        Some(manifest.parent()?.strip_prefix(root).ok()?.to_string_lossy().into_owned())
+    };
+    packages(metadata).filter_map(folder).collect()
 }
 
-fn finding(Edge { from, to, dev }: &Edge) -> Option<String> {
-    // Tests may use any crate; the product may not.
-    if *dev {
-        return None;
-    }
-    if to == "berth-testkit" && from != "berth-faultsim" {
-        return Some(format!("{from} -> {to}: the test kit is for dev-dependencies only"));
-    }
-    match ALLOWED.iter().find(|(name, _)| name == from) {
-        None => Some(format!("{from} -> {to}: {from} is unknown; add it to ARCHITECTURE.md and xtask")),
-        Some((_, allowed)) if allowed.contains(&to.as_str()) => None,
-        Some((_, [])) => Some(format!("{from} -> {to}: forbidden; {from} may use no other crate here")),
-        Some((_, allowed)) => {
-            Some(format!("{from} -> {to}: forbidden; {from} may use {}", allowed.join(", ")))
+/// The arrows that ARCHITECTURE.md draws, each from a crate to one that it uses.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Drawing(BTreeMap<String, BTreeSet<String>>);
+
+impl Drawing {
+    /// Reads the drawing: the first block of text in which a line has an arrow `a <- b`. A line begins with the name of a
+    /// group; two spaces separate the chains on it, and `a, b <- c <- d` says that c uses a and b, and d uses c.
+    ///
+    /// # Errors
+    /// There is no drawing.
+    pub fn read(text: &str) -> Result<Drawing, String> {
+        let blocks = text.split("```").skip(1).step_by(2);
+        let block = blocks
+            .into_iter()
+            .find(|block| block.contains(" <- "))
+            .ok_or("ARCHITECTURE.md: no drawing of the crates")?;
+        let mut drawing = Drawing::default();
+        for chain in block.lines().flat_map(|line| line.split("  ")) {
+            let names: Vec<Vec<&str>> =
+                chain.split("<-").map(|names| names.split(',').map(str::trim).collect()).collect();
+            for pair in names.windows(2) {
+                for (used, user) in
+                    pair[0].iter().flat_map(|used| pair[1].iter().map(move |user| (used, user)))
+                {
+                    drawing.0.entry(crate_name(user)).or_default().insert(crate_name(used));
+                }
+            }
         }
+        Ok(drawing)
     }
+
+    /// The arrows of crates that contradict the drawing, and those of the drawing that are wrong or more than it needs.
+    pub fn findings(&self, edges: &[Edge]) -> Vec<String> {
+        let drawn = || self.0.iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to)));
+        let product = || edges.iter().filter(|edge| !edge.dev);
+        // Tests may use any crate; the product may not.
+        let undrawn = product().filter(|edge| !self.reaches(&edge.from, &edge.to, None));
+        let undrawn =
+            undrawn.map(|Edge { from, to, .. }| format!("{from} -> {to}: ARCHITECTURE.md has no such arrow"));
+        let unused =
+            drawn().filter(|(from, to)| !product().any(|edge| (&edge.from, &edge.to) == (*from, *to)));
+        let unused =
+            unused.map(|(from, to)| format!("{from} -> {to}: drawn in ARCHITECTURE.md, but no dependency"));
+        let implied = drawn().filter(|(from, to)| self.reaches(from, to, Some(to)));
+        let implied = implied.map(|(from, to)| {
+            format!("{from} -> {to}: drawn in ARCHITECTURE.md, but implied by other arrows")
+        });
+        let n_drawn = drawn().count();
+        let too_many = (n_drawn > MAX_DRAWN)
+            .then(|| format!("ARCHITECTURE.md draws {n_drawn} arrows; at most {MAX_DRAWN} are readable"));
+        undrawn.chain(unused).chain(implied).chain(too_many).collect()
+    }
+
+    /// Whether arrows lead from one crate to another, without the arrow from the first one to `without`.
+    fn reaches(&self, from: &str, to: &str, without: Option<&String>) -> bool {
+        let next = self.0.get(from).into_iter().flatten().filter(|next| Some(*next) != without);
+        next.into_iter().any(|next| next == to || self.reaches(next, to, None))
+    }
+}
+
+/// The arrows that one drawing may have.
+const MAX_DRAWN: usize = 50;
+
+fn crate_name(drawn: &str) -> String {
+    // The first name of a line stands behind that of its group.
+    let name = drawn.rsplit(' ').next().unwrap_or(drawn);
+    format!("berth-{name}")
 }
 
 /// Direct dependencies of [`PURE`] crates that are forbidden there.
@@ -202,67 +194,58 @@ mod tests {
 
     use super::*;
 
-    fn check(from: &str, to: &str, dev: bool) -> Option<String> {
-        finding(&Edge { from: from.to_owned(), to: to.to_owned(), dev })
+    const DRAWING: &str = "Text\n```\n x | y\n```\n```\ndecide  api <- engine <- lint  api <- schema <- lint\nprove   engine, schema <- bench\n```\n";
+
+    fn edge(from: &str, to: &str, dev: bool) -> Edge {
+        Edge { from: format!("berth-{from}"), to: format!("berth-{to}"), dev }
+    }
+
+    fn drawn() -> Vec<Edge> {
+        let arrows = [
+            ("engine", "api"),
+            ("lint", "engine"),
+            ("schema", "api"),
+            ("lint", "schema"),
+            ("bench", "engine"),
+            ("bench", "schema"),
+        ];
+        arrows.map(|(from, to)| edge(from, to, false)).into()
     }
 
     #[test]
-    fn allowed_edges_pass() {
-        for (from, to) in [
-            ("berth-engine", "berth-api"),
-            ("berth-scheduler", "berth-mirror"),
-            ("berth-admission", "berth-engine"),
-            ("berth-kubelet", "berth-engine"),
-            ("berth-apiserver", "berth-schema"),
-            ("berth-cli", "berth-controllers"),
-            ("berth-testkit", "berth-api"),
-        ] {
-            assert_eq!(check(from, to, false), None, "{from} -> {to}");
-        }
+    fn drawn_and_implied_arrows_pass() {
+        let mut edges = drawn();
+        edges.extend([edge("lint", "api", false), edge("api", "bench", true)]);
+        assert_eq!(Drawing::read(DRAWING).unwrap().findings(&edges), [""; 0]);
     }
 
     #[test]
-    fn forbidden_edges_are_named() {
-        for (from, to, expected) in [
-            (
-                "berth-api",
-                "berth-engine",
-                "berth-api -> berth-engine: forbidden; berth-api may use no other crate here",
-            ),
-            (
-                "berth-controllers",
-                "berth-apiserver",
-                "berth-controllers -> berth-apiserver: forbidden; berth-controllers may use berth-api, berth-client",
-            ),
-            (
-                "berth-engine",
-                "berth-client",
-                "berth-engine -> berth-client: forbidden; berth-engine may use berth-api",
-            ),
-            (
-                "berth-testkit",
-                "berth-engine",
-                "berth-testkit -> berth-engine: forbidden; berth-testkit may use berth-api",
-            ),
-            (
-                "berth-cli",
-                "berth-testkit",
-                "berth-cli -> berth-testkit: the test kit is for dev-dependencies only",
-            ),
-            (
-                "berth-new",
-                "berth-api",
-                "berth-new -> berth-api: berth-new is unknown; add it to ARCHITECTURE.md and xtask",
-            ),
-        ] {
-            assert_eq!(check(from, to, false).as_deref(), Some(expected));
-        }
+    fn arrows_that_are_not_drawn_are_named() {
+        let mut edges = drawn();
+        edges.extend([edge("engine", "schema", false), edge("new", "api", false)]);
+        assert_eq!(
+            Drawing::read(DRAWING).unwrap().findings(&edges),
+            [
+                "berth-engine -> berth-schema: ARCHITECTURE.md has no such arrow",
+                "berth-new -> berth-api: ARCHITECTURE.md has no such arrow"
+            ]
+        );
     }
 
     #[test]
-    fn tests_may_use_what_they_need() {
-        assert_eq!(check("berth-engine", "berth-testkit", true), None);
-        assert_eq!(check("berth-controllers", "berth-apiserver", true), None);
+    fn drawn_arrows_that_do_not_exist_or_are_implied_are_named() {
+        let mut edges = drawn();
+        edges.retain(|e| *e != edge("bench", "schema", false));
+        let drawing = DRAWING.replace("api <- engine", "api <- lint  api <- engine");
+        assert_eq!(
+            Drawing::read(&drawing).unwrap().findings(&edges),
+            [
+                "berth-bench -> berth-schema: drawn in ARCHITECTURE.md, but no dependency",
+                "berth-lint -> berth-api: drawn in ARCHITECTURE.md, but no dependency",
+                "berth-lint -> berth-api: drawn in ARCHITECTURE.md, but implied by other arrows"
+            ]
+        );
+        assert!(Drawing::read("no picture").is_err());
     }
 
     #[test]
@@ -276,8 +259,7 @@ mod tests {
             {"name": "berth-testkit", "dependencies": []},
             {"name": "berth-cli", "dependencies": [{"name": "tokio", "kind": null}]},
         ]});
-        let edge = |to: &str, dev| Edge { from: "berth-engine".to_owned(), to: to.to_owned(), dev };
-        assert_eq!(edges(&metadata), [edge("berth-api", false), edge("berth-testkit", true)]);
+        assert_eq!(edges(&metadata), [edge("engine", "api", false), edge("engine", "testkit", true)]);
         assert_eq!(
             banned_dependencies(&metadata),
             ["berth-api -> tokio: it has a clock, I/O or randomness; pass its results in"]

@@ -22,8 +22,8 @@ pub fn build(root: &Path, folder: &Path) -> Result<String, String> {
     let failure =
         format!("the playground cannot be compiled; `rustup target add {TARGET}` installs its target");
     let package = ["--package", "berth-playground", "--lib", "--target", TARGET, "--profile", "playground"];
-    crate::run_cargo(&[&["build", "--locked"][..], &package].concat(), &failure)?;
-    let built = crate::target_directory()?.join(TARGET).join("playground/berth_playground.wasm");
+    crate::cargo::run_cargo(&[&["build", "--locked"][..], &package].concat(), &failure)?;
+    let built = crate::cargo::target_directory()?.join(TARGET).join("playground/berth_playground.wasm");
     let module = read(&built)?;
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     let compressed = encoder.write_all(&module).and_then(|()| encoder.finish()).map_err(|e| e.to_string())?;

@@ -56,7 +56,7 @@ fn build(root: &Path, package: &str, dir: &Path) -> Result<Vec<PathBuf>, String>
         let each = remaps.iter().map(|(from, to)| format!("{flag}={from}={to}"));
         each.collect::<Vec<_>>().join(" ")
     };
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let cargo = crate::cargo::cargo();
     let messages = run(Command::new(cargo)
         .args(["build", "--release", "--locked", "--message-format", "json", "--package", package])
         .current_dir(dir)
