@@ -2,8 +2,8 @@
 //! pod that matches a term can be placed in the domain of the pod that owns the term.
 //!
 //! The design proposal (inter-pod affinity, "Denial of Service") asks for quota by opportunity cost: the resources of
-//! the largest or the average domain before the pod has a node, and those of its own domain afterwards; only domains
-//! that the node affinity of the pod allows count. This module measures the domains and never judges: limits are a
+//! the largest or the average domain before the pod has a node, and those of its domain afterwards; only domains
+//! that the node affinity of the pod allows count. This module measures the domains and decides nothing: limits are a
 //! matter of admission. A term with a limit blocks less: each domain only once as many matching pods share it. Which pods
 //! these are is not known before; the domain is measured as a whole, and the result names the limit.
 
@@ -49,7 +49,7 @@ use crate::verdict::{TopologyPair, is_zero};
 pub struct BlastRadius {
     /// One for each required anti-affinity term that can match a pod, in the order of the rules of the pod.
     pub terms: Vec<TermRadius>,
-    /// The node where the pod would be placed now; none if it fits nowhere, or if there are no terms.
+    /// The node where the pod would be placed now; none if it is unschedulable, or if there are no terms.
     pub node: Option<String>,
 }
 
@@ -142,7 +142,7 @@ fn matching_by_node(state: &State, matcher: MatcherId) -> FxHashMap<NodeId, usiz
 type Cell = SmallVec<[Option<DomainId>; 2]>;
 
 /// The domains of a term, or of several terms taken together. Nodes with the same domains in all shared topologies form one cell. A topology in which each
-/// node is a domain of its own adds only the node itself.
+/// node is a separate domain adds only the node itself.
 pub(crate) struct Domains<'a> {
     state: &'a State,
     topologies: &'a [TopologyId],

@@ -1,4 +1,4 @@
-//! What the rules of one decision are prepared from, and the nodes they are asked about.
+//! What the rules of one decision are prepared from, and the nodes that they evaluate.
 
 use std::sync::Arc;
 

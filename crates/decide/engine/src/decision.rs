@@ -1,4 +1,4 @@
-//! The decision: the node of a pod, or why it fits nowhere.
+//! The decision: the node of a pod, or why it is unschedulable.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -162,8 +162,8 @@ pub(crate) struct Scored<'a> {
     pub(crate) scores: Vec<i64>,
 }
 
-/// Decides on the node of a pod: by the view of its rule set, or by evaluating every rule on every node. Why it fits on
-/// none is followed, too.
+/// Decides on the node of a pod: by the view of its rule set, or by evaluating every rule on every node. It also
+/// follows why the pod fits on none.
 pub(crate) fn decide<T: Default>(
     state: &State,
     views: &mut Views,
@@ -199,8 +199,7 @@ fn decide_with_volumes(
     let cycle = CycleState::new(state, nominations, pod);
     let Some(context) = Context::new(state, &cycle) else { return pod.no_profile() };
     let volumes = cycle.volumes.as_ref();
-    let binds = context.profile.profile.filter.contains(&Plugin::VolumeBinding);
-    match volumes.and_then(|volumes| volumes.named_nodes(state)).filter(|_| binds) {
+    match volumes.and_then(|volumes| volumes.named_nodes(state)).filter(|_| context.binds_volumes()) {
         Some(nodes) => {
             let run = Run::on(context, Some(&nodes));
             if !run.feasible.is_empty() {
@@ -222,8 +221,8 @@ fn decide_with_volumes(
 impl Context<'_> {
     fn volume_decision(self, node: NodeId) -> Option<Box<VolumeDecision>> {
         let volumes = self.cycle.volumes.as_ref()?;
-        let binds = self.profile.profile.filter.contains(&Plugin::VolumeBinding);
-        volume_decision(self.state, volumes, self.state.nodes.get(node)).filter(|_| binds)
+        let decision = volume_decision(self.state, volumes, self.state.nodes.get(node));
+        decision.filter(|_| self.binds_volumes())
     }
 }
 
@@ -327,10 +326,9 @@ impl<'a> Run<'a> {
         }
         let state = self.context.state;
         self.scorers = plugins::scorers(self.context, &self.feasible).map(|scorers| {
-            let scored = scorers.into_iter().map(|Weighted { plugin, weight, scorer }| {
-                let score = |id: &NodeId| scorer.score(NodeRef::new(*id, state.nodes.get(*id)));
-                let mut scores: Vec<_> = self.feasible.iter().map(score).collect();
-                scorer.normalize(&self.feasible, &mut scores);
+            let scored = scorers.into_iter().map(|weighted| {
+                let mut scores = weighted.scores(state, &self.feasible);
+                let Weighted { plugin, weight, scorer, .. } = weighted;
                 for (score, total) in scores.iter_mut().zip(&mut self.totals) {
                     *score *= weight;
                     *total += *score;
@@ -371,7 +369,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A pod that fits nowhere, with kube-scheduler's message.
+    /// An unschedulable pod, with kube-scheduler's message.
     fn unschedulable(&self) -> Outcome {
         let n_nodes = self.context.state.nodes.len();
         let mut plugins = Vec::new();

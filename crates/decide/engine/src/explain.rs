@@ -20,7 +20,7 @@ const MAX_NEAREST: usize = 3;
 /// Maximum length of the text of [`Explanation::bottleneck_text`], in bytes.
 pub const MAX_BOTTLENECK: usize = 512;
 
-/// Why a pod fits where it fits, or fits nowhere.
+/// Why a pod fits where it fits, or is unschedulable.
 ///
 /// ```
 /// # use berth_api::read::Inventory;

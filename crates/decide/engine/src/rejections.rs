@@ -1,4 +1,4 @@
-//! Rejections of pods that fit nowhere: why each node rejects the pods of one rule set, followed as the cluster changes.
+//! Rejections of unschedulable pods: why each node rejects the pods of one rule set, followed as the cluster changes.
 //!
 //! A node is evaluated again only if it or its pods changed, pods were nominated to it or no longer are, or counts in its
 //! domains changed that the rules read ([`Filter::inputs`]). The message of a failed decision and the candidates of a
@@ -108,8 +108,9 @@ impl<T: Default> RejectionViews<T> {
         pod: &PreparedPod,
     ) -> Option<&mut RejectionView<T>> {
         // Claims belong to single pods, and what they require changes with objects that the log does not have.
-        let is_followed =
-            context.rule_set.fits_a_view() && pod.node_name.is_none() && context.cycle.volumes.is_none();
+        let is_followed = pod.node_name.is_none()
+            && context.cycle.volumes.is_none()
+            && plugins::fit_a_view(context.state, context.rule_set);
         if !is_followed || !matches!(plugins::pre_filter(context), PreFilter::AllNodes) {
             return None;
         }

@@ -92,11 +92,9 @@ pub(crate) fn stage_times(
     let scorers = plugins::scorers(context, &feasible);
     stages.push(StageTime::new(Stage::PreScore, lap(), scorers.is_ok()));
     let mut stage = StageTime::new(Stage::Score, Duration::ZERO, true);
-    for plugins::Weighted { plugin, scorer, .. } in scorers.into_iter().flatten() {
-        let score = |id: &NodeId| scorer.score(NodeRef::new(*id, state.nodes.get(*id)));
-        let mut scores: Vec<_> = feasible.iter().map(score).collect();
-        scorer.normalize(&feasible, &mut scores);
-        stage.add_per_node(plugin, lap(), feasible.len());
+    for weighted in scorers.into_iter().flatten() {
+        weighted.scores(state, &feasible);
+        stage.add_per_node(weighted.plugin, lap(), feasible.len());
     }
     stages.push(stage);
     stages

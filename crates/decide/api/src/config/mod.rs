@@ -6,6 +6,7 @@
 mod args;
 pub mod fields;
 mod parse;
+mod plugin;
 mod plugins;
 mod process;
 mod selector;
@@ -14,8 +15,10 @@ mod show;
 mod tests;
 
 pub use fields::{ConfigErrors, ConfigMessage};
+pub use plugin::Plugin;
 pub use process::{ClientConnectionConfig, LeaderElectionConfig, ProcessConfig};
 
+use self::plugin::Point;
 use crate::object::{NodeAffinity, TopologySpreadConstraint};
 
 /// The default of `spec.schedulerName`.
@@ -41,93 +44,6 @@ impl SchedulerConfig {
 impl Default for SchedulerConfig {
     fn default() -> Self {
         SchedulerConfig { profiles: vec![Profile::default()], process: ProcessConfig::default() }
-    }
-}
-
-/// A plugin that Berth implements, named as in kube-scheduler.
-///
-/// The order is that of kube-scheduler's default configuration, which is the order filters run in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Plugin {
-    /// Keeps pods with scheduling gates out of the queue.
-    SchedulingGates,
-    /// Orders the queue by priority.
-    PrioritySort,
-    /// Cordoned nodes.
-    NodeUnschedulable,
-    /// `spec.nodeName`.
-    NodeName,
-    /// Taints and tolerations.
-    TaintToleration,
-    /// Node selector and node affinity.
-    NodeAffinity,
-    /// Host ports.
-    NodePorts,
-    /// Requests against allocatable.
-    NodeResourcesFit,
-    /// Disks and claims that one pod at a time may use.
-    VolumeRestrictions,
-    /// The number of volumes that a CSI driver attaches to a node.
-    NodeVolumeLimits,
-    /// Bound volumes, and claims to be bound or provisioned.
-    VolumeBinding,
-    /// Zones of bound volumes.
-    VolumeZone,
-    /// Topology spread constraints.
-    PodTopologySpread,
-    /// Inter-pod affinity and anti-affinity.
-    InterPodAffinity,
-    /// Balance between the resources of a node.
-    NodeResourcesBalancedAllocation,
-    /// Images present on the node.
-    ImageLocality,
-    /// Features that the node's kubelet declares.
-    NodeDeclaredFeatures,
-}
-
-impl Plugin {
-    /// All plugins, in default order.
-    pub const ALL: [Plugin; 17] = [
-        Plugin::SchedulingGates,
-        Plugin::PrioritySort,
-        Plugin::NodeUnschedulable,
-        Plugin::NodeName,
-        Plugin::TaintToleration,
-        Plugin::NodeAffinity,
-        Plugin::NodePorts,
-        Plugin::NodeResourcesFit,
-        Plugin::VolumeRestrictions,
-        Plugin::NodeVolumeLimits,
-        Plugin::VolumeBinding,
-        Plugin::VolumeZone,
-        Plugin::PodTopologySpread,
-        Plugin::InterPodAffinity,
-        Plugin::NodeResourcesBalancedAllocation,
-        Plugin::ImageLocality,
-        Plugin::NodeDeclaredFeatures,
-    ];
-
-    /// Its name in kube-scheduler.
-    pub fn name(self) -> &'static str {
-        match self {
-            Plugin::SchedulingGates => "SchedulingGates",
-            Plugin::PrioritySort => "PrioritySort",
-            Plugin::NodeUnschedulable => "NodeUnschedulable",
-            Plugin::NodeName => "NodeName",
-            Plugin::TaintToleration => "TaintToleration",
-            Plugin::NodeAffinity => "NodeAffinity",
-            Plugin::NodePorts => "NodePorts",
-            Plugin::NodeResourcesFit => "NodeResourcesFit",
-            Plugin::VolumeRestrictions => "VolumeRestrictions",
-            Plugin::NodeVolumeLimits => "NodeVolumeLimits",
-            Plugin::VolumeBinding => "VolumeBinding",
-            Plugin::VolumeZone => "VolumeZone",
-            Plugin::PodTopologySpread => "PodTopologySpread",
-            Plugin::InterPodAffinity => "InterPodAffinity",
-            Plugin::NodeResourcesBalancedAllocation => "NodeResourcesBalancedAllocation",
-            Plugin::ImageLocality => "ImageLocality",
-            Plugin::NodeDeclaredFeatures => "NodeDeclaredFeatures",
-        }
     }
 }
 
@@ -165,55 +81,15 @@ pub struct Profile {
 impl Default for Profile {
     /// kube-scheduler 1.36 without a configuration file.
     fn default() -> Self {
-        use Plugin::*;
+        let at = |point| Plugin::ALL.into_iter().filter(move |plugin| plugin.points().contains(&point));
         Profile {
             scheduler_name: DEFAULT_SCHEDULER_NAME.to_owned(),
             scheduling_gates: true,
             preemption: true,
-            pre_filter: vec![
-                NodeAffinity,
-                NodePorts,
-                NodeResourcesFit,
-                VolumeRestrictions,
-                NodeVolumeLimits,
-                VolumeBinding,
-                VolumeZone,
-                PodTopologySpread,
-                InterPodAffinity,
-                NodeDeclaredFeatures,
-            ],
-            filter: vec![
-                NodeUnschedulable,
-                NodeName,
-                TaintToleration,
-                NodeAffinity,
-                NodePorts,
-                NodeResourcesFit,
-                VolumeRestrictions,
-                NodeVolumeLimits,
-                VolumeBinding,
-                VolumeZone,
-                PodTopologySpread,
-                InterPodAffinity,
-                NodeDeclaredFeatures,
-            ],
-            pre_score: vec![
-                TaintToleration,
-                NodeAffinity,
-                NodeResourcesFit,
-                PodTopologySpread,
-                InterPodAffinity,
-                NodeResourcesBalancedAllocation,
-            ],
-            score: vec![
-                (TaintToleration, 3),
-                (NodeAffinity, 2),
-                (NodeResourcesFit, 1),
-                (PodTopologySpread, 2),
-                (InterPodAffinity, 2),
-                (NodeResourcesBalancedAllocation, 1),
-                (ImageLocality, 1),
-            ],
+            pre_filter: at(Point::PreFilter).collect(),
+            filter: at(Point::Filter).collect(),
+            pre_score: at(Point::PreScore).collect(),
+            score: at(Point::Score).map(|plugin| (plugin, plugin.default_weight())).collect(),
             inter_pod_affinity: InterPodAffinityArgs::default(),
             node_affinity: NodeAffinityArgs::default(),
             node_resources_fit: NodeResourcesFitArgs::default(),

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::args::PluginArgs;
 use super::fields::{ConfigErrors, ConfigMessage, Fields, Node, Report};
-use super::plugins::{Plugins, Point};
+use super::plugin::Point;
+use super::plugins::Plugins;
 use super::process::{ProcessConfig, check_percentage};
 use super::{DEFAULT_SCHEDULER_NAME, Plugin, Profile, SchedulerConfig};
 

@@ -4,8 +4,8 @@
 //! (`apis/config/v1`, `mergePlugins`), and each extension point is then filled from its own set and from
 //! `multiPoint` (`framework/runtime`, `expandMultiPointPlugins`).
 
-use super::Plugin;
 use super::fields::{Fields, Node, suggestion};
+use super::plugin::{Plugin, Point};
 
 /// kube-scheduler's in-tree plugins that Berth does not implement as rules. They are accepted; except for preemption and
 /// binding they have no effect.
@@ -35,103 +35,6 @@ const REMOVED: [(&str, &str); 7] = [
 
 /// All plugins, in a `disabled` list.
 const ALL: &str = "*";
-
-/// A stage of scheduling that plugins take part in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Point {
-    PreEnqueue,
-    QueueSort,
-    PreFilter,
-    Filter,
-    PostFilter,
-    PreScore,
-    Score,
-    Reserve,
-    Permit,
-    PreBind,
-    Bind,
-    PostBind,
-    PlacementGenerate,
-    PlacementScore,
-}
-
-impl Point {
-    const ALL: [Point; 14] = [
-        Point::PreEnqueue,
-        Point::QueueSort,
-        Point::PreFilter,
-        Point::Filter,
-        Point::PostFilter,
-        Point::PreScore,
-        Point::Score,
-        Point::Reserve,
-        Point::Permit,
-        Point::PreBind,
-        Point::Bind,
-        Point::PostBind,
-        Point::PlacementGenerate,
-        Point::PlacementScore,
-    ];
-
-    /// The field of `plugins`.
-    fn field(self) -> &'static str {
-        match self {
-            Point::PreEnqueue => "preEnqueue",
-            Point::QueueSort => "queueSort",
-            Point::PreFilter => "preFilter",
-            Point::Filter => "filter",
-            Point::PostFilter => "postFilter",
-            Point::PreScore => "preScore",
-            Point::Score => "score",
-            Point::Reserve => "reserve",
-            Point::Permit => "permit",
-            Point::PreBind => "preBind",
-            Point::Bind => "bind",
-            Point::PostBind => "postBind",
-            Point::PlacementGenerate => "placementGenerate",
-            Point::PlacementScore => "placementScore",
-        }
-    }
-}
-
-impl Plugin {
-    /// The plugin with this name in kube-scheduler, if Berth implements it.
-    pub fn from_name(name: &str) -> Option<Plugin> {
-        Plugin::ALL.into_iter().find(|p| p.name() == name)
-    }
-
-    /// The extension points the plugin takes part in.
-    fn points(self) -> &'static [Point] {
-        use Point::*;
-        match self {
-            Plugin::SchedulingGates => &[PreEnqueue],
-            Plugin::PrioritySort => &[QueueSort],
-            Plugin::NodeUnschedulable | Plugin::NodeName => &[Filter],
-            Plugin::TaintToleration => &[Filter, PreScore, Score],
-            Plugin::NodePorts
-            | Plugin::VolumeRestrictions
-            | Plugin::NodeVolumeLimits
-            | Plugin::VolumeBinding
-            | Plugin::VolumeZone
-            | Plugin::NodeDeclaredFeatures => &[PreFilter, Filter],
-            Plugin::NodeAffinity
-            | Plugin::NodeResourcesFit
-            | Plugin::PodTopologySpread
-            | Plugin::InterPodAffinity => &[PreFilter, Filter, PreScore, Score],
-            Plugin::NodeResourcesBalancedAllocation => &[PreScore, Score],
-            Plugin::ImageLocality => &[Score],
-        }
-    }
-
-    /// Weight at `score` in the default configuration.
-    fn default_weight(self) -> i64 {
-        match self {
-            Plugin::TaintToleration => 3,
-            Plugin::NodeAffinity | Plugin::PodTopologySpread | Plugin::InterPodAffinity => 2,
-            _ => 1,
-        }
-    }
-}
 
 /// Whether `multiPoint` enables a plugin at the point.
 fn implements(name: &str, point: Point) -> bool {

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{ObjectMeta, ResourceList, nullable};
 
+/// The node label whose value is the node alone: the host name.
+pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+
 /// The labels of a node that the API server copies to a pod when the pod is bound (the admission plugin
 /// `PodTopologyLabels`).
 pub const TOPOLOGY_LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];

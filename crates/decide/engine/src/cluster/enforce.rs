@@ -16,13 +16,13 @@ impl Cluster {
     /// pod of a domain that a spread constraint finds overfull is named, and every pod that asks for what its
     /// node has promised too much of: moving some of them is enough. Rules whose plugins the pod's profile has
     /// disabled are left out, except those required during execution; a pod whose scheduler name has no profile is
-    /// judged by the rules of the first one, its added affinity left out. Cordoning (`spec.unschedulable`) is no
+    /// evaluated by the rules of the first one, its added affinity left out. Cordoning (`spec.unschedulable`) is no
     /// rule of the pod's and is left out. Rules that do not parse are reported as such.
     pub fn audit(&mut self) -> Vec<Violation> {
         self.audit_with(|_, _| {})
     }
 
-    /// [`Cluster::audit`], which reports how many pods have been judged, and of how many.
+    /// [`Cluster::audit`], which reports how many pods have been evaluated, and of how many.
     pub fn audit_with(&mut self, progress: impl FnMut(usize, usize)) -> Vec<Violation> {
         let found = audit(&mut self.state, &self.nominations, progress);
         self.updated();

@@ -22,8 +22,8 @@ impl Explanation {
         let state = run.context.state;
         let mut summaries = Summaries::default();
         for (plugin, filter) in &run.filters {
-            for asked in filter.terms() {
-                summaries.of((*plugin, asked.term, asked.detail));
+            for info in filter.terms() {
+                summaries.of((*plugin, info.term, info.detail));
             }
         }
         let mut groups: HashMap<(Vec<TermKey>, Vec<TermKey>), ExcludedNodes> = HashMap::new();

@@ -82,7 +82,7 @@ pub struct MemberFailure {
     pub domain: Option<String>,
     /// The members that had a node.
     pub n_placed: usize,
-    /// Why it fits nowhere, with those placed.
+    /// Why it is unschedulable, with those placed.
     pub outcome: Outcome,
 }
 

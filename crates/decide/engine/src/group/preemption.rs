@@ -25,7 +25,7 @@ pub struct GroupVictims {
 
 /// Which pods have to be evicted so that a group fits that was not placed.
 ///
-/// Members are decided one after another; one that fits nowhere gets the victims that a single pod would get. Of the
+/// Members are decided one after another; an unschedulable one gets the victims that a single pod would get. Of the
 /// domains where that ends with a valid placement, the one with the fewest violations of budgets is chosen, then the one
 /// with the fewest victims, then the first.
 pub(crate) fn preempt(

@@ -97,7 +97,7 @@ struct Choices {
     tried: SmallVec<[NodeId; 2]>,
     /// The nodes that are left, the best last, once they have been listed.
     rest: Option<Vec<NodeId>>,
-    /// Why it fits nowhere.
+    /// Why it is unschedulable.
     failure: Option<Outcome>,
     skipped: bool,
 }

@@ -40,7 +40,7 @@ pub(crate) enum Leaving {
     Awaited,
 }
 
-/// What preemption can do for a pod that fits nowhere.
+/// What preemption can do for an unschedulable pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preemption {
     /// The pod fits once these are evicted.

@@ -7,7 +7,7 @@ use berth_api::config::Plugin;
 
 use super::budget::{Budgets, Used};
 use crate::context::Context;
-use crate::plugins::Filters;
+use crate::plugins::{self, Filters, Reads};
 use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::pod::{PodId, PodRecord};
@@ -174,15 +174,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether a rule looks at which pods run: only those can change their minds when pods come back.
+/// Whether a rule reads which pods run: only those can change their minds when pods come back.
 fn depends_on_pods(plugin: Plugin) -> bool {
-    matches!(
-        plugin,
-        Plugin::NodePorts
-            | Plugin::NodeResourcesFit
-            | Plugin::VolumeRestrictions
-            | Plugin::NodeVolumeLimits
-            | Plugin::PodTopologySpread
-            | Plugin::InterPodAffinity
-    )
+    plugins::rule(plugin).is_some_and(|rule| rule.reads.any_of(Reads::PODS))
 }

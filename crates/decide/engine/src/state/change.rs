@@ -141,7 +141,7 @@ pub(crate) struct ChangeLog {
     n_ids: usize,
     /// Changes that concern every node at once.
     pub(crate) epochs: Epochs,
-    /// Changes of what nodes are by themselves: labels, taints, whether they are cordoned or there at all.
+    /// Changes of what nodes are by themselves ([`NodeParts`]), or whether they are there at all.
     pub(crate) places: u64,
 }
 

@@ -139,7 +139,7 @@ impl State {
         topologies.into_iter().enumerate().map(term).collect()
     }
 
-    /// Those required during execution share a matcher of their own.
+    /// Those required during execution share a separate matcher.
     fn compile_executing_affinity(&mut self, terms: &[PodTerm], draft: &mut Draft) -> Box<[RequiredTerm]> {
         let executing = || terms.iter().enumerate().filter(|(_, term)| term.required_during_execution);
         let (mut queries, mut seen) = (SmallVec::new(), FxHashSet::default());
@@ -212,7 +212,7 @@ impl State {
         PreferredTerm { weight, matcher, topologies }
     }
 
-    /// Whether a profile ignores preferred anti-affinity of existing pods: its owners then have a counter of their own.
+    /// Whether a profile ignores preferred anti-affinity of existing pods: its owners then have a separate counter.
     pub(crate) fn counts_preferred_anti_affinity_apart(&self) -> bool {
         self.profiles
             .iter()

@@ -26,7 +26,7 @@ pub(crate) struct NamespaceMatcher {
     pub(crate) selector: LabelMatcher,
 }
 
-/// Which side of a rule is asked about. It matters only for namespaces that do not exist as objects:
+/// Which side of a rule is evaluated. It matters only for namespaces that do not exist as objects:
 /// kube-scheduler lists the namespaces for the terms of the pod it places, but reads an unknown
 /// namespace as one without labels for the terms of running pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Scheduling profiles, with their added affinity compiled.
 
 use berth_api::config::{Profile, SpreadDefaulting};
-use berth_api::object::TopologySpreadConstraint;
+use berth_api::object::{HOSTNAME_LABEL, TOPOLOGY_LABELS, TopologySpreadConstraint};
 use berth_api::rules::{Dialect, NodeSelectorRule, PreferredNodeTerm};
 
 use super::intern::Symbols;
@@ -60,5 +60,6 @@ fn system_constraints() -> Vec<TopologySpreadConstraint> {
         when_unsatisfiable: "ScheduleAnyway".to_owned(),
         ..TopologySpreadConstraint::default()
     };
-    vec![constraint("kubernetes.io/hostname", 3), constraint("topology.kubernetes.io/zone", 5)]
+    let [_, zone] = TOPOLOGY_LABELS;
+    vec![constraint(HOSTNAME_LABEL, 3), constraint(zone, 5)]
 }

@@ -72,7 +72,7 @@ pub(crate) struct RuleSet {
     pub(crate) required_anti_affinity: Box<[RequiredTerm]>,
     pub(crate) preferred: Box<[PreferredTerm]>,
     pub(crate) existing_terms: Box<[ExistingTerm]>,
-    /// The rules that are required during execution, too.
+    /// The rules that are also required during execution.
     pub(crate) executing: Box<[RuleAt]>,
     /// The terms of affinity among them, as evaluated for a running pod: they share a matcher for the pods that
     /// match all of *these*, since what is ignored during execution must not evict anybody.
@@ -131,7 +131,7 @@ pub(crate) enum RuleAt {
 }
 
 impl RuleAt {
-    /// The rules of a rule set that are required during execution, too.
+    /// The rules of a rule set that are also required during execution.
     pub(crate) fn executing(
         node_affinity: impl Iterator<Item = bool>,
         pod_affinity: impl Iterator<Item = bool>,

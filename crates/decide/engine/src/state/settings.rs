@@ -1,6 +1,7 @@
 //! Settings that hold for the life of a cluster.
 
 use berth_api::config::SchedulerConfig;
+use berth_api::object::{HOSTNAME_LABEL, TOPOLOGY_LABELS};
 
 /// Settings that hold for the life of a cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,18 +23,13 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
+        let [region, zone] = TOPOLOGY_LABELS;
         Settings {
             config: SchedulerConfig::default(),
             extensions: true,
             exempt_namespaces: vec!["kube-system".to_owned()],
             exempt_from_v1: false,
-            all_topologies: [
-                "kubernetes.io/hostname",
-                "topology.kubernetes.io/zone",
-                "topology.kubernetes.io/region",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
+            all_topologies: [HOSTNAME_LABEL, zone, region].map(str::to_owned).to_vec(),
             all_node_attributes: true,
         }
     }

@@ -30,7 +30,7 @@ pub(crate) struct Spread {
 
 pub(crate) type DefaultSpreadId = Id<DefaultSpread>;
 
-/// The default constraints of pods that have none of their own, resolved against services and owners as they are now.
+/// The default constraints of pods without constraints, resolved against services and owners as they are now.
 #[derive(Clone)]
 pub(crate) struct DefaultSpread {
     of: (RuleSetId, LabelSetId),

@@ -1,7 +1,7 @@
 //! Pods that tolerate the required anti-affinity of some namespaces ([`tolerated_namespaces`]).
 //!
 //! Such a pod has a mark in its label set for each of these namespaces, and terms of required anti-affinity select only pods
-//! without the marks of their own namespace. So a term neither rejects the pod nor counts it, in either direction. A mark
+//! without the marks of their namespace. So a term neither rejects the pod nor counts it, in either direction. A mark
 //! is no valid label key: no label and no selector of a user has it.
 
 use std::collections::BTreeSet;

@@ -13,7 +13,7 @@ use super::table::{Id, Keyed, Table};
 pub(crate) type TopologyId = Id<Topology>;
 
 impl TopologyId {
-    /// The topology in which every node is a domain of its own, whatever its labels.
+    /// The topology in which every node is a separate domain, whatever its labels.
     pub(crate) const NODE: TopologyId = TopologyId::FIRST;
 }
 

@@ -157,7 +157,7 @@ impl State {
             }
             self.release_node(before);
             if parts.any() {
-                self.changes.places += u64::from(parts.labels || parts.taints || parts.unschedulable);
+                self.changes.places += 1;
                 self.record_node(id, |name| Change::NodeChanged(name, parts));
             }
             return;

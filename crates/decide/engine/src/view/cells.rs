@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use crate::plugins::{N_RAW_SCORES, inter_pod_affinity_view, pod_topology_spread_view};
 use crate::state::name_order::NameOrder;
 use crate::state::node::NodeId;
 use crate::state::topology::DomainId;
@@ -17,21 +18,16 @@ use crate::state::topology::DomainId;
 /// The domains of a cell's nodes in the topologies with several nodes per domain; `None` where they lack the key.
 pub(super) type CellKey = SmallVec<[Option<DomainId>; 2]>;
 
+/// The raw scores of a node that are normalized, by rule.
+pub(super) type RawScores = [i64; N_RAW_SCORES];
+
 /// The properties of a node that scores are normalized by, or that are checked again at each decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Features {
-    /// Raw score of `TaintToleration`.
-    pub(super) taints: i64,
-    /// Raw score of `NodeAffinity`.
-    pub(super) node_affinity: i64,
-    /// Raw score of `InterPodAffinity` in topologies with one node per domain.
-    pub(super) inter_pod: i64,
-    /// Bit i: required affinity term i is satisfied in a topology with one node per domain.
-    pub(super) affinity_terms: u64,
-    /// Matching pods of the spread constraints that count by node; `None` if the node lacks the key.
-    pub(super) spread: SmallVec<[Option<i64>; 2]>,
-    /// Whether the node lacks a key of a soft spread constraint.
-    pub(super) ignored: bool,
+    /// Raw scores of the rules of [`RAW_SCORES`](crate::plugins::RAW_SCORES).
+    pub(super) raw_scores: RawScores,
+    pub(super) inter_pod: inter_pod_affinity_view::NodeFeatures,
+    pub(super) spread: pod_topology_spread_view::NodeFeatures,
 }
 
 /// The cell, the group and the bucket of a feasible node.

@@ -1,35 +1,40 @@
-//! The rules that read nothing but a node itself.
+//! The rules that read a node alone.
 
 use std::hash::{Hash, Hasher};
 
-use berth_api::config::Plugin;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
-use super::cells::Features;
+use super::cells::RawScores;
 use crate::context::{Context, NodeRef};
-use crate::plugins::{self, Filter, Scorer};
+use crate::plugins::{self, Filter, RAW_SCORES, Reads, Scorer};
 use crate::state::State;
 use crate::state::node::{NodeId, NodeRecord};
 
-/// Filters and scorers that read a node alone.
+/// Filters and scorers that read a node alone. Rules that read counters have their part of the view instead.
 pub(super) struct LocalRules<'a> {
     state: &'a State,
-    /// `NodeAffinity` and the volume plugins read labels, names and volumes, which differ between nodes that are
-    /// otherwise equal.
-    own_filters: SmallVec<[Box<dyn Filter + 'a>; 1]>,
-    node_affinity: Option<Box<dyn Scorer + 'a>>,
-    /// The other filters.
-    filters: SmallVec<[Box<dyn Filter + 'a>; 6]>,
-    taints: Option<Box<dyn Scorer + 'a>>,
-    /// Scorers whose scores are not normalized, with their weights.
-    others: SmallVec<[(i64, Box<dyn Scorer + 'a>); 3]>,
-    /// Results of nodes, by the hash of what the rules other than `NodeAffinity` read.
+    /// Rules that read more than equal nodes have in common: labels, names or volumes.
+    of_node: Rules<'a>,
+    /// The other rules.
+    of_equal_nodes: Rules<'a>,
+    /// The weights of the rules of [`RAW_SCORES`]; 0 for those that do not score the pod.
+    pub(super) weights: RawScores,
+    /// Results of the rules of equal nodes, by the hash of what they read.
     results: Vec<Option<(NodeId, Result)>>,
 }
 
-/// The raw score of `TaintToleration` and the sum of the scores that are not normalized; `None` if a filter rejects.
-type Result = Option<(i64, i64)>;
+#[derive(Default)]
+struct Rules<'a> {
+    filters: SmallVec<[Box<dyn Filter + 'a>; 6]>,
+    /// Scorers whose scores are normalized, with the place of their raw scores.
+    raw: SmallVec<[(usize, Box<dyn Scorer + 'a>); 1]>,
+    /// Scorers whose scores are not normalized, with their weights.
+    others: SmallVec<[(i64, Box<dyn Scorer + 'a>); 3]>,
+}
+
+/// The raw scores that are normalized, and the sum of the scores that are not; `None` if a filter rejects.
+type Result = Option<(RawScores, i64)>;
 
 /// Results that are kept while all nodes are checked.
 const N_RESULTS: usize = 1 << 10;
@@ -39,48 +44,53 @@ impl<'a> LocalRules<'a> {
     pub(super) fn new(context: Context<'a>, all_nodes: bool) -> LocalRules<'a> {
         let mut rules = LocalRules {
             state: context.state,
-            own_filters: SmallVec::new(),
-            node_affinity: None,
-            filters: SmallVec::new(),
-            taints: None,
-            others: SmallVec::new(),
+            of_node: Rules::default(),
+            of_equal_nodes: Rules::default(),
+            weights: RawScores::default(),
             results: if all_nodes { vec![None; N_RESULTS] } else { Vec::new() },
         };
-        for plugin in &context.profile.profile.filter {
-            match plugin {
-                Plugin::InterPodAffinity | Plugin::PodTopologySpread => {}
-                Plugin::NodeAffinity
-                | Plugin::VolumeRestrictions
-                | Plugin::NodeVolumeLimits
-                | Plugin::VolumeBinding
-                | Plugin::VolumeZone => rules.own_filters.extend(plugins::filter(*plugin, context)),
-                _ => rules.filters.extend(plugins::filter(*plugin, context)),
+        let profile = &context.profile.profile;
+        for rule in profile.filter.iter().filter_map(|plugin| plugins::rule(*plugin)) {
+            if let Some(group) = rules.group_of(rule.reads) {
+                group.filters.extend((rule.filter)(context));
             }
         }
-        for (plugin, weight) in &context.profile.profile.score {
-            match plugin {
-                Plugin::InterPodAffinity | Plugin::PodTopologySpread => {}
-                Plugin::NodeAffinity => rules.node_affinity = plugins::local_scorer(*plugin, context),
-                Plugin::TaintToleration => rules.taints = plugins::local_scorer(*plugin, context),
-                _ => rules.others.extend(plugins::local_scorer(*plugin, context).map(|s| (*weight, s))),
+        for (plugin, weight) in &profile.score {
+            let Some(rule) = plugins::rule(*plugin) else { continue };
+            let Some(group) = rules.group_of(rule.reads) else { continue };
+            let Some(scorer) = (rule.scorer)(context, &[]) else { continue };
+            match RAW_SCORES.iter().position(|(normalized, _)| normalized == plugin) {
+                Some(place) => {
+                    group.raw.push((place, scorer));
+                    rules.weights[place] = *weight;
+                }
+                None => group.others.push((*weight, scorer)),
             }
         }
         rules
     }
 
-    /// Sets the features of a node that are scores, and returns the sum of the scores that are not normalized;
-    /// `None` if a filter rejects the node.
-    pub(super) fn score(&mut self, node: NodeRef<'_>, features: &mut Features) -> Option<i64> {
-        if !self.own_filters.iter().all(|f| f.admits(node)) {
-            return None;
+    /// The group of a rule; none if it reads counters.
+    fn group_of(&mut self, reads: Reads) -> Option<&mut Rules<'a>> {
+        match reads {
+            _ if reads.only(Reads::EQUAL_NODES) => Some(&mut self.of_equal_nodes),
+            _ if reads.any_of(Reads::COUNTERS) => None,
+            _ => Some(&mut self.of_node),
         }
-        features.node_affinity = self.node_affinity.as_ref().map_or(0, |s| s.score(node));
-        let (taints, sum) = self.without_node_affinity(node)?;
-        features.taints = taints;
-        Some(sum)
     }
 
-    fn without_node_affinity(&mut self, node: NodeRef<'_>) -> Result {
+    /// Sets the raw scores of a node that are normalized, and returns the sum of the scores that are not; `None` if a
+    /// filter rejects the node.
+    pub(super) fn score(&mut self, node: NodeRef<'_>, raw_scores: &mut RawScores) -> Option<i64> {
+        if !self.of_node.admit(node) {
+            return None;
+        }
+        let (raw, sum) = self.result_of_equal_nodes(node)?;
+        *raw_scores = raw;
+        Some(sum + self.of_node.score(node, raw_scores))
+    }
+
+    fn result_of_equal_nodes(&mut self, node: NodeRef<'_>) -> Result {
         let slot = (!self.results.is_empty()).then(|| hash(node.record) as usize % N_RESULTS);
         if let Some(slot) = slot
             && let Some((id, result)) = self.results[slot]
@@ -88,14 +98,30 @@ impl<'a> LocalRules<'a> {
         {
             return result;
         }
-        let result = self.filters.iter().all(|f| f.admits(node)).then(|| {
-            let taints = self.taints.as_ref().map_or(0, |s| s.score(node));
-            (taints, self.others.iter().map(|(weight, s)| weight * s.score(node)).sum())
+        let rules = &self.of_equal_nodes;
+        let result = rules.admit(node).then(|| {
+            let mut raw_scores = RawScores::default();
+            let sum = rules.score(node, &mut raw_scores);
+            (raw_scores, sum)
         });
         if let Some(slot) = slot {
             self.results[slot] = Some((node.id, result));
         }
         result
+    }
+}
+
+impl Rules<'_> {
+    fn admit(&self, node: NodeRef<'_>) -> bool {
+        self.filters.iter().all(|f| f.admits(node))
+    }
+
+    /// Sets the raw scores that are normalized, and returns the sum of the others.
+    fn score(&self, node: NodeRef<'_>, raw_scores: &mut RawScores) -> i64 {
+        for (place, scorer) in &self.raw {
+            raw_scores[*place] = scorer.score(node);
+        }
+        self.others.iter().map(|(weight, s)| weight * s.score(node)).sum()
     }
 }
 
@@ -106,7 +132,7 @@ fn hash(node: &NodeRecord) -> u64 {
     hasher.finish()
 }
 
-/// Whether two nodes differ in nothing that rules other than `NodeAffinity` read.
+/// Whether two nodes are equal in everything that [`Reads::EQUAL_NODES`] stands for.
 fn is_like(a: &NodeRecord, b: &NodeRecord) -> bool {
     let NodeRecord {
         name: _,

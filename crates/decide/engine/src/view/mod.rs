@@ -8,39 +8,34 @@
 //! several nodes per domain moves none.
 //!
 //! A view has no reasons, scores by plugin or messages: [`crate::decision`] evaluates every node for those, and for pods
-//! without a view ([`RuleSet::fits_a_view`]). A view never changes the state.
+//! without a view ([`plugins::fit_a_view`]). A view never changes the state.
 
 mod cells;
-mod inter_pod;
 mod local;
-mod spread;
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use berth_api::config::Plugin;
-use berth_api::rules::NodeSelectorRule;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::context::{Context, CycleState, NodeRef};
 use crate::nomination::{NominatedPods, Nominations};
-use crate::plugins::pod_topology_spread::natural_logarithm;
-use crate::plugins::{self, MAX_NODE_SCORE};
+use crate::plugins::inter_pod_affinity_view::InterPod;
+use crate::plugins::pod_topology_spread_view::{Constraints, FeasibleGroup};
+use crate::plugins::{self, RAW_SCORES};
 use crate::state::Freed;
 use crate::state::State;
 use crate::state::change::Epochs;
 use crate::state::node::NodeId;
 use crate::state::prepared::PreparedPod;
-use crate::state::rule_set::{RuleSet, RuleSetId};
+use crate::state::rule_set::RuleSetId;
 use crate::state::signature::SignatureId;
 use crate::state::spread::Spread;
 use crate::state::topology::{DomainId, TopologyId};
 use crate::volume::{CycleVolumes, VolumeRules};
-use cells::{CellKey, Cells, Features, Place};
-use inter_pod::{InterPod, MAX_AFFINITY_TERMS};
+use cells::{CellKey, Cells, Place, RawScores};
 use local::LocalRules;
-use spread::Constraints;
 
 type ViewKey = (RuleSetId, SignatureId, VolumeRulesId);
 
@@ -86,6 +81,8 @@ struct View {
     topologies: SmallVec<[TopologyId; 2]>,
     inter_pod: InterPod,
     constraints: Constraints,
+    /// The weights of the rules of [`RAW_SCORES`]; 0 for those that do not score the pod.
+    weights: RawScores,
     cells: Cells,
 }
 
@@ -99,7 +96,7 @@ impl Views {
         pod: &PreparedPod,
         volumes: Option<&Arc<CycleVolumes>>,
     ) -> Option<(NodeId, i64)> {
-        if pod.node_name.is_some() || !state.rule_sets.get(pod.rule_set).fits_a_view() {
+        if pod.node_name.is_some() {
             return None;
         }
         if self.log_start != state.changes.start() {
@@ -110,6 +107,9 @@ impl Views {
         let key = (pod.rule_set, signature, volumes.map_or(0, |volumes| self.rules_id(&volumes.rules)));
         let is_current = |view: &mut View| view.has_spread_of(state, pod) && view.catch_up(state);
         if !self.all.get_mut(&key).is_some_and(is_current) {
+            if !plugins::fit_a_view(state, state.rule_sets.get(pod.rule_set)) {
+                return None;
+            }
             // A view serves pods of every priority: nominated pods are looked up at each decision.
             self.remove(key);
             self.make_room(state.nodes.len());
@@ -216,18 +216,6 @@ impl Views {
     }
 }
 
-impl RuleSet {
-    /// Whether pods have a view. Pods that select nodes by `metadata.name`, and pods whose rules do not parse, have none.
-    pub(crate) fn fits_a_view(&self) -> bool {
-        let rules = self.rules();
-        let names_nodes = |r: &NodeSelectorRule| r.node_names.is_some();
-        rules.pod_term_error.is_none()
-            && rules.preferred_node_affinity_error.is_none()
-            && !rules.required_node_affinity.iter().any(names_nodes)
-            && self.required_affinity.len() <= MAX_AFFINITY_TERMS
-    }
-}
-
 impl View {
     /// Evaluates every node; `None` without a profile for the rule set.
     fn new(state: &State, cycle: CycleState) -> Option<View> {
@@ -240,7 +228,7 @@ impl View {
             inter_pod.topologies().filter(shared).chain(of_constraints).collect();
         topologies.sort_unstable();
         topologies.dedup();
-        let has_images = context.rule_set.images.iter().any(|i| state.images.n_nodes(*i) > 0);
+        let has_images = plugins::images_in_use(state, context.rule_set);
         let mut view = View {
             used: 0,
             seen: state.changes.end(),
@@ -249,6 +237,7 @@ impl View {
             topologies,
             inter_pod,
             constraints,
+            weights: RawScores::default(),
             cells: Cells::new(state.nodes.len()),
             cycle,
         };
@@ -272,7 +261,7 @@ impl View {
         let now = state.changes.epochs;
         let Some(context) = Context::new(state, &self.cycle) else { return false };
         if now != self.epochs {
-            let has_images = context.rule_set.images.iter().any(|i| state.images.n_nodes(*i) > 0);
+            let has_images = plugins::images_in_use(state, context.rule_set);
             let images_changed = now.images != self.epochs.images && (self.has_images || has_images);
             let n_watched = self.cycle.volumes.as_ref().map_or(0, |volumes| volumes.n_alike_watched());
             let volumes_changed = now.free_volumes[..n_watched] != self.epochs.free_volumes[..n_watched];
@@ -338,15 +327,16 @@ impl View {
     ) {
         let Some(context) = Context::new(state, &self.cycle) else { return };
         let mut local = LocalRules::new(context, all_nodes);
+        self.weights = local.weights;
         let inter_pod = self.inter_pod.node_rules(state);
         let mut place = Place::default();
         for id in nodes {
             let record = state.nodes.find_by_id(id);
             // Constraints count nodes whether they are feasible or not, until they are removed.
-            let feasible = self.constraints.count_node(context, id, record, &mut place.features);
+            let feasible = self.constraints.count_node(context, id, record, &mut place.features.spread);
             let node = record.filter(|_| feasible).map(|record| NodeRef::new(id, record));
-            let node = node.filter(|_| inter_pod.allow(id, &mut place.features));
-            let sum = node.and_then(|node| local.score(node, &mut place.features));
+            let node = node.filter(|_| inter_pod.allow(id, &mut place.features.inter_pod));
+            let sum = node.and_then(|node| local.score(node, &mut place.features.raw_scores));
             if let Some(sum) = sum {
                 place.sum = sum;
                 place.key.clear();
@@ -360,37 +350,27 @@ impl View {
 
     /// The best node, and its total score.
     fn best(&mut self, state: &State) -> Option<(NodeId, i64)> {
-        let profile = Context::new(state, &self.cycle)?.profile;
-        let weight = |plugin| profile.profile.score.iter().find(|(p, _)| *p == plugin).map_or(0, |(_, w)| *w);
         let candidates = self.candidates(state);
+        let mut highest: RawScores = candidates.first()?.raw_scores;
+        for candidate in &candidates {
+            for (max, raw) in highest.iter_mut().zip(&candidate.raw_scores) {
+                *max = (*max).max(*raw);
+            }
+        }
+        let inter_pod = self.inter_pod.scores(candidates.iter().map(|c| c.inter_pod));
+        let cells = &self.cells.all;
+        let spread = self.constraints.scores(state, &self.topologies, candidates.len(), |i| {
+            let Candidate { cell, group, n_nodes, .. } = candidates[i];
+            let features = &cells[cell].groups[group].features.spread;
+            FeasibleGroup { features, n_nodes, domains: &cells[cell].key }
+        });
 
-        let inter_pod = Range::of(candidates.iter().map(|c| c.inter_pod));
-        let max_taints = candidates.iter().map(|c| c.taints).max()?;
-        let max_node_affinity = candidates.iter().map(|c| c.node_affinity).max()?;
-        let spread = self.spread_scores(state, &candidates);
-        let considered = || spread.iter().zip(&candidates).filter(|(_, c)| !c.ignored).map(|(s, _)| *s);
-        let (min_spread, max_spread) =
-            (considered().min().unwrap_or(i64::MAX), considered().max().unwrap_or(0));
-
-        let weights = [
-            weight(Plugin::TaintToleration),
-            weight(Plugin::NodeAffinity),
-            weight(Plugin::InterPodAffinity),
-            weight(Plugin::PodTopologySpread),
-        ];
         let mut best: Option<(i64, u32, NodeId)> = None;
         for (i, candidate) in candidates.iter().enumerate() {
-            let share = |raw: i64, max: i64| if max == 0 { raw } else { MAX_NODE_SCORE * raw / max };
-            let mut total = weights[0] * (MAX_NODE_SCORE - share(candidate.taints, max_taints))
-                + weights[1] * share(candidate.node_affinity, max_node_affinity)
-                + weights[2] * inter_pod.normalized(candidate.inter_pod);
-            if !spread.is_empty() {
-                total += weights[3]
-                    * match max_spread {
-                        _ if candidate.ignored => 0,
-                        0 => MAX_NODE_SCORE,
-                        max => MAX_NODE_SCORE * (max + min_spread - spread[i]) / max,
-                    };
+            let mut total = inter_pod.of(candidate.inter_pod) + spread.of(i);
+            for (rule, (_, normalization)) in RAW_SCORES.iter().enumerate() {
+                let raw = candidate.raw_scores[rule];
+                total += self.weights[rule] * normalization.of_highest(raw, highest[rule]);
             }
             let highest = total + self.cells.best_sum(candidate.cell, candidate.group);
             if best.is_some_and(|(best, ..)| highest < best) {
@@ -412,31 +392,24 @@ impl View {
     fn candidates(&self, state: &State) -> SmallVec<[Candidate; 16]> {
         let all_terms = self.inter_pod.all_affinity_terms();
         let first_of_group = self.inter_pod.is_first_of_group(state);
-        let hard = || self.constraints.all.iter().filter(|c| c.hard);
         let mut candidates = SmallVec::new();
         for (i, cell) in self.cells.all.iter().enumerate().filter(|(_, cell)| !cell.groups.is_empty()) {
             let domain = |topology| self.domain(&cell.key, topology);
             let rules = self.inter_pod.check_cell(state, domain);
-            let skewed = hard().filter(|c| !c.by_node).any(|c| {
-                let n_pods = domain(c.topology).map_or(0, |d| c.n_pods_in(d));
-                c.exceeds_skew(n_pods)
-            });
-            if !rules.allowed || skewed {
+            if !rules.allowed || self.constraints.exceeds_skew_in(domain) {
                 continue;
             }
             for (j, group) in cell.groups.iter().enumerate().filter(|(_, g)| g.n_nodes > 0) {
                 let features = &group.features;
                 let satisfied =
-                    (features.affinity_terms | rules.affinity_terms) == all_terms || first_of_group;
-                if satisfied && !self.is_skewed_by_node(features) {
+                    (features.inter_pod.affinity_terms | rules.affinity_terms) == all_terms || first_of_group;
+                if satisfied && !self.constraints.exceeds_skew_on(&features.spread) {
                     candidates.push(Candidate {
                         cell: i,
                         group: j,
                         n_nodes: group.n_nodes,
-                        taints: features.taints,
-                        node_affinity: features.node_affinity,
-                        inter_pod: features.inter_pod + rules.score,
-                        ignored: features.ignored,
+                        raw_scores: features.raw_scores,
+                        inter_pod: features.inter_pod.score + rules.score,
                     });
                 }
             }
@@ -448,54 +421,6 @@ impl View {
         let position = self.topologies.iter().position(|t| *t == topology)?;
         key[position]
     }
-
-    fn is_skewed_by_node(&self, features: &Features) -> bool {
-        let by_node = self.constraints.all.iter().filter(|c| c.by_node).zip(&features.spread);
-        by_node.filter(|(c, _)| c.hard).any(|(c, n_pods)| c.exceeds_skew(n_pods.unwrap_or(0)))
-    }
-
-    /// Raw scores of the soft spread constraints, parallel to `candidates`; empty without such constraints.
-    fn spread_scores(&self, state: &State, candidates: &[Candidate]) -> Vec<i64> {
-        let soft = || self.constraints.all.iter().filter(|c| !c.hard);
-        if soft().next().is_none() {
-            return Vec::new();
-        }
-        let considered = || candidates.iter().filter(|c| !c.ignored);
-        let domain = |candidate: &Candidate, topology| {
-            let key = &self.cells.all[candidate.cell].key;
-            (self.domain(key, topology), self.constraints.soft_domain(state, self.domain(key, topology)))
-        };
-        let weights = soft().map(|c| {
-            let n_domains = if c.by_node {
-                considered().map(|c| c.n_nodes).sum()
-            } else {
-                considered().map(|candidate| domain(candidate, c.topology).1).collect::<FxHashSet<_>>().len()
-            };
-            natural_logarithm((n_domains + 2) as f64)
-        });
-        let weights: SmallVec<[f64; 4]> = weights.collect();
-        let score = |candidate: &Candidate| {
-            if candidate.ignored {
-                return 0;
-            }
-            let features = &self.cells.all[candidate.cell].groups[candidate.group].features;
-            let by_node = self.constraints.all.iter().filter(|c| c.by_node).zip(&features.spread);
-            let mut by_node = by_node.filter(|(c, _)| !c.hard).map(|(_, n_pods)| *n_pods);
-            let mut score = 0.0;
-            for (constraint, weight) in soft().zip(&weights) {
-                let n_pods = if constraint.by_node {
-                    by_node.next().flatten()
-                } else {
-                    domain(candidate, constraint.topology).0.map(|d| constraint.n_pods_in(d))
-                };
-                if let Some(n_pods) = n_pods {
-                    score += n_pods as f64 * weight + (constraint.max_skew - 1) as f64;
-                }
-            }
-            score.round() as i64
-        };
-        candidates.iter().map(score).collect()
-    }
 }
 
 /// A group whose nodes are feasible.
@@ -503,30 +428,9 @@ struct Candidate {
     cell: usize,
     group: usize,
     n_nodes: usize,
-    taints: i64,
-    node_affinity: i64,
+    raw_scores: RawScores,
+    /// Raw score of `InterPodAffinity`.
     inter_pod: i64,
-    ignored: bool,
-}
-
-/// Lowest and highest of some raw scores.
-struct Range {
-    min: i64,
-    max: i64,
-}
-
-impl Range {
-    fn of(scores: impl Iterator<Item = i64> + Clone) -> Range {
-        Range { min: scores.clone().min().unwrap_or(0), max: scores.max().unwrap_or(0) }
-    }
-
-    fn normalized(&self, score: i64) -> i64 {
-        if self.max == self.min {
-            return 0;
-        }
-        let share = (score - self.min) as f64 / (self.max - self.min) as f64;
-        (MAX_NODE_SCORE as f64 * share) as i64
-    }
 }
 
 #[cfg(test)]

@@ -85,8 +85,8 @@ impl State {
         &'a self,
         pod: &'a PodRecord,
     ) -> impl Iterator<Item = (NodeId, RuleAt)> + 'a {
-        let judged = pod.node.filter(|_| !pod.terminating);
-        judged.into_iter().flat_map(move |node| {
+        let evaluated = pod.node.filter(|_| !pod.terminating);
+        evaluated.into_iter().flat_map(move |node| {
             let rules = self.rule_sets.get(pod.rule_set).executing.iter();
             rules.filter(move |rule| self.is_broken(pod, node, **rule)).map(move |rule| (node, *rule))
         })
@@ -152,9 +152,9 @@ impl Group<'_> {
         let rule_set = state.rule_sets.get(self.rule_set);
         let Some(context) = Context::with_any_profile(state, self.cycle) else { return };
         let enabled = |plugin| context.profile.profile.filter.contains(&plugin);
-        let asked = AUDITED.into_iter().filter(|rule| enabled(rule.plugin()));
+        let audited = AUDITED.into_iter().filter(|rule| enabled(rule.plugin()));
         let filters: Vec<(ViolatedRule, Box<dyn Filter + '_>)> =
-            asked.filter_map(|rule| Some((rule, plugins::filter(rule.plugin(), context)?))).collect();
+            audited.filter_map(|rule| Some((rule, plugins::filter(rule.plugin(), context)?))).collect();
         let relevant = RelevantMatchers::new(context);
         let between_pods = between_pods(rule_set, enabled(Plugin::InterPodAffinity));
         for (id, node) in pods {
@@ -195,8 +195,8 @@ impl Group<'_> {
         let Some(context) = Context::with_any_profile(self.state, &cycle) else { return };
         let there = NodeRef::new(node, self.state.nodes.get(node));
         for rule in [ViolatedRule::VolumeBinding, ViolatedRule::VolumeZone] {
-            let asked = context.profile.profile.filter.contains(&rule.plugin());
-            let filter = plugins::filter(rule.plugin(), context).filter(|_| asked);
+            let enabled = context.profile.profile.filter.contains(&rule.plugin());
+            let filter = plugins::filter(rule.plugin(), context).filter(|_| enabled);
             if let Some(filter) = filter.filter(|filter| !filter.admits(there)) {
                 self.report(id, node, context.rule_set, rule, filter.verdicts(there), found);
             }
@@ -217,8 +217,8 @@ impl Group<'_> {
         for verdict in verdicts {
             let term = verdict.term.clone().unwrap_or_else(|| rule.plugin().name().to_owned());
             // Those are evaluated whatever the profile says.
-            let is_judged_already = RuleAt::find(rule_set, &term).is_some();
-            if is_judged_already || (rule_set.key.profile.is_none() && self.is_added(&term)) {
+            let is_evaluated_already = RuleAt::find(rule_set, &term).is_some();
+            if is_evaluated_already || (rule_set.key.profile.is_none() && self.is_added(&term)) {
                 continue;
             }
             match by_term.get_mut(&term) {
@@ -264,7 +264,7 @@ impl Group<'_> {
     }
 }
 
-/// The rules of a rule set that [`Cluster::is_broken`] judges: those required during execution, and the v1 rules
+/// The rules of a rule set that [`State::is_broken`] evaluates: those required during execution, and the v1 rules
 /// between pods where the profile has them.
 fn between_pods(rule_set: &RuleSet, v1_too: bool) -> Vec<RuleAt> {
     let affinity = (0..rule_set.required_affinity.len() as u32).map(RuleAt::Affinity);

@@ -19,7 +19,7 @@ pub struct Violation {
     pub rule: ViolatedRule,
     /// Path of the rule in the pod, or in the scheduler's configuration for affinity that a profile adds.
     pub term: String,
-    /// Whether the rule is required during execution, too: only then it is a reason for eviction.
+    /// Whether the rule is also required during execution: only then it is a reason for eviction.
     pub required_during_execution: bool,
     /// Why it does not hold.
     pub verdict: Verdict,
@@ -74,7 +74,7 @@ pub enum ViolatedRule {
 }
 
 impl ViolatedRule {
-    /// The plugin of kube-scheduler that judges the rule.
+    /// The plugin of kube-scheduler that evaluates the rule.
     pub fn plugin(self) -> Plugin {
         match self {
             ViolatedRule::NodeAffinity => Plugin::NodeAffinity,

@@ -2,7 +2,8 @@
 
 use berth_api::rules::PodTerm;
 
-use super::super::{MAX_NODE_SCORE, Scorer};
+use super::super::rule::{MAX_NODE_SCORE, Scorer};
+use super::existing::existing_terms;
 use crate::context::{Context, NodeRef};
 use crate::state::State;
 use crate::state::counter::Counter;
@@ -49,7 +50,7 @@ impl Part<'_> {
 }
 
 /// None if no preference concerns the pod: kube-scheduler then skips the plugin.
-pub(crate) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
+pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
     let Context { state, rule_set, profile, .. } = context;
     let args = &profile.profile.inter_pod_affinity;
     if rule_set.preferred.is_empty() && args.ignore_preferred_terms_of_existing_pods {
@@ -68,7 +69,7 @@ pub(crate) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
             }
         }
     }
-    for (_, topology, owners) in state.existing_terms_against(context) {
+    for (_, topology, owners) in existing_terms(context) {
         let mut part = |counter, factor, source| {
             parts.push(Part { topology, counter, value: Value::Weight(factor), source });
         };

@@ -14,7 +14,7 @@ mod update;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use berth_api::object::NamespacedName;
+use berth_api::object::{HOSTNAME_LABEL, NamespacedName};
 use berth_api::rules::volume::VOLUME_ZONE_LABELS;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -49,7 +49,7 @@ pub(crate) struct Volumes {
     pods_of_claim: HashMap<ClaimKey, SmallVec<[PodId; 1]>>,
     /// The pods with volumes, of nodes that have any.
     pods_on_node: FxHashMap<NodeId, Vec<PodId>>,
-    /// Pods with in-tree disks of their own, on nodes that exist.
+    /// Pods with inline in-tree disks, on nodes that exist.
     n_in_tree_pods: usize,
     /// By class.
     free: HashMap<Box<str>, FreeVolumes>,
@@ -101,7 +101,7 @@ impl Volumes {
             attachments_of_node: FxHashMap::default(),
             attachments_of_volume: HashMap::new(),
             hosts: None,
-            hostname: symbols.intern("kubernetes.io/hostname"),
+            hostname: symbols.intern(HOSTNAME_LABEL),
             zone_keys: VOLUME_ZONE_LABELS.map(|(key, _)| symbols.intern(key)),
         }
     }

@@ -23,7 +23,7 @@ pub(super) enum Stuck {
     Nowhere,
 }
 
-/// The selected victims, and what becomes of terms whose owner stays.
+/// The selected victims, and what happens to terms whose owner stays.
 #[derive(Default)]
 pub(super) struct Choice {
     /// Victims, in the order of [`Rank`].

@@ -3,15 +3,16 @@
 //! Every step is undone in the opposite order, so that even the ids of pods are the same again. No change is recorded
 //! for pending pods, and a violation tracker has nothing to report afterwards.
 
-use super::super::types::Target;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::super::tracker::{Evaluated, ViolationTracker};
+use super::super::types::Target;
 use crate::context::{Context, CycleState};
 use crate::decision::{Outcome, Run};
 use crate::nomination::Nominations;
+use crate::plugins;
 use crate::state::State;
 use crate::state::change::Change;
 use crate::state::node::NodeId;
@@ -37,7 +38,7 @@ pub(super) struct Speculation<'a> {
     done: Vec<Done>,
     /// What the state had recorded before.
     recorded: Option<Vec<Change>>,
-    /// Why pods fit nowhere, in the scheduler's words: once for pods alike, since it takes a look at every node.
+    /// Why pods are unschedulable, in the scheduler's words: once for pods alike, since it takes a look at every node.
     why: FxHashMap<(RuleSetId, SignatureId), String>,
 }
 
@@ -137,7 +138,7 @@ impl<'a> Speculation<'a> {
         let rule_set = self.state.rule_sets.get(pod.rule_set);
         // Claims belong to single pods: what is found out about one says nothing of others.
         let has_volumes = pod.volumes.is_some();
-        if rule_set.key.profile.is_some() && rule_set.fits_a_view() && !has_volumes {
+        if plugins::fit_a_view(self.state, rule_set) && !has_volumes {
             if let Some((node, _)) = self.views.best(self.state, self.nominations, pod, None) {
                 return Ok(node);
             }

@@ -1,0 +1,292 @@
+//! Required inter-pod affinity and anti-affinity: the filter.
+
+use berth_api::config::Plugin;
+use berth_api::rules::PodTerm;
+use smallvec::SmallVec;
+
+use super::super::rule::{Filter, PreFilter, TermInfo};
+use super::existing::{Existing, existing_anti_affinity};
+use super::terms::{REASON_AFFINITY, REASON_ANTI_AFFINITY, rejects, requires};
+use crate::context::{Context, NodeRef};
+use crate::state::State;
+use crate::state::counter::{Counter, Tally};
+use crate::state::matcher::MatcherId;
+use crate::state::node::NodeId;
+use crate::state::rule_set::RequiredTerm;
+use crate::state::topology::{DomainId, TopologyId};
+use crate::verdict::{Counts, Rejection, Status, Verdict};
+use crate::witness::{DomainOf, WitnessCache};
+
+const REASON_EXISTING: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
+
+/// A pod with an invalid term is unschedulable.
+pub(super) fn pre_filter(context: Context<'_>) -> PreFilter {
+    match &context.rule_set.rules().pod_term_error {
+        None => PreFilter::AllNodes,
+        Some(error) => PreFilter::Rejected(Rejection {
+            plugin: Plugin::InterPodAffinity,
+            status: Status::UnschedulableAndUnresolvable,
+            reasons: [format!("parsing pod: {error}").into()].into_iter().collect(),
+        }),
+    }
+}
+
+struct RequiredPodAffinity<'a> {
+    context: Context<'a>,
+    /// Whether the pod matches its own affinity terms.
+    matches_itself: bool,
+    /// Whether no existing pod matches them. A pod that matches itself is then the first of its group.
+    no_pod_matches: bool,
+    affinity: Vec<Term<'a>>,
+    anti_affinity: Vec<Term<'a>>,
+    /// Terms of existing pods that match the pod.
+    existing: Vec<Existing<'a>>,
+    witnesses: WitnessCache,
+}
+
+/// A required term with the counters of its topologies.
+struct Term<'a> {
+    term: &'a PodTerm,
+    matcher: MatcherId,
+    counters: Vec<(TopologyId, &'a Counter)>,
+}
+
+pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
+    let Context { state, rule_set, cycle, .. } = context;
+    let rules = rule_set.rules();
+    let affinity = terms(state, &rule_set.required_affinity, &rules.required_affinity);
+    let anti_affinity = terms(state, &rule_set.required_anti_affinity, &rules.required_anti_affinity);
+    let existing = existing_anti_affinity(context);
+    // The terms of nominated pods are not counted.
+    let existing: Vec<_> = existing.filter(|e| !e.owners.is_empty() || !cycle.nominated.is_empty()).collect();
+    if affinity.is_empty() && anti_affinity.is_empty() && existing.is_empty() {
+        return None;
+    }
+    let no_pod_matches = affinity.iter().all(|t| t.counters.iter().all(|(_, c)| c.is_empty()));
+    let matched = &state.signatures.get(cycle.signature).matched;
+    let matches_itself = affinity.first().is_some_and(|t| matched.binary_search(&t.matcher).is_ok());
+    let rule = RequiredPodAffinity {
+        context,
+        matches_itself,
+        no_pod_matches,
+        affinity,
+        anti_affinity,
+        existing,
+        witnesses: WitnessCache::default(),
+    };
+    Some(Box::new(rule))
+}
+
+fn terms<'a>(state: &'a State, compiled: &'a [RequiredTerm], terms: &'a [PodTerm]) -> Vec<Term<'a>> {
+    let term = |required: &'a RequiredTerm| {
+        let matcher = state.matchers.get(required.matcher);
+        let counters = required.topologies.iter().filter_map(|t| Some((*t, matcher.matching_in(*t)?)));
+        Term { term: &terms[required.index], matcher: required.matcher, counters: counters.collect() }
+    };
+    compiled.iter().map(term).collect()
+}
+
+impl Term<'_> {
+    /// The domains of the node in which more pods match than the limit of the term.
+    fn matching_domains(
+        &self,
+        state: &State,
+        node: NodeRef<'_>,
+    ) -> impl Iterator<Item = (TopologyId, DomainId, i64)> {
+        let more = node.more_matching(self.matcher);
+        let domains = self.counters.iter().filter_map(move |(topology, counter)| {
+            let domain = state.topologies.domain(*topology, node.id)?;
+            Some((*topology, domain, counter.get(domain).count + more))
+        });
+        let limit = i64::from(self.term.limit);
+        domains.filter(move |(.., n_pods)| *n_pods > limit)
+    }
+
+    /// Whether no pod of the cluster matches; the pods of `node` are those of the [`NodeRef`].
+    fn is_matched_by_no_pod(&self, state: &State, node: NodeRef<'_>) -> bool {
+        let more = node.more_matching(self.matcher);
+        self.counters.iter().all(|(topology, counter)| match state.topologies.domain(*topology, node.id) {
+            Some(domain) if more != 0 => {
+                let here = counter.get(domain).count;
+                here + more == 0 && counter.n_domains() == usize::from(here > 0)
+            }
+            _ => counter.is_empty(),
+        })
+    }
+
+    /// Whether the node is in a domain of the term's topology at all.
+    fn has_domain(&self, state: &State, node: NodeId) -> bool {
+        self.counters.iter().any(|(topology, _)| state.topologies.domain(*topology, node).is_some())
+    }
+}
+
+impl RequiredPodAffinity<'_> {
+    /// Whether the pod is the first of its group: it matches its own affinity terms, and no other pod does.
+    fn is_first_of_group(&self, node: NodeRef<'_>) -> bool {
+        let no_pod_matches = match node.delta {
+            None => self.no_pod_matches,
+            Some(_) => self.affinity.iter().all(|t| t.is_matched_by_no_pod(self.context.state, node)),
+        };
+        self.matches_itself && no_pod_matches
+    }
+
+    fn satisfies_pod_affinity(&self, node: NodeRef<'_>) -> bool {
+        let state = self.context.state;
+        self.affinity.iter().all(|t| t.has_domain(state, node.id))
+            && (self.affinity.is_empty()
+                || self.is_first_of_group(node)
+                || self.affinity.iter().all(|t| t.matching_domains(state, node).next().is_some()))
+    }
+
+    fn satisfies_pod_anti_affinity(&self, node: NodeRef<'_>) -> bool {
+        let state = self.context.state;
+        self.anti_affinity.iter().all(|t| t.matching_domains(state, node).next().is_none())
+    }
+
+    fn describe_affinity(&self, term: &Term<'_>) -> String {
+        let together = match self.affinity.len() {
+            1 => String::new(),
+            n => format!(" (pods that match all {n} required terms)"),
+        };
+        format!("{}{together}", requires(term.term))
+    }
+
+    /// Terms of existing pods that the pod would violate on the node.
+    fn violated_existing(
+        &self,
+        node: NodeRef<'_>,
+    ) -> impl Iterator<Item = (&Existing<'_>, DomainId, Tally, i64)> {
+        self.existing.iter().filter_map(move |existing| {
+            let (domain, owners, n_matching) = existing.violated(self.context.state, node)?;
+            Some((existing, domain, owners, n_matching))
+        })
+    }
+}
+
+impl Filter for RequiredPodAffinity<'_> {
+    fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
+        let (status, reason) = if !self.satisfies_pod_affinity(node) {
+            (Status::UnschedulableAndUnresolvable, REASON_AFFINITY)
+        } else if !self.satisfies_pod_anti_affinity(node) {
+            (Status::Unschedulable, REASON_ANTI_AFFINITY)
+        } else if self.violated_existing(node).next().is_some() {
+            (Status::Unschedulable, REASON_EXISTING)
+        } else {
+            return None;
+        };
+        Some(Rejection::new(Plugin::InterPodAffinity, status, reason))
+    }
+
+    /// Without the terms of existing pods, which appear in the verdicts of the nodes that they reject.
+    fn shared_topologies(&self) -> SmallVec<[TopologyId; 2]> {
+        let own = self.affinity.iter().chain(&self.anti_affinity).flat_map(|t| &t.counters).map(|(t, _)| *t);
+        let existing = self.existing.iter().map(|e| e.topology);
+        own.chain(existing).filter(|t| self.context.state.topologies.is_shared(*t)).collect()
+    }
+
+    fn inputs(&self, node: NodeId, max_pods: i64, inputs: &mut Vec<i64>) {
+        let topologies = &self.context.state.topologies;
+        let tally = |topology: TopologyId, counter: &Counter| {
+            let domain = topologies.is_shared(topology).then(|| topologies.domain(topology, node))?;
+            Some(domain.map_or(Tally { count: -1, weight: -1 }, |domain| counter.get(domain)))
+        };
+        // More pods than may leave the node are as good as any number.
+        let count = |topology, counter, limit: u32| {
+            Some(tally(topology, counter)?.count.min(max_pods + i64::from(limit)))
+        };
+        for (topology, counter) in self.affinity.iter().flat_map(|t| &t.counters) {
+            // Whether no pod matches, or those of one domain only: the node may be in it.
+            inputs.push(counter.n_domains().min(2) as i64);
+            inputs.extend(count(*topology, counter, 0));
+        }
+        for term in &self.anti_affinity {
+            inputs
+                .extend(term.counters.iter().filter_map(|(t, counter)| count(*t, counter, term.term.limit)));
+        }
+        for Existing { matcher, topology, limit, owners, matching } in &self.existing {
+            let Some(owners) = tally(*topology, owners).filter(|owners| owners.count > 0) else { continue };
+            inputs.extend([matcher.number() as i64, topology.number() as i64, owners.count.min(max_pods)]);
+            if let Some(matching) = matching {
+                let not_themselves = (owners.count - owners.weight).min(max_pods);
+                inputs.extend([i64::from(*limit), not_themselves]);
+                inputs.extend(count(*topology, matching, *limit));
+            }
+        }
+    }
+
+    fn terms(&self) -> Vec<TermInfo> {
+        let info = |t: &Term<'_>, detail| TermInfo { term: t.term.path.clone(), detail };
+        let affinity = self.affinity.iter().map(|t| info(t, self.describe_affinity(t)));
+        affinity.chain(self.anti_affinity.iter().map(|t| info(t, rejects(t.term)))).collect()
+    }
+
+    fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        let state = self.context.state;
+        let mut verdicts = Vec::new();
+        for term in &self.affinity {
+            let satisfied = term.has_domain(state, node.id)
+                && (self.is_first_of_group(node) || term.matching_domains(state, node).next().is_some());
+            if satisfied {
+                continue;
+            }
+            let detail = self.describe_affinity(term);
+            let elsewhere =
+                term.counters.iter().map(|(_, c)| c.iter().map(|(_, t)| t.count).sum::<i64>()).max();
+            let verdict = Verdict::new(
+                Plugin::InterPodAffinity,
+                Status::UnschedulableAndUnresolvable,
+                REASON_AFFINITY,
+                detail,
+            );
+            let first = term.counters.first();
+            let pair = first.and_then(|(t, _)| state.topology_pair(*t, state.topologies.domain(*t, node.id)));
+            verdicts.push(
+                verdict
+                    .term(&term.term.path)
+                    .topology(pair)
+                    .counts(Counts::Affinity { matching: 0, elsewhere: elsewhere.unwrap_or(0) }),
+            );
+        }
+        for term in &self.anti_affinity {
+            for (topology, domain, n_pods) in term.matching_domains(state, node) {
+                let detail = rejects(term.term);
+                verdicts.push(
+                    Verdict::new(
+                        Plugin::InterPodAffinity,
+                        Status::Unschedulable,
+                        REASON_ANTI_AFFINITY,
+                        detail,
+                    )
+                    .term(&term.term.path)
+                    .topology(state.topology_pair(topology, Some(domain)))
+                    .counts(Counts::AntiAffinity { matching: n_pods, limit: term.term.limit })
+                    .witnesses(self.witnesses.pods_matching(
+                        state,
+                        term.matcher,
+                        DomainOf { topology, domain, node: node.id },
+                    )),
+                );
+            }
+        }
+        for (existing, domain, owners, matching) in self.violated_existing(node) {
+            let Existing { matcher, topology, limit, .. } = *existing;
+            let of = DomainOf { topology, domain, node: node.id };
+            let (witnesses, terms) = self.witnesses.anti_affinity_owners(state, matcher, limit, of);
+            let counts = match (limit, owners.count) {
+                (0, owners) => Counts::ExistingAntiAffinity { owners },
+                (limit, owners) => Counts::ExistingLimit { owners, matching, limit },
+            };
+            for (path, term) in terms {
+                let detail = format!("an existing pod's anti-affinity {}", rejects(&term));
+                verdicts.push(
+                    Verdict::new(Plugin::InterPodAffinity, Status::Unschedulable, REASON_EXISTING, detail)
+                        .term(path)
+                        .topology(state.topology_pair(topology, Some(domain)))
+                        .counts(counts.clone())
+                        .witnesses(witnesses.clone()),
+                );
+            }
+        }
+        verdicts
+    }
+}

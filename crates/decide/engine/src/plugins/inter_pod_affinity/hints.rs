@@ -1,0 +1,146 @@
+//! Queueing hints of inter-pod affinity and anti-affinity.
+
+use super::super::hints::{Hints, Place, Places, QueueingHint};
+use super::existing::exceeds_limit;
+use crate::context::Context;
+use crate::state::change::{Change, NodeParts, PodAt};
+use crate::state::counter::{Counter, Tally};
+use crate::state::matcher::{ExistingTermKind, Matcher, MatcherId};
+use crate::state::rule_set::RequiredTerm;
+
+/// The counts that the required terms of a pod read.
+#[derive(Debug)]
+pub(super) struct InterPodHints {
+    /// Pods to be near.
+    affinity: Places,
+    /// Pods to be away from.
+    anti_affinity: Places,
+}
+
+impl Hints for InterPodHints {
+    fn places(&mut self) -> Vec<&mut Places> {
+        vec![&mut self.affinity, &mut self.anti_affinity]
+    }
+
+    fn hint(&self, context: Context<'_>, change: &Change) -> QueueingHint {
+        match change {
+            Change::NodeChanged(_, parts) => QueueingHint::queue_if(self.node_helps(context, *parts)),
+            Change::PodDetached(pod) => QueueingHint::queue_if(self.leaving_helps(context, pod)),
+            Change::PodAttached(pod) => self.coming_hint(context, pod),
+            Change::NamespaceChanged(namespace) => {
+                QueueingHint::queue_if(self.namespace_helps(context, namespace))
+            }
+            _ => QueueingHint::Skip,
+        }
+    }
+}
+
+impl InterPodHints {
+    pub(super) fn new(context: Context<'_>) -> InterPodHints {
+        let places = |terms: &[RequiredTerm]| {
+            let counts = terms
+                .iter()
+                .flat_map(|t| t.topologies.iter().map(|topology| (t.matcher, *topology, t.limit)));
+            Places::new(context.state, counts)
+        };
+        InterPodHints {
+            affinity: places(&context.rule_set.required_affinity),
+            anti_affinity: places(&context.rule_set.required_anti_affinity),
+        }
+    }
+
+    /// Whether a change of a node could make another one feasible: its pods count in other domains now.
+    fn node_helps(&self, context: Context<'_>, parts: NodeParts) -> bool {
+        let by_pods =
+            || !self.affinity.is_empty() || !self.anti_affinity.is_empty() || is_rejected_by_others(context);
+        parts.labels && parts.has_pods && by_pods()
+    }
+
+    /// Whether a pod that left could make another node feasible than the one it left.
+    fn leaving_helps(&self, context: Context<'_>, pod: &PodAt) -> bool {
+        let state = context.state;
+        let matched = &state.signatures.get(pod.signature).matched;
+        // If nodes have changed since, the domains that it left may not be those that the node has now.
+        let node = state.find_node(&pod.node).filter(|_| state.changes.places == pod.places);
+        // The node alone is checked otherwise: it was removed or is not the same, or others share its domain.
+        let reaches_others = |topology| node.is_none() || state.topologies.is_shared(topology);
+        let tally = |counter: Option<&Counter>, topology| {
+            let domain = node.and_then(|id| state.topologies.domain(topology, id));
+            domain.zip(counter).map_or(Tally::default(), |(domain, counter)| counter.get(domain))
+        };
+
+        let mut anti_affinity = self.anti_affinity.matched(matched);
+        if anti_affinity.any(|p| {
+            let counter = state.matchers.get(p.matcher).matching_in(p.topology);
+            reaches_others(p.topology)
+                && tally(counter, p.topology).count <= i64::from(p.limit)
+                && self.anti_affinity.allow(state, p, &pod.node)
+        }) {
+            return true;
+        }
+        // The pod may have become the first of its group.
+        let unmatched =
+            |p: &Place| state.matchers.get(p.matcher).matching_in(p.topology).is_none_or(Counter::is_empty);
+        if self.affinity.matched(matched).next().is_some() && self.affinity.iter().all(unmatched) {
+            return true;
+        }
+        let rejecting = &state.signatures.get(context.cycle.signature).matched_by_existing;
+        let mut own = state.rule_sets.get(pod.rule_set).existing_terms.iter();
+        own.any(|term| {
+            term.kind == ExistingTermKind::RequiredAntiAffinity
+                && rejecting.binary_search(&term.matcher).is_ok()
+                && reaches_others(term.topology)
+                && tally(state.matchers.get(term.matcher).owners_in(term.topology), term.topology).count == 0
+        }) || rejecting.iter().any(|id| {
+            // An owner of a limited term left, or a pod that counts for it.
+            let counts = matched.binary_search(id).is_ok();
+            let matcher = state.matchers.get(*id);
+            matcher.limited_owners.iter().any(|owners| {
+                let topology = owners.topology;
+                let kind = ExistingTermKind::LimitedAntiAffinity(owners.limit);
+                let mut own = state.rule_sets.get(pod.rule_set).existing_terms.iter();
+                let n_matching = tally(matcher.matching_in(topology), topology).count;
+                (counts || own.any(|t| (t.matcher, t.topology, t.kind) == (*id, topology, kind)))
+                    && reaches_others(topology)
+                    && !exceeds_limit(owners.limit, Some(tally(Some(&owners.counter), topology)), n_matching)
+            })
+        })
+    }
+
+    /// Whether a pod that came could make a node feasible: one that the pod is to be near.
+    fn coming_hint(&self, context: Context<'_>, pod: &PodAt) -> QueueingHint {
+        let state = context.state;
+        let near = |place: &Place| match state.topologies.is_shared(place.topology) {
+            true => QueueingHint::queue_if(self.affinity.allow(state, place, &pod.node)),
+            false => QueueingHint::CheckNode,
+        };
+        let matched = &state.signatures.get(pod.signature).matched;
+        self.affinity.matched(matched).map(near).max().unwrap_or(QueueingHint::Skip)
+    }
+
+    /// Whether other labels of a namespace could change what terms match.
+    fn namespace_helps(&self, context: Context<'_>, namespace: &str) -> bool {
+        let matchers = &context.state.matchers;
+        let looks = |m: MatcherId| matchers.get(m).looks_at_namespace_labels();
+        let mut places = self.affinity.iter().chain(self.anti_affinity.iter());
+        // Terms of running pods that the pod may have matched until now; they may have been removed since.
+        let rejects = |m: &Matcher| m.looks_at_namespace_labels() && !m.owners.is_empty();
+        // With a limit, it matters as well which other pods match.
+        let limits = |m: &Matcher| m.looks_at_namespace_labels() && !m.limited_owners.is_empty();
+        places.any(|p| looks(p.matcher))
+            || matchers.any(limits)
+            || (context.state.symbols.text(context.rule_set.key.namespace) == namespace
+                && matchers.any(rejects))
+    }
+}
+
+/// Whether running pods have required anti-affinity that could be against the pod.
+fn is_rejected_by_others(context: Context<'_>) -> bool {
+    let state = context.state;
+    let matched = &state.signatures.get(context.cycle.signature).matched_by_existing;
+    let mut topologies = matched.iter().flat_map(|m| {
+        let Matcher { owners, limited_owners, .. } = state.matchers.get(*m);
+        owners.iter().map(|o| o.topology).chain(limited_owners.iter().map(|o| o.topology))
+    });
+    topologies.any(|topology| state.topologies.is_shared(topology))
+}

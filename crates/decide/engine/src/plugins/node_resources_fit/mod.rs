@@ -1,0 +1,28 @@
+//! Requests of the pod against the allocatable resources of the node.
+
+mod filter;
+mod score;
+pub(super) mod scored_resource;
+
+use berth_api::config::Plugin;
+
+use super::rule::{Filter, Reads, Rule, Scorer};
+use crate::context::Context;
+use crate::state::node::NodeId;
+
+pub(crate) use filter::{Shortage, is_extended_resource, shortages};
+
+pub(super) struct NodeResourcesFit;
+
+impl Rule for NodeResourcesFit {
+    const PLUGIN: Plugin = Plugin::NodeResourcesFit;
+    const READS: Reads = Reads::NODE_CLASS.and(Reads::NODE_USAGE);
+
+    fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
+        filter::filter(context)
+    }
+
+    fn scorer<'a>(context: Context<'a>, _feasible: &[NodeId]) -> Option<Box<dyn Scorer + 'a>> {
+        score::scorer(context)
+    }
+}

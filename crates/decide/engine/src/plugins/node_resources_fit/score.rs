@@ -1,0 +1,81 @@
+//! The score of `NodeResourcesFit`: by free resources, by used resources, or by a configured function of the
+//! utilization.
+
+use berth_api::config::{ScoringStrategyKind, UtilizationShapePoint};
+
+use super::super::rule::{MAX_NODE_SCORE, Scorer};
+use super::scored_resource::{ScoredResource, Utilization, scored_resources};
+use crate::context::{Context, NodeRef};
+
+struct FitScore<'a> {
+    kind: &'a ScoringStrategyKind,
+    resources: Vec<ScoredResource>,
+}
+
+pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
+    let strategy = &context.profile.profile.node_resources_fit.scoring_strategy;
+    let resources = scored_resources(context, &strategy.resources, true);
+    Some(Box::new(FitScore { kind: &strategy.kind, resources }))
+}
+
+impl FitScore<'_> {
+    fn score_of(&self, utilization: Utilization) -> i64 {
+        let Utilization { allocatable, requested } = utilization;
+        match self.kind {
+            ScoringStrategyKind::LeastAllocated if requested > allocatable => 0,
+            ScoringStrategyKind::LeastAllocated => (allocatable - requested) * MAX_NODE_SCORE / allocatable,
+            ScoringStrategyKind::MostAllocated => requested.min(allocatable) * MAX_NODE_SCORE / allocatable,
+            ScoringStrategyKind::RequestedToCapacityRatio { shape } => {
+                let percent = if requested > allocatable { 100 } else { requested * 100 / allocatable };
+                piecewise_linear(shape, percent)
+            }
+        }
+    }
+
+    /// The score of each resource that counts on the node.
+    fn scores(&self, node: NodeRef<'_>) -> impl Iterator<Item = (&ScoredResource, i64)> {
+        let scores =
+            self.resources.iter().filter_map(move |r| Some((r, self.score_of(r.utilization(node, true)?))));
+        // kube-scheduler leaves a ratio of zero out of the mean.
+        let by_ratio = matches!(self.kind, ScoringStrategyKind::RequestedToCapacityRatio { .. });
+        scores.filter(move |(_, score)| !by_ratio || *score > 0)
+    }
+}
+
+impl Scorer for FitScore<'_> {
+    /// Weighted mean of the scores of the resources: truncated, or rounded for a configured function.
+    fn score(&self, node: NodeRef<'_>) -> i64 {
+        let (mut sum, mut weights) = (0, 0);
+        for (resource, score) in self.scores(node) {
+            sum += score * resource.weight;
+            weights += resource.weight;
+        }
+        match self.kind {
+            _ if weights == 0 => 0,
+            ScoringStrategyKind::RequestedToCapacityRatio { .. } => {
+                (sum as f64 / weights as f64).round() as i64
+            }
+            _ => sum / weights,
+        }
+    }
+
+    fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)> {
+        self.scores(node).map(|(r, score)| (format!("{} (weight {})", r.name, r.weight), score)).collect()
+    }
+}
+
+/// The configured function at a utilization in percent. Configured scores are 0 to 10.
+fn piecewise_linear(shape: &[UtilizationShapePoint], percent: i64) -> i64 {
+    let score = |point: &UtilizationShapePoint| point.score * MAX_NODE_SCORE / 10;
+    let above = shape.iter().position(|point| percent <= point.utilization);
+    match (above, shape) {
+        (_, []) => 0,
+        (Some(0), [first, ..]) => score(first),
+        (None, [.., last]) => score(last),
+        (Some(i), _) => {
+            let (from, to) = (&shape[i - 1], &shape[i]);
+            let rise = (score(to) - score(from)) * (percent - from.utilization);
+            score(from) + rise / (to.utilization - from.utilization)
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Taints that pods rather avoid.
+
+use berth_api::rules::{TaintEffect, TolerationRule};
+
+use super::super::rule::Scorer;
+use super::filter::tolerates;
+use crate::context::{Context, NodeRef};
+use crate::state::node::{NodeRecord, TaintRecord};
+
+struct PreferNoSchedule<'a> {
+    context: Context<'a>,
+    tolerations: Vec<TolerationRule>,
+}
+
+pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
+    let tolerations = context.rule_set.rules().tolerations.iter();
+    let preferring = |t: &&TolerationRule| matches!(t.effect, None | Some(TaintEffect::PreferNoSchedule));
+    Some(Box::new(PreferNoSchedule {
+        context,
+        tolerations: tolerations.filter(preferring).cloned().collect(),
+    }))
+}
+
+impl PreferNoSchedule<'_> {
+    fn intolerable<'n>(&'n self, node: &'n NodeRecord) -> impl Iterator<Item = &'n TaintRecord> {
+        let preferring = node.taints.iter().filter(|t| t.effect == TaintEffect::PreferNoSchedule);
+        preferring.filter(|taint| !tolerates(self.context.state, &self.tolerations, taint))
+    }
+}
+
+impl Scorer for PreferNoSchedule<'_> {
+    /// Number of `PreferNoSchedule` taints that the pod does not tolerate.
+    fn score(&self, node: NodeRef<'_>) -> i64 {
+        self.intolerable(node.record).count() as i64
+    }
+
+    fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)> {
+        let part = |taint: &TaintRecord| {
+            (
+                format!(
+                    "taint {}:PreferNoSchedule is not tolerated",
+                    self.context.state.symbols.text(taint.key)
+                ),
+                1,
+            )
+        };
+        self.intolerable(node.record).map(part).collect()
+    }
+}
