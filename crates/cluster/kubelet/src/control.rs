@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Counts of nodes and pods by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct Status {
     /// Nodes of this agent, including stopped ones and those not yet registered.
     pub nodes: usize,
     /// Nodes that are registered and send heartbeats.
@@ -22,7 +22,7 @@ pub struct Snapshot {
     pub pods_ended: usize,
 }
 
-/// The counters behind [`Snapshot`]; only the agent writes them.
+/// The counters behind [`Status`]; only the agent writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) nodes: AtomicUsize,
@@ -70,10 +70,10 @@ pub enum ControlError {
 
 impl NodeControl {
     /// The current counts. Each one is exact; they are not read at the same instant.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn status(&self) -> Status {
         let counts = &*self.counts;
         let get = |count: &AtomicUsize| count.load(Ordering::Relaxed);
-        Snapshot {
+        Status {
             nodes: get(&counts.nodes),
             nodes_ready: get(&counts.nodes_ready),
             pods_pending: get(&counts.pods_pending),

@@ -28,7 +28,7 @@ pub use berth_client::connect::ConnectError;
 
 use self::agent::Agent;
 use self::control::{Command, Counts};
-pub use self::control::{ControlError, NodeControl, Snapshot};
+pub use self::control::{ControlError, NodeControl, Status};
 pub use self::node::{CsiDriverTemplate, NodeTemplate, NodeTemplateError};
 pub use self::options::{Adopt, Heartbeat, KubeletOptions, NodeCredentials, PodTimings, TokenOf};
 pub use self::pod::annotation;

@@ -13,7 +13,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Handle of a spawned component.
 #[derive(Debug)]
 pub struct ComponentHandle<S> {
-    snapshot: watch::Receiver<S>,
+    status: watch::Receiver<S>,
     http_address: Option<SocketAddr>,
     https_address: Option<SocketAddr>,
     task: JoinHandle<()>,
@@ -25,19 +25,19 @@ pub struct ComponentHandle<S> {
 pub struct ComponentPanicked(#[from] tokio::task::JoinError);
 
 impl<S> ComponentHandle<S> {
-    /// The handle of a component whose task publishes snapshots, and which may serve HTTP and HTTPS at an address each.
+    /// The handle of a component whose task publishes statuses, and which may serve HTTP and HTTPS at an address each.
     pub fn new(
-        snapshot: watch::Receiver<S>,
+        status: watch::Receiver<S>,
         http_address: Option<SocketAddr>,
         https_address: Option<SocketAddr>,
         task: JoinHandle<()>,
     ) -> ComponentHandle<S> {
-        ComponentHandle { snapshot, http_address, https_address, task }
+        ComponentHandle { status, http_address, https_address, task }
     }
 
-    /// Its current snapshot, and the later ones.
-    pub fn snapshot(&self) -> watch::Receiver<S> {
-        self.snapshot.clone()
+    /// Its current status, and the later ones.
+    pub fn status(&self) -> watch::Receiver<S> {
+        self.status.clone()
     }
 
     /// Where `/healthz`, `/readyz` and `/metrics` are served over plain HTTP.

@@ -33,7 +33,7 @@ pub use options::{EnforcerError, EnforcerOptions, GRACE_ANNOTATION, Graces, Limi
 
 /// The state of an enforcer at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct Status {
     /// Sources whose list is not complete; the enforcer evicts nothing until all are.
     pub pending_sources: Vec<&'static str>,
     /// Whether this process leads, and evicts.
@@ -70,21 +70,21 @@ pub struct Snapshot {
     pub n_events_dropped: u64,
 }
 
-impl Snapshot {
+impl Status {
     /// Whether all sources are listed.
     pub fn is_ready(&self) -> bool {
         self.pending_sources.is_empty()
     }
 }
 
-impl berth_serve::health::Readiness for Snapshot {
+impl berth_serve::health::Readiness for Status {
     fn waits_for(&self) -> &[&'static str] {
         &self.pending_sources
     }
 }
 
 /// The handle of a running enforcer.
-pub type Handle = berth_client::component::ComponentHandle<Snapshot>;
+pub type Handle = berth_client::component::ComponentHandle<Status>;
 
 /// Starts an enforcer. It runs until `stop`, then waits for evictions in flight and releases its lease.
 ///

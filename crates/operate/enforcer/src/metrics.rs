@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::Snapshot;
+use crate::Status;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct RuleLabels {
@@ -130,11 +130,22 @@ impl Metrics {
         );
         registry.register("held", "Due pods or rules without an eviction now, by reason", m.held.clone());
         registry.register(
-            "brake_engaged",
+            "evictions_limited",
             "1 while the cluster limit stops all evictions",
             m.stopped.clone(),
         );
-        registry.register("judgement_duration_seconds", "Time of a victim selection", m.selection.clone());
+        registry.register("evaluation_duration_seconds", "Time of a victim selection", m.selection.clone());
+        // The names of these two before this release.
+        registry.register(
+            "brake_engaged",
+            "Deprecated: berth_enforcer_evictions_limited",
+            m.stopped.clone(),
+        );
+        registry.register(
+            "judgement_duration_seconds",
+            "Deprecated: berth_enforcer_evaluation_duration_seconds",
+            m.selection.clone(),
+        );
         registry.register(
             "eviction_lookups",
             "Lookups of pods whose eviction had an unknown result",
@@ -184,20 +195,20 @@ impl Metrics {
         self.differences.get_or_create(&KindLabels { kind }).inc_by(n);
     }
 
-    /// Sets the gauges to a snapshot; `before` is the previous [`Snapshot::held`].
-    pub(crate) fn update(&self, before: &BTreeMap<&'static str, usize>, snapshot: &Snapshot) {
-        self.due.set(snapshot.n_due as i64);
-        self.evicting.set(snapshot.n_evicting as i64);
-        self.stopped.set(i64::from(snapshot.is_stopped));
-        self.leads.set(i64::from(snapshot.leads));
-        self.events_dropped.set(snapshot.n_events_dropped as i64);
-        for reason in before.keys().filter(|reason| !snapshot.held.contains_key(*reason)) {
+    /// Sets the gauges to a status; `before` is the previous [`Status::held`].
+    pub(crate) fn update(&self, before: &BTreeMap<&'static str, usize>, status: &Status) {
+        self.due.set(status.n_due as i64);
+        self.evicting.set(status.n_evicting as i64);
+        self.stopped.set(i64::from(status.is_stopped));
+        self.leads.set(i64::from(status.leads));
+        self.events_dropped.set(status.n_events_dropped as i64);
+        for reason in before.keys().filter(|reason| !status.held.contains_key(*reason)) {
             self.held.get_or_create(&ReasonLabels { reason }).set(0);
         }
-        for (reason, n) in &snapshot.held {
+        for (reason, n) in &status.held {
             self.held.get_or_create(&ReasonLabels { reason }).set(*n as i64);
         }
-        for (r#type, n) in [("nodes", snapshot.n_nodes), ("pods", snapshot.n_pods)] {
+        for (r#type, n) in [("nodes", status.n_nodes), ("pods", status.n_pods)] {
             self.cache_size.get_or_create(&TypeLabels { r#type }).set(n as i64);
         }
     }

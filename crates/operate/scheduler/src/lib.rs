@@ -29,7 +29,7 @@ pub use recorder::{RecordError, RecordOptions, Recorder};
 
 /// The state of a scheduler at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct Status {
     /// Sources whose list is not complete; the scheduler decides nothing until all are.
     pub pending_sources: Vec<&'static str>,
     /// Whether this process leads.
@@ -54,7 +54,7 @@ pub struct Snapshot {
     pub n_events_dropped: u64,
 }
 
-impl Snapshot {
+impl Status {
     /// Whether all sources are listed.
     pub fn is_ready(&self) -> bool {
         self.pending_sources.is_empty()
@@ -67,14 +67,14 @@ impl Snapshot {
     }
 }
 
-impl berth_serve::health::Readiness for Snapshot {
+impl berth_serve::health::Readiness for Status {
     fn waits_for(&self) -> &[&'static str] {
         &self.pending_sources
     }
 }
 
 /// The handle of a running scheduler.
-pub type Handle = berth_client::component::ComponentHandle<Snapshot>;
+pub type Handle = berth_client::component::ComponentHandle<Status>;
 
 /// Starts a scheduler. It runs until `stop`, then waits for bindings in flight and releases its lease.
 ///

@@ -119,7 +119,7 @@ pub(super) enum PodState {
     Decided(Box<PodLifecycle>),
 }
 
-/// The counter of [`crate::Snapshot`] that a pod is part of.
+/// The counter of [`crate::Status`] that a pod is part of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Counted {
     #[default]

@@ -36,7 +36,7 @@ async fn a_node_selector_and_node_affinity_are_checked() {
         assert!(message.starts_with("Pod was rejected: "), "{message}");
     }
     world.pod_in_phase("fits", "Running").await;
-    assert_eq!(world.control().snapshot().pods_ended, 2);
+    assert_eq!(world.control().status().pods_ended, 2);
 }
 
 #[tokio::test]
@@ -158,8 +158,8 @@ async fn a_pod_that_is_deleted_before_its_final_check_is_removed() {
     let world = World::with_nodes(without_recheck()).await;
     world.bind("p", "node-1", json!({}), json!({ "nodeSelector": { "disk": "ssd" } })).await;
     until("the pod has arrived", async || {
-        let snapshot = world.control().snapshot();
-        (snapshot.pods_pending == 1).then_some(()).ok_or(format!("{snapshot:?}"))
+        let status = world.control().status();
+        (status.pods_pending == 1).then_some(()).ok_or(format!("{status:?}"))
     })
     .await;
     world.delete_pod("p").await;

@@ -34,8 +34,8 @@ async fn a_bound_pod_runs() {
     let node = world.node("node-2").await;
     assert_eq!(b["status"]["hostIP"], node["status"]["addresses"][0]["address"]);
     assert_eq!(host["status"]["podIP"], b["status"]["hostIP"]);
-    let snapshot = world.control().snapshot();
-    assert_eq!((snapshot.pods_running, snapshot.pods_ready), (3, 3), "{snapshot:?}");
+    let status = world.control().status();
+    assert_eq!((status.pods_running, status.pods_ready), (3, 3), "{status:?}");
 }
 
 #[tokio::test]
@@ -67,8 +67,8 @@ async fn pods_that_run_to_completion_end() {
     let recovered = world.pod_in_phase("recovers", "Succeeded").await;
     assert_eq!(recovered["status"]["containerStatuses"][0]["restartCount"], 2, "{recovered:#}");
     until("nothing runs any more", async || {
-        let snapshot = world.control().snapshot();
-        (snapshot.pods_running == 0 && snapshot.pods_ended == 3).then_some(()).ok_or(format!("{snapshot:?}"))
+        let status = world.control().status();
+        (status.pods_running == 0 && status.pods_ended == 3).then_some(()).ok_or(format!("{status:?}"))
     })
     .await;
 }
@@ -85,8 +85,8 @@ async fn deletion_waits_for_the_containers_to_end() {
     assert_eq!(ending["status"]["phase"], "Running");
     world.pod_gone("p").await;
     until("the pod is not counted any more", async || {
-        let snapshot = world.control().snapshot();
-        (snapshot.pods_running == 0).then_some(()).ok_or(format!("{snapshot:?}"))
+        let status = world.control().status();
+        (status.pods_running == 0).then_some(()).ok_or(format!("{status:?}"))
     })
     .await;
 }
@@ -205,8 +205,8 @@ async fn many_pods_on_many_nodes_settle_with_addresses_of_their_own() {
     .await;
     let ips: std::collections::HashSet<_> = list.iter().map(|p| p["status"]["podIP"].to_string()).collect();
     assert_eq!(ips.len(), N_PODS);
-    let snapshot = world.control().snapshot();
-    assert_eq!((snapshot.pods_ready, snapshot.nodes_ready), (N_PODS, 50), "{snapshot:?}");
+    let status = world.control().status();
+    assert_eq!((status.pods_ready, status.nodes_ready), (N_PODS, 50), "{status:?}");
 }
 
 #[tokio::test]

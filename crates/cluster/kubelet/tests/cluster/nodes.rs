@@ -139,7 +139,7 @@ async fn existing_nodes_are_adopted_as_they_are() {
     world.node_when("big", "the labels of a kubelet", with_hostname).await;
     assert_eq!(world.node("bare").await["status"]["allocatable"]["cpu"], "4");
     assert_eq!(condition(&world.node("foreign").await, "Ready"), None);
-    assert_eq!(world.control().snapshot().nodes, 4);
+    assert_eq!(world.control().status().nodes, 4);
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn a_node_stops_and_starts() {
     world.pod_in_phase("before", "Running").await;
     let control = world.control();
     control.stop_node("node-1").await.unwrap();
-    assert_eq!(control.snapshot().nodes_ready, 1);
+    assert_eq!(control.status().nodes_ready, 1);
     world.bind("meanwhile", "node-1", json!({}), json!({})).await;
     world.delete_pod("before").await;
     let last = world.lease_renewed("node-1").await;
@@ -250,8 +250,8 @@ async fn a_deleted_node_is_adopted_when_it_is_created_again() {
     let world = World::with_nodes(with_heartbeat(quick(2), SOON, SOON)).await;
     world.send(Method::DELETE, &node("node-1"), Value::Null).await.unwrap();
     until("one node is handled", async || {
-        let snapshot = world.control().snapshot();
-        (snapshot.nodes == 1 && snapshot.nodes_ready == 1).then_some(()).ok_or(format!("{snapshot:?}"))
+        let status = world.control().status();
+        (status.nodes == 1 && status.nodes_ready == 1).then_some(()).ok_or(format!("{status:?}"))
     })
     .await;
     assert!(world.get(&node("node-1")).await.unwrap_err().is_not_found());
@@ -281,11 +281,11 @@ async fn nodes_wait_for_a_server_that_starts_later() {
     let (control, stop) = (kubelet.control(), tokio_util::sync::CancellationToken::new());
     let task = tokio::spawn(kubelet.run(stop.clone()));
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(control.snapshot().nodes_ready, 0);
+    assert_eq!(control.status().nodes_ready, 0);
     let server = berth_apiserver::ApiServer::start(options).await.unwrap();
     until("the node is ready", async || {
-        let snapshot = control.snapshot();
-        (snapshot.nodes_ready == 1).then_some(()).ok_or(format!("{snapshot:?}"))
+        let status = control.status();
+        (status.nodes_ready == 1).then_some(()).ok_or(format!("{status:?}"))
     })
     .await;
     stop.cancel();

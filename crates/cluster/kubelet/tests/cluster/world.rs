@@ -70,8 +70,8 @@ impl World {
         let task = tokio::spawn(kubelet.run(stop.clone()));
         self.kubelet = Some(Running { control: control.clone(), stop, task });
         until("the nodes are ready", async || {
-            let snapshot = control.snapshot();
-            (snapshot.nodes_ready >= n_made).then_some(()).ok_or(format!("{snapshot:?}"))
+            let status = control.status();
+            (status.nodes_ready >= n_made).then_some(()).ok_or(format!("{status:?}"))
         })
         .await;
     }

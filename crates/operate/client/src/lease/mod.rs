@@ -90,13 +90,6 @@ impl Leadership {
         }
     }
 
-    /// Waits until it leads.
-    pub async fn acquired(&mut self) {
-        while !self.leads() {
-            self.changed().await;
-        }
-    }
-
     /// Waits until it does not lead.
     pub async fn lost(&mut self) {
         while let Some(until) = self.until().filter(|until| Instant::now() < *until) {

@@ -34,7 +34,7 @@ use crate::limiter::EvictionLimiter;
 use crate::metrics::Metrics;
 use crate::options::{EnforcerError, EnforcerOptions};
 use crate::pods::Pods;
-use crate::{Handle, Snapshot};
+use crate::{Handle, Status};
 use completions::Completion;
 use ledger_sync::LedgerSync;
 
@@ -106,9 +106,9 @@ struct Enforcer {
     tasks: JoinSet<()>,
     metrics: Arc<Metrics>,
     /// As it is now, and as it was published last.
-    current: Snapshot,
-    last: Snapshot,
-    snapshot: watch::Sender<Snapshot>,
+    current: Status,
+    last: Status,
+    status: watch::Sender<Status>,
 }
 
 pub(crate) async fn start(
@@ -119,9 +119,9 @@ pub(crate) async fn start(
     let client = berth_client::connect::client(connection)?;
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::new(&mut registry));
-    let (snapshot, receiver) = watch::channel(Snapshot {
+    let (status, receiver) = watch::channel(Status {
         pending_sources: Source::PLACEMENT.iter().map(|source| source.name()).collect(),
-        ..Snapshot::default()
+        ..Status::default()
     });
     // Health is served and the lease is held until everything else has ended.
     let last = CancellationToken::new();
@@ -215,9 +215,9 @@ pub(crate) async fn start(
         completed,
         tasks: JoinSet::new(),
         metrics,
-        current: Snapshot::default(),
-        last: Snapshot::default(),
-        snapshot,
+        current: Status::default(),
+        last: Status::default(),
+        status,
         options,
     };
     let task = tokio::spawn(enforcer.run(watch_events, completions, stop, Sidecars::new(last, elector)));
@@ -332,7 +332,7 @@ impl Enforcer {
         if *current != self.last {
             self.metrics.update(&self.last.held, current);
             self.last = current.clone();
-            self.snapshot.send_replace(current.clone());
+            self.status.send_replace(current.clone());
         }
     }
 

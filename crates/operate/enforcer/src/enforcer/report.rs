@@ -25,7 +25,7 @@ const FAILED: &str = "EvictionFailed";
 /// The annotation of the grace period is invalid.
 const BAD_GRACE: &str = "InvalidEvictionGrace";
 /// The cluster limit stops all evictions.
-const STOPPED: &str = "EvictionBrakeEngaged";
+const STOPPED: &str = "EvictionsLimited";
 
 impl Enforcer {
     fn record(

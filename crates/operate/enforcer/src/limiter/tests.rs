@@ -50,7 +50,7 @@ fn throttled(limiter: &mut EvictionLimiter, candidate: &Candidate<'_>, now: Time
 
 #[test]
 fn limits_of_nodes_namespaces_and_workloads_apply_within_the_window() {
-    for (options, brake) in [
+    for (options, limit_kind) in [
         (LimitOptions { max_per_node: 2, ..loose() }, LimitKind::Node),
         (LimitOptions { max_per_namespace: 2, ..loose() }, LimitKind::Namespace),
         (LimitOptions { max_workload_share: 0.002, ..loose() }, LimitKind::Workload),
@@ -59,13 +59,13 @@ fn limits_of_nodes_namespaces_and_workloads_apply_within_the_window() {
         limiter.reserve(&candidate("a"), at(0)).unwrap();
         limiter.reserve(&candidate("b"), at(100)).unwrap();
         // The first of the two expires after the window of 600 s.
-        assert_eq!(throttled(&mut limiter, &candidate("c"), at(101)), (brake, 600));
+        assert_eq!(throttled(&mut limiter, &candidate("c"), at(101)), (limit_kind, 600));
         let elsewhere =
             Candidate { node: "n2", namespace: "other", workload: "other/ReplicaSet/x", ..candidate("d") };
         limiter.reserve(&elsewhere, at(102)).unwrap();
-        assert_eq!(throttled(&mut limiter, &candidate("c"), at(599)), (brake, 600));
+        assert_eq!(throttled(&mut limiter, &candidate("c"), at(599)), (limit_kind, 600));
         limiter.reserve(&candidate("c"), at(600)).unwrap();
-        assert_eq!(throttled(&mut limiter, &candidate("e"), at(601)), (brake, 700));
+        assert_eq!(throttled(&mut limiter, &candidate("e"), at(601)), (limit_kind, 700));
     }
 }
 

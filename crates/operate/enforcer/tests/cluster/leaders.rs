@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_client::lease::LeaseOptions;
-use berth_enforcer::{EnforcerOptions, LimitOptions, Snapshot};
+use berth_enforcer::{EnforcerOptions, LimitOptions, Status};
 use berth_faults::{Fault, Proxy, is_eviction};
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ async fn two_replicas(world: &World) -> (Proxy, Enforcer, Proxy, Enforcer) {
 /// The budget is used up and not exceeded.
 async fn is_spent(world: &World, leader: &Enforcer) {
     let n_left = N_PODS - BUDGET;
-    let is_at_limit = |s: &Snapshot| s.held.get("node_limit") == Some(&n_left);
+    let is_at_limit = |s: &Status| s.held.get("node_limit") == Some(&n_left);
     leader.until("at its limit", |s| s.leads && s.n_violated == n_left && is_at_limit(s)).await;
     world.until_ready("web", N_PODS).await;
     assert_eq!(world.journal.n_ended("web"), BUDGET);

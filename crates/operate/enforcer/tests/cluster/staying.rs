@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_enforcer::{EnforcerOptions, LimitOptions, Snapshot};
+use berth_enforcer::{EnforcerOptions, LimitOptions, Status};
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -90,9 +90,9 @@ async fn when_every_node_is_relabelled_the_limiter_stops_evictions_until_the_lab
     for node in nodes {
         world.label_node(node, "disk", json!("hdd")).await;
     }
-    let n_held = |s: &Snapshot| s.held.get("cluster_share").copied().unwrap_or(0);
-    enforcer.until("braking", |s| s.is_stopped && n_held(s) >= 19).await;
-    let event = world.until_event("ConfigMap", "berth-enforcer", "EvictionBrakeEngaged").await;
+    let n_held = |s: &Status| s.held.get("cluster_share").copied().unwrap_or(0);
+    enforcer.until("stopped by the cluster limit", |s| s.is_stopped && n_held(s) >= 19).await;
+    let event = world.until_event("ConfigMap", "berth-enforcer", "EvictionsLimited").await;
     assert!(event["note"].as_str().unwrap().contains("change them back"), "{event}");
     for node in nodes {
         world.label_node(node, "disk", json!("ssd")).await;
@@ -119,7 +119,7 @@ async fn a_workload_placed_into_the_same_violation_again_is_throttled() {
     world.run(with(pod("loud", "calm"), "nodeName", json!("node-1"))).await;
     enforcer.until("aware of both", |s| s.n_pods == 2).await;
     world.label(&format!("{PODS}/loud"), "app", json!("loud")).await;
-    let is_held = |s: &Snapshot| s.held.get("repeats") == Some(&1);
+    let is_held = |s: &Status| s.held.get("repeats") == Some(&1);
     let shown = enforcer.until("holding it", |s| s.n_evicted == 2 && is_held(s)).await;
     assert_eq!(shown.n_due, 1);
     let event = world.until_event("ReplicaSet", "quiet", "EvictionHeld").await;

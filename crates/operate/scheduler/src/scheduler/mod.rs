@@ -127,7 +127,7 @@ pub(crate) async fn start(
     let client = berth_client::connect::limited_client(connection, options.rate_limit)?;
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::new(&mut registry));
-    let (reporter, snapshot) = Reporter::new();
+    let (reporter, status) = Reporter::new();
     // Health is served and the lease is held until everything else has ended.
     let last = CancellationToken::new();
     let always_allowed = options.serving.always_allowed_paths();
@@ -143,7 +143,7 @@ pub(crate) async fn start(
     let content = Content {
         client_authorities,
         registry: Arc::new(registry),
-        state: snapshot.clone(),
+        state: status.clone(),
         pages: Some(serving::pages(&options.settings.config, client.clone())),
         authorizer: DelegatedAuthorizer::new(unlimited.clone(), always_allowed).into_function(),
     };
@@ -230,7 +230,7 @@ pub(crate) async fn start(
         options,
     };
     let task = tokio::spawn(scheduler.run(watch_events, completions, stop, Sidecars::new(last, elector)));
-    Ok(Handle::new(snapshot, addresses.http, addresses.https, task))
+    Ok(Handle::new(status, addresses.http, addresses.https, task))
 }
 
 impl Scheduler {

@@ -1,4 +1,4 @@
-//! The snapshot that the scheduler shows, and the gauges that follow it.
+//! The status that the scheduler shows, and the gauges that follow it.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Scheduler;
-use crate::Snapshot;
+use crate::Status;
 
-/// The shortest time between two snapshots: a thousand per second would be of no use.
+/// The shortest time between two statuses: a thousand per second would be of no use.
 const REPORT_PERIOD: Duration = Duration::from_millis(10);
 
 pub(super) struct Reporter {
-    /// The current snapshot. Counters are kept here.
-    pub(super) current: Snapshot,
-    last: Snapshot,
-    sender: watch::Sender<Snapshot>,
+    /// The current status. Counters are kept here.
+    pub(super) current: Status,
+    last: Status,
+    sender: watch::Sender<Status>,
     not_before: Instant,
     is_due: bool,
 }
 
 impl Reporter {
-    pub(super) fn new() -> (Reporter, watch::Receiver<Snapshot>) {
+    pub(super) fn new() -> (Reporter, watch::Receiver<Status>) {
         let pending = Source::ALL.iter().map(|source| source.name()).collect();
-        let (sender, receiver) = watch::channel(Snapshot { pending_sources: pending, ..Snapshot::default() });
-        let (current, last) = (Snapshot::default(), Snapshot::default());
+        let (sender, receiver) = watch::channel(Status { pending_sources: pending, ..Status::default() });
+        let (current, last) = (Status::default(), Status::default());
         (Reporter { current, last, sender, not_before: Instant::now(), is_due: false }, receiver)
     }
 

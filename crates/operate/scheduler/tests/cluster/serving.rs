@@ -62,7 +62,7 @@ async fn https_is_for_those_whom_the_api_server_allows() {
     let world = World::start().await;
     let (monitor, other) = (monitor(&world).await, token(&world, "other").await);
     let scheduler = world.schedule(https()).await;
-    scheduler.until("ready", berth_scheduler::Snapshot::is_ready).await;
+    scheduler.until("ready", berth_scheduler::Status::is_ready).await;
     for path in ["/healthz", "/livez", "/readyz"] {
         assert_eq!(read(&scheduler, None, path).await.unwrap(), "ok", "{path}");
     }

@@ -36,7 +36,7 @@ pub struct Overview {
     observed: Observed,
     status_line: StatusLine,
     rate: Rate,
-    enforcer: Option<watch::Receiver<berth_enforcer::Snapshot>>,
+    enforcer: Option<watch::Receiver<berth_enforcer::Status>>,
 }
 
 /// When [`Overview::until_settled`] considers the cluster settled.
@@ -63,7 +63,7 @@ impl Overview {
     pub fn start(
         client: Client,
         status_line: StatusLine,
-        enforcer: Option<watch::Receiver<berth_enforcer::Snapshot>>,
+        enforcer: Option<watch::Receiver<berth_enforcer::Status>>,
     ) -> Overview {
         Overview {
             nodes: watch(client.clone(), WatchOptions::new(NODES.path(""))),

@@ -17,7 +17,7 @@ use berth_console_server::{Console, ServerOptions};
 use berth_enforcer::EnforcerOptions;
 use berth_engine::Settings;
 use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
-use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Snapshot};
+use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Status};
 use berth_simulate::{PendingFor, Simulation, SimulationOptions};
 use futures::FutureExt;
 use indicatif::ProgressBar;
@@ -212,13 +212,13 @@ async fn up(
             components.stop_token(),
         )
         .await?;
-        let scheduled = scheduler.snapshot();
+        let scheduled = scheduler.status();
         components.start("scheduler", |_| scheduler.stopped());
         let enforced = match enforcer {
             Some(options) => {
                 let config = server.component_config("berth-enforcer");
                 let enforcer = berth_enforcer::start(config, options, components.stop_token()).await?;
-                let enforced = enforcer.snapshot();
+                let enforced = enforcer.status();
                 components.start("enforcer", |_| enforcer.stopped());
                 Some(enforced)
             }
@@ -241,8 +241,8 @@ async fn up(
             let options = ServerOptions { write, ..console::loopback(address, true)? };
             console::serve(state, options, components.stop_token()).await?;
         }
-        let snapshots = Snapshots { scheduler: scheduled, enforcer: enforced };
-        let work = attend(args, client, manifests, admission, (ran, rules), snapshots, &stop);
+        let statuses = Statuses { scheduler: scheduled, enforcer: enforced };
+        let work = attend(args, client, manifests, admission, (ran, rules), statuses, &stop);
         tokio::select! {
             answer = work => answer,
             failed = components.failed() => failed.map(|()| ExitStatus::Success),
@@ -286,10 +286,10 @@ impl Args {
     }
 }
 
-/// Snapshots that the components publish.
-struct Snapshots {
-    scheduler: watch::Receiver<Snapshot>,
-    enforcer: Option<watch::Receiver<berth_enforcer::Snapshot>>,
+/// Statuses that the components publish.
+struct Statuses {
+    scheduler: watch::Receiver<Status>,
+    enforcer: Option<watch::Receiver<berth_enforcer::Status>>,
 }
 
 /// Applies the manifests and shows the summary while the components run.
@@ -299,7 +299,7 @@ async fn attend(
     manifests: Vec<Manifest>,
     admission: Option<Arc<Admission>>,
     (ran, rules): (HashSet<NamespacedName>, Settings),
-    snapshots: Snapshots,
+    statuses: Statuses,
     stop: &CancellationToken,
 ) -> Result<ExitStatus, CliError> {
     if args.no_summary && !args.exit_when_settled {
@@ -307,7 +307,7 @@ async fn attend(
         stop.cancelled().await;
         return Ok(ExitStatus::Success);
     }
-    let Snapshots { scheduler, enforcer } = snapshots;
+    let Statuses { scheduler, enforcer } = statuses;
     let mut overview = Overview::start(client.clone(), StatusLine::new(!args.no_summary), enforcer);
     let work = async {
         let applied = overview.until(apply_after_policies(&client, manifests, admission.as_deref())).await?;
@@ -344,7 +344,7 @@ async fn attend(
 }
 
 /// Whether no pod is queued for a scheduling attempt.
-fn is_idle(scheduler: &Snapshot) -> bool {
+fn is_idle(scheduler: &Status) -> bool {
     let QueueCounts { active, backoff, in_flight, .. } = scheduler.queue;
     scheduler.is_ready() && active + backoff + in_flight == 0
 }

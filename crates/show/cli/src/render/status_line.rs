@@ -26,17 +26,17 @@ pub struct EnforcerStatus {
     /// Violated rules without an eviction although their grace period is over.
     n_held: usize,
     /// Whether the cluster limit has stopped all evictions.
-    is_brake_engaged: bool,
+    is_limited: bool,
 }
 
 impl EnforcerStatus {
-    /// From the snapshot of an enforcer.
-    pub fn new(snapshot: &berth_enforcer::Snapshot) -> EnforcerStatus {
+    /// From the status of an enforcer.
+    pub fn new(status: &berth_enforcer::Status) -> EnforcerStatus {
         EnforcerStatus {
-            n_evicted: snapshot.n_evicted,
-            n_violated: snapshot.n_violated,
-            n_held: snapshot.held.values().sum(),
-            is_brake_engaged: snapshot.is_stopped,
+            n_evicted: status.n_evicted,
+            n_violated: status.n_violated,
+            n_held: status.held.values().sum(),
+            is_limited: status.is_stopped,
         }
     }
 }
@@ -146,7 +146,7 @@ fn counts_line(tally: &Tally, binds_per_second: f64, enforcer: &EnforcerStatus) 
 
 /// Empty without evictions and violations.
 fn enforcer_part(enforcer: &EnforcerStatus) -> String {
-    let EnforcerStatus { n_evicted, n_violated, n_held, is_brake_engaged } = enforcer;
+    let EnforcerStatus { n_evicted, n_violated, n_held, is_limited } = enforcer;
     let mut part = String::new();
     if *n_evicted > 0 {
         part.push_str(&format!("; {} evicted", grouped(usize::try_from(*n_evicted).unwrap_or(usize::MAX))));
@@ -157,7 +157,7 @@ fn enforcer_part(enforcer: &EnforcerStatus) -> String {
     if *n_held > 0 {
         part.push_str(&format!(", {} without eviction", grouped(*n_held)));
     }
-    if *is_brake_engaged {
+    if *is_limited {
         part.push_str(
             "; ALL EVICTIONS STOPPED: run kubectl describe configmap -n kube-system berth-enforcer",
         );
@@ -193,7 +193,7 @@ mod tests {
         );
         assert_eq!(pending_line(&tally).as_deref(), Some("2 pods pending: 0/3 nodes are available"));
         assert_eq!(counts_line(&Tally::default(), 0.0, &EnforcerStatus::default()), "0 nodes ready; 0 pods");
-        let enforcer = EnforcerStatus { n_evicted: 2, n_violated: 3, n_held: 1, is_brake_engaged: false };
+        let enforcer = EnforcerStatus { n_evicted: 2, n_violated: 3, n_held: 1, is_limited: false };
         assert_eq!(enforcer_part(&enforcer), "; 2 evicted; 3 rules violated, 1 without eviction");
     }
 }

@@ -125,7 +125,7 @@ fn cases() -> Vec<(&'static str, Vec<Series>, Value)> {
         ("BerthRulesBroken", vec![("berth_enforcer_violations_due", "0 2x120")], json!({})),
         (
             "BerthEvictionLimitEngaged",
-            vec![("berth_enforcer_brake_engaged{pod=\"a\"}", "0 1x120")],
+            vec![("berth_enforcer_evictions_limited{pod=\"a\"}", "0 1x120")],
             json!({}),
         ),
         (
@@ -159,7 +159,7 @@ const HEALTHY: &[Series] = &[
     ("berth_scheduler_leader{pod=\"b\"}", "1x120"),
     ("berth_enforcer_leader", "1x120"),
     ("berth_enforcer_violations_due", "0x120"),
-    ("berth_enforcer_brake_engaged", "0x120"),
+    ("berth_enforcer_evictions_limited", "0x120"),
     ("berth_scheduler_state_differences_total{kind=\"pod\"}", "0x120"),
     ("berth_enforcer_state_differences_total{kind=\"pod\"}", "0x120"),
     ("berth_admission_placement_quota_used{namespace=\"a\",quota=\"q\",resource=\"nodes\"}", "2x120"),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use berth_client::call;
 use berth_client::lease::LeaseOptions;
 use berth_enforcer::EnforcerOptions;
-use berth_scheduler::{SchedulerOptions, Snapshot};
+use berth_scheduler::{SchedulerOptions, Status};
 use berth_serve::CertificateSource;
 use berth_serve::component::{SecureServingOptions, ServingOptions};
 use serde_json::json;
@@ -29,10 +29,10 @@ async fn start_scheduler(world: &World, stop: &CancellationToken) -> berth_sched
     berth_scheduler::start(config, options, stop.clone()).await.unwrap()
 }
 
-async fn wait_for(handle: &berth_scheduler::Handle, what: &str, is_so: impl Fn(&Snapshot) -> bool) {
-    let mut snapshots = handle.snapshot();
-    let seen = tokio::time::timeout(world::DEADLINE, snapshots.wait_for(|s| is_so(s))).await;
-    assert!(seen.is_ok(), "not so in time: {what}: {:?}", handle.snapshot().borrow());
+async fn wait_for(handle: &berth_scheduler::Handle, what: &str, is_so: impl Fn(&Status) -> bool) {
+    let mut statuses = handle.status();
+    let seen = tokio::time::timeout(world::DEADLINE, statuses.wait_for(|s| is_so(s))).await;
+    assert!(seen.is_ok(), "not so in time: {what}: {:?}", handle.status().borrow());
 }
 
 /// Two pods, of which the second is preempted, and an unschedulable pod.

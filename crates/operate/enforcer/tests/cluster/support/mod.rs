@@ -12,7 +12,7 @@ use berth_api::object::Pod;
 use berth_apiserver::{ApiServer, ServerOptions};
 use berth_client::call::{self, CallError};
 use berth_controllers::ControllerOptions;
-use berth_enforcer::{EnforcerOptions, Graces, Handle, LimitOptions, Snapshot};
+use berth_enforcer::{EnforcerOptions, Graces, Handle, LimitOptions, Status};
 use berth_faults::Proxy;
 use berth_kubelet::{KubeletOptions, NodeCredentials, NodeTemplate, PodTimings};
 use berth_scheduler::SchedulerOptions;
@@ -240,12 +240,12 @@ pub async fn start_enforcer(config: kube::Config, options: EnforcerOptions) -> E
 
 impl Enforcer {
     /// Waits until its status meets a condition.
-    pub async fn until(&self, what: &str, is_so: impl Fn(&Snapshot) -> bool) -> Snapshot {
-        let mut snapshot = self.handle.snapshot();
-        let waited = tokio::time::timeout(DEADLINE, snapshot.wait_for(|s| is_so(s))).await;
+    pub async fn until(&self, what: &str, is_so: impl Fn(&Status) -> bool) -> Status {
+        let mut status = self.handle.status();
+        let waited = tokio::time::timeout(DEADLINE, status.wait_for(|s| is_so(s))).await;
         match waited {
             Ok(Ok(shown)) => shown.clone(),
-            _ => panic!("not {what}: {:?}", *self.handle.snapshot().borrow()),
+            _ => panic!("not {what}: {:?}", *self.handle.status().borrow()),
         }
     }
 
@@ -254,8 +254,8 @@ impl Enforcer {
         self.handle.stopped().await.unwrap();
     }
 
-    pub fn shows(&self) -> Snapshot {
-        self.handle.snapshot().borrow().clone()
+    pub fn shows(&self) -> Status {
+        self.handle.status().borrow().clone()
     }
 }
 

@@ -168,11 +168,11 @@ pub async fn start_scheduler(config: kube::Config, options: SchedulerOptions) ->
 
 impl Scheduler {
     /// Waits until its status meets a condition.
-    pub async fn until(&self, what: &str, is_so: impl Fn(&berth_scheduler::Snapshot) -> bool) {
-        let mut snapshot = self.handle.snapshot();
-        let waited = tokio::time::timeout(DEADLINE, snapshot.wait_for(|s| is_so(s))).await;
+    pub async fn until(&self, what: &str, is_so: impl Fn(&berth_scheduler::Status) -> bool) {
+        let mut status = self.handle.status();
+        let waited = tokio::time::timeout(DEADLINE, status.wait_for(|s| is_so(s))).await;
         if !matches!(waited, Ok(Ok(_))) {
-            panic!("not {what}: {:?}", *self.handle.snapshot().borrow());
+            panic!("not {what}: {:?}", *self.handle.status().borrow());
         }
     }
 
@@ -181,8 +181,8 @@ impl Scheduler {
         self.handle.stopped().await.unwrap();
     }
 
-    pub fn shows(&self) -> berth_scheduler::Snapshot {
-        self.handle.snapshot().borrow().clone()
+    pub fn shows(&self) -> berth_scheduler::Status {
+        self.handle.status().borrow().clone()
     }
 }
 
