@@ -15,10 +15,11 @@ use berth_api::rules::{Requirement, Selector};
 use berth_client::{KubeObject, StreamEvent};
 use berth_engine::Cluster;
 
+use crate::change::Change;
 use crate::entries::{Entries, Sync};
+use crate::event::OwnerKind;
 use crate::fingerprint::{Fingerprint, Fingerprints};
-use crate::mirror::Change;
-use crate::pods::PodEntries;
+use crate::pod_entries::PodEntries;
 
 /// Keeps a [`Cluster`] equal to what the API server reports.
 #[derive(Default)]
@@ -35,22 +36,6 @@ pub(crate) struct CacheSync {
     device_classes: Entries<Fingerprint>,
     pod_groups: BTreeMap<GroupKind, Entries<Fingerprint>>,
     pub(crate) volumes: BTreeMap<VolumeKind, Entries<Fingerprint>>,
-}
-
-/// The owners of pods whose selectors the default spread constraints use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OwnerKind {
-    ReplicaSet,
-    StatefulSet,
-}
-
-impl OwnerKind {
-    fn name(self) -> &'static str {
-        match self {
-            OwnerKind::ReplicaSet => "ReplicaSet",
-            OwnerKind::StatefulSet => "StatefulSet",
-        }
-    }
 }
 
 impl CacheSync {

@@ -5,7 +5,6 @@
 //! compared object by object as it arrives; only differences are kept.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::{NamespacedName, Node, Pod};
@@ -15,21 +14,11 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::cache::CacheSync;
-use crate::pods::Placement;
+use crate::change::DriftReport;
+use crate::pod_entries::Placement;
 
 /// How many objects a log message names.
 const MAX_NAMED: usize = 5;
-
-/// What a drift check repaired.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DriftReport {
-    /// Nodes that differed.
-    pub n_nodes: usize,
-    /// Pods that differed.
-    pub n_pods: usize,
-    /// Pods that the state had and the component did not.
-    pub n_missing: usize,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum DriftKind {
@@ -48,15 +37,6 @@ pub(crate) struct Drift {
     known: Option<u64>,
     /// Fingerprint in the list; none if it is not there.
     listed: Option<u64>,
-}
-
-/// An object of a full list.
-pub(crate) enum FullList {
-    Node(Box<Node>),
-    Pod(Arc<Pod>),
-    /// All nodes and pods were listed.
-    Done,
-    Failed,
 }
 
 /// When to check, and what the last check found.

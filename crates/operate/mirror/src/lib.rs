@@ -8,20 +8,27 @@
 //! never writes to the API server.
 
 mod cache;
+mod change;
 mod drift;
 mod entries;
+mod event;
 mod fingerprint;
 mod json_text;
 mod mirror;
 mod placement_digest;
 mod pod_delta;
+mod pod_entries;
+mod pod_ref;
 mod pods;
 mod source;
 mod uid;
+mod volume_entry;
 mod volumes;
+mod watches;
 
-pub use drift::DriftReport;
-pub use mirror::{Change, Mirror, MirrorOptions, WatchEvent};
-pub use pod_delta::PodRef;
+pub use change::{Change, DriftReport};
+pub use event::WatchEvent;
+pub use mirror::{Mirror, MirrorOptions};
+pub use pod_ref::PodRef;
 pub use source::Source;
-pub use volumes::{ClaimState, VolumeState};
+pub use volume_entry::{ClaimState, VolumeState};

@@ -1,101 +1,28 @@
-//! The mirror: watches, completeness, and what events change.
+//! The mirror: which sources are listed, and how their events reach the state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::object::group::{GroupKey, GroupKind, PodGroup};
-use berth_api::object::{
-    DeviceClass, Namespace, NamespacedName, Node, Pod, PodDisruptionBudget, ReplicationController, Service,
-    VolumeKind, Workload,
-};
+use berth_api::object::{NamespacedName, Pod};
 use berth_client::{StreamEvent, WatchOptions};
 use berth_engine::{Cluster, PreparedPod};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::cache::{CacheSync, OwnerKind};
-use crate::drift::{DriftCheck, DriftKind, DriftReport, FullList};
-use crate::pod_delta::{PodDelta, PodReader, PodRef};
-use crate::pods::Placement;
-use crate::source::{Source, Watches};
+use crate::cache::CacheSync;
+use crate::change::Change;
+use crate::drift::{DriftCheck, DriftKind};
+use crate::event::{Edge, FullList, Payload, WatchEvent};
+use crate::pod_delta::{PodDelta, PodReader};
+use crate::pod_entries::Placement;
+use crate::pod_ref::PodRef;
+use crate::source::Source;
 use crate::uid::Uid;
-use crate::volumes::{ClaimState, VolumeEntry, VolumeState};
+use crate::watches::{WatchTask, Watches};
 
 /// Capacity of the event channel; when it is full, the client stops reading from the server.
 const EVENT_BUFFER: usize = 512;
-
-/// An event of one of the watches, for [`Mirror::apply`].
-pub struct WatchEvent(pub(crate) Payload);
-
-pub(crate) enum Payload {
-    /// With the generation of the watch, as for pods.
-    Node(u32, StreamEvent<Node>),
-    Pod(u32, StreamEvent<PodDelta>),
-    Namespace(StreamEvent<Namespace>),
-    Service(StreamEvent<Service>),
-    Owner(OwnerKind, StreamEvent<Workload>),
-    ReplicationController(StreamEvent<ReplicationController>),
-    Budget(StreamEvent<PodDisruptionBudget>),
-    DeviceClass(StreamEvent<DeviceClass>),
-    PodGroup(GroupKind, StreamEvent<PodGroup>),
-    Volume(VolumeKind, StreamEvent<VolumeEntry>),
-    /// With the number of the drift check.
-    Check(u32, FullList),
-}
-
-/// What an event changed. The engine's state has it already.
-#[derive(Debug)]
-pub enum Change {
-    /// A node was added or changed.
-    NodeApplied(Box<Node>),
-    /// A node was deleted.
-    NodeDeleted(String),
-    /// A pod that has not terminated, with or without a node.
-    PodApplied {
-        /// The pod as reported.
-        pod: Arc<Pod>,
-        /// Whether it is new, or a field relevant to placement changed.
-        is_changed: bool,
-    },
-    /// A pod has a node, which is not where the state has it, and is otherwise unchanged. Only pods that
-    /// [`MirrorOptions::keeps`] are reported so; [`Mirror::apply_pod`] is to be called with the pod.
-    PodBoundElsewhere(PodRef),
-    /// A pod was deleted, or has terminated.
-    PodDeleted {
-        /// The pod.
-        pod: NamespacedName,
-        /// `metadata.uid`.
-        uid: String,
-    },
-    /// A PodDisruptionBudget was added or changed.
-    BudgetApplied(Box<PodDisruptionBudget>),
-    /// A PodDisruptionBudget was deleted.
-    BudgetDeleted(NamespacedName),
-    /// A DeviceClass was added or changed.
-    DeviceClassApplied(DeviceClass),
-    /// A DeviceClass was deleted.
-    DeviceClassDeleted(String),
-    /// A PodGroup was added or changed.
-    PodGroupApplied(GroupKey, Box<PodGroup>),
-    /// A PodGroup was deleted.
-    PodGroupDeleted(GroupKey),
-    /// A claim was added or changed.
-    ClaimApplied(NamespacedName, ClaimState),
-    /// A claim was deleted.
-    ClaimDeleted(NamespacedName),
-    /// A persistent volume was added or changed.
-    VolumeApplied(String, VolumeState),
-    /// A persistent volume was deleted.
-    VolumeDeleted(String),
-    /// A list of a source is complete.
-    Listed(Source),
-    /// All sources are listed; again after each list that replaced another.
-    Complete,
-    /// A drift check repaired the state. The repairs are reported, too, as the changes that they are.
-    Drift(DriftReport),
-}
 
 /// What to mirror.
 pub struct MirrorOptions {
@@ -119,28 +46,10 @@ pub struct Mirror {
     cache: CacheSync,
     /// Sources whose list is not complete.
     pending: BTreeSet<Source>,
-    nodes_watch: WatchStream,
-    pods_watch: WatchStream,
+    nodes_watch: WatchTask,
+    pods_watch: WatchTask,
     check: DriftCheck,
     node_attributes: NodeAttributes,
-}
-
-/// A watch that may be started again.
-#[derive(Default)]
-struct WatchStream {
-    task: Option<AbortHandle>,
-    /// Events of earlier generations are out of date.
-    generation: u32,
-}
-
-impl WatchStream {
-    fn restart(&mut self, start: impl FnOnce(u32) -> AbortHandle) {
-        if let Some(task) = self.task.take() {
-            task.abort();
-        }
-        self.generation += 1;
-        self.task = Some(start(self.generation));
-    }
 }
 
 /// When nodes are listed again because rules mention more of their annotations and fields.
@@ -169,8 +78,8 @@ impl Mirror {
             watches,
             cache: CacheSync::default(),
             pending: options.sources.iter().copied().collect(),
-            nodes_watch: WatchStream::default(),
-            pods_watch: WatchStream::default(),
+            nodes_watch: WatchTask::default(),
+            pods_watch: WatchTask::default(),
             node_attributes: NodeAttributes::default(),
             check: DriftCheck::new(options.check_interval, options.check_grace),
             options,
@@ -308,6 +217,12 @@ impl Mirror {
         changes
     }
 
+    /// Puts a pod where another scheduler bound it ([`Change::PodBoundElsewhere`]): `pod` is the pod as the component keeps
+    /// it, `prepared` has its rules.
+    pub fn bind_pod(&mut self, cluster: &mut Cluster, pod: &Pod, prepared: &PreparedPod, bound: &PodRef) {
+        self.cache.bind_pod(cluster, pod, prepared, bound);
+    }
+
     /// Puts a pod on a node before the API server knows.
     pub fn assume(&mut self, cluster: &mut Cluster, pod: &Pod, prepared: &PreparedPod, node: &str) {
         self.cache.assume(cluster, pod, prepared, node);
@@ -387,40 +302,6 @@ impl Mirror {
                 changes.extend(check.finish().map(Change::Drift));
             }
             FullList::Failed => check.cancel(),
-        }
-    }
-}
-
-/// Where in a list an event is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Edge {
-    Begin,
-    End,
-}
-
-impl Payload {
-    /// The list that starts or ends with this event.
-    fn list(&self) -> Option<(Source, Edge)> {
-        fn edge<T>(source: Source, event: &StreamEvent<T>) -> Option<(Source, Edge)> {
-            match event {
-                StreamEvent::Init => Some((source, Edge::Begin)),
-                StreamEvent::InitDone => Some((source, Edge::End)),
-                _ => None,
-            }
-        }
-        match self {
-            Payload::Node(_, event) => edge(Source::Nodes, event),
-            Payload::Pod(_, event) => edge(Source::Pods, event),
-            Payload::Namespace(event) => edge(Source::Namespaces, event),
-            Payload::Service(event) => edge(Source::Services, event),
-            Payload::Owner(OwnerKind::ReplicaSet, event) => edge(Source::ReplicaSets, event),
-            Payload::Owner(OwnerKind::StatefulSet, event) => edge(Source::StatefulSets, event),
-            Payload::ReplicationController(event) => edge(Source::ReplicationControllers, event),
-            Payload::Budget(event) => edge(Source::Budgets, event),
-            Payload::DeviceClass(event) => edge(Source::DeviceClasses, event),
-            Payload::PodGroup(kind, event) => edge(Source::PodGroups(*kind), event),
-            Payload::Volume(kind, event) => edge(Source::Volumes(*kind), event),
-            Payload::Check(..) => None,
         }
     }
 }

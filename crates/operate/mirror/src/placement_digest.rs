@@ -7,7 +7,7 @@ use berth_api::object::{TOPOLOGY_LABELS, placement};
 use serde::de::Error;
 
 use crate::json_text::{Index, JsonText, Malformed};
-use crate::pod_delta::PodRef;
+use crate::pod_ref::PodRef;
 
 /// Reads the identity, the node and the added labels of the pod in a line of a watch. The other fields relevant to
 /// placement go to `bytes`: equal bytes mean equal values.

@@ -7,13 +7,14 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_api::object::{Pod, SharedParts, TOPOLOGY_LABELS};
+use berth_api::object::{Pod, SharedParts};
+use berth_client::watch::{KubeObject, Line, read_object};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Deserializer};
 
 use crate::json_text::Index;
 use crate::placement_digest::digest_line;
-use berth_client::watch::{KubeObject, Line, read_object};
+use crate::pod_ref::PodRef;
 
 /// The object of an event of a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,39 +25,6 @@ pub(crate) enum PodDelta {
     Bound(PodRef),
     /// No field relevant to placement changed; or deleted.
     Same(PodRef),
-}
-
-/// The identity of a pod, and its node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodRef {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// `metadata.uid`.
-    pub uid: String,
-    /// `spec.nodeName`; empty while it is pending.
-    pub node: String,
-    /// `metadata.resourceVersion`.
-    pub resource_version: String,
-    /// The labels that a binding adds ([`TOPOLOGY_LABELS`]), sorted.
-    pub added_labels: Vec<(String, String)>,
-}
-
-impl PodRef {
-    /// The reference of a pod.
-    pub fn of(pod: &Pod) -> PodRef {
-        let metadata = &pod.metadata;
-        let label = |key: &str| Some((key.to_owned(), metadata.labels.get(key)?.clone()));
-        PodRef {
-            namespace: metadata.namespace.clone(),
-            name: metadata.name.clone(),
-            uid: metadata.uid.clone(),
-            node: pod.spec.node_name.clone(),
-            resource_version: metadata.resource_version.clone(),
-            added_labels: TOPOLOGY_LABELS.into_iter().filter_map(label).collect(),
-        }
-    }
 }
 
 impl KubeObject for PodDelta {
@@ -92,7 +60,7 @@ pub(crate) struct PodReader {
 #[derive(Default)]
 struct Memory {
     /// By the hash of the uid. Hashes and digests are keyed, since users write what is hashed. Two pods with one hash do
-    /// no harm: the uid is part of the digest, too.
+    /// no harm: the digest contains the uid.
     digests: FxHashMap<u64, Digest>,
     /// What the pods that the receiver keeps have in common.
     parts: SharedParts,
@@ -168,6 +136,7 @@ impl PodReader {
 
 #[cfg(test)]
 mod tests {
+    use berth_api::object::TOPOLOGY_LABELS;
     use serde_json::{Value, json};
 
     use super::*;

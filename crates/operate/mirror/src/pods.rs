@@ -6,62 +6,10 @@ use berth_api::object::{NamespacedName, Pod};
 use berth_engine::{Cluster, PreparedPod};
 
 use crate::cache::CacheSync;
-use crate::entries::Entries;
-use crate::fingerprint::PodFingerprint;
-use crate::mirror::Change;
-use crate::pod_delta::PodRef;
+use crate::change::Change;
+use crate::pod_entries::{Placement, PodEntry};
+use crate::pod_ref::PodRef;
 use crate::uid::Uid;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Placement {
-    /// Without a node, and not in the engine's state.
-    Pending,
-    /// A scheduler assumes it on a node; the API server has not confirmed the binding yet.
-    Assumed,
-    /// The API server reports it on a node.
-    Assigned,
-}
-
-/// A pod that has not terminated. Its node is in the engine's state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PodEntry {
-    pub(crate) uid: Uid,
-    pub(crate) placement: Placement,
-    pub(crate) fingerprint: PodFingerprint,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct PodEntries {
-    pub(crate) entries: Entries<PodEntry>,
-    pub(crate) n_placed: usize,
-    pub(crate) n_assumed: usize,
-}
-
-impl PodEntries {
-    fn insert(&mut self, key: NamespacedName, entry: PodEntry) {
-        self.n_placed += usize::from(entry.placement != Placement::Pending);
-        self.n_assumed += usize::from(entry.placement == Placement::Assumed);
-        let before = self.entries.insert(key, entry);
-        self.discount(before.as_ref());
-    }
-
-    fn remove(&mut self, key: &NamespacedName) -> Option<PodEntry> {
-        let removed = self.entries.remove(key);
-        self.discount(removed.as_ref());
-        removed
-    }
-
-    fn discount(&mut self, entry: Option<&PodEntry>) {
-        if let Some(PodEntry { placement, .. }) = entry {
-            self.n_placed -= usize::from(*placement != Placement::Pending);
-            self.n_assumed -= usize::from(*placement == Placement::Assumed);
-        }
-    }
-
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&PodEntry> {
-        self.entries.get(&NamespacedName::new(namespace, name))
-    }
-}
 
 impl CacheSync {
     /// A pod as the API server reports it. A pod without a node that is assumed on one stays assumed, since its binding
@@ -119,14 +67,33 @@ impl CacheSync {
                 && known.uid == Uid::from(pod.uid.as_str())
                 && cluster.node_of(&pod.namespace, &pod.name) == Some(&pod.node)
         };
-        let Some(mut known) = self.pods.entries.get(&key).filter(is_there).cloned() else { return false };
+        let Some(known) = self.pods.entries.get(&key).filter(is_there).cloned() else { return false };
+        self.confirm(cluster, key, known, pod);
+        true
+    }
+
+    /// Another scheduler bound a pod, which is otherwise as the component has it.
+    pub(crate) fn bind_pod(
+        &mut self,
+        cluster: &mut Cluster,
+        pod: &Pod,
+        prepared: &PreparedPod,
+        bound: &PodRef,
+    ) {
+        self.assume(cluster, pod, prepared, &bound.node);
+        let key = NamespacedName::new(&bound.namespace, &bound.name);
+        if let Some(known) = self.pods.entries.get(&key).cloned() {
+            self.confirm(cluster, key, known, bound);
+        }
+    }
+
+    fn confirm(&mut self, cluster: &mut Cluster, key: NamespacedName, mut known: PodEntry, pod: &PodRef) {
         let labels = pod.added_labels.iter().map(|(key, value)| (key, value));
         known.fingerprint.added_labels = self.fingerprints.of_labels(labels);
         self.pods.insert(key, PodEntry { placement: Placement::Assigned, ..known });
         if !pod.added_labels.is_empty() {
             cluster.add_pod_labels(&pod.namespace, &pod.name, &pod.added_labels);
         }
-        true
     }
 
     /// A pod is deleted. Another pod that has its name by now stays.
@@ -242,6 +209,22 @@ mod tests {
         assert!(cache.confirm_pod(&mut cluster, &bound(&changed, "a")));
         assert!(cache.confirm_pod(&mut cluster, &bound(&changed, "a")));
         assert_eq!((cache.pods.n_placed, cache.pods.n_assumed), (1, 0));
+    }
+
+    #[test]
+    fn a_pod_that_another_scheduler_binds_counts_there_and_not_where_it_is_assumed() {
+        let (mut cache, mut cluster) = with_node();
+        let pod = pod("p", json!({"app": "new"}));
+        cache.apply_pod(&mut cluster, Arc::new(pod.clone()), &mut Vec::new());
+        let prepared = cluster.prepare(&pod);
+        cache.assume(&mut cluster, &pod, &prepared, "a");
+        let found = PodRef { added_labels: vec![(TOPOLOGY_LABELS[1].into(), "z".into())], ..bound(&pod, "b") };
+        assert!(!cache.confirm_pod(&mut cluster, &found));
+        cache.bind_pod(&mut cluster, &pod, &prepared, &found);
+        assert_eq!(cluster.node_of("n", "p"), Some("b"));
+        assert_eq!((cache.pods.n_placed, cache.pods.n_assumed), (1, 0));
+        assert!(!cache.forget(&mut cluster, &pod), "it is not assumed any more");
+        assert!(cache.confirm_pod(&mut cluster, &found));
     }
 
     #[test]

@@ -39,13 +39,17 @@ pub(crate) fn pages(config: &SchedulerConfig, client: kube::Client) -> Pages {
     })
 }
 
-/// The requests and limits of all pods, listed when they are asked for: the state does not keep limits.
+/// The requests and limits of all pods, listed for each request: the state does not keep limits.
 async fn resource_metrics(client: &kube::Client) -> Result<String, ListError> {
     let (mut requests, mut limits) = (String::new(), String::new());
     let options = WatchOptions::new(PODS.path(""));
     let mut pages = ListPages::new(client, &options);
     while let Some(page) = pages.next().await? {
         let page: Vec<Pod> = page;
+        if pages.is_first() {
+            requests.clear();
+            limits.clear();
+        }
         for pod in page.iter().filter(|pod| pod.spec.node_name.is_empty() || !pod.is_terminal()) {
             write_resources(&mut requests, "kube_pod_resource_request", pod, &pod_requests(&pod.spec));
             write_resources(&mut limits, "kube_pod_resource_limit", pod, &pod_limits(&pod.spec));

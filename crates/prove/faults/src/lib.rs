@@ -23,6 +23,9 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+/// `Retry-After` of a response with the code 429.
+pub const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// What the proxy does to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -198,7 +201,7 @@ fn status(code: u16) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
     if code == 429 {
-        headers.insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+        headers.insert(http::header::RETRY_AFTER, http::HeaderValue::from(RETRY_AFTER.as_secs()));
     }
     response
 }

@@ -9,20 +9,17 @@ use berth_api::resource::{
     DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, EVENTS, JOBS, NAMESPACES, NETWORK_POLICIES, NODES,
     PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PLACEMENT_POLICIES, POD_DISRUPTION_BUDGETS, POD_GROUPS,
     PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS,
-    STORAGE_CLASSES, VOLUME_ATTACHMENTS, percent_encoded,
+    STORAGE_CLASSES, VOLUME_ATTACHMENTS,
 };
 use berth_client::call::{self, CallError};
 use berth_client::connect::{self, ConnectError, Connection};
+use berth_client::watch::{ListError, Pages, WatchOptions};
 use berth_console_server::live::Source;
 use indicatif::ProgressBar;
 use serde_json::Value;
 
-/// Objects per page.
-const PAGE: usize = 500;
-/// Timeout of one page.
+/// Timeout of the request that checks permissions.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Restarts of a list whose continue token has expired.
-const MAX_RESTARTS: usize = 3;
 
 /// The resources to read, and whether reading must succeed: others may be forbidden or unknown to the server.
 ///
@@ -70,7 +67,7 @@ pub enum LiveError {
         /// URL of the server.
         server: String,
         /// The error of the call.
-        error: Box<CallError>,
+        error: Box<ListError>,
     },
     /// The server returned an object that cannot be read.
     #[error(transparent)]
@@ -80,7 +77,7 @@ pub enum LiveError {
     Runtime(std::io::Error),
 }
 
-fn remedy(error: &CallError) -> &'static str {
+fn remedy(error: &ListError) -> &'static str {
     match error.code() {
         Some(401) => "renew the credentials of the kubeconfig, or choose another context with --context",
         Some(403) => {
@@ -154,7 +151,7 @@ impl LiveCluster {
         for (resource, _) in RESOURCES.iter().filter(|(_, required)| *required) {
             let request = call::get(&format!("{}?limit=1", resource.path("")));
             let answer: Result<Value, CallError> = call::json(&client, request, TIMEOUT).await;
-            answer.map_err(|error| LiveError::Call { server: server.clone(), error: Box::new(error) })?;
+            answer.map_err(|error| LiveError::Call { server: server.clone(), error: Box::new(error.into()) })?;
         }
         Ok(client)
     }
@@ -219,31 +216,16 @@ async fn list(
     client: &kube::Client,
     resource: &Resource,
     progress: &ProgressBar,
-) -> Result<Vec<Value>, CallError> {
-    let (mut objects, mut continue_token, mut n_restarts) = (Vec::new(), String::new(), 0);
-    loop {
-        let path = match continue_token.as_str() {
-            "" => format!("{}?limit={PAGE}", resource.path("")),
-            token => format!("{}?limit={PAGE}&continue={}", resource.path(""), percent_encoded(token)),
-        };
-        let mut page: Value = match call::json(client, call::get(&path), TIMEOUT).await {
-            Ok(page) => page,
-            // The continue token has expired.
-            Err(error) if error.code() == Some(410) && n_restarts < MAX_RESTARTS => {
-                n_restarts += 1;
-                objects.clear();
-                continue_token.clear();
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
-            progress.inc(items.len() as u64);
-            objects.extend(items);
+) -> Result<Vec<Value>, ListError> {
+    let options = WatchOptions::new(resource.path(""));
+    let mut pages = Pages::new(client, &options);
+    let mut objects: Vec<Value> = Vec::new();
+    while let Some(page) = pages.next::<Value>().await? {
+        if pages.is_first() {
+            objects.clear();
         }
-        match page.pointer("/metadata/continue").and_then(Value::as_str) {
-            Some(next) if !next.is_empty() => continue_token = next.to_owned(),
-            _ => return Ok(objects),
-        }
+        progress.inc(page.len() as u64);
+        objects.extend(page);
     }
+    Ok(objects)
 }

@@ -6,7 +6,7 @@ use bytes::{Buf, BytesMut};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::Ended;
+use super::ended::Ended;
 
 /// A line of a watch.
 #[derive(Debug, PartialEq)]
@@ -37,6 +37,9 @@ pub enum Line {
     /// Deleted.
     Deleted,
 }
+
+/// Reads the object of a line.
+pub(super) type Read<'a, T> = dyn Fn(&[u8], Line) -> Result<T, serde_json::Error> + Send + Sync + 'a;
 
 /// Splits chunks into lines. Holds at most one line and one chunk.
 pub(super) struct Lines {
@@ -148,7 +151,7 @@ fn kind(line: &[u8]) -> Result<Cow<'_, str>, serde_json::Error> {
 }
 
 /// Decodes a line; objects are read by `read`, and those of a list are `Initial`.
-pub(super) fn decode<T>(line: &[u8], is_list: bool, read: &super::Read<'_, T>) -> Result<Frame<T>, Ended> {
+pub(super) fn decode<T>(line: &[u8], is_list: bool, read: &Read<'_, T>) -> Result<Frame<T>, Ended> {
     let kind_of_line = if is_list { Line::Initial } else { Line::Changed };
     let broken = |error: serde_json::Error| Ended::Unreadable(error.to_string());
     let kind = kind(line).map_err(broken)?;

@@ -1,9 +1,11 @@
 //! API server outages. After each, all pods are bound once, to nodes that their rules allow.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_faults::{Fault, ForwardedRequest, Proxy, is_binding, is_resumed_watch};
+use berth_faults::{Fault, ForwardedRequest, Proxy, RETRY_AFTER, is_binding, is_resumed_watch};
 use berth_scheduler::SchedulerOptions;
+use tokio::time::Instant;
 
 use super::support::*;
 
@@ -60,14 +62,27 @@ async fn bindings_with_errors_or_lost_answers_are_looked_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_scheduler_respects_retry_after() {
     let (world, proxy) = with_proxy().await;
-    let mut n = 0;
+    let requests: Arc<Mutex<Vec<(String, Instant, bool)>>> = Arc::default();
+    let seen = requests.clone();
     proxy.rule(move |request| {
-        n += usize::from(is_binding(request));
-        if is_binding(request) && n % 20 == 0 { Fault::Answer(429) } else { Fault::None }
+        if !is_binding(request) {
+            return Fault::None;
+        }
+        let mut seen = seen.lock().unwrap();
+        let is_refused = seen.len() % 20 == 19;
+        seen.push((request.uri.path().to_owned(), Instant::now(), is_refused));
+        if is_refused { Fault::Answer(429) } else { Fault::None }
     });
     let scheduler = start_scheduler(proxy.config(), impatient()).await;
     burst(&world).await;
     ends_well(&world, &proxy, scheduler, 5).await;
+    let requests = requests.lock().unwrap().clone();
+    for (at, (path, refused_at, _)) in requests.iter().enumerate().filter(|(_, (.., is_refused))| *is_refused) {
+        let next = requests[at + 1..].iter().find(|(next, ..)| next == path);
+        let (_, next_at, _) = next.expect("a refused binding is sent again");
+        let waited = *next_at - *refused_at;
+        assert!(waited >= RETRY_AFTER, "{path} was sent again after {waited:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

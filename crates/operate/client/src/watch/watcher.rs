@@ -1,22 +1,74 @@
-//! One watch request, with or without the initial events of a streaming list.
+//! One list, and one watch request, with or without the initial events of a streaming list.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use berth_api::resource::percent_encoded;
 use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
 
+use super::ended::Ended;
+use super::event::{Deliver, StreamEvent};
 use super::frame::{Frame, Lines, decode};
-use super::{Deliver, Ended, KubeObject, StreamEvent, Watcher};
+use super::object::KubeObject;
+use super::options::WatchOptions;
+use super::pages::Pages;
 use crate::call::{get, open};
 use crate::outage_log;
 
 /// How long after `timeoutSeconds` the client waits for the server to close the watch.
 const GRACE: Duration = Duration::from_secs(15);
 
+pub(super) struct Watcher {
+    pub(super) client: kube::Client,
+    pub(super) options: WatchOptions,
+    /// Whether streaming lists are requested.
+    pub(super) streaming: bool,
+    /// The last resource version seen; none before the first list, and after it expired.
+    pub(super) version: Option<String>,
+}
+
 impl Watcher {
+    /// Lists if there is no resource version, then watches until the watch ends. Returns also whether there was
+    /// progress.
+    pub(super) async fn step<T, M>(&mut self, deliver: &Deliver<'_, T, M>) -> (Ended, bool)
+    where
+        T: KubeObject + DeserializeOwned + Send,
+        M: Send,
+    {
+        let mut progressed = false;
+        if self.version.is_none() && !self.streaming {
+            match self.list(deliver).await {
+                Ok(version) => self.version = Some(version),
+                Err(ended) => return (ended, false),
+            }
+            progressed = true;
+        }
+        let ended = self.watch(deliver, &mut progressed).await;
+        (ended, progressed)
+    }
+
+    /// Delivers all objects. Returns the resource version to watch from.
+    async fn list<T, M>(&self, deliver: &Deliver<'_, T, M>) -> Result<String, Ended>
+    where
+        T: KubeObject + DeserializeOwned + Send,
+        M: Send,
+    {
+        let mut pages = Pages::new(&self.client, &self.options);
+        while let Some(page) = pages.next().await? {
+            if pages.is_first() {
+                deliver.send(StreamEvent::Init).await?;
+            }
+            for object in page {
+                deliver.send(StreamEvent::InitApply(object)).await?;
+            }
+        }
+        deliver.send(StreamEvent::InitDone).await?;
+        Ok(pages.into_version())
+    }
+
     /// Watches from the last resource version; without one, starts with a streaming list.
-    pub(super) async fn watch<T, M>(&mut self, deliver: &Deliver<'_, T, M>, progressed: &mut bool) -> Ended
+    async fn watch<T, M>(&mut self, deliver: &Deliver<'_, T, M>, progressed: &mut bool) -> Ended
     where
         T: KubeObject + Send,
         M: Send,

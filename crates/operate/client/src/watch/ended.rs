@@ -1,0 +1,53 @@
+//! Why a list or a watch ended.
+
+use std::time::Duration;
+
+use super::pages::ListError;
+use crate::call::CallError;
+
+/// Why a list or a watch ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Ended {
+    /// The server closed the watch.
+    #[error("the server closed the watch")]
+    Closed,
+    /// The resource version to continue from has expired.
+    #[error("the resource version expired")]
+    Expired,
+    /// The server does not support streaming lists.
+    #[error("the server does not support streaming lists")]
+    NotStreaming,
+    /// No data for too long.
+    #[error("no data for {0:?}")]
+    Silent(Duration),
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// An event cannot be read: the same one would come again from the last resource version.
+    #[error("an event cannot be read: {0}")]
+    Unreadable(String),
+    /// The connection broke, or the response is invalid.
+    #[error("{0}")]
+    Broken(String),
+    /// The receiver of the events was dropped.
+    #[error("the receiver was dropped")]
+    Unwanted,
+}
+
+impl Ended {
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Ended::Call(error) => error.retry_after(),
+            _ => None,
+        }
+    }
+}
+
+impl From<ListError> for Ended {
+    fn from(error: ListError) -> Ended {
+        match error {
+            _ if error.code() == Some(410) => Ended::Expired,
+            ListError::Call(error) => Ended::Call(error),
+            error @ ListError::Invalid { .. } => Ended::Broken(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What to watch.
+
+use std::time::Duration;
+
+use berth_api::resource::percent_encoded;
+
+/// What to watch, with timeouts and limits.
+#[derive(Clone, Debug)]
+pub struct WatchOptions {
+    /// Path of the collection, such as `/api/v1/pods` or `/apis/apps/v1/namespaces/default/replicasets`.
+    pub path: String,
+    /// Field selector, such as `spec.nodeName=node-1`.
+    pub field_selector: Option<String>,
+    /// Label selector, such as `app=web`.
+    pub label_selector: Option<String>,
+    /// Objects in a page of a list, where lists do not stream.
+    pub page_size: u32,
+    /// Whether to use streaming lists. If the server refuses them, the client requests pages instead.
+    pub streaming_lists: bool,
+    /// Whether a resource that the server does not have (404) counts as an empty list. The watch keeps retrying.
+    pub missing_is_empty: bool,
+    /// `timeoutSeconds` of a watch is drawn between this and twice this, so that the watches of many clients do not end
+    /// at the same time.
+    pub watch_timeout: Duration,
+    /// A watch or a streaming list without any data for this long (servers send a bookmark once a minute) is closed
+    /// and started again.
+    pub idle_timeout: Duration,
+    /// Timeout for response headers, and for a page of a list.
+    pub list_timeout: Duration,
+    /// An object's JSON, with its event, may not be larger than this.
+    pub max_object_bytes: usize,
+    /// A page of a list may not be larger than this.
+    pub max_page_bytes: usize,
+    /// The back-off after the first failure.
+    pub first_retry: Duration,
+    /// The longest back-off.
+    pub longest_retry: Duration,
+    /// Capacity of the event channel; when it is full, the client stops reading from the server.
+    pub buffer: usize,
+    /// Gets the error while the watch is interrupted, and none while it works.
+    pub outage: Option<tokio::sync::watch::Sender<Option<String>>>,
+}
+
+impl WatchOptions {
+    /// All objects of a collection, with defaults that suit a cluster's API server.
+    pub fn new(path: impl Into<String>) -> WatchOptions {
+        WatchOptions {
+            path: path.into(),
+            field_selector: None,
+            label_selector: None,
+            page_size: 500,
+            streaming_lists: true,
+            missing_is_empty: false,
+            watch_timeout: Duration::from_secs(300),
+            idle_timeout: Duration::from_secs(90),
+            list_timeout: Duration::from_secs(60),
+            max_object_bytes: 16 << 20,
+            max_page_bytes: 1 << 30,
+            first_retry: Duration::from_millis(200),
+            longest_retry: Duration::from_secs(10),
+            buffer: 1024,
+            outage: None,
+        }
+    }
+
+    /// Only objects whose fields match.
+    pub fn fields(self, selector: impl Into<String>) -> WatchOptions {
+        WatchOptions { field_selector: Some(selector.into()), ..self }
+    }
+
+    /// Only objects whose labels match.
+    pub fn labels(self, selector: impl Into<String>) -> WatchOptions {
+        WatchOptions { label_selector: Some(selector.into()), ..self }
+    }
+
+    pub(super) fn report_outage(&self, error: Option<String>) {
+        if let Some(outage) = &self.outage {
+            outage.send_if_modified(|last| {
+                let is_new = *last != error;
+                *last = error;
+                is_new
+            });
+        }
+    }
+
+    /// The path with selectors and more parameters.
+    pub(super) fn uri(&self, parameters: &str) -> String {
+        let mut uri = format!("{}?{parameters}", self.path);
+        for (name, selector) in
+            [("fieldSelector", &self.field_selector), ("labelSelector", &self.label_selector)]
+        {
+            if let Some(selector) = selector {
+                uri.push_str(&format!("&{name}={}", percent_encoded(selector)));
+            }
+        }
+        uri
+    }
+}

@@ -1,0 +1,185 @@
+//! Lists in pages.
+
+use berth_api::resource::percent_encoded;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::options::WatchOptions;
+use crate::call::{CallError, get, send};
+
+/// A list that expires this often while it is read is requested in one piece.
+const MAX_EXPIRED: u32 = 2;
+
+/// Why a list failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// The server rejected the request, or did not answer.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The response is not a list of such objects.
+    #[error("{path}: the list cannot be read: {source}")]
+    Invalid {
+        /// Path of the collection.
+        path: String,
+        /// What is wrong with the response.
+        source: serde_json::Error,
+    },
+}
+
+impl ListError {
+    /// HTTP status code of the server's error.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            ListError::Call(error) => error.code(),
+            ListError::Invalid { .. } => None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Page<T> {
+    #[serde(default)]
+    metadata: PageMeta,
+    // Servers written in Go encode some empty lists as null.
+    items: Option<Vec<T>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PageMeta {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    token: Option<String>,
+}
+
+/// A list that is read page by page. When the list expires while it is read, it begins again.
+pub struct Pages<'a> {
+    client: &'a kube::Client,
+    options: &'a WatchOptions,
+    page_size: u32,
+    /// `continue` of the next page; none when the list is complete.
+    token: Option<String>,
+    n_expired: u32,
+    is_first: bool,
+    /// Resource version of the first page: changes made while later pages are read are part of the watch from here.
+    version: Option<String>,
+}
+
+impl<'a> Pages<'a> {
+    /// The pages of [`WatchOptions::page_size`] objects of a list.
+    pub fn new(client: &'a kube::Client, options: &'a WatchOptions) -> Pages<'a> {
+        let page_size = options.page_size;
+        let token = Some(String::new());
+        Pages { client, options, page_size, token, n_expired: 0, is_first: true, version: None }
+    }
+
+    /// The objects of the next page; none after the last one. If it [is the first](Pages::is_first), the objects of
+    /// earlier pages no longer count.
+    ///
+    /// # Errors
+    /// The server rejects the request, does not answer in time, or sends something else.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, ListError> {
+        loop {
+            let Some(token) = &self.token else { return Ok(None) };
+            self.is_first = token.is_empty();
+            match self.request(token).await {
+                Err(error) if error.code() == Some(410) && !self.is_first => {
+                    self.n_expired += 1;
+                    if self.n_expired == MAX_EXPIRED {
+                        self.page_size = 0;
+                    }
+                    (self.token, self.version) = (Some(String::new()), None);
+                }
+                page => {
+                    let Page { metadata, items } = page?;
+                    self.version.get_or_insert(metadata.resource_version);
+                    self.token = metadata.token.filter(|token| !token.is_empty());
+                    return Ok(Some(items.unwrap_or_default()));
+                }
+            }
+        }
+    }
+
+    async fn request<T: DeserializeOwned>(&self, token: &str) -> Result<Page<T>, ListError> {
+        let mut parameters =
+            if self.page_size == 0 { String::new() } else { format!("limit={}", self.page_size) };
+        if !token.is_empty() {
+            parameters.push_str(&format!("&continue={}", percent_encoded(token)));
+        }
+        let WatchOptions { list_timeout, max_page_bytes, path, .. } = self.options;
+        let request = get(&self.options.uri(&parameters));
+        let bytes = send(self.client, request, *list_timeout, *max_page_bytes).await?;
+        serde_json::from_slice(&bytes).map_err(|source| ListError::Invalid { path: path.clone(), source })
+    }
+
+    /// Whether the last page began the list, or began it again.
+    pub fn is_first(&self) -> bool {
+        self.is_first
+    }
+
+    /// The resource version to watch from after the list.
+    pub(super) fn into_version(self) -> String {
+        self.version.unwrap_or_default()
+    }
+}
+
+/// Lists a resource once.
+///
+/// # Errors
+/// As [`Pages::next`].
+pub async fn list<T: DeserializeOwned>(
+    client: &kube::Client,
+    options: &WatchOptions,
+) -> Result<Vec<T>, ListError> {
+    let mut objects = Vec::new();
+    let mut pages = Pages::new(client, options);
+    while let Some(page) = pages.next().await? {
+        if pages.is_first() {
+            objects.clear();
+        }
+        objects.extend(page);
+    }
+    Ok(objects)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The client of a server whose lists expire after the first page, and the queries that it gets.
+    fn expiring() -> (kube::Client, Arc<Mutex<Vec<String>>>) {
+        let queries: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = queries.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let (code, answer) = if query.contains("continue=") {
+                (410, json!({"code": 410, "reason": "Expired"}))
+            } else if query.contains("limit=") {
+                (200, json!({"metadata": {"resourceVersion": "1", "continue": "t"}, "items": [1]}))
+            } else {
+                (200, json!({"metadata": {"resourceVersion": "2"}, "items": [1, 2]}))
+            };
+            seen.lock().unwrap().push(query);
+            let response = Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
+            async { Ok::<_, Infallible>(response.unwrap()) }
+        });
+        (kube::Client::new(service, "default"), queries)
+    }
+
+    #[tokio::test]
+    async fn a_list_that_expires_repeatedly_is_read_in_one_piece() {
+        let (client, queries) = expiring();
+        let objects: Vec<Value> = list(&client, &WatchOptions::new("/api/v1/pods")).await.unwrap();
+        assert_eq!(objects, [1, 2], "the objects of the pages before count no more");
+        let queries = queries.lock().unwrap().clone();
+        let (first, next) = ("limit=500", "limit=500&continue=t");
+        assert_eq!(queries, [first, next, first, next, ""]);
+    }
+}

@@ -1,0 +1,73 @@
+//! What the mirror reports.
+
+use std::sync::Arc;
+
+use berth_api::object::group::{GroupKey, PodGroup};
+use berth_api::object::{DeviceClass, NamespacedName, Node, Pod, PodDisruptionBudget};
+
+use crate::pod_ref::PodRef;
+use crate::source::Source;
+use crate::volume_entry::{ClaimState, VolumeState};
+
+/// What an event changed. The engine's state has it already.
+#[derive(Debug)]
+pub enum Change {
+    /// A node was added or changed.
+    NodeApplied(Box<Node>),
+    /// A node was deleted.
+    NodeDeleted(String),
+    /// A pod that has not terminated, with or without a node.
+    PodApplied {
+        /// The pod as reported.
+        pod: Arc<Pod>,
+        /// Whether it is new, or a field relevant to placement changed.
+        is_changed: bool,
+    },
+    /// A pod has a node, which is not where the state has it, and is otherwise unchanged. Only pods that
+    /// [`MirrorOptions::keeps`](crate::MirrorOptions::keeps) are reported so; [`Mirror::bind_pod`](crate::Mirror::bind_pod) is to be called with the pod.
+    PodBoundElsewhere(PodRef),
+    /// A pod was deleted, or has terminated.
+    PodDeleted {
+        /// The pod.
+        pod: NamespacedName,
+        /// `metadata.uid`.
+        uid: String,
+    },
+    /// A PodDisruptionBudget was added or changed.
+    BudgetApplied(Box<PodDisruptionBudget>),
+    /// A PodDisruptionBudget was deleted.
+    BudgetDeleted(NamespacedName),
+    /// A DeviceClass was added or changed.
+    DeviceClassApplied(DeviceClass),
+    /// A DeviceClass was deleted.
+    DeviceClassDeleted(String),
+    /// A PodGroup was added or changed.
+    PodGroupApplied(GroupKey, Box<PodGroup>),
+    /// A PodGroup was deleted.
+    PodGroupDeleted(GroupKey),
+    /// A claim was added or changed.
+    ClaimApplied(NamespacedName, ClaimState),
+    /// A claim was deleted.
+    ClaimDeleted(NamespacedName),
+    /// A persistent volume was added or changed.
+    VolumeApplied(String, VolumeState),
+    /// A persistent volume was deleted.
+    VolumeDeleted(String),
+    /// A list of a source is complete.
+    Listed(Source),
+    /// All sources are listed; again after each list that replaced another.
+    Complete,
+    /// A drift check repaired the state. The repairs are also reported as changes.
+    Drift(DriftReport),
+}
+
+/// What a drift check repaired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriftReport {
+    /// Nodes that differed.
+    pub n_nodes: usize,
+    /// Pods that differed.
+    pub n_pods: usize,
+    /// Pods that the state had and the component did not.
+    pub n_missing: usize,
+}

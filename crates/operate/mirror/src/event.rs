@@ -1,0 +1,91 @@
+//! The events of the watches.
+
+use std::sync::Arc;
+
+use berth_api::object::group::{GroupKind, PodGroup};
+use berth_api::object::{
+    DeviceClass, Namespace, Node, Pod, PodDisruptionBudget, ReplicationController, Service, VolumeKind, Workload,
+};
+use berth_client::StreamEvent;
+
+use crate::pod_delta::PodDelta;
+use crate::source::Source;
+use crate::volume_entry::VolumeEntry;
+
+/// An event of one of the watches, for [`Mirror::apply`](crate::Mirror::apply).
+pub struct WatchEvent(pub(crate) Payload);
+
+pub(crate) enum Payload {
+    /// With the generation of the watch, as for pods.
+    Node(u32, StreamEvent<Node>),
+    Pod(u32, StreamEvent<PodDelta>),
+    Namespace(StreamEvent<Namespace>),
+    Service(StreamEvent<Service>),
+    Owner(OwnerKind, StreamEvent<Workload>),
+    ReplicationController(StreamEvent<ReplicationController>),
+    Budget(StreamEvent<PodDisruptionBudget>),
+    DeviceClass(StreamEvent<DeviceClass>),
+    PodGroup(GroupKind, StreamEvent<PodGroup>),
+    Volume(VolumeKind, StreamEvent<VolumeEntry>),
+    /// With the number of the drift check.
+    Check(u32, FullList),
+}
+
+/// The owners of pods whose selectors the default spread constraints use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnerKind {
+    ReplicaSet,
+    StatefulSet,
+}
+
+impl OwnerKind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            OwnerKind::ReplicaSet => "ReplicaSet",
+            OwnerKind::StatefulSet => "StatefulSet",
+        }
+    }
+}
+
+/// An object of a full list.
+pub(crate) enum FullList {
+    Node(Box<Node>),
+    Pod(Arc<Pod>),
+    /// All nodes and pods were listed.
+    Done,
+    Failed,
+}
+
+/// Where in a list an event is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Edge {
+    Begin,
+    End,
+}
+
+impl Payload {
+    /// The list that starts or ends with this event.
+    pub(crate) fn list(&self) -> Option<(Source, Edge)> {
+        fn edge<T>(source: Source, event: &StreamEvent<T>) -> Option<(Source, Edge)> {
+            match event {
+                StreamEvent::Init => Some((source, Edge::Begin)),
+                StreamEvent::InitDone => Some((source, Edge::End)),
+                _ => None,
+            }
+        }
+        match self {
+            Payload::Node(_, event) => edge(Source::Nodes, event),
+            Payload::Pod(_, event) => edge(Source::Pods, event),
+            Payload::Namespace(event) => edge(Source::Namespaces, event),
+            Payload::Service(event) => edge(Source::Services, event),
+            Payload::Owner(OwnerKind::ReplicaSet, event) => edge(Source::ReplicaSets, event),
+            Payload::Owner(OwnerKind::StatefulSet, event) => edge(Source::StatefulSets, event),
+            Payload::ReplicationController(event) => edge(Source::ReplicationControllers, event),
+            Payload::Budget(event) => edge(Source::Budgets, event),
+            Payload::DeviceClass(event) => edge(Source::DeviceClasses, event),
+            Payload::PodGroup(kind, event) => edge(Source::PodGroups(*kind), event),
+            Payload::Volume(kind, event) => edge(Source::Volumes(*kind), event),
+            Payload::Check(..) => None,
+        }
+    }
+}
