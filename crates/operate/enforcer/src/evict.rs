@@ -1,9 +1,10 @@
-//! An eviction: the request, and what became of it.
+//! An eviction: the request, and its result.
 //!
 //! The request names the pod's uid, so that it never evicts another pod of the same name, and uses the Eviction API, which
 //! checks PodDisruptionBudgets. If the response is neither a success nor a rejection, the pod is looked up before anything
 //! else is done. The caller decides about retries.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::Pod;
@@ -17,7 +18,6 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
-use std::sync::Arc;
 
 /// `reason` of the condition `DisruptionTarget` of pods that are evicted for a rule required during execution.
 pub const CONDITION_REASON: &str = "AffinityBroken";

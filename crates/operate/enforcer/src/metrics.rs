@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::Status;
+use crate::status::Status;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct RuleLabels {
@@ -136,11 +136,7 @@ impl Metrics {
         );
         registry.register("evaluation_duration_seconds", "Time of a victim selection", m.selection.clone());
         // The names of these two before this release.
-        registry.register(
-            "brake_engaged",
-            "Deprecated: berth_enforcer_evictions_limited",
-            m.stopped.clone(),
-        );
+        registry.register("brake_engaged", "Deprecated: berth_enforcer_evictions_limited", m.stopped.clone());
         registry.register(
             "judgement_duration_seconds",
             "Deprecated: berth_enforcer_evaluation_duration_seconds",

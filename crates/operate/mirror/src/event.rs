@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use berth_api::object::group::{GroupKind, PodGroup};
 use berth_api::object::{
-    DeviceClass, Namespace, Node, Pod, PodDisruptionBudget, ReplicationController, Service, VolumeKind, Workload,
+    DeviceClass, Namespace, Node, Pod, PodDisruptionBudget, ReplicationController, Service, VolumeKind,
+    Workload,
 };
 use berth_client::StreamEvent;
 

@@ -218,7 +218,8 @@ mod tests {
         cache.apply_pod(&mut cluster, Arc::new(pod.clone()), &mut Vec::new());
         let prepared = cluster.prepare(&pod);
         cache.assume(&mut cluster, &pod, &prepared, "a");
-        let found = PodRef { added_labels: vec![(TOPOLOGY_LABELS[1].into(), "z".into())], ..bound(&pod, "b") };
+        let found =
+            PodRef { added_labels: vec![(TOPOLOGY_LABELS[1].into(), "z".into())], ..bound(&pod, "b") };
         assert!(!cache.confirm_pod(&mut cluster, &found));
         cache.bind_pod(&mut cluster, &pod, &prepared, &found);
         assert_eq!(cluster.node_of("n", "p"), Some("b"));

@@ -1,23 +1,32 @@
 //! The scheduler: it takes pending pods from a queue, asks the engine for a decision, and binds them.
 //!
-//! One task owns the engine's state and the queue. Watch events and results of requests reach it through channels;
-//! requests run in tasks of their own, a bounded number of each kind. There are no locks, and no decision is made on a
-//! state that another task is changing.
+//! One task ([`task`]) owns the parts of the scheduler. Watch events and results of requests reach it through channels;
+//! requests run in separate tasks, a bounded number of each kind. No decision is made on a state that another task is
+//! changing.
 //!
-//! A decision is *assumed* at once, so that the next one takes it into account, while the binding is sent. `bind` makes
-//! sure that no pod is bound twice or forgotten, `queue` orders pods and holds back those that are unschedulable, `status`
-//! writes the status of pods. This crate never decides about placement: it asks the engine.
+//! A decision is *assumed* at once, so that the next one takes it into account, while the binding is sent. [`binding`] makes
+//! sure that no pod is bound twice or forgotten, [`queue`] orders pods and holds back those that are unschedulable,
+//! [`pending`] keeps what is written and reported of them. This crate never decides about placement: it asks the engine.
 
-mod bind;
+mod binding;
+mod completion;
+mod instruments;
 mod metrics;
 mod observer;
 mod options;
+mod pending;
+mod pod_groups;
+mod pod_status;
+mod preemption;
 mod queue;
 mod recorder;
-mod scheduler;
+mod relaxation;
+mod reporter;
 mod serving;
+mod state;
 mod status;
-mod volume_writes;
+mod task;
+mod wake;
 
 use berth_client::connect::Connection;
 use tokio_util::sync::CancellationToken;
@@ -26,55 +35,7 @@ pub use observer::observe;
 pub use options::{SCHEDULER_NAME, SchedulerError, SchedulerOptions};
 pub use queue::QueueCounts;
 pub use recorder::{RecordError, RecordOptions, Recorder};
-
-/// The state of a scheduler at a moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
-    /// Sources whose list is not complete; the scheduler decides nothing until all are.
-    pub pending_sources: Vec<&'static str>,
-    /// Whether this process leads.
-    pub leads: bool,
-    /// Number of pods by queue.
-    pub queue: QueueCounts,
-    /// Nodes in the state.
-    pub n_nodes: usize,
-    /// Pods on nodes in the state, assumed ones included.
-    pub n_pods: usize,
-    /// Pods bound so far.
-    pub n_bound: u64,
-    /// Attempts that found no node, so far.
-    pub n_unschedulable: u64,
-    /// Attempts that failed otherwise, so far.
-    pub n_errors: u64,
-    /// Preemption victims evicted so far.
-    pub n_preempted: u64,
-    /// Differences between the state and full lists that were repaired, so far.
-    pub n_drifted: u64,
-    /// Events dropped so far, because there were too many.
-    pub n_events_dropped: u64,
-}
-
-impl Status {
-    /// Whether all sources are listed.
-    pub fn is_ready(&self) -> bool {
-        self.pending_sources.is_empty()
-    }
-
-    /// Pods that are not bound yet, gated ones included.
-    pub fn n_queued(&self) -> usize {
-        let QueueCounts { active, backoff, unschedulable, gated, in_flight } = self.queue;
-        active + backoff + unschedulable + gated + in_flight
-    }
-}
-
-impl berth_serve::health::Readiness for Status {
-    fn waits_for(&self) -> &[&'static str] {
-        &self.pending_sources
-    }
-}
-
-/// The handle of a running scheduler.
-pub type Handle = berth_client::component::ComponentHandle<Status>;
+pub use status::{Handle, Status};
 
 /// Starts a scheduler. It runs until `stop`, then waits for bindings in flight and releases its lease.
 ///
@@ -86,7 +47,7 @@ pub async fn start(
     options: SchedulerOptions,
     stop: CancellationToken,
 ) -> Result<Handle, SchedulerError> {
-    scheduler::start(connection.into(), options, stop).await
+    task::start(connection.into(), options, stop).await
 }
 
 /// As [`start`], and waits until the scheduler has stopped.

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::options::{SchedulerError, SchedulerOptions};
 use crate::recorder::{RecordOptions, Recorder};
-use crate::scheduler::is_pending;
+use crate::state::is_pending;
 
 /// The pods to be scheduled, and why they were not, as far as that is recorded.
 type Queue = Arc<Mutex<HashMap<NamespacedName, String>>>;

@@ -151,7 +151,8 @@ impl LiveCluster {
         for (resource, _) in RESOURCES.iter().filter(|(_, required)| *required) {
             let request = call::get(&format!("{}?limit=1", resource.path("")));
             let answer: Result<Value, CallError> = call::json(&client, request, TIMEOUT).await;
-            answer.map_err(|error| LiveError::Call { server: server.clone(), error: Box::new(error.into()) })?;
+            answer
+                .map_err(|error| LiveError::Call { server: server.clone(), error: Box::new(error.into()) })?;
         }
         Ok(client)
     }

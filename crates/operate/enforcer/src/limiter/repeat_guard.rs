@@ -11,8 +11,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::entry::{Candidate, ENTRY_BYTES};
+use super::options::LimitOptions;
 use super::throttled::{LimitKind, Throttled};
-use super::{Candidate, ENTRY_BYTES, LimitOptions, after, before, millis, of_millis};
+use super::times::{after, before, millis, of_millis};
 
 /// The stored size of a round's start.
 const BEGIN_BYTES: usize = 16;
@@ -79,8 +81,8 @@ impl RepeatGuard {
     pub(super) fn cancel(&mut self, workload: &str, term: &str, at: i64, last_other: Option<i64>) {
         let key = (workload.to_owned(), term.to_owned());
         let Some(began) = self.began.get_mut(&key) else { return };
-        let is_alone = last_other.is_none_or(|other| other < at);
-        if is_alone && began.last() == Some(&at) {
+        let is_only = last_other.is_none_or(|other| other < at);
+        if is_only && began.last() == Some(&at) {
             began.pop();
         }
         if began.is_empty() {

@@ -89,8 +89,8 @@ impl World {
                 continue;
             }
             let workload = format!("workload-{}", pod % 2);
-            let asked = Candidate { uid: &uid, node: &node, workload: &workload, ..candidate("") };
-            match process.limiter.reserve(&asked, now) {
+            let candidate = Candidate { uid: &uid, node: &node, workload: &workload, ..candidate("") };
+            match process.limiter.reserve(&candidate, now) {
                 Ok(is_new) if is_new => process.known.remove(&uid),
                 Ok(_) => false,
                 Err(_) => continue,

@@ -1,3 +1,9 @@
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::eviction_limiter::MAX_BYTES;
+use super::times::{after, before, millis, of_millis};
 use super::*;
 
 #[path = "shared_tests.rs"]

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::{Entry, EvictionLimiter, after, limit, of_millis};
+use super::entry::Entry;
+use super::eviction_limiter::{EvictionLimiter, limit};
+use super::times::{after, of_millis};
 
 /// The evictions within the window that a limit counts.
 #[derive(Clone, Debug, PartialEq, Eq)]

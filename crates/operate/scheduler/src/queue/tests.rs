@@ -1,3 +1,8 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::scheduling_queue::{Place, Popped};
 use super::*;
 
 type TestQueue = Queue<&'static str, &'static str>;

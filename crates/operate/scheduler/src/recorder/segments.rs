@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use jiff::{SignedDuration, Timestamp};
 
 use super::checkpoint::Checkpoint;
-use super::{RecordError, RecordOptions};
+use super::options::{RecordError, RecordOptions};
 
 /// A recording has so many files, when it is at its limit.
 const N_SEGMENTS: u64 = 8;
@@ -37,19 +37,19 @@ pub(super) struct Segments {
 
 struct Segment {
     path: PathBuf,
-    file: GzEncoder<Counted>,
+    file: GzEncoder<CountingFile>,
     /// The size of what the file starts with.
     n_bytes_checkpoint: u64,
     time: Timestamp,
 }
 
 /// A file with its size.
-struct Counted {
+struct CountingFile {
     file: File,
     n_bytes: u64,
 }
 
-impl Write for Counted {
+impl Write for CountingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let n = self.file.write(bytes)?;
         self.n_bytes += n as u64;
@@ -75,7 +75,7 @@ impl Segment {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path).map_err(|error| io_error(&path, error))?;
-        let file = GzEncoder::new(Counted { file, n_bytes: 0 }, Compression::fast());
+        let file = GzEncoder::new(CountingFile { file, n_bytes: 0 }, Compression::fast());
         let mut segment = Segment { path, file, n_bytes_checkpoint: 0, time: now };
         let header = Header { version: JOURNAL_VERSION, time: now, ..header.clone() };
         segment.write(&mut Vec::new(), &Entry::Journal(Box::new(header)))?;

@@ -77,7 +77,8 @@ async fn the_scheduler_respects_retry_after() {
     burst(&world).await;
     ends_well(&world, &proxy, scheduler, 5).await;
     let requests = requests.lock().unwrap().clone();
-    for (at, (path, refused_at, _)) in requests.iter().enumerate().filter(|(_, (.., is_refused))| *is_refused) {
+    for (at, (path, refused_at, _)) in requests.iter().enumerate().filter(|(_, (.., is_refused))| *is_refused)
+    {
         let next = requests[at + 1..].iter().find(|(next, ..)| next == path);
         let (_, next_at, _) = next.expect("a refused binding is sent again");
         let waited = *next_at - *refused_at;

@@ -1,0 +1,26 @@
+//! Requests in flight, and their results, which the enforcer's task receives through a channel.
+
+use std::sync::Arc;
+
+use berth_client::call::CallError;
+
+use crate::evict::{Eviction, EvictionOutcome};
+use crate::limiter::LimiterState;
+use crate::pods::Workload;
+
+/// The ledger as the API server has it.
+pub(crate) type Ledger = berth_client::ledger::Ledger<LimiterState>;
+
+/// The result of a request.
+pub(crate) enum Completion {
+    Eviction { sent: Sent, outcome: EvictionOutcome },
+    LedgerRead { term: u64, read: Result<Ledger, CallError> },
+    LedgerWritten { term: u64, written: Result<Ledger, CallError> },
+}
+
+/// An eviction that was sent.
+pub(crate) struct Sent {
+    pub(crate) eviction: Eviction,
+    pub(crate) node: String,
+    pub(crate) workload: Arc<Workload>,
+}

@@ -1,0 +1,164 @@
+//! Events: why a pod is evicted, and why a due pod is not. Each reason is reported once, until it changes.
+
+use std::collections::HashMap;
+
+use berth_api::object::Pod;
+use berth_api::object::support::unsupported_message;
+use berth_client::call::CallError;
+use berth_client::events::{EventRecorder, EventType, NewEvent, ObjectReference};
+use berth_engine::{Remedy, ViolationKey};
+
+use crate::completion::Sent;
+use crate::limiter::Throttled;
+use crate::message;
+use crate::options::GRACE_ANNOTATION;
+use crate::pods::{Pods, Workload};
+
+const ACTION: &str = "Evicting";
+/// A pod was evicted.
+const EVICTED: &str = "EvictedForAffinity";
+/// A due pod is not evicted, or later.
+const HELD: &str = "EvictionHeld";
+/// The API server rejected an eviction, usually because of a PodDisruptionBudget.
+const REFUSED: &str = "EvictionRefused";
+/// An eviction failed and will be retried.
+const FAILED: &str = "EvictionFailed";
+/// The annotation of the grace period is invalid.
+const BAD_GRACE: &str = "InvalidEvictionGrace";
+/// The cluster limit stops all evictions.
+const STOPPED: &str = "EvictionsLimited";
+
+/// Records events.
+pub(crate) struct EventReporter {
+    /// None in a dry run.
+    recorder: Option<EventRecorder>,
+    /// The reason last reported of why a pod or rule has no eviction, so that each reason is reported once.
+    reported: HashMap<String, &'static str>,
+}
+
+impl EventReporter {
+    pub(crate) fn new(recorder: Option<EventRecorder>) -> EventReporter {
+        EventReporter { recorder, reported: HashMap::new() }
+    }
+
+    pub(crate) fn n_dropped(&self) -> u64 {
+        self.recorder.as_ref().map_or(0, EventRecorder::dropped)
+    }
+
+    /// A pod was deleted, or a violation ended.
+    pub(crate) fn forget(&mut self, about: &str) {
+        self.reported.remove(about);
+    }
+
+    fn record(
+        &self,
+        regarding: ObjectReference,
+        related: Option<ObjectReference>,
+        reason: &'static str,
+        note: String,
+    ) {
+        let Some(recorder) = &self.recorder else { return };
+        let event_type = if reason == EVICTED { EventType::Normal } else { EventType::Warning };
+        recorder.record(NewEvent {
+            regarding,
+            related,
+            event_type,
+            reason,
+            action: ACTION,
+            note,
+            controller: None,
+        });
+    }
+
+    /// Records an event of a pod, and one of its controller.
+    fn record_both(&self, pod: ObjectReference, workload: &Workload, reason: &'static str, note: String) {
+        if let Some(controller) = &workload.controller {
+            let of_pod = format!("pod {}: {note}", pod.name);
+            self.record(controller.clone(), Some(pod.clone()), reason, of_pod);
+        }
+        self.record(pod, workload.controller.clone(), reason, note);
+    }
+
+    /// Whether this reason was not the last one reported of a pod or a rule.
+    fn is_new_report(&mut self, about: String, what: &'static str) -> bool {
+        self.reported.insert(about, what) != Some(what)
+    }
+
+    pub(crate) fn evicted(&mut self, sent: &Sent) {
+        self.reported.remove(&sent.eviction.uid);
+        self.record_both(pod_of(sent), &sent.workload, EVICTED, sent.eviction.message.clone());
+    }
+
+    pub(crate) fn refused(&mut self, sent: &Sent, error: &CallError) {
+        self.not_carried_out(sent, REFUSED, &format!("Eviction rejected, retrying: {error}"));
+    }
+
+    pub(crate) fn failed(&mut self, sent: &Sent, error: &CallError) {
+        self.not_carried_out(sent, FAILED, &format!("Eviction failed, retrying: {error}"));
+    }
+
+    fn not_carried_out(&mut self, sent: &Sent, reason: &'static str, why: &str) {
+        if self.is_new_report(sent.eviction.uid.clone(), reason) {
+            let note = format!("{}. {why}", sent.eviction.message);
+            self.record_both(pod_of(sent), &sent.workload, reason, note);
+        }
+    }
+
+    pub(crate) fn no_target(&mut self, remedy: &Remedy, workload: &Workload, why: &str) {
+        self.not_evicted(remedy, workload, "no_target", &format!("Not evicted: no feasible node: {why}"));
+    }
+
+    pub(crate) fn unsupported(&mut self, remedy: &Remedy, workload: &Workload, fields: &[String]) {
+        let why =
+            format!("Not evicted: {}, so it is not known where the pod fits", unsupported_message(fields));
+        self.not_evicted(remedy, workload, "unsupported", &why);
+    }
+
+    pub(crate) fn delayed(&mut self, remedy: &Remedy, workload: &Workload, throttled: &Throttled) {
+        let why = format!("Eviction delayed: {throttled}");
+        self.not_evicted(remedy, workload, throttled.limit_kind.name(), &why);
+    }
+
+    fn not_evicted(&mut self, remedy: &Remedy, workload: &Workload, what: &'static str, why: &str) {
+        let victim = &remedy.victim;
+        if self.is_new_report(victim.uid.clone(), what) {
+            let verdict = message::verdict(&remedy.verdict);
+            tracing::info!(pod = format!("{}/{}", victim.namespace, victim.name), "{verdict}. {why}");
+            let pod = ObjectReference::pod(&victim.namespace, &victim.name, &victim.uid);
+            self.record_both(pod, workload, HELD, format!("{verdict}. {why}"));
+        }
+    }
+
+    /// No eviction would fix a rule.
+    pub(crate) fn no_remedy(&mut self, key: &ViolationKey, reason: &str, pods: &Pods) {
+        if !self.is_new_report(key.to_string(), "nobody_helps") {
+            return;
+        }
+        tracing::info!(rule = %key, "violated, and no eviction would fix it: {reason}");
+        let Some(facts) = pods.get(&key.namespace, &key.name) else { return };
+        let pod = ObjectReference::pod(&key.namespace, &key.name, &facts.uid);
+        let note = format!("{} is violated, and no eviction would fix it: {reason}", key.term);
+        self.record_both(pod, &facts.workload, HELD, note);
+    }
+
+    /// The event is about the ledger's ConfigMap, since it concerns no single pod.
+    pub(crate) fn stopped(&self, ledger: ObjectReference, throttled: &Throttled) {
+        self.record(ledger, None, STOPPED, throttled.to_string());
+    }
+
+    pub(crate) fn invalid_grace(&self, pod: &Pod, text: &str) {
+        let metadata = &pod.metadata;
+        let note = format!(
+            "metadata.annotations[{GRACE_ANNOTATION}]: {text:?} is not a duration such as 90s, 5m or 1h30m; the \
+             default grace period applies"
+        );
+        tracing::warn!(pod = pod.key(), "{note}");
+        let about = ObjectReference::pod(&metadata.namespace, &metadata.name, &metadata.uid);
+        self.record(about, None, BAD_GRACE, note);
+    }
+}
+
+fn pod_of(sent: &Sent) -> ObjectReference {
+    let eviction = &sent.eviction;
+    ObjectReference::pod(&eviction.namespace, &eviction.name, &eviction.uid)
+}

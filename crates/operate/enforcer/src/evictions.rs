@@ -1,0 +1,138 @@
+//! The pods that are evicted, and those whose eviction is tried again.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use berth_client::Backoff;
+use berth_engine::{Remedy, ViolationKey};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::completion::{Completion, Sent};
+use crate::evict::Evictor;
+use crate::options::EnforcerOptions;
+
+/// A pod whose eviction was rejected or failed.
+struct Retry {
+    backoff: Backoff,
+    not_before: Instant,
+    /// Whether the API server rejected it, rather than the request failed.
+    is_refused: bool,
+}
+
+/// Sends evictions.
+pub(crate) struct Evictions {
+    evictor: Evictor,
+    completed: mpsc::UnboundedSender<Completion>,
+    /// Requests in flight. Their number is limited, and so are their completions.
+    tasks: JoinSet<()>,
+    n_in_flight: usize,
+    /// The rules that the evictions of pods fix, by uid, until the pods are deleted.
+    evicting: HashMap<String, Vec<ViolationKey>>,
+    retries: HashMap<String, Retry>,
+    first_backoff: Duration,
+    longest_backoff: Duration,
+}
+
+impl Evictions {
+    pub(crate) fn new(
+        evictor: Evictor,
+        completed: mpsc::UnboundedSender<Completion>,
+        options: &EnforcerOptions,
+    ) -> Evictions {
+        Evictions {
+            evictor,
+            completed,
+            tasks: JoinSet::new(),
+            n_in_flight: 0,
+            evicting: HashMap::new(),
+            retries: HashMap::new(),
+            first_backoff: options.first_backoff,
+            longest_backoff: options.longest_backoff,
+        }
+    }
+
+    pub(crate) fn n_in_flight(&self) -> usize {
+        self.n_in_flight
+    }
+
+    /// The number of pods that are evicted and not deleted yet.
+    pub(crate) fn len(&self) -> usize {
+        self.evicting.len()
+    }
+
+    pub(crate) fn contains(&self, uid: &str) -> bool {
+        self.evicting.contains_key(uid)
+    }
+
+    /// The rules that the evictions fix.
+    pub(crate) fn fixed_rules(&self) -> HashSet<ViolationKey> {
+        self.evicting.values().flatten().cloned().collect()
+    }
+
+    /// Removes the evictions of a dry run that fix no violated rule any more.
+    pub(crate) fn retain_violated(&mut self, is_violated: impl Fn(&ViolationKey) -> bool) {
+        self.evicting.retain(|_, rules| rules.iter().any(&is_violated));
+    }
+
+    /// A pod counts as evicted.
+    pub(crate) fn add(&mut self, remedy: &Remedy) {
+        self.evicting.insert(remedy.victim.uid.clone(), remedy.cures.clone());
+    }
+
+    /// Sends an eviction.
+    pub(crate) fn send(&mut self, sent: Sent) {
+        self.n_in_flight += 1;
+        let (evictor, completed) = (self.evictor.clone(), self.completed.clone());
+        self.tasks.spawn(async move {
+            let outcome = evictor.evict(&sent.eviction).await;
+            // The receiver is gone when the enforcer has ended.
+            let _ = completed.send(Completion::Eviction { sent, outcome });
+        });
+    }
+
+    /// The result of an eviction is being handled.
+    pub(crate) fn completed(&mut self) {
+        self.n_in_flight -= 1;
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    /// A pod is evicted: it is not tried again.
+    pub(crate) fn succeeded(&mut self, uid: &str) {
+        self.retries.remove(uid);
+    }
+
+    /// An eviction was not carried out.
+    pub(crate) fn remove(&mut self, uid: &str) {
+        self.evicting.remove(uid);
+    }
+
+    /// The pod was deleted.
+    pub(crate) fn forget(&mut self, uid: &str) {
+        self.evicting.remove(uid);
+        self.retries.remove(uid);
+    }
+
+    /// Tries an eviction again after its back-off, or after the time that the API server requested.
+    pub(crate) fn retry(&mut self, uid: &str, requested: Option<Duration>, is_refused: bool) {
+        let (first, longest) = (self.first_backoff, self.longest_backoff);
+        let fresh =
+            || Retry { backoff: Backoff::new(first, longest), not_before: Instant::now(), is_refused };
+        let retry = self.retries.entry(uid.to_owned()).or_insert_with(fresh);
+        let wait = retry.backoff.failed(fastrand::f64());
+        retry.not_before = Instant::now() + requested.map_or(wait, |requested| requested.max(wait));
+        retry.is_refused = is_refused;
+    }
+
+    /// Why an eviction is not tried now, and until when.
+    pub(crate) fn waits(&self, uid: &str, now: Instant) -> Option<(&'static str, Instant)> {
+        let retry = self.retries.get(uid).filter(|retry| now < retry.not_before)?;
+        Some((if retry.is_refused { "refused" } else { "failed" }, retry.not_before))
+    }
+
+    /// Stops looking up pods on a server that does not answer.
+    pub(crate) fn abandon_lookups(&self) {
+        self.evictor.stop.cancel();
+    }
+}

@@ -1,0 +1,9 @@
+//! The enforcer's task: it owns the parts of the enforcer, and passes work between them.
+
+mod completions;
+mod enforcer;
+mod start;
+mod victims;
+mod watch_events;
+
+pub(crate) use start::start;

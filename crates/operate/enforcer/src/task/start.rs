@@ -1,0 +1,132 @@
+//! Starts the parts of an enforcer and its task.
+
+use std::sync::Arc;
+
+use berth_api::object::DeviceResources;
+use berth_client::component::Sidecars;
+use berth_client::connect::Connection;
+use berth_client::delegated::{self, DelegatedAuthorizer};
+use berth_client::events::{EventRecorder, RecorderOptions};
+use berth_client::lease::{Leadership, elect};
+use berth_engine::{Cluster, RemedyOptions, Settings};
+use berth_mirror::{Mirror, MirrorOptions, Source};
+use berth_serve::ClientAuthorities;
+use berth_serve::component::{self, Content};
+use prometheus_client::registry::Registry;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::enforcer::Enforcer;
+use crate::evaluation_timer::EvaluationTimer;
+use crate::event_reporter::EventReporter;
+use crate::evict::Evictor;
+use crate::evictions::Evictions;
+use crate::ledger_sync::LedgerSync;
+use crate::limiter::EvictionLimiter;
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::options::{EnforcerError, EnforcerOptions};
+use crate::pods::Pods;
+use crate::reporter::Reporter;
+use crate::status::Handle;
+use crate::violations::Violations;
+
+/// Name of the controller in events.
+const CONTROLLER: &str = "berth-enforcer";
+
+pub(crate) async fn start(
+    connection: Connection,
+    options: EnforcerOptions,
+    stop: CancellationToken,
+) -> Result<Handle, EnforcerError> {
+    let client = berth_client::connect::client(connection)?;
+    let mut registry = Registry::default();
+    let metrics = Arc::new(Metrics::new(&mut registry));
+    let (reporter, status) = Reporter::new(metrics.clone());
+    // Health is served and the lease is held until everything else has ended.
+    let last = CancellationToken::new();
+    let always_allowed = options.serving.always_allowed_paths();
+    let authorizer = DelegatedAuthorizer::new(client.clone(), always_allowed).into_function();
+    let client_authorities = Arc::new(ClientAuthorities::default());
+    if options.serving.lacks_client_authorities() {
+        let set = {
+            let authorities = client_authorities.clone();
+            move |pem: &str| authorities.set_pem(pem.as_bytes())
+        };
+        let follow = delegated::follow_client_authorities(client.clone(), set);
+        tokio::spawn(last.clone().run_until_cancelled_owned(follow));
+    }
+    let content = Content {
+        registry: Arc::new(registry),
+        state: status.clone(),
+        pages: None,
+        authorizer,
+        client_authorities,
+    };
+    let addresses = component::serve(&options.serving, content, last.clone()).await?;
+    let (leadership, elector) = match options.leader_election.as_ref().filter(|_| !options.dry_run) {
+        Some(lease) => {
+            let (leadership, elector) = elect(client.clone(), lease.clone(), last.clone());
+            (leadership, Some(elector))
+        }
+        None => (Leadership::uncontested(), None),
+    };
+    let mirrored = MirrorOptions {
+        // The Eviction API checks PodDisruptionBudgets.
+        sources: Source::PLACEMENT,
+        watch_idle_timeout: options.watch_idle_timeout,
+        check_interval: options.resync_interval,
+        check_grace: options.resync_grace,
+        keeps: Arc::new(|_| false),
+    };
+    let (mirror, watch_events) = Mirror::start(client.clone(), mirrored);
+    let (completed, completions) = mpsc::unbounded_channel();
+    let recorder = (!options.dry_run).then(|| {
+        let recording = RecorderOptions::new(CONTROLLER, options.identity.clone());
+        EventRecorder::start(client.clone(), recording, last.clone())
+    });
+    let evictor = Evictor {
+        client: client.clone(),
+        leadership: leadership.clone(),
+        timeout: options.request_timeout(),
+        metrics: metrics.clone(),
+        stop: CancellationToken::new(),
+    };
+    let mut cluster = Cluster::new(Settings { all_node_attributes: false, ..options.settings.clone() });
+    cluster.watch_violations();
+    let exempt_by_settings =
+        options.settings.exempt_namespaces.iter().filter(|_| options.settings.extensions);
+    let mut limiter = EvictionLimiter::new(options.limits.clone());
+    if options.leader_election.is_none() {
+        limiter = limiter.shared_as(&options.identity);
+    }
+    let exempt_namespaces = exempt_by_settings.chain(&options.exempt_namespaces).cloned().collect();
+    let ledger = LedgerSync::new(client, &options, completed.clone(), metrics.clone());
+    let enforcer = Enforcer {
+        cluster,
+        mirror,
+        pods: Pods::default(),
+        devices: DeviceResources::default(),
+        is_complete: false,
+        violations: Violations::new(options.graces, exempt_namespaces, metrics.clone()),
+        limits: Limits::new(limiter, ledger),
+        evictions: Evictions::new(evictor, completed, &options),
+        events: EventReporter::new(recorder),
+        reporter,
+        metrics,
+        timer: EvaluationTimer::new(Instant::now()),
+        remedy_options: RemedyOptions {
+            seek_targets: true,
+            evict_without_target: options.evict_without_target,
+            exempt_namespaces: options.exempt_namespaces.clone(),
+            bound_against_rule: Vec::new(),
+        },
+        // Without an election, there is no beginning of a leadership after which pods are listed again.
+        led_before: elector.is_none(),
+        leadership,
+        options,
+    };
+    let task = tokio::spawn(enforcer.run(watch_events, completions, stop, Sidecars::new(last, elector)));
+    Ok(Handle::new(status, addresses.http, addresses.https, task))
+}

@@ -1,0 +1,254 @@
+//! Victim selection: the engine selects the pods to be evicted, whenever something could have changed, and right before
+//! every request.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_engine::{Remedies, Remedy, Stays, Target, ViolationKey};
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::enforcer::Enforcer;
+use crate::completion::Sent;
+use crate::evict::Eviction;
+use crate::limiter::{Candidate, ClusterStop, LimitKind, Throttled};
+use crate::message;
+use crate::metrics::EvictionResult;
+use crate::pods::Workload;
+
+/// A pod that the engine selected.
+struct Victim {
+    workload: Arc<Workload>,
+    seen_at: Timestamp,
+    n_workload_pods: usize,
+    /// Path of the term that its eviction fixes.
+    term: String,
+}
+
+impl Victim {
+    fn candidate<'a>(&'a self, remedy: &'a Remedy) -> Candidate<'a> {
+        Candidate {
+            uid: &remedy.victim.uid,
+            node: &remedy.victim.node,
+            namespace: &remedy.victim.namespace,
+            workload: &self.workload.name,
+            term: &self.term,
+            seen_at: self.seen_at,
+            n_workload_pods: self.n_workload_pods,
+        }
+    }
+}
+
+/// Why due pods and rules have no eviction now, and when to select again.
+#[derive(Default)]
+struct Delays {
+    held: BTreeMap<&'static str, usize>,
+    again_at: Option<Instant>,
+}
+
+impl Delays {
+    fn add(&mut self, reason: &'static str, again_at: Instant) {
+        *self.held.entry(reason).or_default() += 1;
+        self.again_at = Some(self.again_at.map_or(again_at, |at| at.min(again_at)));
+    }
+}
+
+/// A wall clock time as an instant of this process.
+fn instant(until: Timestamp, now: (Instant, Timestamp)) -> Instant {
+    let wait = Duration::try_from(until.duration_since(now.1)).unwrap_or(Duration::ZERO);
+    now.0 + wait
+}
+
+/// Number of pods that have these rules, which are sorted.
+fn n_owners(keys: &[ViolationKey]) -> usize {
+    keys.chunk_by(|a, b| (&a.namespace, &a.name) == (&b.namespace, &b.name)).count()
+}
+
+impl Enforcer {
+    /// Selects victims. Those in the ledger are evicted, the others are added to it.
+    pub(super) fn select_victims(&mut self, now: Instant) {
+        let due = self.violations.due();
+        if due.is_empty() {
+            self.limits.release(&HashSet::new());
+            self.check_cluster_limit(0, now);
+            self.reporter.current.held.clear();
+            return;
+        }
+        let time = (now, Timestamp::now());
+        if let Some(throttled) = self.limits.stops_all(n_owners(&due), time.1) {
+            // With wrong labels on the whole cluster, a selection would be expensive and useless.
+            self.limits.release(&HashSet::new());
+            self.reporter.current.held = BTreeMap::from([(throttled.limit_kind.name(), n_owners(&due))]);
+            self.timer.set(instant(throttled.until, time));
+            return;
+        }
+        self.remedy_options.bound_against_rule = self.violations.intruders(&due);
+        let Remedies { remedies, stays } = self.cluster.remedy(&due, &self.remedy_options);
+        self.metrics.selected(now.elapsed());
+        let mut delays = Delays::default();
+        let look_again = now + self.options.look_again;
+        let fixed = self.evictions.fixed_rules();
+        for Stays { key, reason } in stays.iter().filter(|s| !fixed.contains(&s.key)) {
+            delays.add("nobody_helps", look_again);
+            self.events.no_remedy(key, reason, &self.pods);
+        }
+        let candidates = self.candidates(remedies, &mut delays, time, look_again);
+        let n_new = candidates.iter().filter(|(r, _)| !self.limits.counts(&r.victim.uid)).count();
+        self.check_cluster_limit(n_new, now);
+        let planned: HashSet<String> = candidates.iter().map(|(r, _)| r.victim.uid.clone()).collect();
+        self.limits.release(&planned);
+        for (remedy, victim) in candidates {
+            let n = self.limits.n_reserved() + self.evictions.n_in_flight();
+            if n >= self.options.eviction_concurrency.max(1) && !self.limits.has_reserved(&remedy.victim.uid)
+            {
+                // The completion of those in flight causes another selection.
+                continue;
+            }
+            if let Err(throttled) = self.evict(&remedy, &victim, time) {
+                let again_at = instant(throttled.until, time);
+                delays.add(throttled.limit_kind.name(), again_at);
+                // A stop of all evictions is reported once.
+                let is_quiet = matches!(
+                    throttled.limit_kind,
+                    LimitKind::Rate | LimitKind::Cluster | LimitKind::OtherProcess
+                );
+                if !is_quiet {
+                    self.events.delayed(&remedy, &victim.workload, &throttled);
+                }
+            }
+        }
+        // One write for all of them.
+        if self.keeps_ledger() {
+            self.limits.sync(now);
+        }
+        self.reporter.current.held = delays.held;
+        if let Some(at) = delays.again_at {
+            self.timer.set(at);
+        }
+    }
+
+    /// The pods that would be evicted without limits.
+    fn candidates(
+        &mut self,
+        remedies: Vec<Remedy>,
+        delays: &mut Delays,
+        time: (Instant, Timestamp),
+        look_again: Instant,
+    ) -> Vec<(Remedy, Victim)> {
+        let mut candidates = Vec::new();
+        for remedy in remedies {
+            let uid = &remedy.victim.uid;
+            if self.evictions.contains(uid) || self.violations.is_exempt(&remedy.victim.namespace) {
+                continue;
+            }
+            // Deleted or replaced since.
+            let Some(victim) = self.victim(&remedy) else { continue };
+            let unsupported = self.unsupported_fields(&remedy);
+            if !unsupported.is_empty() {
+                delays.add("unsupported", look_again);
+                self.events.unsupported(&remedy, &victim.workload, &unsupported);
+                continue;
+            }
+            if let Target::Nowhere(why) = &remedy.target
+                && !self.options.evict_without_target
+                && !self.is_intruder(&remedy)
+            {
+                delays.add("no_target", look_again);
+                self.events.no_target(&remedy, &victim.workload, why);
+                continue;
+            }
+            if let Some((reason, until)) = self.evictions.waits(uid, time.0) {
+                delays.add(reason, until);
+                continue;
+            }
+            if let Some(throttled) = self.limits.repeats(&victim.candidate(&remedy), time.1) {
+                delays.add(throttled.limit_kind.name(), instant(throttled.until, time));
+                self.events.delayed(&remedy, &victim.workload, &throttled);
+                continue;
+            }
+            candidates.push((remedy, victim));
+        }
+        candidates
+    }
+
+    /// Whether a pod was bound against a rule.
+    fn is_intruder(&self, Remedy { victim, .. }: &Remedy) -> bool {
+        let mut intruders = self.remedy_options.bound_against_rule.iter();
+        intruders.any(|(namespace, name)| (namespace, name) == (&victim.namespace, &victim.name))
+    }
+
+    /// The fields of a victim that decide where it fits and that Berth does not support.
+    fn unsupported_fields(&self, remedy: &Remedy) -> Vec<String> {
+        let pod = self.pods.get(&remedy.victim.namespace, &remedy.victim.name);
+        pod.map(|pod| pod.suspect.unsupported(&self.devices)).unwrap_or_default()
+    }
+
+    fn victim(&self, remedy: &Remedy) -> Option<Victim> {
+        let facts = self.pods.get(&remedy.victim.namespace, &remedy.victim.name)?;
+        (*facts.uid == *remedy.victim.uid && !remedy.victim.uid.is_empty()).then(|| Victim {
+            workload: facts.workload.clone(),
+            seen_at: facts.seen_at,
+            n_workload_pods: self.pods.n_of(&facts.workload),
+            term: remedy.cures.first().map(|key| key.term.clone()).unwrap_or_default(),
+        })
+    }
+
+    fn check_cluster_limit(&mut self, n_would_evict: usize, now: Instant) {
+        let time = Timestamp::now();
+        match self.limits.check_cluster_limit(self.pods.n_running(), n_would_evict, time) {
+            Some(ClusterStop::Started(throttled)) => {
+                tracing::warn!(
+                    would_evict = throttled.n,
+                    limit = throttled.limit,
+                    "all evictions are stopped: {throttled}"
+                );
+                self.events.stopped(self.limits.ledger.reference(), &throttled);
+                self.timer.set(instant(throttled.until, (now, time)));
+            }
+            Some(ClusterStop::Ended) => tracing::info!("evictions continue"),
+            None => {}
+        }
+    }
+
+    /// The next step of an eviction.
+    fn evict(
+        &mut self,
+        remedy: &Remedy,
+        victim: &Victim,
+        time: (Instant, Timestamp),
+    ) -> Result<(), Throttled> {
+        self.limits.reserve(&victim.candidate(remedy), time.1)?;
+        if self.options.dry_run {
+            self.report_dry_run(remedy);
+        } else if self.limits.is_stored(&remedy.victim.uid) {
+            self.evictions.add(remedy);
+            self.evictions.send(Sent {
+                eviction: Eviction {
+                    namespace: remedy.victim.namespace.clone(),
+                    name: remedy.victim.name.clone(),
+                    uid: remedy.victim.uid.clone(),
+                    message: message::evicted(remedy),
+                },
+                node: remedy.victim.node.clone(),
+                workload: victim.workload.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// A dry run logs the eviction.
+    fn report_dry_run(&mut self, remedy: &Remedy) {
+        self.evictions.add(remedy);
+        self.reporter.current.n_would_evict += 1;
+        self.metrics.evicted(EvictionResult::DryRun);
+        let victim = &remedy.victim;
+        tracing::info!(
+            pod = format!("{}/{}", victim.namespace, victim.name),
+            node = victim.node,
+            target = ?remedy.target,
+            "would be evicted: {}",
+            message::verdict(&remedy.verdict)
+        );
+    }
+}

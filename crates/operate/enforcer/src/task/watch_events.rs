@@ -1,0 +1,116 @@
+//! Watch events, and the violations that start and end with them.
+
+use std::sync::Arc;
+
+use berth_api::object::Pod;
+use berth_mirror::{Change, WatchEvent};
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+use super::enforcer::Enforcer;
+use crate::pods::{GraceChange, Pods};
+
+/// API servers cut creation timestamps to seconds.
+const LATEST_IN_A_SECOND: SignedDuration = SignedDuration::from_millis(999);
+
+impl Enforcer {
+    pub(super) fn apply(&mut self, event: WatchEvent) {
+        for change in self.mirror.apply(&mut self.cluster, event, |_| false) {
+            self.changed(change);
+        }
+    }
+
+    fn changed(&mut self, change: Change) {
+        match change {
+            Change::PodApplied { pod, .. } => self.pod_applied(&pod),
+            Change::PodDeleted { pod, uid } => {
+                self.pods.remove(pod.namespace(), pod.name(), &uid);
+                self.forget_pod(&uid);
+            }
+            Change::Complete => {
+                tracing::info!(
+                    nodes = self.mirror.n_nodes(),
+                    pods = self.mirror.n_pods(),
+                    "the state of the cluster is complete"
+                );
+                self.is_complete = true;
+                self.timer.set(Instant::now());
+            }
+            Change::Drift(report) => {
+                for (kind, n) in [("node", report.n_nodes), ("pod", report.n_pods)] {
+                    if n > 0 {
+                        self.metrics.drifted(kind, n as u64);
+                        self.reporter.current.n_drifted += n as u64;
+                    }
+                }
+                self.timer.set(Instant::now());
+            }
+            Change::DeviceClassApplied(class) if self.devices.set(&class) => self.timer.set(Instant::now()),
+            Change::DeviceClassDeleted(name) if self.devices.remove(&name) => self.timer.set(Instant::now()),
+            Change::DeviceClassApplied(_) | Change::DeviceClassDeleted(_) => {}
+            // The enforcer keeps no pending pods, and watches no budgets and groups.
+            Change::PodBoundElsewhere(_)
+            | Change::BudgetApplied(..)
+            | Change::BudgetDeleted(_)
+            | Change::PodGroupApplied(..)
+            | Change::PodGroupDeleted(_)
+            | Change::ClaimApplied(..)
+            | Change::ClaimDeleted(_)
+            | Change::VolumeApplied(..)
+            | Change::VolumeDeleted(_) => {}
+            Change::NodeApplied(_) | Change::NodeDeleted(_) | Change::Listed(_) => {}
+        }
+    }
+
+    /// Nothing more is to be done with a pod.
+    pub(super) fn forget_pod(&mut self, uid: &str) {
+        self.evictions.forget(uid);
+        self.limits.forget(uid);
+        self.events.forget(uid);
+    }
+
+    fn pod_applied(&mut self, pod: &Arc<Pod>) {
+        let created = pod.metadata.creation_timestamp;
+        let created = created.and_then(|at| at.checked_add(LATEST_IN_A_SECOND).ok());
+        let now = Timestamp::now();
+        // For a pod that existed before this process started, use its creation time, at the end of that second.
+        let seen_at = created.filter(|_| !self.is_complete).map_or(now, |created| created.min(now));
+        let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
+        let uid = |pods: &Pods| pods.get(namespace, name).map(|pod| pod.uid.clone());
+        let before = uid(&self.pods);
+        let change = self.pods.set(pod, seen_at);
+        if self.is_complete && uid(&self.pods).is_some_and(|uid| before.as_ref() != Some(&uid)) {
+            self.violations.pod_arrived(namespace, name);
+        }
+        if let GraceChange::Invalid(text) = &change {
+            self.events.invalid_grace(pod, text);
+        }
+        if change != GraceChange::Unchanged {
+            let given = self.pods.get(namespace, name).and_then(|facts| facts.grace);
+            self.violations.set_grace(namespace, name, given);
+        }
+    }
+
+    /// Violations that began and ended.
+    pub(super) fn take_violations(&mut self, now: Instant) {
+        if !self.is_complete {
+            return;
+        }
+        let changes = self.cluster.violation_changes();
+        let ended = self.violations.end(changes.ended);
+        for key in &ended {
+            self.events.forget(&key.to_string());
+        }
+        let has_ended = !ended.is_empty();
+        let status = &mut self.reporter.current;
+        status.n_ended += ended.len() as u64;
+        status.n_began += self.violations.begin(changes.began, &self.pods, now) as u64;
+        if has_ended && self.options.dry_run {
+            self.evictions.retain_violated(|key| self.violations.contains(key));
+        }
+        let was_waiting = !status.held.is_empty() || self.limits.n_reserved() > 0;
+        if self.violations.expire_graces(now) > 0 || has_ended && was_waiting {
+            self.timer.set(now);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Bindings: the requests for pods and for their volumes.
+
+mod volume_writes;
+mod volumes;
+mod watched;
+mod workers;
+
+pub(crate) use volume_writes::VolumeWriter;
+pub(crate) use volumes::{VolumeBindings, VolumeOutcome};
+pub(crate) use workers::{BindWorkers, Binder};

@@ -1,0 +1,108 @@
+//! Requests in flight, and their results, which the scheduler's task receives through a channel.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use berth_api::object::{GroupKey, NamespacedName, Pod};
+use berth_client::call::CallError;
+use berth_mirror::{ClaimState, VolumeState};
+use tokio::sync::mpsc;
+
+use crate::pod_status::{ScheduledCondition, Victim};
+use crate::queue::PodId;
+
+/// The result of a request.
+pub(crate) enum Completion {
+    /// With the time that the requests took.
+    Binding {
+        binding: Binding,
+        result: BindResult,
+        took: Duration,
+    },
+    VolumesWritten {
+        id: PodId,
+        /// That of the binding.
+        abandoned: Arc<AtomicBool>,
+        result: Result<VolumesWritten, VolumeWriteError>,
+    },
+    Status {
+        id: PodId,
+        written: ScheduledCondition,
+        result: Result<Option<u64>, CallError>,
+    },
+    Eviction {
+        eviction: Eviction,
+        failed: Option<CallError>,
+    },
+    PodGroupStatus {
+        key: GroupKey,
+        result: Result<(), CallError>,
+    },
+}
+
+pub(crate) type CompletionSender = mpsc::UnboundedSender<Completion>;
+/// As many completions as requests may be in flight.
+pub(crate) type Completions = mpsc::UnboundedReceiver<Completion>;
+
+/// A pod to bind.
+#[derive(Clone, Debug)]
+pub(crate) struct Binding {
+    pub(crate) id: PodId,
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) node: Arc<str>,
+    /// The paths of the rules that were relaxed, separated by commas.
+    pub(crate) relaxed: Option<Box<str>>,
+    /// Set when the node is deleted: then nothing is sent.
+    pub(crate) abandoned: Arc<AtomicBool>,
+}
+
+/// The result of a binding.
+#[derive(Debug)]
+pub(crate) enum BindResult {
+    /// The pod is bound to the node.
+    Bound,
+    /// Another scheduler bound the pod, to another node.
+    Elsewhere(Box<Pod>),
+    /// The pod was deleted.
+    Deleted,
+    /// Nothing was sent: the node was deleted, or this process lost the leadership.
+    NotSent,
+    /// The pod is not bound.
+    Failed(CallError),
+    /// Its volumes are not bound, for this reason; nothing was sent for the pod.
+    VolumesFailed(String),
+}
+
+/// The objects after the requests that start the binding of a pod's volumes.
+#[derive(Debug, Default)]
+pub(crate) struct VolumesWritten {
+    pub(crate) claims: Vec<(NamespacedName, ClaimState)>,
+    pub(crate) volumes: Vec<(String, VolumeState)>,
+}
+
+/// Why volumes are not being bound. What was written before stays.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VolumeWriteError {
+    /// The node was deleted, or this process lost the leadership.
+    #[error("not sent")]
+    NotSent,
+    /// A request failed, or an object has changed since the decision.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<CallError> for VolumeWriteError {
+    fn from(error: CallError) -> Self {
+        VolumeWriteError::Failed(error.message())
+    }
+}
+
+/// Victims to be evicted for a pod.
+#[derive(Clone)]
+pub(crate) struct Eviction {
+    pub(crate) id: PodId,
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) node: Arc<str>,
+    pub(crate) victims: Vec<Victim>,
+}

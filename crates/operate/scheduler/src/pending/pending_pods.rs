@@ -1,0 +1,188 @@
+//! What is done with a pending pod in all its aspects at once.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use berth_api::object::support::unsupported_message;
+use berth_api::object::{NamespacedName, Pod};
+use berth_client::events::cut;
+use tokio::time::Instant;
+
+use super::failure::{GroupFailure, GroupKey};
+use super::failure_events::FailureEvents;
+use super::queued_pods::{QueuedPod, QueuedPods};
+use super::status_writer::StatusWriter;
+use crate::metrics::Metrics;
+use crate::pod_status::{FailureReason, ScheduledCondition};
+use crate::queue::{PodId, Queue};
+use crate::state::State;
+
+/// The longest message of a condition.
+const MAX_MESSAGE_BYTES: usize = 4096;
+
+/// The pods that wait for a node.
+pub(crate) struct PendingPods {
+    pub(crate) queue: Queue<GroupKey, GroupFailure>,
+    pub(crate) pods: QueuedPods,
+    pub(crate) statuses: StatusWriter,
+    pub(crate) events: FailureEvents,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Pods with unsupported fields are decided without these fields.
+    pub(crate) ignore_unsupported: bool,
+    /// Pods that came with a list that is not complete.
+    pub(crate) listed: Vec<PodId>,
+}
+
+impl PendingPods {
+    /// Adds a pod that is new to the scheduler. It has no place in the queue yet.
+    pub(crate) fn add(&mut self, state: &mut State, pod: Arc<Pod>) -> PodId {
+        let prepared = state.prepare(&pod);
+        let nominated = &pod.status.nominated_node_name;
+        if !nominated.is_empty() {
+            state.cluster.nominate(&prepared, nominated);
+        }
+        let id = self.pods.add(QueuedPod::new(pod, prepared, Instant::now()));
+        if !state.mirror.is_complete() {
+            self.listed.push(id);
+        }
+        id
+    }
+
+    /// The entry in the queue by which a pod is decided: its own, or that of its group.
+    pub(crate) fn entry_of(&self, id: PodId) -> PodId {
+        self.pods.get(id).and_then(|queued| queued.group).unwrap_or(id)
+    }
+
+    /// Pods of a list come by name. They arrived in the order of their creation; within a second, in the order of their
+    /// versions.
+    pub(crate) fn order_listed(&mut self) {
+        let age = |id: &PodId| {
+            let metadata = &self.pods.get(*id)?.pod.metadata;
+            Some((metadata.creation_timestamp, metadata.resource_version.parse::<u64>().ok(), *id))
+        };
+        let mut listed: Vec<_> = self.listed.drain(..).filter_map(|id| age(&id)).collect();
+        listed.sort_unstable();
+        // A group arrived with the first of its members.
+        let mut seen = HashSet::new();
+        for (.., id) in listed {
+            let entry = self.entry_of(id);
+            if seen.insert(entry) {
+                self.queue.arrived(entry);
+            }
+        }
+    }
+
+    /// An entry is to be decided again.
+    pub(crate) fn activate(&mut self, entry: PodId, now: Instant) {
+        self.queue.release_group(entry, now);
+        self.queue.activate(entry, now);
+    }
+
+    /// As [`PendingPods::activate`], counted with the event that causes it.
+    pub(crate) fn activate_for(&mut self, event: &'static str, entry: PodId, now: Instant) {
+        self.activate(entry, now);
+        self.metrics.queued("active", event);
+    }
+
+    /// Wakes a group of unschedulable pods because of an event.
+    pub(crate) fn wake(&mut self, key: &GroupKey, event: &'static str, now: Instant) {
+        if self.queue.wake(key, now).is_some() {
+            self.metrics.queued("active", event);
+        }
+    }
+
+    /// Parks a pod with unsupported fields until it changes: like a pod with scheduling gates, it is not decided.
+    /// Returns whether it is parked.
+    pub(crate) fn park_if_unsupported(&mut self, state: &State, id: PodId) -> bool {
+        let Some(queued) = self.pods.get(id).filter(|_| !self.ignore_unsupported) else {
+            return false;
+        };
+        let fields = queued.suspect.unsupported(&state.devices);
+        if fields.is_empty() {
+            return false;
+        }
+        let (pod, now) = (queued.pod.clone(), Instant::now());
+        let message = format!("{}: the pod is not scheduled", unsupported_message(&fields));
+        tracing::info!(pod = pod.key(), "{message}");
+        self.queue.gate(id, now);
+        self.metrics.queued("gated", "ScheduleAttemptFailure");
+        self.write_status(id, |status| status.fail(FailureReason::Unschedulable, &message));
+        self.events.failed(&pod, message);
+        true
+    }
+
+    /// Changes the wanted status of a pod; the write is queued.
+    pub(crate) fn write_status(&mut self, id: PodId, change: impl FnOnce(&mut ScheduledCondition)) {
+        self.statuses.write(&mut self.pods, id, change);
+    }
+
+    /// Reports a member of a pod group that is not placed.
+    pub(crate) fn report_member_failure(&mut self, state: &State, id: PodId, failure: &GroupFailure) {
+        if let Some(pod) = self.write_failure(state, id, failure) {
+            self.events.member_failed(&pod, failure);
+        }
+    }
+
+    /// Reports an unschedulable pod in its `PodScheduled` condition and in an event.
+    pub(crate) fn report_failure(
+        &mut self,
+        state: &State,
+        id: PodId,
+        key: &GroupKey,
+        failure: &GroupFailure,
+    ) {
+        if let Some(pod) = self.write_failure(state, id, failure) {
+            self.events.failed_in_group(id, &pod, key, failure);
+        }
+    }
+
+    fn write_failure(&mut self, state: &State, id: PodId, failure: &GroupFailure) -> Option<Arc<Pod>> {
+        let pod = self.pods.get(id)?.pod.clone();
+        let condition = ScheduledCondition {
+            reason: failure.reason.as_str().to_owned(),
+            observed_generation: pod.metadata.generation,
+            message: cut(failure.message.to_string(), MAX_MESSAGE_BYTES),
+            nominated_node: state.nomination(&pod).unwrap_or_default().to_owned(),
+        };
+        self.write_status(id, |status| *status = condition);
+        Some(pod)
+    }
+
+    /// Clears nominations that give way to a pod of higher priority. Their pods are decided again.
+    pub(crate) fn clear_nominations(&mut self, state: &mut State, pods: &[NamespacedName]) {
+        let now = Instant::now();
+        for nominated in pods {
+            let (namespace, name) = (nominated.namespace(), nominated.name());
+            state.cluster.clear_nomination(namespace, name);
+            let uid = state.mirror.uid(namespace, name);
+            if let Some(other) = uid.and_then(|uid| self.pods.id(&uid)) {
+                self.write_status(other, |status| status.nominated_node.clear());
+                self.activate(self.entry_of(other), now);
+            }
+        }
+    }
+
+    /// Takes over a nomination that another component set or cleared in the status of a pod in the queue. Returns whether
+    /// there was one.
+    pub(crate) fn nominated_elsewhere(&mut self, state: &mut State, id: PodId, pod: &Pod) -> bool {
+        let Some(queued) = self.pods.get_mut(id) else { return false };
+        let nominated = &pod.status.nominated_node_name;
+        // An event from before the last write is out of date.
+        let version: u64 = pod.metadata.resource_version.parse().unwrap_or(0);
+        if *nominated == queued.written.nominated_node
+            || queued.is_write_in_flight
+            || queued.to_write.is_some()
+            || version <= queued.written_version
+        {
+            return false;
+        }
+        queued.written.nominated_node.clone_from(nominated);
+        queued.preemption = None;
+        if nominated.is_empty() {
+            state.clear_nomination(pod);
+        } else {
+            state.cluster.nominate(&queued.prepared, nominated);
+        }
+        true
+    }
+}

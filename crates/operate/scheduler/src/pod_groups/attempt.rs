@@ -1,0 +1,153 @@
+//! Attempts of a group, and their bindings until all of them can be sent.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use berth_api::object::group::SharedTopology;
+use tokio::time::Instant;
+
+use super::groups::PodGroups;
+use super::members::{Batch, Members};
+use crate::completion::Binding;
+use crate::metrics::{AttemptResult, ReservationResult};
+use crate::pending::{PendingPods, Preemptions};
+use crate::queue::PodId;
+use crate::state::State;
+
+/// What a scheduling attempt of a group decides.
+pub(crate) struct GroupAttempt {
+    /// The members to be decided.
+    pub(crate) ids: Vec<PodId>,
+    pub(crate) name: String,
+    /// The number of required members without a node.
+    pub(crate) n_missing: usize,
+    pub(crate) topology: Option<SharedTopology>,
+    /// The value of the topology's label that members with a node have.
+    pub(crate) value: Option<String>,
+    /// When the bindings of the attempt are taken back, if not all could be sent.
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl PodGroups {
+    /// What the next attempt of a group decides; none if there is nothing to decide.
+    pub(crate) fn attempt(
+        &mut self,
+        state: &mut State,
+        pending: &mut PendingPods,
+        entry: PodId,
+        now: Instant,
+    ) -> Option<GroupAttempt> {
+        let Ok(rules) = self.rules(&pending.pods, entry) else {
+            self.settle(state, pending, entry);
+            return None;
+        };
+        // The results of bindings in flight settle the rest.
+        let group =
+            self.groups.get(&entry).filter(|group| !group.pending.is_empty() && group.batch.is_none())?;
+        let value = rules.topology.as_ref().and_then(|rule| shared_value(state, pending, group, &rule.key));
+        Some(GroupAttempt {
+            ids: group.pending.iter().copied().collect(),
+            name: group.key.to_string(),
+            n_missing: rules.min.saturating_sub(group.n_placed()),
+            topology: rules.topology,
+            value,
+            deadline: rules.timeout_seconds.map(|seconds| now + Duration::from_secs(seconds.into())),
+        })
+    }
+
+    /// The members of an attempt have nodes: their bindings are held back until all can be sent.
+    pub(crate) fn begin_batch(
+        &mut self,
+        pending: &mut PendingPods,
+        entry: PodId,
+        members: BTreeSet<PodId>,
+        deadline: Option<Instant>,
+        now: Instant,
+    ) {
+        let Some(group) = self.groups.get_mut(&entry) else { return };
+        group.pending.retain(|id| !members.contains(id));
+        group.in_flight.extend(&members);
+        group.batch = Some(Batch { members, ready: Vec::new(), deadline });
+        group.victims = None;
+        group.preemptions = Preemptions::default();
+        self.leave_reservations(entry, ReservationResult::Placed);
+        if let Some(deadline) = deadline {
+            self.due.insert((deadline, entry));
+        }
+        pending.queue.release_group(entry, now);
+    }
+
+    /// The binding of a member can be sent. Returns the bindings that are to be sent now: with the last one of a batch, all
+    /// of it.
+    pub(crate) fn permit(
+        &mut self,
+        state: &mut State,
+        pending: &mut PendingPods,
+        entry: PodId,
+        binding: Binding,
+    ) -> Vec<Binding> {
+        let slot = self.groups.get_mut(&entry).map(|group| &mut group.batch);
+        let Some(slot) = slot else { return vec![binding] };
+        let Some(batch) = slot.as_mut().filter(|batch| batch.members.contains(&binding.id)) else {
+            return vec![binding];
+        };
+        batch.ready.push(binding);
+        let Some(batch) = slot.take_if(|batch| batch.ready.len() == batch.members.len()) else {
+            return Vec::new();
+        };
+        self.metrics.pod_group_attempted(AttemptResult::Scheduled);
+        self.settle(state, pending, entry);
+        batch.ready
+    }
+
+    /// Whether the binding of a member is held back.
+    pub(crate) fn is_held(&self, entry: PodId, id: PodId) -> bool {
+        let batch = self.groups.get(&entry).and_then(|group| group.batch.as_ref());
+        batch.is_some_and(|batch| batch.members.contains(&id))
+    }
+
+    /// A member in flight is not bound: it is pending again. Returns whether the bindings that were decided with it are to
+    /// be taken back.
+    pub(crate) fn return_member(
+        &mut self,
+        state: &mut State,
+        pending: &mut PendingPods,
+        entry: PodId,
+        id: PodId,
+        is_error: bool,
+    ) -> bool {
+        let Some(group) = self.groups.get_mut(&entry) else { return false };
+        group.return_to_pending(id);
+        if group.leave_batch(id) {
+            return true;
+        }
+        if is_error {
+            pending.queue.back_off(entry, Instant::now());
+        }
+        self.settle(state, pending, entry);
+        false
+    }
+
+    /// Takes back all members of a batch. Returns the name of the group, and the members.
+    pub(crate) fn take_back(&mut self, entry: PodId) -> Option<(String, BTreeSet<PodId>)> {
+        let group = self.groups.get_mut(&entry)?;
+        let batch = group.batch.take()?;
+        for id in &batch.members {
+            group.return_to_pending(*id);
+        }
+        group.summary = None;
+        Some((group.key.to_string(), batch.members))
+    }
+}
+
+/// The value of a node label that members with a node have.
+fn shared_value(state: &State, pending: &PendingPods, group: &Members, key: &str) -> Option<String> {
+    let in_flight =
+        group.in_flight.iter().filter_map(|id| Some(pending.pods.get(*id)?.pod.metadata.namespaced_name()));
+    let mut placed = group.running.values().cloned().chain(in_flight);
+    let value = placed.find_map(|pod| {
+        let node = state.cluster.node_of(pod.namespace(), pod.name())?;
+        state.cluster.node_label(node, key)
+    });
+    value.map(str::to_owned)
+}

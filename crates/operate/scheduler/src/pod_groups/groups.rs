@@ -1,0 +1,378 @@
+//! The groups, and what changes of their members do to their entries in the queue.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_api::object::group::GroupKind;
+use berth_api::object::{GroupKey as PodGroupKey, GroupRules, Pod, PodGroup};
+use berth_client::call::CallError;
+use rustc_hash::FxHashMap;
+use tokio::time::Instant;
+
+use super::members::Members;
+use super::objects::GroupObjects;
+use super::reservations::Reservations;
+use crate::metrics::{Metrics, ReservationResult};
+use crate::options::SchedulerOptions;
+use crate::pending::{PendingPods, QueuedPods, StatusWriter};
+use crate::pod_status::FailureReason;
+use crate::queue::PodId;
+use crate::state::State;
+
+/// How long members wait for others before that is reported: most groups are created within moments.
+const REPORT_AFTER: Duration = Duration::from_secs(1);
+
+/// The pod groups of the pending pods and of the pods with a node.
+pub(crate) struct PodGroups {
+    pub(super) groups: FxHashMap<PodId, Members>,
+    pub(super) reservations: Reservations,
+    pub(super) metrics: Arc<Metrics>,
+    objects: GroupObjects,
+    entries: HashMap<PodGroupKey, PodId>,
+    /// The groups of pods with a node, by uid.
+    running: HashMap<String, PodId>,
+    /// When to look at a group again: a batch expires, or members have waited for others.
+    pub(super) due: BTreeSet<(Instant, PodId)>,
+}
+
+impl PodGroups {
+    pub(crate) fn new(options: &SchedulerOptions, metrics: Arc<Metrics>) -> PodGroups {
+        PodGroups {
+            groups: FxHashMap::default(),
+            reservations: Reservations::new(options.group_reserve_after, options.group_reservation),
+            metrics,
+            objects: GroupObjects::default(),
+            entries: HashMap::new(),
+            running: HashMap::new(),
+            due: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn is_entry(&self, id: PodId) -> bool {
+        self.groups.contains_key(&id)
+    }
+
+    pub(crate) fn name(&self, entry: PodId) -> Option<String> {
+        self.groups.get(&entry).map(|group| group.key.to_string())
+    }
+
+    /// The first member to be decided of the group with this entry.
+    pub(crate) fn first_pending(&self, entry: PodId) -> Option<PodId> {
+        self.groups.get(&entry)?.pending.first().copied()
+    }
+
+    /// Victims that another leader may have left are chosen again.
+    pub(crate) fn forget_victims(&mut self) {
+        self.groups.values_mut().for_each(|group| group.victims = None);
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let due = self.due.first().map(|(at, _)| *at);
+        due.into_iter().chain(self.reservations.next_due()).min()
+    }
+
+    /// The group that a pod is scheduled with.
+    fn group_of(&self, state: &State, pod: &Pod) -> Option<PodGroupKey> {
+        let key = PodGroupKey::of(pod, state.cluster.settings().extensions)?;
+        let is_basic = self.objects.rules(&key).is_some_and(Option::is_none);
+        (!is_basic).then_some(key)
+    }
+
+    fn entry(&mut self, key: &PodGroupKey, pods: &mut QueuedPods) -> PodId {
+        if let Some(entry) = self.entries.get(key) {
+            return *entry;
+        }
+        let entry = pods.new_id();
+        self.groups.insert(entry, Members::new(key.clone()));
+        self.entries.insert(key.clone(), entry);
+        entry
+    }
+
+    fn add_running(&mut self, entry: PodId, pod: &Pod) {
+        if let Some(group) = self.groups.get_mut(&entry) {
+            group.running.insert(pod.metadata.uid.clone(), pod.metadata.namespaced_name());
+            self.running.insert(pod.metadata.uid.clone(), entry);
+        }
+    }
+
+    /// Adds a pending pod that is not in the queue to its group. Returns false if it has none.
+    pub(crate) fn join(&mut self, state: &mut State, pending: &mut PendingPods, id: PodId) -> bool {
+        let Some(key) = pending.pods.get(id).and_then(|queued| self.group_of(state, &queued.pod)) else {
+            return false;
+        };
+        let entry = self.entry(&key, &mut pending.pods);
+        if let Some(queued) = pending.pods.get_mut(id) {
+            queued.group = Some(entry);
+        }
+        if let Some(group) = self.groups.get_mut(&entry)
+            && !std::mem::replace(&mut group.is_queued, true)
+        {
+            pending.queue.add(entry, 0, true);
+        }
+        self.classify(state, pending, entry, id);
+        self.settle(state, pending, entry);
+        true
+    }
+
+    fn classify(&mut self, state: &State, pending: &mut PendingPods, entry: PodId, id: PodId) {
+        let Some(pod) = pending.pods.get(id).map(|queued| queued.pod.clone()) else { return };
+        let is_blocked = state.is_gated(&pod) || pending.park_if_unsupported(state, id);
+        let Some(group) = self.groups.get_mut(&entry) else { return };
+        if is_blocked {
+            group.add_blocked(id);
+        } else {
+            group.add_pending(id, &pod);
+        }
+    }
+
+    /// A changed pod without a binding may belong to another group, or to none. Returns false if it neither was nor is a
+    /// member.
+    pub(crate) fn regroup(&mut self, state: &mut State, pending: &mut PendingPods, id: PodId) -> bool {
+        let Some(queued) = pending.pods.get_mut(id) else { return false };
+        let wanted = self.group_of(state, &queued.pod);
+        match (queued.group, &wanted) {
+            (None, None) => return false,
+            (Some(entry), Some(key)) if self.entries.get(key) == Some(&entry) => {
+                self.classify(state, pending, entry, id);
+                self.settle(state, pending, entry);
+                return true;
+            }
+            (Some(entry), _) => {
+                queued.group = None;
+                let pod = queued.pod.clone();
+                self.leave(state, pending, entry, id, &pod);
+            }
+            (None, Some(_)) => pending.queue.remove(id, Instant::now()),
+        }
+        if !self.join(state, pending, id)
+            && let Some(queued) = pending.pods.get(id)
+        {
+            let pod = &queued.pod;
+            pending.queue.add(id, pod.spec.priority.unwrap_or(0), state.is_gated(pod));
+        }
+        true
+    }
+
+    /// A member is not pending any more, or belongs to another group. Returns whether the bindings that were decided with
+    /// it are to be taken back.
+    pub(crate) fn leave(
+        &mut self,
+        state: &mut State,
+        pending: &mut PendingPods,
+        entry: PodId,
+        id: PodId,
+        pod: &Pod,
+    ) -> bool {
+        let is_placed = state.mirror.is_placed(pod);
+        let Some(group) = self.groups.get_mut(&entry) else { return false };
+        group.remove(id);
+        group.summary = None;
+        let was_in_batch = group.leave_batch(id);
+        if is_placed {
+            self.add_running(entry, pod);
+        }
+        self.settle(state, pending, entry);
+        was_in_batch
+    }
+
+    /// A pod with a node that is not in the queue.
+    pub(crate) fn placed_pod_applied(&mut self, state: &mut State, pending: &mut PendingPods, pod: &Pod) {
+        let key = PodGroupKey::of(pod, state.cluster.settings().extensions);
+        let before = self.running.get(&pod.metadata.uid).copied();
+        if key.is_none() && before.is_none() {
+            return;
+        }
+        let entry = key.map(|key| self.entry(&key, &mut pending.pods));
+        if entry != before {
+            self.placed_pod_deleted(state, pending, &pod.metadata.uid);
+            if let Some(entry) = entry {
+                self.add_running(entry, pod);
+                self.settle(state, pending, entry);
+            }
+        }
+    }
+
+    /// A pod with a node was deleted, or has ended.
+    pub(crate) fn placed_pod_deleted(&mut self, state: &mut State, pending: &mut PendingPods, uid: &str) {
+        let Some(entry) = self.running.remove(uid) else { return };
+        if let Some(group) = self.groups.get_mut(&entry) {
+            group.running.remove(uid);
+        }
+        self.settle(state, pending, entry);
+    }
+
+    pub(crate) fn object_applied(
+        &mut self,
+        state: &mut State,
+        pending: &mut PendingPods,
+        key: &PodGroupKey,
+        object: &PodGroup,
+    ) {
+        let before = self.objects.set(key.clone(), object);
+        let rules = Some(object.rules());
+        if rules != before {
+            self.object_changed(state, pending, key, [before, rules].contains(&Some(None)));
+        }
+    }
+
+    pub(crate) fn object_deleted(&mut self, state: &mut State, pending: &mut PendingPods, key: &PodGroupKey) {
+        let before = self.objects.remove(key);
+        self.object_changed(state, pending, key, before == Some(None));
+    }
+
+    /// With `is_regrouped`, pods of this group are placed one by one, or were.
+    fn object_changed(
+        &mut self,
+        state: &mut State,
+        pending: &mut PendingPods,
+        key: &PodGroupKey,
+        is_regrouped: bool,
+    ) {
+        if is_regrouped {
+            let extensions = state.cluster.settings().extensions;
+            let named = |id: &PodId| {
+                let queued = pending.pods.get(*id).filter(|queued| queued.binding.is_none());
+                queued.and_then(|queued| PodGroupKey::of(&queued.pod, extensions)).as_ref() == Some(key)
+            };
+            let pods: Vec<_> = pending.pods.ids().filter(named).collect();
+            for id in pods {
+                self.regroup(state, pending, id);
+            }
+        }
+        if let Some(entry) = self.entries.get(key) {
+            self.settle(state, pending, *entry);
+        }
+    }
+
+    /// What a group requires.
+    ///
+    /// # Errors
+    /// Why its members are not decided.
+    pub(super) fn rules(&mut self, pods: &QueuedPods, entry: PodId) -> Result<GroupRules, String> {
+        let Some(group) = self.groups.get_mut(&entry) else { return Err(String::new()) };
+        let (rules, _) = group.summary.get_or_insert_with(|| {
+            let members = group.pending.iter().filter_map(|id| Some(&*pods.get(*id)?.pod));
+            let priority = members.clone().map(|pod| pod.spec.priority.unwrap_or(0)).max();
+            (GroupRules::of_members(&group.key, members), priority.unwrap_or(0))
+        });
+        let rules = match self.objects.rules(&group.key) {
+            Some(rules) => rules.clone(),
+            None => rules.clone(),
+        };
+        let Some(rules) = rules else { return Err("its PodGroup does not exist: create it".to_owned()) };
+        let n = group.pending.len() + group.n_placed();
+        if n < rules.min { Err(format!("{n} of at least {} pods exist", rules.min)) } else { Ok(rules) }
+    }
+
+    /// Moves the entry of a group to where it belongs after a change of the group.
+    pub(crate) fn settle(&mut self, state: &mut State, pending: &mut PendingPods, entry: PodId) {
+        let now = Instant::now();
+        let rules = self.rules(&pending.pods, entry);
+        let Some(group) = self.groups.get(&entry) else { return };
+        if let Ok(rules) = &rules
+            && group.running.len() >= rules.min
+        {
+            self.objects.show(&group.key, true, "Scheduled", "");
+        }
+        if group.batch.is_some() {
+            return;
+        }
+        if group.pending.is_empty() || rules.is_err() {
+            self.free_room(state, pending, entry, ReservationResult::Ended);
+        }
+        let Some(group) = self.groups.get_mut(&entry) else { return };
+        if group.is_empty() {
+            group.victims = None;
+            if std::mem::replace(&mut group.is_queued, false) {
+                pending.queue.remove(entry, now);
+            }
+            if group.running.is_empty()
+                && let Some(group) = self.groups.remove(&entry)
+            {
+                self.entries.remove(&group.key);
+            }
+            return;
+        }
+        if group.pending.is_empty() {
+            // While bindings are in flight, so is the entry.
+            if group.in_flight.is_empty() {
+                pending.queue.gate(entry, now);
+            }
+            return;
+        }
+        let priority = group.summary.as_ref().map_or(0, |(_, priority)| *priority);
+        pending.queue.set_priority(entry, priority);
+        let is_new_wait = rules.is_err() && !std::mem::replace(&mut group.is_report_due, true);
+        if rules.is_ok() {
+            group.is_report_due = false;
+            pending.activate_for("PodGroupUpdate", entry, now);
+        } else {
+            pending.queue.gate(entry, now);
+            if is_new_wait {
+                self.due.insert((now + REPORT_AFTER, entry));
+            }
+        }
+    }
+
+    /// Ends reservations whose time is over, and reports members that wait for others. Returns the groups whose bindings
+    /// could not be sent in time.
+    pub(crate) fn expire(
+        &mut self,
+        state: &mut State,
+        pending: &mut PendingPods,
+        now: Instant,
+    ) -> Vec<PodId> {
+        self.take_turns(state, pending, now);
+        let mut expired = Vec::new();
+        while let Some((_, entry)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
+            self.due.pop_first();
+            let Some(group) = self.groups.get_mut(&entry) else { continue };
+            if let Some(batch) = &group.batch {
+                if batch.deadline.is_some_and(|deadline| deadline <= now) {
+                    expired.push(entry);
+                }
+                continue;
+            }
+            group.is_report_due = false;
+            let Err(why) = self.rules(&pending.pods, entry) else { continue };
+            let Some(group) = self.groups.get(&entry) else { continue };
+            let message = format!("{}: {why}", group.key);
+            for id in &group.pending {
+                pending.write_status(*id, |status| status.fail(FailureReason::Unschedulable, &message));
+            }
+            self.show_unscheduled(&pending.pods, entry, FailureReason::Unschedulable, &why);
+        }
+        expired
+    }
+
+    /// The required members of a group have no nodes.
+    pub(crate) fn show_unscheduled(
+        &mut self,
+        pods: &QueuedPods,
+        entry: PodId,
+        reason: FailureReason,
+        why: &str,
+    ) {
+        let rules = self.rules(pods, entry);
+        let Some(group) = self.groups.get(&entry) else { return };
+        if rules.is_ok_and(|rules| group.n_placed() >= rules.min) {
+            return;
+        }
+        let reason = match group.key.kind {
+            GroupKind::Coscheduling if group.n_placed() > 0 => "Scheduling",
+            GroupKind::Coscheduling => "Pending",
+            _ => reason.as_str(),
+        };
+        self.objects.show(&group.key, false, reason, why);
+    }
+
+    /// Starts as many status writes as may be in flight.
+    pub(crate) fn write_statuses(&mut self, writer: &mut StatusWriter) {
+        self.objects.write_some(writer);
+    }
+
+    pub(crate) fn status_written(&mut self, key: PodGroupKey, result: Result<(), CallError>) {
+        self.objects.written(key, result);
+    }
+}

@@ -1,0 +1,190 @@
+//! The status of PodGroups: the condition `PodGroupScheduled`, or the phase.
+
+use std::collections::{HashMap, VecDeque};
+
+use berth_api::object::group::GroupKind;
+use berth_api::object::time::rfc3339;
+use berth_api::object::{GroupKey as PodGroupKey, GroupRules, PodGroup};
+use berth_client::call::CallError;
+use berth_client::events::cut;
+use serde_json::{Value, json};
+
+use crate::completion::Completion;
+use crate::pending::StatusWriter;
+use crate::pod_status;
+
+const CONDITION: &str = "PodGroupScheduled";
+/// Status writes in flight.
+const WRITES_AT_ONCE: usize = 4;
+const MAX_MESSAGE_BYTES: usize = 4096;
+
+/// A PodGroup.
+struct GroupObject {
+    /// None: its pods are placed one by one.
+    rules: Option<GroupRules>,
+    generation: i64,
+    /// As the API server has it, or as the write in flight sets it.
+    shown: GroupStatus,
+    wanted: Option<GroupStatus>,
+    is_write_in_flight: bool,
+}
+
+/// What a PodGroup shows of its placement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct GroupStatus {
+    is_scheduled: bool,
+    reason: String,
+    message: String,
+}
+
+impl GroupStatus {
+    fn of(object: &PodGroup) -> GroupStatus {
+        match object.status.conditions.iter().find(|c| c.condition_type == CONDITION) {
+            Some(condition) => GroupStatus {
+                is_scheduled: condition.status == "True",
+                reason: condition.reason.clone(),
+                message: condition.message.clone(),
+            },
+            None => GroupStatus {
+                is_scheduled: object.status.phase == "Scheduled",
+                reason: object.status.phase.clone(),
+                message: String::new(),
+            },
+        }
+    }
+}
+
+impl GroupObject {
+    fn new(object: &PodGroup, before: Option<GroupObject>) -> GroupObject {
+        let (wanted, is_write_in_flight) =
+            before.map_or((None, false), |before| (before.wanted, before.is_write_in_flight));
+        GroupObject {
+            rules: object.rules(),
+            generation: object.metadata.generation,
+            shown: GroupStatus::of(object),
+            wanted,
+            is_write_in_flight,
+        }
+    }
+
+    /// The patch to a status, and its type.
+    fn patch(&self, kind: GroupKind, to: &GroupStatus) -> (Value, &'static str) {
+        if kind == GroupKind::Coscheduling {
+            return (json!({"status": {"phase": to.reason}}), "application/merge-patch+json");
+        }
+        let mut condition = json!({
+            "type": CONDITION,
+            "status": if to.is_scheduled { "True" } else { "False" },
+            "reason": to.reason,
+            "message": to.message,
+            "observedGeneration": self.generation,
+        });
+        if self.shown.reason.is_empty() || self.shown.is_scheduled != to.is_scheduled {
+            condition["lastTransitionTime"] = json!(rfc3339(jiff::Timestamp::now()));
+        }
+        (json!({"status": {"conditions": [condition]}}), "application/strategic-merge-patch+json")
+    }
+}
+
+/// The PodGroups, and the writes of their status.
+#[derive(Default)]
+pub(super) struct GroupObjects {
+    objects: HashMap<PodGroupKey, GroupObject>,
+    /// The groups whose status is to be written.
+    queue: VecDeque<PodGroupKey>,
+    n_in_flight: usize,
+}
+
+impl GroupObjects {
+    /// Returns the rules of the object before, if it existed.
+    pub(super) fn set(&mut self, key: PodGroupKey, object: &PodGroup) -> Option<Option<GroupRules>> {
+        let before = self.objects.remove(&key);
+        let rules = before.as_ref().map(|before| before.rules.clone());
+        self.objects.insert(key, GroupObject::new(object, before));
+        rules
+    }
+
+    /// Returns the rules of the object, if it existed.
+    pub(super) fn remove(&mut self, key: &PodGroupKey) -> Option<Option<GroupRules>> {
+        self.objects.remove(key).map(|object| object.rules)
+    }
+
+    /// The rules of a group; inside, none if its pods are placed one by one.
+    pub(super) fn rules(&self, key: &PodGroupKey) -> Option<&Option<GroupRules>> {
+        self.objects.get(key).map(|object| &object.rules)
+    }
+
+    /// Changes the wanted status of a group; the write is queued.
+    pub(super) fn show(&mut self, key: &PodGroupKey, is_scheduled: bool, reason: &str, message: &str) {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        let message = match key.kind {
+            GroupKind::Coscheduling => String::new(),
+            _ => cut(message.to_owned(), MAX_MESSAGE_BYTES),
+        };
+        let status = GroupStatus { is_scheduled, reason: reason.to_owned(), message };
+        if status == object.shown {
+            object.wanted = None;
+        } else if object.wanted.replace(status).is_none() {
+            self.queue.push_back(key.clone());
+        }
+    }
+
+    /// Starts as many status writes as may be in flight.
+    pub(super) fn write_some(&mut self, writer: &mut StatusWriter) {
+        while self.n_in_flight < WRITES_AT_ONCE && writer.leads() {
+            let Some(key) = self.queue.pop_front() else { return };
+            let Some(object) = self.objects.get_mut(&key).filter(|object| !object.is_write_in_flight) else {
+                continue;
+            };
+            let (Some(resource), Some(wanted)) = (key.kind.resource(), object.wanted.take()) else {
+                continue;
+            };
+            let (patch, patch_type) = object.patch(key.kind, &wanted);
+            object.shown = wanted;
+            object.is_write_in_flight = true;
+            self.n_in_flight += 1;
+            let path = format!("{}/status", resource.object_path(key.name.namespace(), key.name.name()));
+            writer.spawn(move |client, completed| async move {
+                let result = pod_status::patch_object(&client, &path, patch_type, &patch).await;
+                let _ = completed.send(Completion::PodGroupStatus { key, result: result.map(|_| ()) });
+            });
+        }
+    }
+
+    pub(super) fn written(&mut self, key: PodGroupKey, result: Result<(), CallError>) {
+        self.n_in_flight -= 1;
+        if let Err(error) = &result {
+            tracing::warn!("status of {key} is not written: {error}");
+        }
+        let Some(object) = self.objects.get_mut(&key) else { return };
+        object.is_write_in_flight = false;
+        if object.wanted.is_some() {
+            self.queue.push_back(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_api::object::NamespacedName;
+
+    use super::*;
+
+    #[test]
+    fn a_status_is_queued_once_and_only_if_it_differs() {
+        let name = NamespacedName::new("n", "g");
+        let key = PodGroupKey { kind: GroupKind::Scheduling, name };
+        let mut groups = GroupObjects::default();
+        groups.show(&key, true, "Scheduled", "");
+        assert!(groups.queue.is_empty(), "the object does not exist");
+        assert_eq!(groups.set(key.clone(), &PodGroup::default()), None);
+        for n in ["1", "2"] {
+            groups.show(&key, false, "Unschedulable", n);
+        }
+        assert_eq!(groups.queue.len(), 1);
+        groups.show(&key, false, "", "");
+        assert_eq!(groups.objects[&key].wanted, None, "it is shown already");
+        assert!(groups.remove(&key).is_some());
+        assert!(groups.rules(&key).is_none());
+    }
+}

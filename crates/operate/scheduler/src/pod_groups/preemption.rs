@@ -1,0 +1,123 @@
+//! Preemption for a group: pods of lower priority are preempted for all of its members, or for none.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use berth_api::journal::Entry;
+use berth_engine::{Group, GroupVictims};
+use tokio::time::Instant;
+
+use super::attempt::GroupAttempt;
+use super::groups::PodGroups;
+use crate::completion::Eviction;
+use crate::pending::{PendingPods, QueuedPods};
+use crate::pod_status::Victim;
+use crate::queue::PodId;
+use crate::state::State;
+
+impl PodGroups {
+    /// Whether victims of a group are awaited.
+    pub(crate) fn is_preempting(&self, entry: PodId) -> bool {
+        self.groups.get(&entry).is_some_and(|group| group.victims.is_some())
+    }
+
+    /// Whether pods that are evicted for a group still exist. With a nomination to a deleted node, none are awaited.
+    pub(crate) fn awaits_victims(&self, entry: PodId, state: &State, pods: &QueuedPods) -> bool {
+        let Some(group) = self.groups.get(&entry) else { return true };
+        let is_waiting =
+            |id: &PodId| pods.get(*id).is_some_and(|queued| state.cluster.awaits_victims(&queued.prepared));
+        let mut victims = group.victims.iter().flatten();
+        let is_evicting = victims.any(|victim| state.exists(victim)) || group.pending.iter().any(is_waiting);
+        is_evicting && !self.has_lost_nomination(entry, state, pods)
+    }
+
+    /// Preempts for a group. Returns why it is not tried, if so.
+    pub(crate) fn preempt(
+        &mut self,
+        state: &mut State,
+        pending: &mut PendingPods,
+        entry: PodId,
+        (attempt, group): (&GroupAttempt, &Group<'_>),
+        period: Duration,
+    ) -> Option<String> {
+        let began = Instant::now();
+        self.metrics.preemption_attempts.inc();
+        let ids = &attempt.ids;
+        for queued in ids.iter().filter_map(|id| pending.pods.get(*id)) {
+            state.clear_nomination(&queued.pod);
+        }
+        let too_many = self.groups.get(&entry)?.preemptions.too_many(began, period);
+        let found = match too_many {
+            None => {
+                let found = state.cluster.preempt_group(group, state.budgets.list());
+                state.recorder.record(|| {
+                    let recorded = state.cluster.recorded_group(&attempt.name, group);
+                    Entry::GroupPreemption(recorded, Box::new(GroupVictims::recorded(found.as_ref())))
+                });
+                found
+            }
+            Some(_) => None,
+        };
+        let status = if found.is_some() { "Success" } else { "Unschedulable" };
+        let first = ids.first().and_then(|id| pending.pods.get(*id));
+        let profile = first.map(|queued| queued.pod.spec.scheduler_name.as_str()).unwrap_or_default();
+        self.metrics.ran("DefaultPreemption", "PostFilter", status, profile, began.elapsed());
+        let victims = found.map(|found| self.evict(state, pending, ids, found));
+        if let Some(group) = self.groups.get_mut(&entry) {
+            if victims.is_some() {
+                group.preemptions.add(began);
+            }
+            group.victims = victims;
+        }
+        too_many
+    }
+
+    /// Nominates the members, and evicts the victims.
+    fn evict(
+        &self,
+        state: &mut State,
+        pending: &mut PendingPods,
+        ids: &[PodId],
+        found: GroupVictims,
+    ) -> Vec<Victim> {
+        self.metrics.preemption_victims.observe(found.victims.len() as f64);
+        pending.clear_nominations(state, &found.nominations);
+        let mut preemptors: BTreeMap<&str, PodId> = BTreeMap::new();
+        for (id, node) in ids.iter().zip(&found.nodes) {
+            if let (Some(node), Some(queued)) = (node, pending.pods.get(*id)) {
+                state.cluster.nominate(queued.decided(), node);
+                preemptors.entry(node).or_insert(*id);
+            }
+        }
+        let mut by_node: BTreeMap<String, Vec<Victim>> = BTreeMap::new();
+        for name in found.victims {
+            let node = state.cluster.node_of(name.namespace(), name.name()).map(str::to_owned);
+            if let (Some(node), Some(victim)) = (node, state.victim(name)) {
+                by_node.entry(node).or_default().push(victim);
+            }
+        }
+        let all = by_node.values().flatten().cloned().collect();
+        for (node, victims) in by_node {
+            let Some(id) = preemptors.get(&*node).or(ids.first()).copied() else { continue };
+            let Some(pod) = pending.pods.get(id).map(|queued| queued.pod.clone()) else { continue };
+            tracing::info!(pod = pod.key(), node, victims = victims.len(), "preempting for a pod group");
+            let eviction = Eviction { id, pod, node: node.into(), victims };
+            pending.statuses.evict(&mut pending.pods, eviction);
+        }
+        all
+    }
+
+    /// Victims of an earlier leader are also awaited.
+    pub(crate) fn await_victims(&mut self, entry: PodId) {
+        if let Some(group) = self.groups.get_mut(&entry) {
+            group.victims.get_or_insert_default();
+        }
+    }
+
+    /// The victims of a group could not be evicted: it is decided again.
+    pub(crate) fn give_up_preemption(&mut self, state: &mut State, pending: &mut PendingPods, entry: PodId) {
+        let Some(group) = self.groups.get_mut(&entry) else { return };
+        group.victims = None;
+        self.clear_nominations(state, pending, entry);
+    }
+}

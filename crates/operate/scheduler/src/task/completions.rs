@@ -1,0 +1,173 @@
+//! Results of requests.
+
+use std::sync::Arc;
+
+use berth_client::call::CallError;
+use tokio::time::Instant;
+
+use super::scheduler::Scheduler;
+use crate::binding::VolumeOutcome;
+use crate::completion::{BindResult, Binding, Completion, Eviction};
+use crate::metrics::AttemptResult;
+use crate::pod_status::FailureReason;
+use crate::queue::PodId;
+
+impl Scheduler {
+    pub(super) fn completed(&mut self, completion: Completion) {
+        match completion {
+            Completion::Binding { binding, result, took } => {
+                self.binds.completed();
+                if matches!(result, BindResult::Bound | BindResult::Failed(_)) {
+                    let status = if matches!(result, BindResult::Bound) { "Success" } else { "Error" };
+                    let profile = &binding.pod.spec.scheduler_name;
+                    self.metrics.ran("DefaultBinder", "Bind", status, profile, took);
+                }
+                self.bind_completed(&binding, result);
+            }
+            Completion::VolumesWritten { id, abandoned, result } => {
+                match self.volumes.written(id, &abandoned, result, self.leadership.leads()) {
+                    Some(outcome) => self.volumes_settled(outcome),
+                    None => self.check_volumes(&[id]),
+                }
+            }
+            Completion::Status { id, written, result } => {
+                let (statuses, pods) = (&mut self.pending.statuses, &mut self.pending.pods);
+                statuses.completed();
+                if statuses.written(pods, id, written, result) {
+                    self.check_volumes(&[id]);
+                }
+            }
+            Completion::Eviction { eviction, failed } => {
+                self.pending.statuses.completed();
+                self.eviction_completed(&eviction, failed);
+            }
+            Completion::PodGroupStatus { key, result } => self.groups.status_written(key, result),
+        }
+    }
+
+    /// Binds the pods whose volumes are bound now.
+    pub(super) fn check_volumes(&mut self, pods: &[PodId]) {
+        for id in pods {
+            if let Some(outcome) = self.volumes.check(*id, &self.pending.pods, &self.state.cluster) {
+                self.volumes_settled(outcome);
+            }
+        }
+    }
+
+    /// The wait of a pod for its volumes ended.
+    pub(super) fn volumes_settled(&mut self, outcome: VolumeOutcome) {
+        match outcome {
+            VolumeOutcome::Bound(binding) => {
+                let group = self.pending.pods.get(binding.id).and_then(|queued| queued.group);
+                self.send_binding(group, binding);
+            }
+            VolumeOutcome::Failed(binding, error) => {
+                self.bind_completed(&binding, BindResult::VolumesFailed(error));
+            }
+            VolumeOutcome::NotSent(binding) => self.bind_completed(&binding, BindResult::NotSent),
+        }
+    }
+
+    fn bind_completed(&mut self, binding: &Binding, result: BindResult) {
+        let now = Instant::now();
+        let (id, pod) = (binding.id, &binding.pod);
+        let (state, pending) = (&mut self.state, &mut self.pending);
+        // A pod that was deleted meanwhile is not in the queue, and not assumed any more.
+        let Some(queued) = pending.pods.get_mut(id) else { return };
+        let volumes = queued.binding.take().and_then(|binding| binding.volumes);
+        if let Some(volumes) = volumes.filter(|_| !matches!(result, BindResult::Bound)) {
+            state.cluster.restore_volumes(&queued.prepared, &volumes);
+        }
+        let (attempts, waited) = (queued.attempts, now.saturating_duration_since(queued.first_seen));
+        let took = now.saturating_duration_since(queued.decided_at);
+        match result {
+            BindResult::Bound => {
+                self.reporter.current.n_bound += 1;
+                self.metrics.attempted(AttemptResult::Scheduled, &pod.spec.scheduler_name, took);
+                self.metrics.scheduled(attempts, waited);
+                pending.events.scheduled(pod, &binding.node);
+                self.dequeue(id);
+            }
+            BindResult::Deleted => {
+                state.forget(pod);
+                self.dequeue(id);
+            }
+            BindResult::Elsewhere(found) => {
+                tracing::warn!(
+                    pod = pod.key(),
+                    node = %binding.node,
+                    found = found.spec.node_name,
+                    "the pod is bound to another node already"
+                );
+                state.forget(pod);
+                self.dequeue(id);
+                self.apply_pod(Arc::new(*found));
+            }
+            BindResult::NotSent => {
+                if !state.forget(pod) {
+                    return self.dequeue(id);
+                }
+                if !queued.written.nominated_node.is_empty() {
+                    state.cluster.nominate(&queued.prepared, &queued.written.nominated_node);
+                }
+                pending.queue.put_back(id);
+                self.return_to_group(id, None);
+                self.after_binding(id);
+            }
+            BindResult::Failed(error) => {
+                let error = format!("binding to node {}: {error}", binding.node);
+                self.bind_failed(binding, error, now);
+            }
+            BindResult::VolumesFailed(error) => self.bind_failed(binding, error, now),
+        }
+    }
+
+    fn bind_failed(&mut self, binding: &Binding, error: String, now: Instant) {
+        let (id, pod) = (binding.id, &binding.pod);
+        let Some(queued) = self.pending.pods.get(id) else { return };
+        let took = now.saturating_duration_since(queued.decided_at);
+        tracing::warn!(pod = pod.key(), node = %binding.node, "the pod is not bound: {error}");
+        self.reporter.current.n_errors += 1;
+        self.metrics.attempted(AttemptResult::Error, &pod.spec.scheduler_name, took);
+        if !self.state.forget(pod) {
+            // The watch reported the binding after all.
+            return self.dequeue(id);
+        }
+        self.pending.queue.back_off(id, now);
+        self.metrics.queued("backoff", "ScheduleAttemptFailure");
+        self.pending.write_status(id, |status| {
+            status.fail(FailureReason::SchedulerError, &error);
+            status.observed_generation = pod.metadata.generation;
+            status.nominated_node.clear();
+        });
+        self.return_to_group(id, Some(&error));
+        self.pending.events.failed(pod, error);
+        self.after_binding(id);
+    }
+
+    /// Changes of a pod that arrived while it was being bound take effect.
+    fn after_binding(&mut self, id: PodId) {
+        let Some(queued) = self.pending.pods.get(id) else { return };
+        if !self.state.is_pending(&queued.pod) {
+            self.dequeue(id);
+        } else if queued.is_stale {
+            self.requeue(id);
+        }
+    }
+
+    fn eviction_completed(&mut self, eviction: &Eviction, failed: Option<CallError>) {
+        let Some(error) = failed else {
+            self.reporter.current.n_preempted += eviction.victims.len() as u64;
+            return;
+        };
+        tracing::warn!(pod = eviction.pod.key(), node = %eviction.node, "preemption failed: {error}");
+        let (state, pending) = (&mut self.state, &mut self.pending);
+        let Some(queued) = pending.pods.get_mut(eviction.id) else { return };
+        queued.preemption = None;
+        state.clear_nomination(&eviction.pod);
+        pending.write_status(eviction.id, |status| status.nominated_node.clear());
+        let entry = pending.entry_of(eviction.id);
+        self.groups.give_up_preemption(state, pending, entry);
+        pending.activate(entry, Instant::now());
+    }
+}

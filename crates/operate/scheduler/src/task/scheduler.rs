@@ -1,0 +1,211 @@
+//! The loop of the task: events, completions and timers, and then a turn.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_client::component::Sidecars;
+use berth_client::lease::Leadership;
+use berth_mirror::WatchEvent;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::binding::{BindWorkers, VolumeBindings};
+use crate::completion::{BindResult, Completion, Completions};
+use crate::instruments::Instruments;
+use crate::metrics::Metrics;
+use crate::pending::PendingPods;
+use crate::pod_groups::PodGroups;
+use crate::relaxation::Relaxation;
+use crate::reporter::Reporter;
+use crate::state::State;
+use crate::wake::Waker;
+
+/// Watch events applied before pods are decided again.
+const EVENTS_AT_ONCE: usize = 512;
+/// Maximum decisions before the loop reads watch events again.
+const DECISIONS_AT_ONCE: usize = 128;
+/// The longest time between two turns of the loop.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The task, and the parts that it owns.
+pub(super) struct Scheduler {
+    pub(super) state: State,
+    pub(super) pending: PendingPods,
+    pub(super) groups: PodGroups,
+    pub(super) binds: BindWorkers,
+    pub(super) volumes: VolumeBindings,
+    pub(super) waker: Waker,
+    pub(super) relaxation: Relaxation,
+    pub(super) instruments: Instruments,
+    pub(super) reporter: Reporter,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) leadership: Leadership,
+    pub(super) led_before: bool,
+    pub(super) bind_concurrency: usize,
+    pub(super) flush_after: Duration,
+    pub(super) stop_timeout: Duration,
+}
+
+impl Scheduler {
+    pub(super) async fn run(
+        mut self,
+        mut watch_events: mpsc::Receiver<WatchEvent>,
+        mut completions: Completions,
+        stop: CancellationToken,
+        sidecars: Sidecars,
+    ) {
+        let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
+        let mut has_more = false;
+        // One for all turns: it remembers what it has seen of the lease.
+        let mut leadership = self.leadership.clone();
+        let mut timer = pin!(tokio::time::sleep(LONGEST_PAUSE));
+        loop {
+            let wake_at = self.next_wake(Instant::now());
+            // Setting the timer costs as much as a turn; a turn too early does no harm.
+            if wake_at < timer.deadline() || timer.is_elapsed() {
+                timer.as_mut().reset(wake_at);
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(completion) = completions.recv() => self.completed(completion),
+                n = watch_events.recv_many(&mut batch, EVENTS_AT_ONCE) => if n == 0 { break },
+                () = leadership.changed() => {}
+                () = std::future::ready(()), if has_more => {}
+                () = &mut timer => {}
+            }
+            while let Ok(completion) = completions.try_recv() {
+                self.completed(completion);
+            }
+            // The branches are tried in order: watch events must not wait until there are no completions.
+            while batch.len() < EVENTS_AT_ONCE
+                && let Ok(event) = watch_events.try_recv()
+            {
+                batch.push(event);
+            }
+            for event in batch.drain(..) {
+                self.apply(event);
+            }
+            has_more = self.turn();
+            if has_more {
+                tokio::task::yield_now().await;
+            }
+        }
+        self.stop(&mut completions).await;
+        sidecars.stop().await;
+    }
+
+    /// One turn, after all events that have arrived are applied. Returns whether there is more to do at once.
+    fn turn(&mut self) -> bool {
+        let now = Instant::now();
+        self.observe_leadership();
+        for _ in 0..self.pending.queue.end_backoffs(now) {
+            self.metrics.queued("active", "BackoffComplete");
+        }
+        self.relaxation.expire(&mut self.pending, now);
+        for outcome in self.volumes.expire(now, self.leadership.leads()) {
+            self.volumes_settled(outcome);
+        }
+        for entry in self.groups.expire(&mut self.state, &mut self.pending, now) {
+            self.take_back(entry, Some("volumes of members are not bound in time"));
+        }
+        self.wake_unschedulable(now);
+        self.waker.flush(&mut self.pending, now);
+        self.state.mirror.read_node_attributes(&self.state.cluster, now);
+        let has_more = self.decide_some();
+        let PendingPods { queue, pods, statuses, events, .. } = &mut self.pending;
+        statuses.write_some(pods);
+        self.groups.write_statuses(statuses);
+        events.explain_one(queue, pods, &self.state.cluster);
+        self.state.mirror.check_if_due(now);
+        self.instruments.count_if_due(&self.state, &self.pending, self.binds.n_in_flight(), now);
+        let leads = self.leadership.leads();
+        self.reporter.report_if_due(&self.state.mirror, &self.pending, leads, now);
+        has_more
+    }
+
+    /// When there is something to do although nothing happens.
+    fn next_wake(&self, now: Instant) -> Instant {
+        let times = [
+            self.pending.queue.next_due(),
+            self.waker.next_due(),
+            self.pending.events.next_due(),
+            self.relaxation.next_due(),
+            self.reporter.next_due(),
+            self.volumes.next_due(),
+            self.groups.next_due(),
+        ];
+        times.into_iter().flatten().min().map_or(now + LONGEST_PAUSE, |at| at.min(now + LONGEST_PAUSE))
+    }
+
+    /// Events of what another leader did a moment ago may not have arrived yet: pods are listed again before the first
+    /// decision as a leader.
+    fn observe_leadership(&mut self) {
+        let leads = self.leadership.leads();
+        if leads != self.led_before {
+            self.groups.reset_reservations(&mut self.state, &mut self.pending);
+        }
+        if leads && !self.led_before {
+            self.state.mirror.relist_pods();
+            self.groups.forget_victims();
+        }
+        self.led_before = leads;
+    }
+
+    fn may_decide(&self) -> bool {
+        // Twice the maximum in flight: while one binding is in flight, the next is ready.
+        self.binds.n_in_flight() < 2 * self.bind_concurrency
+            && self.state.mirror.is_complete()
+            && self.leadership.leads()
+    }
+
+    /// Decides pods while they can be bound. Returns whether there are more.
+    fn decide_some(&mut self) -> bool {
+        for _ in 0..DECISIONS_AT_ONCE {
+            if !self.may_decide() {
+                return false;
+            }
+            let Some(popped) = self.pending.queue.pop() else { return false };
+            if popped.was_in_backoff {
+                self.metrics.queued("active", "PopFromBackoffQ");
+            }
+            if self.groups.is_entry(popped.id) {
+                self.decide_group(popped.id);
+            } else {
+                self.decide(popped.id);
+            }
+        }
+        true
+    }
+
+    /// Wakes the pods that changes since the last call help.
+    pub(super) fn wake_unschedulable(&mut self, now: Instant) {
+        self.waker.wake(&mut self.state, &mut self.pending, &self.groups, now);
+    }
+
+    /// Waits for bindings in flight, within limits.
+    async fn stop(&mut self, completions: &mut Completions) {
+        let deadline = Instant::now() + self.stop_timeout;
+        for binding in self.binds.close() {
+            self.completed(Completion::Binding {
+                binding,
+                result: BindResult::NotSent,
+                took: Duration::ZERO,
+            });
+        }
+        while self.binds.n_in_flight() > 0 {
+            match tokio::time::timeout_at(deadline, completions.recv()).await {
+                Ok(Some(completion)) => self.completed(completion),
+                Ok(None) => break,
+                Err(_) => {
+                    tracing::warn!(n = self.binds.n_in_flight(), "stopping with bindings in flight");
+                    break;
+                }
+            }
+        }
+        self.binds.abandon_lookups();
+        self.reporter.report(&self.state.mirror, &self.pending, self.leadership.leads());
+    }
+}

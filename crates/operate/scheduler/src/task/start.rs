@@ -1,0 +1,162 @@
+//! Starts the parts of a scheduler and its task.
+
+use std::sync::Arc;
+
+use berth_api::journal::{Header, RecordedSettings};
+use berth_api::object::DeviceResources;
+use berth_client::component::Sidecars;
+use berth_client::connect::Connection;
+use berth_client::delegated::{self, DelegatedAuthorizer};
+use berth_client::events::{EventRecorder, RecorderOptions};
+use berth_client::lease::{Leadership, elect};
+use berth_engine::{Cluster, Settings};
+use berth_mirror::{Mirror, MirrorOptions, Source};
+use berth_serve::ClientAuthorities;
+use berth_serve::component::{self, Content};
+use prometheus_client::registry::Registry;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::scheduler::Scheduler;
+use crate::binding::{BindWorkers, Binder, VolumeBindings, VolumeWriter};
+use crate::instruments::Instruments;
+use crate::metrics::Metrics;
+use crate::options::{SchedulerError, SchedulerOptions};
+use crate::pending::{FailureEvents, PendingPods, QueuedPods, StatusWriter};
+use crate::pod_groups::PodGroups;
+use crate::queue::{Queue, QueueOptions};
+use crate::recorder::Recorder;
+use crate::relaxation::Relaxation;
+use crate::reporter::Reporter;
+use crate::serving;
+use crate::state::{Budgets, State};
+use crate::status::Handle;
+use crate::wake::Waker;
+
+pub(crate) async fn start(
+    connection: Connection,
+    options: SchedulerOptions,
+    stop: CancellationToken,
+) -> Result<Handle, SchedulerError> {
+    let options = SchedulerOptions { settings: options.settings()?, ..options };
+    // Events have the same limit, separately. Leader election sends two requests per retry period.
+    let unlimited = berth_client::connect::client(connection.clone())?;
+    let client = berth_client::connect::limited_client(connection, options.rate_limit)?;
+    let mut registry = Registry::default();
+    let metrics = Arc::new(Metrics::new(&mut registry));
+    let (reporter, status) = Reporter::new(metrics.clone());
+    // Health is served and the lease is held until everything else has ended.
+    let last = CancellationToken::new();
+    let always_allowed = options.serving.always_allowed_paths();
+    let client_authorities = Arc::new(ClientAuthorities::default());
+    if options.serving.lacks_client_authorities() {
+        let set = {
+            let authorities = client_authorities.clone();
+            move |pem: &str| authorities.set_pem(pem.as_bytes())
+        };
+        let follow = delegated::follow_client_authorities(unlimited.clone(), set);
+        tokio::spawn(last.clone().run_until_cancelled_owned(follow));
+    }
+    let content = Content {
+        client_authorities,
+        registry: Arc::new(registry),
+        state: status.clone(),
+        pages: Some(serving::pages(&options.settings.config, client.clone())),
+        authorizer: DelegatedAuthorizer::new(unlimited.clone(), always_allowed).into_function(),
+    };
+    let addresses = component::serve(&options.serving, content, last.clone()).await?;
+    let (leadership, elector) = match &options.leader_election {
+        Some(lease) => {
+            let (leadership, elector) = elect(unlimited.clone(), lease.clone(), last.clone());
+            (leadership, Some(elector))
+        }
+        None => (Leadership::uncontested(), None),
+    };
+    let (completed, completions) = mpsc::unbounded_channel();
+    let mut event_options = RecorderOptions::new("berth", options.identity.clone());
+    if let Some(limit) = options.rate_limit {
+        event_options.rate = limit;
+    }
+    let events = EventRecorder::start(unlimited.clone(), event_options, last.clone());
+    let binder = Binder {
+        client: client.clone(),
+        leadership: leadership.clone(),
+        timeout: options.bind_timeout(),
+        metrics: metrics.clone(),
+        stop: CancellationToken::new(),
+    };
+    let writer = VolumeWriter {
+        client: client.clone(),
+        leadership: leadership.clone(),
+        timeout: options.bind_timeout(),
+        permits: Arc::new(Semaphore::new(options.bind_concurrency.max(1))),
+    };
+    let config = Arc::new(options.settings.config.clone());
+    let profiles = config.clone();
+    let mirrored = MirrorOptions {
+        sources: Source::ALL,
+        watch_idle_timeout: options.watch_idle_timeout,
+        check_interval: options.resync_interval,
+        check_grace: options.resync_grace,
+        // Pods of this scheduler are kept until they are bound.
+        keeps: Arc::new(move |pod| profiles.profile(&pod.spec.scheduler_name).is_some()),
+    };
+    let (mirror, watch_events) = Mirror::start(client.clone(), mirrored);
+    let mut cluster = Cluster::new(Settings { all_node_attributes: false, ..options.settings.clone() });
+    cluster.record_changes(true);
+    let recorder = match &options.record {
+        Some(record) => {
+            let header = Header {
+                scheduler: "berth".to_owned(),
+                identity: options.identity.clone(),
+                settings: RecordedSettings::from(cluster.settings()),
+                ..Header::default()
+            };
+            let recorder = Recorder::start(record, header)?;
+            cluster.set_journal(recorder.journal());
+            recorder
+        }
+        None => Recorder::default(),
+    };
+    let now = Instant::now();
+    let bind_concurrency = options.bind_concurrency.max(1);
+    let scheduler = Scheduler {
+        state: State {
+            config,
+            cluster,
+            mirror,
+            budgets: Budgets::default(),
+            devices: DeviceResources::default(),
+            recorder,
+        },
+        pending: PendingPods {
+            queue: Queue::new(QueueOptions {
+                first_backoff: options.first_backoff,
+                longest_backoff: options.longest_backoff,
+            }),
+            pods: QueuedPods::default(),
+            statuses: StatusWriter::new(client, leadership.clone(), events.clone(), completed.clone()),
+            events: FailureEvents::new(events, now),
+            metrics: metrics.clone(),
+            ignore_unsupported: options.ignore_unsupported,
+            listed: Vec::new(),
+        },
+        groups: PodGroups::new(&options, metrics.clone()),
+        binds: BindWorkers::start(bind_concurrency, binder, &completed),
+        volumes: VolumeBindings::new(writer, completed, metrics.clone()),
+        waker: Waker::new(options.flush_after, now),
+        relaxation: Relaxation::default(),
+        instruments: Instruments::new(metrics.clone(), now),
+        reporter,
+        metrics,
+        // Without an election, there is no beginning of a leadership after which pods are listed again.
+        led_before: elector.is_none(),
+        leadership,
+        bind_concurrency,
+        flush_after: options.flush_after,
+        stop_timeout: options.stop_timeout,
+    };
+    let task = tokio::spawn(scheduler.run(watch_events, completions, stop, Sidecars::new(last, elector)));
+    Ok(Handle::new(status, addresses.http, addresses.https, task))
+}

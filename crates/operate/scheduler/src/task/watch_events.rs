@@ -1,0 +1,221 @@
+//! Watch events.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use berth_api::journal::Entry;
+use berth_api::object::{DeviceResources, Pod};
+use berth_mirror::{Change, DriftReport, PodRef, WatchEvent};
+use tokio::time::Instant;
+
+use super::scheduler::Scheduler;
+use crate::queue::PodId;
+
+impl Scheduler {
+    pub(super) fn apply(&mut self, event: WatchEvent) {
+        let pods = &self.pending.pods;
+        let changes = self.state.apply(event, |pod| pods.id(&pod.metadata.uid).is_some());
+        changes.into_iter().for_each(|change| self.changed(change));
+    }
+
+    fn changed(&mut self, change: Change) {
+        match change {
+            Change::NodeApplied(_) | Change::Listed(_) => {}
+            Change::NodeDeleted(node) => {
+                self.abandon_bindings(&node);
+                let outcomes = self.volumes.abandon(&node);
+                outcomes.into_iter().for_each(|outcome| self.volumes_settled(outcome));
+            }
+            Change::DeviceClassApplied(class) => self.device_classes_changed(|devices| devices.set(&class)),
+            Change::DeviceClassDeleted(name) => self.device_classes_changed(|devices| devices.remove(&name)),
+            Change::ClaimApplied(key, state) => {
+                let pods = self.volumes.claim_applied(&key, state);
+                self.check_volumes(&pods);
+            }
+            Change::ClaimDeleted(key) => {
+                let pods = self.volumes.claim_deleted(&key);
+                self.check_volumes(&pods);
+            }
+            Change::VolumeApplied(name, state) => {
+                let pods = self.volumes.volume_applied(&name, state);
+                self.check_volumes(&pods);
+            }
+            Change::VolumeDeleted(name) => {
+                let pods = self.volumes.volume_deleted(&name);
+                self.check_volumes(&pods);
+            }
+            Change::PodApplied { pod, is_changed } => self.pod_applied(pod, is_changed),
+            Change::PodBoundElsewhere(pod) => self.pod_bound_elsewhere(&pod),
+            Change::PodDeleted { uid, .. } => {
+                if let Some(id) = self.pending.pods.id(&uid) {
+                    self.dequeue(id);
+                }
+                self.groups.placed_pod_deleted(&mut self.state, &mut self.pending, &uid);
+            }
+            Change::PodGroupApplied(key, object) => {
+                self.groups.object_applied(&mut self.state, &mut self.pending, &key, &object);
+            }
+            Change::PodGroupDeleted(key) => {
+                self.groups.object_deleted(&mut self.state, &mut self.pending, &key);
+            }
+            Change::BudgetApplied(budget) => {
+                self.state.budgets.set(&budget);
+                self.state.recorder.record(|| Entry::Budget(budget));
+            }
+            Change::BudgetDeleted(name) => {
+                self.state.budgets.remove(&name);
+                self.state.recorder.record(|| Entry::RemoveBudget(name));
+            }
+            Change::Complete => {
+                self.state.recorder.record(|| Entry::Complete {});
+                self.pending.order_listed();
+                tracing::info!(
+                    nodes = self.state.mirror.n_nodes(),
+                    pods = self.state.mirror.n_pods(),
+                    queued = self.pending.pods.len(),
+                    "the state of the cluster is complete"
+                );
+            }
+            Change::Drift(DriftReport { n_nodes, n_pods, n_missing }) => {
+                let kinds = [("node", n_nodes), ("pod", n_pods), ("queued_pod", n_missing)];
+                for (kind, n) in kinds.into_iter().filter(|(_, n)| *n > 0) {
+                    self.metrics.drifted(kind, n as u64);
+                    self.reporter.current.n_drifted += n as u64;
+                }
+            }
+        }
+    }
+
+    /// Applies a change of the device classes. Pods whose fields are supported now, or are not any more, are decided again.
+    fn device_classes_changed(&mut self, change: impl FnOnce(&mut DeviceResources) -> bool) {
+        let before = self.state.devices.clone();
+        if !change(&mut self.state.devices) {
+            return;
+        }
+        let devices = &self.state.devices;
+        let is_concerned = |id: &PodId| {
+            self.pending.pods.get(*id).is_some_and(|queued| {
+                let unsupported = |devices| queued.suspect.unsupported(devices);
+                queued.binding.is_none() && unsupported(&before) != unsupported(devices)
+            })
+        };
+        let concerned: Vec<_> = self.pending.pods.ids().filter(is_concerned).collect();
+        concerned.into_iter().for_each(|id| self.requeue(id));
+    }
+
+    /// Bindings to a deleted node that have not been sent yet are not sent any more.
+    fn abandon_bindings(&mut self, node: &str) {
+        let mut members = Vec::new();
+        for (id, queued) in self.pending.pods.iter() {
+            if let Some(binding) = queued.binding.as_ref().filter(|binding| *binding.node == *node) {
+                binding.abandoned.store(true, Ordering::Relaxed);
+                members.extend(queued.group.map(|_| id));
+            }
+        }
+        for id in members {
+            self.take_back_member(id);
+        }
+    }
+
+    /// Another scheduler bound a pod.
+    fn pod_bound_elsewhere(&mut self, bound: &PodRef) {
+        let id = self.pending.pods.id(&bound.uid);
+        let Some((id, queued)) = id.and_then(|id| Some((id, self.pending.pods.get_mut(id)?))) else {
+            let PodRef { namespace, name, node, .. } = bound;
+            tracing::warn!("pod {namespace}/{name} on {node} is unknown: listing pods again");
+            self.state.mirror.relist_pods();
+            return;
+        };
+        if queued.is_stale {
+            queued.prepared = self.state.cluster.prepare(&queued.pod);
+        }
+        self.state.mirror.bind_pod(&mut self.state.cluster, &queued.pod, &queued.prepared, bound);
+        // The result of a binding in flight settles the rest.
+        if queued.binding.is_none() {
+            self.dequeue(id);
+        }
+    }
+
+    /// Applies a pod that was read otherwise than by the watch.
+    pub(super) fn apply_pod(&mut self, pod: Arc<Pod>) {
+        let changes = self.state.mirror.apply_pod(&mut self.state.cluster, pod);
+        changes.into_iter().for_each(|change| self.changed(change));
+    }
+
+    /// A pod is not pending any more, for whatever reason. The result of a binding in flight is ignored.
+    pub(super) fn dequeue(&mut self, id: PodId) {
+        let Some(queued) = self.pending.pods.remove(id) else { return };
+        self.volumes.forget(id);
+        let state = &mut self.state;
+        if let Some(volumes) = queued.binding.as_ref().and_then(|binding| binding.volumes.as_ref()) {
+            state.cluster.restore_volumes(&queued.prepared, volumes);
+        }
+        state.clear_nomination(&queued.pod);
+        state.recorder.record(|| Entry::Dequeue(queued.pod.metadata.namespaced_name()));
+        self.pending.queue.remove(id, Instant::now());
+        if let Some(entry) = queued.group
+            && self.groups.leave(state, &mut self.pending, entry, id, &queued.pod)
+        {
+            self.take_back(entry, None);
+        }
+    }
+
+    fn pod_applied(&mut self, pod: Arc<Pod>, is_changed: bool) {
+        let is_pending = self.state.is_pending(&pod);
+        match self.pending.pods.id(&pod.metadata.uid) {
+            Some(id) if is_pending => self.pod_updated(id, pod, is_changed),
+            // The result of its binding settles the rest.
+            Some(id) => match self.pending.pods.get_mut(id) {
+                Some(queued) if queued.binding.is_some() => queued.set_pod(pod),
+                _ => self.dequeue(id),
+            },
+            // The watch may report a pod as pending although the result of its binding has already arrived.
+            None if is_pending && !self.state.mirror.is_placed(&pod) => self.pod_added(pod),
+            None if !pod.spec.node_name.is_empty() => {
+                self.groups.placed_pod_applied(&mut self.state, &mut self.pending, &pod);
+            }
+            None => {}
+        }
+    }
+
+    fn pod_added(&mut self, pod: Arc<Pod>) {
+        let (priority, is_gated) = (pod.spec.priority.unwrap_or(0), self.state.is_gated(&pod));
+        let id = self.pending.add(&mut self.state, pod);
+        if !self.groups.join(&mut self.state, &mut self.pending, id) {
+            self.pending.queue.add(id, priority, is_gated);
+        }
+        self.metrics.queued(if is_gated { "gated" } else { "active" }, "PodAdd");
+    }
+
+    fn pod_updated(&mut self, id: PodId, pod: Arc<Pod>, is_changed: bool) {
+        let is_nominated = self.pending.nominated_elsewhere(&mut self.state, id, &pod);
+        let Some(queued) = self.pending.pods.get_mut(id) else { return };
+        queued.set_pod(pod);
+        if (is_changed || is_nominated) && queued.binding.is_some() {
+            queued.is_stale = true;
+            self.take_back_member(id);
+        } else if is_changed || is_nominated {
+            self.requeue(id);
+        }
+    }
+
+    /// Prepares a changed pod again and activates it: the change may make it schedulable.
+    pub(super) fn requeue(&mut self, id: PodId) {
+        let Some(queued) = self.pending.pods.get_mut(id) else { return };
+        queued.is_stale = false;
+        (queued.relaxed, queued.relax_at) = (None, None);
+        queued.prepared = self.state.prepare(&queued.pod);
+        self.state.renew_nomination(&queued.pod, &queued.prepared);
+        let pod = queued.pod.clone();
+        if self.groups.regroup(&mut self.state, &mut self.pending, id) {
+            return;
+        }
+        let now = Instant::now();
+        self.pending.queue.set_priority(id, pod.spec.priority.unwrap_or(0));
+        if self.state.is_gated(&pod) {
+            self.pending.queue.gate(id, now);
+        } else {
+            self.pending.activate_for("PodUpdate", id, now);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Unschedulable pods: which of them a change could help.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::pending::{GroupFailure, GroupKey, PendingPods, QueuedPods};
+use crate::pod_groups::PodGroups;
+use crate::queue::PodId;
+use crate::state::State;
+
+/// After an evaluation in vain, a group is not evaluated again for this many times as long as the evaluation took:
+/// thousands of changes must not keep the scheduler busy with unschedulable pods.
+const EVALUATION_COST: u32 = 20;
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// How often the scheduler looks for pods that have been unschedulable for long.
+const FLUSH_PERIOD: Duration = Duration::from_secs(30);
+
+/// The group of unschedulable pods that an entry of the queue belongs to.
+pub(crate) fn group_key(state: &State, pods: &QueuedPods, groups: &PodGroups, id: PodId) -> Option<GroupKey> {
+    if let Some(member) = groups.first_pending(id) {
+        return Some((state.cluster.equivalence(&pods.get(member)?.prepared), Some(id)));
+    }
+    let queued = pods.get(id)?;
+    let is_nominated = state.nomination(&queued.pod).is_some();
+    let is_alone = is_nominated || state.cluster.next_relaxation(&queued.prepared, Duration::ZERO).is_some();
+    Some((state.cluster.equivalence(&queued.prepared), is_alone.then_some(id)))
+}
+
+/// Evaluates unschedulable pods again.
+pub(crate) struct Waker {
+    /// When to evaluate groups whose evaluation was postponed.
+    look_again_at: Option<Instant>,
+    next_flush: Instant,
+    flush_after: Duration,
+}
+
+impl Waker {
+    /// Pods that have been unschedulable for `flush_after` are decided without a reason.
+    pub(crate) fn new(flush_after: Duration, now: Instant) -> Waker {
+        Waker { look_again_at: None, next_flush: now + FLUSH_PERIOD.min(flush_after), flush_after }
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.look_again_at
+    }
+
+    /// Wakes the pods that changes since the last call help.
+    pub(crate) fn wake(
+        &mut self,
+        state: &mut State,
+        pending: &mut PendingPods,
+        groups: &PodGroups,
+        now: Instant,
+    ) {
+        let changes = state.cluster.take_changes();
+        let mut helped: Vec<(GroupKey, &'static str)> = Vec::new();
+        if !changes.is_empty() {
+            for (key, failure) in pending.queue.idle() {
+                let helps = changes.iter().find(|change| {
+                    failure.wake.iter().any(|conditions| state.cluster.could_help(conditions, change))
+                });
+                if let Some(change) = helps {
+                    helped.push((key.clone(), change.event()));
+                }
+            }
+        }
+        if self.look_again_at.is_some_and(|at| at <= now) {
+            self.look_again_at = None;
+            let due = pending.queue.idle().filter(|(_, failure)| failure.is_due);
+            let due: Vec<_> = due.map(|(key, _)| (key.clone(), "LookAgain")).collect();
+            helped.extend(due);
+        }
+        for (key, event) in helped {
+            self.evaluate(state, pending, groups, &key, event, now);
+        }
+        if !changes.is_empty() {
+            activate_settled_nominations(state, pending, groups, now);
+        }
+    }
+
+    /// Wakes a group if its first pod fits on a node now.
+    fn evaluate(
+        &mut self,
+        state: &mut State,
+        pending: &mut PendingPods,
+        groups: &PodGroups,
+        key: &GroupKey,
+        event: &'static str,
+        now: Instant,
+    ) {
+        if key.1.is_some_and(|id| groups.is_entry(id)) {
+            return pending.wake(key, event, now);
+        }
+        let epoch = state.cluster.signature_epoch();
+        let Some(failure) = pending.queue.failure_mut(key) else { return };
+        if let Some(at) = failure.look_again.filter(|at| *at > now) {
+            failure.is_due = true;
+            self.look_again_at = Some(self.look_again_at.map_or(at, |before| before.min(at)));
+            return;
+        }
+        failure.is_due = false;
+        if failure.epoch != epoch {
+            // New selectors may distinguish the pods of the group.
+            for key in split(state, pending, groups, key, now) {
+                self.evaluate(state, pending, groups, &key, event, now);
+            }
+            return;
+        }
+        let Some(first) = pending.queue.first_of(key, now) else { return };
+        let Some(queued) = pending.pods.get(first) else { return };
+        let began = Instant::now();
+        // Most nominated pods fit on their node first: then the others need no look.
+        let decided = queued.decided();
+        let fits = state.nomination(&queued.pod).is_some_and(|node| state.cluster.fits_on(decided, node))
+            || state.cluster.fits_anywhere(decided);
+        if fits {
+            return pending.wake(key, event, now);
+        }
+        let wake = state.cluster.wake_conditions(decided);
+        if let Some(failure) = pending.queue.failure_mut(key) {
+            failure.wake = vec![wake];
+            failure.look_again = Some(now + (began.elapsed() * EVALUATION_COST).min(LONGEST_WAIT));
+        }
+    }
+
+    /// Activates pods that have been unschedulable for long, in case a change that helps was missed.
+    pub(crate) fn flush(&mut self, pending: &mut PendingPods, now: Instant) {
+        if now < self.next_flush {
+            return;
+        }
+        self.next_flush = now + FLUSH_PERIOD.min(self.flush_after);
+        pending.statuses.rewrite(&mut pending.pods);
+        let Some(since) = now.checked_sub(self.flush_after) else { return };
+        for key in pending.queue.idle_since(since) {
+            pending.wake(&key, "UnschedulableTimeout", now);
+        }
+    }
+}
+
+/// Moves an entry whose attempt failed to the unschedulable ones.
+pub(crate) fn add_unschedulable(
+    state: &mut State,
+    pending: &mut PendingPods,
+    groups: &PodGroups,
+    (id, key): (PodId, &GroupKey),
+    failure: &GroupFailure,
+    now: Instant,
+) {
+    if pending.queue.failure_mut(key).is_some_and(|before| before.epoch != failure.epoch) {
+        // This failure may not be that of all pods that were equivalent once.
+        split(state, pending, groups, key, now);
+    }
+    if key.1.is_some() {
+        // The preemption is for this pod only: the next of its group is decided separately.
+        pending.queue.release_group(id, now);
+    }
+    pending.queue.add_unschedulable(id, key.clone(), failure.clone(), now);
+}
+
+/// Moves each pod of a group to the group it belongs to now. Returns these groups.
+fn split(
+    state: &mut State,
+    pending: &mut PendingPods,
+    groups: &PodGroups,
+    key: &GroupKey,
+    now: Instant,
+) -> Vec<GroupKey> {
+    let epoch = state.cluster.signature_epoch();
+    let Some(kept) = pending.queue.failure_mut(key) else { return Vec::new() };
+    kept.epoch = epoch;
+    let failure = kept.clone();
+    let mut keys: Vec<GroupKey> = Vec::new();
+    for id in pending.queue.members(key) {
+        let Some(own) = group_key(state, &pending.pods, groups, id) else { continue };
+        if own != *key {
+            pending.queue.move_to_group(id, own.clone(), &failure, now);
+        }
+        if !keys.contains(&own) {
+            keys.push(own);
+        }
+    }
+    keys
+}
+
+/// Activates the unschedulable pods whose nomination is settled: the node is deleted, or the victims are gone. They
+/// fit there now, or they preempt again, or they lose the nomination.
+fn activate_settled_nominations(state: &State, pending: &mut PendingPods, groups: &PodGroups, now: Instant) {
+    let nominated = pending.queue.idle().filter_map(|((_, nominated), _)| *nominated);
+    let is_settled = |id: &PodId| {
+        if groups.is_entry(*id) {
+            groups.has_settled_nominations(*id, state, &pending.pods)
+        } else {
+            is_nomination_settled(state, &pending.pods, *id)
+        }
+    };
+    let settled: Vec<PodId> = nominated.filter(is_settled).collect();
+    for id in settled {
+        pending.queue.activate(id, now);
+        pending.metrics.queued("active", "NominationSettled");
+    }
+}
+
+fn is_nomination_settled(state: &State, pods: &QueuedPods, id: PodId) -> bool {
+    let Some(queued) = pods.get(id) else { return false };
+    let Some(victims) = &queued.preemption else { return false };
+    if state.nomination(&queued.pod).is_none_or(|node| !state.cluster.has_node(node)) {
+        return true;
+    }
+    !victims.iter().any(|victim| state.exists(victim)) && !state.cluster.awaits_victims(&queued.prepared)
+}
