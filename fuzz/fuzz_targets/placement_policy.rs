@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use berth_api::admission::{ValidationOptions, default_pod, validate_pod};
 use berth_api::object::Pod;
-use berth_api::placement_policy::{PlacementPolicy, PolicySet};
+use berth_api::policy::{PlacementPolicy, PolicySet};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use base64::Engine;
 use berth_api::object::time::{rfc3339, rfc3339_micros};
-use berth_api::quantity::Quantity;
+use berth_api::syntax::quantity::Quantity;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 

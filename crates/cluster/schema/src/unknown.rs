@@ -3,7 +3,7 @@
 use std::fmt;
 
 use berth_api::resource::group_of;
-use berth_api::similar::nearest;
+use berth_api::syntax::similar::nearest;
 use serde_json::Value;
 
 use crate::decode::Path;

@@ -1,19 +1,19 @@
-//! Reading Kubernetes objects for Berth.
+//! Reading Kubernetes objects for Berth, in layers: a module uses only modules above it in this table.
 //!
 //! | module | is for |
 //! |---|---|
-//! | [`object`] | typed objects, metadata, conditions, times; [`object::placement`] lists the fields of a pod that matter for placement |
+//! | [`syntax`] | texts in objects: quantities, versions, schedules, names, labels, annotations |
 //! | [`resource`] | the table of resources: group, version, kind, plural, scope, URL paths |
+//! | [`object`] | typed objects, metadata, conditions, times; [`object::placement`] lists the fields of a pod that matter for placement |
 //! | [`read`] | YAML and JSON text to objects |
-//! | [`expand`] | workloads to the pods that their controllers create |
-//! | [`admission`] | what the API server does to a pod on creation: defaulting, the matchLabelKeys merge, validation |
 //! | [`rules`] | placement rules: both dialects of affinity in one internal form, which is all the engine reads |
-//! | [`kubelet_labels`] | the labels that a kubelet may set on its node |
+//! | [`admission`] | what the API server does to a pod on creation: defaulting, the matchLabelKeys merge, validation |
 //! | [`config`] | `KubeSchedulerConfiguration` |
-//! | [`placement_policy`] | placement rules that policies add to pods |
+//! | [`policy`] | placement rules that policies add to pods |
+//! | [`inventory`] | the objects of an input, by kind |
+//! | [`expand`] | workloads to the pods that their controllers create |
 //! | [`recording`], [`journal`] | recorded decisions of kube-scheduler; journals of a running scheduler |
-//! | [`cron`], [`fenceposts`] | schedules of CronJobs; the limits of a rolling update |
-//! | [`quantity`], [`simulated_nodes`], [`similar`] | quantities of resources; simulated nodes; similar names |
+//! | [`fenceposts`], [`simulated_nodes`] | the limits of a rolling update; simulated nodes |
 //!
 //! The crate has no client and no clock and does no I/O: callers pass bytes or JSON values.
 
@@ -22,17 +22,15 @@ pub const KUBERNETES_VERSION: &str = "1.36";
 
 pub mod admission;
 pub mod config;
-pub mod cron;
 pub mod expand;
 pub mod fenceposts;
+pub mod inventory;
 pub mod journal;
-pub mod kubelet_labels;
 pub mod object;
-pub mod placement_policy;
-pub mod quantity;
+pub mod policy;
 pub mod read;
 pub mod recording;
 pub mod resource;
 pub mod rules;
-pub mod similar;
 pub mod simulated_nodes;
+pub mod syntax;

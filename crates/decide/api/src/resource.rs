@@ -16,14 +16,20 @@ pub struct Resource {
     pub plural: &'static str,
     /// Whether objects live in a namespace.
     pub namespaced: bool,
+    /// The short names that kubectl accepts, such as `po`.
+    pub short_names: &'static [&'static str],
 }
 
 const fn resource(group: &'static str, kind: &'static str, plural: &'static str) -> Resource {
-    Resource { group, version: "v1", kind, plural, namespaced: true }
+    Resource { group, version: "v1", kind, plural, namespaced: true, short_names: &[] }
 }
 
 const fn cluster_scoped(resource: Resource) -> Resource {
     Resource { namespaced: false, ..resource }
+}
+
+const fn short(short_names: &'static [&'static str], resource: Resource) -> Resource {
+    Resource { short_names, ..resource }
 }
 
 const fn version(version: &'static str, resource: Resource) -> Resource {
@@ -51,37 +57,37 @@ resources! {
     /// `v1` Binding.
     BINDINGS = resource("", "Binding", "bindings");
     /// `v1` ComponentStatus.
-    COMPONENT_STATUSES = cluster_scoped(resource("", "ComponentStatus", "componentstatuses"));
+    COMPONENT_STATUSES = short(&["cs"], cluster_scoped(resource("", "ComponentStatus", "componentstatuses")));
     /// `v1` ConfigMap.
-    CONFIG_MAPS = resource("", "ConfigMap", "configmaps");
+    CONFIG_MAPS = short(&["cm"], resource("", "ConfigMap", "configmaps"));
     /// `v1` Endpoints.
-    ENDPOINTS = resource("", "Endpoints", "endpoints");
+    ENDPOINTS = short(&["ep"], resource("", "Endpoints", "endpoints"));
     /// `v1` Event.
-    EVENTS = resource("", "Event", "events");
+    EVENTS = short(&["ev"], resource("", "Event", "events"));
     /// `v1` LimitRange.
-    LIMIT_RANGES = resource("", "LimitRange", "limitranges");
+    LIMIT_RANGES = short(&["limits"], resource("", "LimitRange", "limitranges"));
     /// `v1` Namespace.
-    NAMESPACES = cluster_scoped(resource("", "Namespace", "namespaces"));
+    NAMESPACES = short(&["ns"], cluster_scoped(resource("", "Namespace", "namespaces")));
     /// `v1` Node.
-    NODES = cluster_scoped(resource("", "Node", "nodes"));
+    NODES = short(&["no"], cluster_scoped(resource("", "Node", "nodes")));
     /// `v1` PersistentVolumeClaim.
-    PERSISTENT_VOLUME_CLAIMS = resource("", "PersistentVolumeClaim", "persistentvolumeclaims");
+    PERSISTENT_VOLUME_CLAIMS = short(&["pvc"], resource("", "PersistentVolumeClaim", "persistentvolumeclaims"));
     /// `v1` PersistentVolume.
-    PERSISTENT_VOLUMES = cluster_scoped(resource("", "PersistentVolume", "persistentvolumes"));
+    PERSISTENT_VOLUMES = short(&["pv"], cluster_scoped(resource("", "PersistentVolume", "persistentvolumes")));
     /// `v1` Pod.
-    PODS = resource("", "Pod", "pods");
+    PODS = short(&["po"], resource("", "Pod", "pods"));
     /// `v1` PodTemplate.
     POD_TEMPLATES = resource("", "PodTemplate", "podtemplates");
     /// `v1` ReplicationController.
-    REPLICATION_CONTROLLERS = resource("", "ReplicationController", "replicationcontrollers");
+    REPLICATION_CONTROLLERS = short(&["rc"], resource("", "ReplicationController", "replicationcontrollers"));
     /// `v1` ResourceQuota.
-    RESOURCE_QUOTAS = resource("", "ResourceQuota", "resourcequotas");
+    RESOURCE_QUOTAS = short(&["quota"], resource("", "ResourceQuota", "resourcequotas"));
     /// `v1` Secret.
     SECRETS = resource("", "Secret", "secrets");
     /// `v1` ServiceAccount.
-    SERVICE_ACCOUNTS = resource("", "ServiceAccount", "serviceaccounts");
+    SERVICE_ACCOUNTS = short(&["sa"], resource("", "ServiceAccount", "serviceaccounts"));
     /// `v1` Service.
-    SERVICES = resource("", "Service", "services");
+    SERVICES = short(&["svc"], resource("", "Service", "services"));
     /// `admissionregistration.k8s.io/v1` MutatingAdmissionPolicy.
     MUTATING_ADMISSION_POLICIES =
         cluster_scoped(resource(REGISTRATION, "MutatingAdmissionPolicy", "mutatingadmissionpolicies"));
@@ -107,23 +113,23 @@ resources! {
     VALIDATING_WEBHOOK_CONFIGURATIONS =
         cluster_scoped(resource(REGISTRATION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"));
     /// `apiextensions.k8s.io/v1` CustomResourceDefinition.
-    CUSTOM_RESOURCE_DEFINITIONS = cluster_scoped(resource(
+    CUSTOM_RESOURCE_DEFINITIONS = short(&["crd", "crds"], cluster_scoped(resource(
         "apiextensions.k8s.io",
         "CustomResourceDefinition",
         "customresourcedefinitions",
-    ));
+    )));
     /// `apiregistration.k8s.io/v1` APIService.
     API_SERVICES = cluster_scoped(resource("apiregistration.k8s.io", "APIService", "apiservices"));
     /// `apps/v1` ControllerRevision.
     CONTROLLER_REVISIONS = resource("apps", "ControllerRevision", "controllerrevisions");
     /// `apps/v1` DaemonSet.
-    DAEMON_SETS = resource("apps", "DaemonSet", "daemonsets");
+    DAEMON_SETS = short(&["ds"], resource("apps", "DaemonSet", "daemonsets"));
     /// `apps/v1` Deployment.
-    DEPLOYMENTS = resource("apps", "Deployment", "deployments");
+    DEPLOYMENTS = short(&["deploy"], resource("apps", "Deployment", "deployments"));
     /// `apps/v1` ReplicaSet.
-    REPLICA_SETS = resource("apps", "ReplicaSet", "replicasets");
+    REPLICA_SETS = short(&["rs"], resource("apps", "ReplicaSet", "replicasets"));
     /// `apps/v1` StatefulSet.
-    STATEFUL_SETS = resource("apps", "StatefulSet", "statefulsets");
+    STATEFUL_SETS = short(&["sts"], resource("apps", "StatefulSet", "statefulsets"));
     /// `authentication.k8s.io/v1` SelfSubjectReview.
     SELF_SUBJECT_REVIEWS = cluster_scoped(resource(AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews"));
     /// `authentication.k8s.io/v1` TokenReview.
@@ -141,27 +147,25 @@ resources! {
     SUBJECT_ACCESS_REVIEWS =
         cluster_scoped(resource(AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews"));
     /// `autoscaling/v2` HorizontalPodAutoscaler.
-    HORIZONTAL_POD_AUTOSCALERS =
-        version("v2", resource("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers"));
+    HORIZONTAL_POD_AUTOSCALERS = short(&["hpa"], version("v2", resource("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers")));
     /// `autoscaling/v1` HorizontalPodAutoscaler.
-    HORIZONTAL_POD_AUTOSCALERS_V1 =
-        resource("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
+    HORIZONTAL_POD_AUTOSCALERS_V1 = short(&["hpa"], resource("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers"));
     /// `batch/v1` CronJob.
-    CRON_JOBS = resource("batch", "CronJob", "cronjobs");
+    CRON_JOBS = short(&["cj"], resource("batch", "CronJob", "cronjobs"));
     /// `batch/v1` Job.
     JOBS = resource("batch", "Job", "jobs");
     /// `certificates.k8s.io/v1` CertificateSigningRequest.
-    CERTIFICATE_SIGNING_REQUESTS = cluster_scoped(resource(
+    CERTIFICATE_SIGNING_REQUESTS = short(&["csr"], cluster_scoped(resource(
         "certificates.k8s.io",
         "CertificateSigningRequest",
         "certificatesigningrequests",
-    ));
+    )));
     /// `coordination.k8s.io/v1` Lease.
     LEASES = resource("coordination.k8s.io", "Lease", "leases");
     /// `discovery.k8s.io/v1` EndpointSlice.
     ENDPOINT_SLICES = resource("discovery.k8s.io", "EndpointSlice", "endpointslices");
     /// `events.k8s.io/v1` Event.
-    NEW_EVENTS = resource("events.k8s.io", "Event", "events");
+    NEW_EVENTS = short(&["ev"], resource("events.k8s.io", "Event", "events"));
     /// `flowcontrol.apiserver.k8s.io/v1` FlowSchema.
     FLOW_SCHEMAS = cluster_scoped(resource(FLOW_CONTROL, "FlowSchema", "flowschemas"));
     /// `flowcontrol.apiserver.k8s.io/v1` PriorityLevelConfiguration.
@@ -173,17 +177,17 @@ resources! {
     /// `networking.k8s.io/v1` IngressClass.
     INGRESS_CLASSES = cluster_scoped(resource(NETWORKING, "IngressClass", "ingressclasses"));
     /// `networking.k8s.io/v1` Ingress.
-    INGRESSES = resource(NETWORKING, "Ingress", "ingresses");
+    INGRESSES = short(&["ing"], resource(NETWORKING, "Ingress", "ingresses"));
     /// `networking.k8s.io/v1` IPAddress.
-    IP_ADDRESSES = cluster_scoped(resource(NETWORKING, "IPAddress", "ipaddresses"));
+    IP_ADDRESSES = short(&["ip"], cluster_scoped(resource(NETWORKING, "IPAddress", "ipaddresses")));
     /// `networking.k8s.io/v1` NetworkPolicy.
-    NETWORK_POLICIES = resource(NETWORKING, "NetworkPolicy", "networkpolicies");
+    NETWORK_POLICIES = short(&["netpol"], resource(NETWORKING, "NetworkPolicy", "networkpolicies"));
     /// `networking.k8s.io/v1` ServiceCIDR.
     SERVICE_CIDRS = cluster_scoped(resource(NETWORKING, "ServiceCIDR", "servicecidrs"));
     /// `node.k8s.io/v1` RuntimeClass.
     RUNTIME_CLASSES = cluster_scoped(resource("node.k8s.io", "RuntimeClass", "runtimeclasses"));
     /// `policy/v1` PodDisruptionBudget.
-    POD_DISRUPTION_BUDGETS = resource("policy", "PodDisruptionBudget", "poddisruptionbudgets");
+    POD_DISRUPTION_BUDGETS = short(&["pdb"], resource("policy", "PodDisruptionBudget", "poddisruptionbudgets"));
     /// `rbac.authorization.k8s.io/v1` ClusterRoleBinding.
     CLUSTER_ROLE_BINDINGS = cluster_scoped(resource(RBAC, "ClusterRoleBinding", "clusterrolebindings"));
     /// `rbac.authorization.k8s.io/v1` ClusterRole.
@@ -202,7 +206,7 @@ resources! {
     /// `resource.k8s.io/v1` ResourceSlice.
     RESOURCE_SLICES = cluster_scoped(resource("resource.k8s.io", "ResourceSlice", "resourceslices"));
     /// `scheduling.k8s.io/v1` PriorityClass.
-    PRIORITY_CLASSES = cluster_scoped(resource("scheduling.k8s.io", "PriorityClass", "priorityclasses"));
+    PRIORITY_CLASSES = short(&["pc"], cluster_scoped(resource("scheduling.k8s.io", "PriorityClass", "priorityclasses")));
     /// `scheduling.k8s.io/v1alpha2` PodGroup.
     POD_GROUPS = version("v1alpha2", resource("scheduling.k8s.io", "PodGroup", "podgroups"));
     /// `scheduling.k8s.io/v1alpha2` Workload.
@@ -214,12 +218,11 @@ resources! {
     /// `storage.k8s.io/v1` CSIStorageCapacity.
     CSI_STORAGE_CAPACITIES = resource(STORAGE, "CSIStorageCapacity", "csistoragecapacities");
     /// `storage.k8s.io/v1` StorageClass.
-    STORAGE_CLASSES = cluster_scoped(resource(STORAGE, "StorageClass", "storageclasses"));
+    STORAGE_CLASSES = short(&["sc"], cluster_scoped(resource(STORAGE, "StorageClass", "storageclasses")));
     /// `storage.k8s.io/v1` VolumeAttachment.
     VOLUME_ATTACHMENTS = cluster_scoped(resource(STORAGE, "VolumeAttachment", "volumeattachments"));
     /// `storage.k8s.io/v1` VolumeAttributesClass.
-    VOLUME_ATTRIBUTES_CLASSES =
-        cluster_scoped(resource(STORAGE, "VolumeAttributesClass", "volumeattributesclasses"));
+    VOLUME_ATTRIBUTES_CLASSES = short(&["vac"], cluster_scoped(resource(STORAGE, "VolumeAttributesClass", "volumeattributesclasses")));
 }
 
 /// `scheduling.x-k8s.io/v1alpha1` PodGroup, a custom resource.

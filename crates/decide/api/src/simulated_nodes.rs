@@ -1,7 +1,8 @@
 //! Simulated nodes: equal nodes spread over zones, described by a few numbers.
 
 use crate::object::{Node, ObjectMeta, ResourceList};
-use crate::quantity::Quantity;
+use crate::syntax::labels::{HOSTNAME, REGION, ZONE};
+use crate::syntax::quantity::Quantity;
 
 /// Ephemeral storage of each simulated node, in bytes. Every kubelet reports some; pods that request it should fit.
 const EPHEMERAL_STORAGE: i64 = 100 << 30;
@@ -44,13 +45,13 @@ impl SimulatedNodes {
             let rack = (i / n_zones).checked_rem(self.n_racks);
             let rack = rack.map(|rack| (RACK.to_owned(), format!("{zone}-rack-{}", rack + 1)));
             let labels = [
-                ("kubernetes.io/hostname", name.clone()),
+                (HOSTNAME, name.clone()),
                 ("kubernetes.io/os", "linux".to_owned()),
                 ("kubernetes.io/arch", "amd64".to_owned()),
                 ("failure-domain.beta.kubernetes.io/zone", zone.clone()),
                 ("failure-domain.beta.kubernetes.io/region", region.clone()),
-                ("topology.kubernetes.io/zone", zone),
-                ("topology.kubernetes.io/region", region),
+                (ZONE, zone),
+                (REGION, region),
             ];
             let resources = [
                 ("cpu", self.cpu),

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt::Write;
 
 use berth_api::admission::{AdmissionOptions, admit};
-use berth_api::read::Inventory;
+use berth_api::inventory::Inventory;
 use berth_engine::{Cluster, Settings};
 
 const OBJECTS: &str = "

@@ -23,7 +23,7 @@ use crate::verdict::{TopologyPair, is_zero};
 /// The nodes and pods that the required anti-affinity of a pod would block.
 ///
 /// ```
-/// # use berth_api::read::Inventory;
+/// # use berth_api::inventory::Inventory;
 /// # use berth_engine::{Cluster, Settings};
 /// # let objects = Inventory::from_text(
 /// #     "{apiVersion: v1, kind: Node, metadata: {name: a,
@@ -42,7 +42,7 @@ use crate::verdict::{TopologyPair, is_zero};
 /// let largest = radius.terms[0].largest.as_ref().expect("the node is a domain");
 /// assert_eq!(largest.milli_cpu, 4_000); // 4 cores in milli-CPU
 /// assert_eq!(largest.memory, 8 << 30); // 8Gi in bytes
-/// # Ok::<(), berth_api::read::InputError>(())
+/// # Ok::<(), berth_api::inventory::InputError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

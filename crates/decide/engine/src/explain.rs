@@ -23,7 +23,7 @@ pub const MAX_BOTTLENECK: usize = 512;
 /// Why a pod fits where it fits, or is unschedulable.
 ///
 /// ```
-/// # use berth_api::read::Inventory;
+/// # use berth_api::inventory::Inventory;
 /// # use berth_engine::{Cluster, Settings};
 /// # let objects = Inventory::from_text(
 /// #     "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 4, memory: 8Gi, pods: 10}}}
@@ -40,7 +40,7 @@ pub const MAX_BOTTLENECK: usize = 512;
 /// let term = explanation.bottleneck().expect("a rule excludes the node");
 /// assert_eq!((term.excludes, term.excludes_alone), (1, 1));
 /// assert_eq!(term.detail, "requests 5 cpu");
-/// # Ok::<(), berth_api::read::InputError>(())
+/// # Ok::<(), berth_api::inventory::InputError>(())
 /// ```
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

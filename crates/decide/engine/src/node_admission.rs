@@ -5,8 +5,8 @@
 //! during execution and have the node as topology (`kubernetes.io/hostname`, and for anti-affinity "all topologies",
 //! which includes it). A node cannot see other topologies.
 
-use berth_api::object::HOSTNAME_LABEL;
 use berth_api::rules::{PodTerm, TaintEffect, TopologyScope};
+use berth_api::syntax::labels::HOSTNAME;
 
 use crate::plugins::{Shortage, is_extended_resource, rejects, requires, shortages, tolerates};
 use crate::state::State;
@@ -164,7 +164,7 @@ fn on_node<'a>(
     let terms = compiled.iter().map(|t| (&terms[t.index], t.matcher));
     terms.filter(|(term, _)| {
         let is_node = match &term.topology {
-            TopologyScope::Key(key) => key == HOSTNAME_LABEL,
+            TopologyScope::Key(key) => key == HOSTNAME,
             TopologyScope::All => true,
         };
         term.required_during_execution && is_node

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use berth_api::config::Plugin;
-use berth_api::quantity::with_unit;
+use berth_api::syntax::quantity::with_unit;
 use serde::{Serialize, Serializer};
 use smallvec::SmallVec;
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::rule::{RuleInfo, Severity};
+use crate::severity::Severity;
 use crate::subject::Object;
 
 /// A mistake in an object.
@@ -43,13 +43,16 @@ pub(crate) struct Found {
 
 /// Collects the findings of a rule.
 pub(crate) struct Findings {
-    info: &'static RuleInfo,
+    rule: &'static str,
+    severity: Severity,
+    fix: &'static str,
     pub(crate) all: Vec<Found>,
 }
 
 impl Findings {
-    pub(crate) fn new(info: &'static RuleInfo) -> Findings {
-        Findings { info, all: Vec::new() }
+    /// For a rule with this name, and with this usual severity and fix.
+    pub(crate) fn new(rule: &'static str, severity: Severity, fix: &'static str) -> Findings {
+        Findings { rule, severity, fix, all: Vec::new() }
     }
 
     /// Adds a finding with the severity and the fix of the rule. `path` is that in the whole object.
@@ -59,7 +62,7 @@ impl Findings {
         path: String,
         message: impl Into<String>,
     ) -> &mut Finding {
-        let RuleInfo { name: rule, severity, fix, .. } = *self.info;
+        let Findings { rule, severity, fix, .. } = *self;
         let finding = Finding {
             rule,
             severity,

@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
+use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::Pod;
-use berth_api::read::{Entry, Inventory, SourceLocation};
+use berth_api::read::SourceLocation;
 use berth_api::rules::{KnownNamespaces, NamespaceScope, PodSet, Requirement, Selector};
 use berth_engine::{Cluster, Settings};
 use berth_simulate::{InvalidObject, Workloads};

@@ -13,21 +13,20 @@ mod rollout;
 mod rule;
 mod rules;
 mod selection;
+mod severity;
 mod subject;
 mod terms;
 
 pub use finding::Finding;
 pub use input::{LintInput, Review};
-pub use rule::{RULES, RuleInfo, Severity, rule};
+pub use rule::{RULES, RuleInfo, rule};
 pub use selection::{Selection, UnknownRule};
+pub use severity::Severity;
+pub use subject::IGNORE_ANNOTATION;
 
 use berth_simulate::InvalidObject;
 
 use finding::{Findings, Found};
-
-/// The annotation of an object, or of its pod template, with the rules that it is exempt from: names separated by
-/// commas, or `*` for all.
-pub const IGNORE_ANNOTATION: &str = "lint.berth.dev/ignore";
 
 /// The result of the rules.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +41,7 @@ pub struct Report {
 pub fn lint(input: &LintInput<'_>, selection: &Selection) -> Report {
     let mut all: Vec<Found> = Vec::new();
     for info in RULES.iter().filter(|info| selection.contains(info.name)) {
-        let mut findings = Findings::new(info);
+        let mut findings = Findings::new(info.name, info.severity, info.fix);
         (info.check)(input, &mut findings);
         all.extend(findings.all);
     }

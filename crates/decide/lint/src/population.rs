@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use berth_api::inventory::Inventory;
 use berth_api::object::StringMap;
-use berth_api::read::Inventory;
 use berth_api::rules::{KnownNamespaces, PodSet, Requirement, Selector};
 use berth_simulate::Workloads;
 

@@ -5,8 +5,8 @@
 use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::fenceposts::fenceposts;
 use berth_api::object::{Node, Pod, PodSpec, ResourceList};
-use berth_api::quantity::Quantity;
 use berth_api::read::Kind;
+use berth_api::syntax::quantity::Quantity;
 use berth_engine::{Cluster, PreparedPod};
 use serde_json::Value;
 

@@ -2,14 +2,18 @@
 
 use std::borrow::Cow;
 
-use berth_api::admission::{AFFINITY_ANNOTATION, AdmissionOptions, FieldError, admit, annotation_affinity};
+use berth_api::admission::{AdmissionOptions, FieldError, admit};
 use berth_api::expand::{ExpandError, daemon_tolerations, workload_pods};
+use berth_api::inventory::{Entry, Workload, WorkloadSpec};
 use berth_api::object::{Affinity, Pod, Toleration};
-use berth_api::read::{Entry, Kind, SourceLocation, Workload, WorkloadSpec};
-use berth_api::rules::PodRules;
+use berth_api::read::{Kind, SourceLocation};
+use berth_api::rules::{PodRules, annotation_affinity};
+use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use serde_json::Value;
 
-use crate::IGNORE_ANNOTATION;
+/// The annotation of an object, or of its pod template, with the rules that it is exempt from: names separated by
+/// commas, or `*` for all.
+pub const IGNORE_ANNOTATION: &str = "lint.berth.dev/ignore";
 
 /// An object of the input.
 #[derive(Clone, Debug)]

@@ -4,14 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_api::inventory::Inventory;
 use berth_api::object::{NamespacedName, Node};
-use berth_api::read::Inventory;
 use berth_api::rules::pod_requests;
 use berth_engine::FeasibleNodes;
 use serde::Serialize;
 
-use crate::what_if::{Fate, recreate};
-use crate::{Simulation, SimulationError, SimulationOptions};
+use crate::simulation::{Fate, Simulation, SimulationError, SimulationOptions, recreate};
 
 /// Number of pods whose scores are compared: each costs a look at every node.
 const MAX_SCORED: usize = 20;
@@ -115,7 +114,7 @@ impl Side {
     }
 }
 
-fn amount(resource: &str, quantity: berth_api::quantity::Quantity) -> i64 {
+fn amount(resource: &str, quantity: berth_api::syntax::quantity::Quantity) -> i64 {
     if resource == "cpu" { quantity.millis() } else { quantity.units() }
 }
 

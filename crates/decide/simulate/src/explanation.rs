@@ -4,13 +4,12 @@ use core::time::Duration;
 
 use berth_api::object::Pod;
 use berth_api::rules::{dialect_notes, relaxed_rules};
-use berth_engine::{Cluster, DisruptionBudget, Explanation, Outcome, Victims};
+use berth_engine::{Cluster, DisruptionBudget, Explanation, Outcome};
 use serde::Serialize;
 
-use crate::GroupPlacement;
 use crate::repairs::{CoreTerm, Repair, unsatisfiable_core};
 use crate::rolling_update::blocked_by_own_update;
-use crate::simulation::preempt;
+use crate::simulation::{GroupPlacement, PodPreemption, SimulatedPod, Simulation, preempt};
 
 /// Why a pod fits where it fits, or fits nowhere, and what would change that.
 #[derive(Clone, Debug, Serialize)]
@@ -44,25 +43,6 @@ pub struct PodExplanation {
     pub core: Vec<CoreTerm>,
     /// Changes that let a pending pod fit, each verified; the cheapest of each kind, the cheapest first.
     pub repairs: Vec<Repair>,
-}
-
-/// The pods that are evicted for a pod.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PodPreemption {
-    /// The node on which the pod fits then.
-    pub node: String,
-    /// `namespace/name`, the most important first.
-    pub victims: Vec<String>,
-    /// How many of them a disruption budget protects.
-    pub n_pdb_violations: usize,
-}
-
-impl From<Victims> for PodPreemption {
-    fn from(Victims { node, victims, n_pdb_violations, .. }: Victims) -> PodPreemption {
-        let victims = victims.iter().map(ToString::to_string).collect();
-        PodPreemption { node, victims, n_pdb_violations }
-    }
 }
 
 impl PodExplanation {
@@ -120,5 +100,31 @@ impl PodExplanation {
             core,
             repairs: Vec::new(),
         }
+    }
+}
+
+impl Simulation {
+    /// Explains a pod in the current state; with `node`, the groups of nodes contain only that node. None if the
+    /// pod does not exist.
+    pub fn explain(&mut self, namespace: &str, name: &str, node: Option<&str>) -> Option<PodExplanation> {
+        let explained = self.explain_without_repairs(namespace, name, node)?;
+        let repairs = self.repairs(namespace, name, node, &explained.explanation);
+        Some(PodExplanation { repairs, ..explained })
+    }
+
+    /// As [`Simulation::explain`], for many pods.
+    pub fn explain_without_repairs(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        node: Option<&str>,
+    ) -> Option<PodExplanation> {
+        let SimulatedPod { pod, unsupported, .. } = &self.pods[self.position(namespace, name)?];
+        let budgets = self.preempts.then_some(&*self.budgets);
+        let pods = self.pods.iter().map(|p| &p.pod);
+        let explained =
+            PodExplanation::of(&mut self.cluster, budgets, pod, self.pending_for.of(pod), node, pods);
+        let (unsupported, group) = (unsupported.to_vec(), self.explain_group(namespace, name));
+        Some(PodExplanation { unsupported, group, ..explained })
     }
 }

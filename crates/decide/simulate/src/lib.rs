@@ -1,7 +1,7 @@
 //! Simulations: questions to the engine about clusters that exist only as text.
 //!
 //! [`Simulation`] builds a cluster from manifests, places the pending pods and explains single pods with the changes that
-//! would help ([`PodExplanation`], [`Repair`]). [`what_if`] changes the cluster and reports what becomes of its pods.
+//! would help ([`PodExplanation`], [`Repair`]). [`what_if`] changes the cluster and reports what happens to its pods.
 //! [`capacity`] counts how many more replicas fit, and [`compare`] compares two placements. [`replay`] repeats the decisions of
 //! a recording and compares the answers.
 //!
@@ -18,10 +18,10 @@ pub mod sets;
 mod simulation;
 pub mod what_if;
 
-pub use explanation::{PodExplanation, PodPreemption};
+pub use explanation::PodExplanation;
 pub use repairs::{Change, CoreTerm, Repair};
 pub use simulation::workloads::Workloads;
 pub use simulation::{
-    GroupPlacement, InvalidObject, PendingDecision, PendingFor, SimulatedPod, Simulation, SimulationError,
-    SimulationOptions, add_simulated_nodes,
+    GroupPlacement, InvalidObject, PendingDecision, PendingFor, PodPreemption, SimulatedPod, Simulation,
+    SimulationError, SimulationOptions, add_simulated_nodes,
 };

@@ -8,7 +8,7 @@ use berth_api::config::Plugin;
 use berth_api::object::{NamespacedName, Pod, TOPOLOGY_LABELS};
 use berth_engine::{Counts, ExcludedNodes, Explanation, Verdict, Witness};
 
-use crate::Simulation;
+use crate::simulation::Simulation;
 
 /// The label by which a Deployment distinguishes its revisions.
 const REVISION: &str = "pod-template-hash";

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_api::placement_policy::PolicySet;
+use berth_api::policy::PolicySet;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES};
 use berth_api::rules::PodRules;
 use berth_engine::Settings;

@@ -7,12 +7,13 @@ use berth_api::object::{
     Affinity, Container, LabelSelector, Namespace, Node, ObjectMeta, Pod, PodAffinity, PodAffinityTerm,
     TopologySpreadConstraint, WeightedPodAffinityTerm,
 };
-use berth_api::quantity::Quantity;
+use berth_api::syntax::labels::HOSTNAME;
+use berth_api::syntax::quantity::Quantity;
 use berth_engine::{Cluster, Settings};
 use serde::Serialize;
 
 use crate::measure::{Samples, rss_bytes, timed};
-use crate::scale::nodes::{self, HOSTNAME, RACK, ZONE};
+use crate::scale::nodes::{self, RACK, ZONE};
 use crate::scale::templates::{namespaces, templates};
 
 /// Namespaces of each round.

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_api::object::{Node, Pod};
+use berth_api::syntax::labels::HOSTNAME;
 use berth_engine::{
     Cluster, Remedies, Remedy, RemedyOptions, Settings, Target, Violation, ViolationChanges, ViolationKey,
 };
@@ -214,8 +215,7 @@ fn pod(node: usize, round: usize) -> Pod {
             json!({"podAffinity": {executing: [term]}})
         }
         5 | 6 => {
-            let term =
-                json!({"topologyKey": nodes::HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}});
+            let term = json!({"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}});
             json!({"podAntiAffinity": {executing: [term]}})
         }
         _ => json!({}),

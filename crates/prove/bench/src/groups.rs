@@ -5,13 +5,14 @@
 use std::collections::BTreeSet;
 
 use berth_api::object::Pod;
+use berth_api::syntax::labels::HOSTNAME;
 use berth_engine::{Cluster, Group, GroupOutcome, GroupTopology, Outcome, PreparedPod, Settings};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::check::{self, Findings, Placed};
 use crate::measure::{Checksum, Figures, Samples, peak_rss_bytes, reset_peak_rss, timed};
-use crate::scale::nodes::{HOSTNAME, N_ZONES, ZONE, node_index, node_name, object, plain_node};
+use crate::scale::nodes::{N_ZONES, ZONE, node_index, node_name, object, plain_node};
 
 /// The CPUs of a node; a member requests one.
 const CPUS_PER_NODE: usize = 4;

@@ -3,9 +3,10 @@
 use std::io::{self, Read};
 use std::time::Instant;
 
-use berth_api::admission::{default_pod, merge_label_keys};
+use berth_api::admission::default_pod;
 use berth_api::object::{Namespace, Node, Pod, Service};
 use berth_api::read::{DecodeError, Manifest, ReadError, decode, read_manifests};
+use berth_api::rules::merge_label_keys;
 use berth_engine::{Cluster, Settings};
 use serde::Serialize;
 

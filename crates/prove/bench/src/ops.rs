@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::str::FromStr;
 
 use berth_api::object::{NamespacedName, Node, Pod};
-use berth_api::quantity::Quantity;
+use berth_api::syntax::quantity::Quantity;
 use berth_engine::PreparedPod;
 
 use crate::measure::{Samples, timed};

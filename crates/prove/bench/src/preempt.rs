@@ -4,12 +4,13 @@
 //! time of a pod is that of both decisions, the search for victims, their removal and the assignment.
 
 use berth_api::object::{Pod, PodDisruptionBudget};
+use berth_api::syntax::labels::HOSTNAME;
 use berth_engine::{Cluster, DisruptionBudget, Outcome, Preemption, Settings};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::measure::{Checksum, Figures, Samples, peak_rss_bytes, reset_peak_rss, timed};
-use crate::scale::nodes::{HOSTNAME, N_ZONES, ZONE, node_name, object, plain_node};
+use crate::scale::nodes::{N_ZONES, ZONE, node_name, object, plain_node};
 
 /// Pods of low priority on each node, each with one CPU.
 const PODS_PER_NODE: usize = 4;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::object::volume::{PersistentVolume, PersistentVolumeClaim};
 use berth_api::object::{Node, Pod, VolumeDecision, VolumeObject};
+use berth_api::syntax::labels::HOSTNAME;
 use berth_engine::{Cluster, Outcome, Settings};
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use crate::check::volumes::{VolumeState, VolumeViolation};
 use crate::check::{self, Findings, Placed};
 use crate::measure::{Checksum, Figures, Samples, timed};
-use crate::scale::nodes::{HOSTNAME, N_ZONES, ZONE, node, node_index};
+use crate::scale::nodes::{N_ZONES, ZONE, node, node_index};
 use crate::workload::volumes::bind;
 
 const NAMESPACE: &str = "default";

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_admission::{Admission, AdmissionRequest, Endpoint, Policy, policy};
-use berth_api::quantity::Quantity;
 use berth_api::simulated_nodes::CSI_DRIVER;
+use berth_api::syntax::quantity::Quantity;
 use berth_apiserver::admission::{Operation, Phase};
 use berth_apiserver::{InProcessServer, ServerOptions};
 use berth_client::connect::{self, Connection};

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use berth_api::config::ConfigErrors;
 use berth_api::expand::ExpandError;
-use berth_api::read::{InputError, SourceLocation};
+use berth_api::inventory::InputError;
+use berth_api::read::SourceLocation;
 use berth_bench::load::LoadError;
 use berth_bench::workload::WorkloadError;
 use berth_simulate::SimulationError;

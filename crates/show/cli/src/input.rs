@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use berth_api::quantity::Quantity;
+use berth_api::syntax::quantity::Quantity;
 use flate2::bufread::MultiGzDecoder;
 
 /// Why an input cannot be opened.
@@ -244,7 +244,7 @@ mod tests {
     use std::io::Write;
 
     use berth_api::expand::expand;
-    use berth_api::read::Inventory;
+    use berth_api::inventory::Inventory;
 
     use super::*;
 

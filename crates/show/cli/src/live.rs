@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_api::read::{InputError, Inventory, Manifest, SourceLocation};
+use berth_api::inventory::{InputError, Inventory};
+use berth_api::read::{Manifest, SourceLocation};
 use berth_api::resource::{
     CLUSTER_PLACEMENT_POLICIES, COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES,
     DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, EVENTS, JOBS, NAMESPACES, NETWORK_POLICIES, NODES,

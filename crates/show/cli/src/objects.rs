@@ -6,12 +6,11 @@ use std::collections::BTreeSet;
 use berth_api::object::Pod;
 use berth_api::read::Kind;
 use berth_api::rules::Selector;
-use berth_console::changes::{is_workload, kind_of};
-use berth_console::names::{MAX_SUGGESTIONS, not_in_input};
+use berth_api::syntax::format::abbreviated;
+use berth_api::syntax::format::{MAX_SUGGESTIONS, not_in_input};
 use berth_simulate::{SimulatedPod, Simulation};
 
 use crate::error::CliError;
-use crate::render::names::abbreviated;
 
 /// Which objects a name may stand for.
 #[derive(Debug, clap::Args)]
@@ -67,9 +66,9 @@ pub fn find(simulation: &Simulation, name: Option<&str>, scope: &ScopeArgs) -> R
     let parts = name.split_once('/');
     // A namespace may be called like a kind.
     let is_namespace = |text: &str| simulation.pods().iter().any(|pod| pod.pod.metadata.namespace == text);
-    match parts.and_then(|(kind, name)| Some((kind_of(kind)?, name))) {
+    match parts.and_then(|(kind, name)| Some((Kind::named(kind)?, name))) {
         Some((Kind::Pod, name)) => pod(simulation, scope.namespace.as_deref(), name),
-        Some((kind, name)) if is_workload(kind) => {
+        Some((kind, name)) if kind.is_workload() => {
             workload(simulation, kind, scope.namespace.as_deref(), name)
         }
         Some((kind, _)) if !parts.is_some_and(|(text, _)| is_namespace(text)) => Err(CliError::Usage(
@@ -140,7 +139,7 @@ fn position_of_pod<'a>(
 /// None, or more than one, has the name.
 pub fn find_pod<'a>(pods: &[&'a Pod], name: &str, scope: &ScopeArgs) -> Result<&'a Pod, CliError> {
     let (namespace, name) = match name.split_once('/') {
-        Some((kind, name)) if kind_of(kind) == Some(Kind::Pod) => (scope.namespace.as_deref(), name),
+        Some((kind, name)) if Kind::named(kind) == Some(Kind::Pod) => (scope.namespace.as_deref(), name),
         Some((namespace, name)) => (Some(namespace), name),
         None => (scope.namespace.as_deref(), name),
     };

@@ -5,12 +5,11 @@
 //! of a simulation or an answer of the engine. The numbers of both are those of the reports.
 
 mod broken_since;
-pub mod changes;
 mod cluster_event;
+mod enforcer_rules;
 mod layout;
 mod links;
 mod live_timeline;
-pub mod names;
 mod overview;
 mod pages;
 pub mod pictures;
@@ -25,7 +24,8 @@ mod workloads;
 pub mod writes;
 
 pub use cluster_event::ClusterEvent;
-pub use pages::{APPLY, CONFIRM, EnforcerRules, LimitsInUse, respond, shows_broken_rules, works_on_copy};
+pub use enforcer_rules::{EnforcerRules, LimitsInUse};
+pub use pages::{APPLY, CONFIRM, respond, shows_broken_rules, works_on_copy};
 pub use request::{Request, Response};
 pub use state::State;
 pub use update::Update;

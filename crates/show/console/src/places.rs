@@ -1,7 +1,7 @@
 //! The nodes with their pods, what these request, and broken rules.
 
 use berth_api::object::{Node, ResourceList};
-use berth_api::quantity::with_unit;
+use berth_api::syntax::quantity::with_unit;
 use berth_engine::Violation;
 use berth_simulate::Simulation;
 

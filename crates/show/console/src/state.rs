@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::inventory::{Entry, InputError, Inventory};
 use berth_api::object::{NamespacedName, SharedParts};
-use berth_api::read::{Entry, InputError, Inventory, Kind, SourceLocation};
+use berth_api::read::{Kind, SourceLocation};
 use berth_engine::Violation;
 use berth_simulate::replay::Timeline;
 use berth_simulate::{PendingDecision, PendingFor, Simulation, SimulationError, SimulationOptions};

@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use berth_api::inventory::{Inventory, WorkloadSpec};
 use berth_api::object::{NamespacedName, Pod, Taint};
-use berth_api::read::{Inventory, Kind, Manifest, WorkloadSpec, collect_manifests};
+use berth_api::read::{Kind, Manifest, collect_manifests};
 use berth_simulate::what_if::{Change, evicted_by_drain};
 
-use crate::changes::ChangeRequest;
-use crate::names::counted;
+use berth_api::syntax::format::counted;
+use berth_simulate::what_if::ChangeRequest;
 
 /// One write to a cluster.
 #[derive(Clone, Debug, PartialEq)]

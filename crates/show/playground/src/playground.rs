@@ -1,6 +1,6 @@
 //! Files become a cluster, and the cluster answers requests.
 
-use berth_api::read::Inventory;
+use berth_api::inventory::Inventory;
 use berth_console::{Request, Response, State, respond};
 use berth_simulate::SimulationOptions;
 

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use berth_api::admission::node_restriction::{NODE_USER_PREFIX, NODES_GROUP as NODES};
-use berth_api::admission::syntax;
+use berth_api::syntax;
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use berth_schema::resource::*;
 use serde_json::{Map, Value};
 
 use berth_api::admission::node_restriction::MIRROR;
-use berth_api::admission::syntax;
+use berth_api::syntax;
 
 use super::fields::{Causes, items, text};
 use super::{Context, Strategy};

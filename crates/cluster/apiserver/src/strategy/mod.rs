@@ -12,7 +12,8 @@ mod metadata;
 mod node_restriction;
 mod template;
 
-use berth_api::admission::{Operation, syntax};
+use berth_api::admission::Operation;
+use berth_api::syntax;
 use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, Resource};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use berth_api::admission::syntax;
+use berth_api::syntax;
 use serde_json::Value;
 
 use super::hook::{OPERATIONS, VARIABLES, certificates, selector};

@@ -4,9 +4,9 @@ mod plan;
 
 use std::sync::Arc;
 
-use berth_api::cron::time_zone;
 use berth_api::object::NamespacedName;
 use berth_api::resource::{CRON_JOBS, JOBS};
+use berth_api::syntax::cron::time_zone;
 use berth_client::call::CallError;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use berth_api::cron::Schedule;
 use berth_api::resource::JOBS;
+use berth_api::syntax::cron::Schedule;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 

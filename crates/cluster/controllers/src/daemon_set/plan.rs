@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use berth_api::fenceposts::{Round, scaled};
 use jiff::Timestamp;
 
 use super::eligibility::Belongs;
 use crate::revisions::REVISION_LABEL;
 use crate::view::{DaemonSet, DaemonSetStatus, Pod};
-use berth_api::fenceposts::{Round, scaled};
 
 /// The actions, and the current status.
 #[derive(Debug, Default)]

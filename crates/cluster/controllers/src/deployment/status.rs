@@ -1,10 +1,10 @@
 //! Status of a Deployment: counters, and the progress of the rollout.
 
+use berth_api::fenceposts::clamp;
 use jiff::{SignedDuration, Timestamp};
 
 use super::replica_sets::{Bounds, Sized, total_available, total_replicas};
 use crate::view::{Condition, Deployment, DeploymentStatus, find_condition, remove_condition, set_condition};
-use berth_api::fenceposts::clamp;
 
 const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";

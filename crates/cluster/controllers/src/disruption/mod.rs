@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::fenceposts::clamp;
 use berth_api::object::NamespacedName;
 use berth_api::resource::POD_DISRUPTION_BUDGETS;
 use jiff::Timestamp;
@@ -21,7 +22,6 @@ use super::view::{
     Condition, Deployment, OwnerReference, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, ReplicaSet,
     StatefulSet,
 };
-use berth_api::fenceposts::clamp;
 use berth_client::call::CallError;
 
 /// Batching window: pod events within this time cause one sync.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use berth_api::fenceposts::{Round, scaled};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::view::{Condition, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, set_condition};
-use berth_api::fenceposts::{Round, scaled};
 
 /// How long a granted eviction counts while its pod still exists.
 const EVICTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use berth_api::fenceposts::{Round, scaled};
 use jiff::Timestamp;
 
 use crate::pod_control::BURST;
 use crate::revisions::REVISION_LABEL;
 use crate::view::{Pod, StatefulSet, StatefulSetStatus};
-use berth_api::fenceposts::{Round, scaled};
 
 /// Label with the pod's name, so that a service can select one pod.
 pub(super) const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";

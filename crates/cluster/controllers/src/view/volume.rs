@@ -1,7 +1,7 @@
 //! Persistent volumes, claims and storage classes.
 
 use berth_api::object::{LabelSelector, NamespacedName, ResourceList, StringMap};
-use berth_api::quantity::Quantity;
+use berth_api::syntax::quantity::Quantity;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

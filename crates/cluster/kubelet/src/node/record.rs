@@ -2,10 +2,11 @@
 
 use std::net::Ipv4Addr;
 
-use berth_api::kubelet_labels::kubelet_may_set;
 use berth_api::object::{
     Condition, ContainerImage, Node, ObjectMeta, ResourceList, StringMap, Taint, find_condition,
 };
+use berth_api::syntax::labels::HOSTNAME;
+use berth_api::syntax::labels::kubelet_may_set;
 use berth_client::watch::KubeObject;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition, NodeSystemInfo};
@@ -130,7 +131,7 @@ pub(crate) fn heartbeat_status(node: &NodeView, template: &Node, ip: Ipv4Addr, n
 pub(crate) fn missing_labels(node: &NodeView) -> Option<Value> {
     let labels = &node.metadata.labels;
     let kubelet_labels = [
-        ("kubernetes.io/hostname", node.metadata.name.as_str()),
+        (HOSTNAME, node.metadata.name.as_str()),
         ("kubernetes.io/os", "linux"),
         ("kubernetes.io/arch", "amd64"),
     ];

@@ -1,8 +1,9 @@
 //! Templates of simulated nodes.
 
 use berth_api::object::{ContainerImage, Node, StringMap, Taint};
-use berth_api::quantity::Quantity;
 use berth_api::simulated_nodes::SimulatedNodes;
+use berth_api::syntax::labels::HOSTNAME;
+use berth_api::syntax::quantity::Quantity;
 
 /// Equal nodes that differ in name and zone.
 ///
@@ -69,7 +70,6 @@ impl NodeTemplate {
     /// # Errors
     /// The prefix or a label is invalid.
     pub fn nodes(&self) -> Result<Vec<Node>, NodeTemplateError> {
-        const HOSTNAME: &str = "kubernetes.io/hostname";
         let prefix = &self.name_prefix;
         let is_name_char = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
         let starts_well = |p: &str| p.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
+use berth_api::resource as names;
 use serde_json::Value;
 
 use super::{Resource, Storage, Subresource};
 use crate::structural;
 use crate::types::Type;
-use berth_api::resource as names;
 
 /// How many custom resources can be defined while the process runs.
 pub const MAX_CUSTOM: usize = 4096;
@@ -68,8 +68,14 @@ pub fn custom_collection(name: &str) -> Option<&'static Resource> {
     if all.len() == MAX_CUSTOM {
         return None;
     }
-    let names =
-        names::Resource { group: leak(group), version: "", kind: "", plural: leak(plural), namespaced: true };
+    let names = names::Resource {
+        group: leak(group),
+        version: "",
+        kind: "",
+        plural: leak(plural),
+        namespaced: true,
+        short_names: &[],
+    };
     let custom = Custom {
         slot: all.len(),
         singular: "",
@@ -81,7 +87,7 @@ pub fn custom_collection(name: &str) -> Option<&'static Resource> {
         scale: None,
         deprecation: None,
     };
-    let made: &'static Resource = Box::leak(Box::new(resource(names, custom, &[], &[], Storage::Own)));
+    let made: &'static Resource = Box::leak(Box::new(resource(names, custom, &[], Storage::Own)));
     all.push(made);
     Some(made)
 }
@@ -100,13 +106,11 @@ pub fn custom_collection_at(slot: usize) -> Option<&'static Resource> {
 fn resource(
     names: names::Resource,
     custom: Custom,
-    short_names: &'static [&'static str],
     categories: &'static [&'static str],
     storage: Storage,
 ) -> Resource {
     Resource {
         names,
-        short_names,
         categories,
         verbs: super::ALL_VERBS,
         subresources: &[],
@@ -192,10 +196,11 @@ fn of_version(spec: &Value, version: &Value, slot: usize, storage: Storage) -> R
         kind,
         plural: text(&names["plural"]),
         namespaced: spec["scope"] == "Namespaced",
+        short_names: list(&names["shortNames"]),
     };
     Resource {
         subresources: subresources.leak(),
-        ..resource(resource_names, custom, list(&names["shortNames"]), list(&names["categories"]), storage)
+        ..resource(resource_names, custom, list(&names["categories"]), storage)
     }
 }
 

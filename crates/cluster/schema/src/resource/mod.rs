@@ -55,8 +55,6 @@ pub struct Subresource {
 pub struct Resource {
     /// Group, version, kind and name in paths.
     pub names: berth_api::resource::Resource,
-    /// Short names, such as `po`.
-    pub short_names: &'static [&'static str],
     /// Categories, such as `all`.
     pub categories: &'static [&'static str],
     /// The verbs, as discovery lists them.
@@ -146,19 +144,6 @@ pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resourc
     RESOURCES.iter().copied().find(|r| r.group == group && r.version == version && r.plural == plural)
 }
 
-/// The stored resource that `kubectl` calls so: by its plural, singular or short name, without regard to case, or with
-/// its group (`deployments.apps`).
-pub fn named(name: &str) -> Option<&'static Resource> {
-    let name = name.to_ascii_lowercase();
-    let (name, group) =
-        name.split_once('.').map_or((name.as_str(), None), |(name, group)| (name, Some(group)));
-    RESOURCES.iter().copied().find(|r| {
-        (r.plural == name || r.singular() == name || r.short_names.contains(&name))
-            && group.is_none_or(|group| r.group == group)
-            && r.storage != Storage::None
-    })
-}
-
 /// The stored resource of objects with this `apiVersion` and `kind`.
 pub fn of_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -186,10 +171,6 @@ mod tests {
         assert_eq!(find("apps", "v1", "deployments").unwrap().kind, "Deployment");
         assert_eq!(of_kind("v1", "Pod").unwrap().plural, "pods");
         assert!(of_kind("v1", "Binding").is_none());
-        let kinds = ["po", "Pod", "pods", "deploy", "deployments.apps", "sts", "no"]
-            .map(|name| named(name).unwrap().kind);
-        assert_eq!(kinds, ["Pod", "Pod", "Pod", "Deployment", "Deployment", "StatefulSet", "Node"]);
-        assert!(named("web").is_none() && named("binding").is_none());
         assert!(find("apps", "v1beta1", "deployments").is_none());
         assert_eq!(find("events.k8s.io", "v1", "events").unwrap().stored().unwrap().group, "");
     }

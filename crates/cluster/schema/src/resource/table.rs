@@ -41,7 +41,6 @@ const fn field(
 const fn stored(names: names::Resource) -> Resource {
     Resource {
         names,
-        short_names: &[],
         categories: &[],
         verbs: ALL_VERBS,
         subresources: &[],
@@ -117,48 +116,41 @@ macro_rules! resources {
 
 resources! {
     BINDINGS: review {}
-    COMPONENT_STATUSES: stored { short_names: &["cs"], verbs: READ }
-    CONFIG_MAPS: stored { short_names: &["cm"] }
-    ENDPOINTS: stored { short_names: &["ep"], create_on_update: true }
-    EVENTS: stored { short_names: &["ev"], create_on_update: true, selectable_fields: EVENT_FIELDS }
-    LIMIT_RANGES: stored { short_names: &["limits"], create_on_update: true }
+    COMPONENT_STATUSES: stored { verbs: READ }
+    CONFIG_MAPS: stored {}
+    ENDPOINTS: stored { create_on_update: true }
+    EVENTS: stored { create_on_update: true, selectable_fields: EVENT_FIELDS }
+    LIMIT_RANGES: stored { create_on_update: true }
     NAMESPACES: stored {
-        short_names: &["ns"],
         verbs: NAMESPACE_VERBS,
         subresources: &[sub("finalize", "", "v1", "Namespace", UPDATE), status(names::NAMESPACES)],
         selectable_fields: &[field("status.phase", &["/status/phase"], "")],
     }
     NODES: stored {
-        short_names: &["no"],
         subresources: &[status(names::NODES)],
         selectable_fields: &[field("spec.unschedulable", &["/spec/unschedulable"], "false")],
     }
     PERSISTENT_VOLUME_CLAIMS: stored {
-        short_names: &["pvc"],
         subresources: &[status(names::PERSISTENT_VOLUME_CLAIMS)],
     }
-    PERSISTENT_VOLUMES: stored { short_names: &["pv"], subresources: &[status(names::PERSISTENT_VOLUMES)] }
+    PERSISTENT_VOLUMES: stored { subresources: &[status(names::PERSISTENT_VOLUMES)] }
     PODS: stored {
-        short_names: &["po"],
         categories: &["all"],
         subresources: POD_SUBRESOURCES,
         selectable_fields: POD_FIELDS,
     }
     POD_TEMPLATES: stored {}
     REPLICATION_CONTROLLERS: stored {
-        short_names: &["rc"],
         categories: &["all"],
         subresources: &[SCALE, status(names::REPLICATION_CONTROLLERS)],
         selectable_fields: &[field("status.replicas", &["/status/replicas"], "0")],
     }
-    RESOURCE_QUOTAS: stored { short_names: &["quota"], create_on_update: true, subresources: &[status(names::RESOURCE_QUOTAS)] }
+    RESOURCE_QUOTAS: stored { create_on_update: true, subresources: &[status(names::RESOURCE_QUOTAS)] }
     SECRETS: stored { selectable_fields: &[field("type", &["/type"], "")] }
     SERVICE_ACCOUNTS: stored {
-        short_names: &["sa"],
         subresources: &[sub("token", "authentication.k8s.io", "v1", "TokenRequest", CREATE)],
     }
     SERVICES: stored {
-        short_names: &["svc"],
         create_on_update: true,
         categories: &["all"],
         subresources: &[status(names::SERVICES)],
@@ -174,30 +166,25 @@ resources! {
     VALIDATING_ADMISSION_POLICY_BINDINGS: stored { categories: &["api-extensions"] }
     VALIDATING_WEBHOOK_CONFIGURATIONS: stored { categories: &["api-extensions"] }
     CUSTOM_RESOURCE_DEFINITIONS: stored {
-        short_names: &["crd", "crds"],
         categories: &["api-extensions"],
         subresources: &[status(names::CUSTOM_RESOURCE_DEFINITIONS)],
     }
     API_SERVICES: stored { categories: &["api-extensions"], subresources: &[status(names::API_SERVICES)] }
     CONTROLLER_REVISIONS: stored {}
     DAEMON_SETS: stored {
-        short_names: &["ds"],
         categories: &["all"],
         subresources: &[status(names::DAEMON_SETS)],
     }
     DEPLOYMENTS: stored {
-        short_names: &["deploy"],
         categories: &["all"],
         subresources: &[SCALE, status(names::DEPLOYMENTS)],
     }
     REPLICA_SETS: stored {
-        short_names: &["rs"],
         categories: &["all"],
         subresources: &[SCALE, status(names::REPLICA_SETS)],
         selectable_fields: &[field("status.replicas", &["/status/replicas"], "0")],
     }
     STATEFUL_SETS: stored {
-        short_names: &["sts"],
         categories: &["all"],
         subresources: &[SCALE, status(names::STATEFUL_SETS)],
     }
@@ -208,18 +195,15 @@ resources! {
     SELF_SUBJECT_RULES_REVIEWS: review {}
     SUBJECT_ACCESS_REVIEWS: review {}
     HORIZONTAL_POD_AUTOSCALERS: stored {
-        short_names: &["hpa"],
         categories: &["all"],
         subresources: &[status(names::HORIZONTAL_POD_AUTOSCALERS)],
     }
     HORIZONTAL_POD_AUTOSCALERS_V1: stored {
-        short_names: &["hpa"],
         categories: &["all"],
         storage: Storage::Shared(&HORIZONTAL_POD_AUTOSCALERS),
         subresources: &[status(names::HORIZONTAL_POD_AUTOSCALERS_V1)],
     }
     CRON_JOBS: stored {
-        short_names: &["cj"],
         categories: &["all"],
         subresources: &[status(names::CRON_JOBS)],
     }
@@ -229,7 +213,6 @@ resources! {
         selectable_fields: &[field("status.successful", &["/status/succeeded"], "0")],
     }
     CERTIFICATE_SIGNING_REQUESTS: stored {
-        short_names: &["csr"],
         subresources: &[
             sub("approval", "certificates.k8s.io", "v1", "CertificateSigningRequest", CHANGE),
             status(names::CERTIFICATE_SIGNING_REQUESTS),
@@ -239,7 +222,6 @@ resources! {
     LEASES: stored { create_on_update: true }
     ENDPOINT_SLICES: stored {}
     NEW_EVENTS: stored {
-        short_names: &["ev"],
         create_on_update: true,
         storage: Storage::Shared(&EVENTS),
         selectable_fields: NEW_EVENT_FIELDS,
@@ -247,19 +229,17 @@ resources! {
     FLOW_SCHEMAS: stored { subresources: &[status(names::FLOW_SCHEMAS)] }
     PRIORITY_LEVEL_CONFIGURATIONS: stored { subresources: &[status(names::PRIORITY_LEVEL_CONFIGURATIONS)] }
     INGRESS_CLASSES: stored {}
-    INGRESSES: stored { short_names: &["ing"], subresources: &[status(names::INGRESSES)] }
+    INGRESSES: stored { subresources: &[status(names::INGRESSES)] }
     IP_ADDRESSES: stored {
-        short_names: &["ip"],
         selectable_fields: &[
             field("spec.parentRef.resource", &["/spec/parentRef/resource"], ""),
             field("spec.parentRef.name", &["/spec/parentRef/name"], ""),
         ],
     }
-    NETWORK_POLICIES: stored { short_names: &["netpol"] }
+    NETWORK_POLICIES: stored {}
     SERVICE_CIDRS: stored { subresources: &[status(names::SERVICE_CIDRS)] }
     RUNTIME_CLASSES: stored {}
     POD_DISRUPTION_BUDGETS: stored {
-        short_names: &["pdb"],
         subresources: &[status(names::POD_DISRUPTION_BUDGETS)],
     }
     CLUSTER_ROLE_BINDINGS: stored { create_on_update: true }
@@ -272,13 +252,13 @@ resources! {
     RESOURCE_SLICES: stored {
         selectable_fields: &[field("spec.nodeName", &["/spec/nodeName"], ""), field("spec.driver", &["/spec/driver"], "")],
     }
-    PRIORITY_CLASSES: stored { short_names: &["pc"] }
+    PRIORITY_CLASSES: stored {}
     POD_GROUPS: stored { subresources: &[status(names::POD_GROUPS)] }
     WORKLOADS: stored {}
     CSI_DRIVERS: stored {}
     CSI_NODES: stored {}
     CSI_STORAGE_CAPACITIES: stored {}
-    STORAGE_CLASSES: stored { short_names: &["sc"] }
+    STORAGE_CLASSES: stored {}
     VOLUME_ATTACHMENTS: stored { subresources: &[status(names::VOLUME_ATTACHMENTS)] }
-    VOLUME_ATTRIBUTES_CLASSES: stored { short_names: &["vac"] }
+    VOLUME_ATTRIBUTES_CLASSES: stored {}
 }

@@ -1,7 +1,7 @@
 //! Defaulting: values that the API server sets before admission plugins and validation.
 
 use crate::object::{Container, Pod, PodSpec, ResourceList, Toleration};
-use crate::quantity::Quantity;
+use crate::syntax::quantity::Quantity;
 
 /// Default `tolerationSeconds` for nodes that are not ready or unreachable.
 const DEFAULT_TOLERATION_SECONDS: i64 = 300;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::quantity::Quantity;
+use crate::syntax::quantity::Quantity;
 
 /// The type of a field error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

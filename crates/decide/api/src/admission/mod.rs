@@ -8,29 +8,22 @@
 //!
 //! The API server visits maps (labels, resources) in random order; here the order is by key.
 
-mod annotation;
 mod defaults;
 mod field;
-mod merge;
 pub mod node_restriction;
 mod operation;
 mod priority;
-pub mod syntax;
 mod validate;
 mod warnings;
 
-pub use annotation::{
-    AFFINITY_ANNOTATION, AnnotationError, TOLERATION_ANNOTATION, annotation_affinity,
-    parse_affinity_annotation,
-};
 pub use defaults::default_pod;
 pub use field::{ErrorType, FieldError, shortened};
-pub use merge::{merge_label_keys, unmerge_label_keys};
 pub use operation::Operation;
 pub use validate::{ValidationOptions, validate_annotations, validate_node, validate_pod};
 pub use warnings::{creation_warnings, deprecated_node_label, extension_warnings};
 
 use crate::object::{Pod, PriorityClass};
+use crate::rules::merge_label_keys;
 
 /// Inputs of admission besides the pod.
 #[derive(Clone, Copy, Debug)]

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::annotation::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION, annotation_affinity};
 use super::field::Path;
-use super::syntax;
 use crate::object::group::GROUP_ANNOTATION;
 use crate::object::{
     Affinity, ContainerPort, NodeAffinity, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, PodSpec,
     ResourceList, SelectorRequirement,
 };
-use crate::rules::RELAX_AFTER_ANNOTATION;
+use crate::rules::annotation_affinity;
+use crate::syntax;
+use crate::syntax::annotations::{AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, TOLERATION_ANNOTATION};
 
 const NULL_SELECTOR: &str = "a null labelSelector results in matching no pod";
 const REQUIRED_IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";

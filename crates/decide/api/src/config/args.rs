@@ -1,16 +1,17 @@
 //! `pluginConfig`: the arguments of plugins, with kube-scheduler's defaults and validation.
 
-use super::fields::{Fields, Kind, Node, Report};
 use super::plugins::is_known_plugin;
 use super::process::warn_without_effect;
 use super::selector::read_node_affinity;
+use super::version::{API_VERSION, is_readable_version};
 use super::{
     BalancedAllocationArgs, InterPodAffinityArgs, NodeAffinityArgs, NodeResourcesFitArgs,
     PodTopologySpreadArgs, ResourceSpec, ScoringStrategy, ScoringStrategyKind, SpreadDefaulting,
     UtilizationShapePoint, VolumeBindingArgs, cpu_and_memory,
 };
-use crate::admission::syntax::label_key;
 use crate::object::TopologySpreadConstraint;
+use crate::read::fields::{Fields, Kind, Node, Report};
+use crate::syntax::label_key;
 
 /// The arguments of all plugins of a profile.
 #[derive(Debug, Default)]
@@ -83,9 +84,9 @@ impl PluginArgs {
 fn read_type(args: &mut Fields<'_>, plugin: &str) {
     if let Some(version) = args.get("apiVersion")
         && let Some(text) = version.string()
-        && !super::parse::is_readable_version(text)
+        && !is_readable_version(text)
     {
-        version.invalid(&format!("must be {:?}", super::parse::API_VERSION));
+        version.invalid(&format!("must be {:?}", API_VERSION));
     }
     if let Some(kind) = args.get("kind")
         && let Some(text) = kind.string()

@@ -4,7 +4,6 @@
 //! removed. The result are the [`Profile`]s that the engine uses.
 
 mod args;
-pub mod fields;
 mod parse;
 mod plugin;
 mod plugins;
@@ -13,8 +12,9 @@ mod selector;
 mod show;
 #[cfg(test)]
 mod tests;
+mod version;
 
-pub use fields::{ConfigErrors, ConfigMessage};
+pub use crate::read::fields::{ConfigErrors, ConfigMessage};
 pub use plugin::Plugin;
 pub use process::{ClientConnectionConfig, LeaderElectionConfig, ProcessConfig};
 

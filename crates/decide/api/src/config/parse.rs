@@ -3,24 +3,14 @@
 use serde_json::Value;
 
 use super::args::PluginArgs;
-use super::fields::{ConfigErrors, ConfigMessage, Fields, Node, Report};
 use super::plugin::Point;
 use super::plugins::Plugins;
 use super::process::{ProcessConfig, check_percentage};
+use super::version::{API_VERSION, V1BETA3};
 use super::{DEFAULT_SCHEDULER_NAME, Plugin, Profile, SchedulerConfig};
-
-/// The version Berth reads.
-pub(super) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
-
-/// Equal to v1 in all fields and defaults that Berth reads; Kubernetes removed it in 1.29.
-const V1BETA3: &str = "kubescheduler.config.k8s.io/v1beta3";
+use crate::read::fields::{ConfigErrors, ConfigMessage, Fields, Node, Report};
 
 const KIND: &str = "KubeSchedulerConfiguration";
-
-/// Whether objects of this `apiVersion` can be read as v1.
-pub(super) fn is_readable_version(version: &str) -> bool {
-    version == API_VERSION || version == V1BETA3
-}
 
 impl SchedulerConfig {
     /// Reads a `KubeSchedulerConfiguration` (JSON, or YAML turned into a JSON value) and resolves it.

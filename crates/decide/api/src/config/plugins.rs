@@ -4,8 +4,8 @@
 //! (`apis/config/v1`, `mergePlugins`), and each extension point is then filled from its own set and from
 //! `multiPoint` (`framework/runtime`, `expandMultiPointPlugins`).
 
-use super::fields::{Fields, Node, suggestion};
 use super::plugin::{Plugin, Point};
+use crate::read::fields::{Fields, Node, suggestion};
 
 /// kube-scheduler's in-tree plugins that Berth does not implement as rules. They are accepted; except for preemption and
 /// binding they have no effect.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::fields::{Fields, Kind, Node};
+use crate::read::fields::{Fields, Kind, Node};
 
 /// The settings of a scheduler process.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,9 +1,9 @@
 //! Node affinity in a configuration (`addedAffinity`): reading and validation.
 
-use super::fields::{Fields, Node};
 use crate::object::{
     NodeAffinity, NodeSelector, NodeSelectorTerm, PreferredSchedulingTerm, SelectorRequirement,
 };
+use crate::read::fields::{Fields, Node};
 use crate::rules::{Dialect, NodeTerm};
 
 /// Reads a v1 node affinity. As in kube-scheduler, empty terms and any weight are accepted; an empty term matches no

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::parse::API_VERSION;
+use super::version::API_VERSION;
 use super::{
     LeaderElectionConfig, Plugin, Profile, ResourceSpec, SchedulerConfig, ScoringStrategyKind,
     SpreadDefaulting,

@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 
 use serde_json::Value;
 
+use super::context::{Context, owner_reference};
 use super::ownership::is_active;
-use super::{Context, ExpandError, Expander, owner_reference};
+use super::{ExpandError, Expander};
 use crate::object::{CronJob, Job, JobSpec, JobStatus, ObjectMeta, OwnerReference, Pod};
 use crate::read::{Kind, decode_at};
 

@@ -17,6 +17,7 @@
 //! | Job | `<name>-<suffix>`, or `<name>-<index>-<suffix>` when indexed |
 //! | CronJob | those of one Job named `<name>-0`, unless the input has a Job of it |
 
+mod context;
 mod daemon;
 mod deletion_order;
 mod draft;
@@ -37,12 +38,14 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
+use crate::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use crate::object::volume::PersistentVolumeClaim;
 use crate::object::{
     LabelSelector, NamespacedName, ObjectMeta, OwnerReference, Pod, ReplicationController,
     Workload as WorkloadObject,
 };
-use crate::read::{DecodeError, Entry, Inventory, Kind, Workload, WorkloadSpec};
+use crate::read::Kind;
+use context::{Context, owner_reference};
 use draft::{Origin, PodDraft};
 use ownership::{Ownership, POD_TEMPLATE_HASH, is_active};
 
@@ -122,64 +125,6 @@ struct Expander<'a> {
     /// Deleted pods of the workload, in whose place none is created so far.
     to_replace: Vec<&'a Pod>,
     expansion: Expansion,
-}
-
-/// The workload being expanded.
-#[derive(Clone, Copy)]
-struct Context<'a> {
-    index: usize,
-    entry: &'a Entry<Workload>,
-}
-
-impl<'a> Context<'a> {
-    fn kind(&self) -> Kind {
-        self.entry.object.kind()
-    }
-
-    fn metadata(&self) -> &'a ObjectMeta {
-        self.entry.object.metadata()
-    }
-
-    fn invalid(&self, path: &str, message: impl Into<String>) -> ExpandError {
-        self.field_error(DecodeError {
-            object: self.entry.object.to_string(),
-            path: path.to_owned(),
-            message: message.into(),
-        })
-    }
-
-    fn field_error(&self, error: DecodeError) -> ExpandError {
-        ExpandError::Field { place: self.entry.source.clone(), error: error.into() }
-    }
-
-    fn owner(&self) -> OwnerReference {
-        owner_reference(&self.entry.object.api_version, self.kind(), self.metadata())
-    }
-
-    /// A number of pods, 1 by default.
-    fn count(&self, path: &str, count: Option<i32>) -> Result<i64, ExpandError> {
-        match count.unwrap_or(1) {
-            count @ 0.. => Ok(i64::from(count)),
-            count => {
-                Err(self.invalid(path, format!("Invalid value: {count}: must be greater than or equal to 0")))
-            }
-        }
-    }
-}
-
-fn owner_reference(api_version: &str, kind: Kind, metadata: &ObjectMeta) -> OwnerReference {
-    let uid = match metadata.uid.as_str() {
-        "" => names::synthetic_uid(kind.name(), &metadata.namespace, &metadata.name),
-        uid => uid.to_owned(),
-    };
-    OwnerReference {
-        api_version: api_version.to_owned(),
-        kind: kind.name().to_owned(),
-        name: metadata.name.clone(),
-        uid,
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }
 }
 
 impl<'a> Expander<'a> {

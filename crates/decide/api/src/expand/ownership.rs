@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::inventory::{Entry, Inventory, Workload};
 use crate::object::{ObjectMeta, OwnerReference, Pod};
-use crate::read::{Entry, Inventory, Kind, Workload};
+use crate::read::Kind;
 
 /// The label of pods and ReplicaSets with the revision of a Deployment.
 pub(super) const POD_TEMPLATE_HASH: &str = "pod-template-hash";

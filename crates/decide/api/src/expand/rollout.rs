@@ -3,10 +3,12 @@
 use serde_json::{Value, json};
 
 use super::ownership::POD_TEMPLATE_HASH;
-use crate::admission::{AFFINITY_ANNOTATION, default_pod};
+use crate::admission::default_pod;
+use crate::inventory::{Workload, WorkloadSpec};
 use crate::object::Pod;
-use crate::quantity::Quantity;
-use crate::read::{Workload, WorkloadSpec, decode_at};
+use crate::read::decode_at;
+use crate::syntax::annotations::AFFINITY_ANNOTATION;
+use crate::syntax::quantity::Quantity;
 
 /// Whether the controller replaces the pods of the workload: its template is not that of the workload it replaced.
 ///

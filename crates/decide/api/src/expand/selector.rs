@@ -1,6 +1,7 @@
 //! The selector of a workload, checked against the labels of its template.
 
-use super::{Context, ExpandError};
+use super::ExpandError;
+use super::context::Context;
 use crate::object::{LabelSelector, ObjectMeta, ReplicationController, StringMap, Workload};
 use crate::read::decode_at;
 use crate::rules::Selector;

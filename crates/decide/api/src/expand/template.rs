@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
+use super::context::Context;
 use super::draft::{Origin, PodDraft};
-use super::{Context, ExpandError, selector};
+use super::{ExpandError, selector};
+use crate::inventory::{Entry, Workload, WorkloadSpec};
 use crate::object::{LabelSelector, Pod};
-use crate::read::{Entry, Workload, WorkloadSpec};
 
 /// The selector and the template of a workload.
 #[derive(Clone, Debug, PartialEq)]

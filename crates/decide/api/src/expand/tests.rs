@@ -3,8 +3,8 @@ use std::fmt::Write;
 use serde_json::json;
 
 use super::*;
+use crate::inventory::tests::shared_files as shared_files_for_tests;
 use crate::read::decode_at;
-use crate::read::tests::shared_files as shared_files_for_tests;
 
 fn expanded(text: &str) -> Vec<ExpandedPod> {
     let expansion = expand(&Inventory::from_text(text).unwrap()).unwrap();

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{LabelSelector, SelectorRequirement, nullable};
+use super::{Empty, LabelSelector, SelectorRequirement, nullable};
 
 /// `spec.affinity`, or the content of the annotation `scheduling.berth.dev/affinity`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,6 +18,11 @@ pub struct Affinity {
     /// Pod anti-affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_anti_affinity: Option<PodAffinity>,
+}
+
+impl Empty for Affinity {
+    const EMPTY: &'static Self =
+        &Affinity { node_affinity: None, pod_affinity: None, pod_anti_affinity: None };
 }
 
 /// Node affinity.

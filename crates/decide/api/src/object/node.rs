@@ -3,13 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{ObjectMeta, ResourceList, nullable};
-
-/// The node label whose value is the node alone: the host name.
-pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+use crate::syntax::labels::{REGION, ZONE};
 
 /// The labels of a node that the API server copies to a pod when the pod is bound (the admission plugin
 /// `PodTopologyLabels`).
-pub const TOPOLOGY_LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+pub const TOPOLOGY_LABELS: [&str; 2] = [REGION, ZONE];
 
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -7,8 +7,9 @@ use super::group::{
     GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
 };
 use super::{Pod, TOPOLOGY_LABELS};
-use crate::admission::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
-use crate::rules::{RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION};
+use crate::syntax::annotations::{
+    AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION, TOLERATION_ANNOTATION,
+};
 
 /// The fields of `metadata` that placement or the scheduling queue reads, besides those that name the pod.
 pub const METADATA_FIELDS: [&str; 5] =

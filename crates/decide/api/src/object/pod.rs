@@ -9,7 +9,7 @@ use super::volume::Volume;
 use super::{
     Affinity, Condition, LabelSelector, ObjectMeta, Shared, StringMap, find_condition, nullable, time,
 };
-use crate::quantity::Quantity;
+use crate::syntax::quantity::Quantity;
 
 /// The annotation that kubelet marks its mirror pods with.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";

@@ -88,6 +88,35 @@ impl Kind {
         })
     }
 
+    /// The kind that `kubectl` calls so: by its plural, singular or short name, without regard to case, or with its group
+    /// (`deployments.apps`).
+    pub fn named(name: &str) -> Option<Kind> {
+        let name = name.to_ascii_lowercase();
+        let (name, group) = match name.split_once('.') {
+            Some((name, group)) => (name, Some(group)),
+            None => (name.as_str(), None),
+        };
+        let is_called =
+            |r: &&Resource| r.plural == name || r.singular() == name || r.short_names.contains(&name);
+        let is_of_group = |r: &&Resource| group.is_none_or(|group| r.group == group);
+        let resource = resource::RESOURCES.iter().filter(is_called).find(is_of_group)?;
+        Kind::of(&resource.api_version(), resource.kind)
+    }
+
+    /// Whether objects of this kind have pods.
+    pub fn is_workload(self) -> bool {
+        matches!(
+            self,
+            Kind::Deployment
+                | Kind::ReplicaSet
+                | Kind::StatefulSet
+                | Kind::DaemonSet
+                | Kind::ReplicationController
+                | Kind::Job
+                | Kind::CronJob
+        )
+    }
+
     /// The resource that objects of this kind belong to; none for a configuration file.
     pub fn resource(self) -> Option<Resource> {
         Some(match self {
@@ -123,5 +152,19 @@ impl Kind {
     /// Whether objects of this kind live in a namespace.
     pub fn is_namespaced(self) -> bool {
         self.resource().is_some_and(|resource| resource.namespaced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Kind;
+
+    #[test]
+    fn kinds_have_the_names_of_kubectl() {
+        let names = ["po", "Pod", "pods", "deploy", "deployments.apps", "sts", "no"];
+        let kinds = names.map(|name| Kind::named(name).map(Kind::name));
+        let expected = ["Pod", "Pod", "Pod", "Deployment", "Deployment", "StatefulSet", "Node"];
+        assert_eq!(kinds, expected.map(Some));
+        assert!(Kind::named("web").is_none() && Kind::named("binding").is_none());
     }
 }

@@ -1,46 +1,11 @@
-//! One object of an input, and its source.
+//! One object of an input.
 
 use std::fmt;
-use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::integer_bounds::quote_integer_bounds_of_object;
-use super::{Kind, ReadError};
-
-/// Where an object was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceLocation {
-    /// Name of the input.
-    pub file: Arc<str>,
-    /// Document in the input, from 1.
-    pub document: usize,
-    /// Item in the list that the document is, from 0.
-    pub item: Option<usize>,
-    /// Line, from 1; unknown for JSON.
-    pub line: Option<usize>,
-}
-
-impl SourceLocation {
-    /// The first document of `file`.
-    pub fn file(file: &str) -> Self {
-        SourceLocation { file: file.into(), document: 1, item: None, line: None }
-    }
-}
-
-impl fmt::Display for SourceLocation {
-    /// `pods.yaml:12`, or `pods.json: document 2: items[3]` where lines are not known.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
-        if let Some(line) = self.line {
-            return write!(f, ":{line}");
-        }
-        if self.document > 1 || self.item.is_none() {
-            write!(f, ": document {}", self.document)?;
-        }
-        self.item.map_or(Ok(()), |item| write!(f, ": items[{item}]"))
-    }
-}
+use super::{Kind, ReadError, SourceLocation};
 
 /// An object with all its fields, in their order.
 ///
@@ -127,7 +92,7 @@ pub(crate) fn display_name(kind: &str, namespace: &str, name: &str) -> String {
 }
 
 /// The default namespace.
-pub(super) const DEFAULT_NAMESPACE: &str = "default";
+pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 
 /// A field that is a non-empty string.
 pub(super) fn text_field(object: &Map<String, Value>, field: &str) -> Option<String> {

@@ -7,38 +7,33 @@
 //! YAML scalars have the meaning that `kubectl` gives them (YAML 1.1: `yes` is a boolean, `0644` is octal).
 
 mod decode;
-mod document;
+pub(crate) mod document;
 mod error;
+pub mod fields;
 mod integer_bounds;
-mod inventory;
 mod items;
 mod json;
 mod kind;
+mod limits;
 mod lines;
+mod location;
 pub(crate) mod manifest;
 mod scalar;
-mod yaml;
+mod volume;
+pub(crate) mod yaml;
 
 pub use decode::{DecodeError, decode, decode_at};
 pub use error::ReadError;
 pub use integer_bounds::quote_integer_bounds;
-pub use inventory::{Entry, InputError, Inventory, NOT_AN_OBJECT, Workload, WorkloadSpec};
 pub use kind::Kind;
+pub use limits::{MAX_DEPTH, MAX_OBJECT_BYTES, MAX_YAML_BYTES};
 pub use lines::FieldLines;
-pub use manifest::{Manifest, SourceLocation};
+pub use location::SourceLocation;
+pub use manifest::Manifest;
 
 use std::io::Read;
 
 use document::{Each, Object};
-
-/// Limit of the nesting depth of objects.
-pub const MAX_DEPTH: usize = 128;
-
-/// Limit of the text of one object. An API server takes 3 MiB.
-pub const MAX_OBJECT_BYTES: usize = 16 << 20;
-
-/// Limit of a YAML text, which is held as a whole.
-pub const MAX_YAML_BYTES: usize = 256 << 20;
 
 /// Number of bytes that are read to distinguish JSON, YAML and binary data.
 const HEAD_BYTES: u64 = 4096;
@@ -72,7 +67,7 @@ fn read_manifests_within<E: From<ReadError>>(
 }
 
 /// Reads every object of a text. With `decodes_pods`, pods may come without their manifests.
-fn read_objects<E: From<ReadError>>(
+pub(crate) fn read_objects<E: From<ReadError>>(
     mut input: impl Read,
     file: &str,
     max_aliased_bytes: usize,
@@ -153,6 +148,3 @@ fn looks_like_json(head: &[u8]) -> bool {
         _ => false,
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

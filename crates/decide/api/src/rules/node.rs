@@ -2,7 +2,7 @@
 
 use super::attribute::{NODE_FIELDS, annotation_key, field_key};
 use super::selector::Comparison;
-use super::{Dialect, PodRules, Requirement};
+use super::{Dialect, Requirement};
 use crate::object::{NodeAffinity, NodeSelector, NodeSelectorTerm, SelectorRequirement, StringMap};
 
 /// A required node selector: its terms are ORed; without terms it matches no node.
@@ -138,37 +138,6 @@ impl PreferredNodeTerm {
             terms.push(PreferredNodeTerm { path, weight: i64::from(preferred.weight), requirements });
         }
         Ok(terms)
-    }
-}
-
-impl PodRules {
-    pub(super) fn add_node_affinity(
-        &mut self,
-        affinity: &NodeAffinity,
-        path: &str,
-        dialect: Dialect,
-        extensions: bool,
-    ) {
-        if let Some(selector) = &affinity.required_during_scheduling_ignored_during_execution {
-            let path = format!("{path}.requiredDuringSchedulingIgnoredDuringExecution");
-            self.required_node_affinity.push(NodeSelectorRule::parse(selector, path, dialect, false));
-        }
-        let executing = affinity.required_during_scheduling_required_during_execution.as_ref();
-        if let Some(selector) = executing.filter(|_| extensions) {
-            let path = format!("{path}.requiredDuringSchedulingRequiredDuringExecution");
-            self.required_node_affinity.push(NodeSelectorRule::parse(
-                selector,
-                path,
-                Dialect::Proposal,
-                true,
-            ));
-        }
-        self.has_preferred_node_affinity |=
-            !affinity.preferred_during_scheduling_ignored_during_execution.is_empty();
-        match PreferredNodeTerm::parse_all(affinity, path, dialect) {
-            Ok(terms) => self.preferred_node_affinity.extend(terms),
-            Err(error) => _ = self.preferred_node_affinity_error.get_or_insert(error),
-        }
     }
 }
 

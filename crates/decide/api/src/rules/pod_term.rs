@@ -2,9 +2,9 @@
 
 use super::selector::Comparison;
 use super::{Dialect, Selector};
-use crate::admission::TOLERATION_ANNOTATION;
-use crate::admission::syntax::label_key;
 use crate::object::{Pod, PodAffinity, PodAffinityTerm};
+use crate::syntax::annotations::TOLERATION_ANNOTATION;
+use crate::syntax::label_key;
 
 /// A pod affinity term: the pods it selects, and the topology.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

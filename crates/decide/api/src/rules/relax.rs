@@ -8,26 +8,16 @@ use core::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::{Dialect, NodeTerm, PodRules, PodTerm, PreferredNodeTerm, PreferredPodTerm, WhenUnsatisfiable};
-use crate::admission::{AFFINITY_ANNOTATION, annotation_affinity};
+use super::{
+    Dialect, NodeTerm, PodRules, PodTerm, PreferredNodeTerm, PreferredPodTerm, RelaxableRule,
+    WhenUnsatisfiable,
+};
 use crate::object::{Affinity, ObjectMeta, Pod, PodAffinity};
-
-/// After how long all relaxable rules of a pod become preferences, such as `5m`.
-pub const RELAX_AFTER_ANNOTATION: &str = "scheduling.berth.dev/relax-after";
-/// The annotation of a bound pod with the paths of the rules that were relaxed, separated by commas.
-pub const RELAXED_ANNOTATION: &str = "scheduling.berth.dev/relaxed";
+use crate::rules::annotation_affinity;
+use crate::syntax::annotations::{AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION};
 
 /// The weight of a required rule that became a preference.
 const WEIGHT: i64 = 100;
-
-/// A required rule that becomes a preference.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RelaxableRule {
-    /// Its field path.
-    pub path: String,
-    /// How long the pod has to be pending.
-    pub after: Duration,
-}
 
 /// Reads a duration such as `90s`, `5m` or `1h30m`.
 ///

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::object::{Container, ContainerStatus, Pod, PodSpec, PodStatus, ResourceList};
-use crate::quantity::Quantity;
+use crate::syntax::quantity::Quantity;
 
 /// Default CPU request of a container for scoring, in milli-CPU.
 pub const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;

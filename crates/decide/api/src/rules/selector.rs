@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
-use super::version::{compare_versions, is_version};
-use crate::admission::syntax;
 use crate::object::{LabelSelector, SelectorRequirement};
+use crate::syntax;
+use crate::syntax::{compare_versions, is_version};
 
 /// Which comparisons a field accepts, and with which operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 use std::str::FromStr;
 
 use super::{Requirement, Selector};
-use crate::admission::syntax;
+use crate::syntax;
 
 /// Why a text is not a selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,8 +1,9 @@
 //! Scheduling profiles, with their added affinity compiled.
 
 use berth_api::config::{Profile, SpreadDefaulting};
-use berth_api::object::{HOSTNAME_LABEL, TOPOLOGY_LABELS, TopologySpreadConstraint};
+use berth_api::object::{TOPOLOGY_LABELS, TopologySpreadConstraint};
 use berth_api::rules::{Dialect, NodeSelectorRule, PreferredNodeTerm};
+use berth_api::syntax::labels::HOSTNAME;
 
 use super::intern::Symbols;
 use super::node_condition::{NodeMatcher, NodeSelectorMatcher};
@@ -61,5 +62,5 @@ fn system_constraints() -> Vec<TopologySpreadConstraint> {
         ..TopologySpreadConstraint::default()
     };
     let [_, zone] = TOPOLOGY_LABELS;
-    vec![constraint(HOSTNAME_LABEL, 3), constraint(zone, 5)]
+    vec![constraint(HOSTNAME, 3), constraint(zone, 5)]
 }

@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use berth_api::rules::{Requirement, Selector, compare_versions};
+use berth_api::rules::{Requirement, Selector};
+use berth_api::syntax::compare_versions;
 
 use super::intern::{Labels, Symbol, Symbols};
 

@@ -1,7 +1,8 @@
 //! Settings that hold for the life of a cluster.
 
 use berth_api::config::SchedulerConfig;
-use berth_api::object::{HOSTNAME_LABEL, TOPOLOGY_LABELS};
+use berth_api::object::TOPOLOGY_LABELS;
+use berth_api::syntax::labels::HOSTNAME;
 
 /// Settings that hold for the life of a cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +30,7 @@ impl Default for Settings {
             extensions: true,
             exempt_namespaces: vec!["kube-system".to_owned()],
             exempt_from_v1: false,
-            all_topologies: [HOSTNAME_LABEL, zone, region].map(str::to_owned).to_vec(),
+            all_topologies: [HOSTNAME, zone, region].map(str::to_owned).to_vec(),
             all_node_attributes: true,
         }
     }

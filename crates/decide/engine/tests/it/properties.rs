@@ -9,12 +9,13 @@ use std::time::Duration;
 use berth_api::config::Profile;
 use berth_api::object::Pod;
 use berth_api::rules::Selector;
+use berth_api::syntax::annotations::RELAXED_ANNOTATION;
 use berth_engine::{
     Cluster, ClusterChange, DisruptionBudget, Evaluation, NodeEvaluation, Outcome, Preemption, PreparedPod,
     Settings, Victims, WakeConditions,
 };
 use berth_testkit::generate::{self, AssumedPlacement, Flavour, Operation};
-use berth_testkit::naive::{self, Decision, NodeResult, Options, RELAXED_ANNOTATION, World, evaluate};
+use berth_testkit::naive::{self, Decision, NodeResult, Options, World, evaluate};
 
 use crate::common::{apply, cut_down, prepare, set_nodes_after, settings};
 

@@ -1,15 +1,12 @@
 //! Required affinity to pods that required anti-affinity excludes from the same domain.
 
 use berth_api::rules::{PodTerm, SetRelation, TopologyScope};
+use berth_api::syntax::labels::NESTED_TOPOLOGIES;
 
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::subject::Subject;
 use crate::terms::{set, shown};
-
-/// From the smallest domains to the largest.
-const NESTED: [&str; 3] =
-    ["kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in &input.subjects {
@@ -79,7 +76,7 @@ fn conflict_of_partners(
 fn covers(input: &LintInput<'_>, inner: &TopologyScope, outer: &TopologyScope) -> bool {
     let rank = |key: &str| {
         let key = key.replace("failure-domain.beta.kubernetes.io", "topology.kubernetes.io");
-        NESTED.iter().position(|nested| *nested == key)
+        NESTED_TOPOLOGIES.iter().position(|nested| *nested == key)
     };
     match (inner, outer) {
         (TopologyScope::Key(inner), TopologyScope::Key(outer)) => {

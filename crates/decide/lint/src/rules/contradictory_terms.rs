@@ -5,7 +5,7 @@ use berth_api::rules::{NodeTerm, Requirement};
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::nodes::{alternatives, conjunction, is_satisfiable, term_requirements};
-use crate::rule::Severity;
+use crate::severity::Severity;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in &input.subjects {

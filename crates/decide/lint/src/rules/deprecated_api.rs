@@ -2,7 +2,7 @@
 
 use crate::finding::Findings;
 use crate::input::LintInput;
-use crate::rule::Severity;
+use crate::severity::Severity;
 
 /// API version, kinds, the Kubernetes version that no longer serves it, if one does, and the replacement.
 ///

@@ -9,7 +9,7 @@ use berth_simulate::Workloads;
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::rollout::{Trial, limits, pod_of_revision};
-use crate::rule::Severity;
+use crate::severity::Severity;
 use crate::subject::Subject;
 use crate::terms::set;
 

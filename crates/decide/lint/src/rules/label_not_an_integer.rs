@@ -4,7 +4,7 @@ use berth_api::rules::{NodeRequirement, NodeTerm, PodSet, Requirement, Selector}
 
 use crate::finding::Findings;
 use crate::input::LintInput;
-use crate::rule::Severity;
+use crate::severity::Severity;
 use crate::subject::Subject;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {

@@ -4,7 +4,7 @@ use berth_api::rules::{PodTerm, Selector, SetRelation};
 
 use crate::finding::Findings;
 use crate::input::LintInput;
-use crate::rule::Severity;
+use crate::severity::Severity;
 use crate::terms::{set, shown};
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {

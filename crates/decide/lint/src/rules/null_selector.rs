@@ -2,7 +2,7 @@
 
 use crate::finding::Findings;
 use crate::input::LintInput;
-use crate::rule::Severity;
+use crate::severity::Severity;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in &input.subjects {

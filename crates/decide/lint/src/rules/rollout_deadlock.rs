@@ -8,7 +8,7 @@ use super::replicas_exceed_domains::n_domains;
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::rollout::{Trial, limits, pod_of_revision};
-use crate::rule::Severity;
+use crate::severity::Severity;
 use crate::subject::Subject;
 use crate::terms::set;
 

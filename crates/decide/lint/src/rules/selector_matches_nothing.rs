@@ -6,7 +6,7 @@ use berth_api::rules::{Requirement, Selector};
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::nodes::{alternatives, is_satisfiable};
-use crate::rule::Severity;
+use crate::severity::Severity;
 use crate::subject::Subject;
 use crate::terms::shown;
 

@@ -1,15 +1,13 @@
 //! Topology keys that nodes do not have.
 
 use berth_api::rules::TopologyScope;
-use berth_api::similar::distance;
+use berth_api::syntax::labels::NESTED_TOPOLOGIES;
+use berth_api::syntax::similar::distance;
 
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::subject::Subject;
 
-/// Topology keys that nodes have by convention.
-const COMMON: [&str; 3] =
-    ["kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 /// Other label keys of Kubernetes that nodes have.
 const KNOWN: [&str; 12] = [
     "kubernetes.io/arch",
@@ -44,7 +42,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
                 continue;
             };
             let finding = findings.add(&subject.object, subject.path(format!("{path}.topologyKey")), message);
-            if let Some(meant) = COMMON.iter().find(|common| is_like(&key, common)) {
+            if let Some(meant) = NESTED_TOPOLOGIES.iter().find(|common| is_like(&key, common)) {
                 finding.fix(format!("did you mean {meant}?"));
             }
         }
@@ -64,7 +62,7 @@ fn topology_keys(subject: &Subject<'_>) -> Vec<(String, String)> {
 
 /// Whether a key looks like a mistyped one: one of Kubernetes' own that it does not define, or without a prefix.
 fn is_suspect(key: &str) -> bool {
-    let is_known = COMMON.contains(&key) || KNOWN.contains(&key);
+    let is_known = NESTED_TOPOLOGIES.contains(&key) || KNOWN.contains(&key);
     let prefix = key.split_once('/').map(|(prefix, _)| prefix);
     let of_kubernetes = matches!(
         prefix,
@@ -76,7 +74,7 @@ fn is_suspect(key: &str) -> bool {
                 | "k8s.io"
         )
     );
-    !is_known && (of_kubernetes || COMMON.iter().any(|common| is_like(key, common)))
+    !is_known && (of_kubernetes || NESTED_TOPOLOGIES.iter().any(|common| is_like(key, common)))
 }
 
 /// Whether a key has the same last part as another one in any spelling, or differs from it by few letters.

@@ -7,8 +7,8 @@ mod findings;
 mod published;
 
 use berth_admission::{Policy, refusals};
+use berth_api::inventory::Inventory;
 use berth_api::object::Pod;
-use berth_api::read::Inventory;
 use berth_engine::Settings;
 use berth_lint::{LintInput, Report, Selection, lint};
 

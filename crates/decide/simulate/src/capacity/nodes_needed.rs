@@ -6,13 +6,14 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::inventory::Inventory;
 use berth_api::object::volume::CsiNode;
 use berth_api::object::{NamespacedName, Node, TOPOLOGY_LABELS, VolumeKind, VolumeObject};
-use berth_api::read::Inventory;
 use serde::Serialize;
 
-use super::{NO_DOMAIN, NodeType, Room};
-use crate::what_if::{ChangeError, Fate, find_node, new_node_name, node_like};
+use super::room::{NO_DOMAIN, Room};
+use crate::simulation::Fate;
+use crate::what_if::{ChangeError, find_node, new_node_name, node_like};
 
 /// The annotation of a node type with its price. With it on all types, the cheapest sum is the answer, and otherwise the
 /// first type that is enough.
@@ -26,6 +27,15 @@ const OLD_TOPOLOGY_LABELS: [&str; 2] =
 const MAX_NODES: usize = 20_000;
 /// Number of replicas that the search for fewer nodes places in all.
 const MAX_PLACED: usize = 2_000_000;
+
+/// What new nodes are like.
+#[derive(Clone, Debug)]
+pub enum NodeType {
+    /// Like an existing node, with its daemon pods.
+    Existing(String),
+    /// Like this object.
+    Object(Box<Node>),
+}
 
 /// New nodes that are enough.
 #[derive(Clone, Debug, PartialEq, Serialize)]

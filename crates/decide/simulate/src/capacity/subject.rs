@@ -2,14 +2,15 @@
 
 use std::collections::HashSet;
 
+use berth_api::inventory::{Entry, Inventory, WorkloadSpec};
 use berth_api::object::{NamespacedName, ObjectMeta, Pod};
-use berth_api::read::{Entry, Inventory, Kind, WorkloadSpec};
+use berth_api::read::Kind;
 
-use super::{CapacityError, Room};
-use crate::simulation::workloads;
+use super::error::CapacityError;
+use super::room::Room;
+use crate::simulation::{SimulatedPod, Simulation, SimulationOptions, recreate, workloads};
+use crate::what_if::ChangeError;
 use crate::what_if::scale::{replicas_mut, replicas_of};
-use crate::what_if::{ChangeError, recreate};
-use crate::{SimulatedPod, Simulation, SimulationOptions};
 
 /// What has replicas.
 #[derive(Clone, Debug)]

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::{Node, StringMap};
 use berth_api::rules::{NodeRequirement, NodeTerm, TopologyScope};
+use berth_api::syntax::labels::HOSTNAME;
 use berth_engine::TopologyPair;
 
+use super::change::{Change, Repair};
 use super::node::{is_owned, new_domain};
-use super::{Change, Problem, Repair, Trial};
+use super::trial::{Problem, Trial};
 
 /// Name of the added node.
 const NEW: &str = "new-node";
-const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Number of kinds of nodes that are tried.
 const MAX_SHAPES: usize = 300;
 

@@ -3,7 +3,7 @@
 use berth_api::object::{Pod, Taint};
 use serde_json::Value;
 
-use super::Change;
+use super::change::Change;
 
 /// `key=value:Effect`, or `key:Effect`.
 pub(super) fn taint_text(Taint { key, value, effect }: &Taint) -> String {

@@ -16,9 +16,10 @@ use berth_api::object::{Node, Pod, StringMap};
 use berth_api::rules::{PodRules, Selector};
 use berth_engine::{Counts, Equivalence, NodeEvaluation, PreparedPod, Status, TopologyPair, Verdict};
 
-use super::{Change, Problem, Repair, Trial, commands};
-use crate::SimulatedPod;
-use crate::simulation::protects;
+use super::change::{Change, Repair};
+use super::commands;
+use super::trial::{Problem, Trial};
+use crate::simulation::{SimulatedPod, protects};
 
 /// The largest set of moved pods that is looked for.
 const MAX_MOVES: usize = 3;

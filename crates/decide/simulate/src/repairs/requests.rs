@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::quantity::{Quantity, with_unit};
+use berth_api::syntax::quantity::{Quantity, with_unit};
 use berth_engine::Counts;
 
-use super::{Change, Problem, Repair, Trial, commands};
+use super::change::{Change, Repair};
+use super::commands;
+use super::trial::{Problem, Trial};
 
 /// Number of nodes that are tried.
 const MAX_TRIES: usize = 20;

@@ -9,9 +9,11 @@ use berth_api::rules::WhenUnsatisfiable;
 use berth_engine::{Counts, Verdict};
 use serde_json::json;
 
+use super::change::{Change, Repair};
+use super::commands;
 use super::node::{is_owned, untolerated};
 use super::patch::PodPatch;
-use super::{Change, Problem, Repair, Trial, commands};
+use super::trial::{Problem, Trial};
 
 /// Number of changed pods that are tried.
 const MAX_TRIES: usize = 100;

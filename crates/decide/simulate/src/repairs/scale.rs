@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Change, Problem, Repair, Trial, commands};
+use super::change::{Change, Repair};
+use super::commands;
+use super::trial::{Problem, Trial};
 
 /// Number of workloads that are tried.
 const MAX_WORKLOADS: usize = 20;

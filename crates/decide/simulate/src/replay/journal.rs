@@ -13,8 +13,8 @@ use berth_api::rules::Selector;
 use berth_engine::{Cluster, DisruptionBudget, Group, GroupTopology, GroupVictims, PreparedPod, Settings};
 use jiff::Timestamp;
 
+use super::comparison::{Comparison, Difference};
 use super::preemption::names;
-use super::{Comparison, Difference};
 use crate::{PendingFor, PodExplanation};
 
 /// Why a journal cannot be replayed.

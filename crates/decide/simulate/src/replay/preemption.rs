@@ -6,7 +6,7 @@ use berth_api::object::NamespacedName;
 use berth_api::recording::{RecordedPreemption, RecordedVictims};
 use berth_engine::{Cluster, DisruptionBudget, NodeEvaluation, Preemption, PreparedPod, Victims};
 
-use super::{Comparison, rejected};
+use super::comparison::{Comparison, rejected};
 
 impl Comparison<'_> {
     /// Compares the preemption for an unschedulable pod, and then removes the recorded victims and nominations.

@@ -5,8 +5,6 @@ use berth_api::read::Kind;
 use berth_api::recording::RecordedVolumes;
 use serde_json::Value;
 
-use super::Comparison;
-
 /// Reads an object of a scenario.
 ///
 /// # Errors
@@ -24,11 +22,4 @@ pub(super) fn decision(recorded: &RecordedVolumes) -> VolumeDecision {
     let mut provision = recorded.provision.clone();
     provision.sort_unstable();
     VolumeDecision { bind: recorded.bind.clone().into_iter().collect(), provision }
-}
-
-impl Comparison<'_> {
-    pub(super) fn volumes(&mut self, expected: Option<&RecordedVolumes>, got: Option<&VolumeDecision>) {
-        let expected = expected.map(decision).unwrap_or_default();
-        self.same("volumes", &expected, &got.cloned().unwrap_or_default());
-    }
 }

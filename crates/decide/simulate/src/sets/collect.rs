@@ -2,11 +2,14 @@
 
 use std::collections::HashSet;
 
-use berth_api::admission::{AFFINITY_ANNOTATION, merge_label_keys};
 use berth_api::expand::{WorkloadPods, workload_pods};
+use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::{LabelSelector, NetworkPolicyPeer, Pod};
-use berth_api::read::{Entry, Inventory, SourceLocation};
-use berth_api::rules::{KnownNamespaces, NamespaceScope, PodRules, PodSet, PodTerm, Selector};
+use berth_api::read::SourceLocation;
+use berth_api::rules::{
+    KnownNamespaces, NamespaceScope, PodRules, PodSet, PodTerm, Selector, merge_label_keys,
+};
+use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 
 use super::{SelectorOwner, SelectorRole};
 use crate::simulation::{InvalidObject, SimulatedPod, SimulationError, workloads};

@@ -2,25 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use berth_api::admission::{
-    Admission, AdmissionOptions, ErrorType, FieldError, admit, unmerge_label_keys, validate_node,
-};
+use berth_api::admission::{Admission, AdmissionOptions, ErrorType, FieldError, admit, validate_node};
 use berth_api::expand::{OwnerSelector, expand};
+use berth_api::inventory::{Entry, Inventory, Workload};
 use berth_api::object::support::{unsupported_fields, unsupported_message};
 use berth_api::object::volume::PersistentVolumeClaim;
 use berth_api::object::{DeviceResources, GroupKey, NamespacedName, Pod, PriorityClass};
-use berth_api::placement_policy::{PolicySet, changes};
-use berth_api::read::{Entry, Inventory, Kind, SourceLocation, Workload};
-use berth_api::rules::{KnownNamespaces, Selector};
+use berth_api::policy::{PolicySet, changes};
+use berth_api::read::{Kind, SourceLocation};
+use berth_api::rules::{KnownNamespaces, Selector, unmerge_label_keys};
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_engine::{Cluster, DisruptionBudget, Outcome};
 use serde_json::Value;
 
 use super::created_claims::CreatedClaim;
-use super::positions::Positions;
+use super::error::{InvalidObject, SimulationError};
+use super::options::SimulationOptions;
+use super::pod::SimulatedPod;
+use super::pods::Pods;
+use super::state::Simulation;
 use super::volumes::{Volumes, ephemeral_claims};
 use super::workloads::{self, Workloads};
-use super::{InvalidObject, SimulatedPod, Simulation, SimulationError, SimulationOptions};
 
 /// A warning and no error: templates that another tool completes have no images yet.
 const NO_IMAGE: &str = "containers without an image: the API server rejects the pods until each has one";
@@ -67,6 +69,15 @@ pub fn add_simulated_nodes(inventory: &mut Inventory, simulated: &SimulatedNodes
     }
 }
 
+impl SimulationOptions {
+    /// Adds the simulated nodes to an inventory without nodes.
+    pub(crate) fn add_simulated_nodes(&self, inventory: &mut Inventory) {
+        if let Some(simulated) = &self.simulated_nodes {
+            add_simulated_nodes(inventory, simulated);
+        }
+    }
+}
+
 impl Simulation {
     /// Builds the state of the cluster. No pending pod is placed yet.
     ///
@@ -108,8 +119,7 @@ impl Simulation {
         let mut simulation = Simulation {
             extensions: options.settings.extensions,
             cluster: Cluster::new(options.settings),
-            pods: Vec::new(),
-            positions: Positions::default(),
+            pods: Pods::default(),
             queue: Vec::new(),
             preempts: true,
             vain_preemptors: HashSet::new(),
@@ -203,7 +213,8 @@ impl Simulation {
         invalid: &mut Vec<InvalidObject>,
     ) {
         let mut unknown_classes = BTreeSet::new();
-        self.reserve(pods.len());
+        self.pods.reserve(pods.len());
+        self.cluster.reserve_pods(pods.len());
         for InputPod { entry, workload, expanded_from, replaces, claims } in pods {
             let Entry { object: mut pod, mut raw, source, .. } = entry;
             if pod.is_terminal() {
@@ -311,7 +322,7 @@ impl Simulation {
                 unsupported_message(&pod.unsupported)
             ));
         }
-        self.push(pod);
+        self.pods.push(pod);
     }
 
     /// A pod as admitted, which the cluster has then if it has a node.

@@ -5,7 +5,7 @@ use berth_api::object::volume::SELECTED_NODE_ANNOTATION;
 use berth_engine::Outcome;
 use serde_json::{Map, Value, json};
 
-use super::{SimulatedPod, Simulation};
+use super::pod::SimulatedPod;
 
 /// A claim that the input does not have.
 #[derive(Clone)]
@@ -36,9 +36,14 @@ impl CreatedClaim {
         CreatedClaim { namespace: namespace.clone(), name: name.clone(), object }
     }
 
+    /// The object, with what was decided about it for its pod.
+    pub(super) fn decided(&self, pods: &[SimulatedPod]) -> Value {
+        pods.iter().find_map(|pod| self.decided_for(pod)).unwrap_or_else(|| self.object.clone())
+    }
+
     /// With what was decided about it for the pod: the volume that it is to be bound to, or the node for which its
     /// volume is to be provisioned.
-    fn decided(&self, pod: &SimulatedPod) -> Option<Value> {
+    fn decided_for(&self, pod: &SimulatedPod) -> Option<Value> {
         let Outcome::Placed { node, volumes: Some(decision), .. } = &pod.outcome else { return None };
         let bound = decision.bind.iter().find(|(claim, _)| *claim == self.name);
         let is_provisioned = decision.provision.contains(&self.name);
@@ -57,16 +62,5 @@ impl CreatedClaim {
             }
         }
         Some(object)
-    }
-}
-
-impl Simulation {
-    /// The claims that controllers create for the pods, if the inventory keeps whole objects. They name the volumes and
-    /// nodes that were decided for them.
-    pub fn created_claims(&self) -> impl Iterator<Item = Value> {
-        self.created_claims.iter().map(|claim| {
-            let decided = self.pods.iter().find_map(|pod| claim.decided(pod));
-            decided.unwrap_or_else(|| claim.object.clone())
-        })
     }
 }

@@ -2,38 +2,18 @@
 
 use std::collections::HashMap;
 
+use super::group_placement::GroupPlacement;
+use super::state::Simulation;
 use berth_api::object::{GroupKey, GroupRules, NamespacedName};
 use berth_engine::{Group, GroupOutcome, GroupTopology, Outcome, PreparedPod, RelaxedPod};
-use serde::Serialize;
 
-use super::{Simulation, Unit};
-
-/// What became of a pod group.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct GroupPlacement {
-    /// The namespace.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-    /// How many members have to be placed at least.
-    pub min: usize,
-    /// Its members in the input.
-    pub n_pods: usize,
-    /// Those with a node.
-    pub n_placed: usize,
-    /// The value of the node label that its members share, if they have to.
-    pub domain: Option<String>,
-    /// Why the members without a node are not placed: the member and the domain that fail.
-    pub message: Option<String>,
+/// What is placed at once.
+pub(super) enum Unit {
+    Pod(usize, PreparedPod),
+    Group(GroupKey, Vec<(usize, PreparedPod)>),
 }
 
 impl Simulation {
-    /// What became of the pod groups with pending pods, by name.
-    pub fn groups(&self) -> impl Iterator<Item = &GroupPlacement> {
-        self.group_placements.values()
-    }
-
     /// Pending pods as they are placed: each group in the place of its first member.
     pub(super) fn units(&self, pending: Vec<(usize, PreparedPod)>) -> Vec<Unit> {
         let mut units: Vec<Unit> = Vec::new();
@@ -98,8 +78,8 @@ impl Simulation {
         replaced
     }
 
-    /// What would become of the group of a pending pod now.
-    pub(super) fn explain_group(&mut self, namespace: &str, name: &str) -> Option<GroupPlacement> {
+    /// How the group of a pending pod would be placed now.
+    pub(crate) fn explain_group(&mut self, namespace: &str, name: &str) -> Option<GroupPlacement> {
         let pod = self.pod(namespace, name).filter(|pod| pod.node().is_none())?;
         let key = pod.group.clone()?;
         let members =

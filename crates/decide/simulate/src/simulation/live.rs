@@ -1,11 +1,15 @@
 //! Simulations that follow a cluster: its objects are set and removed one by one, and no pod is placed.
 
+use berth_api::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_api::object::{DeviceResources, LabelSelector, NamespacedName, Node, Pod, VolumeObject};
-use berth_api::read::{Inventory, Kind, Workload, WorkloadSpec};
+use berth_api::read::Kind;
 use berth_api::rules::{KnownNamespaces, Selector};
 use berth_engine::DisruptionBudget;
 
-use super::{PendingFor, Simulation, Workloads, volumes};
+use super::options::PendingFor;
+use super::state::Simulation;
+use super::volumes;
+use super::workloads::Workloads;
 
 impl Simulation {
     /// Sets how long pods have been pending.
@@ -51,7 +55,7 @@ impl Simulation {
         let pod = self.simulated(pod, None, workload);
         match position {
             Some(at) => self.pods[at] = pod,
-            None => self.push(pod),
+            None => self.pods.push(pod),
         }
         // A rule mentions an annotation or a field of nodes that no rule has mentioned before.
         if self.cluster.node_attributes_epoch() != epoch {
@@ -64,7 +68,7 @@ impl Simulation {
     pub fn remove_pod(&mut self, namespace: &str, name: &str) -> bool {
         let Some(position) = self.position(namespace, name) else { return false };
         self.cluster.remove_pod(namespace, name);
-        self.take(position);
+        self.pods.swap_remove(position);
         true
     }
 

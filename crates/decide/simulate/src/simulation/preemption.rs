@@ -3,7 +3,28 @@
 use berth_api::object::{NamespacedName, Pod};
 use berth_engine::{Cluster, DisruptionBudget, Outcome, Preemption, PreparedPod, Victims};
 
-use super::Simulation;
+use serde::Serialize;
+
+use super::state::Simulation;
+
+/// The pods that are evicted for a pod.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodPreemption {
+    /// The node on which the pod fits then.
+    pub node: String,
+    /// `namespace/name`, the most important first.
+    pub victims: Vec<String>,
+    /// How many of them a disruption budget protects.
+    pub n_pdb_violations: usize,
+}
+
+impl From<Victims> for PodPreemption {
+    fn from(Victims { node, victims, n_pdb_violations, .. }: Victims) -> PodPreemption {
+        let victims = victims.iter().map(ToString::to_string).collect();
+        PodPreemption { node, victims, n_pdb_violations }
+    }
+}
 
 impl Simulation {
     /// Unschedulable pods no longer preempt others.
@@ -27,7 +48,7 @@ impl Simulation {
         let replaced = victims.iter().filter_map(|victim| self.evict(victim, &by, &node)).collect();
         self.pods[position].victims = victims.into();
         // Rarely the pod does not fit after all: PodTopologySpread counts pods that are being deleted otherwise in trials.
-        // A pod with volumes is decided again for what becomes of its claims.
+        // A pod with volumes is decided again, because the decision includes its claims.
         let has_volumes = !self.pods[position].pod.spec.volumes.is_empty();
         if !has_volumes && self.cluster.fits_on(pod, &node) {
             self.cluster.assume(pod, &node);

@@ -4,21 +4,14 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::mem;
 
-use berth_api::admission::AFFINITY_ANNOTATION;
 use berth_api::object::{NamespacedName, Node};
-use berth_api::rules::{PodRequests, RELAXED_ANNOTATION};
+use berth_api::rules::PodRequests;
+use berth_api::syntax::annotations::{AFFINITY_ANNOTATION, RELAXED_ANNOTATION};
 use berth_engine::{Cluster, Outcome, PreparedPod};
 
-use super::{SimulatedPod, Simulation};
-use crate::what_if::{Fate, labels_of_binding, recreate};
-
-/// A pod that left its node, as it was before.
-#[derive(Clone)]
-pub(super) struct Vacated {
-    position: usize,
-    pod: SimulatedPod,
-    prepared: Option<PreparedPod>,
-}
+use super::departure::{Fate, labels_of_binding, recreate};
+use super::pod::{SimulatedPod, Vacated};
+use super::state::Simulation;
 
 fn pending(message: String) -> Outcome {
     Outcome::Unschedulable { message, plugins: Vec::new() }

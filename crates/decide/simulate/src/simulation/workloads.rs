@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use berth_api::inventory::{Inventory, Workload};
 use berth_api::object::{ObjectMeta, OwnerReference, Pod};
-use berth_api::read::{Inventory, Workload};
 
 /// Namespace, and kind and name such as `Deployment web`.
 type Key = (String, String);

@@ -2,15 +2,18 @@
 
 use std::collections::HashSet;
 
-use berth_api::expand::ExpandError;
+use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::volume::CsiNode;
 use berth_api::object::{NamespacedName, Node, Pod, Taint, VolumeObject};
-use berth_api::read::{Entry, Inventory, Kind, SourceLocation};
+use berth_api::read::{Kind, SourceLocation};
 use berth_api::rules::{TaintEffect, TolerationRule};
+use berth_api::syntax::labels::HOSTNAME;
 use jiff::Timestamp;
 
-use super::departure::{Departures, is_of_daemon_set};
+use super::departures::Departures;
+use super::error::ChangeError;
 use super::scale;
+use crate::simulation::is_of_daemon_set;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,53 +73,6 @@ pub enum Change {
     },
     /// Evicts a pod.
     Evict(NamespacedName),
-}
-
-/// Why a change cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum ChangeError {
-    /// The changed object does not exist.
-    #[error("{kind} {name} is not in the input")]
-    NotFound {
-        /// Its kind.
-        kind: &'static str,
-        /// Its name, with the namespace if it has one.
-        name: String,
-        /// The names of the objects of this kind.
-        known: Vec<String>,
-    },
-    /// No node has the label.
-    #[error("no node has the label {key}={value}")]
-    NoDomain {
-        /// The label key.
-        key: String,
-        /// The requested value.
-        value: String,
-        /// The values on the nodes.
-        known: Vec<String>,
-    },
-    /// The workload has no replicas.
-    #[error(
-        "{object} has no number of replicas: only Deployments, ReplicaSets, StatefulSets and ReplicationControllers have one"
-    )]
-    NoReplicas {
-        /// Kind, namespace and name.
-        object: String,
-    },
-    /// Another workload sets the number of replicas.
-    #[error("{object} is controlled by {owner}: scale that")]
-    Controlled {
-        /// Kind, namespace and name.
-        object: String,
-        /// Kind and name of the controller.
-        owner: String,
-    },
-    /// The pod has no node.
-    #[error("Pod {0} has no node: it cannot be evicted")]
-    NotRunning(NamespacedName),
-    /// A workload cannot be expanded.
-    #[error(transparent)]
-    Expand(#[from] ExpandError),
 }
 
 impl Change {
@@ -231,9 +187,6 @@ fn remove_nodes(inventory: &mut Inventory, departures: &mut Departures, is_remov
     let removed: Vec<Node> = removed.collect();
     departures.leave(inventory, &removed, "has no controller: it is lost with its node", |_| true);
 }
-
-/// The label with the name of a node.
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// The value of a label. A node without the label of its name has it all the same.
 pub(super) fn domain_of<'a>(node: &'a Node, key: &str) -> Option<&'a str> {

@@ -10,9 +10,8 @@ use berth_engine::{Violation, ViolationKey};
 use serde::Serialize;
 
 use super::change::domain_of;
-use super::departure::Fate;
 use super::outcome::{BrokenRule, EvictedPod, Evictor, UnplacedPod};
-use crate::{SimulatedPod, Simulation};
+use crate::simulation::{Fate, SimulatedPod, Simulation};
 
 /// What is lost with each domain of a topology.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -4,30 +4,38 @@
 //! pods that have lost their nodes and the pending pods are placed as in a simulation, and the enforcer's evictions follow. The
 //! difference to the state before is the [`WhatIfOutcome`]. [`DomainLosses`] removes every domain of a topology in turn.
 
+mod before;
 mod change;
-mod departure;
+mod departures;
 mod domain_loss;
+mod error;
 mod outcome;
+mod request;
 pub(crate) mod scale;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::mem;
 
 use berth_api::expand::expand;
+use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::{NamespacedName, ObjectMeta, VolumeObject};
-use berth_api::read::{Entry, Inventory, Kind};
-use berth_engine::{Settings, Violation, ViolationKey};
+use berth_api::read::Kind;
+use berth_engine::Settings;
 use jiff::Timestamp;
 
-use self::departure::Departures;
-use crate::{Simulation, SimulationError, SimulationOptions};
+use self::before::Before;
+use self::departures::Departures;
+use crate::simulation::{Simulation, SimulationError, SimulationOptions};
 
-pub use change::{Change, ChangeError};
+pub use crate::simulation::evicted_by_drain;
+pub use change::Change;
 pub(crate) use change::{find_node, new_node_name, node_like};
-pub use departure::evicted_by_drain;
-pub(crate) use departure::{Fate, labels_of_binding, recreate};
 pub use domain_loss::{DomainLoss, DomainLosses, WorkloadLoss};
+pub use error::ChangeError;
 pub use outcome::{BrokenRule, EvictedPod, Evictor, MovedPod, UnplacedPod, WhatIfOutcome};
+pub use request::{
+    ChangeRequest, key_value, named_workload, refusal, taint, topology_key, valid, workload_replicas,
+};
 
 /// A cluster whose objects are changed.
 pub struct WhatIf {
@@ -38,24 +46,6 @@ pub struct WhatIf {
     departures: Departures,
     /// The state before the changes, until the first change; [`WhatIf::before`] is not looked up until then.
     unchanged: Option<Box<Simulation>>,
-}
-
-/// The state before the changes.
-pub(crate) struct Before {
-    /// The nodes of the pods.
-    nodes: BTreeMap<NamespacedName, String>,
-    /// The rules that did not hold.
-    broken: BTreeSet<ViolationKey>,
-}
-
-impl Before {
-    fn of(simulation: &mut Simulation) -> Before {
-        let running = simulation.pods().iter().filter_map(|pod| Some((pod, pod.node()?)));
-        let nodes =
-            running.map(|(pod, node)| (pod.pod.metadata.namespaced_name(), node.to_owned())).collect();
-        let broken = simulation.cluster().audit().iter().map(Violation::key).collect();
-        Before { nodes, broken }
-    }
 }
 
 impl WhatIf {

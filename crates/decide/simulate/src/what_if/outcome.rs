@@ -6,9 +6,10 @@ use berth_api::object::NamespacedName;
 use berth_engine::{RemedyOptions, Target, Violation, ViolationKey};
 use serde::Serialize;
 
-use super::Before;
-use super::departure::Departures;
-use crate::{Repair, Simulation};
+use super::before::Before;
+use super::departures::Departures;
+use crate::repairs::Repair;
+use crate::simulation::Simulation;
 
 /// The effect of changes; each list by namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

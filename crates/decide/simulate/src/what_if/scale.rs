@@ -3,12 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use berth_api::expand::{DELETION_COST, Replica};
+use berth_api::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use berth_api::object::{NamespacedName, Pod, find_condition};
-use berth_api::read::{Entry, Inventory, Kind, Workload, WorkloadSpec};
+use berth_api::read::Kind;
 use jiff::Timestamp;
 
-use super::ChangeError;
-use super::departure::{Departures, recreate};
+use super::departures::Departures;
+use super::error::ChangeError;
+use crate::simulation::recreate;
 use crate::simulation::workloads::Workloads;
 
 /// Sets the number of replicas. The expansion creates missing pods; too many are removed here.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use berth_api::config::Profile;
+use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::{NamespacedName, Node, Pod, TOPOLOGY_LABELS};
-use berth_api::quantity::Quantity;
-use berth_api::read::{Entry, Inventory, Kind, SourceLocation};
+use berth_api::read::{Kind, SourceLocation};
+use berth_api::syntax::quantity::Quantity;
 use berth_simulate::capacity::{Capacity, CapacityRequest, NodeType, Subject, Target, capacity};
 use berth_simulate::{Simulation, SimulationOptions};
 use berth_testkit::generate::{self, Flavour, Operation};

@@ -1,7 +1,7 @@
 //! Comparisons of two placements.
 
 use berth_api::config::SchedulerConfig;
-use berth_api::read::Inventory;
+use berth_api::inventory::Inventory;
 use berth_engine::Settings;
 use berth_simulate::SimulationOptions;
 use berth_simulate::compare::{Comparison, Side, compare};

@@ -1,6 +1,6 @@
 //! Pod groups are placed as one unit.
 
-use berth_api::read::Inventory;
+use berth_api::inventory::Inventory;
 use berth_simulate::{Simulation, SimulationOptions};
 
 fn node(name: &str, cpu: u32) -> String {

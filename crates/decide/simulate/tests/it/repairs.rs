@@ -1,9 +1,9 @@
 //! Repairs: the cheapest of each kind, verified by the naive evaluator.
 
 use berth_api::config::SchedulerConfig;
+use berth_api::inventory::Inventory;
 use berth_api::object::{Node, Pod, Taint};
-use berth_api::quantity::Quantity;
-use berth_api::read::Inventory;
+use berth_api::syntax::quantity::Quantity;
 use berth_engine::{Explanation, TopologyPair};
 use berth_simulate::{Change, PodExplanation, Repair, Simulation, SimulationOptions};
 use berth_testkit::generate::Random;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use berth_api::config::ConfigErrors;
 use berth_api::object::{Namespace, NamespacedName, ObjectMeta, Shared, StringMap};
-use berth_api::placement_policy::{PlacementPolicy, PolicySet};
+use berth_api::policy::{PlacementPolicy, PolicySet};
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES, PODS, Resource};
 use berth_client::watch::Event;
 use berth_client::{KubeObject, WatchOptions, WatchStream, watch};

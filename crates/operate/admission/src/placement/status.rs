@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use berth_api::object::{Condition, NamespacedName, ObjectMeta, Pod, Shared, StringMap, set_condition};
-use berth_api::placement_policy::PolicySet;
+use berth_api::policy::PolicySet;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, PLACEMENT_POLICIES};
 use berth_client::KubeObject as _;
 use berth_client::call::{self, CallError};

@@ -4,7 +4,7 @@ mod read;
 
 use std::time::Duration;
 
-use berth_api::quantity::Quantity;
+use berth_api::syntax::quantity::Quantity;
 use berth_engine::Settings;
 
 pub use berth_api::config::ConfigErrors;

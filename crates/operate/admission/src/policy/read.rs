@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use berth_api::config::fields::{Fields, Node, Report, suggestion};
-use berth_api::quantity::Quantity;
+use berth_api::read::fields::{Fields, Node, Report, suggestion};
 use berth_api::rules::all_topologies_problem;
+use berth_api::syntax::quantity::Quantity;
 use berth_engine::MAX_ALL_TOPOLOGIES;
 use serde_json::Value;
 

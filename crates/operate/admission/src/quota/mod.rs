@@ -17,7 +17,7 @@ pub use metrics::QuotaMetrics;
 pub(crate) use sync::sync;
 
 use berth_api::object::ObjectMeta;
-use berth_api::quantity::{Quantity, with_unit};
+use berth_api::syntax::quantity::{Quantity, with_unit};
 use berth_engine::{OpportunityCost, Reach};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};

@@ -5,8 +5,9 @@
 //! would block a whole zone for all namespaces.
 
 use berth_api::rules::TopologyScope;
+use berth_api::syntax::labels::HOSTNAME;
 
-use super::{AskedPod, HOSTNAME};
+use super::AskedPod;
 use crate::answer::Denial;
 use crate::findings::Findings;
 use crate::review::Rule;

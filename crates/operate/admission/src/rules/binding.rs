@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use berth_api::config::Plugin;
 use berth_api::object::Pod;
-use berth_api::rules::RELAXED_ANNOTATION;
+use berth_api::syntax::annotations::RELAXED_ANNOTATION;
 use berth_engine::{PreparedPod, Verdict};
 use serde_json::Value;
 

@@ -4,7 +4,7 @@
 //! charged for the pod's node. An unbound pod is charged for the only node it may use; otherwise the policy
 //! selects the largest, the average or the currently best node.
 
-use berth_api::quantity::Quantity;
+use berth_api::syntax::quantity::Quantity;
 
 use super::AskedPod;
 use crate::answer::{Denial, ReviewError};

@@ -20,9 +20,9 @@ mod workload;
 
 use std::time::Instant;
 
-use berth_api::admission::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
 use berth_api::object::Pod;
 use berth_api::rules::{Dialect, PodRules, PodTerm};
+use berth_api::syntax::annotations::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
 
 use crate::findings::Findings;
 use crate::policy::Policy;
@@ -35,9 +35,6 @@ pub(crate) use node_restriction::keeps_to_own_node;
 pub(crate) use placement_policy::{apply_placement_policies, is_valid_policy};
 pub(crate) use toleration::tolerate_as_daemon;
 pub(crate) use workload::check_template;
-
-/// The label with a distinct value on every node.
-pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// A pod in a create or update request, with its parsed rules.
 pub(crate) struct AskedPod<'a> {

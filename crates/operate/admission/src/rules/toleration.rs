@@ -3,9 +3,9 @@
 //! A pod that tolerates the anti-affinity of others runs beside pods that reject it. Only pods of the configured namespaces
 //! may do so; those of their DaemonSets do so without a declaration of their own.
 
-use berth_api::admission::TOLERATION_ANNOTATION;
 use berth_api::object::Pod;
 use berth_api::resource::DAEMON_SETS;
+use berth_api::syntax::annotations::TOLERATION_ANNOTATION;
 use serde_json::{Value, json};
 
 use super::AskedPod;

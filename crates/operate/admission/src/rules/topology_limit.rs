@@ -1,8 +1,9 @@
 //! kube-apiserver's plugin `LimitPodHardAntiAffinityTopology`.
 
 use berth_api::rules::TopologyScope;
+use berth_api::syntax::labels::HOSTNAME;
 
-use super::{AskedPod, HOSTNAME};
+use super::AskedPod;
 use crate::answer::Denial;
 use crate::findings::Findings;
 use crate::policy::Action;

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use berth_api::object::Pod;
 use berth_api::rules::{NodeRequirement, NodeTerm, PodRules, PodTerm, Requirement, Selector, TopologyScope};
-
-use crate::rules::HOSTNAME;
+use berth_api::syntax::labels::HOSTNAME;
 
 /// A pod that requires an exclusive node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

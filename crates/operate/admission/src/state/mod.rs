@@ -13,11 +13,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_api::admission::AFFINITY_ANNOTATION;
 use berth_api::config::{Plugin, Profile, SchedulerConfig};
 use berth_api::object::{GroupKey, Node, Pod};
-use berth_api::placement_policy::PolicySet;
+use berth_api::policy::PolicySet;
 use berth_api::rules::PodRules;
+use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use berth_engine::{Cluster, Settings};
 
 use crate::answer::ReviewError;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use berth_api::object::Node;
-use berth_api::quantity::Quantity;
+use berth_api::syntax::quantity::Quantity;
 
 use crate::policy::Measure;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_api::admission::AFFINITY_ANNOTATION;
+use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use berth_enforcer::{CONDITION_REASON, EnforcerOptions, Graces};
 use berth_serve::component::ServingOptions;
 use serde_json::{Value, json};

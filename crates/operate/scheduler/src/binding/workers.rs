@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use berth_api::object::Pod;
 use berth_api::resource::PODS;
-use berth_api::rules::RELAXED_ANNOTATION;
+use berth_api::syntax::annotations::RELAXED_ANNOTATION;
 use berth_client::Backoff;
 use berth_client::call::{self, CallError};
 use berth_client::lease::Leadership;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::{Container, ContainerPort, Node, Pod, Taint};
-use berth_api::quantity::Quantity;
+use berth_api::syntax::quantity::Quantity;
 
 use super::selectors::accepts_node;
 use super::{Findings, Placed, Rule};

@@ -1,14 +1,14 @@
 //! The nodes of a generated cluster.
 
 use berth_api::object::{Node, ObjectMeta, Taint};
-use berth_api::quantity::Quantity;
+use berth_api::syntax::labels::HOSTNAME;
+use berth_api::syntax::quantity::Quantity;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// Zone label.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// Host name label.
-pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Instance type label.
 pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 /// Disk label.

@@ -8,10 +8,11 @@ use berth_api::object::{
     Pod, PodAffinity, PodAffinityTerm, PreferredSchedulingTerm, SelectorRequirement, Toleration,
     TopologySpreadConstraint, WeightedPodAffinityTerm,
 };
-use berth_api::quantity::Quantity;
+use berth_api::syntax::labels::HOSTNAME;
+use berth_api::syntax::quantity::Quantity;
 use serde::{Serialize, Serializer};
 
-use super::nodes::{DISK, HOSTNAME, INSTANCE_TYPE, ZONE};
+use super::nodes::{DISK, INSTANCE_TYPE, ZONE};
 
 /// Number of templates.
 pub const N_TEMPLATES: usize = 40;

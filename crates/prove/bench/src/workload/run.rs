@@ -8,7 +8,8 @@ use std::time::Duration;
 use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::config::SchedulerConfig;
 use berth_api::object::{Namespace, Node, ObjectMeta, Pod, Service};
-use berth_api::quantity::Quantity;
+use berth_api::syntax::labels::HOSTNAME;
+use berth_api::syntax::quantity::Quantity;
 use berth_engine::{Cluster, Outcome, Preemption, PreparedPod, Settings};
 
 use self::background::{Background, DECISION};
@@ -19,8 +20,6 @@ use super::templates::Templates;
 use super::volumes::{VolumeTemplates, csi_node};
 use super::{Measured, Stop};
 use crate::measure::{Checksum, Samples, peak_rss_bytes, reset_peak_rss, timed};
-
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Runs the operations of a case with the parameters of a workload.
 pub(super) fn run(

@@ -1,23 +1,24 @@
 //! Random nodes, namespaces, services, workloads and pods.
 
-use berth_api::admission::{default_pod, merge_label_keys};
+use berth_api::admission::default_pod;
 use berth_api::object::volume::{ImageVolume, Volume};
 use berth_api::object::{
     Condition, Container, ContainerImage, ContainerPort, ContainerRestartRule, ContainerStatus,
     LabelSelector, Namespace, Node, OwnerReference, Pod, PodDisruptionBudget, ResourceList,
     ResourceRequirements, Service, StringMap, Taint, Toleration,
 };
-use berth_api::quantity::Quantity;
+use berth_api::rules::merge_label_keys;
+use berth_api::syntax::labels::HOSTNAME;
+use berth_api::syntax::quantity::Quantity;
 
-use super::terms::{
-    self, CORES, DISKS, HOSTNAME, LABEL_VERSIONS, RACK, RACKS, REGION, REGIONS, SLOT, SLOTS, VERSIONS, ZONE,
-    ZONES,
+use super::names::{
+    CORES, DISKS, LABEL_VERSIONS, NAMESPACES, RACK, RACKS, REGION, REGIONS, SLOT, SLOTS, VERSIONS, ZONE,
+    ZONES, node_name,
 };
-use super::{Flavour, Random};
+use super::{Flavour, Random, terms};
 use crate::naive::WorkloadSelector;
 
 pub const DELETED_AT: &str = "2026-01-01T00:00:00Z";
-pub const NAMESPACES: [&str; 5] = ["default", "team-a", "team-b", "kube-system", "ghost"];
 const APPS: [&str; 3] = ["web", "db", "cache"];
 const WORKLOADS: [&str; 2] = ["one", "two"];
 const IMAGES: [&str; 3] = ["registry.example/web:1", "registry.example/db", "cache:2"];
@@ -33,10 +34,6 @@ fn maybe(random: &mut Random, labels: &mut StringMap, percent: usize, key: &str,
         let value = random.word(values);
         labels.insert(key.to_owned(), value);
     }
-}
-
-pub fn node_name(random: &mut Random) -> String {
-    format!("n{}", random.below(9))
 }
 
 pub fn node(random: &mut Random) -> Node {

@@ -7,8 +7,9 @@ use berth_api::object::{
     NodeAffinity, NodeSelector, NodeSelectorTerm, PreferredSchedulingTerm, SelectorRequirement,
     TopologySpreadConstraint,
 };
+use berth_api::syntax::labels::HOSTNAME;
 
-use super::terms::{HOSTNAME, RACK, REGION, ZONE};
+use super::names::{RACK, REGION, ZONE};
 use super::{Flavour, Random};
 use crate::naive::Options;
 

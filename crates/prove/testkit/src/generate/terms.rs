@@ -4,28 +4,14 @@ use berth_api::object::{
     Affinity, LabelSelector, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm,
     PreferredSchedulingTerm, SelectorRequirement, TopologySpreadConstraint, WeightedPodAffinityTerm,
 };
+use berth_api::syntax::annotations::{AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, TOLERATION_ANNOTATION};
+use berth_api::syntax::labels::HOSTNAME;
 
-use super::objects::NAMESPACES;
+use super::names::{
+    DISKS, LABEL_VERSIONS, NAMESPACES, RACK, RACKS, REGION, SLOT, SLOTS, VERSIONS, ZONE, ZONES, node_name,
+};
 use super::{Flavour, Random};
-use crate::naive::{AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, TOLERATION_ANNOTATION};
 
-pub const HOSTNAME: &str = "kubernetes.io/hostname";
-pub const ZONE: &str = "topology.kubernetes.io/zone";
-pub const REGION: &str = "topology.kubernetes.io/region";
-pub const RACK: &str = "example.com/rack";
-pub const ZONES: [&str; 3] = ["z0", "z1", "z2"];
-pub const REGIONS: [&str; 2] = ["eu", "us"];
-pub const RACKS: [&str; 3] = ["r0", "r1", "r2"];
-pub const DISKS: [&str; 2] = ["ssd", "hdd"];
-pub const CORES: [&str; 5] = ["4", "8", "16", "many", "-1"];
-/// Values of a field of nodes.
-pub const VERSIONS: [&str; 6] =
-    ["6.1.58+", "containerd://5.15", "5.15.0-91-generic", "v5.15.0-100", "6.1.0-rc.1", "none"];
-/// Those that are values of labels.
-pub const LABEL_VERSIONS: &[&str] = VERSIONS.split_at(2).1;
-/// An annotation of nodes.
-pub const SLOT: &str = "example.com/slot";
-pub const SLOTS: [&str; 4] = ["-3", "4", "v6.0", "a slot"];
 const FIELDS: [(&str, &[&str]); 4] = [
     ("metadata.name", &["n1", "n3", "n5"]),
     ("spec.unschedulable", &["true", "false"]),
@@ -178,7 +164,7 @@ fn node_term(random: &mut Random, proposal: bool) -> NodeSelectorTerm {
         term.match_fields.push(SelectorRequirement {
             key: "metadata.name".to_owned(),
             operator: random.word(&["In", "NotIn"]),
-            values: vec![super::objects::node_name(random)],
+            values: vec![node_name(random)],
         });
     }
     if proposal && random.chance(20) {

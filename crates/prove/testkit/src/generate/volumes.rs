@@ -12,10 +12,11 @@ use berth_api::object::{
     LabelSelector, NamespacedName, NodeSelector, NodeSelectorTerm, ObjectMeta, OwnerReference, Pod,
     SelectorRequirement, VolumeDecision, VolumeKind, VolumeObject,
 };
-use berth_api::quantity::Quantity;
+use berth_api::syntax::labels::HOSTNAME;
+use berth_api::syntax::quantity::Quantity;
 
-use super::objects::{DELETED_AT, node_name};
-use super::terms::{HOSTNAME, REGION, REGIONS, ZONE, ZONES};
+use super::names::{REGION, REGIONS, ZONE, ZONES, node_name};
+use super::objects::DELETED_AT;
 use super::{Operation, Random};
 use crate::naive::World;
 

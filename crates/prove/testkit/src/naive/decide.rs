@@ -8,8 +8,8 @@ use berth_api::object::{Node, Pod};
 use super::{
     Code, Decision, NodeResult, Options, Question, Rejection, Verdict, World, balanced_allocation,
     image_locality, inter_pod_affinity, node_affinity, node_declared_features, node_name, node_ports,
-    node_unschedulable, node_volume_limits, preemption, resources_fit, taint_toleration, topology_spread,
-    volume_binding, volume_restrictions, volume_zone,
+    node_unschedulable, node_volume_limits, resources_fit, taint_toleration, topology_spread, volume_binding,
+    volume_restrictions, volume_zone,
 };
 
 /// Decides about an admitted pod.
@@ -121,7 +121,7 @@ pub(super) fn rejection(q: Question, node: &Node) -> Result<Option<Rejection>, S
     let nominated = q.world.nominated.iter().filter(|other| {
         other.spec.node_name == node.metadata.name
             && priority(other) >= priority(q.pod)
-            && !preemption::same_pod(other, q.pod)
+            && !same_pod(other, q.pod)
     });
     let nominated: Vec<Pod> = nominated.cloned().collect();
     if !nominated.is_empty() {
@@ -258,4 +258,8 @@ fn fit_error(nodes: &BTreeMap<String, NodeResult>) -> String {
     let mut parts: Vec<String> = counts.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
     parts.sort();
     format!("0/{} nodes are available: {}.", nodes.len(), parts.join(", "))
+}
+
+pub(super) fn same_pod(a: &Pod, b: &Pod) -> bool {
+    (&a.metadata.namespace, &a.metadata.name) == (&b.metadata.namespace, &b.metadata.name)
 }

@@ -18,6 +18,7 @@ mod node_unschedulable;
 mod node_volume_limits;
 mod preemption;
 mod relax;
+mod relaxable;
 mod requests;
 mod resources_fit;
 mod selector;
@@ -25,6 +26,7 @@ mod storage;
 mod taint_toleration;
 mod terms;
 mod topology_spread;
+mod versions;
 mod violations;
 mod volume_binding;
 mod volume_restrictions;
@@ -36,18 +38,13 @@ use berth_api::config::Profile;
 use berth_api::object::{
     LabelSelector, Namespace, Node, Pod, PodDisruptionBudget, Service, StringMap, VolumeDecision,
 };
+use berth_api::syntax::labels::HOSTNAME;
 
 pub use decide::{check_node, evaluate};
 pub use preemption::{Victims, preempt};
-pub use relax::{RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION, relaxable};
+pub use relaxable::relaxable;
 pub use storage::Storage;
 pub use violations::{Broken, broken, broken_during_execution};
-
-/// The name of the annotation that carries affinity in the proposal's dialect.
-pub const AFFINITY_ANNOTATION: &str = "scheduling.berth.dev/affinity";
-
-/// The name of the annotation with the namespaces whose required anti-affinity a pod tolerates.
-pub const TOLERATION_ANNOTATION: &str = "scheduling.berth.dev/tolerates-anti-affinity";
 
 /// The highest normalized score of a plugin.
 const MAX_NODE_SCORE: i64 = 100;
@@ -109,13 +106,9 @@ impl Default for Options {
             extensions: true,
             exempt_namespaces: vec!["kube-system".to_owned()],
             exempt_for_v1: false,
-            all_topologies: [
-                "kubernetes.io/hostname",
-                "topology.kubernetes.io/zone",
-                "topology.kubernetes.io/region",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
+            all_topologies: [HOSTNAME, "topology.kubernetes.io/zone", "topology.kubernetes.io/region"]
+                .map(str::to_owned)
+                .to_vec(),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use berth_api::config::Profile;
 use berth_api::object::{NamespacedName, Node, Pod};
 
-use super::decide::{evaluate, rejection};
+use super::decide::{evaluate, rejection, same_pod};
 use super::{Code, NodeResult, Options, Question, Rejection, World, selector};
 
 /// The victims of a preemption.
@@ -172,8 +172,4 @@ fn is_preempted(pod: &Pod) -> bool {
                 && c.status == "True"
                 && c.reason == "PreemptionByScheduler"
         })
-}
-
-pub(super) fn same_pod(a: &Pod, b: &Pod) -> bool {
-    (&a.metadata.namespace, &a.metadata.name) == (&b.metadata.namespace, &b.metadata.name)
 }

@@ -1,7 +1,7 @@
 //! The requests of a pod and the resources of a node.
 
 use berth_api::object::{Container, Node, Pod, PodStatus, ResourceList};
-use berth_api::quantity::Quantity;
+use berth_api::syntax::quantity::Quantity;
 
 /// Default CPU request of a container for scoring, in milli-CPU.
 const DEFAULT_MILLI_CPU: i64 = 100;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use berth_api::object::{LabelSelector, Node, NodeSelectorTerm, SelectorRequirement, StringMap};
 
-use super::attributes::compare_versions;
+use super::versions::compare_versions;
 
 /// Whether labels satisfy one requirement. No labels satisfy an unknown operator.
 pub fn satisfies(requirement: &SelectorRequirement, labels: &StringMap) -> bool {

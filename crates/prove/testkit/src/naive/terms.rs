@@ -7,9 +7,10 @@ use berth_api::object::{
     Affinity, LabelSelector, NodeAffinity, NodeSelector, Pod, PodAffinity, PodAffinityTerm,
     PreferredSchedulingTerm,
 };
+use berth_api::syntax::annotations::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
 
 use super::relax::{can_be_relaxed, is_relaxed};
-use super::{AFFINITY_ANNOTATION, Options, Question, TOLERATION_ANNOTATION, selector};
+use super::{Options, Question, selector};
 
 /// The weight of a required rule that became a preference.
 const RELAXED_WEIGHT: i32 = 100;

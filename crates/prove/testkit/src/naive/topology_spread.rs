@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::config::SpreadDefaulting;
 use berth_api::object::{LabelSelector, Node, Pod, SelectorRequirement, StringMap, TopologySpreadConstraint};
+use berth_api::syntax::labels::HOSTNAME;
 
 use super::relax::{is_relaxed, spread_path};
 use super::{Code, MAX_NODE_SCORE, Question, Verdict, node_affinity, reject, selector, taint_toleration};
 
-const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The pod's own constraints of one kind, or the profile's defaults with the selectors of the pod's services and owner;

@@ -4,13 +4,14 @@ use berth_api::object::{
     Affinity, LabelSelector, NodeSelector, NodeSelectorTerm, PodAffinityTerm, PreferredSchedulingTerm,
     SelectorRequirement, TopologySpreadConstraint, WeightedPodAffinityTerm,
 };
+use berth_api::syntax::labels::HOSTNAME;
 
-use super::bad;
+use super::words::bad;
 
 /// The node label key of a short name.
 pub fn topology_key(short: &str) -> String {
     match short {
-        "hostname" => "kubernetes.io/hostname",
+        "hostname" => HOSTNAME,
         "zone" => "topology.kubernetes.io/zone",
         "region" => "topology.kubernetes.io/region",
         "rack" => "example.com/rack",

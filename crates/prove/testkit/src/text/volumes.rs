@@ -10,7 +10,7 @@ use berth_api::object::volume::{
 use berth_api::object::{LabelSelector, OwnerReference, StringMap, VolumeObject};
 
 use super::terms::{node_selector, topology_key};
-use super::{bad, key, name_and_words, pair, quantity};
+use super::words::{bad, key, name_and_words, pair, quantity};
 
 /// The driver where none is named.
 const DRIVER: &str = "csi.example.com";

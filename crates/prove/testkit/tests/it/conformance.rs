@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use berth_api::admission::{AdmissionOptions, admit, default_pod, merge_label_keys};
+use berth_api::admission::{AdmissionOptions, admit, default_pod};
 use berth_api::config::SchedulerConfig;
 use berth_api::object::{Pod, VolumeKind, VolumeObject};
+use berth_api::rules::merge_label_keys;
 use berth_testkit::naive::{Decision, NodeResult, Options, Rejection, Victims, World, evaluate, preempt};
 use serde_json::{Map, Value, json};
 

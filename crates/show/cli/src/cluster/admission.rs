@@ -30,7 +30,7 @@ pub fn policy(file: Option<&str>) -> Result<Policy, CliError> {
             Ok::<(), ReadError>(())
         };
         let reader = input.open(|_| ())?;
-        read_manifests(reader, &input.name(), take).map_err(berth_api::read::InputError::from)?;
+        read_manifests(reader, &input.name(), take).map_err(berth_api::inventory::InputError::from)?;
     }
     match found.as_slice() {
         [one] => Policy::from_value(&one.value)

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use berth_admission::Admission;
-use berth_api::placement_policy::{PlacementPolicy, PolicySet};
+use berth_api::policy::{PlacementPolicy, PolicySet};
 use berth_api::read::{Kind, Manifest};
 use berth_api::resource::{NAMESPACES, percent_encoded};
 use berth_client::call::with_sources;

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use berth_api::read::{Entry, Inventory};
-use berth_console::changes::{kind_of, named_workload, refusal, topology_key};
+use berth_api::inventory::{Entry, Inventory};
+use berth_api::read::Kind;
 use berth_simulate::capacity::{CapacityError, CapacityRequest, NodeType, Subject, Target, capacity};
+use berth_simulate::what_if::{named_workload, refusal, topology_key};
 
 use super::cluster_args::{ClusterArgs, warn};
-
 use crate::error::CliError;
 use crate::output::{self, OutputArgs};
 use crate::render::capacity as render;
@@ -69,7 +69,7 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
         let last = args
             .cluster
             .files
-            .pop_if(|last| last.split_once('/').is_some_and(|(kind, _)| kind_of(kind).is_some()));
+            .pop_if(|last| last.split_once('/').is_some_and(|(kind, _)| Kind::named(kind).is_some()));
         last.filter(|_| args.cluster.has_base() || !args.cluster.files.is_empty())
     });
     let (inventory, subject) = match &named {

@@ -1,6 +1,6 @@
 //! Arguments that change a cluster, in their order on the command line.
 
-use berth_console::changes::{ChangeRequest, key_value, workload_replicas};
+use berth_simulate::what_if::{ChangeRequest, key_value, workload_replicas};
 use clap::{ArgMatches, Command, FromArgMatches};
 
 /// The changes in their order. `-f` belongs to the arguments of the cluster, and is a change as well.

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_api::expand::MAX_PODS;
-use berth_api::read::{Inventory, Manifest, read_manifests};
+use berth_api::inventory::Inventory;
+use berth_api::read::{Manifest, read_manifests};
 use berth_api::rules::parse_relax_after;
+use berth_api::syntax::format::{abbreviated, counted};
 use berth_engine::Settings;
 use berth_schema::unknown_fields;
 use berth_simulate::{PendingFor, Simulation, SimulationOptions, add_simulated_nodes};
@@ -18,7 +20,6 @@ use crate::error::CliError;
 use crate::input::{Input, OpenError, find_inputs};
 use crate::live::LiveCluster;
 use crate::output;
-use crate::render::names::{abbreviated, counted};
 use crate::render::progress;
 
 /// The node label of zones.

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use berth_console::changes::topology_key;
 use berth_simulate::compare::{Side, compare};
+use berth_simulate::what_if::topology_key;
 
 use super::cluster_args::{ClusterArgs, warn_about};
 

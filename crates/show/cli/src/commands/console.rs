@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::read::Inventory;
+use berth_api::inventory::Inventory;
 use berth_client::delegated::DelegatedAuthorizer;
 use berth_client::ledger::LedgerClient;
 use berth_console::{EnforcerRules, LimitsInUse, State};

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use berth_api::object::time::rfc3339_micros;
+use berth_api::syntax::format::counted;
 use berth_console::pictures;
 use berth_simulate::PodExplanation;
 use jiff::Timestamp;
@@ -14,7 +15,6 @@ use crate::objects::{ScopeArgs, find, find_pod};
 use crate::output::{self, PictureOutputArgs};
 use crate::recordings::state_at;
 use crate::render::explanation;
-use crate::render::names::counted;
 use crate::{ExitStatus, leave_to_exit};
 
 /// Explain why a pod is placed on its node, or on none

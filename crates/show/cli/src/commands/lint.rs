@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use berth_admission::refusals;
+use berth_api::inventory::InputError;
 use berth_api::object::Pod;
-use berth_api::read::{FieldLines, InputError, SourceLocation, collect_manifests};
+use berth_api::read::{FieldLines, SourceLocation, collect_manifests};
 use berth_lint::{Finding, LintInput, RULES, Selection, Severity, UnknownRule};
 use berth_simulate::SimulationError;
 use clap::ValueEnum;

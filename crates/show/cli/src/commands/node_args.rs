@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use berth_api::admission::syntax;
 use berth_api::object::Taint;
-use berth_api::quantity::Quantity;
 use berth_api::simulated_nodes::SimulatedNodes;
-use berth_console::changes::{taint, valid};
+use berth_api::syntax;
+use berth_api::syntax::quantity::Quantity;
 use berth_kubelet::{Adopt, CsiDriverTemplate, KubeletOptions, NodeTemplate, PodTimings};
+use berth_simulate::what_if::{taint, valid};
 
 /// Maximum number of simulated nodes in one process.
 pub const MAX_NODES: u64 = 100_000;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use berth_api::quantity::Quantity;
+use berth_api::syntax::quantity::Quantity;
 use berth_scheduler::RecordOptions;
 
 /// Where decisions are recorded.

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use berth_api::config::{Profile, SchedulerConfig};
+use berth_api::syntax::format::counted;
 use berth_console::pictures;
 use berth_engine::Settings;
 use berth_simulate::replay::{Difference, JournalReplay, Timeline, TimelineRecorder, replay};
@@ -14,7 +15,6 @@ use crate::ExitStatus;
 use crate::error::CliError;
 use crate::output::{self, PictureFormat, PictureOutputArgs};
 use crate::recordings::{Contents, Journal, find_recordings};
-use crate::render::names::counted;
 use crate::render::{difference, progress, timeline};
 
 /// Re-run recorded scheduling decisions and show the differences

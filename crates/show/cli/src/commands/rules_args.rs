@@ -1,7 +1,8 @@
 //! Arguments for the scheduling rules.
 
 use berth_api::config::SchedulerConfig;
-use berth_api::read::{Inventory, Manifest, SourceLocation};
+use berth_api::inventory::Inventory;
+use berth_api::read::{Manifest, SourceLocation};
 use berth_api::rules::all_topologies_problem;
 use berth_engine::{MAX_ALL_TOPOLOGIES, Settings};
 

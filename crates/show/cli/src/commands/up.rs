@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use berth_admission::Admission;
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
+use berth_api::inventory::Inventory;
 use berth_api::object::NamespacedName;
-use berth_api::read::{Inventory, Kind, Manifest, ReadError, read_manifests};
+use berth_api::read::{Kind, Manifest, ReadError, read_manifests};
 use berth_api::resource::PODS;
+use berth_api::syntax::format::{counted, elapsed};
 use berth_apiserver::ApiServer;
 use berth_client::connect;
 use berth_console_server::{Console, ServerOptions};
@@ -47,7 +49,6 @@ use crate::input::find_inputs;
 use crate::installation;
 use crate::live;
 use crate::output;
-use crate::render::names::{counted, elapsed};
 use crate::render::placement::{self, Columns, PreemptionRow};
 use crate::render::progress;
 use crate::render::status_line::StatusLine;
@@ -165,7 +166,7 @@ fn read(arguments: &[String], each: &mut dyn FnMut(Manifest)) -> Result<(), CliE
             Ok::<(), ReadError>(())
         };
         let reader = input.open(|n_bytes| progress.inc(n_bytes))?;
-        read_manifests(reader, &input.name(), take).map_err(berth_api::read::InputError::from)?;
+        read_manifests(reader, &input.name(), take).map_err(berth_api::inventory::InputError::from)?;
     }
     progress.finish_and_clear();
     Ok(())

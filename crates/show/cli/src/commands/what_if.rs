@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use berth_console::changes::{ChangeRequest, refusal, topology_key};
 use berth_console::pictures::{self, ColorBy};
 use berth_simulate::Simulation;
+use berth_simulate::what_if::{ChangeRequest, refusal, topology_key};
 use berth_simulate::what_if::{Changed, WhatIf};
 use jiff::Timestamp;
 

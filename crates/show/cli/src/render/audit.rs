@@ -5,12 +5,12 @@ use std::io::{self, Write};
 
 use berth_api::object::Pod;
 use berth_api::object::support::unsupported_message;
+use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_enforcer::{EnforcerOptions, delayed_evictions};
 use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
 use serde::Serialize;
 
 use super::explanation::{heading, write_verdict};
-use super::names::{abbreviated, counted, grouped};
 use super::placement::write_unsupported;
 use super::table::{Cell, Table};
 use crate::output::{ATTENTION, BAD, BOLD, DIM, GOOD};

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
+use berth_api::syntax::format::{counted, grouped};
 use berth_bench::measure::Figures;
 use berth_bench::ops::Op;
 use berth_bench::workload::{Report, Status};
 use berth_bench::{check, churn, enforce, groups, load, preempt, scale, soak, volumes};
 
-use super::names::{counted, grouped};
 use super::table::{Cell, Table};
 use crate::output::{ATTENTION, BAD, GOOD};
 

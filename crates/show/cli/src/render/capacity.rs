@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
+use berth_api::syntax::format::{counted, grouped};
 use berth_simulate::capacity::{Capacity, CapacityRequest, NewNodes};
 
 use super::explanation;
-use super::names::{counted, grouped};
 use super::placement::domain_name;
 use super::table::Table;
 use crate::output::{BAD, BOLD, DIM, GOOD};

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use super::bench::mebibytes;
-use super::names::{counted, grouped};
 use super::table::{Cell, Table};
 use crate::cluster_bench::bind::{self, Binder};
 use crate::cluster_bench::settle;
 use crate::output::{BAD, GOOD};
+use berth_api::syntax::format::{counted, grouped};
 
 /// Required ratio of the scheduler's rate to that of a bare client.
 const REQUIRED_RATIO: f64 = 0.8;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use berth_api::quantity::with_unit;
+use berth_api::syntax::format::{counted, grouped};
+use berth_api::syntax::quantity::with_unit;
 use berth_simulate::compare::{Comparison, MovedPod, Pair, Utilization};
 
-use super::names::{counted, grouped};
 use super::placement::domain_name;
 use super::table::{Cell, Table};
 use crate::output::{ATTENTION, BAD, DIM, GOOD};

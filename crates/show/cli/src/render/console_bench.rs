@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use super::bench::mebibytes;
-use super::names::{counted, grouped};
 use super::table::{Cell, Table};
 use crate::cluster_bench::console::Report;
+use berth_api::syntax::format::{counted, grouped};
 
 /// Times and sizes.
 pub fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {

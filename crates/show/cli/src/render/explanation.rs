@@ -3,13 +3,13 @@
 use std::io::{self, Write};
 
 use berth_api::object::support::unsupported_message;
+use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_engine::{
     Counts, DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary, TopologyPair,
     Verdict, Witness,
 };
 use berth_simulate::{CoreTerm, GroupPlacement, PodExplanation, PodPreemption, Repair};
 
-use super::names::{abbreviated, counted, grouped};
 use super::table::{Cell, Table};
 use crate::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
+use berth_api::syntax::format::counted;
 use berth_lint::{Finding, RULES, Severity};
 use berth_picture::escaped as xml;
 
-use super::names::counted;
 use crate::output::{ATTENTION, BAD, BOLD, DIM};
 
 /// Writes the findings by file and line, and their number.

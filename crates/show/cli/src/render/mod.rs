@@ -10,7 +10,6 @@ pub mod difference;
 pub mod explanation;
 pub mod lint;
 pub mod list_bench;
-pub mod names;
 pub mod placement;
 pub mod progress;
 pub mod sarif;

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
+use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_simulate::GroupPlacement;
 
 use super::explanation;
-use super::names::{abbreviated, counted, grouped};
 use super::table::{Cell, Table};
 use crate::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use crate::summary::{Failure, Summary, WorkloadSummary};

@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use berth_api::rules::SetRelation;
+use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_console::pictures::{relation_words as words, selector_owner as owner};
 use berth_simulate::sets::{
     ComparedSet, Conflict, EmptySet, PodGroup, Relation, SelectorRole, SetComparison, SetSummary,
 };
 
 use super::explanation::heading;
-use super::names::{abbreviated, counted, grouped};
 use super::table::{Cell, Table};
 use crate::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::names::{counted, grouped};
 use crate::cluster::observed::Tally;
+use berth_api::syntax::format::{counted, grouped};
 
 /// Refresh interval on a terminal.
 const TERMINAL_INTERVAL: Duration = Duration::from_millis(200);

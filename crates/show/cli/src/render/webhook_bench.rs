@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::names::{counted, grouped};
 use super::table::{Cell, Table};
 use crate::cluster_bench::webhook::Report;
+use berth_api::syntax::format::{counted, grouped};
 
 /// Rates and latencies.
 pub fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_simulate::what_if::{DomainLoss, DomainLosses, Evictor, MovedPod, UnplacedPod, WhatIfOutcome};
 
 use super::explanation::{heading, write_repairs, write_verdict};
-use super::names::{abbreviated, counted, grouped};
 use super::table::{Cell, Table};
 use crate::output::{ATTENTION, BAD, BOLD, GOOD};
 

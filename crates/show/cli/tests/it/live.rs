@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use berth_api::read::Inventory;
+use berth_api::inventory::Inventory;
 use berth_apiserver::{ApiServer, ServerOptions};
 use serde_json::{Value, json};
 

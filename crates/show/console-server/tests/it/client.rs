@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use berth_api::read::Inventory;
+use berth_api::inventory::Inventory;
 use berth_console::State;
 use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, WriteFn, start};
 use berth_simulate::SimulationOptions;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use berth_api::read::Inventory;
+use berth_api::inventory::Inventory;
 use berth_console::Update;
 use berth_console_server::{AccessToken, Authenticator, Console, WriteFn};
 

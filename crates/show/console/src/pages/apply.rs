@@ -2,11 +2,12 @@
 //!
 //! The pages only show: a server carries out the writes, and only those of a list that a viewer has confirmed.
 
+use berth_api::syntax::format::counted;
 use maud::{Markup, html};
 
-use super::what_if::Question;
-use super::{Page, rendered};
-use crate::names::counted;
+use super::answer::Page;
+use super::question::Question;
+use super::rendered;
 use crate::writes::{Write, WritePlan};
 use crate::{Request, Response, State};
 

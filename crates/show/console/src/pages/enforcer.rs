@@ -1,40 +1,20 @@
 //! Broken rules of running pods, and what the enforcer does about them.
 
 use std::collections::{BTreeSet, HashSet};
-use std::time::Duration;
 
-use berth_api::object::Pod;
-use berth_engine::{Remedies, Remedy, RemedyOptions, Stays, Target, ViolatedRule, Violation, ViolationKey};
+use berth_api::syntax::format::{abbreviated, counted, grouped};
+use berth_engine::{Remedies, Remedy, RemedyOptions, Stays, Target, Violation, ViolationKey};
 use berth_simulate::Simulation;
 use jiff::Timestamp;
 use maud::{Markup, html};
 
-use super::{Answer, Page, parts};
-use crate::names::{abbreviated, counted, grouped};
+use super::answer::{Answer, Page};
+use super::parts;
+use crate::enforcer_rules::{EnforcerRules, LimitsInUse};
 use crate::{Request, State};
 
 /// Pods named whose rules an eviction fixes.
 const MAX_FIXED: usize = 3;
-
-/// What the enforcer adds to the answers of the engine; a server that has the enforcer gives it.
-#[derive(Clone, Copy)]
-pub struct EnforcerRules {
-    /// Why the default limits delay each of these evictions.
-    pub delays: fn(&Simulation, &[&Remedy]) -> Vec<Option<String>>,
-    /// How long a rule of a pod may be broken before an eviction.
-    pub grace: fn(&Pod, ViolatedRule) -> Duration,
-    /// What the limits count by a ledger at a time, as the enforcer has it by default; or why the ledger cannot be read.
-    pub limits: fn(&Simulation, &str, Timestamp) -> Result<LimitsInUse, String>,
-}
-
-/// What the limits of an enforcer count.
-#[derive(Clone, Debug, Default)]
-pub struct LimitsInUse {
-    /// Until when the cluster limit stops all evictions.
-    pub stopped_until: Option<Timestamp>,
-    /// What is limited, the evictions within the window, how many are allowed, and when the oldest counts no more.
-    pub limits: Vec<(String, usize, Option<usize>, Timestamp)>,
-}
 
 pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let executing = state.audited().1.iter().filter(|violation| violation.required_during_execution);
@@ -200,8 +180,7 @@ mod tests {
     use berth_engine::ViolatedRule;
     use berth_simulate::SimulationOptions;
 
-    use super::{EnforcerRules, LimitsInUse};
-    use crate::{State, Update};
+    use crate::{EnforcerRules, LimitsInUse, State, Update};
 
     #[test]
     fn broken_rules_have_their_planned_evictions() {

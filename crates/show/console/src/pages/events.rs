@@ -1,9 +1,10 @@
 //! What components report about objects.
 
+use berth_api::syntax::format::counted;
 use maud::html;
 
-use super::{Answer, Page, parts};
-use crate::names::counted;
+use super::answer::{Answer, Page};
+use super::parts;
 use crate::{ClusterEvent, Request, State};
 
 pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::syntax::format::{counted, grouped};
 use berth_lint::{Finding, LintInput, Selection, Severity};
 use maud::{Markup, html};
 
-use super::{Answer, Page, PageError, parts};
-use crate::names::{counted, grouped};
+use super::answer::{Answer, Page, PageError};
+use super::parts;
 use crate::{Request, State, links};
 
 const SEVERITIES: [Severity; 3] = [Severity::Error, Severity::Warning, Severity::Info];

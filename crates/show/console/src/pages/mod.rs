@@ -1,5 +1,6 @@
 //! The pages, a file each.
 
+mod answer;
 mod apply;
 mod enforcer;
 mod events;
@@ -8,6 +9,7 @@ mod nodes;
 mod parts;
 mod pending;
 mod pods;
+mod question;
 mod rules;
 mod search;
 mod sets;
@@ -16,38 +18,17 @@ mod topology;
 mod what_if;
 mod workloads;
 
-use maud::{Markup, html};
+use maud::html;
 
 pub use apply::{APPLY, CONFIRM};
-pub use enforcer::{EnforcerRules, LimitsInUse};
 
+use self::answer::{Answer, Page, PageError};
 use crate::layout;
-use crate::{Request, Response, State};
+use crate::request::{Request, Response};
+use crate::state::State;
 
 const STYLE: &str = include_str!("../../assets/console.css");
 const SCRIPT: &str = include_str!("../../assets/console.js");
-
-/// The title and the content of a page.
-struct Page {
-    title: String,
-    content: Markup,
-}
-
-impl Page {
-    fn new(title: impl Into<String>, content: Markup) -> Page {
-        Page { title: title.into(), content }
-    }
-}
-
-/// Why there is no page.
-enum PageError {
-    /// A parameter with what is wrong about it, and the remedy.
-    Parameter(String),
-    /// An object that does not exist, and the addresses and texts of similar ones.
-    NotFound { what: String, similar: Vec<(String, String)> },
-}
-
-type Answer = Result<Page, PageError>;
 
 /// Answers a request. All paths but those of pages and assets are answered with 404.
 pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
@@ -122,7 +103,7 @@ fn asset(content_type: &'static str, content: String) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use berth_api::read::Inventory;
+    use berth_api::inventory::Inventory;
     use berth_simulate::SimulationOptions;
 
     use super::*;

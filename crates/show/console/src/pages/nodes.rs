@@ -1,12 +1,13 @@
 //! The nodes as a list, and one with its labels, taints, room and pods.
 
 use berth_api::object::Taint;
-use berth_api::quantity::with_unit;
 use berth_api::rules::PodRequests;
+use berth_api::syntax::format::counted;
+use berth_api::syntax::quantity::with_unit;
 use maud::{Markup, html};
 
-use super::{Answer, Page, PageError, parts};
-use crate::names::counted;
+use super::answer::{Answer, Page, PageError};
+use super::parts;
 use crate::overview::Pods;
 use crate::pictures::ZONE;
 use crate::places::{Place, place, places};

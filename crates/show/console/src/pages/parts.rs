@@ -1,13 +1,13 @@
 //! Parts that several pages have.
 
+use berth_api::syntax::format::{MAX_SUGGESTIONS, counted, grouped};
 use berth_engine::{Verdict, Witness};
 use jiff::Timestamp;
 use maud::{Markup, PreEscaped, html};
 
-use super::PageError;
+use super::answer::PageError;
 use crate::Request;
 use crate::links;
-use crate::names::{MAX_SUGGESTIONS, counted, grouped};
 
 /// Rows of a page of a list.
 const PAGE_SIZE: usize = 100;
@@ -186,6 +186,6 @@ pub(super) fn not_found<'a, T: Copy>(
 ) -> PageError {
     let all: Vec<T> = all.collect();
     let names = all.iter().map(|object| name_of(*object));
-    let similar = berth_api::similar::positions(name, names).into_iter().take(MAX_SUGGESTIONS);
+    let similar = berth_api::syntax::similar::positions(name, names).into_iter().take(MAX_SUGGESTIONS);
     PageError::NotFound { what, similar: similar.map(|i| link(all[i])).collect() }
 }

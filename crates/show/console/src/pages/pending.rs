@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::syntax::format::{counted, grouped};
 use berth_simulate::PendingDecision;
 use maud::{Markup, html};
 
-use super::{Answer, Page, parts};
-use crate::names::{counted, grouped};
+use super::answer::{Answer, Page};
+use super::parts;
 use crate::workloads::{WorkloadName, name_of};
 use crate::{Request, State, links};
 

@@ -1,12 +1,13 @@
 //! One pod: where it fits and why, and what would make it fit.
 
 use berth_api::object::support::unsupported_message;
+use berth_api::syntax::format::{counted, grouped};
 use berth_engine::{DomainSummary, ExcludedNodes, FeasibleNodes, TermSummary};
 use berth_simulate::{PodExplanation, PodPreemption, Repair, SimulatedPod};
 use maud::{Markup, html};
 
-use super::{Answer, Page, parts};
-use crate::names::{counted, grouped};
+use super::answer::{Answer, Page};
+use super::parts;
 use crate::{State, links, pictures};
 
 /// Groups of nodes, and domains of a rule.

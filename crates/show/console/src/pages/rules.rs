@@ -1,9 +1,10 @@
 //! Which workloads require or avoid which others, and what does not hold.
 
+use berth_api::syntax::format::{counted, grouped};
 use maud::html;
 
-use super::{Answer, Page, parts};
-use crate::names::{counted, grouped};
+use super::answer::{Answer, Page};
+use super::parts;
 use crate::pictures::rules::{Edge, MAX_WITH_SINGLE, edges, graph, topology};
 use crate::workloads::WorkloadName;
 use crate::{Request, State, links};

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use berth_api::syntax::format::counted;
 use berth_simulate::SimulatedPod;
 use maud::{Markup, html};
 
-use super::{Answer, Page, parts};
-use crate::names::counted;
+use super::answer::{Answer, Page};
+use super::parts;
 use crate::overview::Pods;
 use crate::workloads::WorkloadName;
 use crate::{Request, State, links};

@@ -1,11 +1,12 @@
 //! How the sets of pods that selectors describe overlap.
 
+use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_simulate::SimulatedPod;
 use berth_simulate::sets::{ComparedSet, Relation, SelectorSets};
 use maud::html;
 
-use super::{Answer, Page, PageError, parts};
-use crate::names::{abbreviated, counted, grouped};
+use super::answer::{Answer, Page, PageError};
+use super::parts;
 use crate::pictures::{self, relation_words, selector_owner};
 use crate::{Request, State};
 

@@ -2,7 +2,8 @@
 
 use maud::html;
 
-use super::{Answer, Page, parts};
+use super::answer::{Answer, Page};
+use super::parts;
 use crate::{State, pictures};
 
 pub(super) fn page(state: &mut State) -> Answer {

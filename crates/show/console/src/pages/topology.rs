@@ -2,7 +2,8 @@
 
 use maud::html;
 
-use super::{Answer, Page, PageError, parts};
+use super::answer::{Answer, Page, PageError};
+use super::parts;
 use crate::pictures::{self, ColorBy, Frame};
 use crate::{Request, State};
 

@@ -1,180 +1,26 @@
 //! The effect of changes: a form with any number of them, and the cluster before and after side by side. Where the console allows
 //! it, what the changes write ([`apply`]).
 
-use berth_api::read::Inventory;
-use berth_simulate::PendingFor;
+use berth_api::syntax::format::{counted, grouped};
 use berth_simulate::what_if::{
-    BrokenRule, Changed, DomainLoss, EvictedPod, Evictor, MovedPod, UnplacedPod, WhatIf, WhatIfOutcome,
+    BrokenRule, Changed, DomainLoss, EvictedPod, Evictor, MovedPod, UnplacedPod, WhatIfOutcome,
 };
 use maud::{Markup, html};
 
-use super::{Answer, Page, PageError, apply, parts, pods};
-use crate::changes::{ChangeRequest, key_value, refusal, topology_key, workload_replicas};
-use crate::names::{counted, grouped};
+use super::answer::{Answer, Page, PageError};
+use super::question::{CHANGES, Question};
+use super::{apply, parts, pods};
 use crate::pictures::{self, ColorBy, Frame, draw};
-use crate::writes::WritePlan;
 use crate::{Request, State, links};
 
-/// The changes of the form: parameter, what it does, and an example.
-const CHANGES: [(&str, &str, &str); 9] = [
-    ("remove-node", "Remove a node with its pods", "worker-1"),
-    ("drain", "Drain a node", "worker-1"),
-    ("remove-domain", "Remove all nodes with a label", "zone=eu-west-1a"),
-    ("add-nodes", "Add nodes", "2"),
-    ("like", "that are like the node", "worker-1"),
-    ("scale", "Scale a workload", "deploy/web=5"),
-    ("set-label", "Set or remove a node label", "worker-1 disk=ssd"),
-    ("taint", "Taint a node, or remove a taint", "worker-1 dedicated=db:NoExecute"),
-    ("evict", "Evict a pod", "default/web-1"),
-];
-/// Changes of a page, and nodes and replicas that they ask for.
-const MAX_CHANGES: usize = 100;
-const MAX_NEW_NODES: usize = 10_000;
-const MAX_REPLICAS: usize = 150_000;
 /// Width of the pictures before and after.
 const WIDTH: usize = 580;
 /// Workloads whose repairs are looked for.
 const MAX_REPAIRED: usize = 5;
 
-/// What a page is asked about.
-#[derive(Default)]
-pub(super) struct Question {
-    changes: Vec<ChangeRequest>,
-    namespace: Option<String>,
-    each: Option<String>,
-    has_repairs: bool,
-    /// Whether manifests take fields from other field managers when they are applied.
-    is_forced: bool,
-    /// Whether anything is asked: without changes, the pending pods are placed.
-    is_asked: bool,
-}
-
-impl Question {
-    pub(super) fn of(request: &Request<'_>) -> Result<Question, PageError> {
-        let mut question = Question::default();
-        let mut n_nodes: Option<usize> = None;
-        for (name, value) in request.parameters().filter(|(_, value)| !value.trim().is_empty()) {
-            let value = value.trim();
-            let bad = |message: String| PageError::Parameter(format!("{name}={value}: {message}"));
-            let pair = || {
-                let expected = || bad("give a node and, after a space, the label or taint".to_owned());
-                value
-                    .split_once(char::is_whitespace)
-                    .map(|(node, text)| (node, text.trim()))
-                    .ok_or_else(expected)
-            };
-            question.is_asked = true;
-            let change = match name.as_ref() {
-                "remove-node" => ChangeRequest::RemoveNode(value.to_owned()),
-                "drain" => ChangeRequest::Drain(value.to_owned()),
-                "remove-domain" => {
-                    let (key, value) = key_value(value).map_err(bad)?;
-                    ChangeRequest::RemoveDomain(key, value)
-                }
-                "add-nodes" => {
-                    let n = value.parse().ok().filter(|n| (1..=MAX_NEW_NODES).contains(n));
-                    n_nodes = Some(n.ok_or_else(|| bad(format!("give a number from 1 to {MAX_NEW_NODES}")))?);
-                    continue;
-                }
-                "like" => {
-                    let n = n_nodes.take().ok_or_else(|| bad("give add-nodes=N before it".to_owned()))?;
-                    ChangeRequest::AddNodes(n, value.to_owned())
-                }
-                "scale" => {
-                    let (workload, n) = workload_replicas(value).map_err(bad)?;
-                    ChangeRequest::Scale(workload, n)
-                }
-                "set-label" => ChangeRequest::label(pair()?.0, pair()?.1).map_err(bad)?,
-                "taint" => ChangeRequest::taint(pair()?.0, pair()?.1).map_err(bad)?,
-                "evict" => ChangeRequest::Evict(value.to_owned()),
-                "manifest" => ChangeRequest::Overlay(value.to_owned()),
-                "namespace" => {
-                    question.namespace = Some(value.to_owned());
-                    continue;
-                }
-                "each" => {
-                    question.each = Some(topology_key(value));
-                    continue;
-                }
-                "repairs" => {
-                    question.has_repairs = true;
-                    continue;
-                }
-                "force" => {
-                    question.is_forced = true;
-                    continue;
-                }
-                "place" | "digest" => continue,
-                _ => {
-                    let names: Vec<_> = CHANGES.iter().map(|(name, ..)| *name).collect();
-                    let names = names.join(", ");
-                    return Err(bad(format!(
-                        "no such parameter; there are {names}, manifest, each and namespace"
-                    )));
-                }
-            };
-            question.changes.push(change);
-        }
-        let sum = |of: fn(&ChangeRequest) -> usize| question.changes.iter().map(of).sum::<usize>();
-        let added = sum(|change| if let ChangeRequest::AddNodes(n, _) = change { *n } else { 0 });
-        let replicas =
-            sum(|change| if let ChangeRequest::Scale(_, n) = change { usize::from(*n) } else { 0 });
-        for (n, most, what) in [
-            (question.changes.len(), MAX_CHANGES, "changes"),
-            (added, MAX_NEW_NODES, "nodes with add-nodes"),
-            (replicas, MAX_REPLICAS, "replicas with scale"),
-        ] {
-            if n > most {
-                return Err(PageError::Parameter(format!("{n} {what}: give at most {most}")));
-            }
-        }
-        match n_nodes {
-            Some(n) => Err(PageError::Parameter(format!("add-nodes={n}: give like=NODE after it"))),
-            None => Ok(question),
-        }
-    }
-
-    /// What the changes write to the cluster of an inventory.
-    pub(super) fn writes(&self, inventory: &Inventory) -> Result<WritePlan, PageError> {
-        WritePlan::of(&self.changes, self.namespace.as_deref(), self.is_forced, inventory)
-            .map_err(PageError::Parameter)
-    }
-
-    /// The cluster after the changes, and what they write if the console allows it.
-    fn answer(&self, state: &State) -> Result<(Changed, WritePlan), PageError> {
-        let refused = |message: String| PageError::Parameter(message);
-        let (inventory, options) = state.objects();
-        let mut writes = Ok(WritePlan::default());
-        if state.allows_changes {
-            writes = self.writes(&inventory);
-        }
-        let now = match options.pending_for {
-            PendingFor::Until(now) => now,
-            // Without a clock: no pod of the cluster is created later.
-            PendingFor::All(_) => {
-                let created = inventory.pods.iter().filter_map(|pod| pod.object.metadata.creation_timestamp);
-                created.max().unwrap_or_default()
-            }
-        };
-        let mut what_if = WhatIf::new(inventory, options, now).map_err(|error| refused(error.to_string()))?;
-        for request in &self.changes {
-            if let ChangeRequest::Overlay(text) = request {
-                let read = what_if.overlay(|inventory| inventory.read(text.as_bytes(), "manifest"));
-                read.map_err(|error| refused(error.to_string()))?;
-                continue;
-            }
-            let change = request.change(self.namespace.as_deref(), what_if.inventory()).map_err(refused)?;
-            what_if.apply(&change).map_err(|error| refused(refusal(&error)))?;
-        }
-        let changed = what_if.run(|_, _| ()).map_err(|error| refused(error.to_string()))?;
-        // After the errors of the changes, which say more.
-        Ok((changed, writes?))
-    }
-}
-
 pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let question = Question::of(request)?;
-    let result = if question.is_asked { Some(result(state, request, &question)?) } else { None };
+    let result = if question.is_posed { Some(result(state, request, &question)?) } else { None };
     let content = html! {
         @if let Some(result) = &result { (result) }
         (form(request))

@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::NamespacedName;
+use berth_api::read::Kind;
 use berth_api::rules::WhenUnsatisfiable;
+use berth_api::syntax::format::{counted, grouped};
 use berth_simulate::SimulatedPod;
 use berth_simulate::capacity::{Capacity, CapacityRequest, Subject, capacity};
+use berth_simulate::what_if::topology_key;
 use maud::{Markup, html};
 
-use super::{Answer, Page, PageError, parts};
-use crate::changes::{kind_of, topology_key};
-use crate::names::{counted, grouped};
+use super::answer::{Answer, Page, PageError};
+use super::parts;
 use crate::overview::Pods;
 use crate::pictures::{self, ZONE};
 use crate::workloads::WorkloadName;
@@ -174,7 +176,7 @@ fn more_replicas(
     name: &str,
     key: &str,
 ) -> Result<Markup, PageError> {
-    let known = kind_of(kind).ok_or_else(|| PageError::Parameter(format!("{kind} has no replicas")))?;
+    let known = Kind::named(kind).ok_or_else(|| PageError::Parameter(format!("{kind} has no replicas")))?;
     let (inventory, options) = state.objects();
     let subject = Subject::Workload(known, NamespacedName::new(namespace, name));
     let request = CapacityRequest { topology_key: key.to_owned(), target: None };

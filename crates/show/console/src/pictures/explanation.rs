@@ -7,7 +7,7 @@ use berth_picture::bars::{Bars, Row, Section};
 use berth_picture::{Class, Key, N_KINDS};
 use berth_simulate::PodExplanation;
 
-use crate::names::counted;
+use berth_api::syntax::format::counted;
 
 /// Rows of each section.
 const MAX_TERMS: usize = 15;

@@ -4,7 +4,7 @@ use berth_picture::bars::{Bars, Row, Section};
 use berth_picture::{Class, Key};
 use berth_simulate::what_if::{DomainLoss, DomainLosses};
 
-use crate::names::counted;
+use berth_api::syntax::format::counted;
 
 /// Domains that are drawn.
 const MAX_DOMAINS: usize = 60;

@@ -21,7 +21,7 @@ pub(crate) use topology::{Frame, ZONE, draw, draw_overview};
 
 #[cfg(test)]
 mod tests {
-    use berth_api::read::Inventory;
+    use berth_api::inventory::Inventory;
     use berth_simulate::{Simulation, SimulationOptions};
 
     use super::*;

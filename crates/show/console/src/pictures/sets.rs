@@ -6,7 +6,7 @@ use berth_api::rules::SetRelation;
 use berth_picture::upset::{self, UpSet};
 use berth_simulate::sets::{ComparedSet, Intersection, SelectorOwner, SelectorRole, SetComparison};
 
-use crate::names::{abbreviated, counted};
+use berth_api::syntax::format::{abbreviated, counted};
 
 /// Selectors of a set, and workloads, in a title.
 const MAX_NAMED: usize = 8;

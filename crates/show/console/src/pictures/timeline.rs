@@ -4,7 +4,7 @@ use berth_picture::Class;
 use berth_picture::timeline::{Series, Timeline as Plot};
 use berth_simulate::replay::{Interval, Timeline};
 
-use crate::names::counted;
+use berth_api::syntax::format::counted;
 
 /// Decisions, evictions, pending pods and broken rules over time.
 pub fn timeline(timeline: &Timeline) -> String {

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use berth_api::simulated_nodes::RACK;
+use berth_api::syntax::format::counted;
 use berth_engine::Violation;
 use berth_picture::cells::{Cell, CellMap, Domain, Item, MAX_LARGE, Outside, Part};
 use berth_picture::{Class, Key, N_KINDS};
@@ -11,7 +12,6 @@ use berth_simulate::{SimulatedPod, Simulation};
 
 use super::workload_keys::WorkloadKeys;
 use crate::links;
-use crate::names::counted;
 use crate::overview::{Overview, Pods};
 use crate::places::{Place, places};
 

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use berth_api::syntax::format::counted;
 use berth_picture::{Class, Key, N_KINDS};
 
-use crate::names::counted;
 use crate::overview::Pods;
 use crate::pod_table::{PodTable, Subject};
 use crate::workloads::{WorkloadName, name_of};

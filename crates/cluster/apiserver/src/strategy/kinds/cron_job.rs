@@ -1,6 +1,6 @@
 //! CronJobs.
 
-use berth_api::cron::{Schedule, time_zone};
+use berth_api::syntax::cron::{Schedule, time_zone};
 use serde_json::Value;
 
 use super::job::RESTART_POLICIES;

@@ -1,6 +1,6 @@
 //! CustomResourceDefinitions.
 
-use berth_api::admission::syntax;
+use berth_api::syntax;
 use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, RESOURCES, has_room};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Namespaces.
 
-use berth_api::admission::syntax;
+use berth_api::syntax;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};

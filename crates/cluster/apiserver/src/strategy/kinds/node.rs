@@ -1,6 +1,6 @@
 //! Nodes.
 
-use berth_api::admission::syntax;
+use berth_api::syntax;
 use serde_json::Value;
 
 use super::volume::quantity;

@@ -3,7 +3,7 @@
 use berth_api::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
 use berth_api::admission::{AdmissionOptions, FieldError, admit};
 use berth_api::object::{self as typed, PriorityClass, ResourceList};
-use berth_api::quantity::Quantity;
+use berth_api::syntax::quantity::Quantity;
 use berth_schema::resource::{PRIORITY_CLASSES, Resource};
 use serde_json::{Map, Value, json};
 

@@ -1,6 +1,6 @@
 //! PodGroups, and Workloads with templates of them.
 
-use berth_api::admission::syntax;
+use berth_api::syntax;
 use berth_schema::resource::{POD_GROUPS, WORKLOADS};
 use serde_json::Value;
 

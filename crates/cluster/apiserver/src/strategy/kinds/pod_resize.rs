@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use berth_api::quantity::Quantity;
+use berth_api::syntax::quantity::Quantity;
 use serde_json::{Map, Value};
 
 use super::pod::qos_class;

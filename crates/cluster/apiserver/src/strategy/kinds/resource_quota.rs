@@ -1,6 +1,6 @@
 //! Resource quotas.
 
-use berth_api::quantity::Quantity;
+use berth_api::syntax::quantity::Quantity;
 use berth_schema::resource::RESOURCE_QUOTAS;
 use serde_json::Value;
 

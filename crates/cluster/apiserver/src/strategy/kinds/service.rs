@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use berth_api::admission::syntax;
+use berth_api::syntax;
 use berth_schema::resource::SERVICES;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Kinds without rules of their own: their types, and tables of defaults and of what validation requires.
 
-use berth_api::admission::syntax;
+use berth_api::syntax;
 use berth_schema::resource::*;
 use berth_schema::{Scalar, Struct, Type, type_of};
 use serde_json::Value;

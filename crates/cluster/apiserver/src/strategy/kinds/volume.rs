@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use berth_api::admission::syntax;
-use berth_api::quantity::Quantity;
+use berth_api::syntax;
+use berth_api::syntax::quantity::Quantity;
 use serde_json::Value;
 
 use crate::strategy::fields::{Causes, items, text};

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::kubelet_labels::kubelet_may_set;
+use crate::syntax::labels::kubelet_may_set;
 
 /// Those of the labels that differ and that a kubelet may not touch, sorted; empty if it may touch all.
 pub(super) fn forbidden_labels(new: &Value, old: &Value) -> String {

@@ -1,19 +1,20 @@
 //! Node affinity and inter-pod affinity, in both dialects.
 
 use super::super::field::{BadValue, Errors, Path};
-use super::super::syntax;
 use super::selector::{
     EXISTS_HAS_NO_VALUES, GT_HAS_ONE_VALUE, IN_NEEDS_VALUES, NOT_AN_OPERATOR, validate_integers,
     validate_label_keys, validate_label_selector,
 };
-use crate::admission::AFFINITY_ANNOTATION;
 use crate::object::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodAffinity, PodAffinityTerm,
     PreferredSchedulingTerm, SelectorRequirement,
 };
 use crate::rules::parse_relax_after;
 use crate::rules::pod_term::LIMIT_ELSEWHERE;
-use crate::rules::{NODE_FIELDS, NOT_A_VERSION, is_version};
+use crate::rules::{NODE_FIELDS, NOT_A_VERSION};
+use crate::syntax;
+use crate::syntax::annotations::AFFINITY_ANNOTATION;
+use crate::syntax::is_version;
 
 const REQUIRED_IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const REQUIRED_REQUIRED: &str = "requiredDuringSchedulingRequiredDuringExecution";

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use super::super::field::{Errors, Path};
-use super::super::syntax;
 use super::resources::validate_container_resources;
 use crate::object::{Container, ContainerPort, PodSpec};
+use crate::syntax;
 
 pub(super) fn validate_containers(containers: &[Container], path: &Path<'_>, errors: &mut Errors) {
     if containers.is_empty() {

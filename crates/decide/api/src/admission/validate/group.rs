@@ -1,12 +1,12 @@
 //! The annotations that make a pod a member of a group without an object.
 
 use super::super::field::{Errors, Path};
-use super::super::syntax;
 use crate::object::Pod;
 use crate::object::group::{
     GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION,
     GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
 };
+use crate::syntax;
 
 /// Members that a group may require at most.
 const MAX_MIN: u32 = 100_000;

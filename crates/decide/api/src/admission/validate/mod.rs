@@ -10,11 +10,11 @@ mod selector;
 
 pub use node::validate_node;
 
-use super::annotation::{AFFINITY_ANNOTATION, AnnotationError, TOLERATION_ANNOTATION, annotation_affinity};
 use super::field::{BadValue, Errors, FieldError, Path};
-use super::syntax;
 use crate::object::{ObjectMeta, Pod, PodSpec, StringMap};
-use crate::rules::{RELAX_AFTER_ANNOTATION, parse_relax_after, tolerated_namespaces};
+use crate::rules::{AnnotationError, annotation_affinity, parse_relax_after, tolerated_namespaces};
+use crate::syntax;
+use crate::syntax::annotations::{AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, TOLERATION_ANNOTATION};
 
 /// Inputs of validation besides the pod.
 #[derive(Clone, Copy, Debug)]

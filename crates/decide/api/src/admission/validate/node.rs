@@ -1,8 +1,8 @@
 //! Validation of the fields of a node that placement reads.
 
-use super::syntax;
 use crate::admission::field::{Errors, FieldError, Path};
 use crate::object::Node;
+use crate::syntax;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 

@@ -4,9 +4,9 @@ use super::super::defaults::{
     container_sum, is_huge_page, is_native, is_overcommit_allowed, is_pod_level_resource,
 };
 use super::super::field::{BadValue, Errors, Path};
-use super::super::syntax;
 use crate::object::{PodSpec, ResourceList, ResourceRequirements};
-use crate::quantity::Quantity;
+use crate::syntax;
+use crate::syntax::quantity::Quantity;
 
 /// The field of a resource list: the rules for resource names differ.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::super::field::{BadValue, Errors, Path};
-use super::super::syntax;
 use super::selector::{validate_label_keys, validate_label_selector};
 use crate::object::{PodSpec, Toleration, TopologySpreadConstraint};
+use crate::syntax;
 
 pub(super) fn validate_gates(spec: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
     let mut seen = HashSet::new();

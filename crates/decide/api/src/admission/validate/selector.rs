@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::super::field::{BadValue, Errors, Path};
-use super::super::syntax;
 use crate::object::{LabelSelector, SelectorRequirement};
+use crate::syntax;
 
 pub(super) const IN_NEEDS_VALUES: &str = "must be specified when `operator` is 'In' or 'NotIn'";
 pub(super) const EXISTS_HAS_NO_VALUES: &str =

@@ -1,18 +1,17 @@
 //! Volumes: the objects that decide where a pod with volumes may run, and the volumes of a pod.
 
+mod disk;
 mod persistent;
 mod source;
 mod storage;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+pub use self::disk::*;
 pub use self::persistent::*;
 pub use self::source::*;
 pub use self::storage::*;
 use super::ObjectMeta;
-use crate::read::manifest::display_name;
-use crate::read::{DecodeError, Kind, decode_at};
 use crate::resource::{self, Resource};
 
 /// The kinds of [`VolumeObject`].
@@ -82,29 +81,6 @@ pub enum VolumeObject {
 }
 
 impl VolumeObject {
-    /// Decodes an object of a kind.
-    ///
-    /// # Errors
-    /// The first field with a wrong type; the error names the object.
-    pub fn decode(kind: VolumeKind, value: &Value) -> Result<VolumeObject, DecodeError> {
-        let text = |path| value.pointer(path).and_then(Value::as_str).unwrap_or_default();
-        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
-        let object = display_name(Kind::Volume(kind).name(), namespace, name);
-        Ok(match kind {
-            VolumeKind::PersistentVolume => VolumeObject::PersistentVolume(decode_at(value, "", &object)?),
-            VolumeKind::PersistentVolumeClaim => {
-                VolumeObject::PersistentVolumeClaim(decode_at(value, "", &object)?)
-            }
-            VolumeKind::StorageClass => VolumeObject::StorageClass(decode_at(value, "", &object)?),
-            VolumeKind::CsiNode => VolumeObject::CsiNode(decode_at(value, "", &object)?),
-            VolumeKind::CsiDriver => VolumeObject::CsiDriver(decode_at(value, "", &object)?),
-            VolumeKind::CsiStorageCapacity => {
-                VolumeObject::CsiStorageCapacity(decode_at(value, "", &object)?)
-            }
-            VolumeKind::VolumeAttachment => VolumeObject::VolumeAttachment(decode_at(value, "", &object)?),
-        })
-    }
-
     /// The kind.
     pub fn kind(&self) -> VolumeKind {
         match self {

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::source::{
+use super::disk::{
     AwsElasticBlockStore, AzureDisk, AzureFile, Cinder, CsiVolume, GcePersistentDisk, InTreeDisks,
     PortworxVolume, VsphereVolume,
 };
 use crate::object::{LabelSelector, NodeSelector, ObjectMeta, ResourceList, nullable};
-use crate::quantity::Quantity;
+use crate::syntax::quantity::Quantity;
 
 /// The annotation with the storage class, from before `storageClassName`; it wins over the field.
 pub const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::object::{LabelSelector, ObjectMeta, nullable};
-use crate::quantity::Quantity;
+use crate::syntax::quantity::Quantity;
 
 /// The annotation of a CSINode with the in-tree plugins whose volumes a CSI driver serves, separated by commas.
 pub const MIGRATED_PLUGINS_ANNOTATION: &str = "storage.alpha.kubernetes.io/migrated-plugins";

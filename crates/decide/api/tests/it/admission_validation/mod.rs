@@ -1,7 +1,8 @@
 //! Validation errors and warnings of the API server that the recordings do not show, and those of the extensions.
 
-use berth_api::admission::{AFFINITY_ANNOTATION, Admission, AdmissionOptions, admit};
+use berth_api::admission::{Admission, AdmissionOptions, admit};
 use berth_api::object::Pod;
+use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use serde_json::{Value, json};
 
 mod containers;

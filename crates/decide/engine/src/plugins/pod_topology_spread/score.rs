@@ -1,7 +1,7 @@
 //! Constraints with `ScheduleAnyway`: the score.
 
-use berth_api::object::HOSTNAME_LABEL;
 use berth_api::rules::WhenUnsatisfiable;
+use berth_api::syntax::labels::HOSTNAME;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::rule::{MAX_NODE_SCORE, Scorer};
@@ -45,7 +45,7 @@ pub(super) fn scorer<'a>(context: Context<'a>, feasible: &[NodeId]) -> Option<Bo
         .iter()
         .map(|spread| Weighted {
             spread,
-            per_node: spread.constraint.topology_key == HOSTNAME_LABEL,
+            per_node: spread.constraint.topology_key == HOSTNAME,
             by_domain: FxHashMap::default(),
             weight: 0.0,
         })

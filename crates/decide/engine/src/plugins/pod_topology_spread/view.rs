@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use berth_api::config::Plugin;
-use berth_api::object::HOSTNAME_LABEL;
 use berth_api::rules::WhenUnsatisfiable;
+use berth_api::syntax::labels::HOSTNAME;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -66,7 +66,7 @@ impl Constraint {
                 index,
                 topology: spread.topology,
                 hard,
-                by_node: if hard { single } else { rule.topology_key == HOSTNAME_LABEL },
+                by_node: if hard { single } else { rule.topology_key == HOSTNAME },
                 max_skew: rule.max_skew,
                 self_match: spread.self_match,
                 min_domains: rule.min_domains,

@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use berth_api::quantity::Quantity;
+use berth_api::syntax::quantity::Quantity;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

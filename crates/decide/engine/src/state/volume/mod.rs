@@ -14,8 +14,9 @@ mod update;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use berth_api::object::{HOSTNAME_LABEL, NamespacedName};
+use berth_api::object::NamespacedName;
 use berth_api::rules::volume::VOLUME_ZONE_LABELS;
+use berth_api::syntax::labels::HOSTNAME;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -101,7 +102,7 @@ impl Volumes {
             attachments_of_node: FxHashMap::default(),
             attachments_of_volume: HashMap::new(),
             hosts: None,
-            hostname: symbols.intern(HOSTNAME_LABEL),
+            hostname: symbols.intern(HOSTNAME),
             zone_keys: VOLUME_ZONE_LABELS.map(|(key, _)| symbols.intern(key)),
         }
     }

@@ -1,8 +1,8 @@
 //! Test objects.
 
+pub use berth_api::syntax::labels::HOSTNAME;
 use serde_json::{Value, json};
 
-pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 pub const EXECUTING: &str = "requiredDuringSchedulingRequiredDuringExecution";
 

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use berth_api::object::Pod;
+pub use berth_api::syntax::labels::HOSTNAME;
 use berth_apiserver::{ApiServer, ServerOptions};
 use berth_client::call::{self, CallError};
 use berth_engine::Settings;
@@ -207,7 +208,6 @@ pub fn with_term(mut pod: Value, kind: &str, app: &str, topology_key: &str) -> V
     pod
 }
 
-pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Many pods with rules about each other: each `web` pod is on its own node, each `near` pod is in

@@ -1,6 +1,6 @@
 //! Each violation is planted beside the same state without it.
 
-use berth_api::read::Inventory;
+use berth_api::inventory::Inventory;
 
 use super::VolumeRule::*;
 use super::*;

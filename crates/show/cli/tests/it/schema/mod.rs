@@ -1,6 +1,6 @@
 //! Compares objects with the types of Kubernetes 1.36: a round trip through a type loses unknown fields.
 
-use berth_api::placement_policy::PlacementPolicy;
+use berth_api::policy::PlacementPolicy;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };

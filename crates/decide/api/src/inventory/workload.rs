@@ -1,0 +1,71 @@
+//! The workloads of an input: one type for all kinds.
+
+use crate::object::{CronJob, Job, ObjectMeta, ReplicationController, Workload as WorkloadObject};
+use crate::read::Kind;
+use crate::read::manifest::display_name;
+
+/// A workload: its kind, version and content.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// `apiVersion`.
+    pub api_version: String,
+    /// The content.
+    pub spec: WorkloadSpec,
+    /// The content that this one replaced, from an earlier input.
+    pub replaced: Option<Box<WorkloadSpec>>,
+}
+
+/// The content of a workload, by kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WorkloadSpec {
+    /// A Deployment.
+    Deployment(WorkloadObject),
+    /// A ReplicaSet.
+    ReplicaSet(WorkloadObject),
+    /// A StatefulSet.
+    StatefulSet(WorkloadObject),
+    /// A DaemonSet.
+    DaemonSet(WorkloadObject),
+    /// A ReplicationController.
+    ReplicationController(ReplicationController),
+    /// A Job.
+    Job(Job),
+    /// A CronJob.
+    CronJob(CronJob),
+}
+
+impl Workload {
+    /// The kind.
+    pub fn kind(&self) -> Kind {
+        match &self.spec {
+            WorkloadSpec::Deployment(_) => Kind::Deployment,
+            WorkloadSpec::ReplicaSet(_) => Kind::ReplicaSet,
+            WorkloadSpec::StatefulSet(_) => Kind::StatefulSet,
+            WorkloadSpec::DaemonSet(_) => Kind::DaemonSet,
+            WorkloadSpec::ReplicationController(_) => Kind::ReplicationController,
+            WorkloadSpec::Job(_) => Kind::Job,
+            WorkloadSpec::CronJob(_) => Kind::CronJob,
+        }
+    }
+
+    /// The metadata.
+    pub fn metadata(&self) -> &ObjectMeta {
+        match &self.spec {
+            WorkloadSpec::Deployment(w)
+            | WorkloadSpec::ReplicaSet(w)
+            | WorkloadSpec::StatefulSet(w)
+            | WorkloadSpec::DaemonSet(w) => &w.metadata,
+            WorkloadSpec::ReplicationController(w) => &w.metadata,
+            WorkloadSpec::Job(w) => &w.metadata,
+            WorkloadSpec::CronJob(w) => &w.metadata,
+        }
+    }
+}
+
+impl std::fmt::Display for Workload {
+    /// `Deployment default/web`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let metadata = self.metadata();
+        f.write_str(&display_name(self.kind().name(), &metadata.namespace, &metadata.name))
+    }
+}

@@ -1,0 +1,52 @@
+//! The policies of a cluster.
+
+use std::collections::HashMap;
+
+use super::apply::{Applied, apply};
+use super::object::PlacementPolicy;
+use crate::object::{ObjectMeta, Pod, Shared, StringMap};
+
+/// All policies of a cluster, and the labels of its namespaces.
+#[derive(Clone, Debug, Default)]
+pub struct PolicySet {
+    /// In the order in which they are applied.
+    policies: Vec<PlacementPolicy>,
+    namespaces: HashMap<String, Shared<StringMap>>,
+}
+
+impl PolicySet {
+    /// The policies and, by name, the labels of namespaces.
+    pub fn new(
+        policies: impl IntoIterator<Item = PlacementPolicy>,
+        namespaces: HashMap<String, Shared<StringMap>>,
+    ) -> PolicySet {
+        let mut policies: Vec<_> = policies.into_iter().collect();
+        policies.sort_by(|a, b| a.order().cmp(&b.order()));
+        PolicySet { policies, namespaces }
+    }
+
+    /// The policies, in the order in which they are applied.
+    pub fn policies(&self) -> &[PlacementPolicy] {
+        &self.policies
+    }
+
+    /// Whether a namespace is known, or no policy asks for its labels.
+    pub fn knows(&self, namespace: &str) -> bool {
+        self.namespaces.contains_key(namespace)
+            || self.policies.iter().all(|policy| policy.spec.namespace_selector.is_none())
+    }
+
+    /// The policies that select a pod, in the order in which they are applied.
+    pub fn of<'a>(&'a self, pod: &'a ObjectMeta) -> impl Iterator<Item = &'a PlacementPolicy> {
+        static NO_LABELS: StringMap = StringMap::new();
+        let labels = self.namespaces.get(&pod.namespace).map_or(&NO_LABELS, |labels| labels);
+        self.policies.iter().filter(move |policy| policy.selects(pod, labels))
+    }
+
+    /// Adds the rules of all policies that select a new pod.
+    pub fn apply(&self, pod: &mut Pod) -> Applied {
+        let metadata = pod.metadata.clone();
+        let policies: Vec<_> = self.of(&metadata).collect();
+        apply(pod, &policies)
+    }
+}

@@ -1,0 +1,140 @@
+//! The annotation with the design proposals' `Affinity`, for API servers that drop unknown fields.
+
+use serde_json::Value;
+
+use super::label_keys::merge_affinity;
+use crate::object::{Affinity, Pod};
+use crate::read::quote_integer_bounds;
+use crate::syntax::annotations::AFFINITY_ANNOTATION;
+
+/// Why the text of the annotation is not an `Affinity`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnnotationError {
+    /// Neither JSON nor YAML.
+    #[error("neither JSON nor YAML: {0}")]
+    Syntax(String),
+    /// A field has the wrong type.
+    #[error("{}{message}", if path.is_empty() { String::new() } else { format!("{path}: ") })]
+    Field {
+        /// Path inside the annotation, such as `podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]`;
+        /// empty for the whole.
+        path: String,
+        /// The error.
+        message: String,
+    },
+}
+
+/// Reads the text of the annotation: JSON or YAML. An empty text is an empty affinity.
+///
+/// # Errors
+/// The text is neither JSON nor YAML, or a field has the wrong type.
+pub fn parse_affinity_annotation(text: &str) -> Result<Affinity, AnnotationError> {
+    let mut value = parse_value(text)?;
+    if value.is_null() {
+        return Ok(Affinity::default());
+    }
+    quote_integer_bounds(&mut value);
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        AnnotationError::Field {
+            path: if path == "." { String::new() } else { path },
+            message: error.into_inner().to_string(),
+        }
+    })
+}
+
+/// The affinity of a pod's annotation, with the pod's label keys merged into its selectors; `None` without the
+/// annotation.
+///
+/// # Errors
+/// As for [`parse_affinity_annotation`].
+pub fn annotation_affinity(pod: &Pod) -> Result<Option<Affinity>, AnnotationError> {
+    let Some(text) = pod.metadata.annotations.get(AFFINITY_ANNOTATION) else { return Ok(None) };
+    let mut affinity = parse_affinity_annotation(text)?;
+    merge_affinity(&mut affinity, &pod.metadata.labels);
+    Ok(Some(affinity))
+}
+
+fn parse_value(text: &str) -> Result<Value, AnnotationError> {
+    // JSON comes first, because JSON allows tabs for indentation and YAML does not.
+    if let Ok(value) = serde_json::from_str(text) {
+        return Ok(value);
+    }
+    if text.trim().is_empty() {
+        return Ok(Value::Null);
+    }
+    let options = serde_saphyr::options! { with_snippet: false };
+    serde_saphyr::from_str_with_options(text, options).map_err(|e| AnnotationError::Syntax(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_and_yaml_read_alike() {
+        let json = r#"{"podAffinity": {"requiredDuringSchedulingRequiredDuringExecution": [{"labelSelector":
+            {"matchExpressions": [{"key": "size", "operator": "Gt", "values": ["20"]}]}, "namespaces": []}]}}"#;
+        let yaml = "podAffinity:\n  requiredDuringSchedulingRequiredDuringExecution:\n  - labelSelector:\n      \
+                    matchExpressions: [{key: size, operator: Gt, values: [20]}]\n    namespaces: []\n";
+        let affinity = parse_affinity_annotation(yaml).unwrap();
+        assert_eq!(affinity, parse_affinity_annotation(json).unwrap());
+        let terms = affinity.pod_affinity.unwrap().required_during_scheduling_required_during_execution;
+        assert_eq!(terms[0].namespaces, Some(vec![]));
+        assert_eq!(terms[0].label_selector.as_ref().unwrap().match_expressions[0].values, ["20"]);
+        for nothing in ["", " \n", "null", "{}"] {
+            assert_eq!(parse_affinity_annotation(nothing).unwrap(), Affinity::default(), "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn a_null_term_is_none_and_stays_null() {
+        let text = r#"{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[null,{}]},
+            "preferredDuringSchedulingIgnoredDuringExecution":[null]},
+            "podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[null]}}"#;
+        let affinity = parse_affinity_annotation(text).unwrap();
+        let written = serde_json::to_value(&affinity).unwrap();
+        assert_eq!(serde_json::from_value::<Affinity>(written.clone()).unwrap(), affinity);
+        let required = &written["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+        assert_eq!(required["nodeSelectorTerms"], serde_json::json!([null, {}]));
+        let mut pod = Pod::default();
+        pod.metadata.annotations.insert(AFFINITY_ANNOTATION.to_owned(), text.to_owned());
+        assert_eq!(crate::admission::validate_annotations(&pod), []);
+        let rules = crate::rules::PodRules::parse(&pod, true);
+        let terms = &rules.required_node_affinity[0].terms;
+        assert_eq!(*terms, [crate::rules::NodeTerm::Nothing, crate::rules::NodeTerm::All(vec![])]);
+        assert_eq!(rules.preferred_node_affinity, []);
+        assert_eq!(rules.required_affinity[0].selector, crate::rules::Selector::Nothing);
+    }
+
+    #[test]
+    fn says_where_it_is_wrong() {
+        for (text, starts) in [
+            ("nodeAffinity: [", "neither JSON nor YAML: "),
+            ("hello", "invalid type: string \"hello\""),
+            (
+                "podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: many}]}",
+                "podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight: invalid type: string",
+            ),
+            (
+                "nodeAffinity: {requiredDuringSchedulingRequiredDuringExecution: {nodeSelectorTerms: [{matchExpressions: \
+              [{key: a, operator: In, values: [1]}]}]}}",
+                "nodeAffinity.requiredDuringSchedulingRequiredDuringExecution.nodeSelectorTerms[0].matchExpressions[0]\
+              .values[0]: invalid type: integer `1`",
+            ),
+        ] {
+            let error = parse_affinity_annotation(text).unwrap_err().to_string();
+            assert!(error.starts_with(starts), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_alias_bomb_is_refused() {
+        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..12 {
+            let aliases = format!("*a{}, ", level - 1).repeat(9);
+            text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+        }
+        assert!(matches!(parse_affinity_annotation(&text), Err(AnnotationError::Syntax(_))));
+    }
+}

@@ -1,0 +1,14 @@
+//! The names of the annotations with placement rules of a pod.
+
+/// The design proposals' `Affinity` as JSON or YAML, for API servers that drop unknown fields.
+pub const AFFINITY_ANNOTATION: &str = "scheduling.berth.dev/affinity";
+
+/// The namespaces whose required anti-affinity the pod tolerates: names separated by commas, or `*` for all. Terms of pods
+/// in these namespaces neither reject the pod nor are violated by it.
+pub const TOLERATION_ANNOTATION: &str = "scheduling.berth.dev/tolerates-anti-affinity";
+
+/// After how long all relaxable rules of a pod become preferences, such as `5m`.
+pub const RELAX_AFTER_ANNOTATION: &str = "scheduling.berth.dev/relax-after";
+
+/// The paths of the rules that were relaxed to bind the pod, separated by commas.
+pub const RELAXED_ANNOTATION: &str = "scheduling.berth.dev/relaxed";

@@ -1,0 +1,14 @@
+//! Texts: quantities, versions, schedules, names and label keys in objects, the names of Berth's annotations, and numbers in
+//! messages. This layer knows no object.
+
+pub mod annotations;
+pub mod cron;
+pub mod format;
+pub mod labels;
+mod names;
+pub mod quantity;
+pub mod similar;
+mod version;
+
+pub use names::{dns_label, dns_subdomain, label_key, label_value, port_name, port_number};
+pub use version::{compare_versions, is_version};

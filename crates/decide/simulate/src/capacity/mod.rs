@@ -1,0 +1,180 @@
+//! Capacity: how many more replicas of a pod fit, where, what stops the next one, and how many nodes a number of
+//! replicas needs.
+//!
+//! The replicas are placed one after the other, as a scheduler does, after the pending pods of others. No pod is preempted for
+//! them.
+
+mod error;
+mod nodes_needed;
+mod room;
+mod subject;
+
+use std::collections::{BTreeMap, HashMap};
+
+use berth_api::inventory::Inventory;
+use berth_engine::{Counts, Explanation, Outcome, Status, TermSummary, Verdict};
+use jiff::Timestamp;
+use serde::Serialize;
+
+pub use self::error::CapacityError;
+use self::nodes_needed::Model;
+pub use self::nodes_needed::{NewNodes, NodeType, PRICE_ANNOTATION};
+pub use self::subject::Subject;
+use crate::simulation::{Simulation, SimulationOptions};
+use crate::what_if::place_new;
+
+/// Replicas are not counted beyond this number.
+const MAX_REPLICAS: usize = 1_000_000;
+/// Number of replicas that get claims of their own at first; if all fit, more are tried.
+const FIRST_WITH_CLAIMS: usize = 256;
+/// A question about the replicas of a pod.
+#[derive(Clone, Debug)]
+pub struct CapacityRequest {
+    /// The node label whose values are the domains.
+    pub topology_key: String,
+    /// The total number of replicas that is wanted.
+    pub target: Option<Target>,
+}
+
+/// A total number of replicas, and the nodes that may be added for them.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The number of replicas, the running ones included.
+    pub n_replicas: usize,
+    /// The types of nodes, the cheapest first.
+    pub node_types: Vec<NodeType>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Capacity {
+    /// How many replicas fit beyond those that run.
+    pub replicas: usize,
+    /// The term (its path in the pod) or the resource that stops the next one; none if there is no limit.
+    pub limited_by: Option<String>,
+    /// Where they fit: the number of replicas by domain.
+    pub by_domain: BTreeMap<String, usize>,
+    /// Number of new nodes for the target; none without a target, and if no number of nodes is enough.
+    pub nodes_needed: Option<usize>,
+    /// These nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_nodes: Option<NewNodes>,
+    /// Number of replicas that run.
+    #[serde(skip)]
+    pub running: usize,
+    /// Number of pending pods of others that found no node.
+    #[serde(skip)]
+    pub n_unplaced_others: usize,
+    /// The rule that excludes most nodes for the next replica.
+    #[serde(skip)]
+    pub bottleneck: Option<TermSummary>,
+    /// The decision about the next replica.
+    #[serde(skip)]
+    pub message: String,
+}
+
+/// How many more replicas of a pod fit. Also returns the cluster, which still has them unless more nodes were tried.
+///
+/// # Errors
+/// The subject or a node does not exist, or the objects are not valid.
+pub fn capacity(
+    mut inventory: Inventory,
+    options: &SimulationOptions,
+    subject: &Subject,
+    request: &CapacityRequest,
+) -> Result<(Capacity, Simulation), CapacityError> {
+    options.add_simulated_nodes(&mut inventory);
+    if inventory.workloads.iter().any(|entry| entry.object.replaced.is_some()) {
+        place_new(&mut inventory, options, Timestamp::UNIX_EPOCH)?;
+    }
+    let models = match &request.target {
+        Some(target) => Model::all(&inventory, &target.node_types, &request.topology_key)?,
+        None => Vec::new(),
+    };
+    let subject = subject.prepare(&mut inventory)?;
+    // With claims, the cluster is built again for more replicas.
+    let again = subject.has_claims.then(|| inventory.clone());
+    let mut inventory = Some(inventory);
+    let mut n_replicas = if subject.has_claims { FIRST_WITH_CLAIMS } else { 1 };
+    let (mut room, placed) = loop {
+        let objects = inventory.take().or_else(|| again.clone()).unwrap_or_default();
+        let mut room = subject.room(objects, options.clone(), n_replicas)?;
+        let placed = room.fill(0, MAX_REPLICAS);
+        if !subject.has_claims || placed.len() < n_replicas || n_replicas > MAX_REPLICAS {
+            break (room, placed);
+        }
+        n_replicas *= 4;
+    };
+    let mut by_node: HashMap<&str, usize> = HashMap::new();
+    for node in placed.iter().filter_map(Outcome::node) {
+        *by_node.entry(node).or_default() += 1;
+    }
+    let mut by_domain: BTreeMap<String, usize> = BTreeMap::new();
+    for (node, n_placed) in by_node {
+        *by_domain.entry(room.domain(node, &request.topology_key)).or_default() += n_placed;
+    }
+    let is_limited = placed.len() < MAX_REPLICAS;
+    let next = room.replica(placed.len()).filter(|_| is_limited);
+    let pod = room.replicas.get(if subject.has_claims { placed.len() } else { 0 });
+    let explanation = next.zip(pod).map(|(next, pod)| room.simulation.cluster().explain(pod, &next, None));
+    let mut capacity = Capacity {
+        replicas: placed.len(),
+        limited_by: explanation.as_ref().and_then(limit),
+        by_domain,
+        nodes_needed: None,
+        new_nodes: None,
+        running: subject.n_running,
+        n_unplaced_others: room.simulation.pods().iter().filter(|pod| pod.node().is_none()).count()
+            - room.replicas.len(),
+        bottleneck: explanation.as_ref().and_then(Explanation::bottleneck).cloned(),
+        message: explanation.map(|e| e.outcome.message().into_owned()).unwrap_or_default(),
+    };
+    if let Some(target) = &request.target {
+        let n_missing = target.n_replicas.saturating_sub(subject.n_running);
+        if capacity.replicas >= n_missing {
+            capacity.nodes_needed = Some(0);
+        } else {
+            room.take_back(&placed);
+            if let Some(objects) = again.filter(|_| room.replicas.len() < n_missing) {
+                room = subject.room(objects, options.clone(), n_missing)?;
+            }
+            capacity.new_nodes = room.cheapest(&models, n_missing);
+            capacity.nodes_needed = capacity.new_nodes.as_ref().map(|nodes| nodes.by_domain.values().sum());
+        }
+    }
+    Ok((capacity, room.simulation))
+}
+
+/// What stops the next replica on most of the nodes that it could use otherwise.
+fn limit(explanation: &Explanation) -> Option<String> {
+    match &explanation.outcome {
+        Outcome::Placed { .. } => return None,
+        Outcome::Gated { .. } => return Some("spec.schedulingGates".to_owned()),
+        Outcome::Failed { .. } => return Some("spec.schedulerName".to_owned()),
+        Outcome::Unschedulable { .. } if explanation.n_nodes == 0 => return Some("nodes".to_owned()),
+        Outcome::Unschedulable { .. } => {}
+    }
+    let is_for_good = |verdict: &Verdict| verdict.status == Status::UnschedulableAndUnresolvable;
+    let usable = || explanation.excluded.iter().filter(|group| !group.verdicts.iter().any(is_for_good));
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let groups: Vec<_> = match usable().next() {
+        Some(_) => usable().collect(),
+        None => explanation.excluded.iter().collect(),
+    };
+    for group in groups {
+        let mut labels: Vec<&str> = group.verdicts.iter().map(label).collect();
+        labels.sort_unstable();
+        labels.dedup();
+        labels.into_iter().for_each(|label| *counts.entry(label).or_default() += group.nodes.len());
+    }
+    let most = counts.into_iter().max_by(|(a, n), (b, m)| n.cmp(m).then_with(|| b.cmp(a)));
+    most.map(|(label, _)| label.to_owned())
+}
+
+/// The resource or the term of a verdict.
+fn label(verdict: &Verdict) -> &str {
+    match &verdict.counts {
+        Some(Counts::Resource { resource, .. }) => resource,
+        _ => verdict.term.as_deref().unwrap_or_else(|| verdict.plugin.name()),
+    }
+}

@@ -1,0 +1,59 @@
+//! The room that replicas are placed in.
+
+use berth_api::object::Pod;
+use berth_engine::{Outcome, PreparedPod};
+
+use crate::simulation::Simulation;
+
+/// The domain of nodes without the label.
+pub(super) const NO_DOMAIN: &str = "<none>";
+
+/// A cluster with the next replicas of a pod.
+pub(super) struct Room {
+    pub simulation: Simulation,
+    /// The next replicas; if they have no claims of their own, one stands for all.
+    pub replicas: Vec<Pod>,
+    pub prepared: Vec<PreparedPod>,
+    pub has_claims: bool,
+}
+
+impl Room {
+    /// The replica of this number.
+    pub fn replica(&self, i: usize) -> Option<PreparedPod> {
+        match self.prepared.as_slice() {
+            [first, ..] if !self.has_claims => Some(first.named(&format!("{}-{i}", first.name()))),
+            all => all.get(i).cloned(),
+        }
+    }
+
+    /// Places replicas from this number on, until one is unschedulable.
+    pub fn fill(&mut self, first: usize, limit: usize) -> Vec<Outcome> {
+        let mut placed = Vec::new();
+        while placed.len() < limit
+            && let Some(pod) = self.replica(first + placed.len())
+        {
+            let outcome = self.simulation.cluster().place(&pod);
+            if outcome.node().is_none() {
+                break;
+            }
+            placed.push(outcome);
+        }
+        placed
+    }
+
+    /// Takes back the placements of all replicas.
+    pub fn take_back(&mut self, placed: &[Outcome]) {
+        for (i, outcome) in placed.iter().enumerate().rev() {
+            let Some(pod) = self.replica(i) else { continue };
+            let cluster = self.simulation.cluster();
+            cluster.forget(&pod);
+            if let Outcome::Placed { volumes: Some(volumes), .. } = outcome {
+                cluster.restore_volumes(&pod, volumes);
+            }
+        }
+    }
+
+    pub fn domain(&self, node: &str, key: &str) -> String {
+        self.simulation.node_label(node, key).unwrap_or(NO_DOMAIN).to_owned()
+    }
+}

@@ -1,0 +1,51 @@
+//! A pod in a cluster that is changed and restored.
+
+use std::collections::{BTreeMap, HashSet};
+
+use berth_api::object::{Node, Pod};
+use berth_api::rules::PodRules;
+use berth_engine::{Cluster, DisruptionBudget, PreparedPod, Verdict, ViolationKey};
+
+use crate::simulation::SimulatedPod;
+
+/// An unschedulable pod, in a cluster that is changed and restored.
+pub(super) struct Trial<'a> {
+    pub(super) cluster: &'a mut Cluster,
+    pub(super) nodes: &'a BTreeMap<String, Node>,
+    /// All pods, running and pending.
+    pub(super) pods: &'a [SimulatedPod],
+    pub(super) budgets: &'a [DisruptionBudget],
+    /// The pod.
+    pub(super) pod: &'a SimulatedPod,
+    /// Only this node is changed, or gets the pod.
+    pub(super) only: Option<&'a str>,
+}
+
+/// What is known of the pod before anything is changed.
+pub(super) struct Problem {
+    pub(super) prepared: PreparedPod,
+    pub(super) rules: PodRules,
+    /// The nodes to be considered, with every reason against them.
+    pub(super) rejecting: Vec<(String, Vec<Verdict>)>,
+    /// Rules required during execution that are broken already.
+    pub(super) broken: HashSet<ViolationKey>,
+}
+
+impl Trial<'_> {
+    /// Where a changed form of the pod is placed.
+    pub(super) fn place_of(&mut self, pod: &Pod) -> Option<String> {
+        let prepared = self.cluster.prepare(pod);
+        match self.only {
+            Some(only) => self.cluster.fits_on(&prepared, only).then(|| only.to_owned()),
+            None => self.cluster.decide(&prepared).node().map(str::to_owned),
+        }
+    }
+
+    /// Whether, with the pod on the node, no rule required during execution is broken that held before.
+    pub(super) fn breaks_nothing(&mut self, problem: &Problem, node: &str) -> bool {
+        self.cluster.assume(&problem.prepared, node);
+        let broken = self.cluster.violations();
+        self.cluster.forget(&problem.prepared);
+        broken.iter().all(|violation| problem.broken.contains(&violation.key()))
+    }
+}

@@ -1,0 +1,126 @@
+//! Replays: the engine repeats the decisions of a recording, and the answers are compared.
+
+mod comparison;
+mod journal;
+mod preemption;
+mod timeline;
+mod volumes;
+
+use berth_api::admission::{Admission, AdmissionOptions, admit};
+use berth_api::config::SchedulerConfig;
+use berth_api::object::Pod;
+use berth_api::recording::Recording;
+use berth_engine::{Cluster, DisruptionBudget, Settings};
+
+use self::comparison::Comparison;
+pub use self::comparison::Difference;
+pub use self::journal::{JournalError, JournalReplay};
+pub use self::timeline::{Interval, Timeline, TimelineRecorder, is_evicted};
+use self::volumes::{decision, volume_object};
+
+/// The result of a replay.
+#[derive(Clone, Debug, Default)]
+pub struct Replayed {
+    /// Number of pending pods decided.
+    pub n_steps: usize,
+    /// All differences.
+    pub differences: Vec<Difference>,
+}
+
+/// Repeats the decisions of a recorded scenario, with extensions off: the reference scheduler has none.
+///
+/// After each step the pod runs on the recorded node, so that one difference does not cascade. A replay cannot fail: an
+/// invalid configuration or a recording without steps is a difference.
+///
+/// ```
+/// use berth_simulate::replay::replay;
+///
+/// let recording = serde_json::from_str(
+///     r#"{"scenario": {"name": "none", "pending": [{"metadata": {"name": "web", "namespace": "default"}}]},
+///         "expect": {"steps": [{"pod": "default/web", "chosen": null,
+///                               "message": "no nodes available to schedule pods"}]}}"#,
+/// )?;
+/// let replayed = replay(&recording);
+/// assert_eq!((replayed.n_steps, replayed.differences.len()), (1, 0));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+pub fn replay(recording: &Recording) -> Replayed {
+    let scenario = &recording.scenario;
+    let mut replayed = Replayed { n_steps: scenario.pending.len(), differences: Vec::new() };
+    let mut report = |pod: &str, field: &str, expected: String, got: String| {
+        let (scenario, pod, field) = (scenario.name.clone(), pod.to_owned(), field.to_owned());
+        replayed.differences.push(Difference { scenario, pod, node: None, field, expected, got });
+    };
+
+    let config = match scenario.config.as_ref().map(SchedulerConfig::from_value).transpose() {
+        Ok(config) => config.unwrap_or_default(),
+        Err(error) => {
+            report("", "config", "a valid configuration".to_owned(), error.to_string());
+            return replayed;
+        }
+    };
+    if recording.expect.steps.len() != scenario.pending.len() {
+        let steps = recording.expect.steps.len();
+        report(
+            "",
+            "steps",
+            format!("{} pending pods", scenario.pending.len()),
+            format!("{steps} recorded steps"),
+        );
+        return replayed;
+    }
+
+    let mut cluster = Cluster::new(Settings::strict_v1(config));
+    scenario.namespaces.iter().for_each(|n| cluster.set_namespace(n));
+    scenario.services.iter().for_each(|s| cluster.set_service(s));
+    scenario.nodes.iter().for_each(|n| cluster.set_node(n));
+    for object in &scenario.objects {
+        match volume_object(object) {
+            Ok(object) => cluster.set_volume_object(object),
+            Err(error) => report("", "objects", "readable objects".to_owned(), error),
+        }
+    }
+    let admit = |pod: &Pod| {
+        let mut pod = pod.clone();
+        let options = AdmissionOptions { extensions: false, ..AdmissionOptions::default() };
+        let admission = if scenario.raw { Admission::default() } else { admit(&mut pod, &options) };
+        (pod, admission)
+    };
+    for pod in &scenario.pods {
+        cluster.set_pod(&admit(pod).0);
+    }
+    for pod in &scenario.nominated {
+        let prepared = cluster.prepare(&admit(pod).0);
+        cluster.nominate(&prepared, &pod.status.nominated_node_name);
+    }
+    let budgets: Vec<_> = scenario.pdbs.iter().map(DisruptionBudget::from).collect();
+    for (pod, step) in scenario.pending.iter().zip(&recording.expect.steps) {
+        let (mut pod, admission) = admit(pod);
+        let mut comparison = Comparison { scenario: &scenario.name, pod: &step.pod, differences: Vec::new() };
+        comparison.same("pod", &step.pod, &pod.key());
+        if step.is_full() {
+            comparison.admission(step, &pod, &admission, scenario.raw);
+        }
+        if admission.is_accepted() {
+            let prepared = cluster.prepare(&pod);
+            let evaluation = cluster.evaluate(&prepared);
+            comparison.decision(step, &evaluation);
+            // Decisions without reasons are made in another way, by views where that is possible.
+            comparison.same("decision", &evaluation.outcome, &cluster.decide(&prepared));
+            if let (Some(node), Some(recorded)) = (&step.chosen, &step.volumes) {
+                cluster.assume_volumes(&prepared, node, &decision(recorded));
+            }
+            if let (true, Some(recorded)) = (scenario.preemption, &step.preemption) {
+                comparison.preemption(&mut cluster, &prepared, &budgets, recorded);
+            }
+        }
+        replayed.differences.append(&mut comparison.differences);
+        let preemption = step.preemption.as_ref();
+        if let Some(node) = step.chosen.as_ref().or(preemption.and_then(|p| p.placed.as_ref())) {
+            pod.spec.node_name = node.clone();
+            pod.status.start_time = step.start_time.or(preemption.and_then(|p| p.start_time));
+            cluster.set_pod(&pod);
+        }
+    }
+    replayed
+}

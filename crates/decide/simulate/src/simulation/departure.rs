@@ -1,0 +1,59 @@
+//! Pods that leave their nodes, and what their controllers create in their place.
+
+use berth_api::object::{MIRROR_ANNOTATION, Node, Pod, TOPOLOGY_LABELS};
+
+/// What happens to a pod that leaves its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It belongs to the node, or is being deleted already: nothing replaces it.
+    Gone,
+    /// Its controller creates it again.
+    Recreated,
+    /// It has no controller.
+    Lost,
+}
+
+impl Fate {
+    pub(crate) fn of(pod: &Pod) -> Fate {
+        match pod.metadata.controller() {
+            _ if pod.metadata.is_deleting() || is_of_daemon_set(pod) => Fate::Gone,
+            Some(_) => Fate::Recreated,
+            None => Fate::Lost,
+        }
+    }
+}
+
+/// Whether the pod belongs to its node: a pod of a DaemonSet, or the mirror of a pod that the node runs from a file.
+pub(crate) fn is_of_daemon_set(pod: &Pod) -> bool {
+    let owner = pod.metadata.controller().map(|owner| owner.kind.as_str());
+    matches!(owner, Some("DaemonSet" | "Node")) || pod.metadata.annotations.contains_key(MIRROR_ANNOTATION)
+}
+
+/// The pods that a drain of a node evicts: all but those that belong to the node and those that are being deleted.
+pub fn evicted_by_drain<'a>(
+    pods: impl Iterator<Item = &'a Pod>,
+    node: &str,
+) -> impl Iterator<Item = &'a Pod> {
+    pods.filter(move |pod| {
+        pod.spec.node_name == node && !is_of_daemon_set(pod) && !pod.metadata.is_deleting()
+    })
+}
+
+/// Makes a running pod the pending one that its controller creates in its place, under the same name.
+pub(crate) fn recreate(pod: &mut Pod, node: Option<&Node>) {
+    let labels = labels_of_binding(pod, node);
+    pod.spec.node_name.clear();
+    pod.status = Default::default();
+    for key in labels {
+        pod.metadata.labels.remove(key);
+    }
+}
+
+/// The keys of the labels that a pod got from its node when it was bound.
+pub(crate) fn labels_of_binding(pod: &Pod, node: Option<&Node>) -> Vec<&'static str> {
+    let has = |key: &&str| {
+        let label = pod.metadata.label(key);
+        label.is_some() && node.is_some_and(|node| node.metadata.label(key) == label)
+    };
+    TOPOLOGY_LABELS.into_iter().filter(has).collect()
+}

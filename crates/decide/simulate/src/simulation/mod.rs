@@ -1,0 +1,35 @@
+//! Simulations: the objects of an inventory become the state of a cluster, and the pending pods are placed.
+//!
+//! Workloads are expanded to the pods that their controllers would create, and pods are admitted as in the API server.
+//! Running pods keep their nodes, unless they are preempted. Pending pods are placed by priority, then in input order. Pods that fit nowhere are
+//! tried again as long as other pods are placed, as in the queue of a scheduler.
+
+mod build;
+mod created_claims;
+mod departure;
+mod error;
+mod group_placement;
+mod groups;
+mod live;
+mod options;
+mod pending;
+mod place;
+mod pod;
+mod pods;
+mod preemption;
+mod rescheduling;
+mod state;
+mod volumes;
+pub(crate) mod workloads;
+
+pub use build::add_simulated_nodes;
+pub use departure::evicted_by_drain;
+pub(crate) use departure::{Fate, is_of_daemon_set, recreate};
+pub use error::{InvalidObject, SimulationError};
+pub use group_placement::GroupPlacement;
+pub use options::{PendingFor, SimulationOptions};
+pub use pending::PendingDecision;
+pub use pod::SimulatedPod;
+pub use preemption::PodPreemption;
+pub(crate) use preemption::{preempt, protects};
+pub use state::Simulation;

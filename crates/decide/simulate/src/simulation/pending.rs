@@ -1,0 +1,57 @@
+//! Decisions about pending pods that change nothing.
+
+use core::time::Duration;
+use std::collections::HashMap;
+
+use berth_engine::{Outcome, PreparedPod};
+
+use super::preemption::{PodPreemption, preempt};
+use super::state::Simulation;
+
+/// What is decided about a pending pod.
+#[derive(Clone, Debug)]
+pub struct PendingDecision {
+    /// The decision, without preemption.
+    pub outcome: Outcome,
+    /// The preemption that makes it fit.
+    pub preemption: Option<PodPreemption>,
+}
+
+impl Simulation {
+    /// What is decided about each of these pending pods in the current state, on its own: no pod is placed. Takes and yields
+    /// positions in [`Simulation::pods`]; pods that are being deleted are left out.
+    pub fn decide_pending(
+        &mut self,
+        pending: impl IntoIterator<Item = usize>,
+    ) -> Vec<(usize, PendingDecision)> {
+        let pending = pending.into_iter().filter(|i| !self.pods[*i].pod.metadata.is_deleting());
+        let prepared: Vec<_> = pending.map(|i| (i, self.cluster.prepare(&self.pods[i].pod))).collect();
+        let mut decided: HashMap<_, PendingDecision> = HashMap::new();
+        let mut decisions = Vec::with_capacity(prepared.len());
+        for (i, pod) in prepared {
+            let equivalence = self.cluster.equivalence(&pod);
+            let pending = self.pending_for.of(&self.pods[i].pod);
+            let may_be_relaxed = !self.cluster.relaxable(&pod, pending).is_empty();
+            let known = decided.get(&equivalence).filter(|_| !may_be_relaxed).cloned();
+            let decision = known.unwrap_or_else(|| self.decide_alone(pod, pending));
+            if !may_be_relaxed {
+                decided.insert(equivalence, decision.clone());
+            }
+            decisions.push((i, decision));
+        }
+        decisions
+    }
+
+    fn decide_alone(&mut self, mut pod: PreparedPod, pending: Duration) -> PendingDecision {
+        let mut outcome = self.cluster.decide(&pod);
+        if matches!(outcome, Outcome::Unschedulable { .. })
+            && let Some((decided, relaxed)) = self.cluster.decide_relaxed(&pod, pending)
+        {
+            (outcome, pod) = (decided, relaxed.pod);
+        }
+        let budgets = self.budgets.as_slice();
+        let victims =
+            self.preempts.then(|| preempt(&mut self.cluster, budgets, &pod, &mut outcome)).flatten();
+        PendingDecision { outcome, preemption: victims.map(Into::into) }
+    }
+}

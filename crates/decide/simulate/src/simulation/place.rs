@@ -1,0 +1,156 @@
+//! Placing pending pods.
+
+use core::time::Duration;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
+use berth_api::inventory::Inventory;
+use berth_engine::{Outcome, PreparedPod};
+
+use super::error::SimulationError;
+use super::groups::Unit;
+use super::options::SimulationOptions;
+use super::pod::SimulatedPod;
+use super::state::Simulation;
+
+impl Simulation {
+    /// Places the pending pods. After each placed pod, `progress` gets the number of placed pods and of all pending
+    /// pods.
+    pub fn run(&mut self, progress: impl FnMut(usize, usize)) {
+        let prepare = |i: &usize| (*i, self.cluster.prepare(&self.pods[*i].pod));
+        let pending = self.queue.iter().map(prepare).collect();
+        self.queue = self.place_pending(pending, progress);
+    }
+
+    pub(super) fn sort_queue(&mut self) {
+        let pods = &self.pods;
+        self.queue.sort_by_key(|i| Reverse(pods[*i].pod.spec.priority.unwrap_or(0)));
+    }
+
+    /// Places pods, which are sorted by priority, and their victims; see [`Simulation::run`]. Returns the positions of
+    /// those that fit nowhere.
+    pub(super) fn place_pending(
+        &mut self,
+        mut pending: Vec<(usize, PreparedPod)>,
+        mut progress: impl FnMut(usize, usize),
+    ) -> Vec<usize> {
+        let n_pending = pending.len();
+        // Equivalent pods share a failure until another pod is placed.
+        let mut failures = HashMap::new();
+        let mut n_placed = 0;
+        loop {
+            let (n_before, mut unplaced) = (n_placed, Vec::new());
+            for unit in self.units(pending) {
+                let (i, pod) = match unit {
+                    Unit::Pod(i, pod) => (i, pod),
+                    Unit::Group(key, members) => {
+                        for i in self.place_group(&key, &members) {
+                            unplaced.push((i, self.cluster.prepare(&self.pods[i].pod)));
+                        }
+                        for (i, pod) in members {
+                            if self.pods[i].node().is_some() {
+                                n_placed += 1;
+                                progress(n_placed.min(n_pending), n_pending);
+                            } else {
+                                unplaced.push((i, pod));
+                            }
+                        }
+                        continue;
+                    }
+                };
+                let equivalence = self.cluster.equivalence(&pod);
+                let pending = self.pending_for.of(&self.pods[i].pod);
+                let may_be_relaxed = !self.cluster.relaxable(&pod, pending).is_empty();
+                let mut outcome = match failures.get(&equivalence) {
+                    Some((at, outcome)) if *at == n_placed && !may_be_relaxed => Outcome::clone(outcome),
+                    _ => {
+                        let mut outcome = self.cluster.place(&pod);
+                        let relaxed = self.relax(i, &pod, pending, &mut outcome);
+                        let (outcome, replaced) =
+                            self.preempt(i, &relaxed.unwrap_or_else(|| pod.clone()), outcome);
+                        for i in replaced {
+                            unplaced.push((i, self.cluster.prepare(&self.pods[i].pod)));
+                        }
+                        outcome
+                    }
+                };
+                if outcome.node().is_some() {
+                    n_placed += 1;
+                    progress(n_placed.min(n_pending), n_pending);
+                } else if !may_be_relaxed {
+                    failures.insert(equivalence, (n_placed, outcome.clone()));
+                }
+                if let (Outcome::Unschedulable { message, .. }, Some(by)) =
+                    (&mut outcome, &self.pods[i].preempted_by)
+                {
+                    *message = format!("preempted by {by}; {message}");
+                }
+                let is_placed = outcome.node().is_some();
+                self.pods[i].outcome = outcome;
+                if !is_placed {
+                    unplaced.push((i, pod));
+                }
+            }
+            pending = unplaced;
+            if pending.is_empty() || n_placed == n_before {
+                return pending.into_iter().map(|(i, _)| i).collect();
+            }
+            pending.sort_by_key(|(i, pod)| (Reverse(pod.priority()), *i));
+        }
+    }
+
+    /// The cluster as it is: the running pods, and the pods of workloads that the inventory has without their pods, which
+    /// are placed. Pending pods of the inventory stay pending.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn as_is(inventory: Inventory, options: SimulationOptions) -> Result<Simulation, SimulationError> {
+        let given: HashSet<_> = inventory.pods.iter().map(|e| e.object.metadata.namespaced_name()).collect();
+        let mut simulation = Simulation::new(inventory, options)?;
+        simulation.run_only(|pod| !given.contains(&pod.pod.metadata.namespaced_name()));
+        Ok(simulation)
+    }
+
+    /// Places the selected pending pods. The others stay pending.
+    pub(crate) fn run_only(&mut self, is_selected: impl Fn(&SimulatedPod) -> bool) {
+        let others = self.queue.extract_if(.., |i| !is_selected(&self.pods[*i])).collect::<Vec<_>>();
+        self.run(|_, _| ());
+        self.queue.extend(others);
+        self.sort_queue();
+    }
+
+    /// Places the pods that come before this pod in the queue; explain the pod afterwards.
+    pub fn run_before(&mut self, namespace: &str, name: &str) {
+        let with = self.placed_with(namespace, name);
+        if let Some(position) = self.queue.iter().position(|i| with.contains(i)) {
+            self.queue.truncate(position);
+            self.run(|_, _| ());
+        }
+    }
+
+    /// Places all other pending pods; explain the pod afterwards.
+    pub fn run_others(&mut self, namespace: &str, name: &str) {
+        let with = self.placed_with(namespace, name);
+        self.queue.retain(|i| !with.contains(i));
+        self.run(|_, _| ());
+    }
+
+    /// Places an unschedulable pod with the rules relaxed that it has been pending for. Returns the pod with these rules.
+    fn relax(
+        &mut self,
+        position: usize,
+        pod: &PreparedPod,
+        pending: Duration,
+        outcome: &mut Outcome,
+    ) -> Option<PreparedPod> {
+        self.pods[position].relaxed.clear();
+        if !matches!(outcome, Outcome::Unschedulable { .. }) {
+            return None;
+        }
+        let (decided, relaxed) = self.cluster.decide_relaxed(pod, pending)?;
+        self.cluster.take(&relaxed.pod, &decided);
+        *outcome = decided;
+        self.pods[position].relaxed = relaxed.paths.into();
+        Some(relaxed.pod)
+    }
+}

@@ -1,0 +1,71 @@
+//! A pod of a simulation.
+
+use berth_api::object::{GroupKey, NamespacedName, Pod, Shared};
+use berth_engine::{Outcome, PreparedPod};
+use serde_json::Value;
+
+/// A pod of the simulation.
+#[derive(Clone, Debug)]
+pub struct SimulatedPod {
+    /// The pod, as admitted.
+    pub pod: Pod,
+    /// The workload it belongs to, such as `Deployment web`; none for a pod without owner.
+    pub workload: Option<String>,
+    /// The pod of an earlier template in whose place its controller creates it.
+    pub replaces: Option<NamespacedName>,
+    /// The object as read or expanded, if the inventory keeps it.
+    pub raw: Option<Box<Value>>,
+    /// Whether it ran on a node before the simulation.
+    pub was_running: bool,
+    /// The decision, or the node on which it ran before.
+    pub outcome: Outcome,
+    /// Fields that decide about placement and that Berth does not support: it decided without them.
+    pub unsupported: Shared<Vec<String>>,
+    /// The paths of the required rules that were relaxed to place it, or in vain.
+    pub relaxed: Shared<Vec<String>>,
+    /// The pods that were evicted for it, the most important first.
+    pub victims: Shared<Vec<NamespacedName>>,
+    /// The pod that it was evicted for.
+    pub preempted_by: Option<NamespacedName>,
+    /// The group that it is placed with.
+    pub group: Option<GroupKey>,
+}
+
+impl SimulatedPod {
+    /// The node of the pod; none if it is not placed.
+    pub fn node(&self) -> Option<&str> {
+        self.outcome.node()
+    }
+
+    pub(super) fn is_named(&self, namespace: &str, name: &str) -> bool {
+        self.pod.metadata.namespace == namespace && self.pod.metadata.name == name
+    }
+
+    /// The score of the node when the pod was placed: the sum over the plugins of 0 to 100 times the weight. None for
+    /// a pod that ran before, or is not placed.
+    pub fn score(&self) -> Option<i64> {
+        match self.outcome {
+            Outcome::Placed { score, .. } => score,
+            _ => None,
+        }
+    }
+
+    /// The object with `spec.nodeName` set, or removed from a pod without a node, and all other fields unchanged.
+    pub fn placed_object(&self) -> Option<Value> {
+        let mut raw = Value::clone(self.raw.as_deref()?);
+        let spec = raw.get_mut("spec")?.as_object_mut()?;
+        match self.node() {
+            Some(node) => _ = spec.insert("nodeName".to_owned(), node.into()),
+            None => _ = spec.remove("nodeName"),
+        }
+        Some(raw)
+    }
+}
+
+/// A pod that left its node, as it was before.
+#[derive(Clone)]
+pub(super) struct Vacated {
+    pub position: usize,
+    pub pod: SimulatedPod,
+    pub prepared: Option<PreparedPod>,
+}

@@ -1,0 +1,49 @@
+//! Pods that leave the cluster with the changes.
+
+use std::collections::HashMap;
+
+use berth_api::inventory::Inventory;
+use berth_api::object::{NamespacedName, Node, Pod};
+
+use crate::simulation::{Fate, recreate};
+
+/// Pods that are not created again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Departures {
+    /// Pods without a controller, and why they are gone.
+    pub(super) lost: Vec<(NamespacedName, String)>,
+    /// Pods that a controller deleted because it has too many.
+    pub(super) scaled_down: Vec<NamespacedName>,
+}
+
+impl Departures {
+    /// The selected pods leave these nodes. `why` is the message for pods without a controller.
+    pub(super) fn leave(
+        &mut self,
+        inventory: &mut Inventory,
+        nodes: &[Node],
+        why: &str,
+        is_selected: impl Fn(&Pod) -> bool,
+    ) {
+        let nodes: HashMap<&str, &Node> = nodes.iter().map(|n| (n.metadata.name.as_str(), n)).collect();
+        inventory.pods.retain_mut(|entry| {
+            let pod = &mut entry.object;
+            let Some(node) = nodes.get(pod.spec.node_name.as_str()) else { return true };
+            if !is_selected(pod) {
+                return true;
+            }
+            match Fate::of(pod) {
+                Fate::Gone => return false,
+                Fate::Lost => {
+                    if !pod.is_terminal() {
+                        self.lost.push((pod.metadata.namespaced_name(), why.to_owned()));
+                    }
+                    return false;
+                }
+                Fate::Recreated if pod.is_terminal() => return false,
+                Fate::Recreated => recreate(pod, Some(node)),
+            }
+            true
+        });
+    }
+}

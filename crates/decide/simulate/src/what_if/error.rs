@@ -1,0 +1,51 @@
+//! Why a change cannot be made.
+
+use berth_api::expand::ExpandError;
+use berth_api::object::NamespacedName;
+
+/// Why a change cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// The changed object does not exist.
+    #[error("{kind} {name} is not in the input")]
+    NotFound {
+        /// Its kind.
+        kind: &'static str,
+        /// Its name, with the namespace if it has one.
+        name: String,
+        /// The names of the objects of this kind.
+        known: Vec<String>,
+    },
+    /// No node has the label.
+    #[error("no node has the label {key}={value}")]
+    NoDomain {
+        /// The label key.
+        key: String,
+        /// The requested value.
+        value: String,
+        /// The values on the nodes.
+        known: Vec<String>,
+    },
+    /// The workload has no replicas.
+    #[error(
+        "{object} has no number of replicas: only Deployments, ReplicaSets, StatefulSets and ReplicationControllers have one"
+    )]
+    NoReplicas {
+        /// Kind, namespace and name.
+        object: String,
+    },
+    /// Another workload sets the number of replicas.
+    #[error("{object} is controlled by {owner}: scale that")]
+    Controlled {
+        /// Kind, namespace and name.
+        object: String,
+        /// Kind and name of the controller.
+        owner: String,
+    },
+    /// The pod has no node.
+    #[error("Pod {0} has no node: it cannot be evicted")]
+    NotRunning(NamespacedName),
+    /// A workload cannot be expanded.
+    #[error(transparent)]
+    Expand(#[from] ExpandError),
+}

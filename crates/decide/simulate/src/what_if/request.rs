@@ -1,0 +1,273 @@
+//! Changes of a cluster as users write them: arguments of `berth what-if`, parameters of a page.
+
+use std::collections::BTreeSet;
+
+use berth_api::inventory::Inventory;
+use berth_api::object::{NamespacedName, Taint};
+use berth_api::read::Kind;
+use berth_api::syntax;
+use berth_api::syntax::format::{abbreviated, not_in_input};
+use berth_api::syntax::labels::{HOSTNAME, REGION, ZONE};
+
+use super::change::Change;
+use super::error::ChangeError;
+
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+/// Values that an error names.
+const MAX_NAMED: usize = 5;
+
+/// A change, as it is written. Nodes may have the prefix `node/`.
+#[derive(Clone, Debug)]
+pub enum ChangeRequest {
+    /// A node.
+    RemoveNode(String),
+    /// A node.
+    Drain(String),
+    /// Key and value of a node label.
+    RemoveDomain(String, String),
+    /// The number of nodes, and the node that they are like.
+    AddNodes(usize, String),
+    /// A node, a label key and its value; none removes the label.
+    SetLabel(String, String, Option<String>),
+    /// A node and a taint.
+    SetTaint(String, Box<Taint>),
+    /// A node, and the key and the effect of taints.
+    RemoveTaint(String, String, Option<String>),
+    /// A workload as `deploy/web`, and its replicas.
+    Scale(String, u16),
+    /// A pod.
+    Evict(String),
+    /// Objects to add or to replace: a file, or a text.
+    Overlay(String),
+}
+
+impl ChangeRequest {
+    /// `KEY=VALUE`, or `KEY-` to remove the label.
+    ///
+    /// # Errors
+    /// The text has another form.
+    pub fn label(node: &str, text: &str) -> Result<ChangeRequest, String> {
+        let (key, value) = match (text.split_once('='), text.strip_suffix('-')) {
+            (Some((key, value)), _) => (key, Some(value.to_owned())),
+            (None, Some(key)) => (key, None),
+            (None, None) => ("", None),
+        };
+        match key {
+            "" => Err("the label must have the form KEY=VALUE or KEY-".to_owned()),
+            key => Ok(ChangeRequest::SetLabel(node.to_owned(), key.to_owned(), value)),
+        }
+    }
+
+    /// `KEY[=VALUE]:EFFECT`, or `KEY:EFFECT-` or `KEY-` to remove taints.
+    ///
+    /// # Errors
+    /// The text has another form.
+    pub fn taint(node: &str, text: &str) -> Result<ChangeRequest, String> {
+        let owned = node.to_owned();
+        let Some(removed) = text.strip_suffix('-') else {
+            return Ok(ChangeRequest::SetTaint(owned, Box::new(taint(text)?)));
+        };
+        let (key, effect) = match removed.split_once(':') {
+            Some((key, effect)) => (key, Some(effect.to_owned())),
+            None => (removed, None),
+        };
+        let key = key.split('=').next().unwrap_or_default();
+        Ok(ChangeRequest::RemoveTaint(owned, key.to_owned(), effect))
+    }
+
+    /// The change. `namespace` is that of the objects; without it, the only one that has the name.
+    ///
+    /// # Errors
+    /// The text names no workload, the name is ambiguous, or it is an overlay.
+    pub fn change(&self, namespace: Option<&str>, inventory: &Inventory) -> Result<Change, String> {
+        let node = |text: &str| text.strip_prefix("node/").unwrap_or(text).to_owned();
+        Ok(match self {
+            ChangeRequest::RemoveNode(name) => Change::RemoveNode(node(name)),
+            ChangeRequest::Drain(name) => Change::Drain(node(name)),
+            ChangeRequest::RemoveDomain(key, value) => {
+                Change::RemoveDomain { key: topology_key(key), value: value.clone() }
+            }
+            ChangeRequest::AddNodes(n_nodes, like) => {
+                Change::AddNodes { n_nodes: *n_nodes, like: node(like) }
+            }
+            ChangeRequest::SetLabel(name, key, value) => {
+                Change::SetLabel { node: node(name), key: key.clone(), value: value.clone() }
+            }
+            ChangeRequest::SetTaint(name, taint) => {
+                Change::SetTaint { node: node(name), taint: Taint::clone(taint) }
+            }
+            ChangeRequest::RemoveTaint(name, key, effect) => {
+                Change::RemoveTaint { node: node(name), key: key.clone(), effect: effect.clone() }
+            }
+            ChangeRequest::Scale(workload, n_replicas) => {
+                let (kind, name) = named_workload(workload, namespace, inventory)?;
+                Change::Scale { kind, name, n_replicas: *n_replicas }
+            }
+            ChangeRequest::Evict(pod) => {
+                let (given, name) = match pod.split_once('/') {
+                    Some(("pod" | "po" | "pods", name)) => (namespace, name),
+                    Some((namespace, name)) => (Some(namespace), name),
+                    None => (namespace, pod.as_str()),
+                };
+                let pods = inventory.pods.iter().map(|entry| &entry.object.metadata);
+                let named = pods.filter(|metadata| metadata.name == name);
+                let namespace = only(given, named.map(|metadata| metadata.namespace.as_str()), pod)?;
+                Change::Evict(NamespacedName::new(&namespace, name))
+            }
+            ChangeRequest::Overlay(_) => return Err("objects are not a change of one object".to_owned()),
+        })
+    }
+}
+
+/// The workload that a text such as `deploy/web` names.
+///
+/// # Errors
+/// The text has another form, or several namespaces have the name.
+pub fn named_workload(
+    text: &str,
+    namespace: Option<&str>,
+    inventory: &Inventory,
+) -> Result<(Kind, NamespacedName), String> {
+    let parts = text.split_once('/');
+    let parts = parts.and_then(|(kind, name)| Some((Kind::named(kind)?, name)));
+    let Some((kind, name)) = parts.filter(|(kind, _)| kind.is_workload()) else {
+        return Err(format!("{text}: name a workload, such as deploy/web"));
+    };
+    let workloads = inventory.workloads.iter().map(|entry| &entry.object);
+    let named = workloads.filter(|w| w.kind() == kind && w.metadata().name == name);
+    let namespace = only(namespace, named.map(|w| w.metadata().namespace.as_str()), text)?;
+    Ok((kind, NamespacedName::new(&namespace, name)))
+}
+
+/// The given namespace, or the only one that has the name.
+fn only<'a>(
+    given: Option<&str>,
+    having: impl Iterator<Item = &'a str>,
+    name: &str,
+) -> Result<String, String> {
+    if let Some(given) = given {
+        return Ok(given.to_owned());
+    }
+    let having: Vec<&str> = having.collect::<BTreeSet<_>>().into_iter().collect();
+    match having.as_slice() {
+        [] => Ok("default".to_owned()),
+        [one] => Ok((*one).to_owned()),
+        several => Err(format!(
+            "{name} is in several namespaces; add the namespace: {}",
+            abbreviated(several, MAX_NAMED)
+        )),
+    }
+}
+
+/// Why a change cannot be made, with similar names.
+pub fn refusal(error: &ChangeError) -> String {
+    match error {
+        ChangeError::NotFound { kind, name, known } => {
+            let name_of = |key: &String| key.rsplit('/').next().unwrap_or(key).to_owned();
+            let known: Vec<_> = known.iter().map(|key| (name_of(key), key.clone())).collect();
+            match name.split_once('/') {
+                Some((namespace, name)) => not_in_input(kind, Some(namespace), name, &known),
+                None => not_in_input(kind, None, name, &known),
+            }
+        }
+        ChangeError::NoDomain { key, value, known } => match known.as_slice() {
+            [] => format!("no node has the label {key}"),
+            known => format!(
+                "no node has the label {key}={value}: its values are {}",
+                abbreviated(known, MAX_NAMED)
+            ),
+        },
+        error => error.to_string(),
+    }
+}
+
+/// `KEY=VALUE`.
+///
+/// # Errors
+/// The text has another form.
+pub fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("must have the form KEY=VALUE, for example zone=eu-west-1a".to_owned()),
+    }
+}
+
+/// `WORKLOAD=N`.
+///
+/// # Errors
+/// The text has another form.
+pub fn workload_replicas(text: &str) -> Result<(String, u16), String> {
+    let parts = text.rsplit_once('=').and_then(|(workload, n)| Some((workload.to_owned(), n.parse().ok()?)));
+    parts.ok_or_else(|| "must have the form WORKLOAD=N, for example deploy/web=5".to_owned())
+}
+
+/// A taint as `kubectl taint` reads it: `KEY[=VALUE]:EFFECT`.
+///
+/// # Errors
+/// The text has another form.
+pub fn taint(text: &str) -> Result<Taint, String> {
+    let expected = || {
+        format!(
+            "must have the form KEY[=VALUE]:EFFECT, for example dedicated=gpu:NoSchedule; effects: {}",
+            EFFECTS.join(", ")
+        )
+    };
+    let (pair, effect) = text.rsplit_once(':').ok_or_else(expected)?;
+    let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+    if !EFFECTS.contains(&effect) {
+        return Err(expected());
+    }
+    valid("key", key, syntax::label_key(key))?;
+    valid("value", value, syntax::label_value(value))?;
+    Ok(Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned() })
+}
+
+/// An error with the problems of a part of a text, if it has any.
+///
+/// # Errors
+/// There are problems.
+pub fn valid(part: &str, value: &str, problems: Vec<String>) -> Result<(), String> {
+    if problems.is_empty() { Ok(()) } else { Err(format!("{part} {value:?}: {}", problems.join("; "))) }
+}
+
+/// The node label key that `zone`, `region` and `node` stand for, or the key itself.
+pub fn topology_key(text: &str) -> String {
+    match text {
+        "zone" => ZONE,
+        "region" => REGION,
+        "node" | "hostname" => HOSTNAME,
+        key => key,
+    }
+    .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_workloads_are_named_as_such() {
+        let named = |text| named_workload(text, None, &Inventory::default());
+        let (kind, name) = named("deploy/web").unwrap();
+        assert_eq!((kind, name.to_string()), (Kind::Deployment, "default/web".to_owned()));
+        for text in ["web", "pod/web", "node/web", "x/web"] {
+            assert!(named(text).unwrap_err().ends_with("name a workload, such as deploy/web"), "{text}");
+        }
+    }
+
+    #[test]
+    fn taints_are_written_as_for_kubectl() {
+        let expected = |value: &str| Taint {
+            key: "dedicated".to_owned(),
+            value: value.to_owned(),
+            effect: "NoSchedule".to_owned(),
+        };
+        assert_eq!(taint("dedicated=gpu:NoSchedule"), Ok(expected("gpu")));
+        assert_eq!(taint("dedicated:NoSchedule"), Ok(expected("")));
+        for text in
+            ["dedicated", "dedicated=gpu", "=x:NoSchedule", "a:Never", "a b:NoSchedule", "a=b c:NoSchedule"]
+        {
+            assert!(taint(text).is_err(), "{text}");
+        }
+    }
+}
