@@ -30,7 +30,7 @@ use finding::{Findings, Found};
 
 /// The result of the rules.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct LintReport {
     /// The findings, by file and object in input order, then by rule.
     pub findings: Vec<Finding>,
     /// Objects that the API server rejects for reasons that no finding states.
@@ -38,7 +38,7 @@ pub struct Report {
 }
 
 /// Puts the input to the selected rules.
-pub fn lint(input: &LintInput<'_>, selection: &Selection) -> Report {
+pub fn lint(input: &LintInput<'_>, selection: &Selection) -> LintReport {
     let mut all: Vec<Found> = Vec::new();
     for info in RULES.iter().filter(|info| selection.contains(info.name)) {
         let mut findings = Findings::new(info.name, info.severity, info.fix);
@@ -50,5 +50,5 @@ pub fn lint(input: &LintInput<'_>, selection: &Selection) -> Report {
     let mut findings: Vec<_> = all.into_iter().map(|found| found.finding).collect();
     findings.dedup();
     let invalid = input.invalid(&findings);
-    Report { findings, invalid }
+    LintReport { findings, invalid }
 }

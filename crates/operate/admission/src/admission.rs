@@ -11,16 +11,17 @@ use tokio::sync::watch;
 
 use crate::answer::{Answer, Denial, ReviewError};
 use crate::policy::{BindingGuard, Policy};
-use crate::quota::{self, Ledgers, QuotaMetrics, may_be_charged};
+use crate::quota::{self, Ledgers, QuotaMetrics};
 use crate::request::AdmissionRequest;
-use crate::review::{Endpoint, Rule, pod_with_new_rules, review};
+use crate::review::{Endpoint, pod_with_new_rules, review};
+use crate::rule::Rule;
 use crate::shared_holds::SharedHolds;
-use crate::state::{State, StateAccess};
+use crate::state::{State, StateAccess, cost, may_be_charged};
 
 /// Decides by one policy, the placement policies of a cluster and, if the policy needs it, the state of the cluster.
 ///
 /// Most requests need no state and take no lock. The others hold it for as long as one decision takes.
-pub struct Admission {
+pub struct AdmissionController {
     policy: Policy,
     state: Option<Mutex<State>>,
     placement: watch::Sender<Arc<PolicySet>>,
@@ -32,7 +33,7 @@ pub struct Admission {
     updates: watch::Sender<u64>,
 }
 
-impl StateAccess for Admission {
+impl StateAccess for AdmissionController {
     fn ask<R>(&self, what: &'static str, question: impl FnOnce(&mut State) -> R) -> Result<R, ReviewError> {
         let Some(state) = &self.state else { return Err(ReviewError::NoState(what)) };
         self.check_listed(|_| true)?;
@@ -51,22 +52,30 @@ pub(crate) const POLICY_SOURCES: [&str; 3] =
 /// How long a new pod waits for the labels of its namespace.
 const NAMESPACE_PATIENCE: Duration = Duration::from_millis(500);
 
-impl Admission {
+impl AdmissionController {
     /// Decides by a policy alone. Rules that need the state of a cluster do not answer, and there are no placement
     /// policies.
-    pub fn stateless(policy: Policy) -> Arc<Admission> {
-        Admission::new(policy, None, Vec::new())
+    pub fn stateless(policy: Policy) -> Arc<AdmissionController> {
+        AdmissionController::new(policy, None, Vec::new())
     }
 
     /// Decides by a policy and the state of a cluster, which is empty at first, and complete when all of `pending` are
     /// listed.
-    pub fn stateful(policy: Policy, settings: Settings, pending: Vec<&'static str>) -> Arc<Admission> {
+    pub fn stateful(
+        policy: Policy,
+        settings: Settings,
+        pending: Vec<&'static str>,
+    ) -> Arc<AdmissionController> {
         let state = State::new(&policy, settings);
-        Admission::new(policy, Some(state), pending)
+        AdmissionController::new(policy, Some(state), pending)
     }
 
-    pub(crate) fn new(policy: Policy, state: Option<State>, pending: Vec<&'static str>) -> Arc<Admission> {
-        Arc::new(Admission {
+    pub(crate) fn new(
+        policy: Policy,
+        state: Option<State>,
+        pending: Vec<&'static str>,
+    ) -> Arc<AdmissionController> {
+        Arc::new(AdmissionController {
             policy,
             state: state.map(Mutex::new),
             placement: watch::Sender::default(),
@@ -191,7 +200,7 @@ impl Admission {
         };
         // An API server that sends objects without uid: the request's own replaces it until the pod is seen.
         let uid = Some(pod.metadata.uid.as_str()).filter(|uid| !uid.is_empty()).unwrap_or(&request.uid);
-        let cost = self.ask("the placement quota", |state| quota::cost(state.cluster(), &pod, uid))?;
+        let cost = self.ask("the placement quota", |state| cost(state.cluster(), &pod, uid))?;
         if let Some(cost) = cost {
             let refused = self.ledgers.charge(&pod.metadata.namespace, &cost, request.dry_run).await?;
             let denial = |why| Denial::forbidden(Rule::PlacementQuota, request, why);

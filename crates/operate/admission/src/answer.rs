@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::request::{API_VERSION, AdmissionRequest, KIND};
-use crate::review::Rule;
+use crate::request::{API_VERSION, AdmissionRequest, KIND, RequestError};
+use crate::rule::Rule;
 
 /// The API server takes no longer warnings than this, in bytes, over all warnings of a request.
 const MAX_WARNING_BYTES: usize = 4096;
@@ -40,7 +40,7 @@ pub struct Denial {
     pub message: String,
 }
 
-/// Why there is no answer. The caller decides what becomes of the request: an API server by `failurePolicy`.
+/// Why there is no answer. The caller decides about the request: an API server by `failurePolicy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReviewError {
     /// The request is invalid.
@@ -61,6 +61,12 @@ pub enum ReviewError {
     /// A rule needs the cluster's state, and there is none.
     #[error("{0} needs the state of the cluster, which is not followed here")]
     NoState(&'static str),
+}
+
+impl From<RequestError> for ReviewError {
+    fn from(error: RequestError) -> ReviewError {
+        ReviewError::BadRequest(error.to_string())
+    }
 }
 
 impl Denial {

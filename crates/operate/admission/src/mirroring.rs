@@ -1,4 +1,4 @@
-//! Mirrors a cluster into the state of an [`Admission`].
+//! Mirrors a cluster into the state of an [`AdmissionController`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use berth_engine::Settings;
 use berth_mirror::{Change, Mirror, MirrorOptions, Source};
 use tokio::time::Instant;
 
-use crate::admission::{Admission, POLICY_SOURCES};
+use crate::admission::{AdmissionController, POLICY_SOURCES};
 use crate::policy::Policy;
 use crate::state::State;
 
@@ -19,18 +19,18 @@ const CHECK_GRACE: Duration = Duration::from_secs(15);
 /// Watch events applied while the state is locked once.
 const EVENTS_AT_ONCE: usize = 256;
 
-impl Admission {
-    /// Decides by a policy, the placement policies of a cluster, which [`Admission::follow_policies`] updates, and its
-    /// state, which [`Admission::mirror`] updates.
-    pub fn mirrored(policy: Policy) -> Arc<Admission> {
+impl AdmissionController {
+    /// Decides by a policy, the placement policies of a cluster, which [`AdmissionController::follow_policies`] updates, and its
+    /// state, which [`AdmissionController::mirror`] updates.
+    pub fn mirrored(policy: Policy) -> Arc<AdmissionController> {
         let state = State::new(&policy, Settings::default());
         let pending = [&SOURCES.map(Source::name)[..], &POLICY_SOURCES].concat();
-        Admission::new(policy, Some(state), pending)
+        AdmissionController::new(policy, Some(state), pending)
     }
 
-    /// Decides by a policy and the placement policies of a cluster, which [`Admission::follow_policies`] updates.
-    pub fn following_policies(policy: Policy) -> Arc<Admission> {
-        Admission::new(policy, None, POLICY_SOURCES.to_vec())
+    /// Decides by a policy and the placement policies of a cluster, which [`AdmissionController::follow_policies`] updates.
+    pub fn following_policies(policy: Policy) -> Arc<AdmissionController> {
+        AdmissionController::new(policy, None, POLICY_SOURCES.to_vec())
     }
 
     /// Keeps the state equal to a cluster, for as long as the runtime lives.

@@ -1,4 +1,4 @@
-//! One request: which rules it is put to, and in which order.
+//! One request: which rules check it, and in which order.
 
 use std::time::Instant;
 
@@ -11,10 +11,10 @@ use crate::answer::{Answer, ReviewError};
 use crate::findings::Findings;
 use crate::policy::Policy;
 use crate::request::{AdmissionRequest, RequestError};
-use crate::rules::{self, AskedPod};
+use crate::rules::{self, PodAttributes};
 use crate::state::{Nothing, StateAccess};
 
-/// What a request is put to: one path of the webhook.
+/// The kind of a review: one path of the webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Endpoint {
     /// `/validate-pods`: pods, and the templates of workloads.
@@ -23,7 +23,7 @@ pub enum Endpoint {
     MutatePods,
     /// `/validate-bindings`: bindings of pods.
     ValidateBindings,
-    /// `/validate-nodes`: whatever node identities do.
+    /// `/validate-nodes`: all requests of node identities.
     ValidateNodes,
     /// `/validate-policies`: placement policies.
     ValidatePolicies,
@@ -51,58 +51,6 @@ impl Endpoint {
     }
 }
 
-/// A rule that can refuse a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rule {
-    /// The annotation is valid.
-    Annotation,
-    /// Anti-affinity over all namespaces is by host name.
-    AllNamespacesAntiAffinity,
-    /// All required anti-affinity is by host name.
-    LimitPodHardAntiAffinityTopology,
-    /// A pod's blast radius stays within a budget.
-    BlastRadius,
-    /// Pods with nodes of their own stay within a budget.
-    ExclusiveNodes,
-    /// What pods exclude for other namespaces stays within a quota.
-    PlacementQuota,
-    /// Only pods of some namespaces tolerate anti-affinity.
-    AntiAffinityToleration,
-    /// Nodes keep to themselves.
-    NodeRestriction,
-    /// Bindings keep required rules.
-    BindingGuard,
-    /// Required anti-affinity is that of trusted users.
-    TrustedUsers,
-    /// A placement policy is valid.
-    PlacementPolicy,
-}
-
-impl Rule {
-    /// Its name in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Rule::Annotation => "Annotation",
-            Rule::AllNamespacesAntiAffinity => "AllNamespacesAntiAffinity",
-            Rule::LimitPodHardAntiAffinityTopology => "LimitPodHardAntiAffinityTopology",
-            Rule::BlastRadius => "BlastRadius",
-            Rule::ExclusiveNodes => "ExclusiveNodes",
-            Rule::PlacementQuota => "PlacementQuota",
-            Rule::AntiAffinityToleration => "AntiAffinityToleration",
-            Rule::NodeRestriction => "NodeRestriction",
-            Rule::BindingGuard => "BindingGuard",
-            Rule::TrustedUsers => "TrustedUsers",
-            Rule::PlacementPolicy => "PlacementPolicy",
-        }
-    }
-}
-
-impl From<RequestError> for ReviewError {
-    fn from(error: RequestError) -> ReviewError {
-        ReviewError::BadRequest(error.to_string())
-    }
-}
-
 /// Decides one request. Requests that no rule of the endpoint applies to are allowed.
 ///
 /// # Errors
@@ -111,19 +59,19 @@ pub fn review<K: StateAccess>(
     endpoint: Endpoint,
     request: &AdmissionRequest,
     policy: &Policy,
-    known: &K,
+    access: &K,
     now: Instant,
 ) -> Result<Answer, ReviewError> {
     match endpoint {
-        Endpoint::ValidatePods => validate_pods(request, policy, known, now),
-        Endpoint::MutatePods => mutate_pods(request, policy, known),
+        Endpoint::ValidatePods => validate_pods(request, policy, access, now),
+        Endpoint::MutatePods => mutate_pods(request, policy, access),
         Endpoint::ValidatePolicies => Ok(rules::is_valid_policy(request)),
-        Endpoint::ValidateNodes => rules::keeps_to_own_node(request, policy, known),
+        Endpoint::ValidateNodes => rules::keeps_to_own_node(request, policy, access),
         Endpoint::ValidateBindings => {
             let is_binding = request.operation == Operation::Create
                 && (request.is_about("", "pods", "binding") || request.is_about("", "bindings", ""));
             match policy.binding_guard.as_ref().filter(|_| is_binding) {
-                Some(guard) => rules::keeps_required_rules(request, guard, known, now),
+                Some(guard) => rules::keeps_required_rules(request, guard, access, now),
                 None => Ok(Answer::allowed()),
             }
         }
@@ -164,7 +112,7 @@ pub(crate) fn pod_with_new_rules(request: &AdmissionRequest) -> Result<Option<Po
 fn validate_pods<K: StateAccess>(
     request: &AdmissionRequest,
     policy: &Policy,
-    known: &K,
+    access: &K,
     now: Instant,
 ) -> Result<Answer, ReviewError> {
     let mut found = Findings::default();
@@ -174,15 +122,15 @@ fn validate_pods<K: StateAccess>(
     }
     let Some(pod) = pod_with_new_rules(request)? else { return Ok(Answer::allowed()) };
     let parsed = PodRules::parse(&pod, true);
-    let asked = AskedPod { request, policy, pod: &pod, rules: &parsed, now };
-    rules::check_pod(&asked, &mut found);
+    let attributes = PodAttributes { request, policy, pod: &pod, rules: &parsed, now };
+    rules::check_pod(&attributes, &mut found);
     let budget = policy.budget(&pod.metadata.namespace).filter(|_| !found.is_denied());
     if let Some(budget) = budget {
         if let Some(limit) = &budget.blast_radius {
-            rules::stays_within_blast_radius(&asked, limit, budget.action, known, &mut found)?;
+            rules::stays_within_blast_radius(&attributes, limit, budget.action, access, &mut found)?;
         }
         if let Some(limit) = &budget.exclusive_nodes {
-            rules::stays_within_exclusive_nodes(&asked, limit, budget.action, known, &mut found)?;
+            rules::stays_within_exclusive_nodes(&attributes, limit, budget.action, access, &mut found)?;
         }
     }
     Ok(found.into_answer())
@@ -191,10 +139,10 @@ fn validate_pods<K: StateAccess>(
 fn mutate_pods<K: StateAccess>(
     request: &AdmissionRequest,
     policy: &Policy,
-    known: &K,
+    access: &K,
 ) -> Result<Answer, ReviewError> {
     let is_created = request.operation == Operation::Create && request.is_about("", "pods", "");
-    let placement = known.placement()?;
+    let placement = access.placement()?;
     if !is_created || !policy.changes_pods() && placement.policies().is_empty() {
         return Ok(Answer::allowed());
     }

@@ -40,9 +40,9 @@ struct Bindings {
     bindings: Vec<Binding>,
 }
 
-/// The ledger as this process knows it.
+/// The ledger as this process has read it.
 #[derive(Default)]
-struct Known {
+struct LedgerState {
     /// None if it must be read.
     ledger: Option<Ledger<Bindings>>,
     /// When this process saw an entry first, by the uid of the pod. Clocks of other processes do not matter.
@@ -53,7 +53,7 @@ struct Known {
 #[derive(Default)]
 pub(crate) struct SharedHolds {
     client: OnceLock<LedgerClient>,
-    known: Mutex<Known>,
+    ledger_state: Mutex<LedgerState>,
 }
 
 impl SharedHolds {
@@ -74,38 +74,39 @@ impl SharedHolds {
         state: &K,
     ) -> Result<Answer, ReviewError> {
         let client = self.client.get().ok_or(ReviewError::NoState("the guard of bindings"))?;
-        let known = &mut *self.known.lock().await;
+        let ledger_state = &mut *self.ledger_state.lock().await;
         for _ in 0..MAX_ATTEMPTS {
-            let ledger = match known.ledger.take() {
+            let ledger = match ledger_state.ledger.take() {
                 Some(ledger) => ledger,
                 None => client.read().await.map_err(|error| ReviewError::Ledger(error.to_string()))?,
             };
             let now = Instant::now();
             let mut bindings = ledger.content.bindings.clone();
-            bindings.retain(|b| now < *known.seen_at.entry(b.uid.clone()).or_insert(now) + guard.hold_for);
+            bindings
+                .retain(|b| now < *ledger_state.seen_at.entry(b.uid.clone()).or_insert(now) + guard.hold_for);
             let decided = state.ask("the guard of bindings", |state| {
-                bindings.iter().try_for_each(|b| hold(state, b, known.seen_at[&b.uid], guard, now))
+                bindings.iter().try_for_each(|b| hold(state, b, ledger_state.seen_at[&b.uid], guard, now))
             });
             let decided = decided
                 .flatten()
                 .and_then(|()| review(Endpoint::ValidateBindings, request, policy, state, now));
             let Some(new) = new_binding(request, &decided, state).filter(|new| !bindings.contains(new))
             else {
-                known.ledger = Some(ledger);
+                ledger_state.ledger = Some(ledger);
                 return decided;
             };
             bindings.push(new.clone());
-            known.seen_at.retain(|uid, _| bindings.iter().any(|b| b.uid == *uid));
-            known.seen_at.insert(new.uid.clone(), now);
+            ledger_state.seen_at.retain(|uid, _| bindings.iter().any(|b| b.uid == *uid));
+            ledger_state.seen_at.insert(new.uid.clone(), now);
             let written = client.write(ledger, Bindings { bindings }).await;
             let error = match written {
                 Ok(ledger) => {
-                    known.ledger = Some(ledger);
+                    ledger_state.ledger = Some(ledger);
                     return decided;
                 }
                 Err(error) => error,
             };
-            known.seen_at.remove(&new.uid);
+            ledger_state.seen_at.remove(&new.uid);
             let key = key(&new.namespace, &new.name);
             state.ask("the guard of bindings", |state| state.release(&key, &new.namespace, &new.name))?;
             if !error.is_conflict() && !error.is_not_found() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_admission::server::{Limits, Running, ServerOptions, start};
-use berth_admission::{Admission, Policy};
+use berth_admission::{AdmissionController, Policy};
 use berth_engine::Settings;
 use berth_serve::{CertificateSource, ConnectionLimits};
 use rustls::pki_types::pem::PemObject as _;
@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-async fn server(admission: Arc<Admission>, limits: Limits) -> (Running, CancellationToken) {
+async fn server(admission: Arc<AdmissionController>, limits: Limits) -> (Running, CancellationToken) {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let certificate =
         CertificateSource::Own { common_name: "berth webhook", names: vec!["127.0.0.1".to_owned()] };
@@ -69,7 +69,7 @@ async fn rest(mut stream: TlsStream<TcpStream>) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_request_is_answered_during_shutdown() {
-    let (server, stop) = server(Admission::stateless(Policy::default()), Limits::default()).await;
+    let (server, stop) = server(AdmissionController::stateless(Policy::default()), Limits::default()).await;
     let body = review(pods());
     let (begin, end) = body.split_at(10);
     let mut stream = connect(&server).await;
@@ -107,7 +107,7 @@ async fn slow_and_large_requests_are_cut_off() {
             ..ConnectionLimits::default()
         },
     };
-    let (server, stop) = server(Admission::stateless(Policy::default()), limits).await;
+    let (server, stop) = server(AdmissionController::stateless(Policy::default()), limits).await;
     for (request, expected) in [
         (head("/validate-pods", 100), "HTTP/1.1 408 Request Timeout"),
         (format!("{}{}", head("/validate-pods", 2000), "x".repeat(2000)), "HTTP/1.1 413 Payload Too Large"),
@@ -136,7 +136,7 @@ async fn requests_that_need_an_unsynced_state_get_an_error() {
     let budgets = json!({"apiVersion": "admission.berth.dev/v1alpha1", "kind": "AdmissionPolicy",
         "bindingGuard": {"enabled": true, "waitFor": "10ms"}});
     let policy = Policy::from_value(&budgets).unwrap();
-    let admission = Admission::stateful(policy, Settings::default(), vec!["nodes", "pods"]);
+    let admission = AdmissionController::stateful(policy, Settings::default(), vec!["nodes", "pods"]);
     let (server, stop) = server(admission.clone(), Limits::default()).await;
     let bindings = json!({"group": "", "version": "v1", "resource": "bindings"});
     let mut body: Value = serde_json::from_str(&review(bindings)).unwrap();
@@ -176,7 +176,8 @@ async fn requests_that_need_an_unsynced_state_get_an_error() {
 async fn a_binding_waits_until_the_cache_shows_its_pod() {
     let policy = json!({"apiVersion": "admission.berth.dev/v1alpha1", "kind": "AdmissionPolicy",
         "bindingGuard": {"enabled": true, "waitFor": "10m"}});
-    let admission = Admission::stateful(Policy::from_value(&policy).unwrap(), Settings::default(), vec![]);
+    let admission =
+        AdmissionController::stateful(Policy::from_value(&policy).unwrap(), Settings::default(), vec![]);
     let world = berth_testkit::text::world("node a\npod default/p");
     let request = json!({"uid": "1", "operation": "CREATE", "name": "p", "namespace": "default",
         "resource": pods(), "subResource": "binding", "object": {"target": {"name": "a"}}});

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_admission::{Admission, AdmissionRequest, Endpoint, Policy, policy};
+use berth_admission::{AdmissionController, AdmissionRequest, Endpoint, Policy, policy};
 use berth_api::simulated_nodes::CSI_DRIVER;
 use berth_api::syntax::quantity::Quantity;
 use berth_apiserver::admission::{Operation, Phase};
@@ -226,7 +226,7 @@ fn webhook(network: &Network, connection: impl Fn() -> Connection + 'static) -> 
     Box::new(move || {
         let (network, client) = (network.clone(), client(&connection));
         let guard = Some(policy::BindingGuard::default());
-        let admission = Admission::mirrored(Policy { binding_guard: guard, ..Policy::default() });
+        let admission = AdmissionController::mirrored(Policy { binding_guard: guard, ..Policy::default() });
         let mirroring = admission.clone();
         let serve: Serve = Arc::new(move |request| review(admission.clone(), request).boxed());
         async move {
@@ -237,7 +237,7 @@ fn webhook(network: &Network, connection: impl Fn() -> Connection + 'static) -> 
     })
 }
 
-async fn review(admission: Arc<Admission>, request: Request<Full<Bytes>>) -> ServerResponse {
+async fn review(admission: Arc<AdmissionController>, request: Request<Full<Bytes>>) -> ServerResponse {
     let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let request: Value = serde_json::from_slice(&body).unwrap_or_default();
     let uid = request["uid"].as_str().unwrap_or_default().to_owned();

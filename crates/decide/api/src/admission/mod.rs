@@ -45,7 +45,7 @@ impl Default for AdmissionOptions<'_> {
 
 /// The result of a pod's creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Admission {
+pub struct AdmissionResult {
     /// The reason why an admission plugin forbids the pod; later steps did not run.
     pub denied: Option<String>,
     /// Validation errors.
@@ -54,7 +54,7 @@ pub struct Admission {
     pub warnings: Vec<String>,
 }
 
-impl Admission {
+impl AdmissionResult {
     /// Whether the API server creates the pod.
     pub fn is_accepted(&self) -> bool {
         self.denied.is_none() && self.errors.is_empty()
@@ -62,13 +62,13 @@ impl Admission {
 }
 
 /// Changes a pod as its creation does, and returns whether the API server would create it.
-pub fn admit(pod: &mut Pod, options: &AdmissionOptions<'_>) -> Admission {
+pub fn admit(pod: &mut Pod, options: &AdmissionOptions<'_>) -> AdmissionResult {
     default_pod(pod);
     match options.priority_classes {
         Some(classes) => {
             if let Err(reason) = priority::resolve(pod, classes) {
                 let denied = Some(format!("pods {:?} is forbidden: {reason}", pod.metadata.name));
-                return Admission { denied, ..Admission::default() };
+                return AdmissionResult { denied, ..AdmissionResult::default() };
             }
         }
         None => priority::resolve_built_in(pod),
@@ -84,5 +84,5 @@ pub fn admit(pod: &mut Pod, options: &AdmissionOptions<'_>) -> Admission {
         warnings.extend(warnings::extension_warnings(pod));
     }
     warnings.extend(dropped);
-    Admission { denied: None, errors, warnings }
+    AdmissionResult { denied: None, errors, warnings }
 }

@@ -10,7 +10,7 @@ use super::{
     UtilizationShapePoint, VolumeBindingArgs, cpu_and_memory,
 };
 use crate::object::TopologySpreadConstraint;
-use crate::read::fields::{Fields, Kind, Node, Report};
+use crate::read::fields::{Fields, Findings, Kind, Node};
 use crate::syntax::label_key;
 
 /// The arguments of all plugins of a profile.
@@ -71,7 +71,7 @@ impl PluginArgs {
                 args.accept(&[("filterTimeout", Kind::Duration), ("bindingTimeout", Kind::Duration)]);
             }
             _ => {
-                node.report
+                node.findings
                     .warn(node.path.as_str(), format!("{plugin} takes no arguments; they are ignored"));
                 return;
             }
@@ -170,7 +170,7 @@ fn scoring_strategy(fields: &mut Fields<'_>) -> ScoringStrategy {
     let kind = match (kind, ratio) {
         (Some("RequestedToCapacityRatio"), None) => {
             let text = "Required value: must be specified when type is RequestedToCapacityRatio";
-            fields.report.error(ratio_path, text);
+            fields.findings.error(ratio_path, text);
             ScoringStrategyKind::LeastAllocated
         }
         (Some("RequestedToCapacityRatio"), Some(ratio)) => {
@@ -193,7 +193,9 @@ fn ratio_shape(ratio: &Node<'_>) -> Vec<UtilizationShapePoint> {
     let Some(mut fields) = ratio.fields() else { return Vec::new() };
     let points = fields.items("shape");
     if points.is_empty() {
-        fields.report.error(fields.path_of("shape"), "Required value: at least one point must be specified");
+        fields
+            .findings
+            .error(fields.path_of("shape"), "Required value: at least one point must be specified");
     }
     fields.finish();
     shape_points(points)
@@ -246,7 +248,7 @@ fn balanced_allocation(args: &mut Fields<'_>) -> BalancedAllocationArgs {
     for (i, resource) in resources.iter().enumerate() {
         if resources[..i].iter().any(|earlier| earlier.name == resource.name) {
             let path = format!("{}[{i}].name", args.path_of("resources"));
-            args.report.error(path, format!("Duplicate value: {:?}", resource.name));
+            args.findings.error(path, format!("Duplicate value: {:?}", resource.name));
         }
     }
     BalancedAllocationArgs { resources }
@@ -271,7 +273,7 @@ fn pod_topology_spread(args: &mut Fields<'_>) -> PodTopologySpreadArgs {
     }
     if !constraints.is_empty() {
         let text = "Invalid value: \"System\": when .defaultConstraints are not empty; set defaultingType to \"List\"";
-        args.report.error(args.path_of("defaultingType"), text);
+        args.findings.error(args.path_of("defaultingType"), text);
     }
     PodTopologySpreadArgs { defaulting: SpreadDefaulting::System }
 }
@@ -286,7 +288,7 @@ fn default_constraint(node: &Node<'_>) -> Option<TopologySpreadConstraint> {
             }
         }),
         None => {
-            fields.report.error(fields.path_of("maxSkew"), "Required value: must be 1 or more");
+            fields.findings.error(fields.path_of("maxSkew"), "Required value: must be 1 or more");
             None
         }
     };
@@ -340,11 +342,11 @@ fn one_of<'v>(
     }
     let found = values.iter().find(|v| **v == given).copied();
     if found.is_none() {
-        unsupported(fields.report, fields.path_of(name), given, &supported());
+        unsupported(fields.findings, fields.path_of(name), given, &supported());
     }
     found
 }
 
-fn unsupported(report: &Report, path: String, given: &str, supported: &str) {
-    report.error(path, format!("Unsupported value: {given:?}: supported values: {supported}"));
+fn unsupported(findings: &Findings, path: String, given: &str, supported: &str) {
+    findings.error(path, format!("Unsupported value: {given:?}: supported values: {supported}"));
 }

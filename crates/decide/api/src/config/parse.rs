@@ -8,7 +8,7 @@ use super::plugins::Plugins;
 use super::process::{ProcessConfig, check_percentage};
 use super::version::{API_VERSION, V1BETA3};
 use super::{DEFAULT_SCHEDULER_NAME, Plugin, Profile, SchedulerConfig};
-use crate::read::fields::{ConfigErrors, ConfigMessage, Fields, Node, Report};
+use crate::read::fields::{ConfigErrors, ConfigMessage, Fields, Findings, Node};
 
 const KIND: &str = "KubeSchedulerConfiguration";
 
@@ -38,10 +38,10 @@ impl SchedulerConfig {
         value: &Value,
         extensions: bool,
     ) -> Result<(SchedulerConfig, Vec<ConfigMessage>), ConfigErrors> {
-        let report = Report::new(extensions);
-        let root = Node { value, path: String::new(), report: &report }.fields();
+        let findings = Findings::new(extensions);
+        let root = Node { value, path: String::new(), findings: &findings }.fields();
         let config = root.and_then(|mut root| read_type(&mut root).then(|| read_root(root)));
-        let warnings = report.finish()?;
+        let warnings = findings.finish()?;
         Ok((config.unwrap_or_default(), warnings))
     }
 }
@@ -51,7 +51,7 @@ fn read_type(root: &mut Fields<'_>) -> bool {
     if let Some(version) = root.required_string("apiVersion") {
         match version.string().unwrap_or_default() {
             API_VERSION => {}
-            V1BETA3 => version.report.warn(
+            V1BETA3 => version.findings.warn(
                 "apiVersion",
                 format!("{V1BETA3} was removed in Kubernetes 1.29; it is read as {API_VERSION}"),
             ),
@@ -92,13 +92,13 @@ fn read_root(mut root: Fields<'_>) -> SchedulerConfig {
         {
             let text =
                 format!("Duplicate value: {scheduler_name:?}: profiles[{earlier}] has this name already");
-            fields.report.error(fields.path_of("schedulerName"), text);
+            fields.findings.error(fields.path_of("schedulerName"), text);
         }
         check_percentage(&mut fields);
         let plugins = Plugins::read(&mut fields);
         if *queue_sort.get_or_insert_with(|| plugins.queue_sort()) != plugins.queue_sort() {
             let text = "Invalid value: must be the same for all profiles";
-            fields.report.error(fields.path_of("plugins.queueSort"), text);
+            fields.findings.error(fields.path_of("plugins.queueSort"), text);
         }
         let args = PluginArgs::read(&mut fields);
         profiles.push(resolve(scheduler_name, &plugins, args, &fields));
@@ -120,7 +120,7 @@ fn read_scheduler_name(profile: &mut Fields<'_>, only: bool) -> String {
         },
         None if only => return DEFAULT_SCHEDULER_NAME.to_owned(),
         None => profile
-            .report
+            .findings
             .error(profile.path_of("schedulerName"), "Required value: name each of several profiles"),
     }
     String::new()
@@ -130,11 +130,11 @@ fn resolve(scheduler_name: String, plugins: &Plugins, args: PluginArgs, fields: 
     let names = |point| plugins.resolve(point).into_iter().map(|(plugin, _)| plugin).collect::<Vec<_>>();
     if names(Point::QueueSort).len() != 1 {
         let text = "Invalid value: a profile needs one queue sort plugin; leave PrioritySort enabled";
-        fields.report.error(fields.path_of("plugins.queueSort"), text);
+        fields.findings.error(fields.path_of("plugins.queueSort"), text);
     }
     if !plugins.binds() {
         let text = "Invalid value: a profile needs a bind plugin; leave DefaultBinder enabled";
-        fields.report.error(fields.path_of("plugins.bind"), text);
+        fields.findings.error(fields.path_of("plugins.bind"), text);
     }
     Profile {
         scheduler_name,

@@ -70,7 +70,7 @@ impl ProcessConfig {
             match node.int32() {
                 Some(..=0) => node.invalid("should be an integer value greater than zero"),
                 Some(_) => {
-                    node.report.warn(node.path.as_str(), "has no effect: one thread makes all decisions")
+                    node.findings.warn(node.path.as_str(), "has no effect: one thread makes all decisions")
                 }
                 None => {}
             }
@@ -90,7 +90,7 @@ fn backoff(root: &mut Fields<'_>) -> (Duration, Duration) {
     let most_seconds = most.as_ref().map_or(Some(10), |node| node.int64());
     if most_seconds.zip(initial_seconds).is_some_and(|(most, initial)| most < initial) {
         let text = "must be greater than or equal to podInitialBackoffSeconds";
-        root.report.error(root.path_of("podMaxBackoffSeconds"), format!("Invalid value: {text}"));
+        root.findings.error(root.path_of("podMaxBackoffSeconds"), format!("Invalid value: {text}"));
     }
     let seconds = |n: Option<i64>| Duration::from_secs(n.unwrap_or_default().unsigned_abs());
     (seconds(initial_seconds), seconds(most_seconds))
@@ -162,7 +162,7 @@ fn without_effect(fields: &mut Fields<'_>, name: &'static str, kind: Kind, why: 
 /// Warns that a field has no effect, if it is set.
 pub(super) fn warn_without_effect(node: Option<Node<'_>>, why: &str) {
     if let Some(node) = node.filter(|node| *node.value != false) {
-        node.report.warn(node.path.as_str(), format!("has no effect: {why}"));
+        node.findings.warn(node.path.as_str(), format!("has no effect: {why}"));
     }
 }
 
@@ -171,6 +171,6 @@ pub(super) fn check_percentage(fields: &mut Fields<'_>) {
     if let Some(node) = fields.get("percentageOfNodesToScore")
         && node.int_between(0, 100).is_some_and(|percentage| !matches!(percentage, 0 | 100))
     {
-        node.report.warn(node.path.as_str(), "has no effect: all nodes are always considered");
+        node.findings.warn(node.path.as_str(), "has no effect: all nodes are always considered");
     }
 }

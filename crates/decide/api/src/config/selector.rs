@@ -46,7 +46,7 @@ fn read_term(node: &Node<'_>) -> Option<NodeSelectorTerm> {
     // The engine accepts only terms that parse.
     if let NodeTerm::Invalid(error) = NodeTerm::parse(&term, Dialect::V1) {
         let (place, text) = error.split_once(": ").unwrap_or(("", &error));
-        node.report.error(format!("{}.{place}", node.path), text);
+        node.findings.error(format!("{}.{place}", node.path), text);
     }
     fields.finish();
     Some(term)

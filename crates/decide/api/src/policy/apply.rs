@@ -49,7 +49,7 @@ pub(super) fn apply(pod: &mut Pod, policies: &[&PlacementPolicy]) -> Applied {
         for (path, effect) in &effects {
             let warns = is_dry_run || *effect != Effect::Added;
             if warns {
-                let text = format!("{path}: {}", Told { effect, is_dry_run });
+                let text = format!("{path}: {}", EffectText { effect, is_dry_run });
                 applied.warnings.push(format!("{policy}: {text}"));
                 if matches!(effect, Effect::OtherWins(_)) {
                     applied.conflicts.push((policy.key(), text));
@@ -106,13 +106,13 @@ fn note_applied(pod: &mut Pod, name: &str) {
     names.push_str(name);
 }
 
-/// What is said about a rule.
-struct Told<'a> {
+/// The text about the effect on a rule.
+struct EffectText<'a> {
     effect: &'a Effect,
     is_dry_run: bool,
 }
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for EffectText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dry_run = if self.is_dry_run { "dry run: " } else { "" };
         match self.effect {

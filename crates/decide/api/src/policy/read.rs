@@ -6,7 +6,7 @@ use super::{PlacementPolicy, PlacementPolicySpec};
 use crate::admission::{ValidationOptions, default_pod, validate_pod};
 use crate::config::ConfigErrors;
 use crate::object::{LabelSelector, ObjectMeta, Pod};
-use crate::read::fields::Report;
+use crate::read::fields::Findings;
 use crate::read::quote_integer_bounds;
 use crate::rules::Selector;
 use crate::syntax::annotations::AFFINITY_ANNOTATION;
@@ -20,7 +20,7 @@ impl PlacementPolicy {
     /// # Errors
     /// Unknown fields, wrong types and rules that a pod could not have: all of them, each with its path.
     pub fn read(value: &Value) -> Result<PlacementPolicy, ConfigErrors> {
-        let report = Report::default();
+        let findings = Findings::default();
         let mut spec = value.get("spec").cloned().unwrap_or_default();
         for field in ["affinity", "extendedAffinity"] {
             spec.get_mut(field).map(quote_integer_bounds);
@@ -29,33 +29,35 @@ impl PlacementPolicy {
         let metadata = value.get("metadata").cloned().unwrap_or_default();
         match serde_path_to_error::deserialize::<_, ObjectMeta>(metadata) {
             Ok(metadata) => policy.metadata = metadata,
-            Err(error) => report.error(format!("metadata.{}", error.path()), error.inner().to_string()),
+            Err(error) => findings.error(format!("metadata.{}", error.path()), error.inner().to_string()),
         }
         let given = spec.clone();
         match serde_path_to_error::deserialize::<_, PlacementPolicySpec>(spec) {
             Ok(spec) => {
                 policy.spec = spec;
                 let known = serde_json::to_value(&policy.spec).unwrap_or_default();
-                unknown_fields(&given, &known, "spec", &report);
-                policy.validate(value["kind"] == "PlacementPolicy", &report);
+                unknown_fields(&given, &known, "spec", &findings);
+                policy.validate(value["kind"] == "PlacementPolicy", &findings);
             }
-            Err(error) if error.path().to_string() == "." => report.error("spec", error.inner().to_string()),
-            Err(error) => report.error(format!("spec.{}", error.path()), error.inner().to_string()),
+            Err(error) if error.path().to_string() == "." => {
+                findings.error("spec", error.inner().to_string())
+            }
+            Err(error) => findings.error(format!("spec.{}", error.path()), error.inner().to_string()),
         }
-        report.finish()?;
+        findings.finish()?;
         Ok(policy)
     }
 
-    fn validate(&self, is_namespaced: bool, report: &Report) {
+    fn validate(&self, is_namespaced: bool, findings: &Findings) {
         let PlacementPolicySpec { namespace_selector, pod_selector, extended_affinity, .. } = &self.spec;
         if is_namespaced && namespace_selector.is_some() {
             let text = "Forbidden: a PlacementPolicy selects pods of its own namespace; use a ClusterPlacementPolicy";
-            report.error("spec.namespaceSelector", text);
+            findings.error("spec.namespaceSelector", text);
         }
         let selector = |field: &str, selector: &Option<LabelSelector>| {
             if let Err(error) = Selector::parse(selector.as_ref()) {
                 let (path, text) = error.split_once(": ").unwrap_or(("", &error));
-                report.error(format!("spec.{field}.{path}"), text);
+                findings.error(format!("spec.{field}.{path}"), text);
             }
         };
         selector("namespaceSelector", namespace_selector);
@@ -68,7 +70,7 @@ impl PlacementPolicy {
         pod.spec.tolerations.clone_from(&self.spec.tolerations);
         if pod.spec == Pod::default().spec && extended_affinity.is_none() {
             let text = "Required value: at least one of affinity, extendedAffinity, topologySpreadConstraints, tolerations";
-            report.error("spec", text);
+            findings.error("spec", text);
         }
         if let Some(affinity) = extended_affinity {
             let text = serde_json::to_string(affinity).unwrap_or_default();
@@ -80,31 +82,31 @@ impl PlacementPolicy {
             let text = error.error.strip_prefix(&error.field).unwrap_or(&error.error);
             let text = text.strip_prefix(": ").unwrap_or(text);
             if let Some(rest) = error.field.strip_prefix(&annotation) {
-                report.error(format!("spec.extendedAffinity{rest}"), text);
+                findings.error(format!("spec.extendedAffinity{rest}"), text);
             } else if POD_FIELDS.iter().any(|field| error.field.starts_with(field)) {
-                report.error(error.field.as_str(), text);
+                findings.error(error.field.as_str(), text);
             }
         }
     }
 }
 
 /// Reports the fields that reading left out: those that `known`, the value as written back, lacks.
-fn unknown_fields(given: &Value, known: &Value, path: &str, report: &Report) {
+fn unknown_fields(given: &Value, known: &Value, path: &str, findings: &Findings) {
     match (given, known) {
         (Value::Object(given), Value::Object(known)) => {
             for (name, value) in given {
                 let path = format!("{path}.{name}");
                 let is_empty = value.is_null() || *value == serde_json::json!([]);
                 match known.get(name) {
-                    Some(known) => unknown_fields(value, known, &path, report),
+                    Some(known) => unknown_fields(value, known, &path, findings),
                     None if is_empty || *value == serde_json::json!({}) || *value == "" => {}
-                    None => report.error(path, "unknown field"),
+                    None => findings.error(path, "unknown field"),
                 }
             }
         }
         (Value::Array(given), Value::Array(known)) => {
             for (i, (given, known)) in given.iter().zip(known).enumerate() {
-                unknown_fields(given, known, &format!("{path}[{i}]"), report);
+                unknown_fields(given, known, &format!("{path}[{i}]"), findings);
             }
         }
         _ => {}

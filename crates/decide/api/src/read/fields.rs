@@ -47,17 +47,17 @@ impl fmt::Display for ConfigErrors {
 
 /// Collects the findings of one reading.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct Findings {
     errors: RefCell<Vec<ConfigMessage>>,
     warnings: RefCell<Vec<ConfigMessage>>,
     /// Whether fields that kube-scheduler does not have are accepted.
     extensions: bool,
 }
 
-impl Report {
+impl Findings {
     /// Without extensions, fields that kube-scheduler does not have are errors.
-    pub fn new(extensions: bool) -> Report {
-        Report { extensions, ..Report::default() }
+    pub fn new(extensions: bool) -> Findings {
+        Findings { extensions, ..Findings::default() }
     }
 
     /// Adds an error at this path.
@@ -88,13 +88,13 @@ pub struct Node<'a> {
     /// Field path; empty for the whole file.
     pub path: String,
     /// Collects the findings.
-    pub report: &'a Report,
+    pub findings: &'a Findings,
 }
 
 impl<'a> Node<'a> {
     /// Reports an error about this value.
     pub fn error(&self, text: impl Into<String>) {
-        self.report.error(self.path.as_str(), text);
+        self.findings.error(self.path.as_str(), text);
     }
 
     /// Reports this value as invalid, quoting it as Kubernetes does.
@@ -117,10 +117,10 @@ impl<'a> Node<'a> {
 
     /// Whether extensions are enabled; reports an error if this value, which is one, is not allowed.
     pub fn is_extension_enabled(&self) -> bool {
-        if !self.report.extensions {
+        if !self.findings.extensions {
             self.error("Forbidden: an extension of Berth, and extensions are disabled");
         }
-        self.report.extensions
+        self.findings.extensions
     }
 
     /// The fields of an object.
@@ -129,7 +129,7 @@ impl<'a> Node<'a> {
             self.must_be("an object");
             return None;
         };
-        Some(Fields { map, path: self.path.clone(), report: self.report, known: Vec::new() })
+        Some(Fields { map, path: self.path.clone(), findings: self.findings, known: Vec::new() })
     }
 
     /// The items of a list.
@@ -138,7 +138,7 @@ impl<'a> Node<'a> {
             self.must_be("a list");
             return Vec::new();
         };
-        let item = |(i, value)| Node { value, path: format!("{}[{i}]", self.path), report: self.report };
+        let item = |(i, value)| Node { value, path: format!("{}[{i}]", self.path), findings: self.findings };
         items.iter().enumerate().map(item).collect()
     }
 
@@ -218,7 +218,7 @@ pub struct Fields<'a> {
     /// Field path of the object.
     pub path: String,
     /// Collects the findings.
-    pub report: &'a Report,
+    pub findings: &'a Findings,
     known: Vec<&'static str>,
 }
 
@@ -232,7 +232,7 @@ impl<'a> Fields<'a> {
     pub fn get(&mut self, name: &'static str) -> Option<Node<'a>> {
         self.known.push(name);
         let value = self.map.get(name).filter(|value| !value.is_null())?;
-        Some(Node { value, path: self.path_of(name), report: self.report })
+        Some(Node { value, path: self.path_of(name), findings: self.findings })
     }
 
     /// The items of a list field; none when it is absent.
@@ -245,7 +245,7 @@ impl<'a> Fields<'a> {
         match self.get(name) {
             Some(node) if node.value.as_str() == Some("") => node.error("Required value: can not be empty"),
             Some(node) => return node.string().map(|_| node),
-            None => self.report.error(self.path_of(name), "Required value"),
+            None => self.findings.error(self.path_of(name), "Required value"),
         }
         None
     }
@@ -270,7 +270,7 @@ impl<'a> Fields<'a> {
     pub fn finish(self) {
         for name in self.map.keys().filter(|name| !self.known.contains(&name.as_str())) {
             let hint = suggestion(name, &self.known);
-            self.report.error(self.path_of(name), format!("unknown field; {hint}"));
+            self.findings.error(self.path_of(name), format!("unknown field; {hint}"));
         }
     }
 }

@@ -10,10 +10,10 @@ use berth_admission::{Policy, refusals};
 use berth_api::inventory::Inventory;
 use berth_api::object::Pod;
 use berth_engine::Settings;
-use berth_lint::{LintInput, Report, Selection, lint};
+use berth_lint::{LintInput, LintReport, Selection, lint};
 
 /// The report of some rules, or of all with `*`, about a text.
-fn report(text: &str, rules: &[&str]) -> Report {
+fn report(text: &str, rules: &[&str]) -> LintReport {
     let inventory = Inventory::from_text(text).unwrap();
     let settings = Settings::default();
     let policy = Policy::default();

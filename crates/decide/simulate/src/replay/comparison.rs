@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-use berth_api::admission::Admission;
+use berth_api::admission::AdmissionResult;
 use berth_api::object::{Pod, VolumeDecision};
 use berth_api::recording::{RecordedError, RecordedNode, RecordedVolumes, Step};
 use berth_engine::{Evaluation, NodeEvaluation, Outcome, Rejection};
@@ -54,7 +54,7 @@ impl Comparison<'_> {
         }
     }
 
-    pub(super) fn admission(&mut self, step: &Step, pod: &Pod, admission: &Admission, raw: bool) {
+    pub(super) fn admission(&mut self, step: &Step, pod: &Pod, admission: &AdmissionResult, raw: bool) {
         // The API server visits maps in random order, and so reports the errors in them in random order.
         let mut expected = step.invalid.clone().unwrap_or_default();
         let mut got: Vec<_> = admission.errors.iter().map(recorded).collect();

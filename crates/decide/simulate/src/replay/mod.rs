@@ -6,7 +6,7 @@ mod preemption;
 mod timeline;
 mod volumes;
 
-use berth_api::admission::{Admission, AdmissionOptions, admit};
+use berth_api::admission::{AdmissionOptions, AdmissionResult, admit};
 use berth_api::config::SchedulerConfig;
 use berth_api::object::Pod;
 use berth_api::recording::Recording;
@@ -83,7 +83,7 @@ pub fn replay(recording: &Recording) -> Replayed {
     let admit = |pod: &Pod| {
         let mut pod = pod.clone();
         let options = AdmissionOptions { extensions: false, ..AdmissionOptions::default() };
-        let admission = if scenario.raw { Admission::default() } else { admit(&mut pod, &options) };
+        let admission = if scenario.raw { AdmissionResult::default() } else { admit(&mut pod, &options) };
         (pod, admission)
     };
     for pod in &scenario.pods {

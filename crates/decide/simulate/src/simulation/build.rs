@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use berth_api::admission::{Admission, AdmissionOptions, ErrorType, FieldError, admit, validate_node};
+use berth_api::admission::{AdmissionOptions, AdmissionResult, ErrorType, FieldError, admit, validate_node};
 use berth_api::expand::{OwnerSelector, expand};
 use berth_api::inventory::{Entry, Inventory, Workload};
 use berth_api::object::support::{unsupported_fields, unsupported_message};
@@ -238,7 +238,7 @@ impl Simulation {
                     ..AdmissionOptions::default()
                 };
                 let mut warnings = self.apply_policies(policies, &mut pod, raw.as_mut());
-                let Admission { denied, mut errors, warnings: more } = admit(&mut pod, &options);
+                let AdmissionResult { denied, mut errors, warnings: more } = admit(&mut pod, &options);
                 warnings.extend(more);
                 let n_errors = errors.len();
                 errors.retain(|error| !is_missing_image(error));

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::admission::Admission;
+use crate::admission::AdmissionController;
 use status::{MatchedPods, StatusWriter};
 
 /// A definition that is installed later is noticed after this time.
@@ -99,7 +99,7 @@ impl Observed {
     }
 }
 
-impl Admission {
+impl AdmissionController {
     /// Keeps the placement policies equal to those of a cluster and writes their status, for as long as the runtime
     /// lives. Pods are watched only while there are policies.
     pub async fn follow_policies(&self, client: kube::Client) {

@@ -10,9 +10,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
+use super::PlacementQuota;
 use super::metrics::QuotaMetrics;
-use super::{ChargedPod, PlacementQuota};
 use crate::answer::ReviewError;
+use crate::state::ChargedPod;
 
 /// Timeout of a request. A webhook has few seconds to answer.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);

@@ -6,22 +6,22 @@
 //! pod, written with its resource version before the pod is allowed. So several replicas never exceed a quota together.
 //! [`sync`] keeps the entries equal to the living pods.
 
-mod charges;
 mod ledger;
 mod metrics;
 mod sync;
 
-pub(crate) use charges::{ChargedPods, cost, may_be_charged};
 pub(crate) use ledger::Ledgers;
 pub use metrics::QuotaMetrics;
 pub(crate) use sync::sync;
 
 use berth_api::object::ObjectMeta;
 use berth_api::syntax::quantity::{Quantity, with_unit};
-use berth_engine::{OpportunityCost, Reach};
+use berth_engine::Reach;
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
+
+use crate::state::ChargedPod;
 
 /// Amounts of the resources that a quota limits, by name.
 type PerResource<T> = [(&'static str, T); 3];
@@ -96,15 +96,6 @@ pub(crate) struct Charge {
     reserved: bool,
     #[serde(flatten)]
     amounts: Amounts,
-}
-
-/// A pod with what it costs, before a quota says by which measure it is charged.
-#[derive(Clone, Debug)]
-pub(crate) struct ChargedPod {
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    pub(crate) node: String,
-    pub(crate) cost: OpportunityCost,
 }
 
 /// The domain that a pod without a node is charged for.
@@ -201,22 +192,22 @@ impl PlacementQuota {
         let before = before.map(|charge| charge.amounts).unwrap_or_default();
         let used = Amounts::sum(&charges).per_resource();
         let (requested, before) = (charge.amounts.per_resource(), before.per_resource());
-        let (mut asked, mut taken, mut limits) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut exceeding, mut taken, mut limits) = (Vec::new(), Vec::new(), Vec::new());
         for (i, (resource, hard)) in self.spec.hard.per_resource().into_iter().enumerate() {
             let Some(hard) = hard else { continue };
             let (requested, used, before) = (requested[i].1, used[i].1, before[i].1);
             if requested > before && used.saturating_add(requested) > hard {
                 let shown = |amount| format!("{resource}={}", with_unit(resource, amount));
-                asked.push(shown(requested));
+                exceeding.push(shown(requested));
                 taken.push(shown(used));
                 limits.push(shown(hard));
             }
         }
-        if !asked.is_empty() {
+        if !exceeding.is_empty() {
             return Err(format!(
                 "exceeded placement quota: {}, requested: {}, used: {}, limited: {}",
                 self.metadata.name,
-                asked.join(","),
+                exceeding.join(","),
                 taken.join(","),
                 limits.join(",")
             ));

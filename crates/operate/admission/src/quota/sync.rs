@@ -14,8 +14,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::ledger::{self, Ledgers, TIMEOUT};
-use super::{Charge, ChargedPod, PlacementQuota};
-use crate::state::StateAccess;
+use super::{Charge, PlacementQuota};
+use crate::state::{ChargedPod, StateAccess};
 
 /// Changes are collected for so long before the ledgers are compared again.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -7,15 +7,15 @@
 use berth_api::rules::TopologyScope;
 use berth_api::syntax::labels::HOSTNAME;
 
-use super::AskedPod;
+use super::attributes::PodAttributes;
 use crate::answer::Denial;
 use crate::findings::Findings;
-use crate::review::Rule;
+use crate::rule::Rule;
 
 /// Required anti-affinity over all namespaces must use the host name as topology key. "All topologies" counts as
 /// another key.
-pub(super) fn blocks_no_domains(asked: &AskedPod<'_>, found: &mut Findings) {
-    for term in asked.blocking_terms().filter(|term| term.namespaces.selector.is_everything()) {
+pub(super) fn blocks_no_domains(attributes: &PodAttributes<'_>, found: &mut Findings) {
+    for term in attributes.blocking_terms().filter(|term| term.namespaces.selector.is_everything()) {
         let key = match &term.topology {
             TopologyScope::Key(key) if key == HOSTNAME => continue,
             TopologyScope::Key(key) => format!("topologyKey {key:?}"),
@@ -26,7 +26,7 @@ pub(super) fn blocks_no_domains(asked: &AskedPod<'_>, found: &mut Findings) {
              would keep pods of everybody out of whole domains; name the namespaces, or use {HOSTNAME:?}",
             term.path
         );
-        let denial = Denial::forbidden(Rule::AllNamespacesAntiAffinity, asked.request, message);
-        found.broken(asked.policy.all_namespaces_anti_affinity, denial);
+        let denial = Denial::forbidden(Rule::AllNamespacesAntiAffinity, attributes.request, message);
+        found.broken(attributes.policy.all_namespaces_anti_affinity, denial);
     }
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::answer::{Answer, Denial, ReviewError};
 use crate::policy::BindingGuard;
 use crate::request::AdmissionRequest;
-use crate::review::Rule;
+use crate::rule::Rule;
 use crate::state::{GUARD_PROFILE, Hold, State, StateAccess, key};
 
 /// Maximum reasons in a message.
@@ -35,7 +35,7 @@ struct Binding<'a> {
 pub(crate) fn keeps_required_rules<K: StateAccess>(
     request: &AdmissionRequest,
     guard: &BindingGuard,
-    known: &K,
+    access: &K,
     now: Instant,
 ) -> Result<Answer, ReviewError> {
     let text = |pointer: &str| request.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -51,7 +51,7 @@ pub(crate) fn keeps_required_rules<K: StateAccess>(
         // No pod to bind: the API server reports the error.
         return Ok(Answer::allowed());
     }
-    let refused = known.ask("the guard of bindings", |state| {
+    let refused = access.ask("the guard of bindings", |state| {
         state.expire(now);
         check(state, &binding, guard, request.dry_run, now)
     })??;

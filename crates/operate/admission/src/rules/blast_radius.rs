@@ -3,40 +3,40 @@
 
 use berth_engine::{Reach, TermRadius};
 
-use super::AskedPod;
+use super::attributes::PodAttributes;
 use crate::answer::{Denial, ReviewError};
 use crate::findings::Findings;
 use crate::policy::{Action, BlastRadiusLimit, Measure};
-use crate::review::Rule;
+use crate::rule::Rule;
 use crate::state::{PLACING_PROFILE, StateAccess};
 
 /// Checks that no required anti-affinity term of the pod blocks more nodes or running pods than the budget allows.
 pub(crate) fn stays_within_blast_radius<K: StateAccess>(
-    asked: &AskedPod<'_>,
+    attributes: &PodAttributes<'_>,
     limit: &BlastRadiusLimit,
     action: Action,
-    known: &K,
+    access: &K,
     found: &mut Findings,
 ) -> Result<(), ReviewError> {
-    if asked.blocking_terms().next().is_none() {
+    if attributes.blocking_terms().next().is_none() {
         return Ok(());
     }
-    let mut pod = asked.pod.clone();
+    let mut pod = attributes.pod.clone();
     PLACING_PROFILE.clone_into(&mut pod.spec.scheduler_name);
-    let radius = known.ask("the budget of blast radius", move |state| {
+    let radius = access.ask("the budget of blast radius", move |state| {
         let prepared = state.cluster().prepare(&pod);
         state.cluster().blast_radius(&prepared)
     })?;
     for term in &radius.terms {
         if let Some(why) = beyond(term, limit) {
-            let namespace = &asked.pod.metadata.namespace;
+            let namespace = &attributes.pod.metadata.namespace;
             let after = match term.limit {
                 0 => String::new(),
                 limit => format!(" once {limit} matching pods share a domain with the pod,"),
             };
             let message =
                 format!("{}:{after} {why} that the budget of namespace {namespace:?} allows", term.term);
-            found.broken(action, Denial::forbidden(Rule::BlastRadius, asked.request, message));
+            found.broken(action, Denial::forbidden(Rule::BlastRadius, attributes.request, message));
         }
     }
     Ok(())

@@ -2,15 +2,15 @@
 
 use berth_api::rules::dialect_notes;
 
-use super::AskedPod;
+use super::attributes::PodAttributes;
 use crate::findings::Findings;
 
 /// Warns about every part of the pod's affinity with another meaning in the other dialect.
-pub(super) fn warn_about_differences(asked: &AskedPod<'_>, found: &mut Findings) {
-    if !asked.policy.dialect_warnings {
+pub(super) fn warn_about_differences(attributes: &PodAttributes<'_>, found: &mut Findings) {
+    if !attributes.policy.dialect_warnings {
         return;
     }
-    for note in dialect_notes(asked.pod, true) {
+    for note in dialect_notes(attributes.pod, true) {
         found.warn(format!("{}: {}", note.path, note.text));
     }
 }

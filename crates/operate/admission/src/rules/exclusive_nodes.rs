@@ -6,51 +6,51 @@
 
 use berth_api::syntax::quantity::Quantity;
 
-use super::AskedPod;
+use super::attributes::PodAttributes;
 use crate::answer::{Denial, ReviewError};
 use crate::findings::Findings;
 use crate::policy::{Action, ExclusiveNodesLimit, Measure};
-use crate::review::Rule;
+use crate::rule::Rule;
 use crate::state::{Charge, ExclusivePod, PLACING_PROFILE, State, StateAccess, exclusive_term, pinned_node};
 
 /// Checks that the exclusive pods of the namespace, including this one, stay within its budget.
 pub(crate) fn stays_within_exclusive_nodes<K: StateAccess>(
-    asked: &AskedPod<'_>,
+    attributes: &PodAttributes<'_>,
     limit: &ExclusiveNodesLimit,
     action: Action,
-    known: &K,
+    access: &K,
     found: &mut Findings,
 ) -> Result<(), ReviewError> {
-    let Some(term) = exclusive_term(asked.rules) else { return Ok(()) };
-    if !asked.blocking_terms().any(|blocking| blocking.path == term.path) {
+    let Some(term) = exclusive_term(attributes.rules) else { return Ok(()) };
+    if !attributes.blocking_terms().any(|blocking| blocking.path == term.path) {
         return Ok(());
     }
-    let refused = known.ask("the budget of exclusive nodes", |state| {
-        state.expire(asked.now);
-        check(state, asked, limit, action, found.is_denied())
+    let refused = access.ask("the budget of exclusive nodes", |state| {
+        state.expire(attributes.now);
+        check(state, attributes, limit, action, found.is_denied())
     })?;
     if let Some(why) = refused {
         let message = format!("{}: {why}", term.path);
-        found.broken(action, Denial::forbidden(Rule::ExclusiveNodes, asked.request, message));
+        found.broken(action, Denial::forbidden(Rule::ExclusiveNodes, attributes.request, message));
     }
     Ok(())
 }
 
 fn check(
     state: &mut State,
-    asked: &AskedPod<'_>,
+    attributes: &PodAttributes<'_>,
     limit: &ExclusiveNodesLimit,
     action: Action,
     is_denied: bool,
 ) -> Option<String> {
-    let metadata = &asked.pod.metadata;
+    let metadata = &attributes.pod.metadata;
     let namespace = metadata.namespace.as_str();
     // A pod with `generateName` has no name yet: the request uid replaces it.
-    let name = if metadata.name.is_empty() { &asked.request.uid } else { &metadata.name };
-    let pod = ExclusivePod { node: None, pinned: pinned_node(asked.pod, asked.rules) };
+    let name = if metadata.name.is_empty() { &attributes.request.uid } else { &metadata.name };
+    let pod = ExclusivePod { node: None, pinned: pinned_node(attributes.pod, attributes.rules) };
     let charge = match (limit.charge, &pod.pinned) {
         (Measure::Actual, None) => {
-            place(state, asked).unwrap_or_else(|| state.charge(&pod, Measure::Largest))
+            place(state, attributes).unwrap_or_else(|| state.charge(&pod, Measure::Largest))
         }
         (measure, _) => state.charge(&pod, measure),
     };
@@ -75,14 +75,14 @@ fn check(
         over.push(format!("{} of {} memory", in_bytes(memory), in_bytes(most.units())));
     }
     if over.is_empty() {
-        if !asked.request.dry_run && !is_denied {
-            state.exclusive.reserve(namespace, name, pod, asked.now);
+        if !attributes.request.dry_run && !is_denied {
+            state.exclusive.reserve(namespace, name, pod, attributes.now);
         }
         return None;
     }
     // A pod that only causes a warning is created, and counts.
-    if action == Action::Warn && !asked.request.dry_run && !is_denied {
-        state.exclusive.reserve(namespace, name, pod, asked.now);
+    if action == Action::Warn && !attributes.request.dry_run && !is_denied {
+        state.exclusive.reserve(namespace, name, pod, attributes.now);
     }
     Some(format!(
         "a pod that keeps everybody else off its node is charged the whole node, and namespace {namespace:?} would \
@@ -93,8 +93,8 @@ fn check(
 }
 
 /// The node that the engine would select now.
-fn place(state: &mut State, asked: &AskedPod<'_>) -> Option<Charge> {
-    let mut pod = asked.pod.clone();
+fn place(state: &mut State, attributes: &PodAttributes<'_>) -> Option<Charge> {
+    let mut pod = attributes.pod.clone();
     PLACING_PROFILE.clone_into(&mut pod.spec.scheduler_name);
     let cluster = state.cluster();
     let prepared = cluster.prepare(&pod);

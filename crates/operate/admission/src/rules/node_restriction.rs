@@ -7,14 +7,14 @@ use berth_api::admission::node_restriction::{
 use crate::answer::{Answer, Denial, ReviewError};
 use crate::policy::Policy;
 use crate::request::AdmissionRequest;
-use crate::review::Rule;
+use crate::rule::Rule;
 use crate::state::StateAccess;
 
 /// Checks the request of a node's identity; other users are not restricted.
 pub(crate) fn keeps_to_own_node<K: StateAccess>(
     request: &AdmissionRequest,
     policy: &Policy,
-    known: &K,
+    access: &K,
 ) -> Result<Answer, ReviewError> {
     let user = &request.user_info;
     let is_node = policy.node_restriction && user.groups.iter().any(|group| group == NODES_GROUP);
@@ -35,7 +35,7 @@ pub(crate) fn keeps_to_own_node<K: StateAccess>(
     let checked = if node.is_empty() {
         Err(Refusal::Forbidden(format!("could not determine node from user {:?}", user.username)))
     } else {
-        node_restriction::keeps_to_own_node(&node_request, &StateLookup(known))
+        node_restriction::keeps_to_own_node(&node_request, &StateLookup(access))
     };
     match checked {
         Ok(()) => Ok(Answer::allowed()),

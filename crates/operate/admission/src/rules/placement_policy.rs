@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::answer::{Answer, Denial, ReviewError};
 use crate::findings::Findings;
 use crate::request::AdmissionRequest;
-use crate::review::Rule;
+use crate::rule::Rule;
 
 /// Refuses an invalid policy, with the path of each field.
 pub(crate) fn is_valid_policy(request: &AdmissionRequest) -> Answer {

@@ -8,17 +8,17 @@ use berth_api::resource::DAEMON_SETS;
 use berth_api::syntax::annotations::TOLERATION_ANNOTATION;
 use serde_json::{Value, json};
 
-use super::AskedPod;
+use super::attributes::PodAttributes;
 use crate::answer::Denial;
 use crate::findings::Findings;
 use crate::policy::{Action, Policy};
-use crate::review::Rule;
+use crate::rule::Rule;
 
 /// Checks that the namespace of a pod that tolerates anti-affinity may.
-pub(super) fn is_allowed(asked: &AskedPod<'_>, found: &mut Findings) {
-    let metadata = &asked.pod.metadata;
+pub(super) fn is_allowed(attributes: &PodAttributes<'_>, found: &mut Findings) {
+    let metadata = &attributes.pod.metadata;
     if !metadata.annotations.contains_key(TOLERATION_ANNOTATION)
-        || asked.policy.daemon_namespaces.contains(&metadata.namespace)
+        || attributes.policy.daemon_namespaces.contains(&metadata.namespace)
     {
         return;
     }
@@ -27,7 +27,7 @@ pub(super) fn is_allowed(asked: &AskedPod<'_>, found: &mut Findings) {
          remove the annotation, or add the namespace to daemonNamespaces of the admission policy",
         metadata.namespace
     );
-    let denial = Denial::forbidden(Rule::AntiAffinityToleration, asked.request, message);
+    let denial = Denial::forbidden(Rule::AntiAffinityToleration, attributes.request, message);
     found.broken(Action::Reject, denial);
 }
 

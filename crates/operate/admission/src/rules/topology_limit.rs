@@ -3,20 +3,20 @@
 use berth_api::rules::TopologyScope;
 use berth_api::syntax::labels::HOSTNAME;
 
-use super::AskedPod;
+use super::attributes::PodAttributes;
 use crate::answer::Denial;
 use crate::findings::Findings;
 use crate::policy::Action;
-use crate::review::Rule;
+use crate::rule::Rule;
 
 /// Required anti-affinity must use the host name as topology key. The reference checks
 /// `requiredDuringSchedulingIgnoredDuringExecution` of the spec, the only one it has; Berth checks the other required
 /// terms as well. The message is the reference's.
-pub(super) fn keeps_to_hostname(asked: &AskedPod<'_>, found: &mut Findings) {
-    if !asked.policy.limit_pod_hard_anti_affinity_topology {
+pub(super) fn keeps_to_hostname(attributes: &PodAttributes<'_>, found: &mut Findings) {
+    if !attributes.policy.limit_pod_hard_anti_affinity_topology {
         return;
     }
-    for term in &asked.rules.required_anti_affinity {
+    for term in &attributes.rules.required_anti_affinity {
         let key = match &term.topology {
             TopologyScope::Key(key) if key == HOSTNAME => continue,
             TopologyScope::Key(key) => key.as_str(),
@@ -26,8 +26,8 @@ pub(super) fn keeps_to_hostname(asked: &AskedPod<'_>, found: &mut Findings) {
             "affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key {HOSTNAME} is allowed"
         );
         // The reference uses the pod's own name, which is empty before `generateName` is applied.
-        let name = &asked.pod.metadata.name;
+        let name = &attributes.pod.metadata.name;
         let rule = Rule::LimitPodHardAntiAffinityTopology;
-        found.broken(Action::Reject, Denial::forbidden_name(rule, asked.request, name, message));
+        found.broken(Action::Reject, Denial::forbidden_name(rule, attributes.request, name, message));
     }
 }

@@ -2,12 +2,12 @@
 
 use berth_api::rules::TopologyScope;
 
-use super::AskedPod;
+use super::attributes::PodAttributes;
 use crate::answer::Denial;
 use crate::findings::Findings;
 use crate::policy::TrustedUsers;
 use crate::request::UserInfo;
-use crate::review::Rule;
+use crate::rule::Rule;
 
 /// The controllers of Kubernetes create pods for users whose workloads were checked.
 const CONTROLLERS_USER: &str = "system:kube-controller-manager";
@@ -28,12 +28,12 @@ impl TrustedUsers {
 
 /// Whether the user may create the pod's required anti-affinity: trusted users may, and others with the topology keys
 /// that are free.
-pub(super) fn is_trusted(asked: &AskedPod<'_>, found: &mut Findings) {
-    let Some(restriction) = &asked.policy.trusted_users else { return };
-    let user = &asked.request.user_info;
+pub(super) fn is_trusted(attributes: &PodAttributes<'_>, found: &mut Findings) {
+    let Some(restriction) = &attributes.policy.trusted_users else { return };
+    let user = &attributes.request.user_info;
     let is_controller =
         user.username == CONTROLLERS_USER || user.groups.iter().any(|g| g == CONTROLLERS_GROUP);
-    let is_checked = is_controller && asked.pod.metadata.controller().is_some();
+    let is_checked = is_controller && attributes.pod.metadata.controller().is_some();
     if is_checked || restriction.trust(user) {
         return;
     }
@@ -41,7 +41,7 @@ pub(super) fn is_trusted(asked: &AskedPod<'_>, found: &mut Findings) {
         TopologyScope::Key(key) => restriction.topology_keys.contains(key),
         TopologyScope::All => false,
     };
-    for term in asked.rules.required_anti_affinity.iter().filter(|term| !is_free(&term.topology)) {
+    for term in attributes.rules.required_anti_affinity.iter().filter(|term| !is_free(&term.topology)) {
         let free = match restriction.topology_keys.as_slice() {
             [] => String::new(),
             keys => format!("; other users may use the topology key {}", keys.join(" or ")),
@@ -50,6 +50,6 @@ pub(super) fn is_trusted(asked: &AskedPod<'_>, found: &mut Findings) {
             "{}: required anti-affinity is for trusted users, and {:?} is none{free}",
             term.path, user.username
         );
-        found.broken(restriction.action, Denial::forbidden(Rule::TrustedUsers, asked.request, message));
+        found.broken(restriction.action, Denial::forbidden(Rule::TrustedUsers, attributes.request, message));
     }
 }

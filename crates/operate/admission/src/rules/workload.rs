@@ -8,12 +8,13 @@ use berth_api::rules::PodRules;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{AskedPod, check_pod};
+use super::attributes::PodAttributes;
+use super::pod::check_pod;
 use crate::answer::Answer;
 use crate::findings::Findings;
 use crate::policy::{Action, Policy};
 use crate::request::AdmissionRequest;
-use crate::review::Rule;
+use crate::rule::Rule;
 
 /// Runs the stateless pod rules on the pod template of a workload. Findings are warnings, as the pods are refused, except
 /// those about the user.
@@ -32,7 +33,7 @@ pub(crate) fn check_template(
     pod.metadata.namespace.clone_from(&request.namespace);
     let rules = PodRules::parse(&pod, true);
     let mut of_pod = Findings::default();
-    check_pod(&AskedPod { request, policy, pod: &pod, rules: &rules, now }, &mut of_pod);
+    check_pod(&PodAttributes { request, policy, pod: &pod, rules: &rules, now }, &mut of_pod);
     let Answer { denied, warnings, .. } = of_pod.into_answer();
     if let Some(mut denial) = denied.clone().filter(|denial| denial.rule == Rule::TrustedUsers) {
         denial.message = format!("{path}: {}", denial.message);

@@ -18,7 +18,7 @@ use berth_serve::{
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::Admission;
+use crate::admission::AdmissionController;
 use metrics::Metrics;
 use service::Server;
 
@@ -135,7 +135,7 @@ impl Running {
 /// # Errors
 /// An address is taken, or there is no certificate.
 pub async fn start(
-    admission: Arc<Admission>,
+    admission: Arc<AdmissionController>,
     options: ServerOptions,
     stop: CancellationToken,
 ) -> Result<Running, ServerError> {

@@ -12,14 +12,14 @@ use hyper::body::Incoming;
 
 use super::Limits;
 use super::metrics::Metrics;
-use crate::admission::Admission;
+use crate::admission::AdmissionController;
 use crate::answer::ReviewError;
 use crate::request::AdmissionRequest;
 use crate::review::Endpoint;
 
 /// The webhook server.
 pub(super) struct Server {
-    pub(super) admission: Arc<Admission>,
+    pub(super) admission: Arc<AdmissionController>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) limits: Limits,
 }

@@ -5,6 +5,7 @@
 //! reports it: bound pods on their node, and pods with exclusive nodes against the budget of their namespace. Both for a
 //! bounded time, since the API server may still reject what admission allowed.
 
+mod charged;
 mod exclusive;
 mod holds;
 mod offered;
@@ -22,7 +23,7 @@ use berth_engine::{Cluster, Settings};
 
 use crate::answer::ReviewError;
 use crate::policy::{GuardedRule, Measure, Policy};
-use crate::quota::{self, ChargedPod, ChargedPods};
+pub(crate) use charged::{ChargedPod, ChargedPods, cost, may_be_charged};
 pub(crate) use exclusive::{ExclusiveNodes, ExclusivePod, exclusive_term, pinned_node};
 pub use holds::Hold;
 use holds::Holds;
@@ -35,7 +36,7 @@ pub(crate) const PLACING_PROFILE: &str = "admission.berth.dev/placing";
 /// How long a pod with a node of its own counts against a budget before it is seen.
 const RESERVED_FOR: Duration = Duration::from_secs(10);
 
-/// The state of a cluster, for the rules that ask about it.
+/// The state of a cluster, for the rules that need it.
 pub struct State {
     cluster: Cluster,
     /// Pending pods, by namespace and name; only for the binding guard.
@@ -207,7 +208,7 @@ impl State {
     /// The living pods of a namespace that cost others something.
     pub(crate) fn charged_pods(&mut self, namespace: &str) -> Vec<ChargedPod> {
         let pods = self.charged.as_ref().into_iter().flat_map(|charged| charged.of(namespace));
-        pods.filter_map(|pod| quota::cost(&mut self.cluster, pod, &pod.metadata.uid)).collect()
+        pods.filter_map(|pod| cost(&mut self.cluster, pod, &pod.metadata.uid)).collect()
     }
 
     /// Number of allowed bindings that the state does not show yet.

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use berth_admission::{Admission, Answer, Endpoint, Nothing, Policy, ReviewError, review};
+use berth_admission::{AdmissionController, Answer, Endpoint, Nothing, Policy, ReviewError, review};
 use berth_api::object::{Shared, StringMap};
 use berth_api::policy::{PlacementPolicy, PolicySet};
 use serde_json::{Value, json};
 
 use crate::world::{creation, one_pod, policy, request};
 
-fn admission(policy: Policy, policies: &[Value], namespaces: &[&str]) -> std::sync::Arc<Admission> {
-    let admission = Admission::stateless(policy);
+fn admission(policy: Policy, policies: &[Value], namespaces: &[&str]) -> std::sync::Arc<AdmissionController> {
+    let admission = AdmissionController::stateless(policy);
     let namespaces: HashMap<_, _> = namespaces.iter().map(|n| ((*n).to_owned(), Shared::default())).collect();
     let policies = policies.iter().map(|policy| PlacementPolicy::read(policy).unwrap());
     admission.set_placement_policies(PolicySet::new(policies, namespaces));
@@ -27,7 +27,7 @@ fn gpu(spec: Value) -> Value {
     policy
 }
 
-async fn create(admission: &Admission, pod: &str) -> Result<Answer, ReviewError> {
+async fn create(admission: &AdmissionController, pod: &str) -> Result<Answer, ReviewError> {
     admission.review(Endpoint::MutatePods, &creation(&one_pod(pod))).await
 }
 
@@ -121,7 +121,7 @@ async fn invalid_policies_are_refused() {
     assert_eq!(validate("clusterplacementpolicies", wrong.clone(), wrong).await, None);
 }
 
-fn said(admission: &Admission, fields: Value) -> (Option<String>, Vec<String>) {
+fn said(admission: &AdmissionController, fields: Value) -> (Option<String>, Vec<String>) {
     let request = request(fields);
     let answer =
         review(Endpoint::ValidatePods, &request, admission.policy(), &Nothing, Instant::now()).unwrap();

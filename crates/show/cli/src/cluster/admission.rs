@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_admission::{Admission, AdmissionRequest, Endpoint, Policy, ReviewError};
+use berth_admission::{AdmissionController, AdmissionRequest, Endpoint, Policy, ReviewError};
 use berth_api::read::{Manifest, ReadError, read_manifests};
 use berth_api::resource::PLACEMENT_POLICIES;
 use berth_apiserver::admission::{Operation, Phase};
@@ -45,21 +45,21 @@ pub fn policy(file: Option<&str>) -> Result<Policy, CliError> {
 
 /// Admission inside the embedded API server. The server itself validates the annotation, merges `matchLabelKeys` and restricts
 /// nodes; this type does the rest of the policy.
-pub struct InProcess(Arc<Admission>);
+pub struct InProcess(Arc<AdmissionController>);
 
 impl InProcess {
     /// Admission with a policy, which follows the placement policies and, if need be, the state of the cluster.
     pub fn new(policy: Policy) -> InProcess {
         let policy = Policy { validate_annotation: false, merge_match_label_keys: false, ..policy };
         InProcess(if policy.needs_state() {
-            Admission::mirrored(policy)
+            AdmissionController::mirrored(policy)
         } else {
-            Admission::following_policies(policy)
+            AdmissionController::following_policies(policy)
         })
     }
 
     /// The shared admission.
-    pub fn admission(&self) -> Arc<Admission> {
+    pub fn admission(&self) -> Arc<AdmissionController> {
         self.0.clone()
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use berth_admission::Admission;
+use berth_admission::AdmissionController;
 use berth_api::policy::{PlacementPolicy, PolicySet};
 use berth_api::read::{Kind, Manifest};
 use berth_api::resource::{NAMESPACES, percent_encoded};
@@ -114,7 +114,7 @@ pub async fn apply_one(
 pub async fn apply_after_policies(
     client: &Client,
     manifests: Vec<Manifest>,
-    admission: Option<&Admission>,
+    admission: Option<&AdmissionController>,
 ) -> Result<Applied, ApplyError> {
     let is_policy = |manifest: &Manifest| {
         let kind = Kind::of(&manifest.api_version, &manifest.kind);

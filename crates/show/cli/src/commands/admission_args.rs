@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use berth_admission::Admission;
+use berth_admission::AdmissionController;
 use berth_apiserver::ServerOptions;
 use berth_client::connect;
 
@@ -37,7 +37,7 @@ impl AdmissionArgs {
         server: &mut ServerOptions,
         extensions: bool,
         scheduler_names: &[String],
-    ) -> Result<Option<Arc<Admission>>, CliError> {
+    ) -> Result<Option<Arc<AdmissionController>>, CliError> {
         let mut policy = admission::policy(self.admission_config.as_deref())?;
         if self.no_admission || !extensions {
             return Ok(None);
@@ -55,7 +55,7 @@ impl AdmissionArgs {
 /// # Errors
 /// The client cannot be created.
 pub async fn follow(
-    admission: Arc<Admission>,
+    admission: Arc<AdmissionController>,
     config: kube::Config,
     components: &mut Components,
 ) -> Result<(), CliError> {
@@ -68,7 +68,11 @@ pub async fn follow(
 }
 
 /// Follows a cluster's placement policies and, if the policy needs it, its state, until the components stop.
-pub fn start_following(admission: Arc<Admission>, client: kube::Client, components: &mut Components) {
+pub fn start_following(
+    admission: Arc<AdmissionController>,
+    client: kube::Client,
+    components: &mut Components,
+) {
     components.start("admission", |stop| async move {
         let mirror = async {
             if admission.has_state() {

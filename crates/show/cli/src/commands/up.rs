@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_admission::Admission;
+use berth_admission::AdmissionController;
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::inventory::Inventory;
 use berth_api::object::NamespacedName;
@@ -298,7 +298,7 @@ async fn attend(
     args: &Args,
     client: Client,
     manifests: Vec<Manifest>,
-    admission: Option<Arc<Admission>>,
+    admission: Option<Arc<AdmissionController>>,
     (ran, rules): (HashSet<NamespacedName>, Settings),
     statuses: Statuses,
     stop: &CancellationToken,

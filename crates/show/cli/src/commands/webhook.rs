@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use berth_admission::Admission;
+use berth_admission::AdmissionController;
 use berth_admission::server::{self, ServerError, ServerOptions};
 use berth_client::connect;
 use berth_serve::CertificateSource;
@@ -76,7 +76,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     runtime::run(async |stop| {
         let config = args.connection.options().config().await?;
         let client = connect::client(config)?;
-        let admission = Admission::mirrored(policy);
+        let admission = AdmissionController::mirrored(policy);
         let server = server::start(admission.clone(), options, stop.child_token()).await?;
         if let (Some(path), Some(ca)) = (&args.write_ca, server.ca_pem()) {
             fs::write(path, ca).map_err(|source| ServerError::Write { path: path.clone(), source })?;

@@ -1,6 +1,6 @@
 //! Validation errors and warnings of the API server that the recordings do not show, and those of the extensions.
 
-use berth_api::admission::{Admission, AdmissionOptions, admit};
+use berth_api::admission::{AdmissionOptions, AdmissionResult, admit};
 use berth_api::object::Pod;
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ const DNS_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lowe
      '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
      '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-fn admitted(metadata: Value, spec: Value, extensions: bool) -> (Pod, Admission) {
+fn admitted(metadata: Value, spec: Value, extensions: bool) -> (Pod, AdmissionResult) {
     let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     for (part, given) in [("metadata", metadata), ("spec", spec)] {
         for (name, value) in given.as_object().expect("an object") {

@@ -4,9 +4,16 @@ use std::collections::{HashMap, HashSet};
 
 use berth_api::object::Pod;
 use berth_api::rules::PodRules;
-use berth_engine::Cluster;
+use berth_engine::{Cluster, OpportunityCost};
 
-use super::ChargedPod;
+/// A pod with what it costs, before a quota says by which measure it is charged.
+#[derive(Clone, Debug)]
+pub(crate) struct ChargedPod {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) node: String,
+    pub(crate) cost: OpportunityCost,
+}
 
 /// By namespace and name.
 #[derive(Default)]

@@ -1,0 +1,47 @@
+//! The names of the rules.
+
+/// A rule that can refuse a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// The annotation is valid.
+    Annotation,
+    /// Anti-affinity over all namespaces is by host name.
+    AllNamespacesAntiAffinity,
+    /// All required anti-affinity is by host name.
+    LimitPodHardAntiAffinityTopology,
+    /// A pod's blast radius stays within a budget.
+    BlastRadius,
+    /// Pods with nodes of their own stay within a budget.
+    ExclusiveNodes,
+    /// What pods exclude for other namespaces stays within a quota.
+    PlacementQuota,
+    /// Only pods of some namespaces tolerate anti-affinity.
+    AntiAffinityToleration,
+    /// Nodes keep to themselves.
+    NodeRestriction,
+    /// Bindings keep required rules.
+    BindingGuard,
+    /// Required anti-affinity is that of trusted users.
+    TrustedUsers,
+    /// A placement policy is valid.
+    PlacementPolicy,
+}
+
+impl Rule {
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rule::Annotation => "Annotation",
+            Rule::AllNamespacesAntiAffinity => "AllNamespacesAntiAffinity",
+            Rule::LimitPodHardAntiAffinityTopology => "LimitPodHardAntiAffinityTopology",
+            Rule::BlastRadius => "BlastRadius",
+            Rule::ExclusiveNodes => "ExclusiveNodes",
+            Rule::PlacementQuota => "PlacementQuota",
+            Rule::AntiAffinityToleration => "AntiAffinityToleration",
+            Rule::NodeRestriction => "NodeRestriction",
+            Rule::BindingGuard => "BindingGuard",
+            Rule::TrustedUsers => "TrustedUsers",
+            Rule::PlacementPolicy => "PlacementPolicy",
+        }
+    }
+}
