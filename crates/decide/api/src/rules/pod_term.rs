@@ -125,7 +125,7 @@ pub(super) fn needs_extensions(term: &PodAffinityTerm) -> bool {
     requirements.any(|requirement| matches!(requirement.operator.as_str(), "Gt" | "Lt"))
 }
 
-/// Where `limit` is not allowed.
+/// The error of a `limit` in any other term: where it is allowed.
 pub(crate) const LIMIT_ELSEWHERE: &str = "may only be specified in required terms of podAntiAffinity in the annotation, and in \
      requiredDuringSchedulingRequiredDuringExecution of spec.affinity.podAntiAffinity";
 
