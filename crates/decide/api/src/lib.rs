@@ -13,7 +13,7 @@
 //! | [`inventory`] | the objects of an input, by kind |
 //! | [`expand`] | workloads to the pods that their controllers create |
 //! | [`recording`], [`journal`] | recorded decisions of kube-scheduler; journals of a running scheduler |
-//! | [`fenceposts`], [`simulated_nodes`] | the limits of a rolling update; simulated nodes |
+//! | [`fenceposts`], [`simulated_nodes`], [`split_mix`] | the limits of a rolling update; simulated nodes; pseudo-random numbers |
 //!
 //! The crate has no client and no clock and does no I/O: callers pass bytes or JSON values.
 
@@ -33,4 +33,5 @@ pub mod recording;
 pub mod resource;
 pub mod rules;
 pub mod simulated_nodes;
+pub mod split_mix;
 pub mod syntax;

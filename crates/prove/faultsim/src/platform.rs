@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use berth_api::split_mix::SplitMix64;
 use libc::{c_int, c_uint, c_void, clockid_t, size_t, ssize_t, timespec};
 use tokio::time::Instant;
 
@@ -28,12 +29,12 @@ static EPOCH: OnceLock<Instant> = OnceLock::new();
 
 thread_local! {
     /// The state of the random numbers of the thread that simulates; other threads draw real ones.
-    static RANDOM: Cell<Option<u64>> = const { Cell::new(None) };
+    static RANDOM: Cell<Option<SplitMix64>> = const { Cell::new(None) };
 }
 
 /// Starts the simulation of time and randomness. There is no way back: a process simulates once.
 pub fn simulate(seed: u64) {
-    RANDOM.set(Some(seed));
+    RANDOM.set(Some(SplitMix64::new(seed)));
     SIMULATES.store(true, Ordering::Relaxed);
     EPOCH.get_or_init(Instant::now);
 }
@@ -58,17 +59,15 @@ pub fn set_skew(seconds: i64) {
     SKEW.store(seconds, Ordering::Relaxed);
 }
 
-/// The next number of the sequence that the seed determines (SplitMix64).
+/// The next number of the sequence that the seed determines.
 fn random() -> Option<u64> {
-    let state = RANDOM.try_with(|random| {
-        let next = random.get()?.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        random.set(Some(next));
-        Some(next)
+    let drawn = RANDOM.try_with(|random| {
+        let mut sequence = random.get()?;
+        let number = sequence.draw();
+        random.set(Some(sequence));
+        Some(number)
     });
-    let mut z = state.ok()??;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    Some(z ^ (z >> 31))
+    drawn.ok()?
 }
 
 /// Replaces the function of the C library.

@@ -5,12 +5,12 @@ pub mod templates;
 
 use std::time::Duration;
 
+use berth_api::split_mix::SplitMix64;
 use berth_engine::{Cluster, PreparedPod, Settings};
 use serde::Serialize;
 
 use crate::check::{self, Findings, Placed};
 use crate::measure::{Checksum, Figures, Samples, peak_rss_bytes, reset_peak_rss, timed};
-use nodes::pseudo_random;
 use templates::{Kind, PodTemplate, namespaces};
 
 /// The size of a cluster, and which one of that size.
@@ -193,7 +193,7 @@ impl Order {
         if self.at == self.round.len() {
             self.at = 0;
             for i in (1..self.round.len()).rev() {
-                let j = pseudo_random(self.seed, self.n_drawn) % (i as u64 + 1);
+                let j = SplitMix64::nth(self.seed, self.n_drawn) % (i as u64 + 1);
                 self.n_drawn += 1;
                 self.round.swap(i, j as usize);
             }

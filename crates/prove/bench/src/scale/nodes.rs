@@ -1,6 +1,7 @@
 //! The nodes of a generated cluster.
 
 use berth_api::object::{Node, ObjectMeta, Taint};
+use berth_api::split_mix::SplitMix64;
 use berth_api::syntax::labels::HOSTNAME;
 use berth_api::syntax::quantity::Quantity;
 use serde::de::DeserializeOwned;
@@ -22,14 +23,6 @@ const NODES_PER_RACK: usize = 40;
 /// Name, CPUs, memory in GiB, pods.
 const SIZES: [(&str, i64, i64, i64); 4] =
     [("small", 4, 16, 58), ("medium", 8, 32, 110), ("large", 16, 64, 110), ("huge", 32, 128, 250)];
-
-/// A pseudo-random number, a function of `seed` and `i` (SplitMix64).
-pub fn pseudo_random(seed: u64, i: u64) -> u64 {
-    let mut z = seed.wrapping_add(i.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
 
 /// The name of a node. Names are in the order of their numbers.
 pub fn node_name(i: usize) -> String {
@@ -58,7 +51,7 @@ pub fn node_index(name: &str) -> Option<usize> {
 /// A node. Racks have 40 nodes and are distributed over ten zones in turn; there are four sizes; 30% of the nodes have an
 /// SSD, 5% a `NoSchedule` taint, 2% a `PreferNoSchedule` taint.
 pub fn node(seed: u64, i: usize) -> Node {
-    let random = pseudo_random(seed, i as u64);
+    let random = SplitMix64::nth(seed, i as u64);
     let of_hundred = |shift: u32| (random >> shift) % 100;
     let (size, cpus, gibibytes, pods) = SIZES[match of_hundred(0) {
         0..40 => 0,

@@ -1,24 +1,20 @@
-//! A seeded random number generator (SplitMix64), so that histories need no dependency and never change.
+//! Random choices by a seed, so that histories never change.
+
+use berth_api::split_mix::SplitMix64;
 
 /// A reproducible sequence of random numbers.
 #[derive(Clone, Debug)]
-pub struct Random {
-    state: u64,
-}
+pub struct Random(SplitMix64);
 
 impl Random {
     /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
-        Random { state: seed }
+        Random(SplitMix64::new(seed))
     }
 
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.draw()
     }
 
     /// A number below `n`; 0 when `n` is 0.
