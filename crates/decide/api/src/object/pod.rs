@@ -7,15 +7,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::volume::Volume;
 use super::{
-    Affinity, Condition, LabelSelector, ObjectMeta, Shared, StringMap, find_condition, nullable, time,
+    Affinity, Condition, LabelSelector, ObjectMeta, ResourceList, ResourceRequirements, Shared, StringMap,
+    find_condition, nullable, time,
 };
-use crate::syntax::quantity::Quantity;
 
 /// The annotation that kubelet marks its mirror pods with.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-
-/// Resource name to quantity.
-pub type ResourceList = BTreeMap<String, Quantity>;
 
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -176,18 +173,6 @@ impl Container {
     pub fn is_sidecar(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
     }
-}
-
-/// Requests and limits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ResourceRequirements {
-    /// The resources that the scheduler reserves.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
-    pub requests: ResourceList,
-    /// The upper limits of use; the defaults of missing requests.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
-    pub limits: ResourceList,
 }
 
 /// A container port.
