@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_api::read::fields::{Fields, Node, Report, suggestion};
+use berth_api::read::fields::{Fields, Findings, Node, suggestion};
 use berth_api::rules::all_topologies_problem;
 use berth_api::syntax::quantity::Quantity;
 use berth_engine::MAX_ALL_TOPOLOGIES;
@@ -22,9 +22,9 @@ impl Policy {
     /// # Errors
     /// Unknown fields and values that mean nothing: all of them, each with its path.
     pub fn from_value(value: &Value) -> Result<Policy, ConfigErrors> {
-        let report = Report::default();
+        let findings = Findings::default();
         let mut policy = Policy::default();
-        let root = Node { value, path: String::new(), report: &report };
+        let root = Node { value, path: String::new(), findings: &findings };
         if let Some(mut root) = root.fields() {
             expect(&mut root, "apiVersion", API_VERSION);
             expect(&mut root, "kind", KIND);
@@ -36,7 +36,7 @@ impl Policy {
             read(&mut root, &mut policy);
             root.finish();
         }
-        report.finish()?;
+        findings.finish()?;
         Ok(policy)
     }
 }
@@ -139,7 +139,7 @@ fn read_trusted_users(node: &Node<'_>) -> Option<TrustedUsers> {
     for (i, account) in trusted.service_accounts.iter().enumerate() {
         if account.split('/').filter(|part| !part.is_empty()).count() != 2 {
             let text = format!("Invalid value: {account:?}: must be NAMESPACE/NAME");
-            node.report.error(format!("{}.serviceAccounts[{i}]", node.path), text);
+            node.findings.error(format!("{}.serviceAccounts[{i}]", node.path), text);
         }
     }
     fields.finish();
