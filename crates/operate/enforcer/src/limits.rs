@@ -12,7 +12,7 @@ use crate::limiter::{Candidate, ClusterStop, EvictionLimiter, Throttled};
 
 /// Counts evictions, first in this process and then in the ledger.
 pub(crate) struct Limits {
-    limiter: EvictionLimiter,
+    pub(crate) limiter: EvictionLimiter,
     pub(crate) ledger: LedgerSync,
     /// Pods that the limiter counts and whose eviction is not sent yet, by uid.
     reserved: HashSet<String>,
@@ -23,21 +23,6 @@ pub(crate) struct Limits {
 impl Limits {
     pub(crate) fn new(limiter: EvictionLimiter, ledger: LedgerSync) -> Limits {
         Limits { limiter, ledger, reserved: HashSet::new(), uncertain: HashSet::new() }
-    }
-
-    /// See [`EvictionLimiter::stops_all`].
-    pub(crate) fn stops_all(&mut self, n_would_evict: usize, now: Timestamp) -> Option<Throttled> {
-        self.limiter.stops_all(n_would_evict, now)
-    }
-
-    /// Whether all evictions are stopped.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.limiter.is_stopped()
-    }
-
-    /// Whether an eviction is counted already.
-    pub(crate) fn counts(&self, uid: &str) -> bool {
-        self.limiter.is_reserved(uid)
     }
 
     /// The number of evictions that are counted and not sent yet.
@@ -167,9 +152,9 @@ mod tests {
         assert_eq!(limits.n_reserved(), 2);
         limits.keep_counted("b");
         limits.release(&HashSet::new());
-        assert!(!limits.counts("a") && limits.counts("b"));
+        assert!(!limits.limiter.is_reserved("a") && limits.limiter.is_reserved("b"));
         limits.forget("b");
         limits.cancel("b");
-        assert!(!limits.counts("b"));
+        assert!(!limits.limiter.is_reserved("b"));
     }
 }

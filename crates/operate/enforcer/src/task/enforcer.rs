@@ -148,7 +148,7 @@ impl Enforcer {
         current.n_violated = self.violations.len();
         current.n_due = self.violations.n_due();
         current.n_evicting = self.evictions.len();
-        current.is_stopped = self.limits.is_stopped();
+        current.is_stopped = self.limits.limiter.is_stopped();
         current.n_events_dropped = self.events.n_dropped();
         self.reporter.report();
     }

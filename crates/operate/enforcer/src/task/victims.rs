@@ -76,7 +76,7 @@ impl Enforcer {
             return;
         }
         let time = (now, Timestamp::now());
-        if let Some(throttled) = self.limits.stops_all(n_owners(&due), time.1) {
+        if let Some(throttled) = self.limits.limiter.stops_all(n_owners(&due), time.1) {
             // With wrong labels on the whole cluster, a selection would be expensive and useless.
             self.limits.release(&HashSet::new());
             self.reporter.current.held = BTreeMap::from([(throttled.limit_kind.name(), n_owners(&due))]);
@@ -94,7 +94,8 @@ impl Enforcer {
             self.events.no_remedy(key, reason, &self.pods);
         }
         let candidates = self.candidates(remedies, &mut delays, time, look_again);
-        let n_new = candidates.iter().filter(|(r, _)| !self.limits.counts(&r.victim.uid)).count();
+        let n_new =
+            candidates.iter().filter(|(r, _)| !self.limits.limiter.is_reserved(&r.victim.uid)).count();
         self.check_cluster_limit(n_new, now);
         let planned: HashSet<String> = candidates.iter().map(|(r, _)| r.victim.uid.clone()).collect();
         self.limits.release(&planned);

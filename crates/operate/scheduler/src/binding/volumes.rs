@@ -32,8 +32,8 @@ pub(crate) struct VolumeBindings {
     tasks: JoinSet<()>,
     waits: FxHashMap<PodId, VolumeWait>,
     /// Objects that pods wait for.
-    claims: Watched<NamespacedName, ClaimState>,
-    volumes: Watched<String, VolumeState>,
+    pub(crate) claims: Watched<NamespacedName, ClaimState>,
+    pub(crate) volumes: Watched<String, VolumeState>,
     deadlines: BTreeSet<(Instant, PodId)>,
     metrics: Arc<Metrics>,
 }
@@ -202,26 +202,6 @@ impl VolumeBindings {
         }
     }
 
-    /// A claim was added or changed. Returns the pods that wait for it.
-    pub(crate) fn claim_applied(&mut self, key: &NamespacedName, state: ClaimState) -> Vec<PodId> {
-        self.claims.observe(key, state)
-    }
-
-    /// A claim was deleted. Returns the pods that wait for it.
-    pub(crate) fn claim_deleted(&mut self, key: &NamespacedName) -> Vec<PodId> {
-        self.claims.deleted(key)
-    }
-
-    /// A volume was added or changed. Returns the pods that wait for it.
-    pub(crate) fn volume_applied(&mut self, name: &String, state: VolumeState) -> Vec<PodId> {
-        self.volumes.observe(name, state)
-    }
-
-    /// A volume was deleted. Returns the pods that wait for it.
-    pub(crate) fn volume_deleted(&mut self, name: &String) -> Vec<PodId> {
-        self.volumes.deleted(name)
-    }
-
     /// Ends the wait of a pod whose volumes are bound now, or will not be.
     pub(crate) fn check(&mut self, id: PodId, pods: &QueuedPods, cluster: &Cluster) -> Option<VolumeOutcome> {
         let wait = self.waits.get(&id).filter(|wait| wait.is_written)?;
@@ -265,40 +245,42 @@ impl VolumeBindings {
         ))
     }
 
-    /// Ends waits whose time is over, and those that a process without leadership must not continue.
-    pub(crate) fn expire(&mut self, now: Instant, leads: bool) -> Vec<VolumeOutcome> {
-        let mut outcomes = Vec::new();
-        if !leads && !self.waits.is_empty() {
-            let is_written = |(id, wait): (&PodId, &VolumeWait)| wait.is_written.then_some(*id);
-            let waits: Vec<_> = self.waits.iter().filter_map(is_written).collect();
-            outcomes.extend(waits.into_iter().filter_map(|id| self.give_back(id)));
+    /// Ends a wait whose time is over, or one that a process without leadership must not continue. Called until there is
+    /// none: what happens to one pod may end the waits of others.
+    pub(crate) fn expire(&mut self, now: Instant, leads: bool) -> Option<VolumeOutcome> {
+        if !leads {
+            let written = self.waits.iter().find(|(_, wait)| wait.is_written);
+            if let Some(id) = written.map(|(id, _)| *id) {
+                return self.give_back(id);
+            }
         }
         while let Some((_, id)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.deadlines.pop_first();
-            if self.waits.get(&id).is_some_and(|wait| wait.is_written) {
-                outcomes.extend(self.fail(id, "binding volumes: context deadline exceeded"));
-            } else if let Some(wait) = self.waits.get_mut(&id) {
-                // The requests have a timeout.
-                wait.deadline = now + Duration::from_secs(1);
-                self.deadlines.insert((wait.deadline, id));
+            let Some(wait) = self.waits.get_mut(&id) else { continue };
+            if wait.is_written {
+                return self.fail(id, "binding volumes: context deadline exceeded");
             }
+            // The requests have a timeout.
+            wait.deadline = now + Duration::from_secs(1);
+            self.deadlines.insert((wait.deadline, id));
         }
-        outcomes
+        None
     }
 
-    /// A node was deleted: volumes are not bound for it any more.
-    pub(crate) fn abandon(&mut self, node: &str) -> Vec<VolumeOutcome> {
+    /// The pods whose volumes are being bound for a node.
+    pub(crate) fn on_node(&self, node: &str) -> Vec<PodId> {
         let on_node = |wait: &&VolumeWait| *wait.binding.node == *node;
-        let waits: Vec<_> = self.waits.values().filter(on_node).map(|wait| wait.binding.id).collect();
-        let mut outcomes = Vec::new();
-        for id in waits {
-            match self.waits.get(&id) {
-                Some(wait) if wait.is_written => outcomes.extend(self.fail_without_node(id)),
-                Some(wait) => wait.binding.abandoned.store(true, Ordering::Relaxed),
-                None => {}
-            }
+        self.waits.values().filter(on_node).map(|wait| wait.binding.id).collect()
+    }
+
+    /// The node of a pod was deleted: its volumes are not bound any more.
+    pub(crate) fn abandon(&mut self, id: PodId) -> Option<VolumeOutcome> {
+        let wait = self.waits.get(&id)?;
+        if wait.is_written {
+            return self.fail_without_node(id);
         }
-        outcomes
+        wait.binding.abandoned.store(true, Ordering::Relaxed);
+        None
     }
 
     fn fail_without_node(&mut self, id: PodId) -> Option<VolumeOutcome> {

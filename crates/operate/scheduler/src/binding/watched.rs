@@ -8,7 +8,7 @@ use berth_mirror::{ClaimState, VolumeState};
 use crate::queue::PodId;
 
 /// Objects that pods wait for, as observed since the wait began.
-pub(super) struct Watched<K, S>(HashMap<K, Entry<S>>);
+pub(crate) struct Watched<K, S>(HashMap<K, Entry<S>>);
 
 struct Entry<S> {
     pods: Vec<PodId>,
@@ -22,7 +22,7 @@ pub(super) enum Observed<S> {
 }
 
 /// An object in a version.
-pub(super) trait Versioned {
+pub(crate) trait Versioned {
     fn version(&self) -> u64;
 }
 
@@ -55,7 +55,7 @@ impl<K: Hash + Eq, S: Versioned> Watched<K, S> {
     }
 
     /// Takes note of an object, unless a later version was observed. Returns the pods that wait for it.
-    pub(super) fn observe(&mut self, key: &K, state: S) -> Vec<PodId> {
+    pub(crate) fn observe(&mut self, key: &K, state: S) -> Vec<PodId> {
         let Some(entry) = self.0.get_mut(key) else { return Vec::new() };
         if matches!(&entry.state, Observed::Exists(last) if last.version() > state.version()) {
             return Vec::new();
@@ -64,7 +64,7 @@ impl<K: Hash + Eq, S: Versioned> Watched<K, S> {
         entry.pods.clone()
     }
 
-    pub(super) fn deleted(&mut self, key: &K) -> Vec<PodId> {
+    pub(crate) fn deleted(&mut self, key: &K) -> Vec<PodId> {
         let Some(entry) = self.0.get_mut(key) else { return Vec::new() };
         entry.state = Observed::Deleted;
         entry.pods.clone()

@@ -105,7 +105,7 @@ impl Scheduler {
             self.metrics.queued("active", "BackoffComplete");
         }
         self.relaxation.expire(&mut self.pending, now);
-        for outcome in self.volumes.expire(now, self.leadership.leads()) {
+        while let Some(outcome) = self.volumes.expire(now, self.leadership.leads()) {
             self.volumes_settled(outcome);
         }
         for entry in self.groups.expire(&mut self.state, &mut self.pending, now) {

@@ -23,25 +23,28 @@ impl Scheduler {
             Change::NodeApplied(_) | Change::Listed(_) => {}
             Change::NodeDeleted(node) => {
                 self.abandon_bindings(&node);
-                let outcomes = self.volumes.abandon(&node);
-                outcomes.into_iter().for_each(|outcome| self.volumes_settled(outcome));
+                for id in self.volumes.on_node(&node) {
+                    if let Some(outcome) = self.volumes.abandon(id) {
+                        self.volumes_settled(outcome);
+                    }
+                }
             }
             Change::DeviceClassApplied(class) => self.device_classes_changed(|devices| devices.set(&class)),
             Change::DeviceClassDeleted(name) => self.device_classes_changed(|devices| devices.remove(&name)),
             Change::ClaimApplied(key, state) => {
-                let pods = self.volumes.claim_applied(&key, state);
+                let pods = self.volumes.claims.observe(&key, state);
                 self.check_volumes(&pods);
             }
             Change::ClaimDeleted(key) => {
-                let pods = self.volumes.claim_deleted(&key);
+                let pods = self.volumes.claims.deleted(&key);
                 self.check_volumes(&pods);
             }
             Change::VolumeApplied(name, state) => {
-                let pods = self.volumes.volume_applied(&name, state);
+                let pods = self.volumes.volumes.observe(&name, state);
                 self.check_volumes(&pods);
             }
             Change::VolumeDeleted(name) => {
-                let pods = self.volumes.volume_deleted(&name);
+                let pods = self.volumes.volumes.deleted(&name);
                 self.check_volumes(&pods);
             }
             Change::PodApplied { pod, is_changed } => self.pod_applied(pod, is_changed),
