@@ -105,7 +105,17 @@ impl Api {
     }
 
     /// Creates an object from its JSON text.
-    pub(crate) async fn create<T: DeserializeOwned>(
+    pub(crate) async fn create(
+        &self,
+        kind: &'static Resource,
+        namespace: &str,
+        object: Vec<u8>,
+    ) -> Result<PartialObjectMetadata, CallError> {
+        self.create_as(kind, namespace, object).await
+    }
+
+    /// As [`Self::create`]; returns the created object.
+    pub(crate) async fn create_as<T: DeserializeOwned>(
         &self,
         kind: &'static Resource,
         namespace: &str,
@@ -117,14 +127,39 @@ impl Api {
     /// Applies a JSON merge patch to an object, or to its subresource.
     ///
     /// With a `metadata.resourceVersion` in the patch, it fails with a conflict when the object has changed.
-    pub(crate) async fn patch<T: DeserializeOwned>(
+    pub(crate) async fn patch(
+        &self,
+        kind: &'static Resource,
+        key: &NamespacedName,
+        subresource: &str,
+        patch: &Value,
+    ) -> Result<PartialObjectMetadata, CallError> {
+        self.patch_as(kind, key, subresource, patch).await
+    }
+
+    /// As [`Self::patch`]; returns the changed object.
+    pub(crate) async fn patch_as<T: DeserializeOwned>(
         &self,
         kind: &'static Resource,
         key: &NamespacedName,
         subresource: &str,
         patch: &Value,
     ) -> Result<T, CallError> {
-        self.patch_as("application/merge-patch+json", kind, key, subresource, patch).await
+        self.send(patch_request("application/merge-patch+json", kind, key, subresource, patch)).await
+    }
+
+    /// As [`Self::patch`] of the object itself; `None` if it does not exist any more.
+    pub(crate) async fn patch_existing(
+        &self,
+        kind: &'static Resource,
+        key: &NamespacedName,
+        patch: &Value,
+    ) -> Result<Option<PartialObjectMetadata>, CallError> {
+        match self.patch(kind, key, "", patch).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Merges conditions into a status by type, and keeps those of other types.
@@ -136,25 +171,8 @@ impl Api {
     ) -> Result<(), CallError> {
         let patch = json!({"metadata": {"uid": meta.uid}, "status": status});
         let content = "application/strategic-merge-patch+json";
-        self.patch_as::<PartialObjectMetadata>(content, kind, &meta.namespaced_name(), "status", &patch)
-            .await
-            .map(drop)
-    }
-
-    async fn patch_as<T: DeserializeOwned>(
-        &self,
-        content: &'static str,
-        kind: &'static Resource,
-        key: &NamespacedName,
-        subresource: &str,
-        patch: &Value,
-    ) -> Result<T, CallError> {
-        let mut path = kind.object_path(key.namespace(), key.name());
-        if !subresource.is_empty() {
-            path.push('/');
-            path.push_str(subresource);
-        }
-        self.send(call::with_body(Method::PATCH, &path, content, patch.to_string().into_bytes())).await
+        let request = patch_request(content, kind, &meta.namespaced_name(), "status", &patch);
+        self.send::<PartialObjectMetadata>(request).await.map(drop)
     }
 
     /// Writes the status of an object. `null` fields in `status` are removed.
@@ -169,7 +187,7 @@ impl Api {
         if precondition == Precondition::Version {
             patch["metadata"]["resourceVersion"] = meta.resource_version.as_str().into();
         }
-        self.patch::<PartialObjectMetadata>(kind, &meta.namespaced_name(), "status", &patch).await.map(drop)
+        self.patch(kind, &meta.namespaced_name(), "status", &patch).await.map(drop)
     }
 
     /// Deletes an object. A missing object counts as success.
@@ -198,6 +216,21 @@ impl Api {
         let _permit = self.in_flight.acquire().await.ok();
         call::json(&self.client, request, TIMEOUT).await
     }
+}
+
+fn patch_request(
+    content: &'static str,
+    kind: &'static Resource,
+    key: &NamespacedName,
+    subresource: &str,
+    patch: &Value,
+) -> Request<Vec<u8>> {
+    let mut path = kind.object_path(key.namespace(), key.name());
+    if !subresource.is_empty() {
+        path.push('/');
+        path.push_str(subresource);
+    }
+    call::with_body(Method::PATCH, &path, content, patch.to_string().into_bytes())
 }
 
 impl fmt::Debug for Api {

@@ -21,11 +21,6 @@ impl Reference {
             uid: meta.uid.clone(),
         })
     }
-
-    /// The namespace of the object.
-    pub(crate) fn namespace(&self) -> &str {
-        &self.0.namespace
-    }
 }
 
 /// Records events of one controller.

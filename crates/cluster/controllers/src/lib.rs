@@ -1,12 +1,13 @@
 //! The workload and cluster controllers. They use the API as ordinary clients.
 //!
-//! Each controller gets events from shared informers (`informer`, `cache`), which put keys into its queue
-//! (`queue`); its sync reads the caches, makes a plan with pure functions (`plan.rs` and the like, which the tests
-//! are about) and carries it out with requests (`api`). No sync looks at all pods: the caches are indexed by
-//! controller, namespace and node.
+//! Each controller gets events from shared informers of `berth-client`, which put keys into its queue (`queue`); its
+//! sync reads the caches, makes a plan with pure functions (`plan.rs` and the like, which the tests are about) and
+//! carries it out with requests (`api`). No sync looks at all pods: the caches are indexed by controller, namespace
+//! and node (`index`).
+//!
+//! Async code is not generic over kinds: it would be compiled once for each of them.
 
 mod api;
-mod cache;
 mod cron_job;
 mod daemon_set;
 mod deployment;
@@ -14,7 +15,7 @@ mod disruption;
 mod events;
 mod expectations;
 mod garbage;
-mod informer;
+mod index;
 mod job;
 mod namespace;
 mod node_lifecycle;
@@ -36,8 +37,11 @@ mod view;
 pub use options::ControllerOptions;
 pub use provisioner::{DELAY_ANNOTATION, FAILURES_ANNOTATION, ProvisionerOptions, install_storage_class};
 
+use std::time::Duration;
+
 use berth_api::resource::{self, Resource};
 use berth_api::simulated_nodes::CSI_DRIVER;
+use berth_client::{HasMetadata, Indexer, WatchOptions};
 use kube::Client;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -45,14 +49,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Api;
-use crate::cache::Cached;
 use crate::cron_job::CronJobs;
 use crate::daemon_set::DaemonSets;
 use crate::deployment::Deployments;
 use crate::disruption::{DisruptionBudgets, Scales};
 use crate::events::Recorder;
 use crate::garbage::GarbageCollector;
-use crate::informer::Informer;
+use crate::index::{Index, Informer, by_metadata, no_index};
 use crate::job::Jobs;
 use crate::namespace::{Namespace, Namespaces};
 use crate::node_lifecycle::{NodeLifecycle, TaintEviction};
@@ -65,6 +68,9 @@ use crate::view::{
     ControllerRevision, CronJob, DaemonSet, Deployment, Job, Lease, Node, PartialObjectMetadata,
     PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, StatefulSet, StorageClass,
 };
+
+/// Initial backoff of a watch. Controllers react to each other's changes, so it is short.
+const FIRST_RETRY: Duration = Duration::from_millis(100);
 
 /// Kinds that only the garbage collector watches.
 static ONLY_OWNED: [&Resource; 24] = [
@@ -104,23 +110,24 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     let events_stop = stop.clone();
     let mut tasks = Tasks { api: api.clone(), stop, synced: Vec::new(), set: JoinSet::new() };
 
-    let mut pods = informer::<Pod>(&resource::PODS);
-    let mut nodes = informer::<Node>(&resource::NODES);
-    let leases = informer::<Lease>(&resource::LEASES);
-    let mut namespaces = informer::<Namespace>(&resource::NAMESPACES);
-    let mut service_accounts = informer::<PartialObjectMetadata>(&resource::SERVICE_ACCOUNTS);
-    let mut replica_sets = informer::<ReplicaSet>(&resource::REPLICA_SETS);
-    let mut replication_controllers = informer::<ReplicaSet>(&resource::REPLICATION_CONTROLLERS);
-    let mut deployments = informer::<Deployment>(&resource::DEPLOYMENTS);
-    let mut stateful_sets = informer::<StatefulSet>(&resource::STATEFUL_SETS);
-    let mut daemon_sets = informer::<DaemonSet>(&resource::DAEMON_SETS);
-    let revisions = informer::<ControllerRevision>(&resource::CONTROLLER_REVISIONS);
-    let mut jobs = informer::<Job>(&resource::JOBS);
-    let mut cron_jobs = informer::<CronJob>(&resource::CRON_JOBS);
-    let mut budgets = informer::<PodDisruptionBudget>(&resource::POD_DISRUPTION_BUDGETS);
-    let mut volumes = informer::<PersistentVolume>(&resource::PERSISTENT_VOLUMES);
-    let mut claims = informer::<PersistentVolumeClaim>(&resource::PERSISTENT_VOLUME_CLAIMS);
-    let mut classes = informer::<StorageClass>(&resource::STORAGE_CLASSES);
+    let mut pods = informer::<Pod>(&resource::PODS, Pod::index);
+    let mut nodes = informer::<Node>(&resource::NODES, no_index);
+    let leases = informer::<Lease>(&resource::LEASES, no_index);
+    let mut namespaces = informer::<Namespace>(&resource::NAMESPACES, no_index);
+    let mut service_accounts = informer::<PartialObjectMetadata>(&resource::SERVICE_ACCOUNTS, no_index);
+    let mut replica_sets = informer::<ReplicaSet>(&resource::REPLICA_SETS, by_metadata);
+    let mut replication_controllers = informer::<ReplicaSet>(&resource::REPLICATION_CONTROLLERS, by_metadata);
+    let mut deployments = informer::<Deployment>(&resource::DEPLOYMENTS, by_metadata);
+    let mut stateful_sets = informer::<StatefulSet>(&resource::STATEFUL_SETS, by_metadata);
+    let mut daemon_sets = informer::<DaemonSet>(&resource::DAEMON_SETS, by_metadata);
+    let revisions = informer::<ControllerRevision>(&resource::CONTROLLER_REVISIONS, by_metadata);
+    let mut jobs = informer::<Job>(&resource::JOBS, by_metadata);
+    let mut cron_jobs = informer::<CronJob>(&resource::CRON_JOBS, by_metadata);
+    let mut budgets = informer::<PodDisruptionBudget>(&resource::POD_DISRUPTION_BUDGETS, by_metadata);
+    let mut volumes = informer::<PersistentVolume>(&resource::PERSISTENT_VOLUMES, PersistentVolume::index);
+    let mut claims =
+        informer::<PersistentVolumeClaim>(&resource::PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim::index);
+    let mut classes = informer::<StorageClass>(&resource::STORAGE_CLASSES, no_index);
 
     let recorder = |controller| Recorder::start(client.clone(), controller, events_stop.clone());
     let replica_set = ReplicaSets::new(
@@ -220,7 +227,7 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     tasks.follow_owned(&garbage_collector, &resource::PERSISTENT_VOLUME_CLAIMS, claims);
     tasks.follow_owned(&garbage_collector, &resource::STORAGE_CLASSES, classes);
     for kind in ONLY_OWNED {
-        tasks.follow_owned(&garbage_collector, kind, informer::<PartialObjectMetadata>(kind));
+        tasks.follow_owned(&garbage_collector, kind, informer::<PartialObjectMetadata>(kind, no_index));
     }
 
     if !tasks.are_synced().await {
@@ -250,8 +257,9 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     tasks.end().await;
 }
 
-fn informer<T: Cached + DeserializeOwned>(kind: &'static Resource) -> Informer<T> {
-    Informer::new(kind.plural, kind.path(""))
+fn informer<T: HasMetadata>(kind: &'static Resource, indexer: Indexer<T, Index>) -> Informer<T> {
+    let options = WatchOptions { first_retry: FIRST_RETRY, ..WatchOptions::new(kind.path("")) };
+    Informer::indexed(options, indexer)
 }
 
 /// All spawned tasks; dropping it stops them.
@@ -264,12 +272,14 @@ struct Tasks {
 
 impl Tasks {
     /// Starts an informer and also sends its events to the garbage collector.
-    fn follow_owned<T: Cached + DeserializeOwned>(
+    fn follow_owned<T>(
         &mut self,
         garbage_collector: &GarbageCollector,
         kind: &'static Resource,
         mut informer: Informer<T>,
-    ) {
+    ) where
+        T: HasMetadata + DeserializeOwned + Send + Sync + 'static,
+    {
         garbage_collector.follow(kind, &mut informer);
         self.synced.push(informer.synced());
         self.set.spawn(informer.run(self.api.client().clone(), self.stop.clone()));

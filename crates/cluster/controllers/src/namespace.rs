@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::api::{Api, DeleteOptions, Precondition, Propagation};
-use super::cache::{Cache, Cached, Index};
-use super::informer::Informer;
+use super::index::{Cache, Index, Informer};
 use super::queue::{Next, Queue, work};
 use super::resources::stored;
 use super::view::{Condition, ObjectMeta, PartialObjectMetadata, Pod, nullable, set_condition};
@@ -51,13 +50,7 @@ struct NamespaceStatus {
     conditions: Vec<Condition>,
 }
 
-impl Cached for Namespace {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, _add: &mut dyn FnMut(Index)) {}
-}
+berth_client::has_metadata!(Namespace);
 
 #[derive(Deserialize)]
 #[serde(bound = "T: Deserialize<'de>")]
@@ -113,12 +106,7 @@ impl Namespaces {
             service_accounts: service_accounts.cache(),
             queue: Arc::default(),
         };
-        let queue = controller.queue.clone();
-        namespaces.on_change(move |change| {
-            if let Some(namespace) = change.new {
-                queue.add(namespace.metadata.namespaced_name());
-            }
-        });
+        controller.queue.follow(namespaces);
         let queue = controller.queue.clone();
         service_accounts.on_change(move |change| {
             let gone = change.old.filter(|_| change.new.is_none());
@@ -144,8 +132,7 @@ impl Namespaces {
 
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
-        let queue = self.queue.clone();
-        work("namespaces", queue, n_workers, |key| self.sync(key), stop).await;
+        work("namespaces", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
@@ -175,11 +162,7 @@ impl Namespaces {
             "kind": SERVICE_ACCOUNTS.kind,
             "metadata": {"name": SERVICE_ACCOUNT, "namespace": name},
         });
-        match self
-            .api
-            .create::<PartialObjectMetadata>(&SERVICE_ACCOUNTS, name, account.to_string().into_bytes())
-            .await
-        {
+        match self.api.create(&SERVICE_ACCOUNTS, name, account.to_string().into_bytes()).await {
             Err(error) if !error.is_already_exists() && !error.is_namespace_terminating() => Err(error),
             _ => Ok(Next::Wait),
         }

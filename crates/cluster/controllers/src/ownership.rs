@@ -9,8 +9,9 @@ use berth_api::resource::Resource;
 use serde_json::json;
 
 use super::api::Api;
-use super::cache::{Cache, Cached, Index};
+use super::index::{Cache, Index};
 use super::view::{ObjectMeta, OwnerReference, PartialObjectMetadata, WorkloadSelector};
+use berth_client::HasMetadata;
 use berth_client::call::CallError;
 
 /// A controller as the owner of the objects it creates.
@@ -61,7 +62,7 @@ fn claim_of(owner: &ObjectMeta, selector: &WorkloadSelector, object: &ObjectMeta
 ///
 /// # Errors
 /// An adoption or a release failed, most likely because the object has changed: sync again.
-pub(crate) async fn claim<T: Cached>(
+pub(crate) async fn claim<T: HasMetadata>(
     api: &Api,
     owner: Owner<'_>,
     selector: &WorkloadSelector,
@@ -69,37 +70,42 @@ pub(crate) async fn claim<T: Cached>(
     cache: &Cache<T>,
     adoptable: impl Fn(&T) -> bool,
 ) -> Result<Vec<Arc<T>>, CallError> {
-    let mut claimed = Vec::new();
+    let mut objects = cache.by(&Index::Controller(owner.meta.uid.clone()));
+    objects.extend(cache.by(&Index::Orphans(owner.meta.namespace.clone())));
+    let claim_of = |object: &Arc<T>| claim_of(owner.meta, selector, object.meta(), adoptable(object));
+    let claims: Vec<Claim> = objects.iter().map(claim_of).collect();
+    let metadata: Vec<&ObjectMeta> = objects.iter().map(|object| object.meta()).collect();
+    let mut claimed = carry_out(api, owner, dependents, &metadata, &claims).await?.into_iter();
+    objects.retain(|_| claimed.next() == Some(true));
+    Ok(objects)
+}
+
+/// Writes owner references; returns which objects the owner manages. Not generic, so that it is compiled once.
+async fn carry_out(
+    api: &Api,
+    owner: Owner<'_>,
+    dependents: &'static Resource,
+    objects: &[&ObjectMeta],
+    claims: &[Claim],
+) -> Result<Vec<bool>, CallError> {
+    let mut claimed = Vec::with_capacity(objects.len());
     let mut checked = false;
-    let owned = cache.by(&Index::Controller(owner.meta.uid.clone()));
-    let orphans = cache.by(&Index::Orphans(owner.meta.namespace.clone()));
-    for object in owned.into_iter().chain(orphans) {
-        let meta = object.meta();
-        match claim_of(owner.meta, selector, meta, adoptable(&object)) {
-            Claim::Ignore => {}
-            Claim::Keep => claimed.push(object),
+    for (meta, claim) in objects.iter().zip(claims) {
+        claimed.push(match claim {
+            Claim::Ignore => false,
+            Claim::Keep => true,
+            Claim::Adopt if !checked && !is_still_there(api, owner).await? => false,
             Claim::Adopt => {
-                if !checked && !is_still_there(api, owner).await? {
-                    continue;
-                }
                 checked = true;
-                let adopted = meta.owner_references.iter().cloned().chain([owner.reference()]);
-                match write_owners(api, dependents, meta, adopted).await {
-                    Err(error) if error.is_not_found() => {}
-                    result => {
-                        result?;
-                        claimed.push(object);
-                    }
-                }
+                let owners = meta.owner_references.iter().cloned().chain([owner.reference()]);
+                write_owners(api, dependents, meta, owners.collect()).await?
             }
             Claim::Release => {
                 let others = meta.owner_references.iter().filter(|other| other.uid != owner.meta.uid);
-                match write_owners(api, dependents, meta, others.cloned()).await {
-                    Err(error) if error.is_not_found() => {}
-                    result => result?,
-                }
+                write_owners(api, dependents, meta, others.cloned().collect()).await?;
+                false
             }
-        }
+        });
     }
     Ok(claimed)
 }
@@ -110,19 +116,19 @@ async fn is_still_there(api: &Api, owner: Owner<'_>) -> Result<bool, CallError> 
     Ok(live.is_some_and(|live| live.metadata.uid == owner.meta.uid && !live.metadata.is_deleting()))
 }
 
+/// Returns whether the object exists.
 async fn write_owners(
     api: &Api,
     kind: &'static Resource,
     meta: &ObjectMeta,
-    owners: impl Iterator<Item = OwnerReference>,
-) -> Result<(), CallError> {
-    let owners: Vec<OwnerReference> = owners.collect();
+    owners: Vec<OwnerReference>,
+) -> Result<bool, CallError> {
     let patch = json!({"metadata": {
         "uid": meta.uid,
         "resourceVersion": meta.resource_version,
         "ownerReferences": owners,
     }});
-    api.patch::<PartialObjectMetadata>(kind, &meta.namespaced_name(), "", &patch).await.map(drop)
+    Ok(api.patch_existing(kind, &meta.namespaced_name(), &patch).await?.is_some())
 }
 
 #[cfg(test)]

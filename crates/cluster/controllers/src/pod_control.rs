@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use berth_api::object::NamespacedName;
 use berth_api::resource::PODS;
 use futures::future::join_all;
 use serde_json::{Map, Value, json};
 
 use super::api::{Api, DeleteOptions};
 use super::events::{Recorder, Reference};
+use super::expectations::Expectations;
+use super::index::{Cache, Informer};
 use super::ownership::Owner;
 use super::view::{PartialObjectMetadata, Pod};
 use berth_client::call::CallError;
@@ -48,92 +51,93 @@ pub(crate) fn object_at<'a>(object: &'a mut Map<String, Value>, field: &str) -> 
     }
 }
 
-/// The result of a batch of creations.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    /// Created.
-    pub(crate) n_created: usize,
-    /// Failed for a reason other than the pod itself, or not attempted after a failure: they will not appear.
-    pub(crate) n_missing: usize,
-    /// The first failure.
-    pub(crate) error: Option<CallError>,
+/// Creates and deletes the pods of a controller's objects, and expects the watch to show it.
+pub(crate) struct PodControl {
+    pub(crate) api: Api,
+    pub(crate) recorder: Recorder,
+    pub(crate) pods: Arc<Cache<Pod>>,
+    pub(crate) expectations: Arc<Expectations>,
 }
 
-/// Creates pods in batches of one, two, four and so on until a failure: a template that the server refuses costs one
-/// request, not hundreds.
-pub(crate) async fn create_pods(
-    api: &Api,
-    recorder: &Recorder,
-    about: &Reference,
-    pods: Vec<Vec<u8>>,
-) -> Batch {
-    let mut batch = Batch::default();
-    let mut size = 1;
-    let mut pods = pods.into_iter();
-    loop {
-        let some: Vec<_> = pods.by_ref().take(size).collect();
-        if some.is_empty() {
-            return batch;
+impl PodControl {
+    pub(crate) fn new(api: &Api, recorder: Recorder, pods: &Informer<Pod>) -> Self {
+        PodControl { api: api.clone(), recorder, pods: pods.cache(), expectations: Arc::default() }
+    }
+
+    /// Creates pods in batches of one, two, four and so on until a failure: a template that the server refuses costs one
+    /// request, not hundreds. Returns the first failure.
+    pub(crate) async fn create(
+        &self,
+        owner: &NamespacedName,
+        about: &Reference,
+        pods: Vec<Vec<u8>>,
+    ) -> Option<CallError> {
+        self.expectations.expect_creations(owner, pods.len());
+        let (mut pods, mut size, mut error) = (pods.into_iter(), 1, None);
+        while error.is_none() && pods.len() > 0 {
+            let batch = pods.by_ref().take(size);
+            let created = join_all(batch.map(|body| self.api.create(&PODS, owner.namespace(), body))).await;
+            for failure in created.into_iter().filter_map(|created| self.report(about, created).err()) {
+                // It will not appear.
+                self.expectations.creations_seen(owner, 1);
+                error.get_or_insert(failure);
+            }
+            size *= 2;
         }
-        let namespace = about.namespace();
-        let created =
-            some.into_iter().map(|body| api.create::<PartialObjectMetadata>(&PODS, namespace, body));
-        for result in join_all(created).await {
-            match result {
-                Ok(pod) => {
-                    batch.n_created += 1;
-                    let message = format!("Created pod: {}", pod.metadata.name);
-                    recorder.normal(about, "SuccessfulCreate", message);
-                }
-                Err(error) => {
-                    batch.n_missing += 1;
-                    if !error.is_namespace_terminating() {
-                        let message = format!("Error creating: {}", error.message());
-                        recorder.warning(about, "FailedCreate", message);
-                    }
-                    batch.error.get_or_insert(error);
-                }
+        self.expectations.creations_seen(owner, pods.len());
+        error
+    }
+
+    fn report(
+        &self,
+        about: &Reference,
+        created: Result<PartialObjectMetadata, CallError>,
+    ) -> Result<(), CallError> {
+        let pod = created.inspect_err(|error| {
+            if !error.is_namespace_terminating() {
+                self.recorder.warning(about, "FailedCreate", format!("Error creating: {}", error.message()));
+            }
+        })?;
+        self.recorder.normal(about, "SuccessfulCreate", format!("Created pod: {}", pod.metadata.name));
+        Ok(())
+    }
+
+    /// Deletes pods concurrently, if their uids still match. Returns the first failure.
+    pub(crate) async fn delete(
+        &self,
+        owner: &NamespacedName,
+        about: &Reference,
+        pods: &[Arc<Pod>],
+    ) -> Option<CallError> {
+        self.expectations.expect_deletions(owner, pods.iter().map(|pod| pod.metadata.uid.clone()));
+        let deleted = join_all(pods.iter().map(|pod| self.delete_one(about, pod))).await;
+        let mut error = None;
+        for (pod, deleted) in pods.iter().zip(deleted) {
+            let now = self.pods.get(&pod.metadata.namespaced_name());
+            // A deletion that the watch reported before it was expected is not reported again.
+            let is_seen =
+                now.is_none_or(|now| now.metadata.uid != pod.metadata.uid || now.metadata.is_deleting());
+            if is_seen || deleted.is_err() {
+                self.expectations.deletion_seen(owner, &pod.metadata.uid);
+            }
+            error = error.or(deleted.err());
+        }
+        error
+    }
+
+    async fn delete_one(&self, about: &Reference, pod: &Pod) -> Result<(), CallError> {
+        let key = pod.metadata.namespaced_name();
+        match self.api.delete(&PODS, &key, DeleteOptions::of_uid(&pod.metadata.uid)).await {
+            Ok(()) => {
+                self.recorder.normal(about, "SuccessfulDelete", format!("Deleted pod: {}", key.name()));
+                Ok(())
+            }
+            // Another pod uses its name now.
+            Err(error) if error.is_stale() => Ok(()),
+            Err(error) => {
+                self.recorder.warning(about, "FailedDelete", format!("Error deleting: {}", error.message()));
+                Err(error)
             }
         }
-        if batch.error.is_some() {
-            batch.n_missing += pods.len();
-            return batch;
-        }
-        size *= 2;
     }
-}
-
-/// Deletes one pod, if its uid still matches.
-pub(crate) async fn delete_pod(
-    api: &Api,
-    recorder: &Recorder,
-    about: &Reference,
-    pod: &Pod,
-) -> Result<(), CallError> {
-    let key = pod.metadata.namespaced_name();
-    match api.delete(&PODS, &key, DeleteOptions::of_uid(&pod.metadata.uid)).await {
-        Ok(()) => {
-            recorder.normal(about, "SuccessfulDelete", format!("Deleted pod: {}", key.name()));
-            Ok(())
-        }
-        // Another pod uses its name now.
-        Err(error) if error.is_stale() => Ok(()),
-        Err(error) => {
-            recorder.warning(about, "FailedDelete", format!("Error deleting: {}", error.message()));
-            Err(error)
-        }
-    }
-}
-
-/// Deletes pods concurrently; returns those that failed with the error.
-pub(crate) async fn delete_pods(
-    api: &Api,
-    recorder: &Recorder,
-    about: &Reference,
-    pods: &[Arc<Pod>],
-) -> Vec<(Arc<Pod>, CallError)> {
-    let deleted = pods.iter().map(|pod| async move {
-        delete_pod(api, recorder, about, pod).await.err().map(|error| (pod.clone(), error))
-    });
-    join_all(deleted).await.into_iter().flatten().collect()
 }

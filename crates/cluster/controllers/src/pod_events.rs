@@ -6,13 +6,13 @@ use std::time::Duration;
 use berth_api::object::NamespacedName;
 use berth_api::resource::Resource;
 
-use super::cache::{Cache, Cached, Change, Index};
 use super::expectations::Expectations;
-use super::informer::Informer;
+use super::index::{Cache, Index, Informer};
 use super::queue::Queue;
 use super::view::{Pod, WorkloadSelector};
+use berth_client::{Change, HasMetadata};
 
-/// What one controller makes of the events of pods and of its own objects.
+/// How one controller handles the events of pods and of its objects.
 pub(crate) struct PodEvents<T> {
     pub(crate) kind: &'static Resource,
     pub(crate) objects: Arc<Cache<T>>,
@@ -23,7 +23,7 @@ pub(crate) struct PodEvents<T> {
     pub(crate) settle: Duration,
 }
 
-impl<T: Cached + Send + Sync + 'static> PodEvents<T> {
+impl<T: HasMetadata + Send + Sync + 'static> PodEvents<T> {
     /// Registers the handlers with these informers.
     pub(crate) fn register(self, objects: &mut Informer<T>, pods: &mut Informer<Pod>) {
         let (queue, expectations, settle) = (self.queue.clone(), self.expectations.clone(), self.settle);

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::api::{Api, DeleteOptions};
-use super::cache::Cache;
 use super::disruption::disruption_target;
+use super::index::Cache;
 use super::options::ControllerOptions;
 use super::view::{Node, PartialObjectMetadata, Pod};
 use berth_client::call::CallError;

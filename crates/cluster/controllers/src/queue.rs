@@ -7,14 +7,24 @@
 //! bounds it.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::future::Future;
+use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use berth_api::object::NamespacedName;
+use berth_api::resource::Resource;
+use berth_client::HasMetadata;
+use berth_client::call::CallError;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use super::index::{Cache, Index, Informer};
+use super::view::WorkloadSelector;
 
 /// Initial backoff after a failure; it doubles with each failure.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
@@ -145,6 +155,47 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 }
 
+impl Queue<NamespacedName> {
+    /// Adds the name of each changed object of an informer.
+    pub(crate) fn follow<T: HasMetadata>(self: &Arc<Self>, informer: &mut Informer<T>) {
+        let queue = self.clone();
+        informer.on_change(move |change| {
+            change.latest().into_iter().for_each(|object| queue.add(object.meta().namespaced_name()));
+        });
+    }
+
+    /// Adds the owners of changed dependents: the controller that a dependent refers to, or, of an orphan, those whose
+    /// selectors match it. Events within `settle` cause one sync.
+    pub(crate) fn follow_dependents<O: HasMetadata + Send + Sync + 'static, T: HasMetadata>(
+        self: &Arc<Self>,
+        kind: &'static Resource,
+        owners: Arc<Cache<O>>,
+        selector: fn(&O) -> &WorkloadSelector,
+        dependents: &mut Informer<T>,
+        settle: Duration,
+    ) {
+        let queue = self.clone();
+        dependents.on_change(move |change| {
+            for dependent in change.old.into_iter().chain(change.new) {
+                let meta = dependent.meta();
+                match meta.controller() {
+                    Some(owner) if owner.kind == kind.kind => {
+                        queue.add_after(NamespacedName::new(&meta.namespace, &owner.name), settle);
+                    }
+                    Some(_) => {}
+                    None => {
+                        let mut matching = owners.by(&Index::Namespace(meta.namespace.clone()));
+                        matching.retain(|owner| selector(owner).matches(&meta.labels));
+                        for owner in matching {
+                            queue.add_after(owner.meta().namespaced_name(), settle);
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
+
 impl<K: Clone + Eq + Hash> State<K> {
     fn delay(&mut self, key: K, at: Instant) {
         if self.delayed_at.get(&key).is_some_and(|&(earlier, _)| earlier <= at) {
@@ -193,18 +244,44 @@ pub(crate) enum Next {
     After(Duration),
 }
 
+impl Next {
+    /// Sync again when `at` has passed; without it, wait for the next event.
+    pub(crate) fn at(at: Option<Timestamp>, now: Timestamp) -> Next {
+        at.map_or(Next::Wait, |at| Next::After(until(at, now)))
+    }
+}
+
+/// Time from now until `at`, plus a margin, so that `at` has passed when it ends.
+pub(crate) fn until(at: Timestamp, now: Timestamp) -> Duration {
+    let left = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+    left + Duration::from_millis(50)
+}
+
+/// Syncs the object of a key.
+type SyncFn<'a, K> = dyn Fn(K) -> BoxFuture<'a, Result<Next, CallError>> + Send + Sync + 'a;
+
 /// Runs `sync` on the queue's keys with this many workers until `stop`.
-pub(crate) async fn work<K, F, S>(
+pub(crate) async fn work<'a, K, F>(
     name: &'static str,
-    queue: Arc<Queue<K>>,
+    queue: &'a Queue<K>,
     n_workers: usize,
-    sync: S,
+    sync: impl Fn(K) -> F + Send + Sync + 'a,
     stop: CancellationToken,
 ) where
-    K: Clone + Eq + Hash + std::fmt::Display,
-    F: Future<Output = Result<Next, berth_client::call::CallError>>,
-    S: Fn(K) -> F,
+    K: Clone + Eq + Hash + fmt::Display,
+    F: Future<Output = Result<Next, CallError>> + Send + 'a,
 {
+    run_workers(name, queue, n_workers, &|key| sync(key).boxed(), stop).await;
+}
+
+/// Not generic over `sync`, so that it is compiled once, not once per controller.
+async fn run_workers<K: Clone + Eq + Hash + fmt::Display>(
+    name: &'static str,
+    queue: &Queue<K>,
+    n_workers: usize,
+    sync: &SyncFn<'_, K>,
+    stop: CancellationToken,
+) {
     let worker = || async {
         loop {
             let key = tokio::select! {
@@ -241,8 +318,6 @@ pub(crate) async fn work<K, F, S>(
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt;
-
     use super::*;
 
     #[test]

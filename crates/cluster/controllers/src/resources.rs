@@ -43,8 +43,9 @@ mod tests {
         let is_stored = |r: &&&Resource| r.storage == Storage::Own && r.verbs.contains(&"watch");
         let served = SERVED.iter().filter(is_stored);
         let served = served.map(|r| format!("{}/{} {} {}", r.api_version(), r.plural, r.kind, r.namespaced));
-        let known = stored().map(|r| format!("{}/{} {} {}", r.api_version(), r.plural, r.kind, r.namespaced));
-        assert_eq!(paths(known.collect()), paths(served.collect()));
+        let listed =
+            stored().map(|r| format!("{}/{} {} {}", r.api_version(), r.plural, r.kind, r.namespaced));
+        assert_eq!(paths(listed.collect()), paths(served.collect()));
         assert_eq!(owner_resource("apps/v1beta1", "Deployment"), Some(&DEPLOYMENTS));
         assert_eq!(owner_resource("v1", "Deployment"), None);
     }

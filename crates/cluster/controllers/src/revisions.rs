@@ -10,7 +10,7 @@ use berth_api::resource::CONTROLLER_REVISIONS;
 use serde_json::{Value, json};
 
 use super::api::{Api, DeleteOptions};
-use super::cache::Cache;
+use super::index::Cache;
 use super::ownership::{Owner, claim};
 use super::template::{same_template, template_hash};
 use super::view::{ControllerRevision, WorkloadSelector};
@@ -88,7 +88,7 @@ pub(crate) async fn history(
                 "revision": number,
             });
             let key = revision.metadata.namespaced_name();
-            let raised: ControllerRevision = api.patch(&CONTROLLER_REVISIONS, &key, "", &patch).await?;
+            let raised: ControllerRevision = api.patch_as(&CONTROLLER_REVISIONS, &key, "", &patch).await?;
             let update = Arc::new(raised);
             all.push(update.clone());
             Ok(History { all, update, collisions })
@@ -131,7 +131,7 @@ async fn make(
             "data": {"spec": {"template": data}},
             "revision": number,
         });
-        match api.create(&CONTROLLER_REVISIONS, key.namespace(), object.to_string().into_bytes()).await {
+        match api.create_as(&CONTROLLER_REVISIONS, key.namespace(), object.to_string().into_bytes()).await {
             Err(error) if error.is_already_exists() && attempt < MAX_COLLISIONS => {
                 let there: Option<ControllerRevision> = api.get(&CONTROLLER_REVISIONS, &key).await?;
                 let is_ours = |there: &ControllerRevision| {

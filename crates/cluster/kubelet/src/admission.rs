@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use berth_api::object::{Namespace, NamespacedName, Node};
 use berth_engine::{Cluster, Settings};
 
-use crate::pod::lifecycle::Rejection;
+use crate::pod::rejection::Rejection;
 use crate::pod::view::PodView;
 
 pub(crate) struct NodeAdmission {

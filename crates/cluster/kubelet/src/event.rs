@@ -5,7 +5,8 @@ use berth_client::events::{EventRecorder, EventType, NewEvent, ObjectReference, 
 use berth_client::rate_limit::RateLimit;
 use tokio_util::sync::CancellationToken;
 
-use crate::pod::lifecycle::{PodLifecycle, Rejection};
+use crate::pod::lifecycle::PodLifecycle;
+use crate::pod::rejection::Rejection;
 
 /// Average limit of events per second.
 const PER_SECOND: f64 = 10.0;
@@ -58,7 +59,7 @@ impl PodEvents {
     /// Records that a node rejected the pod.
     pub(crate) fn rejected(&self, pod: PodRef<'_>, rejection: &Rejection) {
         // Event reasons are a small fixed set, because users filter by them.
-        const KNOWN: [&str; 11] = [
+        const REASONS: [&str; 11] = [
             "NodeAffinity",
             "NodePorts",
             "NodeName",
@@ -71,11 +72,11 @@ impl PodEvents {
             "OutOfephemeral-storage",
             "VolumeAttachmentLimitExceeded",
         ];
-        let known = KNOWN.into_iter().find(|known| *known == rejection.reason);
+        let reason = REASONS.into_iter().find(|reason| *reason == rejection.reason);
         self.record(
             &pod,
             EventType::Warning,
-            known.unwrap_or("UnexpectedAdmissionError"),
+            reason.unwrap_or("UnexpectedAdmissionError"),
             "Admitting",
             || rejection.message.clone(),
         );

@@ -1,14 +1,19 @@
 //! Whether a node can mount the volumes of a pod: the claims are bound, the node can access the volumes, and the driver's
-//! limit is not reached. No I/O.
+//! limit is not reached.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use berth_api::object::{NamespacedName, NodeSelector, ObjectMeta, nullable};
+use berth_api::resource::{CSI_NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use berth_api::rules::{Dialect, NodeSelectorRule};
-use berth_client::watch::KubeObject;
+use berth_client::{Cache, Change, ChangedKeys, Informer, WatchOptions};
+use kube::Client;
 use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
 
-use crate::pod::lifecycle::Rejection;
+use crate::pod::rejection::Rejection;
+use crate::pod::view::ClaimVolume;
 
 /// A claim.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -110,35 +115,13 @@ struct Allocatable {
     count: Option<i64>,
 }
 
-macro_rules! kube_objects {
-    ($($view:ty),*) => {
-        $(impl KubeObject for $view {
-            fn resource_version(&self) -> &str {
-                &self.metadata.resource_version
-            }
-
-            fn key(&self) -> (&str, &str) {
-                (&self.metadata.namespace, &self.metadata.name)
-            }
-        })*
-    };
-}
-
-kube_objects!(ClaimView, VolumeView, CsiNodeView);
+berth_client::has_metadata!(ClaimView, VolumeView, CsiNodeView);
 
 impl VolumeView {
     /// The claim that it is bound to.
     pub(crate) fn claim(&self) -> Option<NamespacedName> {
         self.spec.claim_ref.as_ref().map(|claim| NamespacedName::new(&claim.namespace, &claim.name))
     }
-}
-
-/// A volume of a pod that needs a claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ClaimVolume {
-    /// The name in the pod.
-    pub(crate) name: String,
-    pub(crate) claim: NamespacedName,
 }
 
 /// A CSI volume: the driver, and the driver's name of the volume.
@@ -170,13 +153,13 @@ pub(crate) struct MountNode<'a> {
     pub(crate) labels: &'a berth_api::object::StringMap,
 }
 
-/// The claims, volumes and limits of drivers, and the volumes that are mounted on the nodes.
-#[derive(Debug, Default)]
+/// The claims, volumes and limits of drivers, as informers keep them, and the volumes that are mounted on the nodes.
+#[derive(Default)]
 pub(crate) struct Volumes {
-    claims: HashMap<NamespacedName, ClaimView>,
-    volumes: HashMap<String, VolumeView>,
-    /// Limits by node and driver.
-    limits: HashMap<String, BTreeMap<String, i64>>,
+    claims: Arc<Cache<ClaimView>>,
+    volumes: Arc<Cache<VolumeView>>,
+    /// They have the limits of drivers.
+    csi_nodes: Arc<Cache<CsiNodeView>>,
     /// How many pods use a volume, by node.
     mounted: HashMap<String, BTreeMap<Handle, usize>>,
     /// Claims that one pod has mounted and no other pod of these nodes may mount.
@@ -184,38 +167,24 @@ pub(crate) struct Volumes {
 }
 
 impl Volumes {
-    pub(crate) fn set_claim(&mut self, claim: ClaimView) {
-        self.claims.insert(claim.metadata.namespaced_name(), claim);
-    }
-
-    pub(crate) fn remove_claim(&mut self, key: &NamespacedName) {
-        self.claims.remove(key);
-    }
-
-    pub(crate) fn retain_claims(&mut self, keep: impl Fn(&NamespacedName) -> bool) {
-        self.claims.retain(|key, _| keep(key));
-    }
-
-    pub(crate) fn set_volume(&mut self, volume: VolumeView) {
-        self.volumes.insert(volume.metadata.name.clone(), volume);
-    }
-
-    pub(crate) fn remove_volume(&mut self, name: &str) {
-        self.volumes.remove(name);
-    }
-
-    pub(crate) fn retain_volumes(&mut self, keep: impl Fn(&str) -> bool) {
-        self.volumes.retain(|name, _| keep(name));
-    }
-
-    pub(crate) fn set_csi_node(&mut self, node: &CsiNodeView) {
-        let limits = node.spec.drivers.iter();
-        let limits = limits.filter_map(|d| Some((d.name.clone(), d.allocatable.count?))).collect();
-        self.limits.insert(node.metadata.name.clone(), limits);
-    }
-
-    pub(crate) fn remove_csi_node(&mut self, name: &str) {
-        self.limits.remove(name);
+    /// Keeps claims, volumes and limits equal to the API server until `stop`. `changed` gets the claims for which volumes
+    /// may now be mounted.
+    pub(crate) fn follow(&mut self, client: &Client, changed: &Arc<ChangedKeys>, stop: &CancellationToken) {
+        let mut claims = Informer::new(WatchOptions::new(PERSISTENT_VOLUME_CLAIMS.path("")));
+        let mut volumes = Informer::new(WatchOptions::new(PERSISTENT_VOLUMES.path("")));
+        let csi_nodes = Informer::new(WatchOptions::new(CSI_NODES.path("")));
+        let keys = changed.clone();
+        claims.on_change(move |change: &Change<'_, ClaimView>| {
+            change.new.into_iter().for_each(|claim| keys.add(claim.metadata.namespaced_name()));
+        });
+        let keys = changed.clone();
+        volumes.on_change(move |change: &Change<'_, VolumeView>| {
+            change.new.and_then(|volume| volume.claim()).into_iter().for_each(|claim| keys.add(claim));
+        });
+        (self.claims, self.volumes, self.csi_nodes) = (claims.cache(), volumes.cache(), csi_nodes.cache());
+        tokio::spawn(claims.run(client.clone(), stop.clone()));
+        tokio::spawn(volumes.run(client.clone(), stop.clone()));
+        tokio::spawn(csi_nodes.run(client.clone(), stop.clone()));
     }
 
     /// Whether the volumes of a pod can be mounted on its node.
@@ -242,7 +211,7 @@ impl Volumes {
                 return failed("PVC is not bound".to_owned());
             }
             let volume = &found.spec.volume_name;
-            let Some(found) = self.volumes.get(volume) else {
+            let Some(found) = self.volumes.get(&NamespacedName::new("", volume)) else {
                 let why = format!(
                     "failed to fetch PV {volume:?} from API server: persistentvolumes {volume:?} not found"
                 );
@@ -280,15 +249,16 @@ impl Volumes {
 
     /// A volume that several pods of a node use counts once.
     fn exceeds_limit(&self, node: &str, handles: &BTreeSet<Handle>) -> bool {
-        let Some(limits) = self.limits.get(node) else { return false };
+        let Some(csi_node) = self.csi_nodes.get(&NamespacedName::new("", node)) else { return false };
         let none = BTreeMap::new();
         let mounted = self.mounted.get(node).unwrap_or(&none);
-        limits.iter().any(|(driver, limit)| {
-            let of_driver = |handle: &&Handle| handle.0 == *driver;
+        csi_node.spec.drivers.iter().any(|driver| {
+            let Some(limit) = driver.allocatable.count else { return false };
+            let of_driver = |handle: &&Handle| handle.0 == driver.name;
             let n_new =
                 handles.iter().filter(of_driver).filter(|handle| !mounted.contains_key(*handle)).count();
             let n_mounted = mounted.keys().filter(of_driver).count();
-            n_new > 0 && i64::try_from(n_mounted + n_new).unwrap_or(i64::MAX) > *limit
+            n_new > 0 && i64::try_from(n_mounted + n_new).unwrap_or(i64::MAX) > limit
         })
     }
 
@@ -331,21 +301,21 @@ mod tests {
     use super::*;
 
     fn volumes() -> Volumes {
-        let mut volumes = Volumes::default();
+        let volumes = Volumes::default();
         let claim = |name: &str, phase: &str| {
             json!({"metadata": {"name": name, "namespace": "n"}, "spec": {"volumeName": format!("pv-{name}")},
                 "status": {"phase": phase}})
         };
         for name in ["a", "b", "c", "far"] {
-            volumes.set_claim(serde_json::from_value(claim(name, "Bound")).unwrap());
+            volumes.claims.insert(Arc::new(serde_json::from_value(claim(name, "Bound")).unwrap()));
             let zone = if name == "far" { "z2" } else { "z1" };
             let requirement = json!({"key": "zone", "operator": "In", "values": [zone]});
             let volume = json!({"metadata": {"name": format!("pv-{name}")}, "spec": {
                 "csi": {"driver": "d", "volumeHandle": name},
                 "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}}});
-            volumes.set_volume(serde_json::from_value(volume).unwrap());
+            volumes.volumes.insert(Arc::new(serde_json::from_value(volume).unwrap()));
         }
-        volumes.set_claim(serde_json::from_value(claim("pending", "Pending")).unwrap());
+        volumes.claims.insert(Arc::new(serde_json::from_value(claim("pending", "Pending")).unwrap()));
         volumes
     }
 
@@ -382,7 +352,7 @@ mod tests {
     fn one_pod_uses_a_read_write_once_pod_volume() {
         let mut volumes = volumes();
         let volume = json!({"metadata": {"name": "pv-a"}, "spec": {"accessModes": ["ReadWriteOncePod"]}});
-        volumes.set_volume(serde_json::from_value(volume).unwrap());
+        volumes.volumes.insert(Arc::new(serde_json::from_value(volume).unwrap()));
         let Mount::Mounted(first) = check(&volumes, &["a"]) else { panic!("the volume is free") };
         volumes.mount("node", &first);
         let Mount::Waiting(message) = check(&volumes, &["a"]) else { panic!("the volume is in use") };
@@ -395,11 +365,11 @@ mod tests {
     fn volumes_beyond_the_limit_of_a_driver_are_rejected() {
         let mut volumes = volumes();
         let limit = |count: Value| {
-            serde_json::from_value(json!({"metadata": {"name": "node"},
-                "spec": {"drivers": [{"name": "d", "allocatable": {"count": count}}]}}))
-            .unwrap()
+            let node = json!({"metadata": {"name": "node"},
+                "spec": {"drivers": [{"name": "d", "allocatable": {"count": count}}]}});
+            Arc::new(serde_json::from_value(node).unwrap())
         };
-        volumes.set_csi_node(&limit(json!(2)));
+        volumes.csi_nodes.insert(limit(json!(2)));
         volumes.mount("node", &handles(&["a", "b"]));
         volumes.mount("node", &handles(&["a"]));
         assert!(matches!(check(&volumes, &["a", "b"]), Mount::Mounted(_)), "shared volumes count once");
@@ -408,7 +378,7 @@ mod tests {
         assert!(matches!(check(&volumes, &["c"]), Mount::Rejected(_)), "another pod uses it");
         volumes.unmount("node", &handles(&["a", "b"]));
         assert!(matches!(check(&volumes, &["c"]), Mount::Mounted(_)) && volumes.mounted.is_empty());
-        volumes.set_csi_node(&limit(json!(null)));
+        volumes.csi_nodes.insert(limit(json!(null)));
         volumes.mount("node", &handles(&["a", "b"]));
         assert!(matches!(check(&volumes, &["c"]), Mount::Mounted(_)), "no limit");
     }

@@ -1,21 +1,18 @@
-//! The certificate of a server: read from files, and again when they change, or signed by an authority of its own.
+//! The certificate of a server: read from files, and again when they change, or signed by its own authority.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio::io::AsyncReadExt as _;
-use tokio_rustls::TlsAcceptor;
 
 use crate::authority::{Authority, LONG, ServerCertificate};
-use crate::client_certificate::{AnyCertificate, ClientAuthorities};
 
 /// Where the certificate comes from.
 #[derive(Clone, Debug)]
@@ -98,30 +95,6 @@ impl ResolvesServerCert for Certificates {
 
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
-}
-
-/// TLS with the certificate that is current at each handshake.
-///
-/// # Errors
-/// TLS refuses the configuration.
-pub fn tls_acceptor(certificates: Arc<Certificates>) -> Result<TlsAcceptor, rustls::Error> {
-    tls_acceptor_for_clients(certificates, Arc::default())
-}
-
-/// As [`tls_acceptor`]; clients may have certificates of these authorities.
-///
-/// # Errors
-/// TLS refuses the configuration.
-pub(crate) fn tls_acceptor_for_clients(
-    certificates: Arc<Certificates>,
-    authorities: Arc<ClientAuthorities>,
-) -> Result<TlsAcceptor, rustls::Error> {
-    let mut config = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()?
-        .with_client_cert_verifier(Arc::new(AnyCertificate(authorities)))
-        .with_cert_resolver(certificates);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 impl Certificates {

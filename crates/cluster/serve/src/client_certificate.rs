@@ -1,7 +1,7 @@
 //! Client certificates: the authorities that sign them, and whom they name.
 //!
-//! A handshake accepts every certificate whose key the client has. Whether a known authority signed it is a question of
-//! each request: a client with an unknown certificate may have a token, or read what needs no permission.
+//! A handshake accepts every certificate whose key the client has. Each request checks whether an accepted authority
+//! signed it: a client with another certificate may have a token, or read what needs no permission.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -49,7 +49,7 @@ impl ClientAuthorities {
         Ok(())
     }
 
-    /// Whom a chain names, if a known authority signed it and it is valid now.
+    /// Whom a chain names, if an accepted authority signed it and it is valid now.
     pub(crate) fn identify(&self, ClientChain(chain): &ClientChain) -> Option<ClientIdentity> {
         let verifier = self.verifier()?;
         let (own, intermediates) = chain.split_first()?;
@@ -99,7 +99,7 @@ impl ClientAuthorities {
     }
 }
 
-/// Asks for a client certificate if authorities are known.
+/// Requests a client certificate if there are authorities.
 #[derive(Debug)]
 pub(crate) struct AnyCertificate(pub(crate) Arc<ClientAuthorities>);
 

@@ -16,10 +16,11 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::certificate::{CertificateError, CertificateSource, Certificates, tls_acceptor_for_clients};
+use crate::certificate::{CertificateError, CertificateSource, Certificates};
 use crate::client_certificate::{ClientAuthorities, ClientChain, ClientIdentity};
 use crate::health::{self, Health, Readiness};
 use crate::listener::{ConnectionLimits, ListenError, Listener};
+use crate::tls::tls_acceptor_for_clients;
 
 /// How often the files of a certificate are read again.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
@@ -129,7 +130,7 @@ impl<S: Readiness> Health for Content<S> {
 /// Serves a component until `stop`.
 ///
 /// # Errors
-/// An address cannot be used, plain HTTP is asked for on another address than loopback, or there is no certificate.
+/// An address cannot be used, plain HTTP is requested on another address than loopback, or there is no certificate.
 pub async fn serve<S: Readiness>(
     options: &ServingOptions,
     content: Content<S>,

@@ -9,7 +9,9 @@ mod client_certificate;
 pub mod component;
 pub mod health;
 mod listener;
+mod tls;
 
-pub use certificate::{CertificateError, CertificateSource, Certificates, tls_acceptor};
+pub use certificate::{CertificateError, CertificateSource, Certificates};
 pub use client_certificate::{ClientAuthorities, ClientIdentity};
 pub use listener::{Connection, ConnectionLimits, ListenError, Listener};
+pub use tls::tls_acceptor;

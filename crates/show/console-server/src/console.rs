@@ -36,7 +36,7 @@ impl From<Response> for Rendered {
     }
 }
 
-/// What a page is asked for, owned.
+/// The request of a page, owned.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Question {
     pub path: String,

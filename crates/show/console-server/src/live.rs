@@ -1,4 +1,7 @@
 //! Follows a cluster: watches feed the state of a console.
+//!
+//! The state holds the objects in an engine's cluster. Its watches therefore have no informers: their caches would hold
+//! every object a second time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,8 +38,8 @@ pub struct Source {
     pub is_required: bool,
 }
 
-/// What a watch reports, with the position of its source.
-enum Report {
+/// An event of the watch of a source.
+enum SourceEvent {
     Begun,
     Set(NamespacedName, Update),
     Removed(NamespacedName),
@@ -45,7 +48,7 @@ enum Report {
     Outage(Option<String>),
 }
 
-/// What is known of a source.
+/// How far a source has been read.
 #[derive(Default)]
 struct Progress {
     /// The objects of the list that is being read.
@@ -63,18 +66,18 @@ pub async fn follow(
     ready: watch::Sender<bool>,
     stop: CancellationToken,
 ) {
-    let (sender, mut reports) = mpsc::channel(MAX_WAITING);
+    let (sender, mut events) = mpsc::channel(MAX_WAITING);
     for (i, source) in sources.iter().enumerate() {
         watch_source(&client, i, &source.resource, &sender);
     }
     let mut follower = Follower { progress: sources.iter().map(|_| Progress::default()).collect(), sources };
     let work = async {
         let mut batch = Vec::new();
-        while reports.recv_many(&mut batch, MAX_WAITING).await > 0 {
+        while events.recv_many(&mut batch, MAX_WAITING).await > 0 {
             let began = Instant::now();
             let mut updates = Vec::with_capacity(batch.len() + 1);
-            for (source, report) in batch.drain(..) {
-                follower.take(source, report, &mut updates);
+            for (source, event) in batch.drain(..) {
+                follower.take(source, event, &mut updates);
             }
             updates.push(Update::Notice(follower.notice()));
             let apply = |state: &mut State| {
@@ -94,7 +97,7 @@ pub async fn follow(
     stop.run_until_cancelled(work).await;
 }
 
-/// Keeps what a console knows of the limits of the enforcer equal to its ledger until `stop`.
+/// Keeps the limits of the enforcer, as a console shows them, equal to its ledger until `stop`.
 pub async fn follow_ledger(console: Arc<Console>, ledger: LedgerClient, stop: CancellationToken) {
     let work = async {
         let mut shown = None;
@@ -130,30 +133,30 @@ struct Follower {
 }
 
 impl Follower {
-    fn take(&mut self, i: usize, report: Report, updates: &mut Vec<Update>) {
+    fn take(&mut self, i: usize, event: SourceEvent, updates: &mut Vec<Update>) {
         let (source, progress) = (&self.sources[i], &mut self.progress[i]);
         let kind = Kind::of(&source.resource.api_version(), source.resource.kind);
-        match report {
-            Report::Begun => progress.listing = Some(HashSet::new()),
-            Report::Set(name, update) => {
+        match event {
+            SourceEvent::Begun => progress.listing = Some(HashSet::new()),
+            SourceEvent::Set(name, update) => {
                 if let Some(listing) = &mut progress.listing {
                     listing.insert(name);
                 }
                 updates.push(update);
             }
-            Report::Removed(name) => {
+            SourceEvent::Removed(name) => {
                 if let Some(listing) = &mut progress.listing {
                     listing.remove(&name);
                 }
                 updates.extend(kind.map(|kind| Update::Removed(kind, name)));
             }
-            Report::Listed => {
+            SourceEvent::Listed => {
                 let listed = progress.listing.take().unwrap_or_default();
                 updates.extend(kind.map(|kind| Update::Listed(kind, listed)));
                 progress.is_listed = true;
             }
-            Report::Outage(None) => progress.outage = None,
-            Report::Outage(Some(error)) => {
+            SourceEvent::Outage(None) => progress.outage = None,
+            SourceEvent::Outage(Some(error)) => {
                 if !source.is_required && !progress.is_listed {
                     let resource = source.resource.plural;
                     tracing::warn!("{resource} cannot be read, continuing without them: {error}");
@@ -189,7 +192,7 @@ fn watch_source(
     client: &kube::Client,
     i: usize,
     resource: &Resource,
-    sender: &mpsc::Sender<(usize, Report)>,
+    sender: &mpsc::Sender<(usize, SourceEvent)>,
 ) {
     let (kind, api_version) = (resource.kind, resource.api_version());
     match (resource.group, kind) {
@@ -216,7 +219,7 @@ fn start<T>(
     client: &kube::Client,
     i: usize,
     resource: &Resource,
-    sender: &mpsc::Sender<(usize, Report)>,
+    sender: &mpsc::Sender<(usize, SourceEvent)>,
     update: impl Fn(T) -> Update + Send + Sync + 'static,
 ) where
     T: KubeObject + DeserializeOwned + Send + 'static,
@@ -226,26 +229,26 @@ fn start<T>(
         WatchOptions { missing_is_empty: true, outage: Some(outage), ..WatchOptions::new(resource.path("")) };
     let set = move |object: T| {
         let (namespace, name) = object.key();
-        Report::Set(NamespacedName::new(namespace, name), update(object))
+        SourceEvent::Set(NamespacedName::new(namespace, name), update(object))
     };
     let wrap = move |event| {
-        let report = match event {
-            StreamEvent::Init => Report::Begun,
+        let event = match event {
+            StreamEvent::Init => SourceEvent::Begun,
             StreamEvent::InitApply(object) | StreamEvent::Apply(object) => set(object),
-            StreamEvent::InitDone => Report::Listed,
+            StreamEvent::InitDone => SourceEvent::Listed,
             StreamEvent::Delete(object) => {
                 let (namespace, name) = object.key();
-                Report::Removed(NamespacedName::new(namespace, name))
+                SourceEvent::Removed(NamespacedName::new(namespace, name))
             }
         };
-        (i, report)
+        (i, event)
     };
     tokio::spawn(watch_into(client.clone(), options, sender.clone(), wrap));
     let sender = sender.clone();
     tokio::spawn(async move {
         while outages.changed().await.is_ok() {
             let outage = outages.borrow_and_update().clone();
-            if sender.send((i, Report::Outage(outage))).await.is_err() {
+            if sender.send((i, SourceEvent::Outage(outage))).await.is_err() {
                 return;
             }
         }

@@ -239,13 +239,13 @@ impl Server {
             }
             return Ok(page(self.console.submit(question, form).await));
         }
-        // The path is that of a page, too.
+        // The path is also that of a page.
         if parts.headers.get(header::ACCEPT).is_some_and(|accept| accept == EVENT_STREAM) {
             return self.follow();
         }
         let rendered = self.console.page(question).await;
-        let known = parts.headers.get(header::IF_NONE_MATCH);
-        if rendered.status == 200 && known.is_some_and(|tag| *tag == entity_tag(&rendered)) {
+        let tag = parts.headers.get(header::IF_NONE_MATCH);
+        if rendered.status == 200 && tag.is_some_and(|tag| *tag == entity_tag(&rendered)) {
             return Ok(with_status(StatusCode::NOT_MODIFIED, Content::Whole(Bytes::new())));
         }
         Ok(page(rendered))

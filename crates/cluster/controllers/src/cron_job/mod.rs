@@ -15,12 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::plan::{job_name, plan, reference};
 use super::api::{Api, DeleteOptions, Precondition, Propagation};
-use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
-use super::informer::Informer;
+use super::index::{Cache, Index, Informer};
 use super::ownership::Owner;
 use super::queue::{Next, Queue, work};
-use super::replica_set::until;
 use super::view::{CronJob, Job, PartialObjectMetadata};
 
 /// The annotation of a Job with its scheduled time.
@@ -52,19 +50,13 @@ impl CronJobs {
                 of_jobs.add(NamespacedName::new(&job.metadata.namespace, &owner.name));
             }
         });
-        let changed = queue.clone();
-        cron_jobs.on_change(move |change| {
-            if let Some(cron_job) = change.new {
-                changed.add(cron_job.metadata.namespaced_name());
-            }
-        });
+        queue.follow(cron_jobs);
         CronJobs { api: api.clone(), recorder, cron_jobs: cron_jobs.cache(), jobs: jobs.cache(), queue }
     }
 
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
-        let queue = self.queue.clone();
-        work("cron-jobs", queue, n_workers, |key| self.sync(key), stop).await;
+        work("cron-jobs", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
@@ -117,7 +109,7 @@ impl CronJobs {
                 .write_status(&CRON_JOBS, &cron_job.metadata, &plan.status, Precondition::Version)
                 .await?;
         }
-        Ok(plan.again_at.map_or(Next::Wait, |at| Next::After(until(at, Timestamp::now()))))
+        Ok(Next::at(plan.again_at, Timestamp::now()))
     }
 
     /// Creates the Job of a scheduled time; none if another object has its name.
@@ -130,7 +122,7 @@ impl CronJobs {
     ) -> Result<Option<Job>, CallError> {
         let (namespace, name) = (&cron_job.metadata.namespace, job_name(cron_job, scheduled));
         let body = new_job(cron_job, &name, scheduled, zone).to_string().into_bytes();
-        match self.api.create::<Job>(&JOBS, namespace, body).await {
+        match self.api.create_as(&JOBS, namespace, body).await {
             Ok(job) => {
                 self.recorder.normal(about, "SuccessfulCreate", format!("Created job {name}"));
                 Ok(Some(job))

@@ -122,8 +122,8 @@ fn follow_jobs(plan: &mut Plan, jobs: &[Arc<Job>], is_gone: impl Fn(&ActiveJob) 
     let status = &mut plan.status;
     for job in jobs {
         let (uid, name) = (&job.metadata.uid, &job.metadata.name);
-        let known = status.active.iter().position(|active| active.uid == *uid);
-        match (known, job.status.is_finished()) {
+        let position = status.active.iter().position(|active| active.uid == *uid);
+        match (position, job.status.is_finished()) {
             (None, false) => {
                 status.active.push(reference(job));
                 let message = format!("Saw a job that the controller did not create or forgot: {name}");

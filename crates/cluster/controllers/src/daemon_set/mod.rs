@@ -17,15 +17,12 @@ use tokio_util::sync::CancellationToken;
 use self::eligibility::{Eligibility, add_standard_tolerations, pin_to_node};
 use self::plan::{by_node, plan};
 use super::api::{Api, Precondition};
-use super::cache::Cache;
 use super::events::{Recorder, Reference};
-use super::expectations::Expectations;
-use super::informer::Informer;
+use super::index::{Cache, Informer};
 use super::ownership::{Owner, claim};
-use super::pod_control::{BURST, create_pods, delete_pods, object_at, pod_from_template};
+use super::pod_control::{BURST, PodControl, object_at, pod_from_template};
 use super::pod_events::PodEvents;
-use super::queue::{Next, Queue, work};
-use super::replica_set::until;
+use super::queue::{Next, Queue, until, work};
 use super::revisions::{History, REVISION_LABEL, history, truncate};
 use super::view::{ControllerRevision, DaemonSet, Node, Pod};
 use berth_client::call::CallError;
@@ -37,13 +34,10 @@ const FAILED_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::
 
 /// The controller.
 pub(crate) struct DaemonSets {
-    api: Api,
-    recorder: Recorder,
+    control: PodControl,
     sets: Arc<Cache<DaemonSet>>,
     revisions: Arc<Cache<ControllerRevision>>,
-    pods: Arc<Cache<Pod>>,
     nodes: Arc<Cache<Node>>,
-    expectations: Arc<Expectations>,
     failures: Mutex<HashMap<(NamespacedName, String), Failures>>,
     queue: Arc<Queue<NamespacedName>>,
 }
@@ -65,13 +59,10 @@ impl DaemonSets {
         nodes: &mut Informer<Node>,
     ) -> Self {
         let controller = DaemonSets {
-            api: api.clone(),
-            recorder,
+            control: PodControl::new(api, recorder, pods),
             sets: sets.cache(),
             revisions: revisions.cache(),
-            pods: pods.cache(),
             nodes: nodes.cache(),
-            expectations: Arc::default(),
             failures: Mutex::default(),
             queue: Arc::default(),
         };
@@ -92,7 +83,7 @@ impl DaemonSets {
             objects: controller.sets.clone(),
             selector: |object| &object.spec.selector,
             queue: controller.queue.clone(),
-            expectations: controller.expectations.clone(),
+            expectations: controller.control.expectations.clone(),
             settle: SETTLE,
         }
         .register(sets, pods);
@@ -101,30 +92,36 @@ impl DaemonSets {
 
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
-        let queue = self.queue.clone();
-        work("daemonsets", queue, n_workers, |key| self.sync(key), stop).await;
+        work("daemonsets", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(set) = self.sets.get(&key) else {
-            self.expectations.forget(&key);
+            self.control.expectations.forget(&key);
             self.lock_failures().retain(|(of, _), _| *of != key);
             return Ok(Next::Wait);
         };
-        let may_act = self.expectations.are_met(&key, &self.queue);
+        let may_act = self.control.expectations.are_met(&key, &self.queue);
         let owner = Owner { kind: &DAEMON_SETS, meta: &set.metadata };
         let selector = &set.spec.selector;
-        let pods = claim(&self.api, owner, selector, &PODS, &self.pods, |pod| pod.is_active()).await?;
+        let pods =
+            claim(&self.control.api, owner, selector, &PODS, &self.control.pods, |pod| pod.is_active())
+                .await?;
         if set.metadata.is_deleting() {
             return Ok(Next::Wait);
         }
         let collisions = set.status.collision_count;
         let history =
-            history(&self.api, &self.revisions, owner, selector, &set.spec.template, collisions).await?;
+            history(&self.control.api, &self.revisions, owner, selector, &set.spec.template, collisions)
+                .await?;
         let hash = history.update.hash();
         let Some(eligibility) = Eligibility::of(&set.spec.template) else {
             let about = Reference::new(&DAEMON_SETS, &set.metadata);
-            self.recorder.warning(&about, "FailedCreate", "spec.template: cannot be read as a pod template");
+            self.control.recorder.warning(
+                &about,
+                "FailedCreate",
+                "spec.template: cannot be read as a pod template",
+            );
             return Ok(Next::Wait);
         };
         let nodes = self.nodes.all();
@@ -139,7 +136,10 @@ impl DaemonSets {
             result = self.carry_out(&key, owner, &set, hash, &plan).await;
         }
         if plan.status != set.status {
-            self.api.write_status(&DAEMON_SETS, &set.metadata, &plan.status, Precondition::Version).await?;
+            self.control
+                .api
+                .write_status(&DAEMON_SETS, &set.metadata, &plan.status, Precondition::Version)
+                .await?;
         }
         self.truncate(&set, &pods, &history).await?;
         result?;
@@ -185,9 +185,6 @@ impl DaemonSets {
         let mut delete = plan.delete.clone();
         delete.truncate(BURST);
         delete.dedup_by(|a, b| a.metadata.uid == b.metadata.uid);
-        self.expectations.expect_creations(key, create_on.len());
-        self.expectations.expect_deletions(key, delete.iter().map(|pod| pod.metadata.uid.clone()));
-
         let mut pod = pod_from_template(&set.spec.template, owner);
         let labels = object_at(object_at(&mut pod, "metadata"), "labels");
         labels.insert(REVISION_LABEL.to_owned(), hash.into());
@@ -197,26 +194,15 @@ impl DaemonSets {
             pin_to_node(&mut pod, node);
             Value::Object(pod).to_string().into_bytes()
         });
-        let batch = create_pods(&self.api, &self.recorder, &about, bodies.collect()).await;
-        self.expectations.creations_seen(key, batch.n_missing);
-
-        let mut error = batch.error.filter(|error| !error.is_namespace_terminating());
-        for (pod, failure) in delete_pods(&self.api, &self.recorder, &about, &delete).await {
-            self.expectations.deletion_seen(key, &pod.metadata.uid);
-            error.get_or_insert(failure);
-        }
-        for pod in &delete {
-            let now = self.pods.get(&pod.metadata.namespaced_name());
-            if now.is_none_or(|now| now.metadata.uid != pod.metadata.uid || now.metadata.is_deleting()) {
-                self.expectations.deletion_seen(key, &pod.metadata.uid);
-            }
-        }
+        let failed = self.control.create(key, &about, bodies.collect()).await;
+        let error = failed.filter(|error| !error.is_namespace_terminating());
+        let error = error.or(self.control.delete(key, &about, &delete).await);
         error.map_or(Ok(()), Err)
     }
 
     async fn truncate(&self, set: &DaemonSet, pods: &[Arc<Pod>], history: &History) -> Result<(), CallError> {
         let live: BTreeSet<&str> = pods.iter().filter_map(|pod| pod.metadata.label(REVISION_LABEL)).collect();
-        truncate(&self.api, history, set.spec.revision_history_limit, &live).await
+        truncate(&self.control.api, history, set.spec.revision_history_limit, &live).await
     }
 
     fn lock_failures(&self) -> std::sync::MutexGuard<'_, HashMap<(NamespacedName, String), Failures>> {

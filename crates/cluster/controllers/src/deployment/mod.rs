@@ -8,6 +8,7 @@ mod scale;
 mod status;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_api::object::NamespacedName;
 use berth_api::resource::{DEPLOYMENTS, REPLICA_SETS};
@@ -17,15 +18,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::plan::{Action, Plan, plan};
 use super::api::{Api, DeleteOptions, Precondition, Propagation};
-use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
-use super::informer::Informer;
+use super::index::{Cache, Index, Informer};
 use super::ownership::{Owner, claim};
 use super::pod_control::object_at;
 use super::queue::{Next, Queue, work};
-use super::replica_set::until;
 use super::template::{POD_TEMPLATE_HASH, same_template};
-use super::view::{Deployment, PartialObjectMetadata, Pod, ReplicaSet};
+use super::view::{Deployment, Pod, ReplicaSet};
 use berth_client::call::CallError;
 
 /// The controller.
@@ -55,31 +54,14 @@ impl Deployments {
             pods: pods.cache(),
             queue: Arc::default(),
         };
-        let queue = controller.queue.clone();
-        deployments.on_change(move |change| {
-            if let Some(latest) = change.latest() {
-                queue.add(latest.metadata.namespaced_name());
-            }
-        });
-        let (queue, cache) = (controller.queue.clone(), controller.deployments.clone());
-        replica_sets.on_change(move |change| {
-            for set in change.old.into_iter().chain(change.new) {
-                match set.metadata.controller() {
-                    Some(owner) if owner.kind == DEPLOYMENTS.kind => {
-                        queue.add(NamespacedName::new(&set.metadata.namespace, &owner.name));
-                    }
-                    Some(_) => {}
-                    None => {
-                        let all = cache.by(&Index::Namespace(set.metadata.namespace.clone()));
-                        for deployment in all.iter().filter(|d| d.spec.selector.matches(&set.metadata.labels))
-                        {
-                            queue.add(deployment.metadata.namespaced_name());
-                        }
-                    }
-                }
-            }
-        });
-        // Recreate waits until the last old pod is deleted.
+        controller.queue.follow(deployments);
+        controller.queue.follow_dependents(
+            &DEPLOYMENTS,
+            controller.deployments.clone(),
+            |deployment| &deployment.spec.selector,
+            replica_sets,
+            Duration::ZERO,
+        );
         let (queue, cache) = (controller.queue.clone(), controller.deployments.clone());
         let replica_sets = controller.replica_sets.clone();
         pods.on_change(move |change| {
@@ -101,8 +83,7 @@ impl Deployments {
 
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
-        let queue = self.queue.clone();
-        work("deployments", queue, n_workers, |key| self.sync(key), stop).await;
+        work("deployments", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
@@ -139,8 +120,7 @@ impl Deployments {
                         "resourceVersion": meta.resource_version,
                         "annotations": {revision::REVISION: revision},
                     }});
-                    let written =
-                        self.api.patch::<PartialObjectMetadata>(&DEPLOYMENTS, &key, "", &patch).await;
+                    let written = self.api.patch(&DEPLOYMENTS, &key, "", &patch).await;
                     written.map(|written| meta.resource_version = written.metadata.resource_version)
                 }
                 Action::Update { replica_set, replicas, annotations, min_ready_seconds } => {
@@ -156,8 +136,7 @@ impl Deployments {
                         patch["spec"]["minReadySeconds"] = seconds.into();
                     }
                     let set = replica_set.metadata.namespaced_name();
-                    let written =
-                        self.api.patch::<PartialObjectMetadata>(&REPLICA_SETS, &set, "", &patch).await;
+                    let written = self.api.patch(&REPLICA_SETS, &set, "", &patch).await;
                     if let (Ok(_), Some(to)) = (&written, replicas) {
                         self.record_scaled(&deployment, set.name(), replica_set.replicas(), to);
                     }
@@ -180,7 +159,7 @@ impl Deployments {
         }
         result?;
         let now = Timestamp::now();
-        Ok(look_again.map_or(Next::Wait, |at| Next::After(until(at, now))))
+        Ok(Next::at(look_again, now))
     }
 
     async fn create(
@@ -192,11 +171,7 @@ impl Deployments {
         status: &mut super::view::DeploymentStatus,
     ) -> Result<(), CallError> {
         let namespace = &deployment.metadata.namespace;
-        match self
-            .api
-            .create::<PartialObjectMetadata>(&REPLICA_SETS, namespace, object.to_string().into_bytes())
-            .await
-        {
+        match self.api.create(&REPLICA_SETS, namespace, object.to_string().into_bytes()).await {
             Ok(_) => {
                 if replicas > 0 {
                     self.record_scaled(deployment, name, 0, replicas);

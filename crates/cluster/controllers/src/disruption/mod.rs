@@ -13,15 +13,14 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::api::{Api, Precondition};
-use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
-use super::informer::Informer;
+use super::index::{Cache, Index, Informer};
 use super::queue::{Next, Queue, work};
-use super::replica_set::until;
 use super::view::{
     Condition, Deployment, OwnerReference, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, ReplicaSet,
     StatefulSet,
 };
+use berth_client::HasMetadata;
 use berth_client::call::CallError;
 
 /// Batching window: pod events within this time cause one sync.
@@ -113,12 +112,7 @@ impl DisruptionBudgets {
             scales,
             queue: Arc::default(),
         };
-        let queue = controller.queue.clone();
-        budgets.on_change(move |change| {
-            if let Some(budget) = change.new {
-                queue.add(budget.metadata.namespaced_name());
-            }
-        });
+        controller.queue.follow(budgets);
         let (queue, cache) = (controller.queue.clone(), controller.budgets.clone());
         pods.on_change(move |change| {
             let Some(pod) = change.latest() else { return };
@@ -142,7 +136,7 @@ impl DisruptionBudgets {
     }
 
     /// Enqueues the budgets of a namespace when a wanted pod count changes.
-    pub(crate) fn follow_scale<T: super::cache::Cached>(
+    pub(crate) fn follow_scale<T: HasMetadata>(
         &self,
         informer: &mut Informer<T>,
         replicas: impl Fn(&T) -> i32 + Send + Sync + 'static,
@@ -159,8 +153,7 @@ impl DisruptionBudgets {
 
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
-        let queue = self.queue.clone();
-        work("poddisruptionbudgets", queue, n_workers, |key| self.sync(key), stop).await;
+        work("poddisruptionbudgets", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
@@ -191,6 +184,6 @@ impl DisruptionBudgets {
             let meta = &budget.metadata;
             self.api.write_status(&POD_DISRUPTION_BUDGETS, meta, &written, Precondition::Version).await?;
         }
-        Ok(look_again.map_or(Next::Wait, |at| Next::After(until(at, now))))
+        Ok(Next::at(look_again, now))
     }
 }

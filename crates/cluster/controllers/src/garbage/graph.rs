@@ -54,7 +54,7 @@ impl Node {
     }
 }
 
-/// The graph of the objects that the informers have seen. A missing owner is known only by its dependents' references.
+/// The graph of the objects that the informers have seen. A missing owner is in it only as a reference of its dependents.
 #[derive(Default)]
 pub(super) struct Graph {
     nodes: HashMap<Uid, Node>,

@@ -22,10 +22,10 @@ use tokio_util::sync::CancellationToken;
 use self::graph::{Graph, Node, ORPHAN, Uid};
 use self::plan::{Action, OwnerState, owner_state, plan, without};
 use super::api::{Api, DeleteOptions};
-use super::cache::Cached;
-use super::informer::Informer;
+use super::index::Informer;
 use super::queue::{Next, Queue, work};
-use super::view::{OwnerReference, PartialObjectMetadata};
+use super::view::{ObjectMeta, OwnerReference, PartialObjectMetadata};
+use berth_client::HasMetadata;
 use berth_client::call::CallError;
 
 /// Capacity of the cache of absent owners.
@@ -59,6 +59,26 @@ impl Shared {
         self.graph.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn changed(&self, kind: &'static Resource, old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) {
+        let look = match (old, new) {
+            (_, Some(new)) => {
+                // Most changes affect only the status.
+                let same = old.is_some_and(|old| {
+                    old.owner_references == new.owner_references
+                        && old.finalizers == new.finalizers
+                        && old.is_deleting() == new.is_deleting()
+                });
+                if same {
+                    return self.graph().touch(&new.uid, &new.resource_version);
+                }
+                self.graph().observe(Node::new(kind, new))
+            }
+            (Some(old), None) => self.graph().remove(&old.uid),
+            (None, None) => return,
+        };
+        self.look_at(look);
+    }
+
     fn look_at(&self, uids: Vec<Uid>) {
         for uid in uids {
             self.queue.add(Item(uid));
@@ -72,35 +92,16 @@ impl GarbageCollector {
     }
 
     /// Handles the events of all objects of a resource.
-    pub(crate) fn follow<T: Cached>(&self, kind: &'static Resource, informer: &mut Informer<T>) {
+    pub(crate) fn follow<T: HasMetadata>(&self, kind: &'static Resource, informer: &mut Informer<T>) {
         let shared = self.shared.clone();
         informer.on_change(move |change| {
-            let look = match (change.old, change.new) {
-                (_, Some(new)) => {
-                    let new = new.meta();
-                    // Most changes affect only the status.
-                    let same = change.old.is_some_and(|old| {
-                        let old = old.meta();
-                        old.owner_references == new.owner_references
-                            && old.finalizers == new.finalizers
-                            && old.is_deleting() == new.is_deleting()
-                    });
-                    if same {
-                        return shared.graph().touch(&new.uid, &new.resource_version);
-                    }
-                    shared.graph().observe(Node::new(kind, new))
-                }
-                (Some(old), None) => shared.graph().remove(&old.meta().uid),
-                (None, None) => return,
-            };
-            shared.look_at(look);
+            shared.changed(kind, change.old.map(|old| old.meta()), change.new.map(|new| new.meta()));
         });
     }
 
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
-        let queue = self.shared.queue.clone();
-        work("garbage-collector", queue, n_workers, |item| self.sync(item), stop).await;
+        work("garbage-collector", &self.shared.queue, n_workers, |item| self.sync(item), stop).await;
     }
 
     async fn sync(&self, Item(uid): Item) -> Result<Next, CallError> {
@@ -158,11 +159,11 @@ impl GarbageCollector {
         let live: Option<PartialObjectMetadata> = self.api.get(kind, &key).await?;
         let absent = live.is_none_or(|live| live.metadata.uid != owner.uid);
         if absent {
-            let mut known = self.lock_absent();
-            if known.len() >= MAX_ABSENT {
-                known.clear();
+            let mut cached = self.lock_absent();
+            if cached.len() >= MAX_ABSENT {
+                cached.clear();
             }
-            known.insert(owner.uid.clone());
+            cached.insert(owner.uid.clone());
         }
         Ok(absent)
     }
@@ -185,10 +186,7 @@ impl GarbageCollector {
             "resourceVersion": node.resource_version,
             field: value,
         }});
-        match self.api.patch::<PartialObjectMetadata>(node.kind, &node.key, "", &patch).await {
-            Err(error) if error.is_not_found() => Ok(()),
-            result => result.map(drop),
-        }
+        self.api.patch_existing(node.kind, &node.key, &patch).await.map(drop)
     }
 
     fn lock_absent(&self) -> MutexGuard<'_, HashSet<Uid>> {

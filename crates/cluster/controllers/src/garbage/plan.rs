@@ -10,7 +10,7 @@ use crate::api::Propagation;
 use crate::resources::owner_resource;
 use crate::view::OwnerReference;
 
-/// The known state of an owner.
+/// The state of an owner, as far as the watches show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnerState {
     Present,

@@ -9,47 +9,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::indexes::Indexes;
-use super::per_index::{failed_indexes, remembering};
+use super::outcome::{Outcome, index_of, is_tracked, outcome};
+use super::per_index::{failed_indexes, last_failed};
 use super::policy::{Failure, failure};
 use crate::view::{Job, JobStatus, Pod};
 
-/// Finalizer of pods that are not counted yet.
-pub(super) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
-/// Annotation and label with a pod's completion index.
-pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-
-/// How the controller counts a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Active,
-    /// Terminating, not counted yet.
-    Terminating,
-    Succeeded,
-    Failed,
-}
-
-/// Classifies a pod. A terminating pod counts as failed at once, unless the Job waits for its end.
-pub(super) fn outcome(job: &Job, pod: &Pod) -> Outcome {
-    match pod.status.phase.as_str() {
-        "Succeeded" => Outcome::Succeeded,
-        "Failed" => Outcome::Failed,
-        _ if !pod.metadata.is_deleting() => Outcome::Active,
-        _ if job.spec.pod_replacement_policy == "Failed" => Outcome::Terminating,
-        _ => Outcome::Failed,
-    }
-}
-
-pub(super) fn is_tracked(pod: &Pod) -> bool {
-    pod.metadata.finalizers.iter().any(|finalizer| finalizer == TRACKING)
-}
-
-/// The completion index of a pod of an Indexed Job.
-pub(super) fn index_of(pod: &Pod) -> Option<i32> {
-    pod.metadata.annotation(INDEX)?.parse().ok().filter(|&index| index >= 0)
-}
-
 /// The result of counting.
-pub(super) struct Counted {
+pub(super) struct Tally {
     /// Pods whose finalizer is removed after the status is written.
     pub(super) release: Vec<Arc<Pod>>,
     pub(super) completed: Indexes,
@@ -59,7 +25,7 @@ pub(super) struct Counted {
     pub(super) last: HashMap<i32, Arc<Pod>>,
 }
 
-impl Counted {
+impl Tally {
     /// Failures missing from the status because their pods are kept.
     pub(super) fn n_kept(&self, job: &Job, status: &JobStatus) -> i32 {
         let listed = &status.uncounted_terminated_pods.failed;
@@ -73,7 +39,7 @@ impl Counted {
 }
 
 /// Adds the ended pods to `status`. A running Job keeps the pods that hold the failure count of their index.
-pub(super) fn count(job: &Job, pods: &[Arc<Pod>], status: &mut JobStatus, goes_on: bool) -> Counted {
+pub(super) fn count(job: &Job, pods: &[Arc<Pod>], status: &mut JobStatus, goes_on: bool) -> Tally {
     let completions = job.spec.completions.unwrap_or(i32::MAX);
     let mut completed = Indexes::parse(&status.completed_indexes, completions);
     let tracked: HashSet<&str> =
@@ -100,7 +66,7 @@ pub(super) fn count(job: &Job, pods: &[Arc<Pod>], status: &mut JobStatus, goes_o
     let (mut failed, mut last) = (Indexes::default(), HashMap::new());
     if job.is_indexed() && job.spec.backoff_limit_per_index.is_some() {
         failed = failed_indexes(job, pods, status.failed_indexes.as_deref().unwrap_or_default());
-        last = remembering(job, pods, &completed, &failed);
+        last = last_failed(job, pods, &completed, &failed);
         status.failed_indexes = Some(failed.to_string());
     }
     let is_kept = |pod: &Pod| {
@@ -126,7 +92,7 @@ pub(super) fn count(job: &Job, pods: &[Arc<Pod>], status: &mut JobStatus, goes_o
         status.completed_indexes = completed.to_string();
         status.succeeded = completed.len();
     }
-    Counted { release, completed, failed, last }
+    Tally { release, completed, failed, last }
 }
 
 /// Succeeded and failed pods, including those not in the counters yet.
@@ -142,6 +108,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::job::outcome::{INDEX, TRACKING};
 
     fn pod(uid: &str, phase: &str, tracked: bool, index: Option<i32>) -> Arc<Pod> {
         let finalizers = if tracked { json!([TRACKING]) } else { json!([]) };

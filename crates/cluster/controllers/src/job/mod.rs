@@ -1,7 +1,9 @@
 //! Jobs: run pods to completion.
 
+mod backoff;
 mod count;
 mod indexes;
+mod outcome;
 mod per_index;
 mod plan;
 mod policy;
@@ -16,19 +18,16 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use self::count::{INDEX, TRACKING, is_tracked};
+use self::outcome::{INDEX, TRACKING, is_tracked};
 use self::per_index::{FAILURES, Failures, IGNORED};
 use self::plan::{Plan, Uncounted, plan};
 use super::api::{Api, DeleteOptions, Precondition, Propagation};
-use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
-use super::expectations::Expectations;
-use super::informer::Informer;
+use super::index::{Cache, Index, Informer};
 use super::ownership::{Owner, claim};
-use super::pod_control::{create_pods, delete_pod, object_at, pod_from_template};
+use super::pod_control::{PodControl, object_at, pod_from_template};
 use super::pod_events::PodEvents;
 use super::queue::{Next, Queue, work};
-use super::replica_set::until;
 use super::view::{Job, PartialObjectMetadata, Pod};
 use berth_client::call::CallError;
 
@@ -37,11 +36,8 @@ const SETTLE: Duration = Duration::from_millis(20);
 
 /// The controller.
 pub(crate) struct Jobs {
-    api: Api,
-    recorder: Recorder,
+    control: PodControl,
     jobs: Arc<Cache<Job>>,
-    pods: Arc<Cache<Pod>>,
-    expectations: Arc<Expectations>,
     queue: Arc<Queue<NamespacedName>>,
 }
 
@@ -53,20 +49,14 @@ impl Jobs {
         jobs: &mut Informer<Job>,
         pods: &mut Informer<Pod>,
     ) -> Self {
-        let controller = Jobs {
-            api: api.clone(),
-            recorder,
-            jobs: jobs.cache(),
-            pods: pods.cache(),
-            expectations: Arc::default(),
-            queue: Arc::default(),
-        };
+        let controller =
+            Jobs { control: PodControl::new(api, recorder, pods), jobs: jobs.cache(), queue: Arc::default() };
         PodEvents {
             kind: &JOBS,
             objects: controller.jobs.clone(),
             selector: |object| &object.spec.selector,
             queue: controller.queue.clone(),
-            expectations: controller.expectations.clone(),
+            expectations: controller.control.expectations.clone(),
             settle: SETTLE,
         }
         .register(jobs, pods);
@@ -75,22 +65,23 @@ impl Jobs {
 
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
-        let queue = self.queue.clone();
-        work("jobs", queue, n_workers, |key| self.sync(key), stop).await;
+        work("jobs", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(job) = self.jobs.get(&key) else {
-            self.expectations.forget(&key);
+            self.control.expectations.forget(&key);
             return self.release_pods_of_gone(&key).await;
         };
         if !matches!(job.spec.managed_by.as_str(), "" | "kubernetes.io/job-controller") {
             return Ok(Next::Wait);
         }
-        let may_act = self.expectations.are_met(&key, &self.queue);
+        let may_act = self.control.expectations.are_met(&key, &self.queue);
         let owner = Owner { kind: &JOBS, meta: &job.metadata };
-        let pods =
-            claim(&self.api, owner, &job.spec.selector, &PODS, &self.pods, |pod| pod.is_active()).await?;
+        let pods = claim(&self.control.api, owner, &job.spec.selector, &PODS, &self.control.pods, |pod| {
+            pod.is_active()
+        })
+        .await?;
         let plan = plan(&job, &pods, Timestamp::now());
         if plan.expired {
             let options = DeleteOptions {
@@ -98,15 +89,19 @@ impl Jobs {
                 resource_version: Some(&job.metadata.resource_version),
                 ..DeleteOptions::of_uid(&job.metadata.uid)
             };
-            self.api.delete(&JOBS, &key, options).await?;
+            self.control.api.delete(&JOBS, &key, options).await?;
             return Ok(Next::Wait);
         }
         let about = Reference::new(&JOBS, &job.metadata);
         if plan.status != job.status {
-            self.api.write_status(&JOBS, &job.metadata, &plan.status, Precondition::Version).await?;
+            self.control.api.write_status(&JOBS, &job.metadata, &plan.status, Precondition::Version).await?;
             match &plan.event {
-                Some((true, reason, message)) => self.recorder.warning(&about, reason, message.as_str()),
-                Some((false, reason, message)) => self.recorder.normal(&about, reason, message.as_str()),
+                Some((true, reason, message)) => {
+                    self.control.recorder.warning(&about, reason, message.as_str())
+                }
+                Some((false, reason, message)) => {
+                    self.control.recorder.normal(&about, reason, message.as_str())
+                }
                 None => {}
             }
         }
@@ -116,7 +111,7 @@ impl Jobs {
             self.create(&key, owner, &job, &about, &plan).await?;
         }
         let now = Timestamp::now();
-        Ok(plan.look_again.map_or(Next::Wait, |at| Next::After(until(at, now))))
+        Ok(Next::at(plan.look_again, now))
     }
 
     /// Removes the finalizer of counted pods.
@@ -133,25 +128,18 @@ impl Jobs {
             "resourceVersion": pod.metadata.resource_version,
             "finalizers": kept,
         }});
-        match self
-            .api
-            .patch::<PartialObjectMetadata>(&PODS, &pod.metadata.namespaced_name(), "", &patch)
-            .await
-        {
-            Err(error) if error.is_not_found() => Ok(()),
-            result => result.map(drop),
-        }
+        self.control.api.patch_existing(&PODS, &pod.metadata.namespaced_name(), &patch).await.map(drop)
     }
 
     /// Removes the finalizer of pods whose Job is deleted; they could never be deleted otherwise.
     async fn release_pods_of_gone(&self, key: &NamespacedName) -> Result<Next, CallError> {
-        let pods = self.pods.by(&Index::Namespace(key.namespace().to_owned()));
+        let pods = self.control.pods.by(&Index::Namespace(key.namespace().to_owned()));
         let is_left = |pod: &Arc<Pod>| {
             let owner = pod.metadata.controller();
             is_tracked(pod) && owner.is_some_and(|owner| owner.kind == JOBS.kind && owner.name == key.name())
         };
         let left: Vec<_> = pods.into_iter().filter(is_left).collect();
-        if left.is_empty() || self.api.get::<PartialObjectMetadata>(&JOBS, key).await?.is_some() {
+        if left.is_empty() || self.control.api.get::<PartialObjectMetadata>(&JOBS, key).await?.is_some() {
             return Ok(Next::Wait);
         }
         self.release(&left).await?;
@@ -159,27 +147,21 @@ impl Jobs {
     }
 
     async fn delete(&self, key: &NamespacedName, about: &Reference, plan: &Plan) -> Result<(), CallError> {
-        let uids = plan.delete.iter().map(|(pod, _)| pod.metadata.uid.clone());
-        self.expectations.expect_deletions(key, uids);
-        let deleted = plan.delete.iter().map(|(pod, uncounted)| async move {
+        let released = plan.delete.iter().map(|(pod, uncounted)| async move {
             if *uncounted == Uncounted::Yes && is_tracked(pod) {
                 self.release_one(pod).await?;
             }
-            delete_pod(&self.api, &self.recorder, about, pod).await
+            Ok(pod.clone())
         });
-        let mut result = Ok(());
-        for ((pod, _), deleted) in plan.delete.iter().zip(join_all(deleted).await) {
-            let now = self.pods.get(&pod.metadata.namespaced_name());
-            let seen =
-                now.is_none_or(|now| now.metadata.uid != pod.metadata.uid || now.metadata.is_deleting());
-            if seen || deleted.is_err() {
-                self.expectations.deletion_seen(key, &pod.metadata.uid);
-            }
-            if deleted.is_err() {
-                result = deleted;
+        let (mut pods, mut error) = (Vec::new(), None);
+        for released in join_all(released).await {
+            match released {
+                Ok(pod) => pods.push(pod),
+                Err(failed) => error = Some(failed),
             }
         }
-        result
+        let failed = self.control.delete(key, about, &pods).await;
+        error.or(failed).map_or(Ok(()), Err)
     }
 
     async fn create(
@@ -190,17 +172,12 @@ impl Jobs {
         about: &Reference,
         plan: &Plan,
     ) -> Result<(), CallError> {
-        if plan.create.is_empty() {
-            return Ok(());
-        }
-        self.expectations.expect_creations(key, plan.create.len());
         let bodies = plan.create.iter().map(|index| {
             let failures = index.and_then(|index| plan.failures.get(&index));
             Value::Object(new_pod(job, owner, *index, failures)).to_string().into_bytes()
         });
-        let batch = create_pods(&self.api, &self.recorder, about, bodies.collect()).await;
-        self.expectations.creations_seen(key, batch.n_missing);
-        batch.error.filter(|error| !error.is_namespace_terminating()).map_or(Ok(()), Err)
+        let failed = self.control.create(key, about, bodies.collect()).await;
+        failed.filter(|error| !error.is_namespace_terminating()).map_or(Ok(()), Err)
     }
 }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::count::{Outcome, index_of, is_tracked, outcome};
+use super::backoff::{finished_at, pause};
 use super::indexes::Indexes;
-use super::plan::{finished_at, pause};
+use super::outcome::{Outcome, index_of, is_tracked, outcome};
 use super::policy::{Failure, failure};
 use crate::view::{Job, Pod};
 
@@ -31,10 +31,10 @@ pub(super) struct Failures {
     pub(super) ignored: i32,
 }
 
-/// The permanently failed indexes: those in `known`, and those of failed pods that are not released yet.
-pub(super) fn failed_indexes(job: &Job, pods: &[Arc<Pod>], known: &str) -> Indexes {
+/// The permanently failed indexes: those in `before`, and those of failed pods that are not released yet.
+pub(super) fn failed_indexes(job: &Job, pods: &[Arc<Pod>], before: &str) -> Indexes {
     let completions = job.spec.completions.unwrap_or(0);
-    let mut failed = Indexes::parse(known, completions);
+    let mut failed = Indexes::parse(before, completions);
     let limit = job.spec.backoff_limit_per_index.unwrap_or(i32::MAX);
     for pod in pods.iter().filter(|pod| is_tracked(pod) && outcome(job, pod) == Outcome::Failed) {
         let for_good = match failure(job, pod) {
@@ -50,7 +50,7 @@ pub(super) fn failed_indexes(job: &Job, pods: &[Arc<Pod>], known: &str) -> Index
 }
 
 /// The pods that hold the failure count of their index: the last failed one of each index not finished and not active.
-pub(super) fn remembering(
+pub(super) fn last_failed(
     job: &Job,
     pods: &[Arc<Pod>],
     succeeded: &Indexes,

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::count::{Counted, Outcome, count, index_of, is_tracked, outcome, totals};
+use super::backoff::backoff_ends;
+use super::count::{Tally, count, totals};
+use super::outcome::{Outcome, index_of, is_tracked, outcome};
 use super::per_index::{self, Failures};
 use super::policy::{self, Failure};
 use crate::pod_control::BURST;
 use crate::view::{Condition, Job, JobStatus, Pod, find_condition, set_condition};
-
-/// Initial and maximum backoff after a failed pod, in seconds; it doubles with each failure.
-const FAILURE_BACKOFF: (i64, i64) = (10, 600);
 
 /// The actions, executed in this order: write the status, release, delete, create.
 #[derive(Debug, Default)]
@@ -85,14 +84,7 @@ fn is_ending(status: &JobStatus) -> bool {
 
 impl Plan {
     /// Sets the condition that announces success or failure, if one of them has happened.
-    fn decide(
-        &mut self,
-        job: &Job,
-        pods: &[Arc<Pod>],
-        active: &[Arc<Pod>],
-        counted: &Counted,
-        now: Timestamp,
-    ) {
+    fn decide(&mut self, job: &Job, pods: &[Arc<Pod>], active: &[Arc<Pod>], counted: &Tally, now: Timestamp) {
         if is_ending(&self.status) {
             return;
         }
@@ -200,7 +192,7 @@ impl Plan {
         job: &Job,
         pods: &[Arc<Pod>],
         mut active: Vec<Arc<Pod>>,
-        counted: &Counted,
+        counted: &Tally,
         now: Timestamp,
     ) {
         let is_over = |index: i32| counted.completed.contains(index) || counted.failed.contains(index);
@@ -301,7 +293,7 @@ fn fails_job(job: &Job, pods: &[Arc<Pod>]) -> Option<String> {
 }
 
 /// The reason and message if the Job fails because of its indexes, with `backoffLimitPerIndex`.
-fn fails_by_indexes(job: &Job, counted: &Counted) -> Option<(&'static str, &'static str)> {
+fn fails_by_indexes(job: &Job, counted: &Tally) -> Option<(&'static str, &'static str)> {
     let n_failed = counted.failed.len();
     if job.spec.max_failed_indexes.is_some_and(|max| n_failed > max) {
         return Some((
@@ -322,34 +314,6 @@ fn has_restarted_too_often(job: &Job, active: &[Arc<Pod>], limit: i32) -> bool {
     }
     let restarts = active.iter().map(|pod| pod.restarts()).fold(0, i64::saturating_add);
     restarts > 0 && restarts >= i64::from(limit)
-}
-
-/// End of the backoff after failures since the last success; no pod is created before.
-fn backoff_ends(pods: &[Arc<Pod>]) -> Option<Timestamp> {
-    let ended = |phase: &'static str| {
-        pods.iter().filter(move |pod| pod.status.phase == phase).filter_map(|pod| finished_at(pod))
-    };
-    let last_success = ended("Succeeded").max();
-    let failures = || ended("Failed").filter(|at| last_success.is_none_or(|success| *at > success));
-    let last = failures().max()?;
-    last.checked_add(pause(failures().count())).ok()
-}
-
-/// Backoff after so many failures (at least one).
-pub(super) fn pause(n_failures: usize) -> SignedDuration {
-    let (first, longest) = FAILURE_BACKOFF;
-    let doublings = u32::try_from(n_failures.saturating_sub(1)).unwrap_or(u32::MAX).min(30);
-    SignedDuration::from_secs(first.checked_shl(doublings).map_or(longest, |seconds| seconds.min(longest)))
-}
-
-/// When a pod ended: the end of its last container, or the best estimate.
-pub(super) fn finished_at(pod: &Pod) -> Option<Timestamp> {
-    let terminated =
-        pod.status.container_statuses.iter().filter_map(|status| status.state.terminated.as_ref());
-    let last = terminated.filter_map(|terminated| terminated.finished_at).max();
-    last.or_else(|| pod.ready_condition().and_then(|ready| ready.last_transition_time))
-        .or(pod.metadata.deletion_timestamp)
-        .or(pod.metadata.creation_timestamp)
 }
 
 /// The order in which active pods are kept.

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::super::count::{INDEX, TRACKING};
+use super::super::outcome::{INDEX, TRACKING};
 use super::super::per_index::FAILURES;
 use super::*;
 

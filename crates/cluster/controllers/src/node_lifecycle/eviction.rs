@@ -12,12 +12,10 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{Api, DeleteOptions};
-use crate::cache::{Cache, Index};
 use crate::disruption::disruption_target;
 use crate::events::{Recorder, Reference};
-use crate::informer::Informer;
-use crate::queue::{Next, Queue, work};
-use crate::replica_set::until;
+use crate::index::{Cache, Index, Informer};
+use crate::queue::{Next, Queue, until, work};
 use crate::view::{Node, NodeTaint, Pod};
 use berth_client::call::CallError;
 
@@ -108,8 +106,7 @@ impl TaintEviction {
 
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
-        let queue = self.queue.clone();
-        work("taint-eviction", queue, n_workers, |key| self.sync(key), stop).await;
+        work("taint-eviction", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {

@@ -22,12 +22,11 @@ use self::health::{Heard, unknown_conditions};
 use self::taints::{Evict, wanted_taints};
 use self::zones::Zones;
 use super::api::Api;
-use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
-use super::informer::Informer;
+use super::index::{Cache, Index, Informer};
 use super::options::ControllerOptions;
 use super::queue::{Next, Queue, work};
-use super::view::{Condition, Lease, Node, PartialObjectMetadata, Pod};
+use super::view::{Condition, Lease, Node, Pod};
 use berth_client::call::CallError;
 
 /// The namespace of the node leases.
@@ -83,8 +82,7 @@ impl NodeLifecycle {
 
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
-        let queue = self.queue.clone();
-        let by_change = work("node-lifecycle", queue, n_workers, |key| self.sync(key), stop.clone());
+        let by_change = work("node-lifecycle", &self.queue, n_workers, |key| self.sync(key), stop.clone());
         tokio::join!(by_change, self.monitor(stop));
     }
 
@@ -183,14 +181,7 @@ impl NodeLifecycle {
             "metadata": {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version},
             "spec": {"taints": taints},
         });
-        match self
-            .api
-            .patch::<PartialObjectMetadata>(&NODES, &node.metadata.namespaced_name(), "", &patch)
-            .await
-        {
-            Err(error) if error.is_not_found() => Ok(()),
-            result => result.map(drop),
-        }
+        self.api.patch_existing(&NODES, &node.metadata.namespaced_name(), &patch).await.map(drop)
     }
 
     fn lock_decisions(&self) -> std::sync::MutexGuard<'_, HashMap<String, Evict>> {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::annotation::{BIND_COMPLETED, BOUND_BY_CONTROLLER};
 use super::matching::{best_match, satisfies_named};
-use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER, Notice};
+use super::notice::Notice;
 use crate::view::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 
 /// Annotation of a claim: the node for which its volume is provisioned.

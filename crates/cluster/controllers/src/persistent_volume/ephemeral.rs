@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Api;
-use crate::cache::{Cache, Index};
 use crate::events::{Recorder, Reference};
-use crate::informer::Informer;
+use crate::index::{Cache, Index, Informer};
 use crate::ownership::Owner;
 use crate::queue::{Next, Queue, work};
-use crate::view::{PartialObjectMetadata, PersistentVolumeClaim, Pod, PodVolume};
+use crate::view::{PersistentVolumeClaim, Pod, PodVolume};
 
 /// The controller.
 pub(crate) struct EphemeralVolumes {
@@ -61,8 +60,7 @@ impl EphemeralVolumes {
 
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
-        let queue = self.queue.clone();
-        work("ephemeralvolumes", queue, n_workers, |key| self.sync(key), stop).await;
+        work("ephemeralvolumes", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
@@ -70,13 +68,13 @@ impl EphemeralVolumes {
         for volume in &pod.spec.volumes {
             let Some(claim) = claim_of(&pod, volume) else { continue };
             let name = claim["metadata"]["name"].as_str().unwrap_or_default();
-            let known = self.claims.get(&NamespacedName::new(key.namespace(), name));
-            let is_foreign = match known {
-                Some(known) => !known.metadata.is_controlled_by(&pod.metadata.uid),
+            let existing = self.claims.get(&NamespacedName::new(key.namespace(), name));
+            let is_foreign = match existing {
+                Some(existing) => !existing.metadata.is_controlled_by(&pod.metadata.uid),
                 None => {
                     let body = claim.to_string().into_bytes();
                     let kind = &PERSISTENT_VOLUME_CLAIMS;
-                    match self.api.create::<PartialObjectMetadata>(kind, key.namespace(), body).await {
+                    match self.api.create(kind, key.namespace(), body).await {
                         // The cache will show whose it is.
                         Err(error) if error.is_already_exists() => return Err(error),
                         Err(error) if error.is_namespace_terminating() => return Ok(Next::Wait),

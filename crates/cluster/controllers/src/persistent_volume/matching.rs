@@ -32,7 +32,7 @@ pub(super) fn best_match<'a>(
     })
 }
 
-/// Whether a volume has what a claim asks for, apart from the class and the labels; or why not.
+/// Whether a volume has what a claim requests, apart from the class and the labels; or why not.
 fn satisfies(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result<(), String> {
     let mode = |mode: &str| if mode.is_empty() { "Filesystem".to_owned() } else { mode.to_owned() };
     if volume.metadata.is_deleting() {
@@ -50,7 +50,7 @@ fn satisfies(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result
     Ok(())
 }
 
-/// Whether the volume that a claim names has what the claim asks for; or why not.
+/// Whether the volume that a claim names has what the claim requests; or why not.
 pub(super) fn satisfies_named(
     volume: &PersistentVolume,
     claim: &PersistentVolumeClaim,

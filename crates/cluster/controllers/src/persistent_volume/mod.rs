@@ -5,9 +5,11 @@
 //! volume is never bound to two claims. Volumes are created and deleted by a provisioner, claims of generic ephemeral
 //! volumes by [`EphemeralVolumes`].
 
+mod annotation;
 mod claim;
 mod ephemeral;
 mod matching;
+mod notice;
 mod volume;
 mod write;
 
@@ -17,52 +19,28 @@ use std::time::Duration;
 
 use berth_api::object::NamespacedName;
 use berth_api::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
+use berth_client::HasMetadata;
 use berth_client::call::CallError;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::annotation::PROVISIONED_BY;
 use self::claim::Observed;
 pub(crate) use self::claim::SELECTED_NODE;
 pub(crate) use self::ephemeral::EphemeralVolumes;
+use self::notice::Notice;
 use super::api::{Api, Precondition};
-use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
-use super::informer::Informer;
+use super::index::{Cache, Index, Informer};
 use super::queue::{Next, Queue, work};
-use super::view::{
-    ObjectMeta, PartialObjectMetadata, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
-};
+use super::view::{ObjectMeta, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
 
-/// Annotation of a claim whose binding is complete.
-const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Annotation of an object that this controller, not a user, bound to the other one.
-pub(crate) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// Annotation of a volume with the name of the provisioner that created it.
-pub(crate) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Keeps a claim while pods use it.
 const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
 /// Keeps a volume while a claim is bound to it.
 const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 /// Interval of the syncs of a claim that waits.
 const RESYNC: Duration = Duration::from_secs(15);
-
-/// An event about a claim or a volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Notice {
-    is_warning: bool,
-    reason: &'static str,
-    message: String,
-}
-
-impl Notice {
-    fn normal(reason: &'static str, message: impl Into<String>) -> Notice {
-        Notice { is_warning: false, reason, message: message.into() }
-    }
-
-    fn warning(reason: &'static str, message: impl Into<String>) -> Notice {
-        Notice { is_warning: true, reason, message: message.into() }
-    }
-}
 
 /// The controller.
 pub(crate) struct PersistentVolumes {
@@ -153,10 +131,15 @@ impl PersistentVolumes {
 
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
-        let (claims, volumes) = (self.claim_queue.clone(), self.volume_queue.clone());
         tokio::join!(
-            work("persistentvolumeclaims", claims, n_workers, |key| self.sync_claim(key), stop.clone()),
-            work("persistentvolumes", volumes, n_workers, |key| self.sync_volume(key), stop),
+            work(
+                "persistentvolumeclaims",
+                &self.claim_queue,
+                n_workers,
+                |key| self.sync_claim(key),
+                stop.clone()
+            ),
+            work("persistentvolumes", &self.volume_queue, n_workers, |key| self.sync_volume(key), stop),
         );
     }
 
@@ -299,23 +282,23 @@ impl PersistentVolumes {
         finalizer: &str,
         keeps: bool,
     ) -> Result<Next, CallError> {
-        let has = meta.finalizers.iter().any(|known| known == finalizer);
+        let has = meta.finalizers.iter().any(|present| present == finalizer);
         // A finalizer cannot be added to an object that is being deleted.
         if has == keeps || keeps && meta.is_deleting() {
             return Ok(Next::Wait);
         }
-        let others = meta.finalizers.iter().filter(|known| *known != finalizer).map(String::as_str);
+        let others = meta.finalizers.iter().filter(|present| *present != finalizer).map(String::as_str);
         let finalizers: Vec<&str> = others.chain(keeps.then_some(finalizer)).collect();
         let patch = json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version,
             "finalizers": finalizers}});
-        self.api.patch::<PartialObjectMetadata>(kind, &meta.namespaced_name(), "", &patch).await?;
+        self.api.patch(kind, &meta.namespaced_name(), "", &patch).await?;
         Ok(Next::Wait)
     }
 
     async fn patch_claim(&self, meta: &ObjectMeta, mut patch: serde_json::Value) -> Result<(), CallError> {
         patch["metadata"]["uid"] = meta.uid.as_str().into();
         let key = meta.namespaced_name();
-        self.api.patch::<PartialObjectMetadata>(&PERSISTENT_VOLUME_CLAIMS, &key, "", &patch).await.map(drop)
+        self.api.patch(&PERSISTENT_VOLUME_CLAIMS, &key, "", &patch).await.map(drop)
     }
 
     /// Changes a volume, if it is still as the cache shows it.
@@ -323,7 +306,7 @@ impl PersistentVolumes {
         patch["metadata"]["uid"] = meta.uid.as_str().into();
         patch["metadata"]["resourceVersion"] = meta.resource_version.as_str().into();
         let key = meta.namespaced_name();
-        self.api.patch::<PartialObjectMetadata>(&PERSISTENT_VOLUMES, &key, "", &patch).await.map(drop)
+        self.api.patch(&PERSISTENT_VOLUMES, &key, "", &patch).await.map(drop)
     }
 
     async fn write_claim_status(
@@ -354,7 +337,7 @@ impl PersistentVolumes {
     }
 }
 
-fn keys<T: super::cache::Cached>(objects: &[Arc<T>]) -> Vec<NamespacedName> {
+fn keys<T: HasMetadata>(objects: &[Arc<T>]) -> Vec<NamespacedName> {
     objects.iter().map(|object| object.meta().namespaced_name()).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER};
+use super::annotation::{BIND_COMPLETED, BOUND_BY_CONTROLLER};
 use crate::view::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus};
 
 /// Annotations of a claim with the name of its provisioner, which waits for them.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::view::{PartialObjectMetadata, StorageClass, nullable};
+use crate::view::{StorageClass, nullable};
 
 /// Creates the storage class `standard`, whose volumes the simulated provisioner creates, as the default class, and the
 /// object of its driver. A cluster that has a default class keeps it.
@@ -38,7 +38,7 @@ pub async fn install_storage_class(client: Client) -> Result<(), CallError> {
 
 /// Creates an object, unless it exists.
 async fn create(api: &Api, kind: &'static Resource, object: &Value) -> Result<(), CallError> {
-    match api.create::<PartialObjectMetadata>(kind, "", object.to_string().into_bytes()).await {
+    match api.create(kind, "", object.to_string().into_bytes()).await {
         Err(error) if !error.is_already_exists() => Err(error),
         _ => Ok(()),
     }

@@ -24,12 +24,11 @@ use tokio_util::sync::CancellationToken;
 pub use self::install::install_storage_class;
 use self::topology::{Segments, for_any_node, for_node};
 use super::api::{Api, DeleteOptions};
-use super::cache::Cache;
 use super::events::{Recorder, Reference};
-use super::informer::Informer;
+use super::index::{Cache, Informer};
 use super::persistent_volume::{PROVISIONED_BY, SELECTED_NODE};
 use super::queue::{Next, Queue, work};
-use super::view::{Node, PartialObjectMetadata, PersistentVolume, PersistentVolumeClaim, StorageClass};
+use super::view::{Node, PersistentVolume, PersistentVolumeClaim, StorageClass};
 
 /// Annotation of a claim: how many attempts to create its volume fail.
 pub const FAILURES_ANNOTATION: &str = "berth.dev/provisioning-failures";
@@ -128,10 +127,9 @@ impl Provisioner {
 
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
-        let (claims, volumes) = (self.claim_queue.clone(), self.volume_queue.clone());
         tokio::join!(
-            work("provisioner", claims, n_workers, |key| self.sync_claim(key), stop.clone()),
-            work("provisioner", volumes, n_workers, |key| self.sync_volume(key), stop),
+            work("provisioner", &self.claim_queue, n_workers, |key| self.sync_claim(key), stop.clone()),
+            work("provisioner", &self.volume_queue, n_workers, |key| self.sync_volume(key), stop),
         );
     }
 
@@ -165,7 +163,7 @@ impl Provisioner {
         match self.attempt(&claim, &class) {
             Ok(segments) => {
                 let object = volume::new_volume(&claim, &class, &segments).to_string().into_bytes();
-                match self.api.create::<PartialObjectMetadata>(&PERSISTENT_VOLUMES, "", object).await {
+                match self.api.create(&PERSISTENT_VOLUMES, "", object).await {
                     Err(error) if error.is_already_exists() => {}
                     result => {
                         result?;
@@ -185,9 +183,7 @@ impl Provisioner {
                 if reschedules && selected.is_some() {
                     let patch = json!({"metadata": {"uid": claim.metadata.uid,
                         "resourceVersion": claim.metadata.resource_version, "annotations": {SELECTED_NODE: null}}});
-                    self.api
-                        .patch::<PartialObjectMetadata>(&PERSISTENT_VOLUME_CLAIMS, &key, "", &patch)
-                        .await?;
+                    self.api.patch(&PERSISTENT_VOLUME_CLAIMS, &key, "", &patch).await?;
                     return Ok(Next::Wait);
                 }
                 Ok(Next::After(retry))
@@ -195,7 +191,7 @@ impl Provisioner {
         }
     }
 
-    /// Grows the volume of a bound claim that asks for more, as an external resizer does. The claim's status follows its
+    /// Grows the volume of a bound claim that requests more, as an external resizer does. The claim's status follows its
     /// volume.
     async fn grow(&self, claim: &PersistentVolumeClaim, class: &StorageClass) -> Result<Next, CallError> {
         let key = NamespacedName::new("", &claim.spec.volume_name);
@@ -207,7 +203,7 @@ impl Provisioner {
         }
         let patch = json!({"metadata": {"uid": volume.metadata.uid,
             "resourceVersion": volume.metadata.resource_version}, "spec": {"capacity": claim.requests()}});
-        self.api.patch::<PartialObjectMetadata>(&PERSISTENT_VOLUMES, &key, "", &patch).await?;
+        self.api.patch(&PERSISTENT_VOLUMES, &key, "", &patch).await?;
         let about = Reference::new(&PERSISTENT_VOLUME_CLAIMS, &claim.metadata);
         self.recorder.normal(&about, "VolumeResizeSuccessful", "Resize volume succeeded");
         Ok(Next::Wait)
@@ -293,7 +289,7 @@ fn is_to_delete(volume: &PersistentVolume) -> bool {
         && volume.metadata.annotation(PROVISIONED_BY).is_some_and(is_simulated)
 }
 
-/// The delay that a claim asks for.
+/// The delay that a claim requests.
 fn delay_of(claim: &PersistentVolumeClaim) -> Option<Duration> {
     let text = claim.metadata.annotation(DELAY_ANNOTATION)?;
     text.parse::<SignedDuration>().ok()?.try_into().ok()

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::StringMap;
+use berth_api::object::volume::TopologySelectorTerm;
 
 use crate::view::StorageClass;
 
@@ -17,12 +18,18 @@ pub(super) fn for_node(class: &StorageClass, labels: &StringMap) -> Option<Segme
     let keys: Vec<&str> = match class.allowed_topologies.as_slice() {
         [] => vec![ZONE],
         terms => {
-            let term = terms.iter().find(|term| term.matches(labels))?;
+            let term = terms.iter().find(|term| matches(term, labels))?;
             term.match_label_expressions.iter().map(|wanted| wanted.key.as_str()).chain([ZONE]).collect()
         }
     };
     let pairs = keys.into_iter().filter_map(|key| labels.get_key_value(key));
     Some(pairs.map(|(key, value)| (key.clone(), value.clone())).collect())
+}
+
+/// Whether labels satisfy all requirements of a term.
+fn matches(term: &TopologySelectorTerm, labels: &StringMap) -> bool {
+    let mut requirements = term.match_label_expressions.iter();
+    requirements.all(|wanted| labels.get(&wanted.key).is_some_and(|value| wanted.values.contains(value)))
 }
 
 /// The segments of a volume without selected node: those of some node that the class allows. The claims of a StatefulSet

@@ -18,12 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::plan::{Action, POD_INDEX_LABEL, POD_NAME_LABEL, Plan, Revision, plan};
 use super::api::{Api, DeleteOptions, Precondition};
-use super::cache::{Cache, Index};
 use super::events::{Recorder, Reference};
-use super::informer::Informer;
+use super::index::{Cache, Informer};
 use super::ownership::{Owner, claim};
-use super::queue::{Next, Queue, work};
-use super::replica_set::until;
+use super::queue::{Next, Queue, until, work};
 use super::revisions::{History, REVISION_LABEL, history, truncate};
 use super::view::{ControllerRevision, PartialObjectMetadata, PersistentVolumeClaim, Pod, StatefulSet};
 use berth_client::call::CallError;
@@ -65,37 +63,20 @@ impl StatefulSets {
             pods: pods.cache(),
             queue: Arc::default(),
         };
-        let queue = controller.queue.clone();
-        sets.on_change(move |change| {
-            if let Some(latest) = change.latest() {
-                queue.add(latest.metadata.namespaced_name());
-            }
-        });
-        let (queue, cache) = (controller.queue.clone(), controller.sets.clone());
-        pods.on_change(move |change| {
-            for pod in change.old.into_iter().chain(change.new) {
-                let namespace = &pod.metadata.namespace;
-                match pod.metadata.controller() {
-                    Some(owner) if owner.kind == STATEFUL_SETS.kind => {
-                        queue.add_after(NamespacedName::new(namespace, &owner.name), SETTLE);
-                    }
-                    Some(_) => {}
-                    None => {
-                        let all = cache.by(&Index::Namespace(namespace.clone()));
-                        for set in all.iter().filter(|set| set.spec.selector.matches(&pod.metadata.labels)) {
-                            queue.add_after(set.metadata.namespaced_name(), SETTLE);
-                        }
-                    }
-                }
-            }
-        });
+        controller.queue.follow(sets);
+        controller.queue.follow_dependents(
+            &STATEFUL_SETS,
+            controller.sets.clone(),
+            |set| &set.spec.selector,
+            pods,
+            SETTLE,
+        );
         controller
     }
 
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
-        let queue = self.queue.clone();
-        work("statefulsets", queue, n_workers, |key| self.sync(key), stop).await;
+        work("statefulsets", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
@@ -138,10 +119,7 @@ impl StatefulSets {
                     let labels =
                         json!({POD_NAME_LABEL: &*pod.metadata.name, POD_INDEX_LABEL: ordinal.to_string()});
                     let patch = json!({"metadata": {"uid": pod.metadata.uid, "labels": labels}});
-                    self.api
-                        .patch::<PartialObjectMetadata>(&PODS, &pod.metadata.namespaced_name(), "", &patch)
-                        .await
-                        .map(drop)
+                    self.api.patch(&PODS, &pod.metadata.namespaced_name(), "", &patch).await.map(drop)
                 }
             };
             if result.is_err() {
@@ -190,11 +168,7 @@ impl StatefulSets {
                 };
                 let patch = json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version,
                     "ownerReferences": owners}});
-                let kind = &PERSISTENT_VOLUME_CLAIMS;
-                match self.api.patch::<PartialObjectMetadata>(kind, &key, "", &patch).await {
-                    Err(error) if error.is_not_found() => {}
-                    result => drop(result?),
-                }
+                self.api.patch_existing(&PERSISTENT_VOLUME_CLAIMS, &key, &patch).await?;
             }
         }
         Ok(())
@@ -211,7 +185,7 @@ impl StatefulSets {
         let namespace = &set.metadata.namespace;
         for claim in identity::claims(set, ordinal) {
             let body = claim.to_string().into_bytes();
-            match self.api.create::<PartialObjectMetadata>(&PERSISTENT_VOLUME_CLAIMS, namespace, body).await {
+            match self.api.create(&PERSISTENT_VOLUME_CLAIMS, namespace, body).await {
                 Err(error) if error.is_already_exists() => {}
                 result => drop(result.inspect_err(|error| self.record_failed(&about, ordinal, set, error))?),
             }
@@ -219,7 +193,7 @@ impl StatefulSets {
         let pod = identity::pod(set, ordinal, revision.template(), &revision.metadata.name);
         let body = Value::Object(pod).to_string().into_bytes();
         let name = identity::pod_name(set, ordinal);
-        match self.api.create::<PartialObjectMetadata>(&PODS, namespace, body).await {
+        match self.api.create(&PODS, namespace, body).await {
             // The pod was just created or belongs to another owner: the cache will show which.
             Err(error) if error.is_already_exists() => Ok(false),
             Err(error) => {

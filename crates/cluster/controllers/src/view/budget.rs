@@ -9,7 +9,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::{Condition, ObjectMeta, matches, nullable};
-use crate::cache::{Cached, Index};
 
 /// A pod disruption budget.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -76,14 +75,4 @@ pub(crate) struct PodDisruptionBudgetStatus {
     pub(crate) expected_pods: i32,
     #[serde(deserialize_with = "nullable")]
     pub(crate) conditions: Vec<Condition>,
-}
-
-impl Cached for PodDisruptionBudget {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, add: &mut dyn FnMut(Index)) {
-        Index::of_metadata(&self.metadata, add);
-    }
 }

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ObjectMeta, nullable, time};
-use crate::cache::{Cached, Index};
 
 /// A CronJob.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -59,14 +58,4 @@ pub(crate) struct ActiveJob {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
-}
-
-impl Cached for CronJob {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, add: &mut dyn FnMut(Index)) {
-        Index::of_metadata(&self.metadata, add);
-    }
 }

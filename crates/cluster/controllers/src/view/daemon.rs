@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Condition, ObjectMeta, Strategy, WorkloadSelector, nullable};
-use crate::cache::{Cached, Index};
 
 /// A DaemonSet.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -55,14 +54,4 @@ pub(crate) struct DaemonSetStatus {
     pub(crate) collision_count: Option<i32>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) conditions: Vec<Condition>,
-}
-
-impl Cached for DaemonSet {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, add: &mut dyn FnMut(Index)) {
-        Index::of_metadata(&self.metadata, add);
-    }
 }

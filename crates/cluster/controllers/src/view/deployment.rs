@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Condition, ObjectMeta, WorkloadSelector, nullable};
-use crate::cache::{Cached, Index};
 
 /// A Deployment.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -81,16 +80,6 @@ pub(crate) struct DeploymentStatus {
     pub(crate) collision_count: Option<i32>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) conditions: Vec<Condition>,
-}
-
-impl Cached for Deployment {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, add: &mut dyn FnMut(Index)) {
-        Index::of_metadata(&self.metadata, add);
-    }
 }
 
 impl Deployment {

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Condition, ObjectMeta, WorkloadSelector, find_condition, nullable, time};
-use crate::cache::{Cached, Index};
 
 /// A Job.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -156,16 +155,6 @@ pub(crate) struct UncountedTerminatedPods {
     pub(crate) succeeded: Vec<String>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) failed: Vec<String>,
-}
-
-impl Cached for Job {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, add: &mut dyn FnMut(Index)) {
-        Index::of_metadata(&self.metadata, add);
-    }
 }
 
 impl Job {

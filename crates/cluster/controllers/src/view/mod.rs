@@ -31,3 +31,20 @@ pub(crate) use replica_set::*;
 pub(crate) use selector::*;
 pub(crate) use stateful_set::*;
 pub(crate) use volume::*;
+
+berth_client::has_metadata!(
+    ControllerRevision,
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    Lease,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    ReplicaSet,
+    StatefulSet,
+    StorageClass
+);

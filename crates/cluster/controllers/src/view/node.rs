@@ -5,7 +5,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Condition, ObjectMeta, nullable, time};
-use crate::cache::{Cached, Index};
 
 /// A node.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -46,14 +45,6 @@ pub(crate) struct NodeStatus {
     pub(crate) conditions: Vec<Condition>,
 }
 
-impl Cached for Node {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, _add: &mut dyn FnMut(Index)) {}
-}
-
 /// A lease: the node renews it as a heartbeat.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -69,12 +60,4 @@ pub(crate) struct Lease {
 pub(crate) struct LeaseSpec {
     #[serde(deserialize_with = "nullable")]
     pub(crate) renew_time: String,
-}
-
-impl Cached for Lease {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, _add: &mut dyn FnMut(Index)) {}
 }

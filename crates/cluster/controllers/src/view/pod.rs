@@ -1,11 +1,14 @@
 //! Pods.
+//!
+//! Not `berth_api::object::Pod`: that lacks the container statuses, and what controllers do not read makes up most of a
+//! pod. Measured with 20,000 running pods of two containers: 4.7 KB instead of 12.5 KB a pod.
 
 use berth_api::object::{NamespacedName, SelectorRequirement, Toleration};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
 
 use super::{Condition, ObjectMeta, PodVolume, find_condition, nullable, time};
-use crate::cache::{Cached, Index};
+use crate::index::Index;
 
 /// A pod.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -114,21 +117,16 @@ pub(crate) struct ContainerStateTerminated {
     pub(crate) finished_at: Option<Timestamp>,
 }
 
-impl Cached for Pod {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, add: &mut dyn FnMut(Index)) {
+impl Pod {
+    /// Its index keys.
+    pub(crate) fn index(&self, add: &mut dyn FnMut(Index)) {
         Index::of_metadata(&self.metadata, add);
         if !self.spec.node_name.is_empty() {
             add(Index::Node(self.spec.node_name.as_str().into()));
         }
         self.claims().for_each(|claim| add(Index::Claim(claim)));
     }
-}
 
-impl Pod {
     /// The claims that it uses.
     pub(crate) fn claims(&self) -> impl Iterator<Item = NamespacedName> + '_ {
         let names = self.spec.volumes.iter().filter_map(|volume| volume.claim_name(&self.metadata.name));

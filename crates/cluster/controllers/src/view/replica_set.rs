@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Condition, ObjectMeta, WorkloadSelector, nullable};
-use crate::cache::{Cached, Index};
 
 /// A ReplicaSet or ReplicationController.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -48,16 +47,6 @@ pub(crate) struct ReplicaSetStatus {
     pub(crate) observed_generation: i64,
     #[serde(deserialize_with = "nullable")]
     pub(crate) conditions: Vec<Condition>,
-}
-
-impl Cached for ReplicaSet {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, add: &mut dyn FnMut(Index)) {
-        Index::of_metadata(&self.metadata, add);
-    }
 }
 
 impl ReplicaSet {

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Condition, ObjectMeta, Strategy, WorkloadSelector, nullable};
-use crate::cache::{Cached, Index};
 
 /// A StatefulSet.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -90,26 +89,6 @@ pub(crate) struct ControllerRevision {
     pub(crate) data: Value,
     #[serde(deserialize_with = "nullable")]
     pub(crate) revision: i64,
-}
-
-impl Cached for StatefulSet {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, add: &mut dyn FnMut(Index)) {
-        Index::of_metadata(&self.metadata, add);
-    }
-}
-
-impl Cached for ControllerRevision {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, add: &mut dyn FnMut(Index)) {
-        Index::of_metadata(&self.metadata, add);
-    }
 }
 
 impl StatefulSet {

@@ -1,12 +1,13 @@
 //! Persistent volumes, claims and storage classes.
 
-use berth_api::object::{LabelSelector, NamespacedName, ResourceList, StringMap};
+use berth_api::object::volume::{ClaimReference, ClaimVolume, PersistentVolumeStatus, TopologySelectorTerm};
+use berth_api::object::{LabelSelector, NamespacedName, ResourceList};
 use berth_api::syntax::quantity::Quantity;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ObjectMeta, nullable};
-use crate::cache::{Cached, Index};
+use crate::index::Index;
 
 /// Annotation of a claim with its class, in the oldest form.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -38,26 +39,6 @@ pub(crate) struct PersistentVolumeSpec {
     pub(crate) claim_ref: Option<ClaimReference>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) persistent_volume_reclaim_policy: String,
-}
-
-/// The claim that a volume is bound to, or reserved for as long as the reference has no uid.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct ClaimReference {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) namespace: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) name: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) uid: String,
-}
-
-/// `status` of a persistent volume.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PersistentVolumeStatus {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) phase: String,
 }
 
 /// A persistent volume claim.
@@ -120,27 +101,9 @@ pub(crate) struct StorageClass {
     #[serde(deserialize_with = "nullable")]
     pub(crate) mount_options: Vec<String>,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) allowed_topologies: Vec<TopologyTerm>,
+    pub(crate) allowed_topologies: Vec<TopologySelectorTerm>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) allow_volume_expansion: bool,
-}
-
-/// Where volumes of a class may be: all requirements of one of these terms hold.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct TopologyTerm {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) match_label_expressions: Vec<TopologyRequirement>,
-}
-
-/// A label with its allowed values.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct TopologyRequirement {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) key: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) values: Vec<String>,
 }
 
 /// A volume of a pod that needs a claim.
@@ -148,15 +111,8 @@ pub(crate) struct TopologyRequirement {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodVolume {
     pub(crate) name: String,
-    pub(crate) persistent_volume_claim: Option<ClaimSource>,
+    pub(crate) persistent_volume_claim: Option<ClaimVolume>,
     pub(crate) ephemeral: Option<EphemeralSource>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct ClaimSource {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) claim_name: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -178,6 +134,14 @@ impl PodVolume {
 }
 
 impl PersistentVolume {
+    /// Its index keys.
+    pub(crate) fn index(&self, add: &mut dyn FnMut(Index)) {
+        add(match self.claim_key() {
+            Some(claim) => Index::Claim(claim),
+            None => Index::Class(self.spec.storage_class_name.clone()),
+        });
+    }
+
     pub(crate) fn size(&self) -> Quantity {
         self.spec.capacity.get(STORAGE).copied().unwrap_or_default()
     }
@@ -199,6 +163,17 @@ impl PersistentVolume {
 }
 
 impl PersistentVolumeClaim {
+    /// Its index keys.
+    pub(crate) fn index(&self, add: &mut dyn FnMut(Index)) {
+        Index::of_metadata(&self.metadata, add);
+        if !self.spec.volume_name.is_empty() {
+            add(Index::Volume(self.spec.volume_name.clone()));
+        }
+        if self.status.phase != "Bound" {
+            add(Index::Class(self.class().to_owned()));
+        }
+    }
+
     pub(crate) fn size(&self) -> Quantity {
         self.spec.resources.requests.get(STORAGE).copied().unwrap_or_default()
     }
@@ -229,50 +204,4 @@ impl StorageClass {
     pub(crate) fn is_default(&self) -> bool {
         self.metadata.annotation("storageclass.kubernetes.io/is-default-class") == Some("true")
     }
-}
-
-impl TopologyTerm {
-    /// Whether labels satisfy all requirements.
-    pub(crate) fn matches(&self, labels: &StringMap) -> bool {
-        self.match_label_expressions
-            .iter()
-            .all(|wanted| labels.get(&wanted.key).is_some_and(|value| wanted.values.contains(value)))
-    }
-}
-
-impl Cached for PersistentVolume {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, add: &mut dyn FnMut(Index)) {
-        add(match self.claim_key() {
-            Some(claim) => Index::Claim(claim),
-            None => Index::Class(self.spec.storage_class_name.clone()),
-        });
-    }
-}
-
-impl Cached for PersistentVolumeClaim {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, add: &mut dyn FnMut(Index)) {
-        Index::of_metadata(&self.metadata, add);
-        if !self.spec.volume_name.is_empty() {
-            add(Index::Volume(self.spec.volume_name.clone()));
-        }
-        if self.status.phase != "Bound" {
-            add(Index::Class(self.class().to_owned()));
-        }
-    }
-}
-
-impl Cached for StorageClass {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn index(&self, _add: &mut dyn FnMut(Index)) {}
 }

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::nodes::Answer;
 use super::request_queue::{Job, RequestKind};
+use super::state::{Agent, Timer};
 use super::store::{NodeId, NodeState};
-use super::{Agent, Timer};
 use crate::node::NodeView;
 
 /// Shortest interval between corrections of a status that another client changes.

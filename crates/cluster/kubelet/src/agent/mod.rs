@@ -1,131 +1,44 @@
-//! The agent of all nodes: one task owns the state and decides; requests run in tasks of their own.
+//! The agent of all nodes: one task owns the state and decides; requests run in separate tasks.
 //!
-//! It has one watch each for nodes, namespaces and bound pods, for any number of nodes. All timers are in one queue.
+//! It has one watch each for nodes, namespaces and bound pods, for any number of nodes. It keeps no pod objects, only
+//! their lifecycles, and hands namespaces to node admission: these watches feed no cache. Claims, volumes and CSINodes
+//! are in the caches of informers. All timers are in one queue.
 //! Requests are in two queues, so that neither heartbeats nor pods starve the other.
 
-mod failure_log;
 mod heartbeats;
 mod mounts;
 mod nodes;
+mod pending_mounts;
 mod pods;
 mod recheck;
 mod request_queue;
 mod resizes;
+mod state;
 mod store;
 mod writes;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use berth_api::object::{Namespace, Node};
+use berth_api::object::Namespace;
 use berth_api::resource;
-use berth_client::{Event, WatchOptions, WatchStream, watch};
-use jiff::Timestamp;
+use berth_client::{ChangedKeys, Event, WatchOptions, WatchStream, watch};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::failure_log::FailureLog;
-use self::mounts::PendingMounts;
-use self::request_queue::{Completion, Job, RequestQueue};
-use self::resizes::DeferredResize;
-use self::store::{Counted, NodeId, NodeState, Nodes, PodId, Pods};
-use crate::address::AddressPool;
-use crate::admission::NodeAdmission;
-use crate::control::{Command, ControlError, Counts, Power};
+use self::request_queue::{Completion, Job};
+pub(crate) use self::state::Agent;
+use self::state::Timer;
+use self::store::NodeState;
+use crate::control::{Command, ControlError, Power};
 use crate::event::PodEvents;
 use crate::node::NodeView;
-use crate::options::KubeletOptions;
 use crate::pod::view::PodView;
-use crate::request::Caller;
-use crate::selector::NodeSelection;
-use crate::timer::Timers;
-use crate::volume::{ClaimView, CsiNodeView, VolumeView, Volumes};
 
 /// Events taken from one watch in one turn.
 const BATCH: usize = 256;
 
-pub(crate) struct Agent {
-    options: KubeletOptions,
-    selection: NodeSelection,
-    caller: Arc<Caller>,
-    nodes: Nodes,
-    pods: Pods,
-    /// Pods that wait for their final check, oldest first.
-    pending_rechecks: Vec<(NodeId, PodId)>,
-    admission: NodeAdmission,
-    volumes: Volumes,
-    pending_mounts: PendingMounts,
-    /// In the order of their requests.
-    deferred_resizes: Vec<DeferredResize>,
-    timers: Timers<Timer>,
-    work: RequestQueue,
-    leases: RequestQueue,
-    node_ips: AddressPool,
-    pod_ips: AddressPool,
-    counts: Arc<Counts>,
-    started: Instant,
-    failure_log: FailureLog,
-    /// None before the start.
-    events: Option<PodEvents>,
-    /// Whether the pod watch has delivered its list; before that, pods of single nodes are not listed.
-    follows_pods: bool,
-    /// Nodes whose first registration request is not completed.
-    n_registering: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Timer {
-    Lease(NodeId, u32),
-    NodeStatus(NodeId, u32),
-    /// The next stage of the pod, or its final check.
-    Pod(PodId, u32),
-    /// The next event about a pod that waits for its volumes.
-    Mount(PodId),
-    /// Retry of a failed request.
-    Retry(Job),
-}
-
 impl Agent {
-    pub(crate) fn new(
-        options: KubeletOptions,
-        selection: NodeSelection,
-        caller: Caller,
-        nodes: Vec<Node>,
-        counts: Arc<Counts>,
-    ) -> Agent {
-        let limit = options.max_concurrent_requests.max(1);
-        let mut agent = Agent {
-            selection,
-            caller: Arc::new(caller),
-            nodes: Nodes::default(),
-            pods: Pods::default(),
-            pending_rechecks: Vec::new(),
-            admission: NodeAdmission::new(options.admission.clone()),
-            volumes: Volumes::default(),
-            pending_mounts: PendingMounts::default(),
-            deferred_resizes: Vec::new(),
-            timers: Timers::new(),
-            work: RequestQueue::new(limit),
-            leases: RequestQueue::new(limit.div_ceil(4)),
-            node_ips: AddressPool::of_nodes(),
-            pod_ips: AddressPool::of_pods(),
-            counts,
-            started: Instant::now(),
-            failure_log: FailureLog::default(),
-            events: None,
-            follows_pods: false,
-            n_registering: 0,
-            options,
-        };
-        for node in nodes {
-            let name = Arc::from(node.metadata.name.as_str());
-            agent.insert_node(name, Arc::new(node), NodeState::Registering);
-        }
-        agent
-    }
-
     /// Runs until `stop`. The nodes stay in the API, where they become `NotReady`.
     pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>, stop: CancellationToken) {
         let client = self.caller.own();
@@ -134,15 +47,10 @@ impl Agent {
             watch::<Namespace>(client.clone(), WatchOptions::new(resource::NAMESPACES.path("")));
         let mut nodes = watch::<NodeView>(client.clone(), WatchOptions::new(resource::NODES.path("")));
         // Only pods with claims wait for these.
-        let mut claims = watch::<ClaimView>(
-            client.clone(),
-            WatchOptions::new(resource::PERSISTENT_VOLUME_CLAIMS.path("")),
-        );
-        let mut volumes =
-            watch::<VolumeView>(client.clone(), WatchOptions::new(resource::PERSISTENT_VOLUMES.path("")));
-        let mut csi_nodes =
-            watch::<CsiNodeView>(client.clone(), WatchOptions::new(resource::CSI_NODES.path("")));
-        let (mut claim_events, mut volume_events, mut csi_node_events) = (Vec::new(), Vec::new(), Vec::new());
+        let changed_claims = Arc::new(ChangedKeys::default());
+        let informers = stop.child_token();
+        let _stops_informers = informers.clone().drop_guard();
+        self.volumes.follow(&client, &changed_claims, &informers);
         let mut pods: Option<WatchStream<PodView>> = None;
         let mut ready = Ready { namespaces: false, nodes: false };
         let (mut namespace_events, mut node_events, mut pod_events) = (Vec::new(), Vec::new(), Vec::new());
@@ -171,18 +79,7 @@ impl Agent {
                         self.node_event(event);
                     }
                 }
-                n = claims.next_many(&mut claim_events, BATCH) => {
-                    running = n > 0;
-                    claim_events.drain(..).for_each(|event| self.claim_event(event));
-                }
-                n = volumes.next_many(&mut volume_events, BATCH) => {
-                    running = n > 0;
-                    volume_events.drain(..).for_each(|event| self.volume_event(event));
-                }
-                n = csi_nodes.next_many(&mut csi_node_events, BATCH) => {
-                    running = n > 0;
-                    csi_node_events.drain(..).for_each(|event| self.csi_node_event(event));
-                }
+                claims = changed_claims.take() => claims.iter().for_each(|claim| self.claim_changed(claim)),
                 n = next_of(&mut pods, &mut pod_events) => {
                     running = n > 0;
                     for event in pod_events.drain(..) {
@@ -222,13 +119,6 @@ impl Agent {
         }
     }
 
-    fn push(&mut self, job: Job) {
-        match job {
-            Job::Lease(_) => self.leases.push(job),
-            _ => self.work.push(job),
-        }
-    }
-
     fn start_jobs(&mut self) {
         while let Some(job) = self.leases.next() {
             self.start(job);
@@ -264,10 +154,6 @@ impl Agent {
         }
     }
 
-    fn retry(&mut self, job: Job, after: Duration) {
-        self.timers.add(Instant::now() + after, Timer::Retry(job));
-    }
-
     fn namespace_event(&mut self, event: Event<Namespace>) {
         match event {
             // Namespaces that were deleted in the meantime may stay: they have no pods.
@@ -293,28 +179,6 @@ impl Agent {
         // The caller may have dropped the receiver.
         let _ = command.done.send(result);
     }
-
-    fn recount(&mut self, before: Counted, now: Counted) {
-        let counts = &*self.counts;
-        for (counted, sign) in [(before, false), (now, true)] {
-            let add = |count: &std::sync::atomic::AtomicUsize| {
-                if sign {
-                    count.fetch_add(1, Ordering::Relaxed);
-                } else {
-                    count.fetch_sub(1, Ordering::Relaxed);
-                }
-            };
-            match counted {
-                Counted::Nothing => {}
-                Counted::Pending => add(&counts.pods_pending),
-                Counted::Running => add(&counts.pods_running),
-                Counted::Ready => {
-                    add(&counts.pods_running);
-                    add(&counts.pods_ready);
-                }
-            }
-        }
-    }
 }
 
 /// Which lists have arrived.
@@ -335,9 +199,4 @@ async fn sleep_until(due: Option<Instant>) {
         Some(due) => tokio::time::sleep_until(due).await,
         None => std::future::pending().await,
     }
-}
-
-/// The wall-clock time for API objects; timers use the monotonic clock.
-fn now() -> Timestamp {
-    Timestamp::now()
 }

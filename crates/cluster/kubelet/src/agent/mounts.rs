@@ -1,54 +1,21 @@
 //! Pods that wait for their volumes.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use berth_api::object::NamespacedName;
-use berth_client::Event;
 use tokio::time::Instant;
 
 use super::pods::pod_ref;
+use super::state::{Agent, Timer, now};
 use super::store::{NodeId, PodId, PodState};
-use super::{Agent, Timer, now};
 use crate::event::Progress;
 use crate::pod::view::PodView;
-use crate::volume::{ClaimView, ClaimVolume, CsiNodeView, Mount, MountNode, Mounted, VolumeView};
+use crate::volume::{Mount, MountNode, Mounted};
 
 /// Wait before the first event about a pod whose volumes cannot be mounted: the watches may still deliver them.
 const FIRST_EVENT: Duration = Duration::from_secs(2);
 /// Interval of further events, as of a kubelet.
 const NEXT_EVENT: Duration = Duration::from_secs(123);
-
-/// Pods that wait, by claim.
-#[derive(Default)]
-pub(super) struct PendingMounts {
-    volumes: HashMap<PodId, Vec<ClaimVolume>>,
-    by_claim: HashMap<NamespacedName, Vec<PodId>>,
-}
-
-impl PendingMounts {
-    fn insert(&mut self, pod: PodId, volumes: Vec<ClaimVolume>) {
-        for volume in &volumes {
-            self.by_claim.entry(volume.claim.clone()).or_default().push(pod);
-        }
-        self.volumes.insert(pod, volumes);
-    }
-
-    fn remove(&mut self, pod: PodId) {
-        for volume in self.volumes.remove(&pod).unwrap_or_default() {
-            if let Some(pods) = self.by_claim.get_mut(&volume.claim) {
-                pods.retain(|other| *other != pod);
-                if pods.is_empty() {
-                    self.by_claim.remove(&volume.claim);
-                }
-            }
-        }
-    }
-
-    fn of_claim(&self, claim: &NamespacedName) -> Vec<PodId> {
-        self.by_claim.get(claim).cloned().unwrap_or_default()
-    }
-}
 
 impl Agent {
     /// Mounts the volumes of a pod that the node has accepted, or lets it wait for them.
@@ -75,7 +42,7 @@ impl Agent {
 
     /// Checks the volumes of a waiting pod again; returns why it still waits.
     fn retry_mount(&mut self, id: PodId) -> Option<String> {
-        let volumes = self.pending_mounts.volumes.get(&id)?;
+        let volumes = self.pending_mounts.volumes_of(id)?;
         let entry = self.pods.get_mut(id)?;
         let node = self.nodes.get(entry.node);
         let labels = &node.view.as_ref()?.metadata.labels;
@@ -137,51 +104,12 @@ impl Agent {
     /// Checks the waiting pods of a node again.
     pub(super) fn retry_mounts_of(&mut self, node: NodeId) {
         let is_here = |id: &PodId| self.pods.get(*id).is_some_and(|entry| entry.node == node);
-        let pods = self.pending_mounts.volumes.keys().copied().filter(is_here).collect();
+        let pods = self.pending_mounts.pods().filter(is_here).collect();
         self.retry_mounts(pods);
     }
 
-    pub(super) fn claim_event(&mut self, event: Event<ClaimView>) {
-        match event {
-            Event::Restarted(claims) => {
-                let listed: std::collections::HashSet<_> =
-                    claims.iter().map(|claim| claim.metadata.namespaced_name()).collect();
-                self.volumes.retain_claims(|key| listed.contains(key));
-                claims.into_iter().for_each(|claim| self.volumes.set_claim(claim));
-                self.retry_mounts(self.pending_mounts.volumes.keys().copied().collect());
-            }
-            Event::Applied(claim) => {
-                let key = claim.metadata.namespaced_name();
-                self.volumes.set_claim(claim);
-                self.retry_mounts(self.pending_mounts.of_claim(&key));
-            }
-            Event::Deleted(claim) => self.volumes.remove_claim(&claim.metadata.namespaced_name()),
-        }
-    }
-
-    pub(super) fn volume_event(&mut self, event: Event<VolumeView>) {
-        match event {
-            Event::Restarted(volumes) => {
-                let listed: std::collections::HashSet<_> =
-                    volumes.iter().map(|volume| volume.metadata.name.clone()).collect();
-                self.volumes.retain_volumes(|name| listed.contains(name));
-                volumes.into_iter().for_each(|volume| self.volumes.set_volume(volume));
-                self.retry_mounts(self.pending_mounts.volumes.keys().copied().collect());
-            }
-            Event::Applied(volume) => {
-                let pods = volume.claim().map(|claim| self.pending_mounts.of_claim(&claim));
-                self.volumes.set_volume(volume);
-                self.retry_mounts(pods.unwrap_or_default());
-            }
-            Event::Deleted(volume) => self.volumes.remove_volume(&volume.metadata.name),
-        }
-    }
-
-    pub(super) fn csi_node_event(&mut self, event: Event<CsiNodeView>) {
-        match event {
-            Event::Restarted(nodes) => nodes.iter().for_each(|node| self.volumes.set_csi_node(node)),
-            Event::Applied(node) => self.volumes.set_csi_node(&node),
-            Event::Deleted(node) => self.volumes.remove_csi_node(&node.metadata.name),
-        }
+    /// A claim, or the volume of a claim, has changed.
+    pub(super) fn claim_changed(&mut self, claim: &NamespacedName) {
+        self.retry_mounts(self.pending_mounts.of_claim(claim));
     }
 }

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use http::Request;
 
 use super::request_queue::{Completion, Job, RequestKind, retry_after};
+use super::state::{Agent, now};
 use super::store::{NodeEntry, NodeId, NodeState};
-use super::{Agent, now};
 use crate::node::{
     LEASE_NAMESPACE, NodeTemplate, NodeView, heartbeat_status, may_set_own_labels, missing_labels,
     needs_status, new_csi_node, new_lease, new_node, renewal,

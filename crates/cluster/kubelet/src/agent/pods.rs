@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::request_queue::Job;
-use super::store::{Counted, NodeId, NodeState, PodEntry, PodId, PodState};
-use super::{Agent, Timer, now};
+use super::state::{Agent, Timer, now};
+use super::store::{NodeId, NodeState, PodCounter, PodEntry, PodId, PodState};
 use crate::event::{PodRef, Progress};
 use crate::pod::annotation::PodBehavior;
 use crate::pod::lifecycle::PodLifecycle;
@@ -114,7 +114,7 @@ impl Agent {
             failures: 0,
             timer_epoch: 0,
             fingerprint: None,
-            counted: Counted::default(),
+            counter: PodCounter::default(),
             mounted: Mounted::default(),
         });
         self.count_pod(id);
@@ -158,7 +158,7 @@ impl Agent {
         self.pod_changed(id, pod);
     }
 
-    /// A known pod may have changed.
+    /// A pod of the agent may have changed.
     fn pod_changed(&mut self, id: PodId, pod: &PodView) {
         let is_deleted = pod.metadata.deletion_timestamp.is_some();
         if pod.is_terminal() && !is_deleted {
@@ -278,7 +278,7 @@ impl Agent {
         if let Some(ip) = entry.ip {
             self.pod_ips.release(ip);
         }
-        self.recount(entry.counted, Counted::Nothing);
+        self.recount(entry.counter, PodCounter::Nothing);
         self.pending_rechecks.retain(|(_, pending)| *pending != id);
         self.deferred_resizes.retain(|deferred| deferred.id != id);
         if entry.fingerprint.is_some() {
@@ -291,19 +291,19 @@ impl Agent {
 
     fn count_pod(&mut self, id: PodId) {
         let Some(entry) = self.pods.get_mut(id) else { return };
-        let counted = match &entry.state {
-            PodState::Decided(lifecycle) if lifecycle.is_ready() => Counted::Ready,
-            PodState::Decided(lifecycle) if lifecycle.is_running() => Counted::Running,
-            PodState::Decided(lifecycle) if lifecycle.has_ended() => Counted::Nothing,
-            _ => Counted::Pending,
+        let counter = match &entry.state {
+            PodState::Decided(lifecycle) if lifecycle.is_ready() => PodCounter::Ready,
+            PodState::Decided(lifecycle) if lifecycle.is_running() => PodCounter::Running,
+            PodState::Decided(lifecycle) if lifecycle.has_ended() => PodCounter::Nothing,
+            _ => PodCounter::Pending,
         };
-        let before = std::mem::replace(&mut entry.counted, counted);
+        let before = std::mem::replace(&mut entry.counter, counter);
         let ended = matches!(&entry.state, PodState::Decided(lifecycle) if lifecycle.has_ended() && !lifecycle.is_removable());
-        if ended && before != Counted::Nothing {
+        if ended && before != PodCounter::Nothing {
             self.counts.pods_ended.fetch_add(1, Ordering::Relaxed);
         }
-        if before != counted {
-            self.recount(before, counted);
+        if before != counter {
+            self.recount(before, counter);
         }
     }
 }

@@ -7,11 +7,12 @@ use bytes::Bytes;
 
 use super::pods::pod_ref;
 use super::request_queue::{Completion, Job, RequestKind, retry_after};
+use super::state::{Agent, now};
 use super::store::{NodeId, NodeState, PodId, PodState};
-use super::{Agent, now};
 use crate::event::Progress;
 use crate::node::NodeView;
-use crate::pod::lifecycle::{PodLifecycle, Rejection};
+use crate::pod::lifecycle::PodLifecycle;
+use crate::pod::rejection::Rejection;
 
 /// Size limit of the namespace list.
 const MAX_NAMESPACES_BYTES: usize = 64 << 20;

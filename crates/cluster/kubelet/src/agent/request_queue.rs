@@ -104,5 +104,5 @@ pub(super) fn retry_after(failures: u32, error: &CallError, draw: f64) -> Durati
         _ => FIRST,
     };
     let nominal = first.saturating_mul(1 << failures.min(10)).min(LONGEST).mul_f64(0.5 + draw / 2.0);
-    error.retry_after().map_or(nominal, |asked| asked.max(nominal))
+    error.retry_after().map_or(nominal, |requested| requested.max(nominal))
 }

@@ -2,21 +2,14 @@
 
 use berth_api::rules::PodRequests;
 
-use super::store::{NodeId, PodId, PodState};
-use super::{Agent, now};
+use super::state::{Agent, now};
+use super::store::{DeferredResize, NodeId, PodId, PodState};
 use crate::event::Progress;
 use crate::pod::resize::PendingResize;
 use crate::pod::view::PodView;
 
-/// A pod whose resize waits for resources of its node.
-pub(super) struct DeferredResize {
-    node: NodeId,
-    pub(super) id: PodId,
-    pod: Box<PodView>,
-}
-
 impl Agent {
-    /// Decides about a resize, if the pod asks for one.
+    /// Decides about a resize, if the pod requests one.
     pub(super) fn resize(&mut self, id: PodId, pod: &PodView) {
         let Some(entry) = self.pods.get_mut(id) else { return };
         let PodState::Decided(lifecycle) = &mut entry.state else { return };
@@ -47,7 +40,7 @@ impl Agent {
         }
     }
 
-    /// Why the node can never give a pod what it asks for. The words are the kubelet's.
+    /// Why the node can never give a pod what it requests. The words are the kubelet's.
     fn infeasible(&self, node: NodeId, pod: &PodView) -> Option<String> {
         let node = self.nodes.get(node).view.as_ref()?.to_node();
         let allocatable = node.status.allocatable.unwrap_or_default();
@@ -64,7 +57,7 @@ impl Agent {
         Some(format!("Node didn't have enough capacity: {why}"))
     }
 
-    /// Why the node cannot give a pod what it asks for now.
+    /// Why the node cannot give a pod what it requests now.
     fn deferred(&mut self, pod: &PodView) -> Option<PendingResize> {
         self.admission.release(&pod.metadata.namespaced_name());
         let rejection = self.admission.check(pod).err()?;

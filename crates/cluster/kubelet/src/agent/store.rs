@@ -107,7 +107,7 @@ pub(super) struct PodEntry {
     /// Timers of another epoch are outdated.
     pub(super) timer_epoch: u32,
     pub(super) fingerprint: Option<Fingerprint>,
-    pub(super) counted: Counted,
+    pub(super) counter: PodCounter,
     /// What its volumes occupy.
     pub(super) mounted: Mounted,
 }
@@ -121,7 +121,7 @@ pub(super) enum PodState {
 
 /// The counter of [`crate::Status`] that a pod is part of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Counted {
+pub(super) enum PodCounter {
     #[default]
     Nothing,
     Pending,
@@ -174,4 +174,11 @@ impl Pods {
         ids.sort_unstable();
         ids
     }
+}
+
+/// A pod whose resize waits for resources of its node.
+pub(super) struct DeferredResize {
+    pub(super) node: NodeId,
+    pub(super) id: PodId,
+    pub(super) pod: Box<PodView>,
 }

@@ -5,8 +5,8 @@ use berth_client::call::CallError;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::Agent;
 use super::request_queue::{Completion, Job, RequestKind, retry_after};
+use super::state::Agent;
 use super::store::{NodeState, PodId, PodState};
 use crate::event::Progress;
 use crate::pod::resize::RESIZE_CONDITIONS;

@@ -7,7 +7,6 @@ use berth_api::object::{
 };
 use berth_api::syntax::labels::HOSTNAME;
 use berth_api::syntax::labels::kubelet_may_set;
-use berth_client::watch::KubeObject;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition, NodeSystemInfo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -45,15 +44,7 @@ struct Address {
     address: String,
 }
 
-impl KubeObject for NodeView {
-    fn resource_version(&self) -> &str {
-        &self.metadata.resource_version
-    }
-
-    fn key(&self) -> (&str, &str) {
-        ("", &self.metadata.name)
-    }
-}
+berth_client::has_metadata!(NodeView);
 
 impl NodeView {
     /// Its IPv4 `InternalIP`, if any.
@@ -149,31 +140,31 @@ pub(crate) fn may_set_own_labels(labels: &StringMap) -> bool {
     labels.keys().all(|key| kubelet_may_set(key))
 }
 
-fn full_status(template: &Node, known: Option<&NodeView>, ip: Ipv4Addr, now: Timestamp) -> Value {
+fn full_status(template: &Node, current: Option<&NodeView>, ip: Ipv4Addr, now: Timestamp) -> Value {
     let mut status = Map::new();
-    status.insert("conditions".to_owned(), json!(conditions(known, now)));
-    let known = known.and_then(|node| node.status.as_ref());
-    if known.is_none_or(|s| s.allocatable.is_none()) {
+    status.insert("conditions".to_owned(), json!(conditions(current, now)));
+    let current = current.and_then(|node| node.status.as_ref());
+    if current.is_none_or(|s| s.allocatable.is_none()) {
         // A node with a capacity and no allocatable offers its whole capacity.
-        let capacity = known.and_then(|s| s.capacity.as_ref()).or(template.status.capacity.as_ref());
-        let allocatable = known.and_then(|s| s.capacity.as_ref()).or(template.status.allocatable.as_ref());
+        let capacity = current.and_then(|s| s.capacity.as_ref()).or(template.status.capacity.as_ref());
+        let allocatable = current.and_then(|s| s.capacity.as_ref()).or(template.status.allocatable.as_ref());
         status.insert("capacity".to_owned(), json!(capacity));
         status.insert("allocatable".to_owned(), json!(allocatable));
     }
-    if known.is_none_or(|s| s.images.is_none()) && !template.status.images.is_empty() {
+    if current.is_none_or(|s| s.images.is_none()) && !template.status.images.is_empty() {
         status.insert("images".to_owned(), json!(template.status.images));
     }
-    if known.is_none_or(|s| s.addresses.as_ref().is_none_or(Vec::is_empty)) {
+    if current.is_none_or(|s| s.addresses.as_ref().is_none_or(Vec::is_empty)) {
         let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
         let name = &template.metadata.name;
         let addresses = [address("InternalIP", ip.to_string()), address("Hostname", name.clone())];
         status.insert("addresses".to_owned(), json!(addresses));
     }
-    if known.is_none_or(|s| !has_kubelet_version(s)) {
+    if current.is_none_or(|s| !has_kubelet_version(s)) {
         let mut info = json!(system_info(template));
-        let known = known.and_then(|s| s.node_info.as_ref()).and_then(Value::as_object);
+        let current = current.and_then(|s| s.node_info.as_ref()).and_then(Value::as_object);
         // A node that was created with some of it keeps that.
-        for (field, value) in known.into_iter().flatten().filter(|(_, value)| *value != "") {
+        for (field, value) in current.into_iter().flatten().filter(|(_, value)| *value != "") {
             info[field] = value.clone();
         }
         status.insert("nodeInfo".to_owned(), info);
@@ -187,9 +178,9 @@ fn has_kubelet_version(status: &Status) -> bool {
     version.and_then(Value::as_str).is_some_and(|v| !v.is_empty())
 }
 
-fn conditions(known: Option<&NodeView>, now: Timestamp) -> Vec<NodeCondition> {
+fn conditions(current: Option<&NodeView>, now: Timestamp) -> Vec<NodeCondition> {
     let condition = |type_: &str, status: &str, reason: &str, message: &str| {
-        let since = known.and_then(|node| node.condition(type_)).filter(|c| c.status == status);
+        let since = current.and_then(|node| node.condition(type_)).filter(|c| c.status == status);
         NodeCondition {
             type_: type_.to_owned(),
             status: status.to_owned(),

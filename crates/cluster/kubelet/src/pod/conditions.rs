@@ -4,8 +4,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::lifecycle::{Outcome, PodLifecycle, Stage};
+use super::lifecycle::PodLifecycle;
 use super::resize::{PendingResize, RESIZE_CONDITIONS};
+use super::stage::{Outcome, Stage};
 
 /// The reason and message of a condition that is not true, or of an ended pod.
 struct Why {

@@ -11,8 +11,9 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::lifecycle::{CompletedRun, InitRun, PodLifecycle, Stage};
+use super::lifecycle::PodLifecycle;
 use super::plan::ContainerPlan;
+use super::stage::{CompletedRun, InitRun, Stage};
 
 impl PodLifecycle {
     pub(super) fn container_statuses(&self, uid: &str) -> Vec<ContainerStatus> {

@@ -8,10 +8,12 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::plan::Plan;
+use super::rejection::Rejection;
 use super::resize::Resize;
+use super::stage::{CompletedRun, InitRun, Outcome, Stage};
 use super::view::PodView;
 
-/// A start that takes longer than this gets a status of its own (`ContainerCreating`).
+/// A start that takes longer than this gets its own status (`ContainerCreating`).
 const LONG_START: Duration = Duration::from_secs(2);
 /// A container that ran this long is not in a crash loop.
 const STABLE_RUN: SignedDuration = SignedDuration::from_mins(10);
@@ -44,57 +46,6 @@ pub(crate) struct PodLifecycle {
     deleted: bool,
     /// Counts changes of the status.
     version: u32,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Accepted; no container runs.
-    Creating,
-    /// The last container of `init_runs` that is not a sidecar runs.
-    Initializing,
-    /// Containers run and are not ready.
-    Started,
-    /// Containers are ready.
-    Ready,
-    /// Containers have ended and will be restarted.
-    BackOff,
-    /// Containers received SIGTERM.
-    Stopping { after: Duration, exit_code: i32 },
-    /// No container runs, and none will.
-    Ended(Outcome),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Succeeded,
-    Failed,
-    /// `activeDeadlineSeconds` passed.
-    DeadlineExceeded,
-    /// The node rejected the pod.
-    Rejected(Rejection),
-}
-
-/// Why a node rejects a pod: `status.reason` and `status.message`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rejection {
-    /// One word, such as `NodeAffinity` or `OutOfcpu`.
-    pub(crate) reason: String,
-    pub(crate) message: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct InitRun {
-    pub(super) began: Timestamp,
-    /// None while it runs; sidecars run until the pod ends.
-    pub(super) ended: Option<Timestamp>,
-}
-
-/// A completed run of the containers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CompletedRun {
-    pub(super) exit_code: i32,
-    pub(super) began: Timestamp,
-    pub(super) ended: Timestamp,
 }
 
 impl PodLifecycle {
@@ -311,7 +262,7 @@ impl PodLifecycle {
         self.stage == Stage::Ready && self.passes_readiness_gates
     }
 
-    /// Whether its status has an address of its own.
+    /// Whether its status has its own address.
     pub(crate) fn needs_pod_ip(&self) -> bool {
         !self.plan.host_network
     }

@@ -1,16 +1,12 @@
-//! In-place resize of a pod's containers. The node allocates new resources, or says why it does not, and after a while they
-//! are in force.
+//! The state of an in-place resize of a pod's containers.
 
-use berth_api::object::{Container, ResourceRequirements};
+use berth_api::object::ResourceRequirements;
 use jiff::Timestamp;
-
-use super::lifecycle::{PodLifecycle, Stage, later};
-use super::view::PodView;
 
 /// Conditions of a pod that exist only during a resize.
 pub(crate) const RESIZE_CONDITIONS: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
 
-/// Why a node has not allocated the resources that a pod asks for.
+/// Why a node has not allocated the resources that a pod requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PendingResize {
     /// The node is too small.
@@ -28,105 +24,5 @@ pub(super) struct Resize {
     /// The resources of the containers, then of the init containers, that are in force while the allocated ones are not.
     pub(super) in_force: Option<Vec<ResourceRequirements>>,
     /// Whether the pod was ever resized: its status then has to remove conditions.
-    was_requested: bool,
-}
-
-impl PodLifecycle {
-    /// Whether the pod asks for other resources than it has been allocated.
-    pub(crate) fn is_resized_by(&self, pod: &PodView) -> bool {
-        let (plan, spec) = (&self.plan, &pod.spec);
-        let differ = |containers: &[Container], plans: &[super::plan::ContainerPlan]| {
-            containers.len() == plans.len()
-                && containers.iter().zip(plans).any(|(container, plan)| container.resources != plan.resources)
-        };
-        differ(&spec.containers, &plan.containers) || differ(&spec.init_containers, &plan.init_containers)
-    }
-
-    /// The pod with the resources that it has been allocated.
-    pub(crate) fn as_allocated(&self, pod: &PodView) -> PodView {
-        let mut pod = pod.clone();
-        let spec = &mut pod.spec;
-        for (containers, plans) in [
-            (&mut spec.containers, &self.plan.containers),
-            (&mut spec.init_containers, &self.plan.init_containers),
-        ] {
-            for (container, plan) in containers.iter_mut().zip(plans) {
-                container.resources.clone_from(&plan.resources);
-            }
-        }
-        pod
-    }
-
-    /// The node allocates what the pod asks for.
-    pub(crate) fn allocate(&mut self, pod: &PodView, now: Timestamp) {
-        let plans = |plan: &super::plan::Plan| -> Vec<ResourceRequirements> {
-            plan.containers.iter().chain(&plan.init_containers).map(|c| c.resources.clone()).collect()
-        };
-        let before = plans(&self.plan);
-        for (containers, plans) in [
-            (&pod.spec.containers, &mut self.plan.containers),
-            (&pod.spec.init_containers, &mut self.plan.init_containers),
-        ] {
-            for (container, plan) in containers.iter().zip(plans) {
-                plan.resources.clone_from(&container.resources);
-            }
-        }
-        let runs = !matches!(self.stage, Stage::Creating | Stage::Ended(_));
-        let in_force = self.resize.in_force.take().unwrap_or(before);
-        self.resize = Resize {
-            pending: None,
-            changed: now,
-            in_force: (runs && !self.plan.start_after.is_zero()).then_some(in_force),
-            was_requested: true,
-        };
-        self.observe_resize(pod);
-    }
-
-    /// The node does not allocate what the pod asks for.
-    pub(crate) fn leave_pending(&mut self, pod: &PodView, pending: PendingResize, now: Timestamp) {
-        if self.resize.pending.as_ref() != Some(&pending) {
-            self.resize.changed = now;
-            self.resize.pending = Some(pending);
-            self.resize.was_requested = true;
-            self.observe_resize(pod);
-        }
-    }
-
-    /// The pod asks for what it has: a pending resize was taken back.
-    pub(crate) fn end_pending(&mut self, pod: &PodView) {
-        if self.resize.pending.take().is_some() {
-            self.observe_resize(pod);
-        }
-    }
-
-    /// Whether conditions of a resize may have to be removed from the status.
-    pub(crate) fn was_resized(&self) -> bool {
-        self.resize.was_requested
-    }
-
-    fn observe_resize(&mut self, pod: &PodView) {
-        self.plan.generation = (pod.metadata.generation != 0).then_some(pod.metadata.generation);
-        self.count_change();
-    }
-
-    /// When the allocated resources are in force.
-    pub(super) fn resize_due(&self) -> Option<Timestamp> {
-        let in_progress = self.resize.in_force.is_some() && !self.has_ended();
-        in_progress.then(|| later(self.resize.changed, self.plan.start_after))
-    }
-
-    /// The allocated resources are in force.
-    pub(super) fn end_resize(&mut self) {
-        self.resize.in_force = None;
-        self.count_change();
-    }
-
-    /// The resources in force of a container; `i` counts containers, then init containers.
-    pub(super) fn in_force<'a>(
-        &'a self,
-        i: usize,
-        allocated: &'a ResourceRequirements,
-    ) -> &'a ResourceRequirements {
-        self.resize.in_force.as_ref().and_then(|all| all.get(i)).unwrap_or(allocated)
-    }
+    pub(super) was_requested: bool,
 }

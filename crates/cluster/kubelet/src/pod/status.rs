@@ -5,7 +5,9 @@ use std::net::Ipv4Addr;
 use k8s_openapi::api::core::v1::{HostIP, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::lifecycle::{Outcome, PodLifecycle, Rejection, Stage};
+use super::lifecycle::PodLifecycle;
+use super::rejection::Rejection;
+use super::stage::{Outcome, Stage};
 
 /// Addresses in the status.
 #[derive(Clone, Copy, Debug)]

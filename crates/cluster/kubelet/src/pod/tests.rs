@@ -7,8 +7,9 @@ use k8s_openapi::api::core::v1::PodStatus;
 use serde_json::{Value, json};
 
 use super::annotation::PodBehavior;
-use super::lifecycle::{PodLifecycle, Rejection};
+use super::lifecycle::PodLifecycle;
 use super::plan::Plan;
+use super::rejection::Rejection;
 use super::status::Addresses;
 use super::view::PodView;
 use crate::options::PodTimings;
@@ -263,7 +264,7 @@ fn a_kept_service_tells_how_it_ended() {
     let mut lifecycle = PodLifecycle::accept(plan(&pod(metadata, json!({}))), start());
     lifecycle.advance(at(1));
     lifecycle.delete(Duration::from_secs(30), at(10));
-    // Told again, with less time.
+    // A second deletion, with less time.
     lifecycle.delete(Duration::from_secs(5), at(11));
     assert_eq!(lifecycle.due(), Some(at(15)));
     lifecycle.advance(at(15));

@@ -1,14 +1,14 @@
 //! The fields of a pod that a node reads.
+//!
+//! Not `berth_api::object::Pod`: that has no container statuses, restart policy and readiness gates, and an agent with
+//! many nodes reads every bound pod of the cluster.
 
 use berth_api::object::{
     Affinity, Condition, Container, NamespacedName, ObjectMeta, Pod, PodSpec, ResourceList,
     ResourceRequirements, Shared, StringMap, Toleration, find_condition, nullable, time,
 };
-use berth_client::watch::KubeObject;
 use jiff::Timestamp;
 use serde::Deserialize;
-
-use crate::volume::ClaimVolume;
 
 /// The fields of a pod that a node reads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -134,6 +134,14 @@ pub(crate) struct Running {
     pub(crate) started_at: Option<Timestamp>,
 }
 
+/// A volume of a pod that needs a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClaimVolume {
+    /// The name in the pod.
+    pub(crate) name: String,
+    pub(crate) claim: NamespacedName,
+}
+
 impl PodView {
     /// `Succeeded` or `Failed`.
     pub(crate) fn is_terminal(&self) -> bool {
@@ -200,12 +208,4 @@ impl PodView {
     }
 }
 
-impl KubeObject for PodView {
-    fn resource_version(&self) -> &str {
-        &self.metadata.resource_version
-    }
-
-    fn key(&self) -> (&str, &str) {
-        (&self.metadata.namespace, &self.metadata.name)
-    }
-}
+berth_client::has_metadata!(PodView);

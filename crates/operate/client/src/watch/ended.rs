@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::pages::ListError;
 use crate::call::CallError;
 
-/// Why a list or a watch ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Ended {
     /// The server closed the watch.
@@ -24,7 +23,7 @@ pub(super) enum Ended {
     Call(#[from] CallError),
     /// An event cannot be read: the same one would come again from the last resource version.
     #[error("an event cannot be read: {0}")]
-    Unreadable(String),
+    Unreadable(#[from] serde_json::Error),
     /// The connection broke, or the response is invalid.
     #[error("{0}")]
     Broken(String),

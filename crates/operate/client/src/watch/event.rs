@@ -1,9 +1,4 @@
-//! The events of a watch, and their way to the receiver.
-
-use tokio::sync::mpsc;
-
-use super::ended::Ended;
-use super::frame::Read;
+//! Events of watches.
 
 /// An event of [`watch_into`](super::watch_into): lists are streamed, object by object.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,18 +26,24 @@ pub enum Event<T> {
     Deleted(T),
 }
 
-/// How objects are read, and where events are sent.
-pub(super) struct Deliver<'a, T, M> {
-    pub(super) sender: &'a mpsc::Sender<M>,
-    pub(super) read: &'a Read<'a, T>,
-    pub(super) wrap: &'a (dyn Fn(StreamEvent<T>) -> Option<M> + Send + Sync),
+/// The kind of a line with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// Part of a list.
+    Initial,
+    /// New or changed.
+    Changed,
+    /// Deleted.
+    Deleted,
 }
 
-impl<T, M> Deliver<'_, T, M> {
-    pub(super) async fn send(&self, event: StreamEvent<T>) -> Result<(), Ended> {
-        match (self.wrap)(event) {
-            Some(item) => self.sender.send(item).await.map_err(|_| Ended::Unwanted),
-            None => Ok(()),
+impl Line {
+    /// The event of the line's object.
+    pub(super) fn event<T>(self, object: T) -> StreamEvent<T> {
+        match self {
+            Line::Initial => StreamEvent::InitApply(object),
+            Line::Changed => StreamEvent::Apply(object),
+            Line::Deleted => StreamEvent::Delete(object),
         }
     }
 }

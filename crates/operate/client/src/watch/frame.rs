@@ -8,38 +8,18 @@ use serde::de::DeserializeOwned;
 
 use super::ended::Ended;
 
-/// A line of a watch.
+/// A line of a watch. Objects are not read yet: [`read_object`] does.
 #[derive(Debug, PartialEq)]
-pub(super) enum Frame<T> {
-    Added(T),
-    Modified(T),
-    Deleted(T),
-    /// The resource version, and whether this ends the initial events of a streaming list.
-    Bookmark {
-        version: String,
-        ends_initial: bool,
-    },
-    /// The server ends this watch.
-    Error {
-        code: u16,
-        reason: String,
-        message: String,
-    },
-}
-
-/// The kind of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Line {
-    /// Part of a list.
-    Initial,
-    /// New or changed.
-    Changed,
-    /// Deleted.
+pub(super) enum Frame {
+    /// An object was added or changed.
+    Applied,
+    /// An object was deleted.
     Deleted,
+    /// The resource version, and whether this ends the initial events of a streaming list.
+    Bookmark { version: String, ends_initial: bool },
+    /// The server ends this watch.
+    Error { code: u16, reason: String, message: String },
 }
-
-/// Reads the object of a line.
-pub(super) type Read<'a, T> = dyn Fn(&[u8], Line) -> Result<T, serde_json::Error> + Send + Sync + 'a;
 
 /// Splits chunks into lines. Holds at most one line and one chunk.
 pub(super) struct Lines {
@@ -89,8 +69,8 @@ pub fn fuzz_frames(chunks: &[&[u8]]) {
     for chunk in chunks {
         lines.push(chunk);
         while let Ok(Some(line)) = lines.next() {
-            for is_list in [false, true] {
-                let _ = decode::<serde_json::Value>(&line, is_list, &|line, _| read_object(line));
+            if let Ok(Frame::Applied | Frame::Deleted) = decode(&line) {
+                let _ = read_object::<serde_json::Value>(&line);
             }
         }
         if lines.buffer.len() > 4096 {
@@ -150,23 +130,19 @@ fn kind(line: &[u8]) -> Result<Cow<'_, str>, serde_json::Error> {
     Ok(serde_json::from_slice::<Kind<'_>>(line)?.kind)
 }
 
-/// Decodes a line; objects are read by `read`, and those of a list are `Initial`.
-pub(super) fn decode<T>(line: &[u8], is_list: bool, read: &Read<'_, T>) -> Result<Frame<T>, Ended> {
-    let kind_of_line = if is_list { Line::Initial } else { Line::Changed };
-    let broken = |error: serde_json::Error| Ended::Unreadable(error.to_string());
-    let kind = kind(line).map_err(broken)?;
-    match kind.as_ref() {
-        "ADDED" => Ok(Frame::Added(read(line, kind_of_line).map_err(broken)?)),
-        "MODIFIED" => Ok(Frame::Modified(read(line, kind_of_line).map_err(broken)?)),
-        "DELETED" => Ok(Frame::Deleted(read(line, Line::Deleted).map_err(broken)?)),
+/// Decodes a line, but not its object.
+pub(super) fn decode(line: &[u8]) -> Result<Frame, Ended> {
+    match kind(line)?.as_ref() {
+        "ADDED" | "MODIFIED" => Ok(Frame::Applied),
+        "DELETED" => Ok(Frame::Deleted),
         "BOOKMARK" => {
-            let Mark { metadata } = read_object(line).map_err(broken)?;
+            let Mark { metadata } = read_object(line)?;
             let ends_initial =
                 metadata.annotations.and_then(|a| a.initial_events_end).as_deref() == Some("true");
             Ok(Frame::Bookmark { version: metadata.resource_version, ends_initial })
         }
         "ERROR" => {
-            let Status { code, reason, message } = read_object(line).map_err(broken)?;
+            let Status { code, reason, message } = read_object(line)?;
             Ok(Frame::Error { code, reason, message })
         }
         other => Err(Ended::Broken(format!("an event of unknown type {other:?}"))),
@@ -186,10 +162,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-
-    fn decode(line: &[u8]) -> Result<Frame<Value>, Ended> {
-        super::decode(line, false, &|line, _| read_object(line))
-    }
 
     #[test]
     fn lines_are_cut_wherever_the_chunks_end() {
@@ -222,21 +194,20 @@ mod tests {
         let first = format!(r#"{{"type":"MODIFIED","object":{object}}}"#);
         let last = format!(r#"{{"object":{object}, "type" : "MODIFIED"}}"#);
         for line in [first, last] {
-            let frame: Frame<Value> = decode(line.as_bytes()).unwrap();
-            assert_eq!(frame, Frame::Modified(object.clone()), "{line}");
+            assert_eq!(decode(line.as_bytes()).unwrap(), Frame::Applied, "{line}");
+            assert_eq!(read_object::<Value>(line.as_bytes()).unwrap(), object, "{line}");
         }
     }
 
     #[test]
     fn bookmarks_errors_and_nonsense() {
         let end = br#"{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
-        let frame: Frame<Value> = decode(end).unwrap();
-        assert_eq!(frame, Frame::Bookmark { version: "9".into(), ends_initial: true });
+        assert_eq!(decode(end).unwrap(), Frame::Bookmark { version: "9".into(), ends_initial: true });
         let gone = br#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#;
-        let frame: Frame<Value> = decode(gone).unwrap();
-        assert!(matches!(frame, Frame::Error { code: 410, .. }));
+        assert!(matches!(decode(gone).unwrap(), Frame::Error { code: 410, .. }));
         // An object that cannot be read is listed again; that does not help against an unknown type.
-        for line in [&b"{}"[..], b"null", b"{\"type\":\"ADDED\"}", b"\xff"] {
+        assert!(read_object::<Value>(b"{\"type\":\"ADDED\"}").is_err());
+        for line in [&b"{}"[..], b"null", b"\xff"] {
             let error = decode(line).unwrap_err();
             assert!(matches!(error, Ended::Unreadable(_)), "{:?}", String::from_utf8_lossy(line));
         }

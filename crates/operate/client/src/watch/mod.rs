@@ -6,6 +6,8 @@
 //! buffering it; [`watch`] collects it for consumers that need it whole.
 //!
 //! A watcher never gives up: it logs errors and retries with back-off until its receiver is dropped.
+//!
+//! The watcher (`watcher.rs`) does not know the type of the objects; a sink (`sink.rs`) reads and delivers them.
 
 #![allow(unexpected_cfgs, reason = "cargo-fuzz sets `fuzzing`")]
 
@@ -15,14 +17,20 @@ mod frame;
 mod object;
 mod options;
 mod pages;
+mod request;
+mod sink;
 mod stream;
 mod watcher;
 
-pub use event::{Event, StreamEvent};
+pub use event::{Event, Line, StreamEvent};
 #[cfg(fuzzing)]
 pub use frame::fuzz_frames;
-pub use frame::{Line, read_object};
-pub use object::{Generated, KubeObject};
+pub use frame::read_object;
+pub use object::{Generated, HasMetadata, KubeObject};
 pub use options::WatchOptions;
 pub use pages::{ListError, Pages, list};
 pub use stream::{WatchStream, watch, watch_into, watch_with};
+
+pub(crate) use pages::{Page, PageMeta};
+pub(crate) use sink::Sink;
+pub(crate) use watcher::run;

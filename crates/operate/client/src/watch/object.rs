@@ -1,6 +1,6 @@
 //! Objects with an identity and a resource version.
 
-use berth_api::object;
+use berth_api::object::{self, ObjectMeta};
 
 /// An object of an API server.
 pub trait KubeObject {
@@ -11,21 +11,36 @@ pub trait KubeObject {
     fn key(&self) -> (&str, &str);
 }
 
-macro_rules! versioned {
-    ($($kind:ty),*) => {
-        $(impl KubeObject for $kind {
-            fn resource_version(&self) -> &str {
-                &self.metadata.resource_version
-            }
+/// An object whose metadata is read as [`ObjectMeta`].
+pub trait HasMetadata {
+    /// `metadata`.
+    fn meta(&self) -> &ObjectMeta;
+}
 
-            fn key(&self) -> (&str, &str) {
-                (&self.metadata.namespace, &self.metadata.name)
+impl<T: HasMetadata> KubeObject for T {
+    fn resource_version(&self) -> &str {
+        &self.meta().resource_version
+    }
+
+    fn key(&self) -> (&str, &str) {
+        (&self.meta().namespace, &self.meta().name)
+    }
+}
+
+/// Implements [`HasMetadata`] for types with a field `metadata`.
+#[macro_export]
+macro_rules! has_metadata {
+    ($($kind:ty),*) => {
+        $(impl $crate::HasMetadata for $kind {
+            fn meta(&self) -> &berth_api::object::ObjectMeta {
+                &self.metadata
             }
         })*
     };
 }
 
-versioned!(
+crate::has_metadata!(
+    object::PartialObjectMetadata,
     object::Pod,
     object::Node,
     object::Namespace,

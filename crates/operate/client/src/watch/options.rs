@@ -1,4 +1,4 @@
-//! What to watch.
+//! What to watch, with timeouts and limits.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Lists in pages.
 
 use berth_api::resource::percent_encoded;
+use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -36,17 +37,19 @@ impl ListError {
     }
 }
 
+/// A page of a list.
 #[derive(Deserialize)]
-struct Page<T> {
+pub(crate) struct Page<T> {
     #[serde(default)]
-    metadata: PageMeta,
+    pub(crate) metadata: PageMeta,
     // Servers written in Go encode some empty lists as null.
-    items: Option<Vec<T>>,
+    pub(crate) items: Option<Vec<T>>,
 }
 
+/// `metadata` of a page.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct PageMeta {
+pub(crate) struct PageMeta {
     resource_version: String,
     #[serde(rename = "continue")]
     token: Option<String>,
@@ -79,6 +82,14 @@ impl<'a> Pages<'a> {
     /// # Errors
     /// The server rejects the request, does not answer in time, or sends something else.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, ListError> {
+        let Some(bytes) = self.next_bytes().await? else { return Ok(None) };
+        let page: Page<T> = serde_json::from_slice(&bytes).map_err(|source| self.invalid(source))?;
+        self.advance(page.metadata);
+        Ok(Some(page.items.unwrap_or_default()))
+    }
+
+    /// The text of the next page. The caller reads it and calls [`Self::advance`].
+    pub(super) async fn next_bytes(&mut self) -> Result<Option<Bytes>, ListError> {
         loop {
             let Some(token) = &self.token else { return Ok(None) };
             self.is_first = token.is_empty();
@@ -90,26 +101,30 @@ impl<'a> Pages<'a> {
                     }
                     (self.token, self.version) = (Some(String::new()), None);
                 }
-                page => {
-                    let Page { metadata, items } = page?;
-                    self.version.get_or_insert(metadata.resource_version);
-                    self.token = metadata.token.filter(|token| !token.is_empty());
-                    return Ok(Some(items.unwrap_or_default()));
-                }
+                page => return Ok(Some(page?)),
             }
         }
     }
 
-    async fn request<T: DeserializeOwned>(&self, token: &str) -> Result<Page<T>, ListError> {
+    async fn request(&self, token: &str) -> Result<Bytes, CallError> {
         let mut parameters =
             if self.page_size == 0 { String::new() } else { format!("limit={}", self.page_size) };
         if !token.is_empty() {
             parameters.push_str(&format!("&continue={}", percent_encoded(token)));
         }
-        let WatchOptions { list_timeout, max_page_bytes, path, .. } = self.options;
+        let WatchOptions { list_timeout, max_page_bytes, .. } = self.options;
         let request = get(&self.options.uri(&parameters));
-        let bytes = send(self.client, request, *list_timeout, *max_page_bytes).await?;
-        serde_json::from_slice(&bytes).map_err(|source| ListError::Invalid { path: path.clone(), source })
+        send(self.client, request, *list_timeout, *max_page_bytes).await
+    }
+
+    /// The page has been read: continues after it.
+    pub(super) fn advance(&mut self, page: PageMeta) {
+        self.version.get_or_insert(page.resource_version);
+        self.token = page.token.filter(|token| !token.is_empty());
+    }
+
+    pub(super) fn invalid(&self, source: serde_json::Error) -> ListError {
+        ListError::Invalid { path: self.options.path.clone(), source }
     }
 
     /// Whether the last page began the list, or began it again.

@@ -1,25 +1,18 @@
-//! Endless watches: the loop that lists, watches and retries.
+//! The events of a watch as a stream, or into a channel.
 
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures::Stream;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use super::ended::Ended;
-use super::event::{Deliver, Event, StreamEvent};
-use super::frame::{Line, read_object};
+use super::event::{Event, Line, StreamEvent};
+use super::frame::read_object;
 use super::object::KubeObject;
 use super::options::WatchOptions;
-use super::watcher::Watcher;
-use crate::backoff::Backoff;
-use crate::outage_log;
-
-/// A watch that stayed open this long counts as a success, even without events.
-const LONG_WATCH: Duration = Duration::from_secs(5);
+use super::sink::ChannelSink;
+use super::watcher;
 
 /// The stream of events of [`watch`]. It never ends by itself; dropping it ends the watch.
 #[derive(Debug)]
@@ -47,21 +40,20 @@ impl<T> Stream for WatchStream<T> {
     }
 }
 
-/// Watches a resource in a task of its own, which also decodes, and collects its lists.
+/// Watches a resource in a separate task, which also decodes, and collects its lists.
 pub fn watch<T>(client: kube::Client, options: WatchOptions) -> WatchStream<T>
 where
     T: KubeObject + DeserializeOwned + Send + 'static,
 {
     let (sender, events) = mpsc::channel(options.buffer.max(1));
-    let listed: Mutex<Option<Vec<T>>> = Mutex::default();
+    let mut listed: Option<Vec<T>> = None;
     let collect = move |event| {
-        let mut listed = listed.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            StreamEvent::Init => *listed = Some(Vec::new()),
+            StreamEvent::Init => listed = Some(Vec::new()),
             StreamEvent::InitApply(object) => listed.get_or_insert_default().push(object),
             StreamEvent::InitDone => return listed.take().map(Event::Restarted),
             StreamEvent::Apply(object) => return Some(Event::Applied(object)),
-            StreamEvent::Delete(object) => match &mut *listed {
+            StreamEvent::Delete(object) => match &mut listed {
                 Some(listed) => listed.retain(|other| other.key() != object.key()),
                 None => return Some(Event::Deleted(object)),
             },
@@ -77,12 +69,12 @@ pub async fn watch_into<T, M>(
     client: kube::Client,
     options: WatchOptions,
     sender: mpsc::Sender<M>,
-    wrap: impl Fn(StreamEvent<T>) -> M + Send + Sync,
+    wrap: impl Fn(StreamEvent<T>) -> M + Send,
 ) where
     T: KubeObject + DeserializeOwned + Send,
-    M: Send,
+    M: Send + 'static,
 {
-    watch_with(client, options, sender, |line, _| read_object(line), |event| Some(wrap(event))).await;
+    watch_with(client, options, sender, |line, _| read_object(line), move |event| Some(wrap(event))).await;
 }
 
 /// As [`watch_into`], with a reader for the lines of watches, and dropping the events for which `wrap` returns none.
@@ -91,68 +83,11 @@ pub async fn watch_with<T, M>(
     client: kube::Client,
     options: WatchOptions,
     sender: mpsc::Sender<M>,
-    read: impl Fn(&[u8], Line) -> Result<T, serde_json::Error> + Send + Sync,
-    wrap: impl Fn(StreamEvent<T>) -> Option<M> + Send + Sync,
+    read: impl Fn(&[u8], Line) -> Result<T, serde_json::Error> + Send,
+    wrap: impl FnMut(StreamEvent<T>) -> Option<M> + Send,
 ) where
     T: KubeObject + DeserializeOwned + Send,
-    M: Send,
+    M: Send + 'static,
 {
-    let mut watcher = Watcher { client, streaming: options.streaming_lists, options, version: None };
-    let deliver = Deliver { sender: &sender, read: &read, wrap: &wrap };
-    let mut backoff = Backoff::new(watcher.options.first_retry, watcher.options.longest_retry);
-    let mut reported_empty = false;
-    loop {
-        let began = tokio::time::Instant::now();
-        let (ended, mut progressed) = tokio::select! {
-            // Without events, a watch would not notice that its receiver was dropped.
-            () = sender.closed() => return,
-            ended = watcher.step(&deliver) => ended,
-        };
-        let is_usual_end = matches!(ended, Ended::Closed | Ended::Silent(_));
-        progressed |= is_usual_end && began.elapsed() >= LONG_WATCH.min(watcher.options.idle_timeout);
-        if progressed {
-            backoff.succeeded();
-        }
-        let path = &watcher.options.path;
-        match &ended {
-            Ended::Unwanted => return,
-            Ended::NotStreaming => {
-                tracing::debug!(path, "{ended}: listing in pages");
-                watcher.streaming = false;
-                continue;
-            }
-            Ended::Expired => {
-                tracing::info!(path, "{ended}: listing again");
-                watcher.version = None;
-            }
-            Ended::Closed | Ended::Silent(_) => tracing::debug!(path, "watch ended: {ended}"),
-            Ended::Call(error) if error.is_not_found() && watcher.options.missing_is_empty => {
-                if !std::mem::replace(&mut reported_empty, true) {
-                    tracing::warn!(path, "the server does not have this resource: treated as an empty list");
-                    for event in [StreamEvent::Init, StreamEvent::InitDone] {
-                        if deliver.send(event).await.is_err() {
-                            return;
-                        }
-                    }
-                }
-            }
-            error => {
-                if matches!(error, Ended::Unreadable(_)) {
-                    watcher.version = None;
-                }
-                watcher.options.report_outage(Some(error.to_string()));
-                outage_log::failed(|| format!("watch of {path} interrupted: {error}"));
-            }
-        }
-        // A watch that made progress is resumed without delay.
-        let at_once = progressed && matches!(ended, Ended::Closed | Ended::Expired | Ended::Silent(_));
-        if !at_once {
-            let wait = backoff.failed(fastrand::f64());
-            let wait = ended.retry_after().map_or(wait, |requested| requested.max(wait));
-            tokio::select! {
-                () = sender.closed() => return,
-                () = tokio::time::sleep(wait) => {}
-            }
-        }
-    }
+    watcher::run(client, options, &mut ChannelSink::new(sender, read, wrap)).await;
 }

@@ -1,186 +1,127 @@
-//! One list, and one watch request, with or without the initial events of a streaming list.
+//! The loop of a watcher: lists, watches, waits and tries again.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
-use berth_api::resource::percent_encoded;
-use http_body_util::BodyExt;
-use serde::de::DeserializeOwned;
-
 use super::ended::Ended;
-use super::event::{Deliver, StreamEvent};
-use super::frame::{Frame, Lines, decode};
-use super::object::KubeObject;
 use super::options::WatchOptions;
 use super::pages::Pages;
-use crate::call::{get, open};
+use super::request::WatchRequest;
+use super::sink::{Sink, deliver};
+use crate::backoff::Backoff;
 use crate::outage_log;
 
-/// How long after `timeoutSeconds` the client waits for the server to close the watch.
-const GRACE: Duration = Duration::from_secs(15);
+/// A watch that stayed open this long counts as a success, even without events.
+const LONG_WATCH: Duration = Duration::from_secs(5);
 
-pub(super) struct Watcher {
-    pub(super) client: kube::Client,
-    pub(super) options: WatchOptions,
-    /// Whether streaming lists are requested.
-    pub(super) streaming: bool,
+/// Lists and watches until the receiver of the sink's events is dropped.
+pub(crate) async fn run(client: kube::Client, options: WatchOptions, sink: &mut dyn Sink) {
+    let mut watcher = Watcher { client, streaming: options.streaming_lists, options, version: None };
+    let mut backoff = Backoff::new(watcher.options.first_retry, watcher.options.longest_retry);
+    let mut reported_empty = false;
+    loop {
+        let began = tokio::time::Instant::now();
+        let closed = sink.closed();
+        let (ended, mut progressed) = tokio::select! {
+            // Without events, a watch would not notice that its receiver was dropped.
+            () = closed => return,
+            ended = watcher.step(sink) => ended,
+        };
+        let is_usual_end = matches!(ended, Ended::Closed | Ended::Silent(_));
+        progressed |= is_usual_end && began.elapsed() >= LONG_WATCH.min(watcher.options.idle_timeout);
+        if progressed {
+            backoff.succeeded();
+        }
+        let path = &watcher.options.path;
+        match &ended {
+            Ended::Unwanted => return,
+            Ended::NotStreaming => {
+                tracing::debug!(path, "{ended}: listing in pages");
+                watcher.streaming = false;
+                continue;
+            }
+            Ended::Expired => {
+                tracing::info!(path, "{ended}: listing again");
+                watcher.version = None;
+            }
+            Ended::Closed | Ended::Silent(_) => tracing::debug!(path, "watch ended: {ended}"),
+            Ended::Call(error) if error.is_not_found() && watcher.options.missing_is_empty => {
+                if !std::mem::replace(&mut reported_empty, true) {
+                    tracing::warn!(path, "the server does not have this resource: treated as an empty list");
+                    if deliver_empty_list(sink).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            error => {
+                if matches!(error, Ended::Unreadable(_)) {
+                    watcher.version = None;
+                }
+                watcher.options.report_outage(Some(error.to_string()));
+                outage_log::failed(|| format!("watch of {path} interrupted: {error}"));
+            }
+        }
+        // A watch that made progress is resumed without delay.
+        let at_once = progressed && matches!(ended, Ended::Closed | Ended::Expired | Ended::Silent(_));
+        if !at_once {
+            let wait = backoff.failed(fastrand::f64());
+            let wait = ended.retry_after().map_or(wait, |requested| requested.max(wait));
+            tokio::select! {
+                () = sink.closed() => return,
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+}
+
+async fn deliver_empty_list(sink: &mut dyn Sink) -> Result<(), Ended> {
+    sink.begin_list();
+    deliver(sink).await?;
+    sink.end_list();
+    deliver(sink).await
+}
+
+struct Watcher {
+    client: kube::Client,
+    options: WatchOptions,
+    /// Whether to request streaming lists.
+    streaming: bool,
     /// The last resource version seen; none before the first list, and after it expired.
-    pub(super) version: Option<String>,
+    version: Option<String>,
 }
 
 impl Watcher {
     /// Lists if there is no resource version, then watches until the watch ends. Returns also whether there was
     /// progress.
-    pub(super) async fn step<T, M>(&mut self, deliver: &Deliver<'_, T, M>) -> (Ended, bool)
-    where
-        T: KubeObject + DeserializeOwned + Send,
-        M: Send,
-    {
+    async fn step(&mut self, sink: &mut dyn Sink) -> (Ended, bool) {
         let mut progressed = false;
         if self.version.is_none() && !self.streaming {
-            match self.list(deliver).await {
+            match self.list(sink).await {
                 Ok(version) => self.version = Some(version),
                 Err(ended) => return (ended, false),
             }
             progressed = true;
         }
-        let ended = self.watch(deliver, &mut progressed).await;
-        (ended, progressed)
+        let (client, options, version) = (&self.client, &self.options, &mut self.version);
+        let mut request = WatchRequest { client, options, version, sink, progressed };
+        let ended = request.run().await;
+        (ended, request.progressed)
     }
 
     /// Delivers all objects. Returns the resource version to watch from.
-    async fn list<T, M>(&self, deliver: &Deliver<'_, T, M>) -> Result<String, Ended>
-    where
-        T: KubeObject + DeserializeOwned + Send,
-        M: Send,
-    {
+    async fn list(&self, sink: &mut dyn Sink) -> Result<String, Ended> {
         let mut pages = Pages::new(&self.client, &self.options);
-        while let Some(page) = pages.next().await? {
+        while let Some(bytes) = pages.next_bytes().await? {
             if pages.is_first() {
-                deliver.send(StreamEvent::Init).await?;
+                sink.begin_list();
+                deliver(sink).await?;
             }
-            for object in page {
-                deliver.send(StreamEvent::InitApply(object)).await?;
-            }
+            let metadata = sink.read_page(&bytes).map_err(|source| pages.invalid(source))?;
+            drop(bytes);
+            deliver(sink).await?;
+            pages.advance(metadata);
         }
-        deliver.send(StreamEvent::InitDone).await?;
+        sink.end_list();
+        deliver(sink).await?;
         Ok(pages.into_version())
-    }
-
-    /// Watches from the last resource version; without one, starts with a streaming list.
-    async fn watch<T, M>(&mut self, deliver: &Deliver<'_, T, M>, progressed: &mut bool) -> Ended
-    where
-        T: KubeObject + Send,
-        M: Send,
-    {
-        match self.stream(deliver, progressed).await {
-            Ok(never) => match never {},
-            Err(ended) => ended,
-        }
-    }
-
-    async fn stream<T, M>(
-        &mut self,
-        deliver: &Deliver<'_, T, M>,
-        progressed: &mut bool,
-    ) -> Result<Infallible, Ended>
-    where
-        T: KubeObject + Send,
-        M: Send,
-    {
-        let length = self.options.watch_timeout.mul_f64(1.0 + fastrand::f64());
-        let mut parameters =
-            format!("watch=1&allowWatchBookmarks=true&timeoutSeconds={}", length.as_secs().max(1));
-        // Whether the streaming list is not complete yet.
-        let mut is_list = self.version.is_none();
-        match &self.version {
-            Some(version) => parameters.push_str(&format!("&resourceVersion={}", percent_encoded(version))),
-            None => parameters.push_str("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
-        }
-        let header_timeout = self.options.list_timeout.min(self.options.idle_timeout);
-        let opened = open(&self.client, get(&self.options.uri(&parameters)), header_timeout).await;
-        let mut body = match opened {
-            Ok(response) => response.into_body(),
-            // 400 and 422: the server does not know the parameters, or has the feature switched off.
-            Err(error) if is_list && matches!(error.code(), Some(400 | 422)) => {
-                return Err(Ended::NotStreaming);
-            }
-            Err(error) if error.code() == Some(410) => return Err(Ended::Expired),
-            Err(error) => return Err(error.into()),
-        };
-        outage_log::succeeded();
-        self.options.report_outage(None);
-        if is_list {
-            deliver.send(StreamEvent::Init).await?;
-        }
-        let deadline = tokio::time::Instant::now() + length + GRACE;
-        let mut lines = Lines::new(self.options.max_object_bytes);
-        loop {
-            let idle = self.options.idle_timeout;
-            let next = tokio::time::timeout_at(deadline, tokio::time::timeout(idle, body.frame())).await;
-            let chunk = match next {
-                Ok(Ok(Some(Ok(frame)))) => frame.into_data().unwrap_or_default(),
-                Ok(Ok(Some(Err(error)))) => return Err(Ended::Broken(format!("the watch broke: {error}"))),
-                Ok(Err(_)) => return Err(Ended::Silent(idle)),
-                Ok(Ok(None)) | Err(_) => return Err(Ended::Closed),
-            };
-            lines.push(&chunk);
-            while let Some(line) = lines.next()? {
-                self.take(&line, &mut is_list, deliver, progressed).await?;
-            }
-        }
-    }
-
-    async fn take<T, M>(
-        &mut self,
-        line: &[u8],
-        is_list: &mut bool,
-        deliver: &Deliver<'_, T, M>,
-        progressed: &mut bool,
-    ) -> Result<(), Ended>
-    where
-        T: KubeObject + Send,
-        M: Send,
-    {
-        match decode(line, *is_list, deliver.read)? {
-            Frame::Error { code: 410, .. } => Err(Ended::Expired),
-            Frame::Error { code, reason, message } => {
-                Err(Ended::Broken(format!("the server ended the watch: {code} {reason}: {message}")))
-            }
-            Frame::Bookmark { version, ends_initial } => {
-                if !*is_list || ends_initial {
-                    self.advance(&version);
-                }
-                if std::mem::replace(is_list, *is_list && !ends_initial) && ends_initial {
-                    *progressed = true;
-                    deliver.send(StreamEvent::InitDone).await?;
-                }
-                Ok(())
-            }
-            // Before the end of the list there is no version to resume from. Changes may arrive before it.
-            Frame::Added(object) | Frame::Modified(object) if *is_list => {
-                deliver.send(StreamEvent::InitApply(object)).await
-            }
-            Frame::Deleted(object) if *is_list => deliver.send(StreamEvent::Delete(object)).await,
-            Frame::Added(object) | Frame::Modified(object) => {
-                self.advance(object.resource_version());
-                *progressed = true;
-                deliver.send(StreamEvent::Apply(object)).await
-            }
-            Frame::Deleted(object) => {
-                self.advance(object.resource_version());
-                *progressed = true;
-                deliver.send(StreamEvent::Delete(object)).await
-            }
-        }
-    }
-
-    fn advance(&mut self, version: &str) {
-        if version.is_empty() {
-            return;
-        }
-        let last = self.version.get_or_insert_default();
-        last.clear();
-        last.push_str(version);
     }
 }

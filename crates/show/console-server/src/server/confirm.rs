@@ -56,7 +56,7 @@ impl Server {
             Step::Write(plan, question, form) => (plan, question, form),
         };
         let changes = changes.clone();
-        // A task of its own: it does not end with the connection.
+        // A separate task: it does not end with the connection.
         let written = tokio::spawn(async move {
             let results = changes.carry_out(&plan, token.as_deref()).await;
             (plan, results)

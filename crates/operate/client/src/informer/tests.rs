@@ -1,12 +1,13 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::time::Duration;
 
+use berth_api::object::Pod;
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use serde_json::json;
 
 use super::*;
-use crate::view::Pod;
 
 /// A server response to one request: part of the expected query, the status and the body.
 struct Answer(&'static str, StatusCode, String);
@@ -33,17 +34,20 @@ async fn delivered(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
             let answer = answers.lock().unwrap().pop_front();
             async move {
                 let Some(Answer(query, status, body)) = answer else { std::future::pending().await };
-                let asked = request.uri().to_string();
-                assert!(asked.contains(query), "asked {asked} where {query} was expected");
+                let uri = request.uri().to_string();
+                assert!(uri.contains(query), "{uri} was requested where {query} was expected");
                 let response = Response::builder().status(status).body(Body::from(body.into_bytes()));
                 Ok::<_, tower::BoxError>(response.unwrap())
             }
         }),
         "default",
     );
-    let mut informer = Informer::<Pod>::new("pods", "/api/v1/pods".to_owned());
-    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
-    let handler = heard.clone();
+    let mut informer = Informer::<Pod>::new(WatchOptions {
+        first_retry: Duration::from_millis(100),
+        ..WatchOptions::new("/api/v1/pods")
+    });
+    let changes: Arc<Mutex<Vec<String>>> = Arc::default();
+    let handler = changes.clone();
     informer.on_change(move |change| {
         let version = |pod: &Arc<Pod>| pod.metadata.resource_version.clone();
         let name = &change.latest().unwrap().metadata.name;
@@ -68,9 +72,9 @@ async fn delivered(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
     // The last request stays open: the informer has processed all earlier responses.
     stop.cancel();
     running.await.unwrap();
-    let mut held: Vec<String> = cache.all().iter().map(|pod| pod.metadata.name.to_string()).collect();
+    let mut held: Vec<String> = cache.all().iter().map(|pod| pod.metadata.name.clone()).collect();
     held.sort();
-    (std::mem::take(&mut heard.lock().unwrap()), held)
+    (std::mem::take(&mut changes.lock().unwrap()), held)
 }
 
 #[tokio::test]

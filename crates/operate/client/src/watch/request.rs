@@ -1,0 +1,126 @@
+//! One watch request, with or without the initial events of a streaming list.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use berth_api::resource::percent_encoded;
+use http_body_util::BodyExt;
+
+use super::ended::Ended;
+use super::event::Line;
+use super::frame::{Frame, Lines, decode};
+use super::options::WatchOptions;
+use super::sink::{Sink, deliver};
+use crate::call::{get, open};
+use crate::outage_log;
+
+/// How long after `timeoutSeconds` the client waits for the server to close the watch.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// A watch from the last resource version; without one, it starts with a streaming list.
+pub(super) struct WatchRequest<'a> {
+    pub(super) client: &'a kube::Client,
+    pub(super) options: &'a WatchOptions,
+    /// The last resource version seen; none before the first list.
+    pub(super) version: &'a mut Option<String>,
+    pub(super) sink: &'a mut dyn Sink,
+    /// Whether it delivered anything.
+    pub(super) progressed: bool,
+}
+
+impl WatchRequest<'_> {
+    /// Watches until the watch ends.
+    pub(super) async fn run(&mut self) -> Ended {
+        match self.stream().await {
+            Ok(never) => match never {},
+            Err(ended) => ended,
+        }
+    }
+
+    async fn stream(&mut self) -> Result<Infallible, Ended> {
+        let length = self.options.watch_timeout.mul_f64(1.0 + fastrand::f64());
+        let mut parameters =
+            format!("watch=1&allowWatchBookmarks=true&timeoutSeconds={}", length.as_secs().max(1));
+        // Whether the streaming list is not complete yet.
+        let mut is_list = self.version.is_none();
+        match &self.version {
+            Some(version) => parameters.push_str(&format!("&resourceVersion={}", percent_encoded(version))),
+            None => parameters.push_str("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
+        }
+        let header_timeout = self.options.list_timeout.min(self.options.idle_timeout);
+        let opened = open(self.client, get(&self.options.uri(&parameters)), header_timeout).await;
+        let mut body = match opened {
+            Ok(response) => response.into_body(),
+            // 400 and 422: the server does not know the parameters, or has the feature switched off.
+            Err(error) if is_list && matches!(error.code(), Some(400 | 422)) => {
+                return Err(Ended::NotStreaming);
+            }
+            Err(error) if error.code() == Some(410) => return Err(Ended::Expired),
+            Err(error) => return Err(error.into()),
+        };
+        outage_log::succeeded();
+        self.options.report_outage(None);
+        if is_list {
+            self.sink.begin_list();
+            deliver(self.sink).await?;
+        }
+        let deadline = tokio::time::Instant::now() + length + GRACE;
+        let mut lines = Lines::new(self.options.max_object_bytes);
+        loop {
+            let idle = self.options.idle_timeout;
+            let next = tokio::time::timeout_at(deadline, tokio::time::timeout(idle, body.frame())).await;
+            let chunk = match next {
+                Ok(Ok(Some(Ok(frame)))) => frame.into_data().unwrap_or_default(),
+                Ok(Ok(Some(Err(error)))) => return Err(Ended::Broken(format!("the watch broke: {error}"))),
+                Ok(Err(_)) => return Err(Ended::Silent(idle)),
+                Ok(Ok(None)) | Err(_) => return Err(Ended::Closed),
+            };
+            lines.push(&chunk);
+            while let Some(line) = lines.next()? {
+                self.take(&line, &mut is_list)?;
+                deliver(self.sink).await?;
+            }
+        }
+    }
+
+    /// Reads a line into the sink.
+    fn take(&mut self, line: &[u8], is_list: &mut bool) -> Result<(), Ended> {
+        let kind = match decode(line)? {
+            Frame::Error { code: 410, .. } => return Err(Ended::Expired),
+            Frame::Error { code, reason, message } => {
+                return Err(Ended::Broken(format!("the server ended the watch: {code} {reason}: {message}")));
+            }
+            Frame::Bookmark { version, ends_initial } => {
+                if !*is_list || ends_initial {
+                    advance(self.version, &version);
+                }
+                if std::mem::replace(is_list, *is_list && !ends_initial) && ends_initial {
+                    self.progressed = true;
+                    self.sink.end_list();
+                }
+                return Ok(());
+            }
+            // Before the end of the list, changes and deletions may arrive.
+            Frame::Applied if *is_list => Line::Initial,
+            Frame::Applied => Line::Changed,
+            Frame::Deleted => Line::Deleted,
+        };
+        if *is_list {
+            // There is no version to resume from yet.
+            self.sink.read_line(line, kind, &mut |_| {})?;
+        } else {
+            self.sink.read_line(line, kind, &mut |version| advance(self.version, version))?;
+            self.progressed = true;
+        }
+        Ok(())
+    }
+}
+
+fn advance(last: &mut Option<String>, version: &str) {
+    if version.is_empty() {
+        return;
+    }
+    let last = last.get_or_insert_default();
+    last.clear();
+    last.push_str(version);
+}
