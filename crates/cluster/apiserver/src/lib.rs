@@ -1,8 +1,9 @@
 //! An embedded Kubernetes API server, for laptops, tests and CI.
 //!
 //! Modules: `store` keeps objects, versions and history; `server` serves HTTPS and checks identities and limits;
-//! `strategy` has the rules for creating and changing objects of each resource; `handlers` carry out requests. The
-//! server never sees the engine: an API server that shared the placement code would agree with its bugs.
+//! `strategy` has the rules for creating and changing objects, `kinds` the table of kinds with the rules of each;
+//! `handlers` carry out requests. The server never sees the engine: an API server that shared the placement code would
+//! agree with its bugs.
 
 pub mod admission;
 mod bootstrap;
@@ -11,6 +12,7 @@ mod custom;
 mod discovery;
 mod handlers;
 mod import;
+mod kinds;
 mod options;
 mod quota;
 mod server;

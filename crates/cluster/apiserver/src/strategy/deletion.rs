@@ -4,9 +4,10 @@ use berth_api::object::time::rfc3339;
 use berth_schema::resource::Resource;
 use serde_json::Value;
 
+use super::Strategy;
 use super::metadata::now;
-use super::{Strategy, kinds};
 use crate::handlers::DeleteOptions;
+use crate::kinds;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -14,14 +15,14 @@ const FOREGROUND: &str = "foregroundDeletion";
 /// Whether an object that is being deleted has no finalizer and no grace period left, so that it can be removed.
 pub fn is_finished(resource: &Resource, value: &Value) -> bool {
     let metadata = &value["metadata"];
-    let held = kinds::of(resource).has_finalizers(value);
+    let held = kinds::strategy(resource).has_finalizers(value);
     let waiting = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) > 0;
     !metadata["deletionTimestamp"].is_null() && !held && !waiting
 }
 
 /// Changes an object into one that is being deleted. Returns whether it can be removed at once.
 pub fn begin_deletion(resource: &Resource, value: &mut Value, options: &DeleteOptions) -> bool {
-    let strategy = kinds::of(resource);
+    let strategy = kinds::strategy(resource);
     set_propagation(strategy, value, options.propagation_policy.as_deref());
     let grace = strategy.grace_seconds(value, options.grace_period_seconds);
     let deleting = !value["metadata"]["deletionTimestamp"].is_null();

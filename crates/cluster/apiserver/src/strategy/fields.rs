@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use berth_api::admission::shortened;
+use berth_api::syntax::quantity::Quantity;
 use serde_json::{Map, Value};
 
 use crate::server::status::Cause;
@@ -53,6 +54,15 @@ pub fn is_empty(value: &Value) -> bool {
         Value::Array(items) => items.is_empty(),
         Value::Object(map) => map.is_empty(),
         Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// A quantity, as text or as a number; `None` if it is neither.
+pub fn quantity(value: &Value) -> Option<Quantity> {
+    match value {
+        Value::String(text) => Quantity::parse(text).ok(),
+        Value::Number(number) => Quantity::parse(&number.to_string()).ok(),
+        _ => None,
     }
 }
 

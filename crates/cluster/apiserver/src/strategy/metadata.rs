@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use berth_api::object::time::rfc3339;
-use berth_schema::resource::*;
+use berth_schema::resource::{NAMESPACES, Resource};
 use serde_json::{Map, Value};
 
 use berth_api::admission::node_restriction::MIRROR;
@@ -13,30 +13,6 @@ use super::fields::{Causes, items, text};
 use super::{Context, Strategy};
 use crate::server::status::Status;
 
-/// The resources whose `metadata.generation` counts changes of the spec.
-static WITH_GENERATION: [&Resource; 21] = [
-    &PODS,
-    &REPLICATION_CONTROLLERS,
-    &DAEMON_SETS,
-    &DEPLOYMENTS,
-    &REPLICA_SETS,
-    &STATEFUL_SETS,
-    &JOBS,
-    &POD_DISRUPTION_BUDGETS,
-    &MUTATING_WEBHOOK_CONFIGURATIONS,
-    &VALIDATING_WEBHOOK_CONFIGURATIONS,
-    &CRON_JOBS,
-    &CUSTOM_RESOURCE_DEFINITIONS,
-    &ENDPOINT_SLICES,
-    &FLOW_SCHEMAS,
-    &INGRESSES,
-    &INGRESS_CLASSES,
-    &MUTATING_ADMISSION_POLICIES,
-    &NETWORK_POLICIES,
-    &PRIORITY_LEVEL_CONFIGURATIONS,
-    &RESOURCE_SLICES,
-    &VALIDATING_ADMISSION_POLICIES,
-];
 /// Characters of generated names: no vowels and no easily confused characters.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Annotations may not be larger than this altogether.
@@ -65,14 +41,11 @@ pub fn generate_name(prefix: &str) -> String {
     name
 }
 
-fn has_generation(resource: &Resource) -> bool {
-    resource.custom.is_some() || WITH_GENERATION.contains(&resource)
-}
-
 /// Sets the system fields of a new object.
 pub fn prepare_create(
     resource: &Resource,
     strategy: &dyn Strategy,
+    has_generation: bool,
     value: &mut Value,
 ) -> Result<(), Box<Status>> {
     let Some(metadata) = value["metadata"].as_object_mut() else {
@@ -85,7 +58,7 @@ pub fn prepare_create(
     }
     metadata.insert("uid".to_owned(), Value::from(uuid::Uuid::new_v4().to_string()));
     metadata.insert("creationTimestamp".to_owned(), Value::from(now()));
-    if has_generation(resource) {
+    if has_generation {
         metadata.insert("generation".to_owned(), Value::from(1));
     }
     if resource.has_status()
@@ -194,15 +167,15 @@ pub fn keep_fixed(
 }
 
 /// Counts changes of everything but metadata and status.
-pub fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
-    if has_generation(resource) && changed_beyond_metadata(new, old) {
+pub fn count_generation(new: &mut Value, old: &Value) {
+    if changed_beyond_metadata(new, old) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
         new["metadata"]["generation"] = Value::from(generation.saturating_add(1));
     }
 }
 
 /// Copies a field, or its absence.
-pub(super) fn take(to: &mut Value, from: &Value, field: &str) {
+pub fn take(to: &mut Value, from: &Value, field: &str) {
     let Some(object) = to.as_object_mut() else { return };
     match from.get(field) {
         Some(value) => {

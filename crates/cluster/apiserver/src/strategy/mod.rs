@@ -2,15 +2,15 @@
 //!
 //! Creation: [`prepare_create`] sets system fields and defaults, [`admit_create`] refuses the object or completes what
 //! admission decides. An update: [`prepare_update`] restores immutable fields, [`admit_update`] refuses. The functions of
-//! this module hold for every resource; a [`Strategy`] (one file in `kinds` each) adds what holds for one.
+//! this module hold for every resource; a [`Strategy`] (in `kinds`) adds what holds for one.
 
 mod deletion;
-mod fields;
-mod kinds;
+pub mod fields;
 mod limit_range;
-mod metadata;
+pub mod metadata;
 mod node_restriction;
-mod template;
+pub mod template;
+pub mod typed;
 
 use berth_api::admission::Operation;
 use berth_api::syntax;
@@ -19,6 +19,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use crate::kinds;
 use crate::server::status::Status;
 use crate::server::{Shared, User};
 use crate::store::Object;
@@ -37,8 +38,8 @@ pub struct Context<'a> {
     pub user: &'a User,
 }
 
-/// The specific rules of one resource. Every method defaults to the behaviour of a resource without specific rules.
-trait Strategy: Sync {
+/// The specific rules of one kind. Every method defaults to the behaviour of a resource without specific rules.
+pub trait Strategy: Sync {
     /// Sets defaults in a new or changed object. The operation is idempotent.
     fn default(&self, _value: &mut Value) {}
 
@@ -145,8 +146,8 @@ pub fn prepare_create(
     resource: &Resource,
     value: &mut Value,
 ) -> Result<(), Box<Status>> {
-    let strategy = kinds::of(resource);
-    metadata::prepare_create(resource, strategy, value)?;
+    let strategy = kinds::strategy(resource);
+    metadata::prepare_create(resource, strategy, kinds::has_generation(resource), value)?;
     strategy.default(value);
     limit_range::set_defaults(context, resource, value);
     strategy.prepare_create(context, value);
@@ -155,7 +156,7 @@ pub fn prepare_create(
 
 /// Sets the defaults of the kind in an object that admission has changed.
 pub fn default_object(resource: &Resource, value: &mut Value) {
-    kinds::of(resource).default(value);
+    kinds::strategy(resource).default(value);
 }
 
 /// Refuses a new object, or completes what admission decides about it.
@@ -170,11 +171,15 @@ pub fn admit_create(
 ) -> Result<(), Box<Status>> {
     metadata::check_namespace(context, resource, value)?;
     node_restriction::admit(context, resource, "", Operation::Create, value, &Value::Null)?;
-    kinds::of(resource).admit_create(context, resource, value, warnings)?;
+    kinds::strategy(resource).admit_create(context, resource, value, warnings)?;
     limit_range::check(context, resource, value)
 }
 
-fn validate_new<S: Strategy + ?Sized>(
+/// Validates a new object.
+///
+/// # Errors
+/// It is not valid.
+pub fn validate_new<S: Strategy + ?Sized>(
     strategy: &S,
     context: &Context<'_>,
     resource: &Resource,
@@ -188,7 +193,11 @@ fn validate_new<S: Strategy + ?Sized>(
     refuse(resource, value, causes)
 }
 
-fn refuse(resource: &Resource, value: &Value, causes: Causes) -> Result<(), Box<Status>> {
+/// Refuses an object for these causes, if there are any.
+///
+/// # Errors
+/// There are causes.
+pub fn refuse(resource: &Resource, value: &Value, causes: Causes) -> Result<(), Box<Status>> {
     if causes.0.is_empty() {
         return Ok(());
     }
@@ -197,7 +206,7 @@ fn refuse(resource: &Resource, value: &Value, causes: Causes) -> Result<(), Box<
 
 /// Creates what belongs to a new object.
 pub async fn created(context: &Context<'_>, resource: &Resource, object: &Object) {
-    kinds::of(resource).created(context.shared, &object.facts.name).await;
+    kinds::strategy(resource).created(context.shared, &object.facts.name).await;
 }
 
 /// Restores immutable fields in a changed object, and completes it.
@@ -211,10 +220,12 @@ pub fn prepare_update(
     new: &mut Value,
     old: &Value,
 ) -> Result<(), Box<Status>> {
-    let strategy = kinds::of(resource);
+    let strategy = kinds::strategy(resource);
     metadata::keep_fixed(resource, subresource, new, old)?;
     strategy.prepare_update(context, subresource, new, old);
-    metadata::count_generation(resource, new, old);
+    if kinds::has_generation(resource) {
+        metadata::count_generation(new, old);
+    }
     Ok(())
 }
 
@@ -230,7 +241,7 @@ pub fn admit_update(
     old: &Value,
 ) -> Result<(), Box<Status>> {
     node_restriction::admit(context, resource, subresource, Operation::Update, new, old)?;
-    let strategy = kinds::of(resource);
+    let strategy = kinds::strategy(resource);
     let mut causes = Causes::default();
     metadata::validate(strategy.name_problems(metadata::name(new)), new, &mut causes);
     metadata::validate_update(new, old, &mut causes);
@@ -257,7 +268,7 @@ pub fn admit_update(
 /// The object must stay, or the user may not delete it.
 pub fn admit_delete(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
     let name = metadata::name(value);
-    if let Some(why) = kinds::of(resource).refuses_deletion(name) {
+    if let Some(why) = kinds::strategy(resource).refuses_deletion(name) {
         return Err(Status::forbidden(resource, name, why));
     }
     node_restriction::admit(context, resource, "", Operation::Delete, &Value::Null, value)

@@ -1,0 +1,185 @@
+//! Roles, ClusterRoles and their bindings.
+
+use berth_schema::resource::{CLUSTER_ROLES, ROLES, Resource};
+use serde_json::{Value, json};
+
+use crate::server::status::Status;
+use crate::server::{Attributes, MASTERS, PolicyRule, RBAC_GROUP as GROUP, quoted};
+use crate::strategy::fields::{Causes, default_text, is_empty, items, items_mut, text};
+use crate::strategy::{Context, Strategy};
+
+pub struct Role(pub &'static Resource);
+
+impl Strategy for Role {
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        name_problems(name)
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        for (i, rule) in items(value, "rules").iter().enumerate() {
+            validate_rule(&format!("rules[{i}]"), rule, self.0.namespaced, causes);
+        }
+    }
+
+    /// The user must hold every permission of the role, or the verb `escalate` on it.
+    fn authorize(&self, context: &Context<'_>, value: &Value) -> Result<(), Box<Status>> {
+        let (namespace, name) = crate::store::key(value);
+        if is_exempt(context, "escalate", self.0, namespace, name) {
+            return Ok(());
+        }
+        let rules = if value["aggregationRule"].is_null() {
+            PolicyRule::list(&value["rules"])
+        } else {
+            // An aggregated role may later contain any permission.
+            PolicyRule::list(&json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+                {"nonResourceURLs": ["*"], "verbs": ["*"]}]))
+        };
+        check_held(context, self.0, namespace, name, &rules)
+    }
+}
+
+pub struct RoleBinding(pub &'static Resource);
+
+impl Strategy for RoleBinding {
+    fn default(&self, value: &mut Value) {
+        if let Some(role) = value.get_mut("roleRef").and_then(Value::as_object_mut) {
+            default_text(role, "apiGroup", GROUP);
+        }
+        for subject in items_mut(value, "subjects").iter_mut().filter_map(Value::as_object_mut) {
+            if subject.get("kind").is_some_and(|kind| kind == "User" || kind == "Group") {
+                default_text(subject, "apiGroup", GROUP);
+            }
+        }
+    }
+
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        name_problems(name)
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        validate_binding(self.0, value, causes);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        if new["roleRef"] != old["roleRef"] {
+            causes.invalid("roleRef", &new["roleRef"], "cannot change roleRef");
+        }
+    }
+
+    /// The user must hold every permission of the bound role, or the verb `bind` on it.
+    fn authorize(&self, context: &Context<'_>, value: &Value) -> Result<(), Box<Status>> {
+        let (namespace, name) = crate::store::key(value);
+        let role = &value["roleRef"];
+        let roles = if text(role, "/kind") == "ClusterRole" { &CLUSTER_ROLES } else { &ROLES };
+        let role_name = text(role, "/name");
+        if is_exempt(context, "bind", roles, namespace, role_name) {
+            return Ok(());
+        }
+        let grants = context.shared.grants();
+        let rules = grants.role(role, namespace).ok_or_else(|| Status::not_found(roles, role_name))?;
+        check_held(context, self.0, namespace, name, &rules)
+    }
+}
+
+/// Problems of a name, which must be one path segment.
+fn name_problems(name: &str) -> Vec<String> {
+    if matches!(name, "." | "..") {
+        return vec![format!("may not be '{name}'")];
+    }
+    let wrong = ['/', '%'].into_iter().filter(|c| name.contains(*c));
+    wrong.map(|c| format!("may not contain '{c}'")).collect()
+}
+
+fn validate_rule(path: &str, rule: &Value, namespaced: bool, causes: &mut Causes) {
+    if is_empty(&rule["verbs"]) {
+        causes.required(&format!("{path}.verbs"), "verbs must contain at least one value");
+    }
+    let urls = &rule["nonResourceURLs"];
+    if !is_empty(urls) {
+        let field = format!("{path}.nonResourceURLs");
+        if namespaced {
+            causes.invalid(&field, urls, "namespaced rules cannot apply to non-resource URLs");
+        }
+        if ["apiGroups", "resources", "resourceNames"].iter().any(|field| !is_empty(&rule[*field])) {
+            causes.invalid(
+                &field,
+                urls,
+                "rules cannot apply to both regular resources and non-resource URLs",
+            );
+        }
+        return;
+    }
+    if is_empty(&rule["apiGroups"]) {
+        causes.required(&format!("{path}.apiGroups"), "resource rules must supply at least one api group");
+    }
+    if is_empty(&rule["resources"]) {
+        causes.required(&format!("{path}.resources"), "resource rules must supply at least one resource");
+    }
+}
+
+fn validate_binding(resource: &Resource, value: &Value, causes: &mut Causes) {
+    let role = &value["roleRef"];
+    if role["apiGroup"] != GROUP {
+        causes.not_supported("roleRef.apiGroup", &role["apiGroup"], &[GROUP]);
+    }
+    let kinds: &[&str] = if resource.namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
+    if !kinds.contains(&text(role, "/kind")) {
+        causes.not_supported("roleRef.kind", &role["kind"], kinds);
+    }
+    if text(role, "/name").is_empty() {
+        causes.required("roleRef.name", "");
+    }
+    for (i, subject) in items(value, "subjects").iter().enumerate() {
+        let path = format!("subjects[{i}]");
+        if text(subject, "/name").is_empty() {
+            causes.required(&format!("{path}.name"), "");
+        }
+        let group = match text(subject, "/kind") {
+            "ServiceAccount" => {
+                if text(subject, "/namespace").is_empty() && !resource.namespaced {
+                    causes.required(&format!("{path}.namespace"), "");
+                }
+                ""
+            }
+            "User" | "Group" => GROUP,
+            _ => {
+                let kinds = ["ServiceAccount", "User", "Group"];
+                causes.not_supported(&format!("{path}.kind"), &subject["kind"], &kinds);
+                continue;
+            }
+        };
+        if text(subject, "/apiGroup") != group {
+            causes.not_supported(&format!("{path}.apiGroup"), &subject["apiGroup"], &[group]);
+        }
+    }
+}
+
+/// Whether the user may grant permissions that it does not hold.
+fn is_exempt(context: &Context<'_>, verb: &str, roles: &Resource, namespace: &str, name: &str) -> bool {
+    let (group, resource) = (GROUP, roles.plural);
+    let what = Attributes { verb, group, resource, namespace, name, ..Attributes::default() };
+    context.user.is_in(MASTERS) || context.shared.allows(context.user, &what)
+}
+
+/// Checks that the user holds every permission that an object grants.
+fn check_held(
+    context: &Context<'_>,
+    resource: &Resource,
+    namespace: &str,
+    name: &str,
+    rules: &[PolicyRule],
+) -> Result<(), Box<Status>> {
+    let beyond = context.shared.grants().beyond(context.user, namespace, rules);
+    if beyond.is_empty() {
+        return Ok(());
+    }
+    let mut missing: Vec<String> = beyond.iter().map(ToString::to_string).collect();
+    missing.sort();
+    let why = format!(
+        "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+        context.user.name,
+        quoted(&context.user.groups),
+        missing.join("\n")
+    );
+    Err(Status::forbidden(resource, name, &why))
+}

@@ -1,0 +1,70 @@
+//! Namespaces.
+
+use berth_api::syntax;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use crate::server::Shared;
+use crate::strategy::fields::{is_empty, object};
+use crate::strategy::metadata::take;
+use crate::strategy::{Context, Strategy};
+
+/// The namespaces that the API server creates at startup.
+const SYSTEM: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+pub struct Namespace;
+
+impl Strategy for Namespace {
+    fn default(&self, value: &mut Value) {
+        let name = value["metadata"]["name"].clone();
+        if let Some(labels) = object(&mut value["metadata"], "labels") {
+            labels.insert("kubernetes.io/metadata.name".to_owned(), name);
+        }
+    }
+
+    fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
+        if let Some(spec) = object(value, "spec") {
+            let finalizers = spec.entry("finalizers").or_insert(json!([]));
+            if let Some(list) = finalizers.as_array_mut()
+                && !list.iter().any(|f| f == "kubernetes")
+            {
+                list.push(Value::from("kubernetes"));
+            }
+        }
+        value["status"] = json!({"phase": "Active"});
+    }
+
+    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
+        if subresource.is_empty() {
+            take(&mut new["spec"], &old["spec"], "finalizers");
+            self.default(new);
+        }
+    }
+
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        syntax::dns_label(name)
+    }
+
+    /// Creates the service account of the namespace.
+    fn created<'a>(&'a self, shared: &'a Shared, name: &'a str) -> BoxFuture<'a, ()> {
+        async move {
+            if let Err(error) = crate::bootstrap::ensure_service_account(&shared.store, name).await {
+                tracing::error!(%error, namespace = name, "the service account could not be created");
+            }
+        }
+        .boxed()
+    }
+
+    fn refuses_deletion(&self, name: &str) -> Option<&'static str> {
+        SYSTEM.contains(&name).then_some("this namespace may not be deleted")
+    }
+
+    fn has_finalizers(&self, value: &Value) -> bool {
+        !is_empty(&value["metadata"]["finalizers"]) || !is_empty(&value["spec"]["finalizers"])
+    }
+
+    fn mark_deleting(&self, value: &mut Value) {
+        value["status"]["phase"] = Value::from("Terminating");
+    }
+}

@@ -1,0 +1,43 @@
+//! Secrets.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::config_map::{validate_data, validate_immutable};
+use crate::strategy::fields::{Causes, default_text, object};
+use crate::strategy::{Context, Strategy};
+
+pub struct Secret;
+
+impl Strategy for Secret {
+    fn default(&self, value: &mut Value) {
+        take_string_data(value);
+        if let Some(fields) = value.as_object_mut() {
+            default_text(fields, "type", "Opaque");
+        }
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        validate_data(value, causes);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        if new["type"] != old["type"] {
+            causes.immutable("type", &new["type"]);
+        }
+        validate_immutable(new, old, causes);
+    }
+}
+
+fn take_string_data(secret: &mut Value) {
+    let Some(texts) = secret.as_object_mut().and_then(|fields| fields.shift_remove("stringData")) else {
+        return;
+    };
+    let Some(texts) = texts.as_object().filter(|texts| !texts.is_empty()) else { return };
+    if let Some(data) = object(secret, "data") {
+        for (key, text) in texts {
+            data.insert(key.clone(), Value::from(STANDARD.encode(text.as_str().unwrap_or_default())));
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! CustomResourceDefinitions.
+
+use berth_api::syntax;
+use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, RESOURCES, has_room};
+use serde_json::{Value, json};
+
+use crate::custom::{FINALIZER, conditions};
+use crate::store::Filter;
+use crate::strategy::fields::{Causes, default_text, is_empty, items, object, text};
+use crate::strategy::metadata::name;
+use crate::strategy::{Context, Strategy, now};
+
+pub struct CustomResourceDefinition;
+
+impl Strategy for CustomResourceDefinition {
+    fn default(&self, value: &mut Value) {
+        let Some(spec) = object(value, "spec") else { return };
+        if let Some(conversion) = spec.entry("conversion").or_insert_with(|| json!({})).as_object_mut() {
+            default_text(conversion, "strategy", "None");
+        }
+        if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) {
+            let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+            default_text(names, "singular", &kind.to_ascii_lowercase());
+            default_text(names, "listKind", &format!("{kind}List"));
+        }
+    }
+
+    fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
+        let finalizers =
+            object(value, "metadata").map(|m| m.entry("finalizers").or_insert_with(|| json!([])));
+        if let Some(finalizers) = finalizers.and_then(Value::as_array_mut)
+            && !finalizers.iter().any(|finalizer| finalizer == FINALIZER)
+        {
+            finalizers.push(FINALIZER.into());
+        }
+        set_status(context, value, &json!({}));
+    }
+
+    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
+        if subresource.is_empty() {
+            self.default(new);
+            set_status(context, new, &old["status"]);
+        }
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        let spec = &value["spec"];
+        let (group, plural) = (text(spec, "/group"), text(spec, "/names/plural"));
+        if name(value) != format!("{plural}.{group}") {
+            let why = "must be spec.names.plural+\".\"+spec.group";
+            causes.invalid("metadata.name", &value["metadata"]["name"], why);
+        }
+        if group.is_empty() {
+            causes.required("spec.group", "");
+        } else if !group.contains('.') {
+            causes.invalid("spec.group", &spec["group"], "should be a domain with at least one dot");
+        }
+        let is_protected = ["k8s.io", "kubernetes.io"]
+            .iter()
+            .any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
+        if is_protected && text(value, "/metadata/annotations/api-approved.kubernetes.io").is_empty() {
+            let field = "metadata.annotations[api-approved.kubernetes.io]";
+            causes.required(
+                field,
+                "protected groups must have approval annotation \"api-approved.kubernetes.io\"",
+            );
+        }
+        for field in ["plural", "singular", "kind", "listKind"] {
+            let path = format!("spec.names.{field}");
+            match text(&spec["names"], &format!("/{field}")) {
+                "" => causes.required(&path, ""),
+                given => {
+                    for problem in syntax::dns_label(&given.to_ascii_lowercase()) {
+                        causes.invalid(&path, &spec["names"][field], &problem);
+                    }
+                }
+            }
+        }
+        let scope = &spec["scope"];
+        if !["Cluster", "Namespaced"].contains(&scope.as_str().unwrap_or_default()) {
+            causes.not_supported("spec.scope", scope, &["Cluster", "Namespaced"]);
+        }
+        if spec["preserveUnknownFields"] == true {
+            let why = "must be false in order to use defaults in the schema";
+            causes.invalid("spec.preserveUnknownFields", &spec["preserveUnknownFields"], why);
+        }
+        let strategy = &spec["conversion"]["strategy"];
+        if !["None", "Webhook"].contains(&strategy.as_str().unwrap_or_default()) {
+            causes.not_supported("spec.conversion.strategy", strategy, &["None", "Webhook"]);
+        }
+        validate_versions(spec, causes);
+        // Registered once it is stored: what is registered stays.
+        if causes.0.is_empty() && !has_room(text(value, "/metadata/name")) {
+            causes.forbidden("spec", "this API server has no room for further custom resources; restart it");
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        for pointer in ["/spec/group", "/spec/scope", "/spec/names/plural", "/spec/names/kind"] {
+            if new.pointer(pointer) != old.pointer(pointer) {
+                let value = new.pointer(pointer).unwrap_or(&Value::Null);
+                causes.immutable(&pointer[1..].replace('/', "."), value);
+            }
+        }
+        let names = || items(&new["spec"], "versions").iter().map(|version| &version["name"]);
+        for stored in items(&old["status"], "storedVersions") {
+            if !names().any(|name| name == stored) {
+                let field = "status.storedVersions";
+                causes.invalid(
+                    field,
+                    stored,
+                    "missing from spec.versions; objects are stored in this version",
+                );
+            }
+        }
+    }
+
+    fn warnings(&self, value: &Value) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if value["spec"]["conversion"]["strategy"] == "Webhook" {
+            warnings.push(
+                "spec.conversion: this server does not call conversion webhooks: it changes only the apiVersion of \
+                 objects that are read or written in another version than the stored one"
+                    .to_owned(),
+            );
+        }
+        if items(&value["spec"], "versions").iter().any(|version| has_rules(&version["schema"])) {
+            let warning =
+                "x-kubernetes-validations: this API server stores the rules and does not evaluate them";
+            warnings.push(warning.to_owned());
+        }
+        warnings
+    }
+}
+
+fn has_rules(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => {
+            !is_empty(&schema["x-kubernetes-validations"]) || fields.values().any(has_rules)
+        }
+        _ => false,
+    }
+}
+
+/// What the controllers of a kube-apiserver write: whether the names are accepted, and which versions are stored.
+fn set_status(context: &Context<'_>, value: &mut Value, old: &Value) {
+    let conflict = conflict(context, value);
+    let mut status = if old.is_object() { old.clone() } else { json!({}) };
+    status["conditions"] = conditions(conflict.as_deref(), &old["conditions"], &now());
+    if conflict.is_none() {
+        status["acceptedNames"] = value["spec"]["names"].clone();
+    }
+    let mut stored = items(old, "storedVersions").to_vec();
+    let current = items(&value["spec"], "versions").iter().find(|version| version["storage"] == true);
+    if let Some(current) = current.map(|version| version["name"].clone())
+        && !stored.contains(&current)
+    {
+        stored.push(current);
+    }
+    status["storedVersions"] = stored.into();
+    value["status"] = status;
+}
+
+/// Why names of a definition are not accepted: another resource of the group has them.
+fn conflict(context: &Context<'_>, value: &Value) -> Option<String> {
+    let spec = &value["spec"];
+    let group = text(spec, "/group");
+    let names_of = |names: &Value| -> Vec<String> {
+        let one = ["plural", "singular"].iter().filter_map(|field| names[field].as_str());
+        one.chain(items(names, "shortNames").iter().filter_map(Value::as_str)).map(str::to_owned).collect()
+    };
+    let kinds_of = |names: &Value| [names["kind"].clone(), names["listKind"].clone()];
+    let (_, all) = context.shared.store.list(&CUSTOM_RESOURCE_DEFINITIONS, &Filter::default());
+    let others = all.iter().filter(|other| &*other.facts.name != name(value)).map(|other| other.value());
+    let (own_names, own_kinds) = (names_of(&spec["names"]), kinds_of(&spec["names"]));
+    for other in others.filter(|other| text(other, "/spec/group") == group) {
+        let accepted = &other["status"]["acceptedNames"];
+        let taken = names_of(accepted);
+        if let Some(name) = own_names.iter().find(|name| taken.contains(name)) {
+            return Some(format!("{name:?} is already in use"));
+        }
+        let taken = kinds_of(accepted);
+        if let Some(kind) = own_kinds.iter().find(|kind| taken.contains(kind)) {
+            return Some(format!("{kind} is already in use"));
+        }
+    }
+    let built_in = RESOURCES.iter().find(|r| r.group == group && r.plural == text(spec, "/names/plural"));
+    built_in.map(|resource| format!("{:?} is already in use", resource.plural))
+}
+
+/// A table has a cell for each column and object.
+const MAX_COLUMNS: usize = 64;
+
+fn validate_versions(spec: &Value, causes: &mut Causes) {
+    let versions = items(spec, "versions");
+    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
+        let why = "must have exactly one version marked as storage version";
+        causes.invalid("spec.versions", &json!(versions.iter().map(|v| &v["name"]).collect::<Vec<_>>()), why);
+    }
+    for (i, version) in versions.iter().enumerate() {
+        let path = format!("spec.versions[{i}]");
+        for problem in syntax::dns_label(text(version, "/name")) {
+            causes.invalid(&format!("{path}.name"), &version["name"], &problem);
+        }
+        if versions[..i].iter().any(|other| other["name"] == version["name"]) {
+            causes.duplicate(&format!("{path}.name"), &version["name"]);
+        }
+        if items(version, "additionalPrinterColumns").len() > MAX_COLUMNS {
+            let why = format!("must have at most {MAX_COLUMNS} columns");
+            causes.forbidden(&format!("{path}.additionalPrinterColumns"), &why);
+        }
+        let replicas = &version["subresources"]["scale"]["specReplicasPath"];
+        if replicas.as_str().is_some_and(|path| !path.starts_with(".spec.") || path.contains('[')) {
+            let why = "should be a json path under .spec, without array notation";
+            causes.invalid(&format!("{path}.subresources.scale.specReplicasPath"), replicas, why);
+        }
+        let schema = &version["schema"]["openAPIV3Schema"];
+        let path = format!("{path}.schema.openAPIV3Schema");
+        if !schema.is_object() {
+            causes.required(&path, "schemas are required");
+        } else if schema["type"] != "object" {
+            causes.invalid(&format!("{path}.type"), &schema["type"], "must be object at the root");
+        } else {
+            validate_structural(schema, &path, causes);
+        }
+    }
+}
+
+const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+
+/// Checks what makes a schema structural: each value has one type.
+fn validate_structural(schema: &Value, path: &str, causes: &mut Causes) {
+    let is_free = schema["x-kubernetes-int-or-string"] == true
+        || schema["x-kubernetes-preserve-unknown-fields"] == true;
+    match schema["type"].as_str() {
+        Some(known) if TYPES.contains(&known) => {}
+        None | Some("") if is_free => {}
+        None | Some("") => {
+            causes.required(&format!("{path}.type"), "must not be empty for specified object fields");
+        }
+        Some(_) => causes.not_supported(&format!("{path}.type"), &schema["type"], &TYPES),
+    }
+    for field in ["$ref", "definitions", "dependencies", "id", "patternProperties"] {
+        if !is_empty(&schema[field]) {
+            causes.forbidden(&format!("{path}.{field}"), &format!("{field} is not supported"));
+        }
+    }
+    if schema["uniqueItems"] == true {
+        causes.forbidden(
+            &format!("{path}.uniqueItems"),
+            "uniqueItems cannot be set to true since the runtime \
+            complexity becomes quadratic",
+        );
+    }
+    if schema["type"] == "array" && !schema["items"].is_object() {
+        causes.required(&format!("{path}.items"), "must be specified");
+    }
+    if schema["x-kubernetes-list-type"] == "map" && is_empty(&schema["x-kubernetes-list-map-keys"]) {
+        let why = "must not be empty if x-kubernetes-list-type is map";
+        causes.required(&format!("{path}.x-kubernetes-list-map-keys"), why);
+    }
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        validate_structural(property, &format!("{path}.properties[{name}]"), causes);
+    }
+    for field in ["items", "additionalProperties"] {
+        if schema[field].is_object() {
+            validate_structural(&schema[field], &format!("{path}.{field}"), causes);
+        }
+    }
+}

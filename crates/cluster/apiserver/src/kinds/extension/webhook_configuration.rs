@@ -1,0 +1,76 @@
+//! MutatingWebhookConfigurations and ValidatingWebhookConfigurations.
+
+use serde_json::{Value, json};
+
+use crate::strategy::fields::{Causes, default, default_text, is_empty, items, items_mut, text};
+use crate::strategy::{Context, Strategy};
+
+pub struct WebhookConfiguration {
+    /// Whether the webhooks may change objects.
+    pub mutating: bool,
+}
+
+impl Strategy for WebhookConfiguration {
+    fn default(&self, value: &mut Value) {
+        for webhook in items_mut(value, "webhooks") {
+            default_webhook(webhook, self.mutating);
+        }
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        for (i, webhook) in items(value, "webhooks").iter().enumerate() {
+            validate_webhook(&format!("webhooks[{i}]"), webhook, causes);
+        }
+    }
+}
+
+fn default_webhook(webhook: &mut Value, mutating: bool) {
+    for rule in items_mut(webhook, "rules").iter_mut().filter_map(Value::as_object_mut) {
+        default_text(rule, "scope", "*");
+    }
+    if let Some(service) = webhook.pointer_mut("/clientConfig/service").and_then(Value::as_object_mut) {
+        default(service, "port", 443);
+    }
+    let Some(fields) = webhook.as_object_mut() else { return };
+    default_text(fields, "failurePolicy", "Fail");
+    default_text(fields, "matchPolicy", "Equivalent");
+    default(fields, "namespaceSelector", json!({}));
+    default(fields, "objectSelector", json!({}));
+    default(fields, "timeoutSeconds", 10);
+    if mutating {
+        default_text(fields, "reinvocationPolicy", "Never");
+    }
+}
+
+fn validate_webhook(path: &str, webhook: &Value, causes: &mut Causes) {
+    for (field, value, why) in crate::webhook::check(path, webhook) {
+        causes.invalid(&field, &value, &why);
+    }
+    if text(webhook, "/name").is_empty() {
+        causes.required(&format!("{path}.name"), "");
+    }
+    let config = &webhook["clientConfig"];
+    if config["url"].is_null() == config["service"].is_null() {
+        causes.required(&format!("{path}.clientConfig"), "exactly one of url or service is required");
+    }
+    if is_empty(&webhook["admissionReviewVersions"]) {
+        let detail = "must specify one of v1, v1beta1";
+        causes.required(&format!("{path}.admissionReviewVersions"), detail);
+    }
+    let effects = &webhook["sideEffects"];
+    if !["None", "NoneOnDryRun"].contains(&effects.as_str().unwrap_or_default()) {
+        causes.not_supported(&format!("{path}.sideEffects"), effects, &["None", "NoneOnDryRun"]);
+    }
+    let policy = &webhook["failurePolicy"];
+    if !["Fail", "Ignore"].contains(&policy.as_str().unwrap_or_default()) {
+        causes.not_supported(&format!("{path}.failurePolicy"), policy, &["Fail", "Ignore"]);
+    }
+    if !webhook["timeoutSeconds"].as_i64().is_some_and(|seconds| (1..=30).contains(&seconds)) {
+        let field = format!("{path}.timeoutSeconds");
+        causes.invalid(
+            &field,
+            &webhook["timeoutSeconds"],
+            "the timeout value must be between 1 and 30 seconds",
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! Services: addresses and ports.
+
+use std::collections::{HashMap, HashSet};
+
+use berth_api::syntax;
+use berth_schema::resource::SERVICES;
+use serde_json::{Value, json};
+
+use crate::store::Filter;
+use crate::strategy::fields::{Causes, default, default_text, items, items_mut, object, repeated, text};
+use crate::strategy::{Context, Strategy};
+
+/// Node ports are given out of this range.
+const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
+/// The first two octets of cluster addresses: 10.96.0.0/16.
+const NETWORK: [u8; 2] = [10, 96];
+/// How often a random address is tried before giving up.
+const ATTEMPTS: usize = 10_000;
+
+pub struct Service;
+
+impl Strategy for Service {
+    fn default(&self, value: &mut Value) {
+        default_service(value);
+    }
+
+    fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
+        value["status"] = json!({"loadBalancer": {}});
+        allocate(context, value, None);
+    }
+
+    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
+        if subresource.is_empty() {
+            self.default(new);
+            allocate(context, new, Some(old));
+        }
+    }
+
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        syntax::dns_label(name)
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        validate(&value["spec"], causes);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        let (new, old) = (&new["spec"], &old["spec"]);
+        let kept = old["type"] == "ExternalName"
+            || new["type"] == "ExternalName"
+            || text(old, "/clusterIP").is_empty();
+        if !kept && new["clusterIP"] != old["clusterIP"] {
+            causes.immutable("spec.clusterIPs[0]", &new["clusterIP"]);
+        }
+    }
+}
+
+fn default_service(value: &mut Value) {
+    let Some(spec) = object(value, "spec") else { return };
+    default_text(spec, "type", "ClusterIP");
+    default_text(spec, "sessionAffinity", "None");
+    let external = spec["type"] == "ExternalName";
+    if !external {
+        default_text(spec, "internalTrafficPolicy", "Cluster");
+        default(spec, "ipFamilies", json!(["IPv4"]));
+        default_text(spec, "ipFamilyPolicy", "SingleStack");
+        if matches!(spec["type"].as_str(), Some("NodePort" | "LoadBalancer")) {
+            default_text(spec, "externalTrafficPolicy", "Cluster");
+        }
+        if spec["type"] == "LoadBalancer" {
+            default(spec, "allocateLoadBalancerNodePorts", true);
+        }
+    }
+    for port in items_mut(&mut value["spec"], "ports").iter_mut().filter_map(Value::as_object_mut) {
+        default_text(port, "protocol", "TCP");
+        let number = port.get("port").cloned().unwrap_or(Value::Null);
+        if port.get("targetPort").is_none_or(|target| target.is_null() || *target == "" || *target == 0) {
+            port.insert("targetPort".to_owned(), number);
+        }
+    }
+}
+
+/// Allocates the addresses and node ports that a service requests; keeps those of `old`.
+fn allocate(context: &Context<'_>, value: &mut Value, old: Option<&Value>) {
+    let kind = text(value, "/spec/type").to_owned();
+    if kind == "ExternalName" {
+        return;
+    }
+    let resource = &SERVICES;
+    if let Some(old) = old
+        && text(value, "/spec/clusterIP").is_empty()
+        && let Some(spec) = value["spec"].as_object_mut()
+    {
+        for field in ["clusterIP", "clusterIPs"] {
+            if let Some(kept) = old["spec"].get(field) {
+                spec.insert(field.to_owned(), kept.clone());
+            }
+        }
+    }
+    if text(value, "/spec/clusterIP").is_empty() {
+        let (_, services) = context.shared.store.list(resource, &Filter::default());
+        let used: HashSet<&str> =
+            services.iter().filter_map(|s| s.facts.fields.first().map(|ip| &**ip)).collect();
+        let free = (0..ATTEMPTS)
+            .map(|_| format!("{}.{}.{}.{}", NETWORK[0], NETWORK[1], fastrand::u8(..), fastrand::u8(1..255)))
+            .find(|ip| !used.contains(ip.as_str()));
+        if let Some(ip) = free {
+            value["spec"]["clusterIP"] = Value::from(ip);
+        }
+    }
+    let ip = value["spec"]["clusterIP"].clone();
+    if let Some(spec) = value["spec"].as_object_mut() {
+        spec.insert("clusterIPs".to_owned(), json!([ip]));
+    }
+    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+        allocate_node_ports(context, value, old);
+    }
+}
+
+fn allocate_node_ports(context: &Context<'_>, value: &mut Value, old: Option<&Value>) {
+    let resource = &SERVICES;
+    let missing = |port: &Value| port["nodePort"].as_i64().unwrap_or(0) == 0;
+    if !items(&value["spec"], "ports").iter().any(missing) {
+        return;
+    }
+    let (_, services) = context.shared.store.list(resource, &Filter::default());
+    let used: HashSet<i64> = services
+        .iter()
+        .filter(|service| service.facts.fields.get(1).is_some_and(|kind| **kind != *"ClusterIP"))
+        .flat_map(|service| {
+            let value = service.value();
+            items(&value["spec"], "ports").iter().filter_map(|p| p["nodePort"].as_i64()).collect::<Vec<_>>()
+        })
+        .collect();
+    let key = |port: &Value| (port["port"].as_i64(), text(port, "/protocol").to_owned());
+    let old_ports = old.map_or(&[][..], |old| items(&old["spec"], "ports"));
+    let before: HashMap<_, _> =
+        old_ports.iter().filter_map(|port| Some((key(port), port["nodePort"].as_i64()?))).collect();
+    let mut free: Vec<i64> = NODE_PORTS.map(i64::from).filter(|port| !used.contains(port)).collect();
+    fastrand::shuffle(&mut free);
+    for port in items_mut(&mut value["spec"], "ports").iter_mut().filter(|port| missing(port)) {
+        let kept = before.get(&key(port)).copied();
+        // Without a free port the field stays absent.
+        if let Some(node_port) = kept.or_else(|| free.pop()) {
+            port["nodePort"] = Value::from(node_port);
+        }
+    }
+}
+
+fn validate(spec: &Value, causes: &mut Causes) {
+    let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+    if !kinds.contains(&text(spec, "/type")) {
+        causes.not_supported("spec.type", &spec["type"], &kinds);
+    }
+    if !["ClientIP", "None"].contains(&text(spec, "/sessionAffinity")) {
+        causes.not_supported("spec.sessionAffinity", &spec["sessionAffinity"], &["ClientIP", "None"]);
+    }
+    if spec["type"] == "ExternalName" {
+        if text(spec, "/externalName").is_empty() {
+            causes.required("spec.externalName", "");
+        }
+        return;
+    }
+    let ports = items(spec, "ports");
+    if ports.is_empty() && spec["clusterIP"] != "None" {
+        causes.required("spec.ports", "");
+    }
+    for (i, port) in ports.iter().enumerate() {
+        let number = &port["port"];
+        if !number.as_i64().is_some_and(|n| (1..=65_535).contains(&n)) {
+            causes.invalid(
+                &format!("spec.ports[{i}].port"),
+                number,
+                "must be between 1 and 65535, inclusive",
+            );
+        }
+        if !["TCP", "UDP", "SCTP"].contains(&text(port, "/protocol")) {
+            let field = format!("spec.ports[{i}].protocol");
+            causes.not_supported(&field, &port["protocol"], &["SCTP", "TCP", "UDP"]);
+        }
+        let node_port = &port["nodePort"];
+        if node_port.as_i64().is_some_and(|n| n != 0 && !NODE_PORTS.contains(&u16::try_from(n).unwrap_or(0)))
+        {
+            let (first, last) = (NODE_PORTS.start(), NODE_PORTS.end());
+            let why = format!(
+                "provided port is not in the valid range. The range of valid ports is {first}-{last}"
+            );
+            causes.invalid(&format!("spec.ports[{i}].nodePort"), node_port, &why);
+        }
+        let target = &port["targetPort"];
+        let problems = match target {
+            Value::String(name) => syntax::port_name(name),
+            number => syntax::port_number(number.as_i64().and_then(|n| n.try_into().ok()).unwrap_or(0)),
+        };
+        for problem in problems.iter().filter(|_| !target.is_null()) {
+            causes.invalid(&format!("spec.ports[{i}].targetPort"), target, problem);
+        }
+        let name = text(port, "/name");
+        for problem in syntax::dns_label(name).iter().filter(|_| !name.is_empty()) {
+            causes.invalid(&format!("spec.ports[{i}].name"), &port["name"], problem);
+        }
+        if name.is_empty() && ports.len() > 1 {
+            causes.required(&format!("spec.ports[{i}].name"), "");
+        }
+    }
+    for i in repeated(ports.iter().map(|port| text(port, "/name"))) {
+        if !text(&ports[i], "/name").is_empty() {
+            causes.duplicate(&format!("spec.ports[{i}].name"), &ports[i]["name"]);
+        }
+    }
+    let key = |port: &'_ Value| (port["port"].as_i64(), text(port, "/protocol").to_owned());
+    for i in repeated(ports.iter().map(key)) {
+        let pair = json!({"port": ports[i]["port"], "protocol": ports[i]["protocol"]});
+        causes.duplicate(&format!("spec.ports[{i}]"), &pair);
+    }
+}

@@ -1,0 +1,264 @@
+//! Pods.
+
+mod defaults;
+mod resize;
+mod update;
+pub mod validate;
+
+use berth_api::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
+use berth_api::admission::{AdmissionOptions, admit};
+use berth_api::object::{self as typed, PriorityClass, ResourceList};
+use berth_schema::resource::{PRIORITY_CLASSES, Resource};
+use serde_json::{Map, Value, json};
+
+use defaults::{default_pod, qos_class};
+use validate::{cause, validate_containers};
+
+use crate::handlers::add_topology_labels;
+use crate::server::status::Status;
+use crate::store::Filter;
+use crate::strategy::fields::{Causes, default_text, items, items_mut, object, quantity, text};
+use crate::strategy::{Context, Strategy, metadata, now, refuse};
+
+/// Default grace period of a pod in seconds.
+const DEFAULT_GRACE_SECONDS: i64 = 30;
+const ENFORCED: &str = "requiredDuringSchedulingRequiredDuringExecution";
+const IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+pub struct Pod;
+
+impl Strategy for Pod {
+    fn default(&self, value: &mut Value) {
+        default_pod(value);
+    }
+
+    fn prepare_create(&self, context: &Context<'_>, pod: &mut Value) {
+        let node = text(pod, "/spec/nodeName").to_owned();
+        add_topology_labels(context.shared, &node, pod);
+        let is_mirror = pod["metadata"]["annotations"].get(MIRROR).is_some();
+        if let Some(spec) = pod["spec"].as_object_mut().filter(|_| !is_mirror) {
+            default_text(spec, "serviceAccountName", "default");
+            let account = spec["serviceAccountName"].clone();
+            spec.insert("serviceAccount".to_owned(), account);
+        }
+        pod["status"] = json!({"phase": "Pending", "qosClass": qos_class(pod)});
+        if !items(&pod["spec"], "schedulingGates").is_empty() {
+            pod["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates", "lastProbeTime": null,
+                "lastTransitionTime": now()}]);
+        }
+    }
+
+    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
+        update::prepare_update(subresource, new, old);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        causes.0.extend(update::validate_update(new, old));
+    }
+
+    fn validate_resize(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        resize::validate(new, old, causes);
+    }
+
+    /// Resolves the priority, adds tolerations, merges label keys into selectors, and validates, by `berth_api`.
+    fn admit_create(
+        &self,
+        context: &Context<'_>,
+        resource: &Resource,
+        pod: &mut Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Box<Status>> {
+        let name = text(pod, "/metadata/name").to_owned();
+        if let Some(why) = misuse_of_mirror(pod) {
+            return Err(Status::forbidden(resource, &name, why));
+        }
+        let mut causes = Causes::default();
+        metadata::validate_owners(pod, &mut causes);
+        refuse(resource, pod, causes)?;
+        let extensions = context.shared.extensions;
+        let mut typed: typed::Pod = read(pod)?;
+        let classes = priority_classes(context)?;
+        let options =
+            AdmissionOptions { extensions, priority_classes: Some(&classes), default_tolerations: true };
+        let admission = admit(&mut typed, &options);
+        warnings.extend(admission.warnings);
+        if let Some(denied) = admission.denied {
+            let why = denied.split_once(" is forbidden: ").map_or(denied.as_str(), |(_, why)| why);
+            return Err(Status::forbidden(resource, &name, why));
+        }
+        let mut causes = Causes::default();
+        causes.0.extend(admission.errors.iter().map(|error| cause(error, "")));
+        validate_containers(&pod["spec"], "spec", &mut causes);
+        refuse(resource, pod, causes)?;
+        if !extensions {
+            drop_extensions(pod);
+        }
+        write_back(pod, &typed);
+        Ok(())
+    }
+
+    /// A pod that never ran or has ended is deleted at once.
+    fn grace_seconds(&self, pod: &Value, requested: Option<i64>) -> i64 {
+        let scheduled = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+        let ended = matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
+        if !scheduled || ended {
+            return 0;
+        }
+        let seconds = requested.or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64());
+        let seconds = seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
+        // As upstream: a negative grace period means the shortest one. A grace period is limited to one year.
+        if seconds < 0 { 1 } else { seconds.min(366 * 24 * 3600) }
+    }
+}
+
+/// Why a mirror pod is refused. The API server gives a mirror pod no credentials, whatever user creates it: the rule of the
+/// admission plugin ServiceAccount.
+fn misuse_of_mirror(pod: &Value) -> Option<&'static str> {
+    pod["metadata"]["annotations"].get(MIRROR)?;
+    let refers = |wanted| references(pod).iter().any(|(referent, _)| *referent == wanted);
+    if refers(Referent::ServiceAccount) {
+        Some("a mirror pod may not reference service accounts")
+    } else if refers(Referent::Secret) {
+        Some("a mirror pod may not reference secrets")
+    } else {
+        token_audiences(pod).next().map(|_| "a mirror pod may not use ServiceAccountToken volume projections")
+    }
+}
+
+fn read(pod: &Value) -> Result<typed::Pod, Box<Status>> {
+    serde_path_to_error::deserialize(pod).map_err(|error| {
+        Status::bad_request(format!("Pod in version \"v1\" cannot be handled as a Pod: {error}"))
+    })
+}
+
+fn priority_classes(context: &Context<'_>) -> Result<Vec<PriorityClass>, Box<Status>> {
+    let resource = &PRIORITY_CLASSES;
+    let (_, objects) = context.shared.store.list(resource, &Filter::default());
+    objects.iter().map(|object| serde_json::from_slice(object.json()).map_err(Status::internal)).collect()
+}
+
+fn drop_extensions(pod: &mut Value) {
+    for rules in ["nodeAffinity", "podAffinity", "podAntiAffinity"] {
+        let Some(rules) = pod.pointer_mut(&format!("/spec/affinity/{rules}")) else { continue };
+        if let Some(rules) = rules.as_object_mut() {
+            rules.remove(ENFORCED);
+            for term in rules.values_mut().flat_map(node_terms_mut) {
+                term.remove("matchAnnotations");
+            }
+        }
+        for (list, term) in [(IGNORED, ""), (PREFERRED, "/podAffinityTerm")] {
+            for item in items_mut(rules, list) {
+                if let Some(term) = item.pointer_mut(term).and_then(Value::as_object_mut) {
+                    term.remove("limit");
+                }
+            }
+        }
+    }
+}
+
+/// The node terms of a node selector, or of a list of preferences.
+fn node_terms_mut(rules: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
+    let terms = match rules {
+        Value::Object(selector) => selector.get_mut("nodeSelectorTerms").and_then(Value::as_array_mut),
+        terms => terms.as_array_mut(),
+    };
+    terms.into_iter().flatten().filter_map(|term| match term.get("preference") {
+        Some(_) => term.get_mut("preference").and_then(Value::as_object_mut),
+        None => term.as_object_mut(),
+    })
+}
+
+/// Copies admission's changes of the typed pod into the raw pod, which has more fields.
+fn write_back(pod: &mut Value, typed: &typed::Pod) {
+    let spec = &mut pod["spec"];
+    let set = |map: &mut Map<String, Value>, key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            map.insert(key.to_owned(), value);
+        }
+    };
+    if let Some(fields) = spec.as_object_mut() {
+        set(fields, "priority", typed.spec.priority.map(Value::from));
+        set(fields, "preemptionPolicy", typed.spec.preemption_policy.clone().map(Value::from));
+        let class = Some(typed.spec.priority_class_name.as_str()).filter(|class| !class.is_empty());
+        set(fields, "priorityClassName", class.map(Value::from));
+        append(fields, "tolerations", &typed.spec.tolerations);
+    }
+    for (list, containers) in
+        [("initContainers", &typed.spec.init_containers), ("containers", &typed.spec.containers)]
+    {
+        for (raw, container) in items_mut(spec, list).iter_mut().zip(containers) {
+            set_quantities(&mut raw["resources"], "requests", &container.resources.requests);
+            set_quantities(&mut raw["resources"], "limits", &container.resources.limits);
+        }
+    }
+    if let Some(resources) = &typed.spec.resources {
+        set_quantities(&mut spec["resources"], "requests", &resources.requests);
+        set_quantities(&mut spec["resources"], "limits", &resources.limits);
+    }
+    for (raw, constraint) in
+        items_mut(spec, "topologySpreadConstraints").iter_mut().zip(&typed.spec.topology_spread_constraints)
+    {
+        append_requirements(raw, constraint.label_selector.as_ref());
+    }
+    let Some(affinity) = &typed.spec.affinity else { return };
+    for (name, rules) in
+        [("podAffinity", &affinity.pod_affinity), ("podAntiAffinity", &affinity.pod_anti_affinity)]
+    {
+        let Some(rules) = rules else { continue };
+        let raw = &mut spec["affinity"][name];
+        let required = [
+            (ENFORCED, &rules.required_during_scheduling_required_during_execution),
+            (IGNORED, &rules.required_during_scheduling_ignored_during_execution),
+        ];
+        for (list, terms) in required {
+            for (raw, term) in items_mut(raw, list).iter_mut().zip(terms) {
+                append_requirements(raw, term.label_selector.as_ref());
+            }
+        }
+        let preferred = &rules.preferred_during_scheduling_ignored_during_execution;
+        for (raw, term) in items_mut(raw, PREFERRED).iter_mut().zip(preferred) {
+            if let Some(raw) = raw.get_mut("podAffinityTerm") {
+                append_requirements(raw, term.pod_affinity_term.label_selector.as_ref());
+            }
+        }
+    }
+}
+
+/// Admission only appends.
+fn append<T: serde::Serialize>(map: &mut Map<String, Value>, key: &str, all: &[T]) {
+    let there = map.get(key).and_then(Value::as_array).map_or(0, Vec::len);
+    let added: Vec<Value> =
+        all.iter().skip(there).filter_map(|item| serde_json::to_value(item).ok()).collect();
+    if added.is_empty() {
+        return;
+    }
+    match map.get_mut(key).and_then(Value::as_array_mut) {
+        Some(list) => list.extend(added),
+        None => {
+            map.insert(key.to_owned(), Value::Array(added));
+        }
+    }
+}
+
+fn append_requirements(raw: &mut Value, selector: Option<&berth_api::object::LabelSelector>) {
+    if let (Some(selector), Some(raw)) =
+        (selector, raw.get_mut("labelSelector").and_then(Value::as_object_mut))
+    {
+        append(raw, "matchExpressions", &selector.match_expressions);
+    }
+}
+
+fn set_quantities(resources: &mut Value, key: &str, quantities: &ResourceList) {
+    if quantities.is_empty() {
+        return;
+    }
+    let Some(raw) = object(resources, key) else { return };
+    for (name, quantity) in quantities {
+        let same = raw.get(name).is_some_and(|value| quantity(value) == Some(*quantity));
+        if !same {
+            raw.insert(name.clone(), Value::from(quantity.to_string()));
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Validation of pods and pod templates that is irrelevant for placement.
+
+use berth_api::admission::FieldError;
+use serde_json::Value;
+
+use crate::server::status::Cause;
+use crate::strategy::fields::{Causes, items, quantity, text};
+
+/// A field error as the cause of a status; `prefix` precedes its path.
+pub fn cause(error: &FieldError, prefix: &str) -> Cause {
+    let message = error.error.strip_prefix(&format!("{}: ", error.field)).unwrap_or(&error.error);
+    Cause {
+        reason: error.error_type.as_str().to_owned(),
+        message: message.to_owned(),
+        field: format!("{prefix}{}", error.field),
+    }
+}
+
+/// Validates fields that are irrelevant for placement.
+pub fn validate_containers(spec: &Value, path: &str, causes: &mut Causes) {
+    for list in ["initContainers", "containers"] {
+        for (i, container) in items(spec, list).iter().enumerate() {
+            if text(container, "/image").is_empty() {
+                causes.required(&format!("{path}.{list}[{i}].image"), "");
+            }
+            let pull = &container["imagePullPolicy"];
+            if !pull.is_null()
+                && !["Always", "IfNotPresent", "Never"].contains(&pull.as_str().unwrap_or_default())
+            {
+                let field = format!("{path}.{list}[{i}].imagePullPolicy");
+                causes.not_supported(&field, pull, &["Always", "IfNotPresent", "Never"]);
+            }
+        }
+    }
+    for (i, volume) in items(spec, "volumes").iter().enumerate() {
+        let limit = &volume["emptyDir"]["sizeLimit"];
+        if quantity(limit).is_some_and(|limit| limit.is_negative()) {
+            let why = "SizeLimit field must be a valid resource quantity";
+            causes.forbidden(&format!("{path}.volumes[{i}].emptyDir.sizeLimit"), why);
+        }
+    }
+    let restart = &spec["restartPolicy"];
+    if !["Always", "OnFailure", "Never"].contains(&restart.as_str().unwrap_or_default()) {
+        causes.not_supported(&format!("{path}.restartPolicy"), restart, &["Always", "OnFailure", "Never"]);
+    }
+    causes.not_negative(
+        &format!("{path}.terminationGracePeriodSeconds"),
+        &spec["terminationGracePeriodSeconds"],
+    );
+    let deadline = &spec["activeDeadlineSeconds"];
+    if deadline.as_i64().is_some_and(|seconds| seconds < 1) {
+        causes.invalid(
+            &format!("{path}.activeDeadlineSeconds"),
+            deadline,
+            "must be between 1 and 2147483647, inclusive",
+        );
+    }
+    let dns = &spec["dnsPolicy"];
+    let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+    if !policies.contains(&dns.as_str().unwrap_or_default()) {
+        causes.not_supported(&format!("{path}.dnsPolicy"), dns, &policies);
+    }
+}

@@ -1,0 +1,53 @@
+//! PriorityClasses.
+
+use serde_json::Value;
+
+use crate::strategy::fields::{Causes, default, default_text, text};
+use crate::strategy::{Context, Strategy};
+
+/// Highest priority of a class that users define; higher ones are the system's.
+const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;
+
+pub struct PriorityClass;
+
+impl Strategy for PriorityClass {
+    fn default(&self, value: &mut Value) {
+        if let Some(fields) = value.as_object_mut() {
+            default_text(fields, "preemptionPolicy", "PreemptLowerPriority");
+            default(fields, "value", 0);
+        }
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        let name = text(value, "/metadata/name");
+        let priority = value["value"].as_i64().unwrap_or(0);
+        let built_in = matches!(
+            (name, priority),
+            ("system-cluster-critical", 2_000_000_000) | ("system-node-critical", 2_000_001_000)
+        );
+        if name.starts_with("system-") && !built_in {
+            causes.forbidden(
+                "metadata.name",
+                &format!("priority class names with 'system-' prefix are reserved for system use only. error: {name} is \
+                 not a known system priority class"),
+            );
+        } else if priority > HIGHEST_USER_PRIORITY && !built_in {
+            causes.forbidden(
+                "value",
+                &format!("maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"),
+            );
+        }
+        let policy = &value["preemptionPolicy"];
+        if !["Never", "PreemptLowerPriority"].contains(&policy.as_str().unwrap_or_default()) {
+            causes.not_supported("preemptionPolicy", policy, &["Never", "PreemptLowerPriority"]);
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        for field in ["value", "preemptionPolicy"] {
+            if new[field] != old[field] {
+                causes.immutable(field, &new[field]);
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! PersistentVolumes.
+
+use serde_json::{Map, Value, json};
+
+use super::volume::{self, STORAGE};
+use crate::strategy::fields::{Causes, default_text, is_empty, object, text};
+use crate::strategy::{Context, Strategy, now};
+
+/// Keeps a volume until no claim is bound to it. The PV protection controller removes it.
+const PROTECTION: &str = "kubernetes.io/pv-protection";
+/// The fields of `spec` that name a storage.
+const SOURCES: [&str; 22] = [
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cephfs",
+    "cinder",
+    "csi",
+    "fc",
+    "flexVolume",
+    "flocker",
+    "gcePersistentDisk",
+    "glusterfs",
+    "hostPath",
+    "iscsi",
+    "local",
+    "nfs",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "quobyte",
+    "rbd",
+    "scaleIO",
+    "storageos",
+    "vsphereVolume",
+];
+const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
+
+pub struct PersistentVolume;
+
+impl Strategy for PersistentVolume {
+    fn default(&self, value: &mut Value) {
+        if let Some(spec) = object(value, "spec") {
+            default_text(spec, "persistentVolumeReclaimPolicy", "Retain");
+            default_text(spec, "volumeMode", "Filesystem");
+        }
+    }
+
+    fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
+        value["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now()});
+        volume::add_finalizer(value, PROTECTION);
+    }
+
+    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
+        if subresource != "status" {
+            self.default(new);
+        } else if new["status"]["phase"] != old["status"]["phase"] {
+            new["status"]["lastPhaseTransitionTime"] = now().into();
+        }
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        let spec = &value["spec"];
+        volume::validate_spec(spec, "", causes);
+        let none = Map::new();
+        let capacity = spec["capacity"].as_object().unwrap_or(&none);
+        if capacity.is_empty() {
+            causes.required("spec.capacity", "");
+        } else if capacity.len() > 1 || !capacity.contains_key(STORAGE) {
+            causes.not_supported("spec.capacity", &spec["capacity"], &[STORAGE]);
+        }
+        for (name, amount) in capacity {
+            volume::validate_amount(&format!("spec.capacity[{name}]"), amount, causes);
+        }
+        let policy = &spec["persistentVolumeReclaimPolicy"];
+        if !RECLAIM_POLICIES.contains(&policy.as_str().unwrap_or_default()) {
+            causes.not_supported("spec.persistentVolumeReclaimPolicy", policy, &RECLAIM_POLICIES);
+        }
+        validate_source(spec, causes);
+        let affinity = &spec["nodeAffinity"];
+        if affinity.is_object() && affinity["required"].is_null() {
+            causes.required("spec.nodeAffinity.required", "must specify required node constraints");
+        } else if affinity.is_object() && is_empty(&affinity["required"]["nodeSelectorTerms"]) {
+            let why = "must have at least one node selector term";
+            causes.required("spec.nodeAffinity.required.nodeSelectorTerms", why);
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        let (new, old) = (&new["spec"], &old["spec"]);
+        if SOURCES.iter().any(|source| new[source] != old[source]) {
+            let why = "spec.persistentvolumesource is immutable after creation";
+            causes.forbidden("spec.persistentvolumesource", why);
+        }
+        if new["volumeMode"] != old["volumeMode"] {
+            causes.immutable("spec.volumeMode", &new["volumeMode"]);
+        }
+        // It may be set once.
+        if !old["nodeAffinity"].is_null() && new["nodeAffinity"] != old["nodeAffinity"] {
+            causes.immutable("spec.nodeAffinity", &new["nodeAffinity"]);
+        }
+    }
+}
+
+fn validate_source(spec: &Value, causes: &mut Causes) {
+    let given: Vec<&str> = SOURCES.into_iter().filter(|source| !spec[source].is_null()).collect();
+    if given.is_empty() {
+        causes.required("spec", "must specify a volume type");
+    }
+    for more in given.iter().skip(1) {
+        causes.forbidden(&format!("spec.{more}"), "may not specify more than 1 volume type");
+    }
+    for (source, field) in
+        [("csi", "driver"), ("csi", "volumeHandle"), ("local", "path"), ("hostPath", "path"), ("nfs", "path")]
+    {
+        if given.contains(&source) && text(&spec[source], &format!("/{field}")).is_empty() {
+            causes.required(&format!("spec.{source}.{field}"), "");
+        }
+    }
+    if given.contains(&"local") && spec["nodeAffinity"].is_null() {
+        causes.required("spec.nodeAffinity", "Local volume requires node affinity");
+    }
+    if spec["hostPath"]["path"] == "/" && spec["persistentVolumeReclaimPolicy"] == "Recycle" {
+        let why = "may not be 'recycle' for a hostPath of '/'";
+        causes.forbidden("spec.persistentVolumeReclaimPolicy", why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(change: Value) -> Value {
+        let mut volume = json!({"spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "csi": {"driver": "d", "volumeHandle": "h"}}});
+        PersistentVolume.default(&mut volume);
+        json_patch::merge(&mut volume["spec"], &change);
+        volume
+    }
+
+    #[test]
+    fn the_source_of_a_volume_is_immutable() {
+        let old = volume(json!({}));
+        let fields = |new: Value| {
+            let mut causes = Causes::default();
+            PersistentVolume.validate_update(&new, &old, &mut causes);
+            causes.0.into_iter().map(|cause| cause.field).collect::<Vec<_>>()
+        };
+        assert_eq!(fields(volume(json!({"csi": {"volumeHandle": "i"}}))), ["spec.persistentvolumesource"]);
+        assert_eq!(fields(volume(json!({"volumeMode": "Block"}))), ["spec.volumeMode"]);
+        let grown = json!({"capacity": {"storage": "2Gi"}, "claimRef": {"name": "c"}, "nodeAffinity": {"required": {}}});
+        assert_eq!(fields(volume(grown)), [""; 0]);
+    }
+
+    #[test]
+    fn sources_are_validated() {
+        for (change, field) in [
+            (json!({"csi": null}), "spec"),
+            (json!({"csi": {"driver": ""}}), "spec.csi.driver"),
+            (json!({"nfs": {"path": "/", "server": "s"}}), "spec.nfs"),
+            (json!({"csi": null, "local": {"path": "/x"}}), "spec.nodeAffinity"),
+        ] {
+            let mut causes = Causes::default();
+            validate_source(&volume(change.clone())["spec"], &mut causes);
+            let fields: Vec<_> = causes.0.iter().map(|cause| cause.field.as_str()).collect();
+            assert_eq!(fields, [field], "{change}");
+        }
+    }
+}

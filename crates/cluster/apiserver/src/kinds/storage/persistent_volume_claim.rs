@@ -1,0 +1,158 @@
+//! PersistentVolumeClaims.
+
+use std::cmp::Reverse;
+
+use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES};
+use serde_json::{Value, json};
+
+use super::volume::{self, STORAGE};
+use crate::server::status::Status;
+use crate::store::Filter;
+use crate::strategy::fields::{Causes, default_text, is_empty, object, text};
+use crate::strategy::{Context, Strategy};
+
+/// Keeps a claim while pods use it. The PVC protection controller removes it.
+const PROTECTION: &str = "kubernetes.io/pvc-protection";
+const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+
+pub struct PersistentVolumeClaim;
+
+impl Strategy for PersistentVolumeClaim {
+    fn default(&self, value: &mut Value) {
+        if let Some(spec) = object(value, "spec") {
+            default_text(spec, "volumeMode", "Filesystem");
+        }
+    }
+
+    fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
+        value["status"] = json!({"phase": "Pending"});
+        volume::add_finalizer(value, PROTECTION);
+        let has_class = !value["spec"]["storageClassName"].is_null()
+            || !value["metadata"]["annotations"][BETA_CLASS].is_null();
+        if !has_class && let Some(class) = default_class(context) {
+            value["spec"]["storageClassName"] = class.into();
+        }
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        let spec = &value["spec"];
+        volume::validate_spec(spec, "at least 1 access mode is required", causes);
+        let amount = &spec["resources"]["requests"][STORAGE];
+        if is_empty(amount) {
+            causes.required("spec.resources[storage]", "");
+        } else {
+            volume::validate_amount("spec.resources[storage]", amount, causes);
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        let is_bound = old["status"]["phase"] == "Bound";
+        let (new, old) = (&new["spec"], &old["spec"]);
+        let mut allowed = new.clone();
+        // Binding sets the volume, the default class is set later, and a bound claim may grow.
+        for field in ["volumeName", "storageClassName"] {
+            if is_empty(&old[field]) && !(field == "storageClassName" && old[field] == "") {
+                copy(&mut allowed, old, field);
+            }
+        }
+        copy(&mut allowed, old, "volumeAttributesClassName");
+        if is_bound && let Some(resources) = allowed.get_mut("resources") {
+            let size = &old["resources"]["requests"][STORAGE];
+            resources["requests"][STORAGE] = size.clone();
+        }
+        if allowed != *old {
+            let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName \
+                       for bound claims";
+            causes.forbidden("spec", why);
+        }
+        if volume::compare(size(new), size(old)).is_lt() {
+            let why = "field can not be less than previous value";
+            causes.forbidden("spec.resources.requests.storage", why);
+        }
+    }
+
+    /// A claim may grow if its class allows that.
+    fn authorize_update(
+        &self,
+        context: &Context<'_>,
+        subresource: &str,
+        new: &Value,
+        old: &Value,
+    ) -> Result<(), Box<Status>> {
+        if !subresource.is_empty() || !volume::compare(size(&new["spec"]), size(&old["spec"])).is_gt() {
+            return Ok(());
+        }
+        let annotated = text(new, "/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
+        let class = if annotated.is_empty() { text(new, "/spec/storageClassName") } else { annotated };
+        let class = context.shared.store.get(&STORAGE_CLASSES, "", class);
+        if class.is_some_and(|class| class.value()["allowVolumeExpansion"] == true) {
+            return Ok(());
+        }
+        let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
+                   support resize";
+        let name = text(new, "/metadata/name");
+        Err(Status::forbidden(&PERSISTENT_VOLUME_CLAIMS, name, why))
+    }
+}
+
+fn size(spec: &Value) -> &Value {
+    &spec["resources"]["requests"][STORAGE]
+}
+
+fn copy(to: &mut Value, from: &Value, field: &str) {
+    let Some(fields) = to.as_object_mut() else { return };
+    match from.get(field) {
+        Some(value) => {
+            fields.insert(field.to_owned(), value.clone());
+        }
+        None => {
+            fields.remove(field);
+        }
+    }
+}
+
+/// The name of the default storage class: of several, the newest, and of these the first by name.
+fn default_class(context: &Context<'_>) -> Option<String> {
+    let (_, classes) = context.shared.store.list(&STORAGE_CLASSES, &Filter::default());
+    let classes = classes.iter().map(|class| class.value());
+    let defaults = classes.filter(|class| class["metadata"]["annotations"][IS_DEFAULT] == "true");
+    let ranked = defaults.map(|class| {
+        let of = |field: &str| text(&class["metadata"], field).to_owned();
+        (Reverse(of("/creationTimestamp")), of("/name"))
+    });
+    ranked.min().map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_some_fields_of_a_claim_may_change() {
+        let claim = |phase: &str, change: Value| {
+            let mut claim = json!({"spec": {"accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}}, "status": {"phase": phase}});
+            json_patch::merge(&mut claim["spec"], &change);
+            claim
+        };
+        let size = |size: &str| json!({"resources": {"requests": {"storage": size}}});
+        for (phase, before, after, fields) in [
+            ("Pending", json!({}), json!({"volumeName": "v"}), vec![]),
+            ("Pending", json!({"volumeName": "v"}), json!({"volumeName": "w"}), vec!["spec"]),
+            ("Pending", json!({}), json!({"storageClassName": "s"}), vec![]),
+            ("Pending", json!({"storageClassName": ""}), json!({"storageClassName": "s"}), vec!["spec"]),
+            ("Pending", json!({"storageClassName": "r"}), json!({"storageClassName": "s"}), vec!["spec"]),
+            ("Pending", json!({}), json!({"accessModes": ["ReadOnlyMany"]}), vec!["spec"]),
+            ("Pending", json!({}), size("2Gi"), vec!["spec"]),
+            ("Bound", json!({}), size("2Gi"), vec![]),
+            ("Bound", json!({}), size("1Mi"), vec!["spec.resources.requests.storage"]),
+        ] {
+            let mut causes = Causes::default();
+            let (new, old) = (claim(phase, after.clone()), claim(phase, before.clone()));
+            PersistentVolumeClaim.validate_update(&new, &old, &mut causes);
+            let found: Vec<_> = causes.0.iter().map(|cause| cause.field.as_str()).collect();
+            assert_eq!(found, fields, "{phase} {before} {after}");
+        }
+    }
+}

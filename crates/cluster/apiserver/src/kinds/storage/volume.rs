@@ -1,0 +1,68 @@
+//! What PersistentVolumes, claims and the CSI kinds have in common.
+
+use std::cmp::Ordering;
+
+use berth_api::syntax;
+use serde_json::Value;
+
+use crate::strategy::fields::{Causes, items, quantity, text};
+
+pub const STORAGE: &str = "storage";
+const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
+
+/// Adds a finalizer to a new object.
+pub fn add_finalizer(value: &mut Value, finalizer: &str) {
+    let finalizers = &mut value["metadata"]["finalizers"];
+    match finalizers.as_array_mut() {
+        Some(list) if list.iter().any(|known| known == finalizer) => {}
+        Some(list) => list.push(finalizer.into()),
+        None => *finalizers = vec![finalizer].into(),
+    }
+}
+
+/// Validates the fields of a volume or a claim that have the same rules.
+pub fn validate_spec(spec: &Value, no_access_mode: &str, causes: &mut Causes) {
+    let modes = items(spec, "accessModes");
+    if modes.is_empty() {
+        causes.required("spec.accessModes", no_access_mode);
+    }
+    for mode in modes {
+        if !ACCESS_MODES.contains(&mode.as_str().unwrap_or_default()) {
+            causes.not_supported("spec.accessModes", mode, &ACCESS_MODES);
+        }
+    }
+    let once_pod = modes.iter().filter(|mode| **mode == "ReadWriteOncePod").count();
+    if once_pod > 0 && once_pod < modes.len() {
+        causes.forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes");
+    }
+    let mode = &spec["volumeMode"];
+    if !VOLUME_MODES.contains(&mode.as_str().unwrap_or_default()) {
+        causes.not_supported("spec.volumeMode", mode, &VOLUME_MODES);
+    }
+    let class = text(spec, "/storageClassName");
+    if !class.is_empty() {
+        for problem in syntax::dns_subdomain(class) {
+            causes.invalid("spec.storageClassName", &class.into(), &problem);
+        }
+    }
+}
+
+/// Validates an amount of storage, which must be positive.
+pub fn validate_amount(field: &str, value: &Value, causes: &mut Causes) {
+    match quantity(value) {
+        None => causes.invalid(field, value, "must be a quantity, such as 5Gi"),
+        Some(amount) if amount.is_zero() || amount.is_negative() => {
+            causes.invalid(field, value, "must be greater than zero");
+        }
+        Some(_) => {}
+    }
+}
+
+/// Compares two amounts; those that cannot be read are equal.
+pub fn compare(a: &Value, b: &Value) -> Ordering {
+    match (quantity(a), quantity(b)) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        _ => Ordering::Equal,
+    }
+}

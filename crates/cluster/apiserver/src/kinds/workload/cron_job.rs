@@ -1,0 +1,71 @@
+//! CronJobs.
+
+use berth_api::syntax::cron::{Schedule, time_zone};
+use serde_json::Value;
+
+use super::job::RESTART_POLICIES;
+use super::shared;
+use crate::strategy::fields::{Causes, default, default_text, object, text};
+use crate::strategy::metadata::name;
+use crate::strategy::{Context, Strategy, template};
+
+/// The name of a Job is that of its CronJob and up to eleven more characters.
+const MAX_NAME: usize = 52;
+
+pub struct CronJob;
+
+impl Strategy for CronJob {
+    fn default(&self, value: &mut Value) {
+        let Some(spec) = object(value, "spec") else { return };
+        default_text(spec, "concurrencyPolicy", "Allow");
+        default(spec, "suspend", false);
+        default(spec, "successfulJobsHistoryLimit", 3);
+        default(spec, "failedJobsHistoryLimit", 1);
+        if let Some(pod) = value.pointer_mut("/spec/jobTemplate/spec/template/spec") {
+            template::default_spec(pod);
+        }
+    }
+
+    fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        if name(value).len() > MAX_NAME {
+            causes.invalid("metadata.name", &value["metadata"]["name"], "must be no more than 52 characters");
+        }
+        let spec = &value["spec"];
+        let schedule = text(spec, "/schedule");
+        if schedule.is_empty() {
+            causes.required("spec.schedule", "");
+        } else if schedule.contains("TZ") {
+            let why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+            causes.invalid("spec.schedule", &spec["schedule"], why);
+        } else if let Err(error) = schedule.parse::<Schedule>() {
+            causes.invalid("spec.schedule", &spec["schedule"], &error.to_string());
+        }
+        if let Some(zone) = spec["timeZone"].as_str() {
+            if zone.is_empty() {
+                causes.invalid(
+                    "spec.timeZone",
+                    &spec["timeZone"],
+                    "timeZone must be nil or non-empty string",
+                );
+            } else if time_zone(zone).is_none() {
+                let why = format!("unknown time zone {zone}");
+                causes.invalid("spec.timeZone", &spec["timeZone"], &why);
+            }
+        }
+        let policies = ["Allow", "Forbid", "Replace"];
+        if !policies.contains(&text(spec, "/concurrencyPolicy")) {
+            causes.not_supported("spec.concurrencyPolicy", &spec["concurrencyPolicy"], &policies);
+        }
+        for field in ["startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
+            causes.not_negative(&format!("spec.{field}"), &spec[field]);
+        }
+        let mut of_job = Causes::default();
+        let job = &spec["jobTemplate"]["spec"];
+        shared::validate_numbers(job, &mut of_job);
+        shared::validate_template(context, job, RESTART_POLICIES, &mut of_job);
+        for mut cause in of_job.0 {
+            cause.field = format!("spec.jobTemplate.{}", cause.field);
+            causes.0.push(cause);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Jobs.
+
+use serde_json::{Map, Value, json};
+
+use super::shared::{self, default_labels_from_template};
+use crate::strategy::fields::{Causes, default, default_text, is_empty, items, object};
+use crate::strategy::{Context, Strategy};
+
+/// The restart policies of pods that run to completion.
+pub const RESTART_POLICIES: &[&str] = &["OnFailure", "Never"];
+
+pub struct Job;
+
+impl Strategy for Job {
+    fn default(&self, value: &mut Value) {
+        shared::default_spec(value, default_job);
+    }
+
+    fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
+        value["status"] = json!({});
+        set_selector(value);
+    }
+
+    fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        if shared::validate(context, value, RESTART_POLICIES, causes) {
+            validate_job(&value["spec"], causes);
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        shared::validate_update(new, old, causes);
+        validate_job_update(&new["spec"], &old["spec"], causes);
+    }
+}
+
+fn default_job(spec: &mut Map<String, Value>) {
+    let said = |spec: &Map<String, Value>, key: &str| spec.get(key).is_some_and(|v| !v.is_null());
+    // With parallelism but no completions, completions stay unset: the job is a work queue.
+    if !said(spec, "completions") && !said(spec, "parallelism") {
+        default(spec, "completions", 1);
+    }
+    default(spec, "parallelism", 1);
+    let limit = if said(spec, "backoffLimitPerIndex") { i32::MAX } else { 6 };
+    default(spec, "backoffLimit", limit);
+    default_text(spec, "completionMode", "NonIndexed");
+    default(spec, "suspend", false);
+    let replacement = if said(spec, "podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
+    default_text(spec, "podReplacementPolicy", replacement);
+    // Absent means false; once set, false is written.
+    if !said(spec, "manualSelector") {
+        spec.remove("manualSelector");
+    }
+}
+
+/// Gives a new Job its selector and the labels that it selects.
+fn set_selector(value: &mut Value) {
+    if value["spec"]["manualSelector"] != true {
+        let (name, uid) = (value["metadata"]["name"].clone(), value["metadata"]["uid"].clone());
+        if let Some(metadata) = object(&mut value["spec"]["template"], "metadata") {
+            default(metadata, "labels", json!({}));
+            if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+                for (key, label) in [
+                    ("batch.kubernetes.io/controller-uid", &uid),
+                    ("batch.kubernetes.io/job-name", &name),
+                    ("controller-uid", &uid),
+                    ("job-name", &name),
+                ] {
+                    default(labels, key, label.clone());
+                }
+            }
+        }
+        if is_empty(&value["spec"]["selector"]) {
+            value["spec"]["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
+        }
+    }
+    default_labels_from_template(value);
+}
+
+fn validate_job(spec: &Value, causes: &mut Causes) {
+    let indexed = spec["completionMode"] == "Indexed";
+    if indexed && spec["completions"].is_null() {
+        causes.required("spec.completions", "when completion mode is Indexed");
+    }
+    for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
+        causes.not_negative(&format!("spec.{field}"), &spec[field]);
+    }
+    for field in ["backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"] {
+        if !spec[field].is_null() && !indexed {
+            causes.invalid(&format!("spec.{field}"), &spec[field], "requires indexed completion mode");
+        }
+    }
+    if let Some(max) = spec["maxFailedIndexes"].as_i64() {
+        if spec["backoffLimitPerIndex"].is_null() {
+            causes.required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified");
+        }
+        if spec["completions"].as_i64().is_some_and(|completions| max > completions) {
+            let why = "must be less than or equal to completions";
+            causes.invalid("spec.maxFailedIndexes", &spec["maxFailedIndexes"], why);
+        }
+    }
+    if !spec["podFailurePolicy"].is_null() {
+        validate_failure_policy(spec, causes);
+    }
+    if !spec["successPolicy"].is_null() {
+        validate_success_policy(&spec["successPolicy"], causes);
+    }
+}
+
+fn validate_failure_policy(spec: &Value, causes: &mut Causes) {
+    let restarts = &spec["template"]["spec"]["restartPolicy"];
+    if restarts != "Never" {
+        let why = "only \"Never\" is supported when podFailurePolicy is specified";
+        causes.invalid("spec.template.spec.restartPolicy", restarts, why);
+    }
+    let replacement = &spec["podReplacementPolicy"];
+    if replacement != "Failed" {
+        causes.not_supported("spec.podReplacementPolicy", replacement, &["Failed"]);
+    }
+    for (i, rule) in items(&spec["podFailurePolicy"], "rules").iter().enumerate() {
+        let path = format!("spec.podFailurePolicy.rules[{i}]");
+        let actions = ["Count", "FailIndex", "FailJob", "Ignore"];
+        let action = &rule["action"];
+        if !actions.contains(&action.as_str().unwrap_or_default()) {
+            causes.not_supported(&format!("{path}.action"), action, &actions);
+        } else if action == "FailIndex" && spec["backoffLimitPerIndex"].is_null() {
+            let why = "requires the backoffLimitPerIndex to be set";
+            causes.invalid(&format!("{path}.action"), action, why);
+        }
+        let codes = &rule["onExitCodes"];
+        match (codes.is_object(), is_empty(&rule["onPodConditions"])) {
+            (true, false) => {
+                causes.invalid(
+                    &path,
+                    rule,
+                    "specifying both OnExitCodes and OnPodConditions is not supported",
+                );
+            }
+            (false, true) => {
+                causes.invalid(&path, rule, "specifying one of OnExitCodes and OnPodConditions is required");
+            }
+            _ => {}
+        }
+        if codes.is_object() {
+            validate_exit_codes(&format!("{path}.onExitCodes"), codes, causes);
+        }
+    }
+}
+
+fn validate_exit_codes(path: &str, codes: &Value, causes: &mut Causes) {
+    let operators = ["In", "NotIn"];
+    if !operators.contains(&codes["operator"].as_str().unwrap_or_default()) {
+        causes.not_supported(&format!("{path}.operator"), &codes["operator"], &operators);
+    }
+    let values = items(codes, "values");
+    if values.is_empty() {
+        causes.invalid(&format!("{path}.values"), &codes["values"], "at least one value is required");
+    }
+    for (i, value) in values.iter().enumerate() {
+        if codes["operator"] == "In" && value == 0 {
+            let why = "must not be 0 for the In operator";
+            causes.invalid(&format!("{path}.values[{i}]"), value, why);
+        }
+    }
+}
+
+fn validate_success_policy(policy: &Value, causes: &mut Causes) {
+    let rules = items(policy, "rules");
+    if rules.is_empty() {
+        let why = "at least one rules must be specified when the successPolicy is specified";
+        causes.required("spec.successPolicy.rules", why);
+    }
+    for (i, rule) in rules.iter().enumerate() {
+        let path = format!("spec.successPolicy.rules[{i}]");
+        if rule["succeededCount"].is_null() && rule["succeededIndexes"].is_null() {
+            causes.required(&path, "at least one of succeededCount or succeededIndexes must be specified");
+        }
+        if rule["succeededCount"].as_i64().is_some_and(|count| count < 1) {
+            let why = "must be greater than or equal to 1";
+            causes.invalid(&format!("{path}.succeededCount"), &rule["succeededCount"], why);
+        }
+    }
+}
+
+fn validate_job_update(new: &Value, old: &Value, causes: &mut Causes) {
+    if new["template"] != old["template"] && old["suspend"] != true {
+        causes.immutable("spec.template", &Value::from("..."));
+    }
+    for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy"] {
+        if new[field] != old[field] {
+            causes.immutable(&format!("spec.{field}"), &new[field]);
+        }
+    }
+    if new["completions"] != old["completions"] && new["completionMode"] != "Indexed" {
+        causes.immutable("spec.completions", &new["completions"]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_selects_its_pods_by_its_uid() {
+        let mut job = json!({"metadata": {"name": "w", "uid": "u"}, "spec": {"template": {"spec": {"containers": []}}}});
+        set_selector(&mut job);
+        assert_eq!(
+            job["spec"]["selector"]["matchLabels"],
+            json!({"batch.kubernetes.io/controller-uid": "u"})
+        );
+        assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "w");
+    }
+}

@@ -1,0 +1,27 @@
+//! ReplicaSets.
+
+use serde_json::{Value, json};
+
+use super::shared::{self, ALWAYS};
+use crate::strategy::fields::{Causes, default};
+use crate::strategy::{Context, Strategy};
+
+pub struct ReplicaSet;
+
+impl Strategy for ReplicaSet {
+    fn default(&self, value: &mut Value) {
+        shared::default_spec(value, |spec| default(spec, "replicas", 1));
+    }
+
+    fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
+        value["status"] = json!({"replicas": 0});
+    }
+
+    fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        shared::validate(context, value, ALWAYS, causes);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        shared::validate_update(new, old, causes);
+    }
+}

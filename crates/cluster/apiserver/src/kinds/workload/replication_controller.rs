@@ -1,0 +1,43 @@
+//! ReplicationControllers.
+
+use serde_json::{Map, Value, json};
+
+use super::shared::{self, ALWAYS};
+use crate::strategy::fields::{Causes, default, is_empty};
+use crate::strategy::{Context, Strategy};
+
+pub struct ReplicationController;
+
+impl Strategy for ReplicationController {
+    fn default(&self, value: &mut Value) {
+        shared::default_labels_from_template(value);
+        let labels = value["spec"]["template"]["metadata"]["labels"].clone();
+        if is_empty(&value["spec"]["selector"]) && !is_empty(&labels) {
+            value["spec"]["selector"] = labels;
+        }
+        shared::default_spec(value, |spec| default(spec, "replicas", 1));
+    }
+
+    fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
+        value["status"] = json!({"replicas": 0});
+    }
+
+    fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        let spec = &value["spec"];
+        shared::validate_numbers(spec, causes);
+        let labels = &spec["template"]["metadata"]["labels"];
+        let empty = Map::new();
+        let selector = spec["selector"].as_object().unwrap_or(&empty);
+        if selector.is_empty() {
+            causes.required("spec.selector", "");
+        }
+        if selector.iter().any(|(key, value)| labels[key] != *value) {
+            shared::mismatched(labels, causes);
+        }
+        shared::validate_template(context, spec, ALWAYS, causes);
+    }
+
+    fn orphans_dependents(&self) -> bool {
+        true
+    }
+}

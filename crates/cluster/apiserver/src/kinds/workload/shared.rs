@@ -1,0 +1,254 @@
+//! Rules that workloads share: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs.
+
+use berth_api::admission::{ValidationOptions, validate_pod};
+use berth_api::object::{LabelSelector, Pod};
+use berth_api::rules::Selector;
+use serde_json::{Map, Value, json};
+
+use crate::kinds::pod::validate::{cause, validate_containers};
+use crate::strategy::fields::{Causes, default, default_text, is_empty, object, text};
+use crate::strategy::{Context, template};
+
+/// The restart policy of pods that run until they are deleted.
+pub const ALWAYS: &[&str] = &["Always"];
+
+/// Sets the defaults of the pod template, then those of the rest of the spec.
+pub fn default_spec(value: &mut Value, defaults: impl FnOnce(&mut Map<String, Value>)) {
+    if let Some(template_spec) = value.pointer_mut("/spec/template/spec") {
+        template::default_spec(template_spec);
+    }
+    if let Some(spec) = object(value, "spec") {
+        defaults(spec);
+    }
+}
+
+pub fn default_strategy(spec: &mut Map<String, Value>, key: &str, rolling: Value) {
+    default(spec, key, json!({}));
+    let Some(strategy) = spec.get_mut(key).and_then(Value::as_object_mut) else { return };
+    default_text(strategy, "type", "RollingUpdate");
+    if strategy["type"] == "RollingUpdate" {
+        default(strategy, "rollingUpdate", json!({}));
+        if let (Some(to), Value::Object(from)) =
+            (strategy.get_mut("rollingUpdate").and_then(Value::as_object_mut), rolling)
+        {
+            from.into_iter().for_each(|(key, value)| default(to, &key, value));
+        }
+    }
+}
+
+/// Gives a workload without labels those of its pods.
+pub fn default_labels_from_template(value: &mut Value) {
+    let labels = value["spec"]["template"]["metadata"]["labels"].clone();
+    if !is_empty(&labels)
+        && let Some(metadata) = object(value, "metadata")
+        && metadata.get("labels").is_none_or(is_empty)
+    {
+        metadata.insert("labels".to_owned(), labels);
+    }
+}
+
+/// Validates numbers, selector and pod template; `false` if there is no template to validate.
+pub fn validate(
+    context: &Context<'_>,
+    value: &Value,
+    restart_policies: &[&str],
+    causes: &mut Causes,
+) -> bool {
+    let spec = &value["spec"];
+    validate_numbers(spec, causes);
+    validate_selector(spec, causes);
+    validate_template(context, spec, restart_policies, causes)
+}
+
+pub fn validate_numbers(spec: &Value, causes: &mut Causes) {
+    for field in [
+        "replicas",
+        "minReadySeconds",
+        "revisionHistoryLimit",
+        "parallelism",
+        "completions",
+        "backoffLimit",
+        "activeDeadlineSeconds",
+        "ttlSecondsAfterFinished",
+    ] {
+        causes.not_negative(&format!("spec.{field}"), &spec[field]);
+    }
+}
+
+pub fn mismatched(labels: &Value, causes: &mut Causes) {
+    let labels = if labels.is_null() { json!({}) } else { labels.clone() };
+    causes.invalid("spec.template.metadata.labels", &labels, "`selector` does not match template `labels`");
+}
+
+fn validate_selector(spec: &Value, causes: &mut Causes) {
+    let template_labels = &spec["template"]["metadata"]["labels"];
+    let raw = &spec["selector"];
+    if raw.is_null() {
+        causes.required("spec.selector", "");
+        return;
+    }
+    let typed: Option<LabelSelector> = serde_json::from_value(raw.clone()).ok();
+    match typed.as_ref().map(|selector| Selector::parse(Some(selector))) {
+        Some(Ok(selector)) if selector.is_everything() => {
+            causes.invalid("spec.selector", raw, "empty selector is invalid for workloads");
+        }
+        Some(Ok(selector)) => {
+            if !selector.matches(|key| template_labels[key].as_str()) {
+                mismatched(template_labels, causes);
+            }
+        }
+        Some(Err(why)) => causes.invalid("spec.selector", raw, &why),
+        None => causes.invalid("spec.selector", raw, "must be a label selector"),
+    }
+}
+
+/// Validates the pod template; `false` if there is none.
+pub fn validate_template(
+    context: &Context<'_>,
+    spec: &Value,
+    restart_policies: &[&str],
+    causes: &mut Causes,
+) -> bool {
+    let template = &spec["template"];
+    if !template.is_object() {
+        causes.required("spec.template", "");
+        return false;
+    }
+    validate_containers(&template["spec"], "spec.template.spec", causes);
+    let mut raw = template.clone();
+    // A template has neither name nor namespace; its pods will.
+    if let Some(metadata) = object(&mut raw, "metadata") {
+        metadata.insert("name".to_owned(), Value::from("template"));
+        metadata.insert("namespace".to_owned(), Value::from("default"));
+    }
+    match serde_path_to_error::deserialize::<_, Pod>(&raw) {
+        Ok(mut pod) => {
+            berth_api::admission::default_pod(&mut pod);
+            let options = ValidationOptions { extensions: context.shared.extensions };
+            let errors = validate_pod(&pod, &options);
+            causes.0.extend(errors.iter().map(|error| cause(error, "spec.template.")));
+        }
+        Err(error) => causes.invalid("spec.template", &Value::from("..."), &error.to_string()),
+    }
+    if !restart_policies.contains(&text(spec, "/template/spec/restartPolicy")) {
+        let policy = &template["spec"]["restartPolicy"];
+        causes.not_supported("spec.template.spec.restartPolicy", policy, restart_policies);
+    }
+    true
+}
+
+/// The number of a percentage: digits and a percent sign.
+fn percent(value: &Value) -> Option<u32> {
+    let digits = value.as_str()?.strip_suffix('%')?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// Validates a number or a percentage; neither may be negative.
+pub fn validate_int_or_percent(path: &str, value: &Value, at_most_100: bool, causes: &mut Causes) {
+    if value.is_string() {
+        match percent(value) {
+            Some(percent) if at_most_100 && percent > 100 => {
+                causes.invalid(path, value, "must not be greater than 100%");
+            }
+            Some(_) => {}
+            None => causes.invalid(
+                path,
+                value,
+                "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
+                 regex used for validation is '[0-9]+%')",
+            ),
+        }
+    } else {
+        causes.not_negative(path, value);
+    }
+}
+
+pub fn validate_rolling_update(spec: &Value, key: &str, types: &[&str], causes: &mut Causes) {
+    let strategy = &spec[key];
+    if !types.contains(&text(strategy, "/type")) {
+        causes.not_supported(&format!("spec.{key}.type"), &strategy["type"], types);
+    }
+    if strategy["type"] != "RollingUpdate" {
+        if !strategy["rollingUpdate"].is_null() {
+            let detail =
+                format!("may not be specified when strategy `type` is '{}'", text(strategy, "/type"));
+            causes.forbidden(&format!("spec.{key}.rollingUpdate"), &detail);
+        }
+        return;
+    }
+    let rolling = &strategy["rollingUpdate"];
+    let mut zero = Vec::new();
+    for field in ["maxUnavailable", "maxSurge"] {
+        let (path, value) = (format!("spec.{key}.rollingUpdate.{field}"), &rolling[field]);
+        validate_int_or_percent(&path, value, field == "maxUnavailable", causes);
+        if value.is_null() || percent(value) == Some(0) || value.as_i64() == Some(0) {
+            zero.push(field);
+        }
+    }
+    if zero.len() == 2 {
+        let path = format!("spec.{key}.rollingUpdate.maxUnavailable");
+        causes.invalid(&path, &rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0");
+    }
+}
+
+/// Validates a change: the selector is immutable.
+pub fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
+    let (new, old) = (&new["spec"]["selector"], &old["spec"]["selector"]);
+    if new != old {
+        causes.immutable("spec.selector", new);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_schema::resource::find;
+
+    use super::*;
+    use crate::strategy::kinds;
+
+    #[test]
+    fn workloads_get_defaults() {
+        let defaulted = |group: &str, plural: &str, spec: Value| {
+            let mut value = json!({"metadata": {"name": "w", "uid": "u"}, "spec": spec});
+            kinds::of(find(group, "v1", plural).unwrap()).default(&mut value);
+            value
+        };
+        let deployment =
+            defaulted("apps", "deployments", json!({"strategy": {"rollingUpdate": {"maxSurge": 1}}}));
+        assert_eq!(
+            deployment["spec"],
+            json!({"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": "25%"}}})
+        );
+        let recreate = defaulted("apps", "deployments", json!({"strategy": {"type": "Recreate"}}));
+        assert_eq!(recreate["spec"]["strategy"], json!({"type": "Recreate"}));
+        let job = defaulted("batch", "jobs", json!({"template": {"spec": {"containers": []}}}));
+        assert_eq!((&job["spec"]["completions"], &job["spec"]["parallelism"]), (&json!(1), &json!(1)));
+        let queue = defaulted("batch", "jobs", json!({"parallelism": 3, "template": {"spec": {}}}));
+        assert_eq!(queue["spec"]["completions"], Value::Null);
+        let rc = defaulted(
+            "",
+            "replicationcontrollers",
+            json!({"template": {"metadata": {"labels": {"a": "b"}}, "spec": {}}}),
+        );
+        assert_eq!(
+            (&rc["spec"]["selector"]["a"], &rc["metadata"]["labels"]["a"]),
+            (&json!("b"), &json!("b"))
+        );
+    }
+
+    #[test]
+    fn rolling_updates_need_surge_or_unavailability() {
+        for (rolling, wanted) in [
+            (json!({"maxUnavailable": 0, "maxSurge": 1}), 0),
+            (json!({"maxUnavailable": 0, "maxSurge": "0%"}), 1),
+            (json!({"maxUnavailable": "101%", "maxSurge": 1}), 1),
+            (json!({"maxUnavailable": "x", "maxSurge": -1}), 2),
+        ] {
+            let spec = json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": rolling}});
+            let mut causes = Causes::default();
+            validate_rolling_update(&spec, "strategy", &["RollingUpdate"], &mut causes);
+            assert_eq!(causes.0.len(), wanted, "{spec}: {causes:?}");
+        }
+    }
+}
