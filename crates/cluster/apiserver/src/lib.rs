@@ -18,7 +18,7 @@ mod quota;
 mod server;
 mod store;
 mod strategy;
-pub mod table;
+mod table;
 mod temporary;
 pub mod webhook;
 

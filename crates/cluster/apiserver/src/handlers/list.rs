@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::convert;
+use crate::kinds;
 use crate::server::body;
 use crate::server::status::{Cause, Status};
 use crate::server::{ApiRequest, Form, Query, Reply, RequestInfo, Shared, choose};
@@ -144,10 +145,10 @@ pub fn list(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>>
             body::list(head, objects, |object, out| object.write_partial(out))
         }
         Form::Table => {
-            let now = Timestamp::now();
-            body::list(table::head(resource, &metadata), objects, move |object, out| {
+            let (columns, now) = (kinds::columns(resource), Timestamp::now());
+            body::list(table::head(columns, &metadata), objects, move |object, out| {
                 let included = convert::included(resource, object, include);
-                table::write_row(out, resource, &convert::row_value(resource, object), &included, now);
+                table::write_row(out, columns, &convert::row_value(resource, object), &included, now);
             })
         }
         Form::Plain => {

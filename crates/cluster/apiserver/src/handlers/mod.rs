@@ -29,6 +29,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use jiff::Timestamp;
 
+use crate::kinds;
 use crate::server::status::Status;
 use crate::server::{ApiRequest, Form, Reply, RequestInfo, Shared, Verb, choose};
 use crate::store::{Object, WriteError};
@@ -93,7 +94,7 @@ fn answer_object(request: &ApiRequest, code: StatusCode, object: &Object) -> Res
         Form::Table => {
             let value = convert::row_value(resource, object);
             let included = convert::included(resource, object, list::include_object(&request.query)?);
-            Bytes::from(table::table(resource, &value, &included, true, Timestamp::now()))
+            Bytes::from(table::table(kinds::columns(resource), &value, &included, true, Timestamp::now()))
         }
     };
     Ok(Reply::object(code, bytes))

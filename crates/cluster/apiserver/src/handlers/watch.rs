@@ -12,6 +12,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{convert, list};
+use crate::kinds;
 use crate::server::body::Body;
 use crate::server::status::{Cause, Status};
 use crate::server::{Form, InFlight, Query, Reply, RequestInfo, Share, Shared, User, choose};
@@ -293,7 +294,13 @@ impl Watcher {
                 let value = convert::row_value(self.shown, object);
                 let included = convert::included(self.shown, object, self.include);
                 let with_columns = !std::mem::replace(&mut self.columns_told, true);
-                let table = table::table(self.shown, &value, &included, with_columns, Timestamp::now());
+                let table = table::table(
+                    kinds::columns(self.shown),
+                    &value,
+                    &included,
+                    with_columns,
+                    Timestamp::now(),
+                );
                 write_frame(chunk, event_type, &table);
             }
             Form::Plain if convert::is_stored_form(self.shown) => match object.frame(event_type) {
@@ -325,7 +332,8 @@ impl Watcher {
             IncludeObject::Metadata => partial.to_string(),
             IncludeObject::Object => bookmark.to_string(),
         };
-        let table = table::table(self.shown, &bookmark, included.as_bytes(), false, Timestamp::now());
+        let table =
+            table::table(kinds::columns(self.shown), &bookmark, included.as_bytes(), false, Timestamp::now());
         line("BOOKMARK", &String::from_utf8_lossy(&table))
     }
 }

@@ -1,16 +1,20 @@
-//! The kinds of the API: one row each in [`KINDS`], with the strategy and the rule of generation. The files beside this one
-//! have the strategies, grouped by what the kinds are for. `berth_schema::resource` has the verbs, subresources and types.
+//! The kinds of the API: one row each in [`KINDS`], with its strategy, its columns and the rule of its generation.
+//! The files beside this one have strategies and columns, grouped by what the kinds are for. `berth_schema::resource` has the verbs, subresources and types.
 
 mod pod;
 
 mod access {
     pub mod certificate_signing_request;
     pub mod rbac;
+    pub mod service_account;
 }
 mod cluster {
+    pub mod component_status;
     pub mod event;
+    pub mod lease;
     pub mod namespace;
     pub mod node;
+    pub mod runtime_class;
 }
 mod config {
     pub mod config_map;
@@ -19,18 +23,25 @@ mod config {
     pub mod secret;
 }
 mod extension {
+    pub mod admission_policy;
+    pub mod api_service;
     pub mod custom_resource;
     pub mod custom_resource_definition;
+    pub mod flow_control;
     pub mod structural;
     pub mod webhook_configuration;
 }
 mod network {
+    pub mod endpoints;
+    pub mod ingress;
+    pub mod ip_address;
+    pub mod network_policy;
     pub mod service;
 }
 mod scheduling {
+    pub mod device;
     pub mod pod_group;
     pub mod priority_class;
-    pub mod resource_slice;
 }
 mod storage {
     pub mod class;
@@ -40,11 +51,14 @@ mod storage {
     pub mod volume;
 }
 mod workload {
+    pub mod autoscaler;
+    pub mod controller_revision;
     pub mod cron_job;
     pub mod daemon_set;
     pub mod deployment;
     pub mod job;
     pub mod pod_disruption_budget;
+    pub mod pod_template;
     pub mod replica_set;
     pub mod replication_controller;
     pub mod shared;
@@ -53,20 +67,17 @@ mod workload {
 
 use berth_schema::resource::*;
 
-use access::{certificate_signing_request, rbac};
-use cluster::{event, namespace, node};
-use config::{config_map, limit_range, resource_quota, secret};
-use extension::{custom_resource_definition, webhook_configuration};
-use network::service;
-use scheduling::{pod_group, priority_class, resource_slice};
-use storage::{class, csi, persistent_volume, persistent_volume_claim};
-use workload::{
-    cron_job, daemon_set, deployment, job, pod_disruption_budget, replica_set, replication_controller,
-    stateful_set,
-};
+use access::*;
+use cluster::*;
+use config::*;
+use extension::*;
+use network::*;
+use scheduling::*;
+use storage::*;
+use workload::*;
 
 use crate::strategy::Strategy;
-use crate::strategy::typed::Typed;
+use crate::table::columns::{Columns, DEFAULT, NAME_AND_AGE, Printer};
 
 /// A kind of the API.
 pub struct Kind {
@@ -74,6 +85,8 @@ pub struct Kind {
     resource: &'static Resource,
     /// What creating, changing and deleting an object means.
     strategy: &'static dyn Strategy,
+    /// The columns of its tables.
+    columns: &'static Printer,
     /// Whether `metadata.generation` counts changes of everything but metadata and status.
     has_generation: bool,
 }
@@ -84,8 +97,12 @@ impl Kind {
     }
 }
 
-const fn kind(resource: &'static Resource, strategy: &'static dyn Strategy) -> Kind {
-    Kind { resource, strategy, has_generation: false }
+const fn kind(
+    resource: &'static Resource,
+    strategy: &'static dyn Strategy,
+    columns: &'static Printer,
+) -> Kind {
+    Kind { resource, strategy, columns, has_generation: false }
 }
 
 /// A kind without specific rules.
@@ -93,85 +110,86 @@ struct NoRules;
 
 impl Strategy for NoRules {}
 
-/// All kinds, in the order of [`RESOURCES`].
-static KINDS: &[Kind] = &[
-    kind(&BINDINGS, &NoRules),
-    kind(&COMPONENT_STATUSES, &NoRules),
-    kind(&CONFIG_MAPS, &config_map::ConfigMap),
-    kind(&ENDPOINTS, &Typed(&ENDPOINTS)),
-    kind(&EVENTS, &event::Event),
-    kind(&LIMIT_RANGES, &limit_range::LimitRange),
-    kind(&NAMESPACES, &namespace::Namespace),
-    kind(&NODES, &node::Node),
-    kind(&PERSISTENT_VOLUME_CLAIMS, &persistent_volume_claim::PersistentVolumeClaim),
-    kind(&PERSISTENT_VOLUMES, &persistent_volume::PersistentVolume),
-    kind(&PODS, &pod::Pod).with_generation(),
-    kind(&POD_TEMPLATES, &Typed(&POD_TEMPLATES)),
-    kind(&REPLICATION_CONTROLLERS, &replication_controller::ReplicationController).with_generation(),
-    kind(&RESOURCE_QUOTAS, &resource_quota::ResourceQuota),
-    kind(&SECRETS, &secret::Secret),
-    kind(&SERVICE_ACCOUNTS, &NoRules),
-    kind(&SERVICES, &service::Service),
-    kind(&MUTATING_ADMISSION_POLICIES, &Typed(&MUTATING_ADMISSION_POLICIES)).with_generation(),
-    kind(&MUTATING_ADMISSION_POLICY_BINDINGS, &Typed(&MUTATING_ADMISSION_POLICY_BINDINGS)),
-    kind(&MUTATING_WEBHOOK_CONFIGURATIONS, &webhook_configuration::WebhookConfiguration { mutating: true })
-        .with_generation(),
-    kind(&VALIDATING_ADMISSION_POLICIES, &Typed(&VALIDATING_ADMISSION_POLICIES)).with_generation(),
-    kind(&VALIDATING_ADMISSION_POLICY_BINDINGS, &Typed(&VALIDATING_ADMISSION_POLICY_BINDINGS)),
-    kind(
-        &VALIDATING_WEBHOOK_CONFIGURATIONS,
-        &webhook_configuration::WebhookConfiguration { mutating: false },
-    )
-    .with_generation(),
-    kind(&CUSTOM_RESOURCE_DEFINITIONS, &custom_resource_definition::CustomResourceDefinition)
-        .with_generation(),
-    kind(&API_SERVICES, &Typed(&API_SERVICES)),
-    kind(&CONTROLLER_REVISIONS, &NoRules),
-    kind(&DAEMON_SETS, &daemon_set::DaemonSet).with_generation(),
-    kind(&DEPLOYMENTS, &deployment::Deployment).with_generation(),
-    kind(&REPLICA_SETS, &replica_set::ReplicaSet).with_generation(),
-    kind(&STATEFUL_SETS, &stateful_set::StatefulSet).with_generation(),
-    kind(&SELF_SUBJECT_REVIEWS, &NoRules),
-    kind(&TOKEN_REVIEWS, &NoRules),
-    kind(&LOCAL_SUBJECT_ACCESS_REVIEWS, &NoRules),
-    kind(&SELF_SUBJECT_ACCESS_REVIEWS, &NoRules),
-    kind(&SELF_SUBJECT_RULES_REVIEWS, &NoRules),
-    kind(&SUBJECT_ACCESS_REVIEWS, &NoRules),
-    kind(&HORIZONTAL_POD_AUTOSCALERS, &Typed(&HORIZONTAL_POD_AUTOSCALERS)),
-    kind(&HORIZONTAL_POD_AUTOSCALERS_V1, &NoRules),
-    kind(&CRON_JOBS, &cron_job::CronJob).with_generation(),
-    kind(&JOBS, &job::Job).with_generation(),
-    kind(&CERTIFICATE_SIGNING_REQUESTS, &certificate_signing_request::CertificateSigningRequest),
-    kind(&LEASES, &NoRules),
-    kind(&ENDPOINT_SLICES, &Typed(&ENDPOINT_SLICES)).with_generation(),
-    kind(&NEW_EVENTS, &NoRules),
-    kind(&FLOW_SCHEMAS, &Typed(&FLOW_SCHEMAS)).with_generation(),
-    kind(&PRIORITY_LEVEL_CONFIGURATIONS, &Typed(&PRIORITY_LEVEL_CONFIGURATIONS)).with_generation(),
-    kind(&INGRESS_CLASSES, &Typed(&INGRESS_CLASSES)).with_generation(),
-    kind(&INGRESSES, &Typed(&INGRESSES)).with_generation(),
-    kind(&IP_ADDRESSES, &Typed(&IP_ADDRESSES)),
-    kind(&NETWORK_POLICIES, &Typed(&NETWORK_POLICIES)).with_generation(),
-    kind(&SERVICE_CIDRS, &Typed(&SERVICE_CIDRS)),
-    kind(&RUNTIME_CLASSES, &Typed(&RUNTIME_CLASSES)),
-    kind(&POD_DISRUPTION_BUDGETS, &pod_disruption_budget::PodDisruptionBudget).with_generation(),
-    kind(&CLUSTER_ROLE_BINDINGS, &rbac::RoleBinding(&CLUSTER_ROLE_BINDINGS)),
-    kind(&CLUSTER_ROLES, &rbac::Role(&CLUSTER_ROLES)),
-    kind(&ROLE_BINDINGS, &rbac::RoleBinding(&ROLE_BINDINGS)),
-    kind(&ROLES, &rbac::Role(&ROLES)),
-    kind(&DEVICE_CLASSES, &Typed(&DEVICE_CLASSES)),
-    kind(&RESOURCE_CLAIMS, &Typed(&RESOURCE_CLAIMS)),
-    kind(&RESOURCE_CLAIM_TEMPLATES, &Typed(&RESOURCE_CLAIM_TEMPLATES)),
-    kind(&RESOURCE_SLICES, &resource_slice::ResourceSlice).with_generation(),
-    kind(&PRIORITY_CLASSES, &priority_class::PriorityClass),
-    kind(&POD_GROUPS, &pod_group::PodGroup),
-    kind(&WORKLOADS, &pod_group::Workload),
-    kind(&CSI_DRIVERS, &csi::CsiDriver),
-    kind(&CSI_NODES, &csi::CsiNode),
-    kind(&CSI_STORAGE_CAPACITIES, &csi::CsiStorageCapacity),
-    kind(&STORAGE_CLASSES, &class::StorageClass),
-    kind(&VOLUME_ATTACHMENTS, &csi::VolumeAttachment),
-    kind(&VOLUME_ATTRIBUTES_CLASSES, &Typed(&VOLUME_ATTRIBUTES_CLASSES)),
-];
+macro_rules! kinds {
+    ($($resource:ident: $strategy:expr, $columns:expr $(, $rule:ident)*;)*) => {
+        /// All kinds, in the order of [`RESOURCES`].
+        static KINDS: &[Kind] = &[$(kind(&$resource, &$strategy, &$columns)$(.$rule())*),*];
+    };
+}
+
+// Resource: strategy, columns, further rules.
+kinds! {
+    BINDINGS: NoRules, DEFAULT;
+    COMPONENT_STATUSES: NoRules, component_status::COLUMNS;
+    CONFIG_MAPS: config_map::ConfigMap, config_map::COLUMNS;
+    ENDPOINTS: endpoints::STRATEGY, endpoints::COLUMNS;
+    EVENTS: event::Event, event::COLUMNS;
+    LIMIT_RANGES: limit_range::STRATEGY, DEFAULT;
+    NAMESPACES: namespace::Namespace, namespace::COLUMNS;
+    NODES: node::Node, node::COLUMNS;
+    PERSISTENT_VOLUME_CLAIMS: persistent_volume_claim::PersistentVolumeClaim, persistent_volume_claim::COLUMNS;
+    PERSISTENT_VOLUMES: persistent_volume::PersistentVolume, persistent_volume::COLUMNS;
+    PODS: pod::Pod, pod::COLUMNS, with_generation;
+    POD_TEMPLATES: pod_template::STRATEGY, pod_template::COLUMNS;
+    REPLICATION_CONTROLLERS: replication_controller::ReplicationController, replication_controller::COLUMNS, with_generation;
+    RESOURCE_QUOTAS: resource_quota::ResourceQuota, resource_quota::COLUMNS;
+    SECRETS: secret::Secret, secret::COLUMNS;
+    SERVICE_ACCOUNTS: NoRules, service_account::COLUMNS;
+    SERVICES: service::Service, service::COLUMNS;
+    MUTATING_ADMISSION_POLICIES: admission_policy::MUTATING, admission_policy::MUTATING_COLUMNS, with_generation;
+    MUTATING_ADMISSION_POLICY_BINDINGS: admission_policy::MUTATING_BINDING, admission_policy::BINDING_COLUMNS;
+    MUTATING_WEBHOOK_CONFIGURATIONS: webhook_configuration::MUTATING, webhook_configuration::COLUMNS, with_generation;
+    VALIDATING_ADMISSION_POLICIES: admission_policy::VALIDATING, admission_policy::VALIDATING_COLUMNS, with_generation;
+    VALIDATING_ADMISSION_POLICY_BINDINGS: admission_policy::VALIDATING_BINDING, admission_policy::BINDING_COLUMNS;
+    VALIDATING_WEBHOOK_CONFIGURATIONS: webhook_configuration::VALIDATING, webhook_configuration::COLUMNS, with_generation;
+    CUSTOM_RESOURCE_DEFINITIONS: custom_resource_definition::CustomResourceDefinition, DEFAULT, with_generation;
+    API_SERVICES: api_service::STRATEGY, api_service::COLUMNS;
+    CONTROLLER_REVISIONS: NoRules, controller_revision::COLUMNS;
+    DAEMON_SETS: daemon_set::DaemonSet, daemon_set::COLUMNS, with_generation;
+    DEPLOYMENTS: deployment::Deployment, deployment::COLUMNS, with_generation;
+    REPLICA_SETS: replica_set::ReplicaSet, replica_set::COLUMNS, with_generation;
+    STATEFUL_SETS: stateful_set::StatefulSet, stateful_set::COLUMNS, with_generation;
+    SELF_SUBJECT_REVIEWS: NoRules, DEFAULT;
+    TOKEN_REVIEWS: NoRules, DEFAULT;
+    LOCAL_SUBJECT_ACCESS_REVIEWS: NoRules, DEFAULT;
+    SELF_SUBJECT_ACCESS_REVIEWS: NoRules, DEFAULT;
+    SELF_SUBJECT_RULES_REVIEWS: NoRules, DEFAULT;
+    SUBJECT_ACCESS_REVIEWS: NoRules, DEFAULT;
+    HORIZONTAL_POD_AUTOSCALERS: autoscaler::STRATEGY, autoscaler::COLUMNS;
+    HORIZONTAL_POD_AUTOSCALERS_V1: NoRules, autoscaler::COLUMNS;
+    CRON_JOBS: cron_job::CronJob, cron_job::COLUMNS, with_generation;
+    JOBS: job::Job, job::COLUMNS, with_generation;
+    CERTIFICATE_SIGNING_REQUESTS: certificate_signing_request::CertificateSigningRequest, certificate_signing_request::COLUMNS;
+    LEASES: NoRules, lease::COLUMNS;
+    ENDPOINT_SLICES: endpoints::SLICE_STRATEGY, endpoints::SLICE_COLUMNS, with_generation;
+    NEW_EVENTS: NoRules, event::COLUMNS;
+    FLOW_SCHEMAS: flow_control::FLOW_SCHEMA, flow_control::FLOW_SCHEMA_COLUMNS, with_generation;
+    PRIORITY_LEVEL_CONFIGURATIONS: flow_control::PRIORITY_LEVEL, flow_control::PRIORITY_LEVEL_COLUMNS, with_generation;
+    INGRESS_CLASSES: ingress::CLASS_STRATEGY, ingress::CLASS_COLUMNS, with_generation;
+    INGRESSES: ingress::STRATEGY, ingress::COLUMNS, with_generation;
+    IP_ADDRESSES: ip_address::STRATEGY, ip_address::COLUMNS;
+    NETWORK_POLICIES: network_policy::STRATEGY, network_policy::COLUMNS, with_generation;
+    SERVICE_CIDRS: ip_address::CIDR_STRATEGY, ip_address::CIDR_COLUMNS;
+    RUNTIME_CLASSES: runtime_class::STRATEGY, runtime_class::COLUMNS;
+    POD_DISRUPTION_BUDGETS: pod_disruption_budget::PodDisruptionBudget, pod_disruption_budget::COLUMNS, with_generation;
+    CLUSTER_ROLE_BINDINGS: rbac::RoleBinding(&CLUSTER_ROLE_BINDINGS), rbac::BINDING_COLUMNS;
+    CLUSTER_ROLES: rbac::Role(&CLUSTER_ROLES), DEFAULT;
+    ROLE_BINDINGS: rbac::RoleBinding(&ROLE_BINDINGS), rbac::BINDING_COLUMNS;
+    ROLES: rbac::Role(&ROLES), DEFAULT;
+    DEVICE_CLASSES: device::CLASS, NAME_AND_AGE;
+    RESOURCE_CLAIMS: device::CLAIM, device::CLAIM_COLUMNS;
+    RESOURCE_CLAIM_TEMPLATES: device::CLAIM_TEMPLATE, NAME_AND_AGE;
+    RESOURCE_SLICES: device::SLICE, device::SLICE_COLUMNS, with_generation;
+    PRIORITY_CLASSES: priority_class::PriorityClass, priority_class::COLUMNS;
+    POD_GROUPS: pod_group::POD_GROUP, pod_group::COLUMNS;
+    WORKLOADS: pod_group::WORKLOAD, DEFAULT;
+    CSI_DRIVERS: csi::CsiDriver, csi::DRIVER_COLUMNS;
+    CSI_NODES: csi::CsiNode, csi::NODE_COLUMNS;
+    CSI_STORAGE_CAPACITIES: csi::CsiStorageCapacity, csi::CAPACITY_COLUMNS;
+    STORAGE_CLASSES: class::StorageClass, class::STORAGE_COLUMNS;
+    VOLUME_ATTACHMENTS: csi::VolumeAttachment, csi::ATTACHMENT_COLUMNS;
+    VOLUME_ATTRIBUTES_CLASSES: class::ATTRIBUTES_STRATEGY, class::ATTRIBUTES_COLUMNS;
+}
 
 fn row(resource: &Resource) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| std::ptr::eq(kind.resource, resource))
@@ -182,6 +200,14 @@ pub fn strategy(resource: &Resource) -> &'static dyn Strategy {
     match resource.custom {
         Some(custom) => custom,
         None => row(resource).map_or(&NoRules, |kind| kind.strategy),
+    }
+}
+
+/// The columns of a kind's tables.
+pub fn columns(resource: &Resource) -> Columns {
+    match resource.custom {
+        Some(custom) => Columns::Custom(custom),
+        None => Columns::BuiltIn(row(resource).map_or(&DEFAULT, |kind| kind.columns)),
     }
 }
 

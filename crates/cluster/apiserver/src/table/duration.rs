@@ -36,7 +36,7 @@ pub fn human_duration(duration: SignedDuration) -> String {
 }
 
 /// The time since a timestamp; `<unknown>` if it is absent or not a timestamp.
-pub(super) fn since(time: Option<&str>, now: Timestamp) -> String {
+pub fn since(time: Option<&str>, now: Timestamp) -> String {
     match time.and_then(|time| time.parse::<Timestamp>().ok()) {
         Some(time) => human_duration(now.duration_since(time)),
         None => "<unknown>".to_owned(),

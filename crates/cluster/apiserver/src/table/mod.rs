@@ -2,31 +2,19 @@
 //!
 //! Columns and cells match kubectl's. Columns of priority 1 are shown with `-o wide`.
 
-mod autoscaler;
-mod columns;
-mod config;
+pub mod columns;
 mod custom;
-mod duration;
-mod event;
-mod extension;
-mod network;
-mod node;
+pub mod duration;
 mod parse;
-mod pod;
-mod rbac;
-mod row;
-mod service;
-mod storage;
-mod workload;
+pub mod row;
 
-use berth_schema::resource::Resource;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 pub use duration::human_duration;
 pub use parse::parse;
 
-use columns::printer;
+use columns::{Column, Columns};
 use row::Row;
 
 const API_VERSION: &str = "meta.k8s.io/v1";
@@ -57,7 +45,7 @@ impl IncludeObject {
 
 /// A table of one object. In a watch only the first event describes the columns.
 pub fn table(
-    resource: &Resource,
+    columns: Columns,
     object: &Value,
     included: &[u8],
     with_columns: bool,
@@ -65,42 +53,46 @@ pub fn table(
 ) -> Vec<u8> {
     let version = &object["metadata"]["resourceVersion"];
     let metadata = json!({"resourceVersion": version.as_str().unwrap_or_default()});
-    let columns = if with_columns { columns(resource) } else { Value::Null };
-    let mut table = head_with(&columns, &metadata).into_bytes();
-    write_row(&mut table, resource, object, included, now);
+    let definitions = if with_columns { definitions(columns) } else { Value::Null };
+    let mut table = head_with(&definitions, &metadata).into_bytes();
+    write_row(&mut table, columns, object, included, now);
     table.extend_from_slice(b"]}");
     table
 }
 
 /// The text of a table up to its first row; `]}` follows the last. `metadata` is that of the list.
-pub fn head(resource: &Resource, metadata: &Value) -> String {
-    head_with(&columns(resource), metadata)
+pub fn head(columns: Columns, metadata: &Value) -> String {
+    head_with(&definitions(columns), metadata)
 }
 
-fn head_with(columns: &Value, metadata: &Value) -> String {
+fn head_with(definitions: &Value, metadata: &Value) -> String {
     format!(
-        r#"{{"kind":"Table","apiVersion":"{API_VERSION}","metadata":{metadata},"columnDefinitions":{columns},"rows":["#
+        r#"{{"kind":"Table","apiVersion":"{API_VERSION}","metadata":{metadata},"columnDefinitions":{definitions},"rows":["#
     )
 }
 
 /// The descriptions of the columns.
-pub fn columns(resource: &Resource) -> Value {
-    if let Some(custom) = resource.custom {
-        return custom::columns(custom);
+fn definitions(columns: Columns) -> Value {
+    match columns {
+        Columns::BuiltIn(printer) => printer.columns.iter().map(Column::definition).collect(),
+        Columns::Custom(custom) => custom::columns(custom),
     }
-    printer(resource.group, resource.kind).columns.iter().map(columns::Column::definition).collect()
 }
 
 /// Writes the row of an object with the JSON of the part that it includes; ages are counted up to `now`.
-pub fn write_row(out: &mut Vec<u8>, resource: &Resource, object: &Value, included: &[u8], now: Timestamp) {
-    let printer = printer(resource.group, resource.kind);
+pub fn write_row(out: &mut Vec<u8>, columns: Columns, object: &Value, included: &[u8], now: Timestamp) {
     let row = Row { object, now };
+    let (cells, conditions) = match columns {
+        Columns::BuiltIn(printer) => {
+            ((printer.cells)(&row), printer.conditions.and_then(|conditions| conditions(&row)))
+        }
+        Columns::Custom(custom) => (custom::cells(custom, &row), None),
+    };
     // A JSON value serializes into memory without failing.
     let write = |out: &mut Vec<u8>, value: &Value| drop(serde_json::to_writer(out, value));
     out.extend_from_slice(br#"{"cells":"#);
-    let cells = resource.custom.map_or_else(|| (printer.cells)(&row), |custom| custom::cells(custom, &row));
     write(out, &Value::Array(cells));
-    if let Some(conditions) = printer.conditions.and_then(|conditions| conditions(&row)) {
+    if let Some(conditions) = conditions {
         out.extend_from_slice(br#","conditions":"#);
         write(out, &conditions);
     }

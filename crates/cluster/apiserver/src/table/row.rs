@@ -5,40 +5,51 @@ use serde_json::Value;
 
 use super::duration::since;
 
-pub(super) const NONE: &str = "<none>";
-pub(super) const UNKNOWN: &str = "<unknown>";
-pub(super) const UNSET: &str = "<unset>";
+pub const NONE: &str = "<none>";
+pub const UNKNOWN: &str = "<unknown>";
+pub const UNSET: &str = "<unset>";
+
+/// At most three items of a list, and how many more there are.
+pub fn some_of(mut items: Vec<String>, absent: &str) -> Value {
+    let rest = items.len().saturating_sub(3);
+    items.truncate(3);
+    match rest {
+        0 if items.is_empty() => absent.into(),
+        0 => items.join(",").into(),
+        _ => format!("{} + {rest} more...", items.join(",")).into(),
+    }
+}
 
 /// An object to be shown.
-pub(super) struct Row<'o> {
-    pub(super) object: &'o Value,
-    pub(super) now: Timestamp,
+pub struct Row<'o> {
+    pub object: &'o Value,
+    pub now: Timestamp,
 }
 
 impl<'o> Row<'o> {
-    pub(super) fn at(&self, pointer: &str) -> Option<&'o Value> {
+    pub fn at(&self, pointer: &str) -> Option<&'o Value> {
         self.object.pointer(pointer).filter(|value| !value.is_null())
     }
 
     /// A text field, if it is present and not empty.
-    pub(super) fn text(&self, pointer: &str) -> Option<&'o str> {
+    pub fn text(&self, pointer: &str) -> Option<&'o str> {
         self.at(pointer).and_then(Value::as_str).filter(|text| !text.is_empty())
     }
 
-    pub(super) fn text_or(&self, pointer: &str, absent: &str) -> Value {
+    pub fn text_or(&self, pointer: &str, absent: &str) -> Value {
         self.text(pointer).unwrap_or(absent).into()
     }
 
-    pub(super) fn integer(&self, pointer: &str) -> i64 {
+    pub fn integer(&self, pointer: &str) -> i64 {
         self.at(pointer).and_then(Value::as_i64).unwrap_or(0)
     }
 
-    pub(super) fn list(&self, pointer: &str) -> &'o [Value] {
+    pub fn list(&self, pointer: &str) -> &'o [Value] {
         self.at(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
     /// How many entries a map or list has.
-    pub(super) fn count(&self, pointer: &str) -> i64 {
+    pub fn count(&self, pointer: &str) -> i64 {
         match self.at(pointer) {
             Some(Value::Object(entries)) => entries.len() as i64,
             Some(Value::Array(items)) => items.len() as i64,
@@ -46,24 +57,24 @@ impl<'o> Row<'o> {
         }
     }
 
-    pub(super) fn name(&self) -> Value {
+    pub fn name(&self) -> Value {
         self.text_or("/metadata/name", "")
     }
 
-    pub(super) fn age(&self) -> Value {
+    pub fn age(&self) -> Value {
         self.since("/metadata/creationTimestamp").into()
     }
 
-    pub(super) fn since(&self, pointer: &str) -> String {
+    pub fn since(&self, pointer: &str) -> String {
         since(self.text(pointer), self.now)
     }
 
-    pub(super) fn is_deleted(&self) -> bool {
+    pub fn is_deleted(&self) -> bool {
         self.text("/metadata/deletionTimestamp").is_some()
     }
 
     /// The names and the images of the containers in a pod spec, each joined by commas.
-    pub(super) fn containers(&self, pod_spec: &str) -> [Value; 2] {
+    pub fn containers(&self, pod_spec: &str) -> [Value; 2] {
         let containers = self.list(&format!("{pod_spec}/containers"));
         let join = |field: &str| {
             let each: Vec<&str> = containers.iter().map(|c| c[field].as_str().unwrap_or_default()).collect();
@@ -73,7 +84,7 @@ impl<'o> Row<'o> {
     }
 
     /// A map of labels as `a=1,b=2`.
-    pub(super) fn labels(&self, pointer: &str) -> Value {
+    pub fn labels(&self, pointer: &str) -> Value {
         let mut labels: Vec<String> = self
             .at(pointer)
             .and_then(Value::as_object)
@@ -86,7 +97,7 @@ impl<'o> Row<'o> {
     }
 
     /// A label selector as it is written on a command line.
-    pub(super) fn selector(&self, pointer: &str) -> Value {
+    pub fn selector(&self, pointer: &str) -> Value {
         let Some(selector) = self.at(pointer) else { return NONE.into() };
         let mut requirements: Vec<String> = selector["matchLabels"]
             .as_object()
@@ -114,7 +125,7 @@ impl<'o> Row<'o> {
     }
 
     /// The `status` of a condition in `/status/conditions`.
-    pub(super) fn condition(&self, condition: &str) -> Option<&'o str> {
+    pub fn condition(&self, condition: &str) -> Option<&'o str> {
         let found = self.list("/status/conditions").iter().find(|c| c["type"] == condition)?;
         found["status"].as_str()
     }

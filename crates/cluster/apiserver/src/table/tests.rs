@@ -1,12 +1,13 @@
-use berth_schema::resource::{RESOURCES, of_kind};
+use berth_schema::resource::{RESOURCES, Resource, of_kind};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::kinds;
 
 const NOW: &str = "2024-05-01T12:00:00Z";
 
 fn shown(resource: &Resource, object: &Value) -> Value {
-    let table = table(resource, object, b"null", true, NOW.parse().expect("a time"));
+    let table = table(kinds::columns(resource), object, b"null", true, NOW.parse().expect("a time"));
     serde_json::from_slice(&table).expect("JSON")
 }
 
@@ -315,7 +316,13 @@ fn rows_include_the_given_part_of_the_object() {
     let pods = of_kind("v1", "Pod").expect("pods");
     let object = json!({"metadata": {"name": "a", "resourceVersion": "7"}, "status": {"phase": "Succeeded"}});
     let with = |with_columns| -> Value {
-        let table = table(pods, &object, br#"{"kind":"Pod"}"#, with_columns, NOW.parse().expect("a time"));
+        let table = table(
+            kinds::columns(pods),
+            &object,
+            br#"{"kind":"Pod"}"#,
+            with_columns,
+            NOW.parse().expect("a time"),
+        );
         serde_json::from_slice(&table).expect("JSON")
     };
     let described = with(true);

@@ -1,6 +1,7 @@
 //! CertificateSigningRequests.
 
 use berth_schema::resource::CERTIFICATE_SIGNING_REQUESTS;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::server::Attributes;
@@ -9,8 +10,13 @@ use crate::strategy::fields::{Causes, object, text};
 use crate::strategy::metadata::name;
 use crate::strategy::typed::Typed;
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::duration::human_duration;
+use crate::table::row::NONE;
 
 pub struct CertificateSigningRequest;
+
+static TYPED: Typed = Typed::new(&CERTIFICATE_SIGNING_REQUESTS);
 
 impl Strategy for CertificateSigningRequest {
     /// The request says who made it.
@@ -28,7 +34,7 @@ impl Strategy for CertificateSigningRequest {
     }
 
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        Typed(&CERTIFICATE_SIGNING_REQUESTS).validate(context, value, causes);
+        TYPED.validate(context, value, causes);
     }
 
     /// Approving and signing need a permission for the signer, as the admission plugins CertificateApproval and
@@ -66,3 +72,39 @@ impl Strategy for CertificateSigningRequest {
         }
     }
 }
+
+pub static COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        AGE,
+        Column::text("SignerName", "Who is asked to sign."),
+        Column::text("Requestor", "Who made the request."),
+        Column::text("RequestedDuration", "How long the certificate is to be valid."),
+        Column::text("Condition", "Whether it is approved and issued."),
+    ],
+    |row| {
+        let has = |condition: &str| row.condition(condition).is_some();
+        let mut state = match (has("Approved"), has("Denied")) {
+            (_, true) => "Denied",
+            (true, false) => "Approved",
+            (false, false) => "Pending",
+        }
+        .to_owned();
+        for (there, name) in
+            [(has("Failed"), ",Failed"), (row.text("/status/certificate").is_some(), ",Issued")]
+        {
+            state.push_str(if there { name } else { "" });
+        }
+        let seconds = row.at("/spec/expirationSeconds").and_then(Value::as_i64);
+        let duration =
+            seconds.map_or(NONE.to_owned(), |seconds| human_duration(SignedDuration::from_secs(seconds)));
+        vec![
+            row.name(),
+            row.age(),
+            row.text_or("/spec/signerName", NONE),
+            row.text_or("/spec/username", ""),
+            duration.into(),
+            state.into(),
+        ]
+    },
+);

@@ -7,6 +7,8 @@ use crate::server::status::Status;
 use crate::server::{Attributes, MASTERS, PolicyRule, RBAC_GROUP as GROUP, quoted};
 use crate::strategy::fields::{Causes, default_text, is_empty, items, items_mut, text};
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::row::Row;
 
 pub struct Role(pub &'static Resource);
 
@@ -182,4 +184,39 @@ fn check_held(
         missing.join("\n")
     );
     Err(Status::forbidden(resource, name, &why))
+}
+
+pub static BINDING_COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Role", "Role that is bound."),
+        AGE,
+        Column::text("Users", "Users it is bound to.").wide(),
+        Column::text("Groups", "Groups it is bound to.").wide(),
+        Column::text("ServiceAccounts", "Service accounts it is bound to.").wide(),
+    ],
+    |row| {
+        let text = |field: &str| row.text(&format!("/roleRef/{field}")).unwrap_or_default();
+        vec![
+            row.name(),
+            format!("{}/{}", text("kind"), text("name")).into(),
+            row.age(),
+            subjects(row, "User"),
+            subjects(row, "Group"),
+            subjects(row, "ServiceAccount"),
+        ]
+    },
+);
+
+/// The subjects of a kind, joined; service accounts with their namespaces.
+fn subjects(row: &Row<'_>, kind: &str) -> Value {
+    let of_kind = row.list("/subjects").iter().filter(|subject| subject["kind"] == kind);
+    let shown = of_kind.map(|subject| {
+        let name = subject["name"].as_str().unwrap_or_default();
+        match subject["namespace"].as_str() {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.to_owned(),
+        }
+    });
+    shown.collect::<Vec<_>>().join(", ").into()
 }

@@ -9,6 +9,7 @@ use crate::server::Shared;
 use crate::strategy::fields::{is_empty, object};
 use crate::strategy::metadata::take;
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, Column, NAME, Printer};
 
 /// The namespaces that the API server creates at startup.
 const SYSTEM: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -68,3 +69,8 @@ impl Strategy for Namespace {
         value["status"]["phase"] = Value::from("Terminating");
     }
 }
+
+pub static COLUMNS: Printer =
+    Printer::new(&[NAME, Column::text("Status", "Whether it is in use or going away."), AGE], |row| {
+        vec![row.name(), row.text_or("/status/phase", ""), row.age()]
+    });

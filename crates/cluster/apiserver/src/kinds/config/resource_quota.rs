@@ -8,16 +8,13 @@ use crate::quota::SCOPES;
 use crate::strategy::fields::{Causes, items, text};
 use crate::strategy::typed::Typed;
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, Column, NAME, Printer};
 
 pub struct ResourceQuota;
 
-const TYPED: Typed = Typed(&RESOURCE_QUOTAS);
+static TYPED: Typed = Typed::new(&RESOURCE_QUOTAS);
 
 impl Strategy for ResourceQuota {
-    fn default(&self, value: &mut Value) {
-        TYPED.default(value);
-    }
-
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
         TYPED.validate(context, value, causes);
         let spec = &value["spec"];
@@ -76,3 +73,27 @@ impl Strategy for ResourceQuota {
         }
     }
 }
+
+pub static COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Request", "Used and allowed requests and counts."),
+        Column::text("Limit", "Used and allowed limits."),
+        AGE,
+    ],
+    |row| {
+        let hard = row.at("/status/hard").and_then(Value::as_object).into_iter().flatten();
+        let mut amounts: Vec<(&String, String)> = hard
+            .map(|(name, hard)| {
+                let used = row.at("/status/used").and_then(|used| used[name].as_str()).unwrap_or("0");
+                (name, format!("{name}: {used}/{}", hard.as_str().unwrap_or_default()))
+            })
+            .collect();
+        amounts.sort_unstable();
+        let of = |limits: bool| -> Value {
+            let chosen = amounts.iter().filter(|(name, _)| name.starts_with("limits") == limits);
+            chosen.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(", ").into()
+        };
+        vec![row.name(), of(false), of(true), row.age()]
+    },
+);

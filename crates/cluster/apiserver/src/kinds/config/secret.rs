@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::config_map::{validate_data, validate_immutable};
 use crate::strategy::fields::{Causes, default_text, object};
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, Column, NAME, Printer};
 
 pub struct Secret;
 
@@ -41,3 +42,13 @@ fn take_string_data(secret: &mut Value) {
         }
     }
 }
+
+pub static COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Type", "What the secret is for."),
+        Column::integer("Data", "How many entries it has."),
+        AGE,
+    ],
+    |row| vec![row.name(), row.text_or("/type", ""), row.count("/data").into(), row.age()],
+);

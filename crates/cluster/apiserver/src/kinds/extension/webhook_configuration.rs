@@ -4,11 +4,16 @@ use serde_json::{Value, json};
 
 use crate::strategy::fields::{Causes, default, default_text, is_empty, items, items_mut, text};
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::row::Row;
 
 pub struct WebhookConfiguration {
     /// Whether the webhooks may change objects.
-    pub mutating: bool,
+    mutating: bool,
 }
+
+pub static MUTATING: WebhookConfiguration = WebhookConfiguration { mutating: true };
+pub static VALIDATING: WebhookConfiguration = WebhookConfiguration { mutating: false };
 
 impl Strategy for WebhookConfiguration {
     fn default(&self, value: &mut Value) {
@@ -74,3 +79,8 @@ fn validate_webhook(path: &str, webhook: &Value, causes: &mut Causes) {
         );
     }
 }
+
+pub static COLUMNS: Printer = Printer::new(
+    &[NAME, Column::integer("Webhooks", "How many webhooks it configures."), AGE],
+    |row: &Row<'_>| vec![row.name(), row.count("/webhooks").into(), row.age()],
+);

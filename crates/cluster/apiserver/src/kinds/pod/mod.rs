@@ -1,5 +1,6 @@
 //! Pods.
 
+mod columns;
 mod defaults;
 mod resize;
 mod update;
@@ -11,6 +12,7 @@ use berth_api::object::{self as typed, PriorityClass, ResourceList};
 use berth_schema::resource::{PRIORITY_CLASSES, Resource};
 use serde_json::{Map, Value, json};
 
+pub use columns::COLUMNS;
 use defaults::{default_pod, qos_class};
 use validate::{cause, validate_containers};
 

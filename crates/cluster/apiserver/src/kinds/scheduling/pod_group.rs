@@ -6,50 +6,34 @@ use serde_json::Value;
 
 use crate::strategy::fields::{Causes, is_empty, items, repeated, text};
 use crate::strategy::typed::Typed;
-use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::row::UNSET;
 
 /// Templates of a Workload at most.
 const MAX_TEMPLATES: usize = 8;
 
-pub struct PodGroup;
+pub static POD_GROUP: Typed = Typed {
+    immutable: &["/spec"],
+    check: |value, causes| validate_spec(&value["spec"], "spec", causes),
+    ..Typed::new(&POD_GROUPS)
+};
 
-impl Strategy for PodGroup {
-    fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        Typed(&POD_GROUPS).validate(context, value, causes);
-        validate_spec(&value["spec"], "spec", causes);
+pub static WORKLOAD: Typed =
+    Typed { immutable: &["/spec/podGroupTemplates"], check: validate_workload, ..Typed::new(&WORKLOADS) };
+
+fn validate_workload(value: &Value, causes: &mut Causes) {
+    let templates = items(&value["spec"], "podGroupTemplates");
+    let path = "spec.podGroupTemplates";
+    if templates.is_empty() {
+        causes.required(path, "must have at least one item");
+    } else if templates.len() > MAX_TEMPLATES {
+        causes.invalid(path, &templates.len().into(), &format!("must have at most {MAX_TEMPLATES} items"));
     }
-
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
-        Typed(&POD_GROUPS).validate_update(new, old, causes);
+    for i in repeated(templates.iter().map(|template| text(template, "/name"))) {
+        causes.duplicate(&format!("{path}[{i}].name"), &templates[i]["name"]);
     }
-}
-
-pub struct Workload;
-
-impl Strategy for Workload {
-    fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        Typed(&WORKLOADS).validate(context, value, causes);
-        let templates = items(&value["spec"], "podGroupTemplates");
-        let path = "spec.podGroupTemplates";
-        if templates.is_empty() {
-            causes.required(path, "must have at least one item");
-        } else if templates.len() > MAX_TEMPLATES {
-            causes.invalid(
-                path,
-                &templates.len().into(),
-                &format!("must have at most {MAX_TEMPLATES} items"),
-            );
-        }
-        for i in repeated(templates.iter().map(|template| text(template, "/name"))) {
-            causes.duplicate(&format!("{path}[{i}].name"), &templates[i]["name"]);
-        }
-        for (i, template) in templates.iter().take(MAX_TEMPLATES).enumerate() {
-            validate_spec(template, &format!("{path}[{i}]"), causes);
-        }
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
-        Typed(&WORKLOADS).validate_update(new, old, causes);
+    for (i, template) in templates.iter().take(MAX_TEMPLATES).enumerate() {
+        validate_spec(template, &format!("{path}[{i}]"), causes);
     }
 }
 
@@ -84,3 +68,21 @@ fn validate_spec(spec: &Value, path: &str, causes: &mut Causes) {
         }
     }
 }
+
+pub static COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Policy", "How its pods are scheduled."),
+        Column::text("Workload", "The Workload with its template."),
+        Column::text("Status", "Whether its required pods are scheduled."),
+        AGE,
+    ],
+    |row| {
+        let policy = row.at("/spec/schedulingPolicy/gang").map_or("Basic", |_| "Gang");
+        let workload = row.text_or("/spec/podGroupTemplateRef/workload/workloadName", UNSET);
+        let is_scheduled = |condition: &&Value| condition["type"] == "PodGroupScheduled";
+        let scheduled = row.list("/status/conditions").iter().find(is_scheduled);
+        let reason = scheduled.map_or_else(|| "Pending".into(), |condition| condition["reason"].clone());
+        vec![row.name(), policy.into(), workload, reason, row.age()]
+    },
+);

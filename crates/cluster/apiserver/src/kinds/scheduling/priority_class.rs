@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::strategy::fields::{Causes, default, default_text, text};
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, Column, NAME, Printer};
 
 /// Highest priority of a class that users define; higher ones are the system's.
 const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;
@@ -51,3 +52,22 @@ impl Strategy for PriorityClass {
         }
     }
 }
+
+pub static COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        Column::integer("Value", "Priority of its pods."),
+        Column::text("Global-Default", "Whether pods without a class have this one."),
+        AGE,
+        Column::text("PreemptionPolicy", "Whether its pods may take the room of others."),
+    ],
+    |row| {
+        vec![
+            row.name(),
+            row.integer("/value").into(),
+            row.at("/globalDefault").cloned().unwrap_or(Value::Bool(false)),
+            row.age(),
+            row.text_or("/preemptionPolicy", ""),
+        ]
+    },
+);

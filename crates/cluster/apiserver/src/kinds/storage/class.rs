@@ -1,9 +1,12 @@
-//! StorageClasses.
+//! StorageClasses and VolumeAttributesClasses.
 
+use berth_schema::resource::VOLUME_ATTRIBUTES_CLASSES;
 use serde_json::Value;
 
 use crate::strategy::fields::{Causes, default_text, items, text};
+use crate::strategy::typed::Typed;
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, Column, NAME, Printer};
 
 const RECLAIM_POLICIES: [&str; 2] = ["Delete", "Retain"];
 const BINDING_MODES: [&str; 2] = ["Immediate", "WaitForFirstConsumer"];
@@ -52,3 +55,36 @@ impl Strategy for StorageClass {
         }
     }
 }
+
+pub static STORAGE_COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Provisioner", "Who makes the volumes."),
+        Column::text("ReclaimPolicy", "What becomes of a volume when its claim is gone."),
+        Column::text("VolumeBindingMode", "When a volume is bound."),
+        Column::text("AllowVolumeExpansion", "Whether volumes may grow."),
+        AGE,
+    ],
+    |row| {
+        let is_default = row
+            .at("/metadata/annotations")
+            .is_some_and(|annotations| annotations["storageclass.kubernetes.io/is-default-class"] == "true");
+        let name = row.text("/metadata/name").unwrap_or_default();
+        vec![
+            if is_default { format!("{name} (default)").into() } else { name.into() },
+            row.text_or("/provisioner", ""),
+            row.text_or("/reclaimPolicy", "Delete"),
+            row.text_or("/volumeBindingMode", "Immediate"),
+            row.at("/allowVolumeExpansion").cloned().unwrap_or(Value::Bool(false)),
+            row.age(),
+        ]
+    },
+);
+
+pub static ATTRIBUTES_STRATEGY: Typed =
+    Typed { immutable: &["/driverName", "/parameters"], ..Typed::new(&VOLUME_ATTRIBUTES_CLASSES) };
+
+pub static ATTRIBUTES_COLUMNS: Printer =
+    Printer::new(&[NAME, Column::text("DriverName", "The CSI driver."), AGE], |row| {
+        vec![row.name(), row.text_or("/driverName", ""), row.age()]
+    });

@@ -4,10 +4,13 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
+use super::volume::{CLASS, amount};
 use crate::strategy::fields::{
     Causes, default, default_text, is_empty, items, object, quantity, repeated, text,
 };
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::row::UNSET;
 
 const FS_GROUP_POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"];
 const LIFECYCLE_MODES: [&str; 2] = ["Ephemeral", "Persistent"];
@@ -148,3 +151,67 @@ impl Strategy for VolumeAttachment {
         }
     }
 }
+
+pub static DRIVER_COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("AttachRequired", "Whether volumes are attached before they are mounted."),
+        Column::text("PodInfoOnMount", "Whether the driver gets information about the pod."),
+        Column::text("StorageCapacity", "Whether the scheduler considers published capacities."),
+        Column::text("TokenRequests", "Audiences of the tokens that the driver gets."),
+        Column::text("RequiresRepublish", "Whether volumes are published periodically."),
+        Column::text("Modes", "Lifecycle modes of the volumes."),
+        AGE,
+    ],
+    |row| {
+        let flag = |field: &str| row.at(field).cloned().unwrap_or(Value::Bool(false));
+        let texts = |field: &str| {
+            let all: Vec<&str> = row.list(field).iter().filter_map(Value::as_str).collect();
+            Value::from(if all.is_empty() { UNSET.to_owned() } else { all.join(",") })
+        };
+        let requests =
+            row.list("/spec/tokenRequests").iter().filter_map(|request| request["audience"].as_str());
+        let audiences = requests.collect::<Vec<_>>().join(",");
+        vec![
+            row.name(),
+            flag("/spec/attachRequired"),
+            flag("/spec/podInfoOnMount"),
+            flag("/spec/storageCapacity"),
+            if audiences.is_empty() { UNSET.into() } else { audiences.into() },
+            flag("/spec/requiresRepublish"),
+            texts("/spec/volumeLifecycleModes"),
+            row.age(),
+        ]
+    },
+);
+
+pub static NODE_COLUMNS: Printer =
+    Printer::new(&[NAME, Column::integer("Drivers", "How many drivers the node has."), AGE], |row| {
+        vec![row.name(), row.count("/spec/drivers").into(), row.age()]
+    });
+
+pub static CAPACITY_COLUMNS: Printer =
+    Printer::new(&[NAME, CLASS, Column::text("Capacity", "What is left in this topology."), AGE], |row| {
+        vec![row.name(), row.text_or("/storageClassName", ""), amount(row, "/capacity"), row.age()]
+    });
+
+pub static ATTACHMENT_COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Attacher", "Driver that attaches the volume."),
+        Column::text("PV", "Volume that is attached."),
+        Column::text("Node", "Node the volume is attached to."),
+        Column::text("Attached", "Whether it is attached."),
+        AGE,
+    ],
+    |row| {
+        vec![
+            row.name(),
+            row.text_or("/spec/attacher", ""),
+            row.text_or("/spec/source/persistentVolumeName", ""),
+            row.text_or("/spec/nodeName", ""),
+            row.at("/status/attached").cloned().unwrap_or(Value::Bool(false)),
+            row.age(),
+        ]
+    },
+);

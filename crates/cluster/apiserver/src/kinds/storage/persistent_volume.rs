@@ -2,9 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::volume::{self, STORAGE};
+use super::volume::{
+    self, ACCESS_MODES_COLUMN, ATTRIBUTES, CAPACITY, CLASS, STORAGE, VOLUME_MODE, access_modes, amount,
+    class, phase,
+};
 use crate::strategy::fields::{Causes, default_text, is_empty, object, text};
 use crate::strategy::{Context, Strategy, now};
+use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::row::UNSET;
 
 /// Keeps a volume until no claim is bound to it. The PV protection controller removes it.
 const PROTECTION: &str = "kubernetes.io/pv-protection";
@@ -124,6 +129,41 @@ fn validate_source(spec: &Value, causes: &mut Causes) {
         causes.forbidden("spec.persistentVolumeReclaimPolicy", why);
     }
 }
+
+pub static COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        CAPACITY,
+        ACCESS_MODES_COLUMN,
+        Column::text("Reclaim Policy", "What becomes of the volume when its claim is gone."),
+        Column::text("Status", "Phase of the volume."),
+        Column::text("Claim", "Claim the volume is bound to."),
+        CLASS,
+        ATTRIBUTES,
+        Column::text("Reason", "Why the volume failed."),
+        AGE,
+        VOLUME_MODE,
+    ],
+    |row| {
+        let claim = match (row.text("/spec/claimRef/namespace"), row.text("/spec/claimRef/name")) {
+            (namespace, Some(name)) => format!("{}/{name}", namespace.unwrap_or_default()),
+            _ => String::new(),
+        };
+        vec![
+            row.name(),
+            amount(row, "/spec/capacity/storage"),
+            access_modes(row, "/spec/accessModes"),
+            row.text_or("/spec/persistentVolumeReclaimPolicy", ""),
+            phase(row),
+            claim.into(),
+            class(row),
+            row.text_or("/spec/volumeAttributesClassName", UNSET),
+            row.text_or("/status/reason", ""),
+            row.age(),
+            row.text_or("/spec/volumeMode", UNSET),
+        ]
+    },
+);
 
 #[cfg(test)]
 mod tests {

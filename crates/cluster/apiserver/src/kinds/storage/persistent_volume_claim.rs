@@ -5,11 +5,16 @@ use std::cmp::Reverse;
 use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES};
 use serde_json::{Value, json};
 
-use super::volume::{self, STORAGE};
+use super::volume::{
+    self, ACCESS_MODES_COLUMN, ATTRIBUTES, CAPACITY, CLASS, STORAGE, VOLUME_MODE, access_modes, amount,
+    class, phase,
+};
 use crate::server::status::Status;
 use crate::store::Filter;
 use crate::strategy::fields::{Causes, default_text, is_empty, object, text};
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::row::UNSET;
 
 /// Keeps a claim while pods use it. The PVC protection controller removes it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
@@ -123,6 +128,35 @@ fn default_class(context: &Context<'_>) -> Option<String> {
     });
     ranked.min().map(|(_, name)| name)
 }
+
+pub static COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Status", "Phase of the claim."),
+        Column::text("Volume", "Volume the claim is bound to."),
+        CAPACITY,
+        ACCESS_MODES_COLUMN,
+        CLASS,
+        ATTRIBUTES,
+        AGE,
+        VOLUME_MODE,
+    ],
+    |row| {
+        let bound = row.text("/spec/volumeName");
+        let when_bound = |cell: Value| if bound.is_some() { cell } else { "".into() };
+        vec![
+            row.name(),
+            phase(row),
+            bound.unwrap_or_default().into(),
+            when_bound(amount(row, "/status/capacity/storage")),
+            when_bound(access_modes(row, "/status/accessModes")),
+            class(row),
+            row.text_or("/spec/volumeAttributesClassName", UNSET),
+            row.age(),
+            row.text_or("/spec/volumeMode", UNSET),
+        ]
+    },
+);
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,8 @@ use berth_api::syntax;
 use serde_json::Value;
 
 use crate::strategy::fields::{Causes, items, quantity, text};
+use crate::table::columns::Column;
+use crate::table::row::Row;
 
 pub const STORAGE: &str = "storage";
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
@@ -65,4 +67,45 @@ pub fn compare(a: &Value, b: &Value) -> Ordering {
         (Some(a), Some(b)) => a.cmp(&b),
         _ => Ordering::Equal,
     }
+}
+
+pub const CAPACITY: Column = Column::text("Capacity", "Size of the volume.");
+
+pub const ACCESS_MODES_COLUMN: Column = Column::text("Access Modes", "How the volume can be mounted.");
+
+pub const CLASS: Column = Column::text("StorageClass", "Storage class the volume is of.");
+
+pub const ATTRIBUTES: Column =
+    Column::text("VolumeAttributesClass", "Volume attributes class the volume is of.");
+
+pub const VOLUME_MODE: Column =
+    Column::text("VolumeMode", "Whether it is a file system or a block device.").wide();
+
+pub fn phase(row: &Row<'_>) -> Value {
+    if row.is_deleted() { "Terminating".into() } else { row.text_or("/status/phase", "") }
+}
+
+pub fn amount(row: &Row<'_>, pointer: &str) -> Value {
+    row.text_or(pointer, "")
+}
+
+/// The storage class. Older objects have it as an annotation.
+pub fn class(row: &Row<'_>) -> Value {
+    let annotation = row.text("/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
+    annotation.or_else(|| row.text("/spec/storageClassName")).unwrap_or_default().into()
+}
+
+pub fn access_modes(row: &Row<'_>, pointer: &str) -> Value {
+    let modes = row.list(pointer);
+    let each: Vec<&str> = [
+        ("ReadWriteOnce", "RWO"),
+        ("ReadOnlyMany", "ROX"),
+        ("ReadWriteMany", "RWX"),
+        ("ReadWriteOncePod", "RWOP"),
+    ]
+    .into_iter()
+    .filter(|(mode, _)| modes.iter().any(|m| m == mode))
+    .map(|(_, short)| short)
+    .collect();
+    each.join(",").into()
 }

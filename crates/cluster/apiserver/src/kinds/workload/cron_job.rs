@@ -8,6 +8,8 @@ use super::shared;
 use crate::strategy::fields::{Causes, default, default_text, object, text};
 use crate::strategy::metadata::name;
 use crate::strategy::{Context, Strategy, template};
+use crate::table::columns::{AGE, CONTAINERS, Column, IMAGES, NAME, Printer, SELECTOR};
+use crate::table::row::NONE;
 
 /// The name of a Job is that of its CronJob and up to eleven more characters.
 const MAX_NAME: usize = 52;
@@ -69,3 +71,34 @@ impl Strategy for CronJob {
         }
     }
 }
+
+pub static COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Schedule", "When jobs are created, in cron format."),
+        Column::text("Timezone", "Time zone of the schedule."),
+        Column::text("Suspend", "Whether no more jobs are created."),
+        Column::integer("Active", "How many jobs are running."),
+        Column::text("Last Schedule", "Time since the last job was created."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    |row| {
+        let suspend = if row.at("/spec/suspend") == Some(&Value::Bool(true)) { "True" } else { "False" };
+        let last = row.at("/status/lastScheduleTime").map(|_| row.since("/status/lastScheduleTime"));
+        let mut cells = vec![
+            row.name(),
+            row.text_or("/spec/schedule", ""),
+            row.text_or("/spec/timeZone", NONE),
+            suspend.into(),
+            row.count("/status/active").into(),
+            last.map_or(NONE.into(), Value::from),
+            row.age(),
+        ];
+        cells.extend(row.containers("/spec/jobTemplate/spec/template/spec"));
+        cells.push(row.selector("/spec/jobTemplate/spec/selector"));
+        cells
+    },
+);

@@ -2,9 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::shared::{self, ALWAYS, default_strategy, validate_rolling_update};
+use super::shared::{
+    self, ALWAYS, AVAILABLE, CURRENT, DESIRED, N_READY, UP_TO_DATE, default_strategy,
+    validate_rolling_update, with_template,
+};
 use crate::strategy::fields::{Causes, default};
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, CONTAINERS, Column, IMAGES, NAME, Printer, SELECTOR};
 
 pub struct DaemonSet;
 
@@ -32,3 +36,32 @@ impl Strategy for DaemonSet {
         shared::validate_update(new, old, causes);
     }
 }
+
+pub static COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        DESIRED,
+        CURRENT,
+        N_READY,
+        UP_TO_DATE,
+        AVAILABLE,
+        Column::text("Node Selector", "Labels of the nodes that get a pod."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    |row| {
+        let cells = vec![
+            row.name(),
+            row.integer("/status/desiredNumberScheduled").into(),
+            row.integer("/status/currentNumberScheduled").into(),
+            row.integer("/status/numberReady").into(),
+            row.integer("/status/updatedNumberScheduled").into(),
+            row.integer("/status/numberAvailable").into(),
+            row.labels("/spec/template/spec/nodeSelector"),
+            row.age(),
+        ];
+        with_template(row, cells, Some(row.selector("/spec/selector")))
+    },
+);

@@ -2,9 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::shared::{self, ALWAYS, default_strategy, validate_rolling_update};
+use super::shared::{
+    self, ALWAYS, AVAILABLE, READY, UP_TO_DATE, default_strategy, of_desired, validate_rolling_update,
+    with_template,
+};
 use crate::strategy::fields::{Causes, default};
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, CONTAINERS, IMAGES, NAME, Printer, SELECTOR};
 
 pub struct Deployment;
 
@@ -32,3 +36,15 @@ impl Strategy for Deployment {
         shared::validate_update(new, old, causes);
     }
 }
+
+pub static COLUMNS: Printer =
+    Printer::new(&[NAME, READY, UP_TO_DATE, AVAILABLE, AGE, CONTAINERS, IMAGES, SELECTOR], |row| {
+        let cells = vec![
+            row.name(),
+            of_desired(row, "/status/readyReplicas"),
+            row.integer("/status/updatedReplicas").into(),
+            row.integer("/status/availableReplicas").into(),
+            row.age(),
+        ];
+        with_template(row, cells, Some(row.selector("/spec/selector")))
+    });

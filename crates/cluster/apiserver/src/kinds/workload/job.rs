@@ -1,10 +1,14 @@
 //! Jobs.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::shared::{self, default_labels_from_template};
+use super::shared::{self, default_labels_from_template, with_template};
 use crate::strategy::fields::{Causes, default, default_text, is_empty, items, object};
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, CONTAINERS, Column, IMAGES, NAME, Printer, SELECTOR};
+use crate::table::duration::human_duration;
+use crate::table::row::Row;
 
 /// The restart policies of pods that run to completion.
 pub const RESTART_POLICIES: &[&str] = &["OnFailure", "Never"];
@@ -192,6 +196,67 @@ fn validate_job_update(new: &Value, old: &Value, causes: &mut Causes) {
     }
     if new["completions"] != old["completions"] && new["completionMode"] != "Indexed" {
         causes.immutable("spec.completions", &new["completions"]);
+    }
+}
+
+pub static COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Status", "How the job stands."),
+        Column::text("Completions", "Pods that succeeded, of those that must."),
+        Column::text("Duration", "How long the job ran or has been running."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    |row| {
+        let cells = vec![
+            row.name(),
+            job_status(row).into(),
+            completions(row).into(),
+            duration(row).into(),
+            row.age(),
+        ];
+        with_template(row, cells, Some(row.selector("/spec/selector")))
+    },
+);
+
+fn job_status(row: &Row<'_>) -> &'static str {
+    let has = |condition: &str| row.condition(condition) == Some("True");
+    if has("Complete") {
+        "Complete"
+    } else if has("Failed") {
+        "Failed"
+    } else if row.is_deleted() {
+        "Terminating"
+    } else if has("Suspended") {
+        "Suspended"
+    } else if has("FailureTarget") {
+        "FailureTarget"
+    } else if has("SuccessCriteriaMet") {
+        "SuccessCriteriaMet"
+    } else {
+        "Running"
+    }
+}
+
+fn completions(row: &Row<'_>) -> String {
+    let succeeded = row.integer("/status/succeeded");
+    match row.at("/spec/completions").and_then(Value::as_i64) {
+        Some(completions) => format!("{succeeded}/{completions}"),
+        None => match row.integer("/spec/parallelism") {
+            parallelism @ 2.. => format!("{succeeded}/1 of {parallelism}"),
+            _ => format!("{succeeded}/1"),
+        },
+    }
+}
+
+fn duration(row: &Row<'_>) -> String {
+    let time = |pointer: &str| row.text(pointer).and_then(|time| time.parse::<Timestamp>().ok());
+    match (time("/status/startTime"), time("/status/completionTime")) {
+        (None, _) => String::new(),
+        (Some(start), end) => human_duration(end.unwrap_or(row.now).duration_since(start)),
     }
 }
 

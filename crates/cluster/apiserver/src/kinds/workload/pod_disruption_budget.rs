@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::shared::validate_int_or_percent;
 use crate::strategy::fields::Causes;
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, Column, NAME, Printer};
 
 pub struct PodDisruptionBudget;
 
@@ -42,3 +43,27 @@ impl Strategy for PodDisruptionBudget {
         }
     }
 }
+
+pub static COLUMNS: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Min Available", "How many pods must stay."),
+        Column::text("Max Unavailable", "How many pods may be away."),
+        Column::integer("Allowed Disruptions", "How many pods may be evicted now."),
+        AGE,
+    ],
+    |row| {
+        let amount = |pointer: &str| match row.at(pointer) {
+            Some(Value::String(text)) => text.clone(),
+            Some(number) => number.to_string(),
+            None => "N/A".to_owned(),
+        };
+        vec![
+            row.name(),
+            amount("/spec/minAvailable").into(),
+            amount("/spec/maxUnavailable").into(),
+            row.integer("/status/disruptionsAllowed").into(),
+            row.age(),
+        ]
+    },
+);

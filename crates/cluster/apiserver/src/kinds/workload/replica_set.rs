@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::shared::{self, ALWAYS};
+use super::shared::{self, ALWAYS, CURRENT, DESIRED, N_READY, replicas};
 use crate::strategy::fields::{Causes, default};
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, CONTAINERS, IMAGES, NAME, Printer, SELECTOR};
 
 pub struct ReplicaSet;
 
@@ -25,3 +26,8 @@ impl Strategy for ReplicaSet {
         shared::validate_update(new, old, causes);
     }
 }
+
+pub static COLUMNS: Printer =
+    Printer::new(&[NAME, DESIRED, CURRENT, N_READY, AGE, CONTAINERS, IMAGES, SELECTOR], |row| {
+        replicas(row, row.selector("/spec/selector"))
+    });

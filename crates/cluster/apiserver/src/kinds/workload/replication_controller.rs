@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::shared::{self, ALWAYS};
+use super::shared::{self, ALWAYS, CURRENT, DESIRED, N_READY, replicas};
 use crate::strategy::fields::{Causes, default, is_empty};
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, CONTAINERS, IMAGES, NAME, Printer, SELECTOR};
 
 pub struct ReplicationController;
 
@@ -41,3 +42,8 @@ impl Strategy for ReplicationController {
         true
     }
 }
+
+pub static COLUMNS: Printer =
+    Printer::new(&[NAME, DESIRED, CURRENT, N_READY, AGE, CONTAINERS, IMAGES, SELECTOR], |row| {
+        replicas(row, row.labels("/spec/selector"))
+    });

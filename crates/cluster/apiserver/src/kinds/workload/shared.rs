@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 use crate::kinds::pod::validate::{cause, validate_containers};
 use crate::strategy::fields::{Causes, default, default_text, is_empty, object, text};
 use crate::strategy::{Context, template};
+use crate::table::columns::Column;
+use crate::table::row::Row;
 
 /// The restart policy of pods that run until they are deleted.
 pub const ALWAYS: &[&str] = &["Always"];
@@ -197,6 +199,42 @@ pub fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
     if new != old {
         causes.immutable("spec.selector", new);
     }
+}
+
+const TEMPLATE: &str = "/spec/template/spec";
+
+pub const READY: Column = Column::text("Ready", "Ready pods, of the desired.");
+
+pub const DESIRED: Column = Column::integer("Desired", "How many pods there should be.");
+
+pub const CURRENT: Column = Column::integer("Current", "How many pods there are.");
+
+pub const N_READY: Column = Column::integer("Ready", "How many pods are ready.");
+
+pub const UP_TO_DATE: Column = Column::integer("Up-to-date", "How many pods are of the current template.");
+
+pub const AVAILABLE: Column = Column::integer("Available", "How many pods have been ready long enough.");
+
+/// Appends the cells of containers, images and, optionally, a selector.
+pub fn with_template(row: &Row<'_>, mut cells: Vec<Value>, selector: Option<Value>) -> Vec<Value> {
+    cells.extend(row.containers(TEMPLATE));
+    cells.extend(selector);
+    cells
+}
+
+pub fn of_desired(row: &Row<'_>, ready: &str) -> Value {
+    format!("{}/{}", row.integer(ready), row.integer("/spec/replicas")).into()
+}
+
+pub fn replicas(row: &Row<'_>, selector: Value) -> Vec<Value> {
+    let cells = vec![
+        row.name(),
+        row.integer("/spec/replicas").into(),
+        row.integer("/status/replicas").into(),
+        row.integer("/status/readyReplicas").into(),
+        row.age(),
+    ];
+    with_template(row, cells, Some(selector))
 }
 
 #[cfg(test)]

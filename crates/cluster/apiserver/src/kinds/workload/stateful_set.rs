@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::shared::{self, ALWAYS, default_strategy};
+use super::shared::{self, ALWAYS, READY, default_strategy, of_desired, with_template};
 use crate::strategy::fields::{Causes, default, default_text};
 use crate::strategy::{Context, Strategy};
+use crate::table::columns::{AGE, CONTAINERS, IMAGES, NAME, Printer};
 
 pub struct StatefulSet;
 
@@ -75,3 +76,8 @@ impl Strategy for StatefulSet {
         }
     }
 }
+
+pub static COLUMNS: Printer = Printer::new(&[NAME, READY, AGE, CONTAINERS, IMAGES], |row| {
+    let cells = vec![row.name(), of_desired(row, "/status/readyReplicas"), row.age()];
+    with_template(row, cells, None)
+});

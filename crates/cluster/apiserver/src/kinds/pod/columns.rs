@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::columns::{AGE, Column, NAME, Printer};
-use super::duration::since;
-use super::row::{NONE, Row};
+use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::duration::since;
+use crate::table::row::{NONE, Row};
 
-pub(super) static POD: Printer = Printer {
+pub static COLUMNS: Printer = Printer {
     columns: &[
         NAME,
         Column::text("Ready", "Containers that are ready, of all."),

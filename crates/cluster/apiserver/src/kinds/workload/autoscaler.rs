@@ -1,12 +1,40 @@
 //! HorizontalPodAutoscalers.
 
+use crate::strategy::typed::Typed;
+use berth_schema::resource::HORIZONTAL_POD_AUTOSCALERS;
 use serde_json::Value;
 
-use super::columns::{AGE, Column, NAME, Printer};
-use super::network::some_of;
-use super::row::{NONE, Row, UNKNOWN, UNSET};
+use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::row::{NONE, Row, UNKNOWN, UNSET, some_of};
 
-pub(super) static HORIZONTAL_POD_AUTOSCALER: Printer = Printer::new(
+const CPU_METRIC: &str = r#"[{"type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]"#;
+
+pub static STRATEGY: Typed = Typed {
+    defaults: &[
+        ("HorizontalPodAutoscalerSpec", "minReplicas", "1"),
+        ("HorizontalPodAutoscalerSpec", "metrics", CPU_METRIC),
+    ],
+    enums: &[
+        ("HPAScalingPolicy", "type", &["Percent", "Pods"]),
+        ("HPAScalingRules", "selectPolicy", &["Disabled", "Max", "Min"]),
+        ("MetricSpec", "type", &["ContainerResource", "External", "Object", "Pods", "Resource"]),
+        ("MetricTarget", "type", &["AverageValue", "Utilization", "Value"]),
+    ],
+    check: |value, causes| {
+        let spec = &value["spec"];
+        let (least, most) = (spec["minReplicas"].as_i64().unwrap_or(1), spec["maxReplicas"].as_i64());
+        if most.is_some_and(|most| most < 1) {
+            causes.invalid("spec.maxReplicas", &spec["maxReplicas"], "must be greater than 0");
+        } else if most.is_some_and(|most| most < least) {
+            let why = "must be greater than or equal to `minReplicas`";
+            causes.invalid("spec.maxReplicas", &spec["maxReplicas"], why);
+        }
+    },
+    ..Typed::new(&HORIZONTAL_POD_AUTOSCALERS)
+};
+
+pub static COLUMNS: Printer = Printer::new(
     &[
         NAME,
         Column::text("Reference", "What it scales."),

@@ -1,0 +1,27 @@
+//! NetworkPolicies.
+
+use crate::strategy::fields::is_empty;
+use crate::strategy::typed::Typed;
+use crate::table::columns::{AGE, Column, NAME, Printer};
+use berth_schema::resource::NETWORK_POLICIES;
+
+pub static STRATEGY: Typed = Typed {
+    defaults: &[("NetworkPolicyPort", "protocol", r#""TCP""#)],
+    enums: &[
+        ("NetworkPolicyPort", "protocol", &["SCTP", "TCP", "UDP"]),
+        ("NetworkPolicySpec", "policyTypes", &["Egress", "Ingress"]),
+    ],
+    complete: |value| {
+        if is_empty(&value["spec"]["policyTypes"]) && value["spec"].is_object() {
+            let has_egress = !is_empty(&value["spec"]["egress"]);
+            let types = ["Ingress", "Egress"].into_iter().take(1 + usize::from(has_egress));
+            value["spec"]["policyTypes"] = types.collect();
+        }
+    },
+    ..Typed::new(&NETWORK_POLICIES)
+};
+
+pub static COLUMNS: Printer =
+    Printer::new(&[NAME, Column::text("Pod-Selector", "The pods it is about."), AGE], |row| {
+        vec![row.name(), row.selector("/spec/podSelector"), row.age()]
+    });
