@@ -331,7 +331,7 @@ fn go_type(ty: &Type) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::type_of;
+    use crate::built_in::type_of;
     use serde_json::json;
 
     fn pod() -> &'static Type {

@@ -6,10 +6,10 @@
 //! reads their binary form. This crate stores nothing and never interprets a value: defaults and validation are
 //! elsewhere.
 
+mod built_in;
 mod decode;
 mod definitions;
 pub mod openapi;
-mod operations;
 pub mod patch;
 pub mod protobuf;
 pub mod resource;
@@ -18,6 +18,7 @@ mod structural;
 mod types;
 mod unknown;
 
+pub use built_in::type_of;
 pub use decode::{DecodeError, decode, prune};
-pub use types::{Field, ListType, MapKey, Patch, Scalar, Struct, Type, TypeId, type_of};
+pub use types::{Field, ListType, MapKey, Patch, Scalar, Struct, Type, TypeId};
 pub use unknown::{UnknownField, unknown_fields};

@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn every_row_names_a_field_that_exists() {
-        let all = definitions::generate(|_| true, true);
+        let all = definitions::generate(|_| true);
         for (definition, attributes) in table() {
             let schema = all.get(&format!("io.k8s.{definition}")).expect(definition);
             for (field, attributes) in attributes.split(' ').filter_map(|row| row.split_once('=')) {

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::types::{Field, ListType, MapKey, Patch, Struct, Type, TypeId, type_of};
+use super::built_in::type_of;
+use super::types::{Field, ListType, MapKey, Patch, Struct, Type, TypeId};
 
 /// The type of whole objects.
 pub(crate) fn type_of_root(schema: &Value) -> Type {
@@ -35,7 +36,7 @@ fn of(schema: &Value, is_object: bool) -> Type {
 }
 
 fn id(ty: Type) -> TypeId {
-    TypeId::leaked(ty)
+    TypeId::new(ty)
 }
 
 /// The fields of an object; those of every Kubernetes object as well, if it is one.
@@ -58,7 +59,7 @@ fn fields(schema: &Value, is_object: bool) -> Struct {
         }
     }
     let open = schema["x-kubernetes-preserve-unknown-fields"] == true;
-    Struct::new(all, schema["x-kubernetes-map-type"] == "atomic", open)
+    Struct::new("", all, schema["x-kubernetes-map-type"] == "atomic", open)
 }
 
 fn list_type(schema: &Value) -> ListType {

@@ -1,11 +1,10 @@
 //! The structural types, which patches and field validation use.
 
+use std::fmt;
 use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
-use serde_json::{Map, Value};
-
-use super::definitions::{self, KINDS, referred};
+use serde_json::Value;
 
 /// A type of the API. Types live as long as the process; they are built on first use.
 #[derive(Debug)]
@@ -112,29 +111,34 @@ pub struct MapKey {
     pub default: Option<Value>,
 }
 
-/// A type that other types refer to.
-#[derive(Clone, Copy, Debug)]
-pub struct TypeId(Place);
+/// A type that other types refer to. Its place is taken before the type is known: types refer to themselves.
+#[derive(Clone, Copy)]
+pub struct TypeId(&'static OnceLock<Type>);
 
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    /// The index of a built-in type.
-    BuiltIn(u32),
-    /// A type of a custom resource.
-    Leaked(&'static Type),
+impl fmt::Debug for TypeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TypeId")
+    }
 }
 
 impl TypeId {
     /// The type itself.
     pub fn get(self) -> &'static Type {
-        match self.0 {
-            Place::BuiltIn(index) => &types().all[index as usize],
-            Place::Leaked(ty) => ty,
-        }
+        self.0.get().unwrap_or(&Type::Any)
     }
 
-    pub(crate) fn leaked(ty: Type) -> TypeId {
-        TypeId(Place::Leaked(Box::leak(Box::new(ty))))
+    pub(crate) fn new(ty: Type) -> TypeId {
+        TypeId(Box::leak(Box::new(ty.into())))
+    }
+
+    /// The place of a type that is not known yet.
+    pub(crate) fn reserve() -> TypeId {
+        TypeId(Box::leak(Box::default()))
+    }
+
+    /// Fills the place; a second call changes nothing.
+    pub(crate) fn fill(self, ty: Type) {
+        self.0.get_or_init(|| ty);
     }
 }
 
@@ -150,9 +154,14 @@ impl Field {
 }
 
 impl Struct {
-    /// An object of a custom resource; it has no name.
-    pub(crate) fn new(fields: Vec<(String, Field)>, atomic: bool, open: bool) -> Struct {
-        Struct { name: String::new(), fields: fields.into_iter().collect(), atomic, open }
+    /// The name is empty for an object within another one and for custom resources.
+    pub(crate) fn new(
+        name: &str,
+        fields: impl IntoIterator<Item = (String, Field)>,
+        atomic: bool,
+        open: bool,
+    ) -> Struct {
+        Struct { name: name.to_owned(), fields: fields.into_iter().collect(), atomic, open }
     }
 
     /// A field by name.
@@ -192,222 +201,6 @@ impl Type {
             Type::Struct(of) => of.atomic,
             Type::Map { atomic, .. } => *atomic,
             Type::List { merged, .. } => *merged == ListType::Atomic,
-        }
-    }
-}
-
-struct Types {
-    all: Vec<Type>,
-    kinds: Vec<(&'static str, &'static str, &'static str, TypeId)>,
-}
-
-fn types() -> &'static Types {
-    static TYPES: OnceLock<Types> = OnceLock::new();
-    TYPES.get_or_init(build)
-}
-
-/// The type of objects of a kind; `None` if it is not known.
-pub fn type_of(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
-    let found = types().kinds.iter().find(|k| k.0 == group && k.1 == version && k.2 == kind)?;
-    Some(found.3.get())
-}
-
-fn build() -> Types {
-    let definitions = definitions::generate(|_| true, true);
-    let mut builder = Builder { definitions: &definitions, all: Vec::new(), by_name: FxHashMap::default() };
-    let mut kinds: Vec<_> = KINDS
-        .iter()
-        .map(|kind| (kind.group, kind.version, kind.kind, builder.definition(&(kind.definition)())))
-        .collect();
-    let options = builder.definition("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
-    kinds.push(("meta.k8s.io", "v1", "DeleteOptions", options));
-    Types { all: builder.all, kinds }
-}
-
-struct Builder<'d> {
-    definitions: &'d Map<String, Value>,
-    all: Vec<Type>,
-    by_name: FxHashMap<String, TypeId>,
-}
-
-impl Builder<'_> {
-    fn add(&mut self, ty: Type) -> TypeId {
-        self.all.push(ty);
-        TypeId(Place::BuiltIn((self.all.len() - 1) as u32))
-    }
-
-    /// The type of a definition. Its place is taken before its fields are looked at: types refer to
-    /// themselves.
-    fn definition(&mut self, name: &str) -> TypeId {
-        // A structural schema has no list of schemas.
-        let name = match name.strip_suffix("JSONSchemaPropsOrArray") {
-            Some(_) => name.trim_end_matches("OrArray"),
-            None => name,
-        };
-        if let Some(&id) = self.by_name.get(name) {
-            return id;
-        }
-        let id = self.add(Type::Any);
-        self.by_name.insert(name.to_owned(), id);
-        let ty = match name.strip_prefix("io.k8s.apimachinery.pkg.") {
-            Some("api.resource.Quantity") => Type::Scalar(Scalar::Quantity),
-            Some("util.intstr.IntOrString") => Type::Scalar(Scalar::IntOrString),
-            Some("apis.meta.v1.Time") => Type::Scalar(Scalar::Time),
-            Some("apis.meta.v1.MicroTime") => Type::Scalar(Scalar::MicroTime),
-            Some("apis.meta.v1.FieldsV1" | "runtime.RawExtension") => Type::Any,
-            _ => match self.definitions.get(name) {
-                Some(schema) => self.inline(schema, name),
-                None => Type::Any,
-            },
-        };
-        if let Place::BuiltIn(index) = id.0 {
-            self.all[index as usize] = ty;
-        }
-        id
-    }
-
-    fn of(&mut self, schema: &Value) -> TypeId {
-        let Some(name) = referred(schema) else {
-            let ty = self.inline(schema, "");
-            return self.add(ty);
-        };
-        let id = self.definition(name);
-        // A field may override its type.
-        match schema.get("x-kubernetes-map-type").and_then(Value::as_str) {
-            Some(map_type) => {
-                let Some(definition) = self.definitions.get(name) else { return id };
-                let ty = match self.inline(definition, name) {
-                    Type::Struct(of) => Type::Struct(Struct { atomic: map_type == "atomic", ..of }),
-                    other => other,
-                };
-                self.add(ty)
-            }
-            None => id,
-        }
-    }
-
-    fn inline(&mut self, schema: &Value, name: &str) -> Type {
-        let atomic = schema["x-kubernetes-map-type"] == "atomic";
-        let format = schema["format"].as_str();
-        match schema["type"].as_str() {
-            Some("string") if format == Some("byte") => Type::Scalar(Scalar::Bytes),
-            Some("string") => Type::Scalar(Scalar::String),
-            Some("integer") if format == Some("int32") => Type::Scalar(Scalar::Int32),
-            Some("integer") => Type::Scalar(Scalar::Int64),
-            Some("number") => Type::Scalar(Scalar::Number),
-            Some("boolean") => Type::Scalar(Scalar::Boolean),
-            Some("array") => {
-                let items = self.of(&schema["items"]);
-                Type::List { items, merged: self.list_type(schema) }
-            }
-            Some("object") => {
-                if let Some(properties) = schema["properties"].as_object() {
-                    let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
-                    let field = |(name, schema): (&String, &Value)| {
-                        let required = required.iter().any(|required| required == name);
-                        (name.clone(), Field { ty: self.of(schema), patch: patch_of(schema), required })
-                    };
-                    let fields = properties.iter().map(field).collect();
-                    Type::Struct(Struct { name: name.to_owned(), fields, atomic, open: false })
-                } else if schema["additionalProperties"].is_object() {
-                    Type::Map { values: self.of(&schema["additionalProperties"]), atomic }
-                } else if name.is_empty() {
-                    Type::Any
-                } else {
-                    // An object without fields, such as the options of a group that has none yet.
-                    Type::Struct(Struct {
-                        name: name.to_owned(),
-                        fields: FxHashMap::default(),
-                        atomic,
-                        open: false,
-                    })
-                }
-            }
-            _ => Type::Any,
-        }
-    }
-
-    fn list_type(&self, schema: &Value) -> ListType {
-        match schema["x-kubernetes-list-type"].as_str() {
-            Some("set") => ListType::Set,
-            Some("map") => {
-                let items = referred(&schema["items"]).and_then(|name| self.definitions.get(name));
-                let keys = schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten();
-                let keys = keys.filter_map(Value::as_str).map(|key| MapKey {
-                    name: key.to_owned(),
-                    default: items.and_then(|items| items["properties"][key].get("default")).cloned(),
-                });
-                ListType::Map(keys.collect())
-            }
-            _ => ListType::Atomic,
-        }
-    }
-}
-
-fn patch_of(schema: &Value) -> Patch {
-    let strategies = schema["x-kubernetes-patch-strategy"].as_str().unwrap_or_default();
-    Patch {
-        merge: strategies.split(',').any(|s| s == "merge"),
-        replace: strategies == "replace",
-        retain_keys: strategies.split(',').any(|s| s == "retainKeys"),
-        merge_key: schema["x-kubernetes-patch-merge-key"].as_str().map(Box::from),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(kind: &'static Type, path: &str) -> &'static Type {
-        path.split('.').fold(kind, |ty, name| match ty {
-            Type::List { items, .. } => items.get().child(name).expect(name),
-            other => other.child(name).expect(name),
-        })
-    }
-
-    #[test]
-    fn types_carry_their_semantics() {
-        let pod = type_of("", "v1", "Pod").expect("pods are known");
-        let Type::List { merged: ListType::Map(keys), .. } = at(pod, "spec.containers.ports") else {
-            panic!("ports are a list merged by keys")
-        };
-        assert_eq!(keys[0], MapKey { name: "containerPort".to_owned(), default: None });
-        assert_eq!(keys[1], MapKey { name: "protocol".to_owned(), default: Some("TCP".into()) });
-        assert!(at(pod, "spec.nodeSelector").is_atomic());
-        assert!(at(pod, "spec.tolerations").is_atomic());
-        assert!(!at(pod, "metadata.labels").is_atomic());
-        assert!(at(pod, "spec.containers.env.valueFrom.secretKeyRef").is_atomic());
-        assert!(matches!(at(pod, "spec.containers.resources.limits.cpu"), Type::Scalar(Scalar::Quantity)));
-        assert!(matches!(at(pod, "metadata.creationTimestamp"), Type::Scalar(Scalar::Time)));
-        assert!(matches!(at(pod, "metadata.managedFields.fieldsV1"), Type::Any));
-        assert!(!at(pod, "spec.volumes.emptyDir").is_atomic());
-        let volumes = type_of("", "v1", "PersistentVolume").expect("known");
-        assert!(!at(volumes, "spec.claimRef").is_atomic());
-        let Type::Struct(spec) = at(type_of("apps", "v1", "Deployment").expect("known"), "spec") else {
-            panic!("a spec has fields")
-        };
-        assert!(spec.field("strategy").expect("strategy").patch.retain_keys);
-        assert_eq!(spec.short_name(), "v1.DeploymentSpec");
-    }
-
-    #[test]
-    fn the_extension_fields_exist() {
-        let pod = type_of("", "v1", "Pod").expect("pods are known");
-        let in_terms = "requiredDuringSchedulingRequiredDuringExecution";
-        at(pod, &format!("spec.affinity.nodeAffinity.{in_terms}.nodeSelectorTerms.matchExpressions.key"));
-        at(pod, &format!("spec.affinity.podAffinity.{in_terms}.labelSelector.matchLabels"));
-        at(pod, &format!("spec.affinity.podAntiAffinity.{in_terms}.topologyKey"));
-        at(pod, &format!("spec.affinity.podAntiAffinity.{in_terms}.limit"));
-    }
-
-    #[test]
-    fn every_resource_has_a_type() {
-        for resource in crate::resource::RESOURCES {
-            let found = type_of(resource.group, resource.version, resource.kind);
-            assert!(found.is_some(), "{}", resource.group_resource());
-            for sub in resource.subresources {
-                assert!(type_of(sub.group, sub.version, sub.kind).is_some(), "{}", sub.kind);
-            }
         }
     }
 }

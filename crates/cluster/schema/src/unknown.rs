@@ -6,8 +6,9 @@ use berth_api::resource::group_of;
 use berth_api::syntax::similar::nearest;
 use serde_json::Value;
 
+use crate::built_in::type_of;
 use crate::decode::Path;
-use crate::types::{Struct, Type, type_of};
+use crate::types::{Struct, Type};
 
 /// A field that the type of an object does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]

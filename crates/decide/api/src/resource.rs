@@ -16,20 +16,21 @@ pub struct Resource {
     pub plural: &'static str,
     /// Whether objects live in a namespace.
     pub namespaced: bool,
-    /// The short names that kubectl accepts, such as `po`.
-    pub short_names: &'static [&'static str],
+    /// Whether objects can be listed, watched and deleted under these names: not requests that are only answered, nor
+    /// second forms of stored objects. The garbage collector and the namespace controller follow these resources.
+    pub deletable: bool,
 }
 
 const fn resource(group: &'static str, kind: &'static str, plural: &'static str) -> Resource {
-    Resource { group, version: "v1", kind, plural, namespaced: true, short_names: &[] }
+    Resource { group, version: "v1", kind, plural, namespaced: true, deletable: true }
 }
 
 const fn cluster_scoped(resource: Resource) -> Resource {
     Resource { namespaced: false, ..resource }
 }
 
-const fn short(short_names: &'static [&'static str], resource: Resource) -> Resource {
-    Resource { short_names, ..resource }
+const fn not_deletable(resource: Resource) -> Resource {
+    Resource { deletable: false, ..resource }
 }
 
 const fn version(version: &'static str, resource: Resource) -> Resource {
@@ -55,9 +56,9 @@ const STORAGE: &str = "storage.k8s.io";
 
 resources! {
     /// `v1` Binding.
-    BINDINGS = resource("", "Binding", "bindings");
+    BINDINGS = not_deletable(resource("", "Binding", "bindings"));
     /// `v1` ComponentStatus.
-    COMPONENT_STATUSES = short(&["cs"], cluster_scoped(resource("", "ComponentStatus", "componentstatuses")));
+    COMPONENT_STATUSES = not_deletable(cluster_scoped(resource("", "ComponentStatus", "componentstatuses")));
     /// `v1` ConfigMap.
     CONFIG_MAPS = short(&["cm"], resource("", "ConfigMap", "configmaps"));
     /// `v1` Endpoints.
@@ -131,25 +132,21 @@ resources! {
     /// `apps/v1` StatefulSet.
     STATEFUL_SETS = short(&["sts"], resource("apps", "StatefulSet", "statefulsets"));
     /// `authentication.k8s.io/v1` SelfSubjectReview.
-    SELF_SUBJECT_REVIEWS = cluster_scoped(resource(AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews"));
+    SELF_SUBJECT_REVIEWS = not_deletable(cluster_scoped(resource(AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews")));
     /// `authentication.k8s.io/v1` TokenReview.
-    TOKEN_REVIEWS = cluster_scoped(resource(AUTHENTICATION, "TokenReview", "tokenreviews"));
+    TOKEN_REVIEWS = not_deletable(cluster_scoped(resource(AUTHENTICATION, "TokenReview", "tokenreviews")));
     /// `authorization.k8s.io/v1` LocalSubjectAccessReview.
-    LOCAL_SUBJECT_ACCESS_REVIEWS =
-        resource(AUTHORIZATION, "LocalSubjectAccessReview", "localsubjectaccessreviews");
+    LOCAL_SUBJECT_ACCESS_REVIEWS = not_deletable(resource(AUTHORIZATION, "LocalSubjectAccessReview", "localsubjectaccessreviews"));
     /// `authorization.k8s.io/v1` SelfSubjectAccessReview.
-    SELF_SUBJECT_ACCESS_REVIEWS =
-        cluster_scoped(resource(AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews"));
+    SELF_SUBJECT_ACCESS_REVIEWS = not_deletable(cluster_scoped(resource(AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews")));
     /// `authorization.k8s.io/v1` SelfSubjectRulesReview.
-    SELF_SUBJECT_RULES_REVIEWS =
-        cluster_scoped(resource(AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews"));
+    SELF_SUBJECT_RULES_REVIEWS = not_deletable(cluster_scoped(resource(AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews")));
     /// `authorization.k8s.io/v1` SubjectAccessReview.
-    SUBJECT_ACCESS_REVIEWS =
-        cluster_scoped(resource(AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews"));
+    SUBJECT_ACCESS_REVIEWS = not_deletable(cluster_scoped(resource(AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews")));
     /// `autoscaling/v2` HorizontalPodAutoscaler.
     HORIZONTAL_POD_AUTOSCALERS = short(&["hpa"], version("v2", resource("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers")));
     /// `autoscaling/v1` HorizontalPodAutoscaler.
-    HORIZONTAL_POD_AUTOSCALERS_V1 = short(&["hpa"], resource("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers"));
+    HORIZONTAL_POD_AUTOSCALERS_V1 = not_deletable(resource("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers"));
     /// `batch/v1` CronJob.
     CRON_JOBS = short(&["cj"], resource("batch", "CronJob", "cronjobs"));
     /// `batch/v1` Job.
@@ -165,7 +162,7 @@ resources! {
     /// `discovery.k8s.io/v1` EndpointSlice.
     ENDPOINT_SLICES = resource("discovery.k8s.io", "EndpointSlice", "endpointslices");
     /// `events.k8s.io/v1` Event.
-    NEW_EVENTS = short(&["ev"], resource("events.k8s.io", "Event", "events"));
+    NEW_EVENTS = not_deletable(resource("events.k8s.io", "Event", "events"));
     /// `flowcontrol.apiserver.k8s.io/v1` FlowSchema.
     FLOW_SCHEMAS = cluster_scoped(resource(FLOW_CONTROL, "FlowSchema", "flowschemas"));
     /// `flowcontrol.apiserver.k8s.io/v1` PriorityLevelConfiguration.
@@ -242,7 +239,7 @@ pub const CLUSTER_PLACEMENT_POLICIES: Resource = cluster_scoped(version(
 
 /// `scheduling.berth.dev/v1alpha1` PlacementQuota, a custom resource.
 pub const PLACEMENT_QUOTAS: Resource =
-    version("v1alpha1", resource("scheduling.berth.dev", "PlacementQuota", "placementquotas"));
+    version("v1alpha1", resource(SCHEDULING, "PlacementQuota", "placementquotas"));
 
 /// The characters that RFC 3986 leaves as they are, and `:`, which is valid in segments and queries.
 const UNRESERVED: &AsciiSet =

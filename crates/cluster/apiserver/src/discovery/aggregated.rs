@@ -3,7 +3,7 @@
 use berth_schema::resource::Resource;
 use serde_json::{Map, Value, json};
 
-use super::All;
+use super::served::Served;
 
 /// The version of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) enum Form {
 
 impl Form {
     /// The format that a client prefers to plain JSON, if any.
-    pub(super) fn asked_for(accept: Option<&str>) -> Option<Form> {
+    pub(super) fn requested(accept: Option<&str>) -> Option<Form> {
         for range in accept?.split(',') {
             let mut parts = range.split(';').map(str::trim);
             let media_type = parts.next().unwrap_or_default();
@@ -57,7 +57,7 @@ impl Form {
 }
 
 /// The core group alone, or all the others.
-pub(super) fn group_discovery_list(form: Form, core: bool, all: All<'_>) -> Value {
+pub(super) fn group_discovery_list(form: Form, core: bool, all: Served<'_>) -> Value {
     let chosen = all.groups().into_iter().filter(|(group, _)| group.is_empty() == core);
     let items: Vec<Value> = chosen.map(|(group, versions)| group_discovery(group, &versions, all)).collect();
     json!({
@@ -68,7 +68,7 @@ pub(super) fn group_discovery_list(form: Form, core: bool, all: All<'_>) -> Valu
     })
 }
 
-fn group_discovery(group: &str, versions: &[&str], all: All<'_>) -> Value {
+fn group_discovery(group: &str, versions: &[&str], all: Served<'_>) -> Value {
     let mut metadata = Map::new();
     if !group.is_empty() {
         metadata.insert("name".to_owned(), json!(group));

@@ -4,11 +4,13 @@
 
 mod aggregated;
 mod plain;
+mod served;
 
+use berth_schema::resource::Resource;
 use bytes::Bytes;
 use serde_json::Value;
 
-use berth_schema::resource::{RESOURCES, Resource};
+use served::Served;
 
 /// A finished answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +34,14 @@ pub fn document(
     address: &str,
     custom: &[&'static Resource],
 ) -> Option<Document> {
-    let all = All(custom);
+    let all = Served(custom);
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {
-        ["api"] => Some(match aggregated::Form::asked_for(accept) {
+        ["api"] => Some(match aggregated::Form::requested(accept) {
             Some(form) => aggregated_document(form, true, all),
             None => json(&plain::api_versions(address)),
         }),
-        ["apis"] => Some(match aggregated::Form::asked_for(accept) {
+        ["apis"] => Some(match aggregated::Form::requested(accept) {
             Some(form) => aggregated_document(form, false, all),
             None => json(&plain::api_group_list(all)),
         }),
@@ -52,7 +54,7 @@ pub fn document(
     }
 }
 
-fn aggregated_document(form: aggregated::Form, core: bool, all: All<'_>) -> Document {
+fn aggregated_document(form: aggregated::Form, core: bool, all: Served<'_>) -> Document {
     let body = aggregated::group_discovery_list(form, core, all).to_string().into();
     Document { content_type: form.content_type(), body }
 }
@@ -66,33 +68,6 @@ impl Document {
 
 fn json(value: &Value) -> Document {
     Document::json(value.to_string().into())
-}
-
-/// The built-in resources and these custom ones.
-#[derive(Clone, Copy)]
-struct All<'c>(&'c [&'static Resource]);
-
-impl<'c> All<'c> {
-    fn iter(self) -> impl Iterator<Item = &'static Resource> + use<'c> {
-        RESOURCES.iter().chain(self.0).copied()
-    }
-
-    /// The groups with their versions, in the order of discovery; the core group is the empty one.
-    fn groups(self) -> Vec<(&'static str, Vec<&'static str>)> {
-        let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-        for resource in self.iter() {
-            match groups.iter_mut().find(|(group, _)| *group == resource.group) {
-                Some((_, versions)) if versions.contains(&resource.version) => {}
-                Some((_, versions)) => versions.push(resource.version),
-                None => groups.push((resource.group, vec![resource.version])),
-            }
-        }
-        groups
-    }
-
-    fn resources(self, group: &str, version: &str) -> impl Iterator<Item = &'static Resource> {
-        self.iter().filter(move |r| r.group == group && r.version == version)
-    }
 }
 
 #[cfg(test)]

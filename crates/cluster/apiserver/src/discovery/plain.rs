@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::All;
+use super::served::Served;
 
 /// `/api`.
 pub(super) fn api_versions(address: &str) -> Value {
@@ -14,14 +14,14 @@ pub(super) fn api_versions(address: &str) -> Value {
 }
 
 /// `/apis`.
-pub(super) fn api_group_list(all: All<'_>) -> Value {
+pub(super) fn api_group_list(all: Served<'_>) -> Value {
     let named = all.groups().into_iter().filter(|(group, _)| !group.is_empty());
     let groups: Vec<Value> = named.map(|(group, versions)| group_of(group, &versions)).collect();
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
 /// `/apis/GROUP`.
-pub(super) fn api_group(name: &str, all: All<'_>) -> Option<Value> {
+pub(super) fn api_group(name: &str, all: Served<'_>) -> Option<Value> {
     let (group, versions) = all.groups().into_iter().find(|(group, _)| *group == name)?;
     let mut found = group_of(group, &versions);
     found["kind"] = json!("APIGroup");
@@ -38,7 +38,7 @@ fn group_of(group: &str, versions: &[&str]) -> Value {
 }
 
 /// `/api/v1` and `/apis/GROUP/VERSION`.
-pub(super) fn api_resource_list(group: &str, version: &str, all: All<'_>) -> Option<Value> {
+pub(super) fn api_resource_list(group: &str, version: &str, all: Served<'_>) -> Option<Value> {
     let mut list = Vec::new();
     for resource in all.resources(group, version) {
         let mut entry = json!({

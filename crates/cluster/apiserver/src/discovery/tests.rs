@@ -1,3 +1,5 @@
+use berth_schema::resource::RESOURCES;
+
 use super::*;
 
 fn get(path: &str, accept: Option<&str>) -> Option<(&'static str, Value)> {

@@ -11,7 +11,6 @@ pub mod row;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub use duration::human_duration;
 pub use parse::parse;
 
 use columns::{Column, Columns};

@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Resource, make as make_v3, versions};
+use super::v3::{make as make_v3, versions};
 use crate::definitions::REFERENCE;
+use crate::resource::Resource;
 
 fn documents(extensions: bool, custom: &[&'static Resource]) -> Vec<Value> {
     let mut documents: Vec<Value> =

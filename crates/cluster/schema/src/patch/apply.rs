@@ -124,8 +124,8 @@ pub fn apply(
     Ok(object)
 }
 
-/// Checks the applied object and collects the fields that it sets.
-/// What is applied, the fields of which the manager becomes an owner, and the ignored fields, which are taken out.
+/// Checks the applied object. Returns it without the ignored fields, the fields that the manager will own, and the ignored
+/// fields.
 fn read(
     ty: &'static Type,
     mut applied: Value,

@@ -5,6 +5,7 @@
 //! The form is an envelope with kind and version around a message. Messages are read along the same types as
 //! JSON; only the field numbers come from a table of their own (`numbers.txt`).
 
+mod error;
 mod wire;
 
 use std::sync::OnceLock;
@@ -14,7 +15,9 @@ use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
-use super::types::{Scalar, Struct, Type, type_of};
+use crate::built_in::type_of;
+use crate::types::{Scalar, Struct, Type};
+pub use error::ProtobufError;
 use wire::{Reader, Wire};
 
 const MAGIC: &[u8] = b"k8s\0";
@@ -87,25 +90,6 @@ const MEANINGFUL_ZEROS: &[&str] = &[
     "tolerationSeconds",
     "ttlSecondsAfterFinished",
 ];
-
-/// Why bytes are not an object.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProtobufError {
-    /// The bytes lack the prefix of the format.
-    #[error("the object does not begin with the bytes of the protobuf form")]
-    NoEnvelope,
-    /// The bytes are truncated or are not protobuf.
-    #[error("malformed protobuf: {0}")]
-    Malformed(&'static str),
-    /// The kind has no type.
-    #[error("no kind {kind:?} is known in version {api_version:?}")]
-    UnknownKind {
-        /// Group and version.
-        api_version: String,
-        /// Kind.
-        kind: String,
-    },
-}
 
 /// Decodes an object into JSON.
 ///

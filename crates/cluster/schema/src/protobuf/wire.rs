@@ -1,6 +1,6 @@
 //! The wire format of protobuf: numbered fields, each a number or some bytes.
 
-use super::ProtobufError;
+use super::error::ProtobufError;
 
 /// The value of a field in the wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

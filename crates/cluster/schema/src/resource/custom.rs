@@ -10,35 +10,12 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use berth_api::resource as names;
 use serde_json::Value;
 
-use super::{Resource, Storage, Subresource};
+use super::row::{CHANGE, Custom, Resource, Storage, Subresource};
 use crate::structural;
 use crate::types::Type;
 
 /// How many custom resources can be defined while the process runs.
 pub const MAX_CUSTOM: usize = 4096;
-
-/// What a definition says about one version.
-#[derive(Debug)]
-pub struct Custom {
-    /// The place of its collection among those of custom resources.
-    pub slot: usize,
-    /// The name of one object.
-    pub singular: &'static str,
-    /// The kind of a list.
-    pub list_kind: &'static str,
-    /// The structural schema.
-    pub schema: Value,
-    /// The type that follows from the schema.
-    pub ty: &'static Type,
-    /// `additionalPrinterColumns`.
-    pub columns: Vec<Value>,
-    /// Whether the resource has other versions, so that stored objects may have another `apiVersion`.
-    pub several: bool,
-    /// `subresources.scale`.
-    pub scale: Option<Value>,
-    /// The warning for requests to a deprecated version.
-    pub deprecation: Option<String>,
-}
 
 /// The resources of one definition.
 #[derive(Clone, Debug)]
@@ -74,7 +51,7 @@ pub fn custom_collection(name: &str) -> Option<&'static Resource> {
         kind: "",
         plural: leak(plural),
         namespaced: true,
-        short_names: &[],
+        deletable: true,
     };
     let custom = Custom {
         slot: all.len(),
@@ -87,7 +64,8 @@ pub fn custom_collection(name: &str) -> Option<&'static Resource> {
         scale: None,
         deprecation: None,
     };
-    let made: &'static Resource = Box::leak(Box::new(resource(names, custom, &[], Storage::Own)));
+    let made: &'static Resource =
+        Box::leak(Box::new(Resource { custom: Some(Box::leak(Box::new(custom))), ..Resource::new(names) }));
     all.push(made);
     Some(made)
 }
@@ -103,30 +81,13 @@ pub fn custom_collection_at(slot: usize) -> Option<&'static Resource> {
     COLLECTIONS.lock().unwrap_or_else(PoisonError::into_inner).get(slot).copied()
 }
 
-fn resource(
-    names: names::Resource,
-    custom: Custom,
-    categories: &'static [&'static str],
-    storage: Storage,
-) -> Resource {
-    Resource {
-        names,
-        categories,
-        verbs: super::ALL_VERBS,
-        subresources: &[],
-        storage,
-        create_on_update: false,
-        selectable_fields: &[],
-        custom: Some(Box::leak(Box::new(custom))),
-    }
-}
-
 /// The resources of a CustomResourceDefinition. `None` if it is malformed, or if there are too many.
 pub fn defined(definition: &Value) -> Option<Defined> {
     let spec = &definition["spec"];
     let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
     let slot = custom_collection(&format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group")))?
-        .index_in_slots()?;
+        .custom?
+        .slot;
     let key = spec.to_string();
     let mut known = DEFINED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(found) = known.get(&key) {
@@ -176,19 +137,20 @@ fn of_version(spec: &Value, version: &Value, slot: usize, storage: Storage) -> R
             own.map_or_else(|| format!("{group}/{name} {kind} is deprecated"), str::to_owned)
         }),
     };
-    let change: &[&str] = &["get", "patch", "update"];
+    let sub = |name, group, version, kind| Subresource {
+        name,
+        group,
+        version,
+        kind,
+        verbs: CHANGE,
+        generated: None,
+    };
     let mut subresources = Vec::new();
     if custom.scale.is_some() {
-        subresources.push(Subresource {
-            name: "scale",
-            group: "autoscaling",
-            version: "v1",
-            kind: "Scale",
-            verbs: change,
-        });
+        subresources.push(sub("scale", "autoscaling", "v1", "Scale"));
     }
     if version["subresources"]["status"].is_object() {
-        subresources.push(Subresource { name: "status", group, version: name, kind, verbs: change });
+        subresources.push(sub("status", group, name, kind));
     }
     let resource_names = names::Resource {
         group,
@@ -196,11 +158,15 @@ fn of_version(spec: &Value, version: &Value, slot: usize, storage: Storage) -> R
         kind,
         plural: text(&names["plural"]),
         namespaced: spec["scope"] == "Namespaced",
-        short_names: list(&names["shortNames"]),
+        deletable: true,
     };
     Resource {
+        short_names: list(&names["shortNames"]),
+        categories: list(&names["categories"]),
         subresources: subresources.leak(),
-        ..resource(resource_names, custom, list(&names["categories"]), storage)
+        storage,
+        custom: Some(Box::leak(Box::new(custom))),
+        ..Resource::new(resource_names)
     }
 }
 
@@ -220,12 +186,6 @@ fn priority(version: &str) -> (u8, u32, u32) {
         })
     };
     read().unwrap_or_default()
-}
-
-impl Resource {
-    fn index_in_slots(&self) -> Option<usize> {
-        self.custom.map(|custom| custom.slot)
-    }
 }
 
 #[cfg(test)]

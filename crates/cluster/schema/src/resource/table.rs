@@ -1,33 +1,42 @@
 //! The table of resources.
 
 use berth_api::resource as names;
+use k8s_openapi::api::{
+    admissionregistration::v1 as admissionregistration, apps::v1 as apps,
+    authentication::v1 as authentication, authorization::v1 as authorization, autoscaling::v1 as autoscaling,
+    autoscaling::v2 as autoscaling_v2, batch::v1 as batch, certificates::v1 as certificates,
+    coordination::v1 as coordination, core::v1 as core, discovery::v1 as discovery, events::v1 as events,
+    flowcontrol::v1 as flowcontrol, networking::v1 as networking, node::v1 as node, policy::v1 as policy,
+    rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling,
+    scheduling::v1alpha2 as scheduling_v1alpha2, storage::v1 as storage,
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration;
+use schemars::JsonSchema;
 
-use super::{ALL_VERBS, Resource, SelectableField, Storage, Subresource};
+use super::row::{CHANGE, GeneratedType, Resource, SelectableField, Storage, Subresource};
 
 /// Namespaces cannot be deleted as a collection.
 const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 const READ: &[&str] = &["get", "list"];
 const CREATE: &[&str] = &["create"];
-const CHANGE: &[&str] = &["get", "patch", "update"];
 const GET: &[&str] = &["get"];
 const UPDATE: &[&str] = &["update"];
 
-const fn sub(
+const fn sub<T: k8s_openapi::Resource + JsonSchema>(
     name: &'static str,
-    group: &'static str,
-    version: &'static str,
-    kind: &'static str,
     verbs: &'static [&'static str],
 ) -> Subresource {
-    Subresource { name, group, version, kind, verbs }
+    let generated = Some(GeneratedType::of::<T>());
+    Subresource { name, group: T::GROUP, version: T::VERSION, kind: T::KIND, verbs, generated }
 }
 
 /// The subresource `status`, written by the component that implements the object.
-const fn status(names: names::Resource) -> Subresource {
-    sub("status", names.group, names.version, names.kind, CHANGE)
+const fn status<T: k8s_openapi::Resource + JsonSchema>() -> Subresource {
+    sub::<T>("status", CHANGE)
 }
 
-const SCALE: Subresource = sub("scale", "autoscaling", "v1", "Scale", CHANGE);
+const SCALE: Subresource = sub::<autoscaling::Scale>("scale", CHANGE);
 
 const fn field(
     name: &'static str,
@@ -37,32 +46,34 @@ const fn field(
     SelectableField { name, pointers, default }
 }
 
-/// A resource with its own collection and every verb.
-const fn stored(names: names::Resource) -> Resource {
-    Resource {
-        names,
-        categories: &[],
-        verbs: ALL_VERBS,
-        subresources: &[],
-        storage: Storage::Own,
-        create_on_update: false,
-        selectable_fields: &[],
-        custom: None,
+/// A resource with its own collection and every verb. Its names are those of its type, or this does not compile.
+const fn stored<T: k8s_openapi::Resource + JsonSchema>(names: names::Resource) -> Resource {
+    assert!(is_same(names.group, T::GROUP) && is_same(names.version, T::VERSION));
+    assert!(is_same(names.kind, T::KIND) && is_same(names.plural, T::URL_PATH_SEGMENT));
+    Resource { generated: Some(GeneratedType::of::<T>()), ..Resource::new(names) }
+}
+
+const fn is_same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
     }
+    at == a.len() && at == b.len()
 }
 
 /// A request that is answered and not stored.
-const fn review(names: names::Resource) -> Resource {
-    Resource { verbs: CREATE, storage: Storage::None, ..stored(names) }
+const fn review<T: k8s_openapi::Resource + JsonSchema>(names: names::Resource) -> Resource {
+    Resource { verbs: CREATE, storage: Storage::None, ..stored::<T>(names) }
 }
 
 const POD_SUBRESOURCES: &[Subresource] = &[
-    sub("binding", "", "v1", "Binding", CREATE),
-    sub("ephemeralcontainers", "", "v1", "Pod", CHANGE),
-    sub("eviction", "policy", "v1", "Eviction", CREATE),
-    sub("log", "", "v1", "Pod", GET),
-    sub("resize", "", "v1", "Pod", CHANGE),
-    status(names::PODS),
+    sub::<core::Binding>("binding", CREATE),
+    sub::<core::Pod>("ephemeralcontainers", CHANGE),
+    sub::<policy::Eviction>("eviction", CREATE),
+    sub::<core::Pod>("log", GET),
+    sub::<core::Pod>("resize", CHANGE),
+    status::<core::Pod>(),
 ];
 
 const POD_FIELDS: &[SelectableField] = &[
@@ -105,9 +116,9 @@ const NEW_EVENT_FIELDS: &[SelectableField] = &[
 ];
 
 macro_rules! resources {
-    ($($name:ident: $base:ident { $($field:ident: $value:expr),* $(,)? })*) => {
+    ($($name:ident: $base:ident($type:ty) { $($field:ident: $value:expr),* $(,)? })*) => {
         $(#[allow(missing_docs, reason = "berth_api::resource documents the constant of the same name")]
-        pub static $name: Resource = Resource { $($field: $value,)* ..$base(names::$name) };)*
+        pub static $name: Resource = Resource { $($field: $value,)* ..$base::<$type>(names::$name) };)*
 
         /// All resources, grouped by API group in the order of discovery.
         pub static RESOURCES: &[&Resource] = &[$(&$name),*];
@@ -115,150 +126,206 @@ macro_rules! resources {
 }
 
 resources! {
-    BINDINGS: review {}
-    COMPONENT_STATUSES: stored { verbs: READ }
-    CONFIG_MAPS: stored {}
-    ENDPOINTS: stored { create_on_update: true }
-    EVENTS: stored { create_on_update: true, selectable_fields: EVENT_FIELDS }
-    LIMIT_RANGES: stored { create_on_update: true }
-    NAMESPACES: stored {
+    BINDINGS: review(core::Binding) {}
+    COMPONENT_STATUSES: stored(core::ComponentStatus) { short_names: &["cs"], verbs: READ }
+    CONFIG_MAPS: stored(core::ConfigMap) { short_names: &["cm"] }
+    ENDPOINTS: stored(core::Endpoints) { short_names: &["ep"], create_on_update: true }
+    EVENTS: stored(core::Event) { short_names: &["ev"], create_on_update: true, selectable_fields: EVENT_FIELDS }
+    LIMIT_RANGES: stored(core::LimitRange) { short_names: &["limits"], create_on_update: true }
+    NAMESPACES: stored(core::Namespace) {
+        short_names: &["ns"],
         verbs: NAMESPACE_VERBS,
-        subresources: &[sub("finalize", "", "v1", "Namespace", UPDATE), status(names::NAMESPACES)],
+        subresources: &[sub::<core::Namespace>("finalize", UPDATE), status::<core::Namespace>()],
         selectable_fields: &[field("status.phase", &["/status/phase"], "")],
     }
-    NODES: stored {
-        subresources: &[status(names::NODES)],
+    NODES: stored(core::Node) {
+        short_names: &["no"],
+        subresources: &[status::<core::Node>()],
         selectable_fields: &[field("spec.unschedulable", &["/spec/unschedulable"], "false")],
     }
-    PERSISTENT_VOLUME_CLAIMS: stored {
-        subresources: &[status(names::PERSISTENT_VOLUME_CLAIMS)],
+    PERSISTENT_VOLUME_CLAIMS: stored(core::PersistentVolumeClaim) {
+        short_names: &["pvc"],
+        subresources: &[status::<core::PersistentVolumeClaim>()],
     }
-    PERSISTENT_VOLUMES: stored { subresources: &[status(names::PERSISTENT_VOLUMES)] }
-    PODS: stored {
+    PERSISTENT_VOLUMES: stored(core::PersistentVolume) { short_names: &["pv"], subresources: &[status::<core::PersistentVolume>()] }
+    PODS: stored(core::Pod) {
+        short_names: &["po"],
         categories: &["all"],
         subresources: POD_SUBRESOURCES,
         selectable_fields: POD_FIELDS,
     }
-    POD_TEMPLATES: stored {}
-    REPLICATION_CONTROLLERS: stored {
+    POD_TEMPLATES: stored(core::PodTemplate) {}
+    REPLICATION_CONTROLLERS: stored(core::ReplicationController) {
+        short_names: &["rc"],
         categories: &["all"],
-        subresources: &[SCALE, status(names::REPLICATION_CONTROLLERS)],
+        subresources: &[SCALE, status::<core::ReplicationController>()],
         selectable_fields: &[field("status.replicas", &["/status/replicas"], "0")],
     }
-    RESOURCE_QUOTAS: stored { create_on_update: true, subresources: &[status(names::RESOURCE_QUOTAS)] }
-    SECRETS: stored { selectable_fields: &[field("type", &["/type"], "")] }
-    SERVICE_ACCOUNTS: stored {
-        subresources: &[sub("token", "authentication.k8s.io", "v1", "TokenRequest", CREATE)],
+    RESOURCE_QUOTAS: stored(core::ResourceQuota) { short_names: &["quota"], create_on_update: true, subresources: &[status::<core::ResourceQuota>()] }
+    SECRETS: stored(core::Secret) { selectable_fields: &[field("type", &["/type"], "")] }
+    SERVICE_ACCOUNTS: stored(core::ServiceAccount) {
+        short_names: &["sa"],
+        subresources: &[sub::<authentication::TokenRequest>("token", CREATE)],
     }
-    SERVICES: stored {
+    SERVICES: stored(core::Service) {
+        short_names: &["svc"],
         create_on_update: true,
         categories: &["all"],
-        subresources: &[status(names::SERVICES)],
+        subresources: &[status::<core::Service>()],
         selectable_fields: &[field("spec.clusterIP", &["/spec/clusterIP"], ""), field("spec.type", &["/spec/type"], "")],
     }
-    MUTATING_ADMISSION_POLICIES: stored { categories: &["api-extensions"] }
-    MUTATING_ADMISSION_POLICY_BINDINGS: stored { categories: &["api-extensions"] }
-    MUTATING_WEBHOOK_CONFIGURATIONS: stored { categories: &["api-extensions"] }
-    VALIDATING_ADMISSION_POLICIES: stored {
+    MUTATING_ADMISSION_POLICIES: stored(admissionregistration::MutatingAdmissionPolicy) { categories: &["api-extensions"] }
+    MUTATING_ADMISSION_POLICY_BINDINGS: stored(admissionregistration::MutatingAdmissionPolicyBinding) { categories: &["api-extensions"] }
+    MUTATING_WEBHOOK_CONFIGURATIONS: stored(admissionregistration::MutatingWebhookConfiguration) { categories: &["api-extensions"] }
+    VALIDATING_ADMISSION_POLICIES: stored(admissionregistration::ValidatingAdmissionPolicy) {
         categories: &["api-extensions"],
-        subresources: &[status(names::VALIDATING_ADMISSION_POLICIES)],
+        subresources: &[status::<admissionregistration::ValidatingAdmissionPolicy>()],
     }
-    VALIDATING_ADMISSION_POLICY_BINDINGS: stored { categories: &["api-extensions"] }
-    VALIDATING_WEBHOOK_CONFIGURATIONS: stored { categories: &["api-extensions"] }
-    CUSTOM_RESOURCE_DEFINITIONS: stored {
+    VALIDATING_ADMISSION_POLICY_BINDINGS: stored(admissionregistration::ValidatingAdmissionPolicyBinding) { categories: &["api-extensions"] }
+    VALIDATING_WEBHOOK_CONFIGURATIONS: stored(admissionregistration::ValidatingWebhookConfiguration) { categories: &["api-extensions"] }
+    CUSTOM_RESOURCE_DEFINITIONS: stored(apiextensions::CustomResourceDefinition) {
+        short_names: &["crd", "crds"],
         categories: &["api-extensions"],
-        subresources: &[status(names::CUSTOM_RESOURCE_DEFINITIONS)],
+        subresources: &[status::<apiextensions::CustomResourceDefinition>()],
     }
-    API_SERVICES: stored { categories: &["api-extensions"], subresources: &[status(names::API_SERVICES)] }
-    CONTROLLER_REVISIONS: stored {}
-    DAEMON_SETS: stored {
+    API_SERVICES: stored(apiregistration::APIService) { categories: &["api-extensions"], subresources: &[status::<apiregistration::APIService>()] }
+    CONTROLLER_REVISIONS: stored(apps::ControllerRevision) {}
+    DAEMON_SETS: stored(apps::DaemonSet) {
+        short_names: &["ds"],
         categories: &["all"],
-        subresources: &[status(names::DAEMON_SETS)],
+        subresources: &[status::<apps::DaemonSet>()],
     }
-    DEPLOYMENTS: stored {
+    DEPLOYMENTS: stored(apps::Deployment) {
+        short_names: &["deploy"],
         categories: &["all"],
-        subresources: &[SCALE, status(names::DEPLOYMENTS)],
+        subresources: &[SCALE, status::<apps::Deployment>()],
     }
-    REPLICA_SETS: stored {
+    REPLICA_SETS: stored(apps::ReplicaSet) {
+        short_names: &["rs"],
         categories: &["all"],
-        subresources: &[SCALE, status(names::REPLICA_SETS)],
+        subresources: &[SCALE, status::<apps::ReplicaSet>()],
         selectable_fields: &[field("status.replicas", &["/status/replicas"], "0")],
     }
-    STATEFUL_SETS: stored {
+    STATEFUL_SETS: stored(apps::StatefulSet) {
+        short_names: &["sts"],
         categories: &["all"],
-        subresources: &[SCALE, status(names::STATEFUL_SETS)],
+        subresources: &[SCALE, status::<apps::StatefulSet>()],
     }
-    SELF_SUBJECT_REVIEWS: review {}
-    TOKEN_REVIEWS: review {}
-    LOCAL_SUBJECT_ACCESS_REVIEWS: review {}
-    SELF_SUBJECT_ACCESS_REVIEWS: review {}
-    SELF_SUBJECT_RULES_REVIEWS: review {}
-    SUBJECT_ACCESS_REVIEWS: review {}
-    HORIZONTAL_POD_AUTOSCALERS: stored {
+    SELF_SUBJECT_REVIEWS: review(authentication::SelfSubjectReview) {}
+    TOKEN_REVIEWS: review(authentication::TokenReview) {}
+    LOCAL_SUBJECT_ACCESS_REVIEWS: review(authorization::LocalSubjectAccessReview) {}
+    SELF_SUBJECT_ACCESS_REVIEWS: review(authorization::SelfSubjectAccessReview) {}
+    SELF_SUBJECT_RULES_REVIEWS: review(authorization::SelfSubjectRulesReview) {}
+    SUBJECT_ACCESS_REVIEWS: review(authorization::SubjectAccessReview) {}
+    HORIZONTAL_POD_AUTOSCALERS: stored(autoscaling_v2::HorizontalPodAutoscaler) {
+        short_names: &["hpa"],
         categories: &["all"],
-        subresources: &[status(names::HORIZONTAL_POD_AUTOSCALERS)],
+        subresources: &[status::<autoscaling_v2::HorizontalPodAutoscaler>()],
     }
-    HORIZONTAL_POD_AUTOSCALERS_V1: stored {
+    HORIZONTAL_POD_AUTOSCALERS_V1: stored(autoscaling::HorizontalPodAutoscaler) {
+        short_names: &["hpa"],
         categories: &["all"],
         storage: Storage::Shared(&HORIZONTAL_POD_AUTOSCALERS),
-        subresources: &[status(names::HORIZONTAL_POD_AUTOSCALERS_V1)],
+        subresources: &[status::<autoscaling::HorizontalPodAutoscaler>()],
     }
-    CRON_JOBS: stored {
+    CRON_JOBS: stored(batch::CronJob) {
+        short_names: &["cj"],
         categories: &["all"],
-        subresources: &[status(names::CRON_JOBS)],
+        subresources: &[status::<batch::CronJob>()],
     }
-    JOBS: stored {
+    JOBS: stored(batch::Job) {
         categories: &["all"],
-        subresources: &[status(names::JOBS)],
+        subresources: &[status::<batch::Job>()],
         selectable_fields: &[field("status.successful", &["/status/succeeded"], "0")],
     }
-    CERTIFICATE_SIGNING_REQUESTS: stored {
+    CERTIFICATE_SIGNING_REQUESTS: stored(certificates::CertificateSigningRequest) {
+        short_names: &["csr"],
         subresources: &[
-            sub("approval", "certificates.k8s.io", "v1", "CertificateSigningRequest", CHANGE),
-            status(names::CERTIFICATE_SIGNING_REQUESTS),
+            sub::<certificates::CertificateSigningRequest>("approval", CHANGE),
+            status::<certificates::CertificateSigningRequest>(),
         ],
         selectable_fields: &[field("spec.signerName", &["/spec/signerName"], "")],
     }
-    LEASES: stored { create_on_update: true }
-    ENDPOINT_SLICES: stored {}
-    NEW_EVENTS: stored {
+    LEASES: stored(coordination::Lease) { create_on_update: true }
+    ENDPOINT_SLICES: stored(discovery::EndpointSlice) {}
+    NEW_EVENTS: stored(events::Event) {
+        short_names: &["ev"],
         create_on_update: true,
         storage: Storage::Shared(&EVENTS),
         selectable_fields: NEW_EVENT_FIELDS,
     }
-    FLOW_SCHEMAS: stored { subresources: &[status(names::FLOW_SCHEMAS)] }
-    PRIORITY_LEVEL_CONFIGURATIONS: stored { subresources: &[status(names::PRIORITY_LEVEL_CONFIGURATIONS)] }
-    INGRESS_CLASSES: stored {}
-    INGRESSES: stored { subresources: &[status(names::INGRESSES)] }
-    IP_ADDRESSES: stored {
+    FLOW_SCHEMAS: stored(flowcontrol::FlowSchema) { subresources: &[status::<flowcontrol::FlowSchema>()] }
+    PRIORITY_LEVEL_CONFIGURATIONS: stored(flowcontrol::PriorityLevelConfiguration) { subresources: &[status::<flowcontrol::PriorityLevelConfiguration>()] }
+    INGRESS_CLASSES: stored(networking::IngressClass) {}
+    INGRESSES: stored(networking::Ingress) { short_names: &["ing"], subresources: &[status::<networking::Ingress>()] }
+    IP_ADDRESSES: stored(networking::IPAddress) {
+        short_names: &["ip"],
         selectable_fields: &[
             field("spec.parentRef.resource", &["/spec/parentRef/resource"], ""),
             field("spec.parentRef.name", &["/spec/parentRef/name"], ""),
         ],
     }
-    NETWORK_POLICIES: stored {}
-    SERVICE_CIDRS: stored { subresources: &[status(names::SERVICE_CIDRS)] }
-    RUNTIME_CLASSES: stored {}
-    POD_DISRUPTION_BUDGETS: stored {
-        subresources: &[status(names::POD_DISRUPTION_BUDGETS)],
+    NETWORK_POLICIES: stored(networking::NetworkPolicy) { short_names: &["netpol"] }
+    SERVICE_CIDRS: stored(networking::ServiceCIDR) { subresources: &[status::<networking::ServiceCIDR>()] }
+    RUNTIME_CLASSES: stored(node::RuntimeClass) {}
+    POD_DISRUPTION_BUDGETS: stored(policy::PodDisruptionBudget) {
+        short_names: &["pdb"],
+        subresources: &[status::<policy::PodDisruptionBudget>()],
     }
-    CLUSTER_ROLE_BINDINGS: stored { create_on_update: true }
-    CLUSTER_ROLES: stored { create_on_update: true }
-    ROLE_BINDINGS: stored { create_on_update: true }
-    ROLES: stored {}
-    DEVICE_CLASSES: stored {}
-    RESOURCE_CLAIMS: stored { subresources: &[status(names::RESOURCE_CLAIMS)] }
-    RESOURCE_CLAIM_TEMPLATES: stored {}
-    RESOURCE_SLICES: stored {
+    CLUSTER_ROLE_BINDINGS: stored(rbac::ClusterRoleBinding) { create_on_update: true }
+    CLUSTER_ROLES: stored(rbac::ClusterRole) { create_on_update: true }
+    ROLE_BINDINGS: stored(rbac::RoleBinding) { create_on_update: true }
+    ROLES: stored(rbac::Role) {}
+    DEVICE_CLASSES: stored(resource::DeviceClass) {}
+    RESOURCE_CLAIMS: stored(resource::ResourceClaim) { subresources: &[status::<resource::ResourceClaim>()] }
+    RESOURCE_CLAIM_TEMPLATES: stored(resource::ResourceClaimTemplate) {}
+    RESOURCE_SLICES: stored(resource::ResourceSlice) {
         selectable_fields: &[field("spec.nodeName", &["/spec/nodeName"], ""), field("spec.driver", &["/spec/driver"], "")],
     }
-    PRIORITY_CLASSES: stored {}
-    POD_GROUPS: stored { subresources: &[status(names::POD_GROUPS)] }
-    WORKLOADS: stored {}
-    CSI_DRIVERS: stored {}
-    CSI_NODES: stored {}
-    CSI_STORAGE_CAPACITIES: stored {}
-    STORAGE_CLASSES: stored {}
-    VOLUME_ATTACHMENTS: stored { subresources: &[status(names::VOLUME_ATTACHMENTS)] }
-    VOLUME_ATTRIBUTES_CLASSES: stored {}
+    PRIORITY_CLASSES: stored(scheduling::PriorityClass) { short_names: &["pc"] }
+    POD_GROUPS: stored(scheduling_v1alpha2::PodGroup) { subresources: &[status::<scheduling_v1alpha2::PodGroup>()] }
+    WORKLOADS: stored(scheduling_v1alpha2::Workload) {}
+    CSI_DRIVERS: stored(storage::CSIDriver) {}
+    CSI_NODES: stored(storage::CSINode) {}
+    CSI_STORAGE_CAPACITIES: stored(storage::CSIStorageCapacity) {}
+    STORAGE_CLASSES: stored(storage::StorageClass) { short_names: &["sc"] }
+    VOLUME_ATTACHMENTS: stored(storage::VolumeAttachment) { subresources: &[status::<storage::VolumeAttachment>()] }
+    VOLUME_ATTRIBUTES_CLASSES: stored(storage::VolumeAttributesClass) { short_names: &["vac"] }
+}
+
+impl Resource {
+    /// The index in [`RESOURCES`]; custom resources follow.
+    pub fn index(&self) -> usize {
+        if let Some(custom) = self.custom {
+            return RESOURCES.len() + custom.slot;
+        }
+        RESOURCES.iter().position(|resource| std::ptr::eq(*resource, self)).unwrap_or_default()
+    }
+}
+
+/// The resource at `/apis/GROUP/VERSION/PLURAL`.
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
+    RESOURCES.iter().copied().find(|r| r.group == group && r.version == version && r.plural == plural)
+}
+
+/// The stored resource that `kubectl` calls so: by its plural, singular or short name, without regard to case, or with
+/// its group (`deployments.apps`).
+pub fn named(name: &str) -> Option<&'static Resource> {
+    let name = name.to_ascii_lowercase();
+    let (name, group) =
+        name.split_once('.').map_or((name.as_str(), None), |(name, group)| (name, Some(group)));
+    RESOURCES.iter().copied().find(|r| {
+        (r.plural == name || r.singular() == name || r.short_names.contains(&name))
+            && group.is_none_or(|group| r.group == group)
+            && r.storage != Storage::None
+    })
+}
+
+/// The stored resource of objects with this `apiVersion` and `kind`.
+pub fn of_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    RESOURCES
+        .iter()
+        .copied()
+        .find(|r| r.group == group && r.version == version && r.kind == kind && r.storage != Storage::None)
 }

@@ -257,10 +257,10 @@ fn set_quantities(resources: &mut Value, key: &str, quantities: &ResourceList) {
         return;
     }
     let Some(raw) = object(resources, key) else { return };
-    for (name, quantity) in quantities {
-        let same = raw.get(name).is_some_and(|value| quantity(value) == Some(*quantity));
+    for (name, amount) in quantities {
+        let same = raw.get(name).is_some_and(|value| quantity(value) == Some(*amount));
         if !same {
-            raw.insert(name.clone(), Value::from(quantity.to_string()));
+            raw.insert(name.clone(), Value::from(amount.to_string()));
         }
     }
 }

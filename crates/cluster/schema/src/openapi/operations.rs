@@ -1,9 +1,9 @@
 //! The operations of each path, for the OpenAPI documents.
 
-use crate::resource::{Resource, Subresource};
 use serde_json::{Map, Value, json};
 
-use super::openapi::{PATCH_DEFINITION, definition_of, gvk, reference};
+use super::names::{PATCH_DEFINITION, definition_of, gvk, reference};
+use crate::resource::{Resource, Subresource};
 
 const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";

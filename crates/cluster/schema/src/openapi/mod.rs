@@ -2,18 +2,20 @@
 //!
 //! A document is built on first use and cached as bytes.
 
+mod names;
+mod operations;
+mod v2;
+mod v3;
+
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
-use crate::resource::{RESOURCES, Resource, Storage};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-mod v2;
-
-use super::definitions::{self, KINDS, REFERENCE};
-use super::operations;
+use crate::resource::Resource;
+use v3::{make, versions};
 
 /// The answer to `GET` of `/openapi/v2`, `/openapi/v3`, `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`;
 /// `None` for any other path. `extensions`: with the proposals' fields. `custom`: the custom resources.
@@ -65,48 +67,6 @@ fn custom_version(
         .then(|| cached(&name, extensions, &chosen, || make(group, version, extensions, &chosen)))
 }
 
-struct Version {
-    group: &'static str,
-    version: &'static str,
-    /// Without and with the proposals' fields.
-    documents: [OnceLock<Bytes>; 2],
-}
-
-fn versions() -> &'static [Version] {
-    static VERSIONS: OnceLock<Vec<Version>> = OnceLock::new();
-    VERSIONS.get_or_init(|| {
-        let mut versions: Vec<Version> = Vec::new();
-        for resource in RESOURCES {
-            if !versions.iter().any(|v| v.group == resource.group && v.version == resource.version) {
-                let (group, version) = (resource.group, resource.version);
-                versions.push(Version { group, version, documents: Default::default() });
-            }
-        }
-        versions
-    })
-}
-
-impl Version {
-    /// `api/v1` or `apis/apps/v1`.
-    fn path(&self) -> String {
-        match self.group {
-            "" => format!("api/{}", self.version),
-            group => format!("apis/{group}/{}", self.version),
-        }
-    }
-
-    fn bytes(&self, extensions: bool) -> Bytes {
-        let document = &self.documents[usize::from(extensions)];
-        let make = || make(self.group, self.version, extensions, &self.resources()).to_string().into();
-        document.get_or_init(make).clone()
-    }
-
-    fn resources(&self) -> Vec<&'static Resource> {
-        let is_in = |resource: &&Resource| resource.group == self.group && resource.version == self.version;
-        RESOURCES.iter().copied().filter(is_in).collect()
-    }
-}
-
 fn of_version(group: &str, version: &str, extensions: bool) -> Option<Bytes> {
     let found = versions().iter().find(|v| v.group == group && v.version == version)?;
     Some(found.bytes(extensions))
@@ -133,156 +93,12 @@ fn index(extensions: bool, custom: &[&'static Resource]) -> Value {
     json!({ "paths": paths })
 }
 
-fn make(group: &str, version: &str, extensions: bool, resources: &[&'static Resource]) -> Value {
-    let in_version = || resources.iter().copied();
-    // Subresources may be of kinds of other groups, such as `Scale`.
-    let is_used = |kind: &definitions::Kind| {
-        (kind.group == group && kind.version == version)
-            || in_version()
-                .flat_map(|r| r.subresources)
-                .any(|sub| (sub.group, sub.version, sub.kind) == (kind.group, kind.version, kind.kind))
-    };
-    let mut schemas = definitions::generate(is_used, true);
-    for (name, schema) in &mut schemas {
-        if !extensions {
-            definitions::remove_proposed_fields(name, schema);
-        }
-        as_openapi(schema);
-    }
-    for kind in KINDS.iter().filter(|kind| is_used(kind)) {
-        if let Some(schema) = schemas.get_mut(&*(kind.definition)()) {
-            schema["x-kubernetes-group-version-kind"] = json!([gvk(kind.group, kind.version, kind.kind)]);
-        }
-    }
-    for resource in in_version() {
-        if let (Some(custom), Some(name)) = (resource.custom, definition_of(group, version, resource.kind)) {
-            schemas.insert(name, custom_definition(resource, &custom.schema));
-        }
-    }
-    for resource in in_version().filter(|resource| resource.storage != Storage::None) {
-        if let Some(definition) = definition_of(group, version, resource.kind) {
-            let list = list_definition(&definition, resource.kind, group, version);
-            schemas.insert(format!("{definition}List"), list);
-        }
-    }
-    schemas.insert(
-        PATCH_DEFINITION.to_owned(),
-        json!({
-            "description": "The body of a PATCH request; what it holds depends on its media type.",
-            "type": "object",
-        }),
-    );
-    scalar_definitions(&mut schemas);
-    schemas.sort_keys();
-    let mut paths = Map::new();
-    for resource in in_version() {
-        operations::add_paths(&mut paths, resource);
-    }
-    json!({
-        "openapi": "3.0.0",
-        "info": { "title": "Kubernetes", "version": "v1.36.0" },
-        "paths": paths,
-        "components": { "schemas": schemas },
-    })
-}
-
-pub(super) const PATCH_DEFINITION: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
-
-/// The name of a kind's definition.
-pub(super) fn definition_of(group: &str, version: &str, kind: &str) -> Option<String> {
-    let found = KINDS.iter().find(|k| k.group == group && k.version == version && k.kind == kind);
-    match found {
-        Some(found) => Some((found.definition)().into_owned()),
-        // As custom resources are named.
-        None if group.contains('.') => {
-            let reversed: Vec<&str> = group.rsplit('.').collect();
-            Some(format!("{}.{version}.{kind}", reversed.join(".")))
-        }
-        None => None,
-    }
-}
-
-/// The definition of a custom resource: its schema, with the fields of every object.
-fn custom_definition(resource: &Resource, schema: &Value) -> Value {
-    let mut definition = schema.clone();
-    let properties = &mut definition["properties"];
-    if !properties.is_object() {
-        *properties = json!({});
-    }
-    properties["apiVersion"] = json!({ "type": "string", "description": "Group and version of the object." });
-    properties["kind"] = json!({ "type": "string", "description": "Kind of the object." });
-    properties["metadata"] = json!({
-        "description": "Metadata of the object.",
-        "allOf": [reference("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")],
-    });
-    definition["x-kubernetes-group-version-kind"] =
-        json!([gvk(resource.group, resource.version, resource.kind)]);
-    definition
-}
-
-pub(super) fn gvk(group: &str, version: &str, kind: &str) -> Value {
-    json!({ "group": group, "kind": kind, "version": version })
-}
-
-pub(super) fn reference(definition: &str) -> Value {
-    json!({ "$ref": format!("{REFERENCE}{definition}") })
-}
-
-fn list_definition(definition: &str, kind: &str, group: &str, version: &str) -> Value {
-    json!({
-        "description": format!("{kind}List is a list of objects of kind {kind}."),
-        "type": "object",
-        "required": ["items"],
-        "properties": {
-            "apiVersion": { "type": "string", "description": "Version of the representation of the list." },
-            "items": { "type": "array", "description": "The objects.", "items": reference(definition) },
-            "kind": { "type": "string", "description": "Kind of the list." },
-            "metadata": {
-                "description": "Metadata of the list.",
-                "allOf": [reference("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")],
-            },
-        },
-        "x-kubernetes-group-version-kind": [gvk(group, version, &format!("{kind}List"))],
-    })
-}
-
-/// Types that are either text or a number.
-fn scalar_definitions(schemas: &mut Map<String, Value>) {
-    for (name, format, number) in [
-        ("io.k8s.apimachinery.pkg.api.resource.Quantity", None, "number"),
-        ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", Some("int-or-string"), "integer"),
-    ] {
-        let Some(schema) = schemas.get_mut(name).and_then(Value::as_object_mut) else { continue };
-        schema.remove("x-kubernetes-int-or-string");
-        if let Some(format) = format {
-            schema.insert("format".to_owned(), json!(format));
-        }
-        schema.insert("oneOf".to_owned(), json!([{ "type": number }, { "type": "string" }]));
-    }
-}
-
-/// OpenAPI 3.0 ignores siblings of a reference; `allOf` with one member has the same meaning.
-fn as_openapi(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            fields.values_mut().for_each(as_openapi);
-            // A field of this name is a schema.
-            if fields.len() > 1
-                && fields.get("$ref").is_some_and(Value::is_string)
-                && let Some(reference) = fields.shift_remove("$ref")
-            {
-                fields.insert("allOf".to_owned(), json!([{ "$ref": reference }]));
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(as_openapi),
-        _ => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::names::definition_of;
     use super::*;
-    use crate::definitions::referred;
+    use crate::definitions::{REFERENCE, referred};
+    use crate::resource::RESOURCES;
 
     fn get(path: &str) -> Value {
         let document = document(path, true, &[]).expect(path);
