@@ -95,7 +95,7 @@ fn index(extensions: bool, custom: &[&'static Resource]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::names::definition_of;
+    use super::names::{definition_of, gvk};
     use super::*;
     use crate::definitions::{REFERENCE, referred};
     use crate::resource::RESOURCES;

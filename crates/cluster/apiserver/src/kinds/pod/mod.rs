@@ -9,18 +9,19 @@ pub mod validate;
 use berth_api::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
 use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::object::{self as typed, PriorityClass, ResourceList};
-use berth_schema::resource::{PRIORITY_CLASSES, Resource};
+use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, Resource};
 use serde_json::{Map, Value, json};
 
-pub use columns::COLUMNS;
 use defaults::{default_pod, qos_class};
 use validate::{cause, validate_containers};
 
 use crate::handlers::add_topology_labels;
+use crate::kinds::kind::{NoRules, kinds};
 use crate::server::status::Status;
 use crate::store::Filter;
 use crate::strategy::fields::{Causes, default_text, items, items_mut, object, quantity, text};
 use crate::strategy::{Context, Strategy, metadata, now, refuse};
+use crate::table::columns::DEFAULT;
 
 /// Default grace period of a pod in seconds.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
@@ -29,6 +30,11 @@ const IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 pub struct Pod;
+
+kinds! {
+    PODS: Pod, columns::COLUMNS, with_generation;
+    BINDINGS: NoRules, DEFAULT;
+}
 
 impl Strategy for Pod {
     fn default(&self, value: &mut Value) {

@@ -242,13 +242,13 @@ mod tests {
     use berth_schema::resource::find;
 
     use super::*;
-    use crate::strategy::kinds;
+    use crate::kinds;
 
     #[test]
     fn workloads_get_defaults() {
         let defaulted = |group: &str, plural: &str, spec: Value| {
             let mut value = json!({"metadata": {"name": "w", "uid": "u"}, "spec": spec});
-            kinds::of(find(group, "v1", plural).unwrap()).default(&mut value);
+            kinds::strategy(find(group, "v1", plural).unwrap()).default(&mut value);
             value
         };
         let deployment =

@@ -1,0 +1,27 @@
+//! Custom resources, and what extends or configures the API server.
+
+mod admission_policy;
+mod api_service;
+mod custom_resource;
+mod custom_resource_definition;
+mod flow_control;
+mod structural;
+mod webhook_configuration;
+
+use berth_schema::resource::*;
+
+use crate::kinds::kind::kinds;
+use crate::table::columns::DEFAULT;
+
+kinds! {
+    MUTATING_ADMISSION_POLICIES: admission_policy::MUTATING, admission_policy::MUTATING_COLUMNS, with_generation;
+    MUTATING_ADMISSION_POLICY_BINDINGS: admission_policy::MUTATING_BINDING, admission_policy::BINDING_COLUMNS;
+    MUTATING_WEBHOOK_CONFIGURATIONS: webhook_configuration::MUTATING, webhook_configuration::COLUMNS, with_generation;
+    VALIDATING_ADMISSION_POLICIES: admission_policy::VALIDATING, admission_policy::VALIDATING_COLUMNS, with_generation;
+    VALIDATING_ADMISSION_POLICY_BINDINGS: admission_policy::VALIDATING_BINDING, admission_policy::BINDING_COLUMNS;
+    VALIDATING_WEBHOOK_CONFIGURATIONS: webhook_configuration::VALIDATING, webhook_configuration::COLUMNS, with_generation;
+    CUSTOM_RESOURCE_DEFINITIONS: custom_resource_definition::CustomResourceDefinition, DEFAULT, with_generation;
+    API_SERVICES: api_service::STRATEGY, api_service::COLUMNS;
+    FLOW_SCHEMAS: flow_control::FLOW_SCHEMA, flow_control::FLOW_SCHEMA_COLUMNS, with_generation;
+    PRIORITY_LEVEL_CONFIGURATIONS: flow_control::PRIORITY_LEVEL, flow_control::PRIORITY_LEVEL_COLUMNS, with_generation;
+}

@@ -1,0 +1,22 @@
+//! Volumes, claims, their classes and CSI drivers.
+
+mod class;
+mod csi;
+mod persistent_volume;
+mod persistent_volume_claim;
+mod volume;
+
+use berth_schema::resource::*;
+
+use crate::kinds::kind::kinds;
+
+kinds! {
+    PERSISTENT_VOLUME_CLAIMS: persistent_volume_claim::PersistentVolumeClaim, persistent_volume_claim::COLUMNS;
+    PERSISTENT_VOLUMES: persistent_volume::PersistentVolume, persistent_volume::COLUMNS;
+    CSI_DRIVERS: csi::CsiDriver, csi::DRIVER_COLUMNS;
+    CSI_NODES: csi::CsiNode, csi::NODE_COLUMNS;
+    CSI_STORAGE_CAPACITIES: csi::CsiStorageCapacity, csi::CAPACITY_COLUMNS;
+    STORAGE_CLASSES: class::StorageClass, class::STORAGE_COLUMNS;
+    VOLUME_ATTACHMENTS: csi::VolumeAttachment, csi::ATTACHMENT_COLUMNS;
+    VOLUME_ATTRIBUTES_CLASSES: class::ATTRIBUTES_STRATEGY, class::ATTRIBUTES_COLUMNS;
+}
