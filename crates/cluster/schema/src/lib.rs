@@ -7,6 +7,7 @@
 //! elsewhere.
 
 mod built_in;
+mod custom;
 mod decode;
 mod definitions;
 pub mod openapi;
@@ -14,7 +15,6 @@ pub mod patch;
 pub mod protobuf;
 pub mod resource;
 mod semantics;
-mod structural;
 mod types;
 mod unknown;
 

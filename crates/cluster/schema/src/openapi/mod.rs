@@ -33,7 +33,7 @@ pub fn document(path: &str, extensions: bool, custom: &[&'static Resource]) -> O
     }
 }
 
-/// A document of these custom resources, made once. Each has an address of its own.
+/// A document of these custom resources, made once. Each resource has its own address.
 fn cached(name: &str, extensions: bool, custom: &[&'static Resource], make: impl FnOnce() -> Value) -> Bytes {
     type Key = (String, bool, Vec<usize>);
     static DOCUMENTS: LazyLock<Mutex<HashMap<Key, Bytes>>> = LazyLock::new(Mutex::default);

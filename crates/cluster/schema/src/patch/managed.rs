@@ -277,7 +277,7 @@ pub(super) fn record(entries: &mut Vec<Value>, changes: &Comparison, actor: &Act
 }
 
 /// The oldest updates of one version of the object.
-struct Merged {
+struct OldestUpdates {
     fields: FieldSet,
     /// The place of the last of them.
     at: usize,
@@ -292,7 +292,7 @@ fn bound(entries: &mut Vec<Value>) {
         return;
     };
     updates.sort_by_key(|&at| sort_key(&entries[at]));
-    let mut merged: HashMap<String, Merged> = HashMap::new();
+    let mut merged: HashMap<String, OldestUpdates> = HashMap::new();
     let mut gone = HashSet::new();
     for at in updates {
         if excess == 0 {
@@ -301,7 +301,7 @@ fn bound(entries: &mut Vec<Value>) {
         let fields = fields_of(&entries[at]);
         match merged.entry(text(&entries[at], "apiVersion").to_owned()) {
             Entry::Vacant(first) => {
-                first.insert(Merged { fields, at, several: false });
+                first.insert(OldestUpdates { fields, at, several: false });
             }
             Entry::Occupied(mut older) => {
                 let older = older.get_mut();
@@ -312,7 +312,7 @@ fn bound(entries: &mut Vec<Value>) {
             }
         }
     }
-    for (version, Merged { fields, at, .. }) in merged.into_iter().filter(|(_, merged)| merged.several) {
+    for (version, OldestUpdates { fields, at, .. }) in merged.into_iter().filter(|(_, merged)| merged.several) {
         let time = text(&entries[at], "time").to_owned();
         let ancient =
             Actor { manager: ANCIENT, api_version: &version, subresource: "", now: &time, ignored: &[] };

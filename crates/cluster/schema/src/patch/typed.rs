@@ -139,7 +139,7 @@ fn merged_list(items: &'static Type, how: &ListType, live: &[Value], applied: &[
         None => applied[place].clone(),
     };
 
-    // How many of the applied items before each place the live list has, too.
+    // How many of the applied items before each place the live list also has.
     let shared_before: Vec<usize> = std::iter::once(0)
         .chain(elements.iter().scan(0, |n, element| {
             *n += usize::from(current.contains_key(element.as_str()));

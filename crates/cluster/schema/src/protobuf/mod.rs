@@ -3,7 +3,7 @@
 //! accept that.
 //!
 //! The form is an envelope with kind and version around a message. Messages are read along the same types as
-//! JSON; only the field numbers come from a table of their own (`numbers.txt`).
+//! JSON; only the field numbers come from another table (`numbers.txt`).
 
 mod error;
 mod wire;

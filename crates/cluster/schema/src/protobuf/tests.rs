@@ -220,7 +220,7 @@ fn every_field_has_a_number() {
         }
     }
     let (mut seen, mut missing) = (HashSet::new(), Vec::new());
-    // The alternatives within a schema have a protobuf form of their own.
+    // The alternatives within a schema have another protobuf form.
     for resource in RESOURCES.iter().filter(|resource| resource.kind != "CustomResourceDefinition") {
         walk(
             type_of(resource.group, resource.version, resource.kind).expect("known"),

@@ -1,12 +1,11 @@
 //! The resources that the API server serves: their names come from [`berth_api::resource`], and this table adds verbs,
 //! subresources, storage, selectable fields and types. Routing, discovery, storage and authorization derive from it.
 
-mod custom;
 mod row;
 mod table;
 
-pub use custom::{Defined, MAX_CUSTOM, custom_collection, custom_collection_at, defined, has_room};
-pub(crate) use row::GeneratedType;
+pub use crate::custom::{Defined, MAX_CUSTOM, custom_collection, custom_collection_at, defined, has_room};
+pub(crate) use row::{CHANGE, GeneratedType};
 pub use row::{Custom, Resource, SelectableField, Storage, Subresource};
 pub use table::*;
 
@@ -15,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_in_the_collection_of_their_own_or_of_another_resource() {
+    fn objects_are_in_their_collection_or_in_that_of_another_resource() {
         for (i, resource) in RESOURCES.iter().enumerate() {
             assert_eq!(resource.index(), i);
             let stored = resource.stored().map(|stored| stored.storage);

@@ -12,7 +12,7 @@ use crate::types::Type;
 const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 /// The verbs of most subresources.
-pub(super) const CHANGE: &[&str] = &["get", "patch", "update"];
+pub(crate) const CHANGE: &[&str] = &["get", "patch", "update"];
 
 /// The storage of a resource's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Deref for Resource {
 
 impl Resource {
     /// A resource with its own collection, every verb and nothing else.
-    pub(super) const fn new(names: names::Resource) -> Resource {
+    pub(crate) const fn new(names: names::Resource) -> Resource {
         Resource {
             names,
             short_names: &[],

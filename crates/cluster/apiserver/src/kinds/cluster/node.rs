@@ -10,7 +10,7 @@ use crate::table::row::{NONE, Row, UNKNOWN};
 
 pub struct Node;
 
-/// The resources that are counted in whole units; extended resources are, too.
+/// The resources that are counted in whole units, as extended resources.
 const COUNTED: [&str; 1] = ["pods"];
 
 impl Strategy for Node {

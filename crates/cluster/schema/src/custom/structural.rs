@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::built_in::type_of;
-use super::types::{Field, ListType, MapKey, Patch, Struct, Type, TypeId};
+use crate::built_in::type_of;
+use crate::types::{Field, ListType, MapKey, Patch, Struct, Type, TypeId};
 
 /// The type of whole objects.
 pub(crate) fn type_of_root(schema: &Value) -> Type {

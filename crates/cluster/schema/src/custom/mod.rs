@@ -4,14 +4,15 @@
 //! different `spec`, and what was read is never freed. The collection of a custom resource depends on group and plural
 //! alone, so that objects keep their place when the definition changes.
 
+mod structural;
+
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use berth_api::resource as names;
 use serde_json::Value;
 
-use super::row::{CHANGE, Custom, Resource, Storage, Subresource};
-use crate::structural;
+use crate::resource::{CHANGE, Custom, Resource, Storage, Subresource};
 use crate::types::Type;
 
 /// How many custom resources can be defined while the process runs.
