@@ -19,14 +19,20 @@ pub struct Resource {
     /// Whether objects can be listed, watched and deleted under these names: not requests that are only answered, nor
     /// second forms of stored objects. The garbage collector and the namespace controller follow these resources.
     pub deletable: bool,
+    /// The short names that kubectl accepts, such as `po`.
+    pub short_names: &'static [&'static str],
 }
 
 const fn resource(group: &'static str, kind: &'static str, plural: &'static str) -> Resource {
-    Resource { group, version: "v1", kind, plural, namespaced: true, deletable: true }
+    Resource { group, version: "v1", kind, plural, namespaced: true, deletable: true, short_names: &[] }
 }
 
 const fn cluster_scoped(resource: Resource) -> Resource {
     Resource { namespaced: false, ..resource }
+}
+
+const fn short(short_names: &'static [&'static str], resource: Resource) -> Resource {
+    Resource { short_names, ..resource }
 }
 
 const fn not_deletable(resource: Resource) -> Resource {
@@ -58,7 +64,7 @@ resources! {
     /// `v1` Binding.
     BINDINGS = not_deletable(resource("", "Binding", "bindings"));
     /// `v1` ComponentStatus.
-    COMPONENT_STATUSES = not_deletable(cluster_scoped(resource("", "ComponentStatus", "componentstatuses")));
+    COMPONENT_STATUSES = not_deletable(short(&["cs"], cluster_scoped(resource("", "ComponentStatus", "componentstatuses"))));
     /// `v1` ConfigMap.
     CONFIG_MAPS = short(&["cm"], resource("", "ConfigMap", "configmaps"));
     /// `v1` Endpoints.
@@ -146,7 +152,7 @@ resources! {
     /// `autoscaling/v2` HorizontalPodAutoscaler.
     HORIZONTAL_POD_AUTOSCALERS = short(&["hpa"], version("v2", resource("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers")));
     /// `autoscaling/v1` HorizontalPodAutoscaler.
-    HORIZONTAL_POD_AUTOSCALERS_V1 = not_deletable(resource("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers"));
+    HORIZONTAL_POD_AUTOSCALERS_V1 = not_deletable(short(&["hpa"], resource("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers")));
     /// `batch/v1` CronJob.
     CRON_JOBS = short(&["cj"], resource("batch", "CronJob", "cronjobs"));
     /// `batch/v1` Job.
@@ -162,7 +168,7 @@ resources! {
     /// `discovery.k8s.io/v1` EndpointSlice.
     ENDPOINT_SLICES = resource("discovery.k8s.io", "EndpointSlice", "endpointslices");
     /// `events.k8s.io/v1` Event.
-    NEW_EVENTS = not_deletable(resource("events.k8s.io", "Event", "events"));
+    NEW_EVENTS = not_deletable(short(&["ev"], resource("events.k8s.io", "Event", "events")));
     /// `flowcontrol.apiserver.k8s.io/v1` FlowSchema.
     FLOW_SCHEMAS = cluster_scoped(resource(FLOW_CONTROL, "FlowSchema", "flowschemas"));
     /// `flowcontrol.apiserver.k8s.io/v1` PriorityLevelConfiguration.

@@ -53,6 +53,7 @@ pub fn custom_collection(name: &str) -> Option<&'static Resource> {
         plural: leak(plural),
         namespaced: true,
         deletable: true,
+        short_names: &[],
     };
     let custom = Custom {
         slot: all.len(),
@@ -160,9 +161,9 @@ fn of_version(spec: &Value, version: &Value, slot: usize, storage: Storage) -> R
         plural: text(&names["plural"]),
         namespaced: spec["scope"] == "Namespaced",
         deletable: true,
+        short_names: list(&names["shortNames"]),
     };
     Resource {
-        short_names: list(&names["shortNames"]),
         categories: list(&names["categories"]),
         subresources: subresources.leak(),
         storage,

@@ -312,7 +312,8 @@ fn bound(entries: &mut Vec<Value>) {
             }
         }
     }
-    for (version, OldestUpdates { fields, at, .. }) in merged.into_iter().filter(|(_, merged)| merged.several) {
+    for (version, OldestUpdates { fields, at, .. }) in merged.into_iter().filter(|(_, merged)| merged.several)
+    {
         let time = text(&entries[at], "time").to_owned();
         let ancient =
             Actor { manager: ANCIENT, api_version: &version, subresource: "", now: &time, ignored: &[] };

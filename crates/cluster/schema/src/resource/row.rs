@@ -93,8 +93,6 @@ impl Eq for Subresource {}
 pub struct Resource {
     /// Group, version, kind and name in paths.
     pub names: berth_api::resource::Resource,
-    /// Short names, such as `po`.
-    pub short_names: &'static [&'static str],
     /// Categories, such as `all`.
     pub categories: &'static [&'static str],
     /// The verbs, as discovery lists them.
@@ -157,7 +155,6 @@ impl Resource {
     pub(crate) const fn new(names: names::Resource) -> Resource {
         Resource {
             names,
-            short_names: &[],
             categories: &[],
             verbs: ALL_VERBS,
             subresources: &[],

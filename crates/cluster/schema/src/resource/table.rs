@@ -127,48 +127,41 @@ macro_rules! resources {
 
 resources! {
     BINDINGS: review(core::Binding) {}
-    COMPONENT_STATUSES: stored(core::ComponentStatus) { short_names: &["cs"], verbs: READ }
-    CONFIG_MAPS: stored(core::ConfigMap) { short_names: &["cm"] }
-    ENDPOINTS: stored(core::Endpoints) { short_names: &["ep"], create_on_update: true }
-    EVENTS: stored(core::Event) { short_names: &["ev"], create_on_update: true, selectable_fields: EVENT_FIELDS }
-    LIMIT_RANGES: stored(core::LimitRange) { short_names: &["limits"], create_on_update: true }
+    COMPONENT_STATUSES: stored(core::ComponentStatus) { verbs: READ }
+    CONFIG_MAPS: stored(core::ConfigMap) {}
+    ENDPOINTS: stored(core::Endpoints) { create_on_update: true }
+    EVENTS: stored(core::Event) { create_on_update: true, selectable_fields: EVENT_FIELDS }
+    LIMIT_RANGES: stored(core::LimitRange) { create_on_update: true }
     NAMESPACES: stored(core::Namespace) {
-        short_names: &["ns"],
         verbs: NAMESPACE_VERBS,
         subresources: &[sub::<core::Namespace>("finalize", UPDATE), status::<core::Namespace>()],
         selectable_fields: &[field("status.phase", &["/status/phase"], "")],
     }
     NODES: stored(core::Node) {
-        short_names: &["no"],
         subresources: &[status::<core::Node>()],
         selectable_fields: &[field("spec.unschedulable", &["/spec/unschedulable"], "false")],
     }
     PERSISTENT_VOLUME_CLAIMS: stored(core::PersistentVolumeClaim) {
-        short_names: &["pvc"],
         subresources: &[status::<core::PersistentVolumeClaim>()],
     }
-    PERSISTENT_VOLUMES: stored(core::PersistentVolume) { short_names: &["pv"], subresources: &[status::<core::PersistentVolume>()] }
+    PERSISTENT_VOLUMES: stored(core::PersistentVolume) { subresources: &[status::<core::PersistentVolume>()] }
     PODS: stored(core::Pod) {
-        short_names: &["po"],
         categories: &["all"],
         subresources: POD_SUBRESOURCES,
         selectable_fields: POD_FIELDS,
     }
     POD_TEMPLATES: stored(core::PodTemplate) {}
     REPLICATION_CONTROLLERS: stored(core::ReplicationController) {
-        short_names: &["rc"],
         categories: &["all"],
         subresources: &[SCALE, status::<core::ReplicationController>()],
         selectable_fields: &[field("status.replicas", &["/status/replicas"], "0")],
     }
-    RESOURCE_QUOTAS: stored(core::ResourceQuota) { short_names: &["quota"], create_on_update: true, subresources: &[status::<core::ResourceQuota>()] }
+    RESOURCE_QUOTAS: stored(core::ResourceQuota) { create_on_update: true, subresources: &[status::<core::ResourceQuota>()] }
     SECRETS: stored(core::Secret) { selectable_fields: &[field("type", &["/type"], "")] }
     SERVICE_ACCOUNTS: stored(core::ServiceAccount) {
-        short_names: &["sa"],
         subresources: &[sub::<authentication::TokenRequest>("token", CREATE)],
     }
     SERVICES: stored(core::Service) {
-        short_names: &["svc"],
         create_on_update: true,
         categories: &["all"],
         subresources: &[status::<core::Service>()],
@@ -184,30 +177,25 @@ resources! {
     VALIDATING_ADMISSION_POLICY_BINDINGS: stored(admissionregistration::ValidatingAdmissionPolicyBinding) { categories: &["api-extensions"] }
     VALIDATING_WEBHOOK_CONFIGURATIONS: stored(admissionregistration::ValidatingWebhookConfiguration) { categories: &["api-extensions"] }
     CUSTOM_RESOURCE_DEFINITIONS: stored(apiextensions::CustomResourceDefinition) {
-        short_names: &["crd", "crds"],
         categories: &["api-extensions"],
         subresources: &[status::<apiextensions::CustomResourceDefinition>()],
     }
     API_SERVICES: stored(apiregistration::APIService) { categories: &["api-extensions"], subresources: &[status::<apiregistration::APIService>()] }
     CONTROLLER_REVISIONS: stored(apps::ControllerRevision) {}
     DAEMON_SETS: stored(apps::DaemonSet) {
-        short_names: &["ds"],
         categories: &["all"],
         subresources: &[status::<apps::DaemonSet>()],
     }
     DEPLOYMENTS: stored(apps::Deployment) {
-        short_names: &["deploy"],
         categories: &["all"],
         subresources: &[SCALE, status::<apps::Deployment>()],
     }
     REPLICA_SETS: stored(apps::ReplicaSet) {
-        short_names: &["rs"],
         categories: &["all"],
         subresources: &[SCALE, status::<apps::ReplicaSet>()],
         selectable_fields: &[field("status.replicas", &["/status/replicas"], "0")],
     }
     STATEFUL_SETS: stored(apps::StatefulSet) {
-        short_names: &["sts"],
         categories: &["all"],
         subresources: &[SCALE, status::<apps::StatefulSet>()],
     }
@@ -218,18 +206,15 @@ resources! {
     SELF_SUBJECT_RULES_REVIEWS: review(authorization::SelfSubjectRulesReview) {}
     SUBJECT_ACCESS_REVIEWS: review(authorization::SubjectAccessReview) {}
     HORIZONTAL_POD_AUTOSCALERS: stored(autoscaling_v2::HorizontalPodAutoscaler) {
-        short_names: &["hpa"],
         categories: &["all"],
         subresources: &[status::<autoscaling_v2::HorizontalPodAutoscaler>()],
     }
     HORIZONTAL_POD_AUTOSCALERS_V1: stored(autoscaling::HorizontalPodAutoscaler) {
-        short_names: &["hpa"],
         categories: &["all"],
         storage: Storage::Shared(&HORIZONTAL_POD_AUTOSCALERS),
         subresources: &[status::<autoscaling::HorizontalPodAutoscaler>()],
     }
     CRON_JOBS: stored(batch::CronJob) {
-        short_names: &["cj"],
         categories: &["all"],
         subresources: &[status::<batch::CronJob>()],
     }
@@ -239,7 +224,6 @@ resources! {
         selectable_fields: &[field("status.successful", &["/status/succeeded"], "0")],
     }
     CERTIFICATE_SIGNING_REQUESTS: stored(certificates::CertificateSigningRequest) {
-        short_names: &["csr"],
         subresources: &[
             sub::<certificates::CertificateSigningRequest>("approval", CHANGE),
             status::<certificates::CertificateSigningRequest>(),
@@ -249,7 +233,6 @@ resources! {
     LEASES: stored(coordination::Lease) { create_on_update: true }
     ENDPOINT_SLICES: stored(discovery::EndpointSlice) {}
     NEW_EVENTS: stored(events::Event) {
-        short_names: &["ev"],
         create_on_update: true,
         storage: Storage::Shared(&EVENTS),
         selectable_fields: NEW_EVENT_FIELDS,
@@ -257,19 +240,17 @@ resources! {
     FLOW_SCHEMAS: stored(flowcontrol::FlowSchema) { subresources: &[status::<flowcontrol::FlowSchema>()] }
     PRIORITY_LEVEL_CONFIGURATIONS: stored(flowcontrol::PriorityLevelConfiguration) { subresources: &[status::<flowcontrol::PriorityLevelConfiguration>()] }
     INGRESS_CLASSES: stored(networking::IngressClass) {}
-    INGRESSES: stored(networking::Ingress) { short_names: &["ing"], subresources: &[status::<networking::Ingress>()] }
+    INGRESSES: stored(networking::Ingress) { subresources: &[status::<networking::Ingress>()] }
     IP_ADDRESSES: stored(networking::IPAddress) {
-        short_names: &["ip"],
         selectable_fields: &[
             field("spec.parentRef.resource", &["/spec/parentRef/resource"], ""),
             field("spec.parentRef.name", &["/spec/parentRef/name"], ""),
         ],
     }
-    NETWORK_POLICIES: stored(networking::NetworkPolicy) { short_names: &["netpol"] }
+    NETWORK_POLICIES: stored(networking::NetworkPolicy) {}
     SERVICE_CIDRS: stored(networking::ServiceCIDR) { subresources: &[status::<networking::ServiceCIDR>()] }
     RUNTIME_CLASSES: stored(node::RuntimeClass) {}
     POD_DISRUPTION_BUDGETS: stored(policy::PodDisruptionBudget) {
-        short_names: &["pdb"],
         subresources: &[status::<policy::PodDisruptionBudget>()],
     }
     CLUSTER_ROLE_BINDINGS: stored(rbac::ClusterRoleBinding) { create_on_update: true }
@@ -282,15 +263,15 @@ resources! {
     RESOURCE_SLICES: stored(resource::ResourceSlice) {
         selectable_fields: &[field("spec.nodeName", &["/spec/nodeName"], ""), field("spec.driver", &["/spec/driver"], "")],
     }
-    PRIORITY_CLASSES: stored(scheduling::PriorityClass) { short_names: &["pc"] }
+    PRIORITY_CLASSES: stored(scheduling::PriorityClass) {}
     POD_GROUPS: stored(scheduling_v1alpha2::PodGroup) { subresources: &[status::<scheduling_v1alpha2::PodGroup>()] }
     WORKLOADS: stored(scheduling_v1alpha2::Workload) {}
     CSI_DRIVERS: stored(storage::CSIDriver) {}
     CSI_NODES: stored(storage::CSINode) {}
     CSI_STORAGE_CAPACITIES: stored(storage::CSIStorageCapacity) {}
-    STORAGE_CLASSES: stored(storage::StorageClass) { short_names: &["sc"] }
+    STORAGE_CLASSES: stored(storage::StorageClass) {}
     VOLUME_ATTACHMENTS: stored(storage::VolumeAttachment) { subresources: &[status::<storage::VolumeAttachment>()] }
-    VOLUME_ATTRIBUTES_CLASSES: stored(storage::VolumeAttributesClass) { short_names: &["vac"] }
+    VOLUME_ATTRIBUTES_CLASSES: stored(storage::VolumeAttributesClass) {}
 }
 
 impl Resource {
@@ -306,19 +287,6 @@ impl Resource {
 /// The resource at `/apis/GROUP/VERSION/PLURAL`.
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().copied().find(|r| r.group == group && r.version == version && r.plural == plural)
-}
-
-/// The stored resource that `kubectl` calls so: by its plural, singular or short name, without regard to case, or with
-/// its group (`deployments.apps`).
-pub fn named(name: &str) -> Option<&'static Resource> {
-    let name = name.to_ascii_lowercase();
-    let (name, group) =
-        name.split_once('.').map_or((name.as_str(), None), |(name, group)| (name, Some(group)));
-    RESOURCES.iter().copied().find(|r| {
-        (r.plural == name || r.singular() == name || r.short_names.contains(&name))
-            && group.is_none_or(|group| r.group == group)
-            && r.storage != Storage::None
-    })
 }
 
 /// The stored resource of objects with this `apiVersion` and `kind`.
