@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-pub use crate::webhook::Operation;
+pub use berth_api::admission::Operation;
 
 /// The phase of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,8 +1,9 @@
 //! The objects that exist in every new cluster.
 
-use berth_schema::resource::{Resource, of_kind};
+use berth_schema::resource::{self, Resource, of_kind};
 use serde_json::{Value, json};
 
+use crate::lifecycle::dependents;
 use crate::store::{Change, Store, Write, WriteError};
 use crate::strategy::now;
 
@@ -230,29 +231,24 @@ pub(crate) async fn ensure_namespace(store: &Store, name: &str) -> Result<(), Wr
         "status": {"phase": "Active"}
     });
     ensure(store, namespace).await?;
-    ensure_service_account(store, name).await
+    for dependent in dependents(&resource::NAMESPACES, name) {
+        ensure(store, dependent).await?;
+    }
+    Ok(())
 }
 
-/// Makes a namespace's service account `default` if it is missing.
+/// Creates an object if it is missing.
 ///
 /// # Errors
 /// The storage is broken.
-pub(crate) async fn ensure_service_account(store: &Store, namespace: &str) -> Result<(), WriteError> {
-    let account = json!({
-        "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": {"name": "default", "namespace": namespace}
-    });
-    ensure(store, account).await
-}
-
-async fn ensure(store: &Store, mut value: Value) -> Result<(), WriteError> {
+pub(crate) async fn ensure(store: &Store, mut value: Value) -> Result<(), WriteError> {
     let text = |field: &str| value[field].as_str().unwrap_or_default();
     let Some(resource): Option<&'static Resource> = of_kind(text("apiVersion"), text("kind")) else {
         return Ok(());
     };
     value["metadata"]["uid"] = Value::from(uuid::Uuid::new_v4().to_string());
     value["metadata"]["creationTimestamp"] = Value::from(now());
-    match store.write(Write { resource, change: Change::Create, value }).await {
+    match store.write(Write { resource, change: Change::Import, value }).await {
         Ok(_) | Err(WriteError::AlreadyExists) => Ok(()),
         Err(error) => Err(error),
     }

@@ -141,7 +141,7 @@ async fn put(
     let kind = resource.kind.to_owned();
     let (namespace, name) = key(&value);
     let name = format!("{namespace}/{name}");
-    match store.write(Write { resource, change: Change::Create, value }).await {
+    match store.write(Write { resource, change: Change::Import, value }).await {
         Ok(_) => Ok(true),
         Err(WriteError::AlreadyExists) => Ok(false),
         Err(source) => Err(ImportError::Write { kind, name, source }),

@@ -1,11 +1,14 @@
 //! An embedded Kubernetes API server, for laptops, tests and CI.
 //!
-//! Modules: `store` keeps objects, versions and history; `server` serves HTTPS and checks identities and limits;
-//! `strategy` has the rules for creating and changing objects, `kinds` the table of kinds with the rules of each;
-//! `handlers` carry out requests. The server never sees the engine: an API server that shared the placement code would
-//! agree with its bugs.
+//! Layers, each of which uses only those before it: `request` (user, target, parameters, status), `store` (objects,
+//! versions, history), `authn` and `authz` (tokens, permissions), `strategy` (what a kind defines, and the rules that kinds
+//! share), `kinds` (the table of kinds with the rules of each), `lifecycle` (creating, changing and deleting objects),
+//! `quota`, `custom` and `webhook`, `handlers` (carry out requests), `server` (HTTPS and limits). The server never sees the
+//! engine: an API server that shared the placement code would agree with its bugs.
 
 pub mod admission;
+mod authn;
+mod authz;
 mod bootstrap;
 pub mod cel;
 mod custom;
@@ -13,8 +16,10 @@ mod discovery;
 mod handlers;
 mod import;
 mod kinds;
+mod lifecycle;
 mod options;
 mod quota;
+mod request;
 mod server;
 mod store;
 mod strategy;

@@ -3,62 +3,41 @@
 use std::sync::Arc;
 
 use berth_schema::resource::{
-    MUTATING_WEBHOOK_CONFIGURATIONS, NAMESPACES, SERVICES, VALIDATING_WEBHOOK_CONFIGURATIONS,
+    MUTATING_WEBHOOK_CONFIGURATIONS, NAMESPACES, Resource, SERVICES, VALIDATING_WEBHOOK_CONFIGURATIONS,
 };
 use http::StatusCode;
 use serde_json::Value;
 
 use super::convert;
-use crate::admission::Phase;
-use crate::server::status::Status;
-use crate::server::{ApiRequest, RequestInfo, Shared};
-use crate::store::{Derived, Filter, Reader, Store, key};
+use crate::admission::{Admission, Phase};
+use crate::request::{ApiRequest, RequestInfo, Status};
+use crate::store::{Derived, Filter, Store, key};
 use crate::webhook::{Attributes, Denied, Form, Hook, Operation, Webhooks, local};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
 /// Admission of writes: the webhooks of the cluster, read again when their configurations change, and the plugin that
 /// the server was started with.
-pub struct Admission {
+pub struct AdmissionChain {
+    store: Store,
     webhooks: Webhooks,
     /// Ordered by the names of their configurations.
     mutating: Derived<[Hook]>,
     validating: Derived<[Hook]>,
-    local: Option<Arc<dyn crate::Admission>>,
+    plugin: Option<Arc<dyn Admission>>,
 }
 
-impl Admission {
-    /// Calls the webhooks that are configured in a store, then the plugin `local`.
-    pub fn new(store: &Store, local: Option<Arc<dyn crate::Admission>>) -> Admission {
-        let reader = store.reader();
-        let resolver =
-            Arc::new(move |namespace: &str, name: &str, port| resolve(&reader, namespace, name, port));
-        Admission {
-            webhooks: Webhooks::new(resolver),
-            mutating: Derived::new(store, [&MUTATING_WEBHOOK_CONFIGURATIONS]),
-            validating: Derived::new(store, [&VALIDATING_WEBHOOK_CONFIGURATIONS]),
-            local,
-        }
-    }
-
-    /// The webhooks that are configured for a phase.
-    fn hooks(&self, store: &Store, phase: Phase) -> Arc<[Hook]> {
-        let (known, resource) = match phase {
-            Phase::Mutating => (&self.mutating, &MUTATING_WEBHOOK_CONFIGURATIONS),
-            Phase::Validating => (&self.validating, &VALIDATING_WEBHOOK_CONFIGURATIONS),
-        };
-        known.get(|| {
-            let (_, mut configurations) = store.list(resource, &Filter::default());
-            configurations.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
-            configurations.iter().flat_map(|object| Hook::of(&object.value())).collect()
-        })
-    }
+/// The webhooks of all configurations of a resource.
+fn hooks(store: &Store, configurations: &Resource) -> Arc<[Hook]> {
+    let (_, mut configurations) = store.list(configurations, &Filter::default());
+    configurations.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
+    configurations.iter().flat_map(|object| Hook::of(&object.value())).collect()
 }
 
 /// Resolves a service. Pods are simulated, so only services of type `ExternalName` have an address.
-fn resolve(store: &Reader, namespace: &str, name: &str, port: u16) -> Result<String, String> {
+fn resolve(store: &Store, namespace: &str, name: &str, port: u16) -> Result<String, String> {
     let found = store.get(&SERVICES, namespace, name);
-    let service = found.ok_or_else(|| format!("service {name:?} not found"))?.value();
+    let service = found.ok_or_else(|| format!("service {name:?} not found"))?.parsed();
     let spec = &service["spec"];
     if let (Some("ExternalName"), Some(host)) = (spec["type"].as_str(), spec["externalName"].as_str()) {
         let is_v6 = host.contains(':');
@@ -90,133 +69,152 @@ impl Act<'static> {
 }
 
 /// The webhooks and the plugin that review a request in one phase.
-struct Asked<'a> {
+struct Review<'a> {
     hooks: Arc<[Hook]>,
-    local: Option<&'a dyn crate::Admission>,
+    plugin: Option<&'a dyn Admission>,
     attributes: Attributes<'a>,
 }
 
-/// The webhooks and the plugin that match a request; `None` if there are none. This check must be fast.
-fn asked<'a>(
-    shared: &'a Shared,
-    request: &'a ApiRequest,
-    act: Act<'a>,
-    phase: Phase,
-    (namespace, name): (&'a str, &'a str),
-) -> Option<Asked<'a>> {
-    let RequestInfo { resource, .. } = request.info;
-    let subresource = request.info.subresource_name();
-    let local = shared.admission.local.as_deref();
-    let local = local.filter(|local| local.concerns(phase, act.operation, resource.plural, subresource));
-    let hooks = shared.admission.hooks(&shared.store, phase);
-    if hooks.is_empty() && local.is_none() {
-        return None;
-    }
-    let attributes = Attributes {
-        operation: act.operation,
-        form: Form {
-            resource: (resource.group, resource.version, resource.plural),
-            kind: request.info.sent_kind(),
-            conversion: convert::conversion(resource),
-        },
-        equivalents: convert::equivalents(resource),
-        subresource,
-        namespace,
-        name,
-        user: &request.user,
-        old_object: act.old,
-        namespace_labels: None,
-        dry_run: act.dry_run,
-    };
-    // Webhooks do not review webhook configurations: a broken webhook could not be repaired otherwise.
-    let open = resource.group != GROUP && hooks.iter().any(|hook| hook.wants(&attributes).is_some());
-    if !open && local.is_none() {
-        return None;
-    }
-    Some(Asked { hooks: if open { hooks } else { Arc::default() }, local, attributes })
-}
-
-/// The labels of the object's namespace, for namespace selectors of webhooks.
-fn namespace_labels(shared: &Shared, asked: &Asked<'_>) -> Option<Value> {
-    let namespaces = &NAMESPACES;
-    let namespace = asked.attributes.namespace;
-    if asked.hooks.is_empty() || namespace.is_empty() {
-        return None;
-    }
-    let found = shared.store.get(namespaces, "", namespace)?;
-    Some(found.value()["metadata"]["labels"].take())
-}
-
-/// Runs mutating admission on an object before the operation (`None` for a deletion). Returns whether the object
-/// changed.
-///
-/// # Errors
-/// The request is denied.
-pub async fn mutate(
-    shared: &Shared,
-    request: &ApiRequest,
-    act: Act<'_>,
-    object: Option<&mut Value>,
-    warnings: &mut Vec<String>,
-) -> Result<bool, Box<Status>> {
-    let named = object.as_deref().or(act.old).map(key).unwrap_or_default();
-    let named = (named.0.to_owned(), named.1.to_owned());
-    let Some(mut asked) = asked(shared, request, act, Phase::Mutating, (&named.0, &named.1)) else {
-        return Ok(false);
-    };
-    let labels = namespace_labels(shared, &asked);
-    asked.attributes.namespace_labels = labels.as_ref();
-    let Asked { hooks, local: hook, attributes } = asked;
-    let sent = object.as_deref().cloned();
-    let mut mutated =
-        shared.admission.webhooks.mutate(&hooks, &attributes, sent, warnings).await.map_err(status)?;
-    if let Some(hook) = hook {
-        local::mutate(hook, &attributes, &mut mutated, warnings)
-            .await
-            .map_err(|denied| local_status(request, &named.1, denied))?;
-    }
-    match (mutated, object) {
-        (Some(mutated), Some(object)) if mutated.changed => {
-            let mut new = mutated.object;
-            for field in ["apiVersion", "kind"] {
-                keep(&mut new, object, field);
-            }
-            for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"] {
-                keep(&mut new["metadata"], &object["metadata"], field);
-            }
-            *object = new;
-            Ok(true)
+impl AdmissionChain {
+    /// Calls the webhooks that are configured in a store, then the plugin.
+    pub fn new(store: &Store, plugin: Option<Arc<dyn Admission>>) -> AdmissionChain {
+        let services = store.clone();
+        let resolver =
+            Arc::new(move |namespace: &str, name: &str, port| resolve(&services, namespace, name, port));
+        let mutating = |store: &Store| hooks(store, &MUTATING_WEBHOOK_CONFIGURATIONS);
+        let validating = |store: &Store| hooks(store, &VALIDATING_WEBHOOK_CONFIGURATIONS);
+        AdmissionChain {
+            store: store.clone(),
+            webhooks: Webhooks::new(resolver),
+            mutating: Derived::new(store, &[&MUTATING_WEBHOOK_CONFIGURATIONS], mutating),
+            validating: Derived::new(store, &[&VALIDATING_WEBHOOK_CONFIGURATIONS], validating),
+            plugin,
         }
-        _ => Ok(false),
+    }
+
+    /// The webhooks and the plugin that match a request; `None` if there are none. This check must be fast.
+    fn review<'a>(
+        &'a self,
+        request: &'a ApiRequest,
+        act: Act<'a>,
+        phase: Phase,
+        (namespace, name): (&'a str, &'a str),
+    ) -> Option<Review<'a>> {
+        let RequestInfo { resource, .. } = request.info;
+        let subresource = request.info.subresource_name();
+        let concerns =
+            |plugin: &&dyn Admission| plugin.concerns(phase, act.operation, resource.plural, subresource);
+        let plugin = self.plugin.as_deref().filter(concerns);
+        let hooks = match phase {
+            Phase::Mutating => self.mutating.get(),
+            Phase::Validating => self.validating.get(),
+        };
+        if hooks.is_empty() && plugin.is_none() {
+            return None;
+        }
+        let attributes = Attributes {
+            operation: act.operation,
+            form: Form {
+                resource: (resource.group, resource.version, resource.plural),
+                kind: request.info.sent_kind(),
+                conversion: convert::conversion(resource),
+            },
+            equivalents: convert::equivalents(resource),
+            subresource,
+            namespace,
+            name,
+            user: &request.user,
+            old_object: act.old,
+            namespace_labels: None,
+            dry_run: act.dry_run,
+        };
+        // Webhooks do not review webhook configurations: a broken webhook could not be repaired otherwise.
+        let open = resource.group != GROUP && hooks.iter().any(|hook| hook.wants(&attributes).is_some());
+        if !open && plugin.is_none() {
+            return None;
+        }
+        Some(Review { hooks: if open { hooks } else { Arc::default() }, plugin, attributes })
+    }
+
+    /// The object's namespace, for namespace selectors of webhooks.
+    fn namespace(&self, review: &Review<'_>) -> Option<Arc<Value>> {
+        let namespace = review.attributes.namespace;
+        if review.hooks.is_empty() || namespace.is_empty() {
+            return None;
+        }
+        Some(self.store.get(&NAMESPACES, "", namespace)?.parsed())
+    }
+
+    /// Runs mutating admission on an object before the operation (`None` for a deletion). Returns whether the object
+    /// changed.
+    ///
+    /// # Errors
+    /// The request is denied.
+    pub async fn mutate(
+        &self,
+        request: &ApiRequest,
+        act: Act<'_>,
+        object: Option<&mut Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, Box<Status>> {
+        let named = object.as_deref().or(act.old).map(key).unwrap_or_default();
+        let named = (named.0.to_owned(), named.1.to_owned());
+        let Some(mut review) = self.review(request, act, Phase::Mutating, (&named.0, &named.1)) else {
+            return Ok(false);
+        };
+        let namespace = self.namespace(&review);
+        review.attributes.namespace_labels = namespace.as_deref().map(|value| &value["metadata"]["labels"]);
+        let Review { hooks, plugin, attributes } = review;
+        let sent = object.as_deref().cloned();
+        let mut mutated = self.webhooks.mutate(&hooks, &attributes, sent, warnings).await.map_err(status)?;
+        if let Some(plugin) = plugin {
+            local::mutate(plugin, &attributes, &mut mutated, warnings)
+                .await
+                .map_err(|denied| plugin_status(request, &named.1, denied))?;
+        }
+        match (mutated, object) {
+            (Some(mutated), Some(object)) if mutated.changed => {
+                let mut new = mutated.object;
+                for field in ["apiVersion", "kind"] {
+                    keep(&mut new, object, field);
+                }
+                for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"] {
+                    keep(&mut new["metadata"], &object["metadata"], field);
+                }
+                *object = new;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Runs validating admission on the final object of the operation (`None` for a deletion).
+    ///
+    /// # Errors
+    /// The request is denied.
+    pub async fn validate(
+        &self,
+        request: &ApiRequest,
+        act: Act<'_>,
+        object: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Box<Status>> {
+        let named = object.or(act.old).map(key).unwrap_or_default();
+        let Some(mut review) = self.review(request, act, Phase::Validating, named) else { return Ok(()) };
+        let namespace = self.namespace(&review);
+        review.attributes.namespace_labels = namespace.as_deref().map(|value| &value["metadata"]["labels"]);
+        let Review { hooks, plugin, attributes } = review;
+        self.webhooks.validate(&hooks, &attributes, object, warnings).await.map_err(status)?;
+        match plugin {
+            Some(plugin) => local::validate(plugin, &attributes, object, warnings)
+                .await
+                .map_err(|denied| plugin_status(request, named.1, denied)),
+            None => Ok(()),
+        }
     }
 }
 
-/// Runs validating admission on the final object of the operation (`None` for a deletion).
-///
-/// # Errors
-/// The request is denied.
-pub async fn validate(
-    shared: &Shared,
-    request: &ApiRequest,
-    act: Act<'_>,
-    object: Option<&Value>,
-    warnings: &mut Vec<String>,
-) -> Result<(), Box<Status>> {
-    let named = object.or(act.old).map(key).unwrap_or_default();
-    let Some(mut asked) = asked(shared, request, act, Phase::Validating, named) else { return Ok(()) };
-    let labels = namespace_labels(shared, &asked);
-    asked.attributes.namespace_labels = labels.as_ref();
-    let Asked { hooks, local: hook, attributes } = asked;
-    shared.admission.webhooks.validate(&hooks, &attributes, object, warnings).await.map_err(status)?;
-    match hook {
-        Some(hook) => local::validate(hook, &attributes, object, warnings)
-            .await
-            .map_err(|denied| local_status(request, named.1, denied)),
-        None => Ok(()),
-    }
-}
-
-/// Checks that admission did not change the object's identity.
+/// Restores a field that admission must not change.
 fn keep(new: &mut Value, old: &Value, field: &str) {
     let Some(new) = new.as_object_mut() else { return };
     match old.get(field) {
@@ -248,12 +246,12 @@ const REASONS: &[&str] = &[
 
 fn status(denied: Denied) -> Box<Status> {
     let code = StatusCode::from_u16(denied.code).unwrap_or(StatusCode::BAD_REQUEST);
-    let reason = REASONS.iter().find(|known| **known == denied.reason).copied().unwrap_or_default();
+    let reason = REASONS.iter().find(|reason| **reason == denied.reason).copied().unwrap_or_default();
     Status::new(code, reason, denied.message)
 }
 
 /// The status of a denial by the in-process plugin, in the format of kube-apiserver's plugins.
-fn local_status(request: &ApiRequest, name: &str, denied: Denied) -> Box<Status> {
+fn plugin_status(request: &ApiRequest, name: &str, denied: Denied) -> Box<Status> {
     if denied.code == StatusCode::FORBIDDEN {
         Status::forbidden(request.info.resource, name, &denied.message)
     } else {

@@ -1,18 +1,17 @@
 //! Binding a pod to a node.
 
-use std::sync::Arc;
-
-use berth_api::object::TOPOLOGY_LABELS;
-use berth_schema::resource::{NODES, PODS};
+use berth_schema::resource::PODS;
 use http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::admission::{self, Act};
-use super::{fields, sent, write_failed};
-use crate::server::status::{Cause, Status};
-use crate::server::{ApiRequest, Reply, Shared};
+use super::admission::Act;
+use super::api::Api;
+use super::object::write_failed;
+use super::reply::Reply;
+use super::{fields, sent};
+use crate::request::{ApiRequest, Cause, Status};
 use crate::store::{Change, Write, WriteError};
-use crate::strategy::now;
+use crate::strategy::{add_labels, add_topology_labels, now};
 
 const ATTEMPTS: usize = 64;
 
@@ -20,7 +19,7 @@ const ATTEMPTS: usize = 64;
 ///
 /// # Errors
 /// The binding is malformed, or the pod does not exist, has another uid, is being deleted or is already bound.
-pub async fn bind(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let dry_run = sent::is_dry_run(&request.query)?;
     let mut binding = sent::parse_object(&request.headers, &request.body)?;
     sent::agree_with_path(request, "", "v1", "Binding", &mut binding)?;
@@ -28,16 +27,15 @@ pub async fn bind(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, B
     fields::read(request, ("", "v1", "Binding"), &mut binding, &[], &mut warnings)?;
     let act = Act::create(dry_run);
     let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
-    add_topology_labels(shared, &node, &mut binding);
-    admission::mutate(shared, request, act, Some(&mut binding), &mut warnings).await?;
-    admission::validate(shared, request, act, Some(&binding), &mut warnings).await?;
+    add_topology_labels(api, &node, &mut binding);
+    api.admission.mutate(request, act, Some(&mut binding), &mut warnings).await?;
+    api.admission.validate(request, act, Some(&binding), &mut warnings).await?;
     let name = binding["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let pods = &PODS;
     let node = target(&binding, &name)?;
     for _ in 0..ATTEMPTS {
         let namespace = &request.info.namespace;
-        let current =
-            shared.store.get(pods, namespace, &name).ok_or_else(|| Status::not_found(pods, &name))?;
+        let current = api.store.get(pods, namespace, &name).ok_or_else(|| Status::not_found(pods, &name))?;
         let mut pod = current.value();
         let text =
             |value: &Value, field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -58,7 +56,7 @@ pub async fn bind(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, B
             break;
         }
         let change = Change::Update { expected: current.revision };
-        match shared.store.write(Write { resource: pods, change, value: pod }).await {
+        match api.store.write(Write { resource: pods, change, value: pod }).await {
             Ok(_) => break,
             Err(WriteError::Modified) => {}
             Err(error) => return Err(write_failed(pods, &name, error)),
@@ -117,32 +115,6 @@ fn set_node(pod: &mut Value, binding: &Value, node: &str) -> Result<(), String> 
         json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now()});
     set_condition(pod, condition);
     Ok(())
-}
-
-/// Copies the topology labels of a node to an object that lacks them, as the admission plugin `PodTopologyLabels` does
-/// for bindings, and for pods that are created with a node.
-pub fn add_topology_labels(shared: &Shared, node: &str, object: &mut Value) {
-    let Some(node) = shared.store.get(&NODES, "", node) else { return };
-    let node = node.value();
-    let Some(labels) = node["metadata"]["labels"].as_object() else { return };
-    let labels = labels.iter().filter(|(key, _)| TOPOLOGY_LABELS.contains(&key.as_str()));
-    add_labels(object, &labels.map(|(key, value)| (key.clone(), value.clone())).collect());
-}
-
-/// Adds the labels whose keys an object does not have.
-fn add_labels(object: &mut Value, labels: &Map<String, Value>) {
-    if labels.is_empty() {
-        return;
-    }
-    let existing = &mut object["metadata"]["labels"];
-    if !existing.is_object() {
-        *existing = Value::Object(Map::new());
-    }
-    if let Some(existing) = existing.as_object_mut() {
-        for (key, value) in labels {
-            existing.entry(key).or_insert_with(|| value.clone());
-        }
-    }
 }
 
 /// Sets a condition of a pod to `True`, unless it is already.

@@ -8,43 +8,26 @@ use berth_schema::resource::{
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::admission::{self, Act};
+use super::admission::Act;
+use super::api::Api;
 use super::binding::set_condition;
-use super::{answer_object, convert, list, sent, write, write_failed};
-use crate::server::body;
-use crate::server::status::{self, Status};
-use crate::server::{ApiRequest, Reply, Shared};
+use super::object::{answer_object, stored, write_failed};
+use super::reply::Reply;
+use super::{body, convert, read_options, sent, write};
+use crate::lifecycle;
+use crate::request::status::{self, Status};
+use crate::request::{ApiRequest, DeleteOptions};
 use crate::store::{Change, Object, Write, WriteError};
-use crate::strategy::{self, Context, now};
+use crate::strategy::now;
 use crate::webhook::Operation;
 
 const ATTEMPTS: usize = 64;
 
-/// The fields of `DeleteOptions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeleteOptions {
-    /// Grace period in seconds.
-    pub grace_period_seconds: Option<i64>,
-    /// Propagation policy for dependents.
-    pub propagation_policy: Option<String>,
-    /// Precondition: uid.
-    pub uid: Option<String>,
-    /// Precondition: resource version.
-    pub resource_version: Option<String>,
-    /// Whether the deletion is a dry run.
-    pub dry_run: bool,
-    /// Whether this is an eviction: admission has already decided, and the pod's conditions show it.
-    pub evicts: bool,
-}
-
-impl DeleteOptions {
-    /// Reads the options from the body or the query; the body has precedence.
-    ///
-    /// # Errors
-    /// The options are malformed or contradict each other.
-    pub fn read(request: &ApiRequest) -> Result<DeleteOptions, Box<Status>> {
-        let query = &request.query;
-        let mut options = DeleteOptions {
+/// Reads the options of a deletion from the body or the query; the body has precedence.
+fn read_options(request: &ApiRequest) -> Result<DeleteOptions, Box<Status>> {
+    let query = &request.query;
+    let mut options =
+        DeleteOptions {
             grace_period_seconds: match query.get("gracePeriodSeconds") {
                 "" => None,
                 text => Some(text.parse().map_err(|_| {
@@ -55,54 +38,19 @@ impl DeleteOptions {
             dry_run: sent::is_dry_run(query)?,
             ..DeleteOptions::default()
         };
-        if query.flag("orphanDependents")? == Some(true) {
-            options.propagation_policy = Some("Orphan".to_owned());
-        }
-        if !request.body.is_empty() {
-            let body = sent::parse_object(&request.headers, &request.body)?;
-            options.take_value(&body)?;
-        }
-        match options.propagation_policy.as_deref() {
-            None | Some("Background" | "Foreground" | "Orphan") => Ok(options),
-            Some(other) => Err(Status::bad_request(format!(
-                "propagationPolicy: Unsupported value: {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \
-                 \"nil\""
-            ))),
-        }
+    if query.flag("orphanDependents")? == Some(true) {
+        options.propagation_policy = Some("Orphan".to_owned());
     }
-
-    /// Reads a `DeleteOptions` object.
-    ///
-    /// # Errors
-    /// A field is of the wrong type.
-    pub fn take_value(&mut self, value: &Value) -> Result<(), Box<Status>> {
-        let wrong = |field: &str| Status::bad_request(format!("DeleteOptions: {field}: Invalid value"));
-        match &value["gracePeriodSeconds"] {
-            Value::Null => {}
-            seconds => {
-                self.grace_period_seconds =
-                    Some(seconds.as_i64().ok_or_else(|| wrong("gracePeriodSeconds"))?);
-            }
-        }
-        let text = |value: &Value, field: &str| match value {
-            Value::Null => Ok(None),
-            Value::String(text) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
-            _ => Err(wrong(field)),
-        };
-        if let Some(policy) = text(&value["propagationPolicy"], "propagationPolicy")? {
-            self.propagation_policy = Some(policy);
-        } else if value["orphanDependents"] == true {
-            self.propagation_policy = Some("Orphan".to_owned());
-        }
-        let preconditions = &value["preconditions"];
-        self.uid = text(&preconditions["uid"], "preconditions.uid")?;
-        self.resource_version = text(&preconditions["resourceVersion"], "preconditions.resourceVersion")?;
-        match &value["dryRun"] {
-            Value::Null => {}
-            Value::Array(values) if values.iter().all(|v| v == "All") => self.dry_run |= !values.is_empty(),
-            _ => return Err(wrong("dryRun")),
-        }
-        Ok(())
+    if !request.body.is_empty() {
+        let body = sent::parse_object(&request.headers, &request.body)?;
+        options.take_value(&body)?;
+    }
+    match options.propagation_policy.as_deref() {
+        None | Some("Background" | "Foreground" | "Orphan") => Ok(options),
+        Some(other) => Err(Status::bad_request(format!(
+            "propagationPolicy: Unsupported value: {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \
+             \"nil\""
+        ))),
     }
 }
 
@@ -118,12 +66,11 @@ pub enum Deleted {
 ///
 /// # Errors
 /// The object does not exist, fails a precondition, or may not be deleted.
-pub async fn delete(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
-    let options = DeleteOptions::read(request)?;
+pub async fn delete(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let options = read_options(request)?;
     let info = &request.info;
     let mut warnings = Vec::new();
-    let deleted =
-        delete_object(shared, request, &info.namespace, &info.name, &options, &mut warnings).await?;
+    let deleted = delete_object(api, request, &info.namespace, &info.name, &options, &mut warnings).await?;
     let reply = match deleted {
         Deleted::Gone(object) if !RETURNED.iter().any(|r| std::ptr::eq(*r, info.resource)) => {
             let uid = object.value()["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
@@ -142,16 +89,16 @@ static RETURNED: [&Resource; 5] =
 ///
 /// # Errors
 /// An object may not be deleted. The objects before it are deleted.
-pub async fn delete_collection(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
-    let options = DeleteOptions::read(request)?;
+pub async fn delete_collection(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let options = read_options(request)?;
     let info = &request.info;
-    let filter = list::filter(info, &request.query)?;
-    let (revision, objects) = shared.store.list(super::stored(info)?, &filter);
+    let filter = read_options::filter(info, &request.query)?;
+    let (revision, objects) = api.store.list(stored(info)?, &filter);
     let mut deleted = Vec::new();
     let mut warnings = Vec::new();
     for object in objects {
         let (namespace, name) = (&object.facts.namespace, &object.facts.name);
-        match delete_object(shared, request, namespace, name, &options, &mut warnings).await {
+        match delete_object(api, request, namespace, name, &options, &mut warnings).await {
             Ok(Deleted::Gone(object) | Deleted::Ending(object)) => deleted.push(object),
             Err(status) if status.code == StatusCode::NOT_FOUND => {}
             Err(status) => return Err(status),
@@ -174,7 +121,7 @@ pub async fn delete_collection(shared: &Arc<Shared>, request: &ApiRequest) -> Re
 /// # Errors
 /// The object does not exist, fails a precondition, or may not be deleted.
 pub async fn delete_object(
-    shared: &Arc<Shared>,
+    api: &Api,
     request: &ApiRequest,
     namespace: &str,
     name: &str,
@@ -182,27 +129,27 @@ pub async fn delete_object(
     warnings: &mut Vec<String>,
 ) -> Result<Deleted, Box<Status>> {
     let shown = request.info.resource;
-    let resource = super::stored(&request.info)?;
-    let context = Context { shared, user: &request.user };
+    let resource = stored(&request.info)?;
+    let context = api.context(&request.user);
     let n_warnings = warnings.len();
     for _ in 0..ATTEMPTS {
         let current =
-            shared.store.get(resource, namespace, name).ok_or_else(|| Status::not_found(shown, name))?;
+            api.store.get(resource, namespace, name).ok_or_else(|| Status::not_found(shown, name))?;
         let old = current.value();
         check_preconditions(shown, name, &current, &old, options)?;
-        strategy::admit_delete(&context, resource, &old)?;
+        lifecycle::admit_delete(&context, resource, &old)?;
         if !options.evicts {
             warnings.truncate(n_warnings);
             let act = Act { operation: Operation::Delete, old: Some(&old), dry_run: options.dry_run };
-            admission::mutate(shared, request, act, None, warnings).await?;
-            admission::validate(shared, request, act, None, warnings).await?;
+            api.admission.mutate(request, act, None, warnings).await?;
+            api.admission.validate(request, act, None, warnings).await?;
         }
         let mut new = old.clone();
         if options.evicts {
             let target = disruption_target(&new);
             set_condition(&mut new, target);
         }
-        let gone = strategy::begin_deletion(resource, &mut new, options);
+        let gone = lifecycle::begin_deletion(resource, &mut new, options);
         if !gone && new == old {
             return Ok(Deleted::Ending(current));
         }
@@ -212,7 +159,7 @@ pub async fn delete_object(
         }
         let expected = current.revision;
         let change = if gone { Change::Delete { expected } } else { Change::Update { expected } };
-        match shared.store.write(Write { resource, change, value: new }).await {
+        match api.store.write(Write { resource, change, value: new }).await {
             Ok(object) if gone => return Ok(Deleted::Gone(object)),
             Ok(object) => return Ok(Deleted::Ending(object)),
             Err(WriteError::Modified) => {}

@@ -1,20 +1,21 @@
 //! Eviction: a deletion that first checks the pod's disruption budget. Rules and messages are kube-apiserver's.
 
-use std::sync::Arc;
-
 use berth_api::object::LabelSelector;
 use berth_api::rules::Selector;
 use berth_schema::resource::{POD_DISRUPTION_BUDGETS, Resource};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::admission::{self, Act};
-use super::delete::{DeleteOptions, delete_object};
-use super::{sent, write_failed};
-use crate::server::status::{Cause, Status};
-use crate::server::{ApiRequest, Reply, Shared};
+use super::admission::Act;
+use super::api::Api;
+use super::delete::delete_object;
+use super::object::{find, write_failed};
+use super::reply::Reply;
+use super::sent;
+use crate::lifecycle::restrict_node;
+use crate::request::{ApiRequest, Cause, DeleteOptions, Status};
 use crate::store::{Change, Filter, Object, Write, WriteError};
-use crate::strategy::{Context, now, restrict_node};
+use crate::strategy::now;
 use crate::webhook::Operation;
 
 const ATTEMPTS: usize = 64;
@@ -26,7 +27,7 @@ const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruptio
 ///
 /// # Errors
 /// The pod does not exist, or its budget does not allow the eviction now.
-pub async fn evict(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub async fn evict(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     let mut eviction = sent::parse_object(&request.headers, &request.body)?;
     // `policy/v1beta1` has the same form.
@@ -37,26 +38,26 @@ pub async fn evict(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, 
     let dry_run = sent::is_dry_run(&request.query)?;
     let mut warnings = Vec::new();
     let act = Act::create(dry_run);
-    admission::mutate(shared, request, act, Some(&mut eviction), &mut warnings).await?;
-    admission::validate(shared, request, act, Some(&eviction), &mut warnings).await?;
+    api.admission.mutate(request, act, Some(&mut eviction), &mut warnings).await?;
+    api.admission.validate(request, act, Some(&eviction), &mut warnings).await?;
     let mut options = DeleteOptions { dry_run, evicts: true, ..DeleteOptions::default() };
     options.take_value(&eviction["deleteOptions"])?;
     let budgets = &POD_DISRUPTION_BUDGETS;
     for _ in 0..ATTEMPTS {
-        let current = super::find(shared, info)?;
+        let current = find(api, info)?;
         let pod = current.value();
-        let context = Context { shared, user: &request.user };
+        let context = api.context(&request.user);
         restrict_node(&context, info.resource, "eviction", Operation::Create, &pod, &Value::Null)?;
         let mut deletion = options.clone();
         if needs_budget(&pod) {
-            match ask_budget(shared, budgets, &current, &pod, options.dry_run).await? {
+            match ask_budget(api, budgets, &current, &pod, options.dry_run).await? {
                 Budget::Allows => {}
                 // Precondition: the pod has not changed since its health was checked.
                 Budget::DoesNotMatter => deletion.resource_version = Some(current.revision.to_string()),
                 Budget::Changed => continue,
             }
         }
-        match delete_object(shared, request, &info.namespace, &info.name, &deletion, &mut warnings).await {
+        match delete_object(api, request, &info.namespace, &info.name, &deletion, &mut warnings).await {
             Ok(_) => {
                 let done = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
                 return Ok(Reply::value(StatusCode::CREATED, &done).with_warnings(warnings));
@@ -93,14 +94,14 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 async fn ask_budget(
-    shared: &Shared,
+    api: &Api,
     resource: &'static Resource,
     pod_object: &Object,
     pod: &Value,
     dry_run: bool,
 ) -> Result<Budget, Box<Status>> {
-    let (_, all) = shared.store.list(resource, &Filter::in_namespace(&pod_object.facts.namespace));
-    let mut matching = all.into_iter().filter(|budget| selects(&budget.value(), pod_object));
+    let (_, all) = api.store.list(resource, &Filter::in_namespace(&pod_object.facts.namespace));
+    let mut matching = all.into_iter().filter(|budget| selects(&budget.parsed(), pod_object));
     let Some(current) = matching.next() else { return Ok(Budget::Allows) };
     if matching.next().is_some() {
         return Err(Status::internal(
@@ -123,7 +124,7 @@ async fn ask_budget(
         return Ok(Budget::Allows);
     }
     let change = Change::Update { expected: current.revision };
-    match shared.store.write(Write { resource, change, value: budget }).await {
+    match api.store.write(Write { resource, change, value: budget }).await {
         Ok(_) => Ok(Budget::Allows),
         Err(WriteError::Modified | WriteError::NotFound) => Ok(Budget::Changed),
         Err(error) => Err(write_failed(resource, &name, error)),

@@ -9,8 +9,7 @@ use berth_schema::{DecodeError, Type, decode, prune, type_of};
 use http::{StatusCode, header};
 use serde_json::Value;
 
-use crate::server::status::{Cause, Status};
-use crate::server::{ApiRequest, Verb};
+use crate::request::{ApiRequest, Cause, Status, Verb};
 use crate::strategy;
 
 /// The request's `fieldValidation`. Unknown fields are dropped in any case.

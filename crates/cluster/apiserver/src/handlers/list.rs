@@ -7,43 +7,15 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::convert;
+use super::api::Api;
+use super::object::stored;
+use super::read_options::{filter, include_object, resource_version, too_large};
+use super::reply::Reply;
+use super::{body, convert};
 use crate::kinds;
-use crate::server::body;
-use crate::server::status::{Cause, Status};
-use crate::server::{ApiRequest, Form, Query, Reply, RequestInfo, Shared, choose};
+use crate::request::{ApiRequest, Cause, Form, Query, RequestInfo, Status, choose};
 use crate::store::{Filter, Page, Position};
-use crate::table::{self, IncludeObject};
-
-/// The filter of a list or watch. A name in the path counts as a field selector.
-pub fn filter(info: &RequestInfo, query: &Query) -> Result<Filter, Box<Status>> {
-    let namespace = Some(info.namespace.as_str()).filter(|n| !n.is_empty());
-    Filter::parse(info.resource, namespace, query.get("labelSelector"), query.get("fieldSelector"))
-        .map_err(|error| Status::bad_request(error.to_string()))
-}
-
-/// Reads a resource version; `None` if there is none.
-pub fn resource_version(query: &Query) -> Result<Option<u64>, Box<Status>> {
-    match query.get("resourceVersion") {
-        "" => Ok(None),
-        text => text.parse().map(Some).map_err(|_| {
-            Status::bad_request(format!("Invalid value: {text:?}: resourceVersion: not a number"))
-        }),
-    }
-}
-
-/// The store has not reached the requested version.
-pub fn too_large(asked: u64, current: u64) -> Box<Status> {
-    let message = format!("Too large resource version: {asked}, current: {current}");
-    let mut status = Status::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message);
-    status.details.causes = vec![Cause {
-        reason: "ResourceVersionTooLarge".to_owned(),
-        message: "Too large resource version".to_owned(),
-        field: String::new(),
-    }];
-    status.details.retry_after_seconds = 1;
-    status
-}
+use crate::table;
 
 /// Continue token: where a list goes on, in kube-apiserver's form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,13 +93,13 @@ fn too_old(token: Continue) -> Box<Status> {
 }
 
 /// Answers a list.
-pub fn list(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub fn list(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let (info, query) = (&request.info, &request.query);
     let resource = info.resource;
     let form = choose(&request.headers)?;
     let include = include_object(query)?;
     let filter = filter(info, query)?;
-    let (page, next) = page(shared, info, query, &filter, form)?;
+    let (page, next) = page(api, info, query, &filter, form)?;
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if let Some(next) = next {
         metadata["continue"] = Value::from(next.encode());
@@ -165,31 +137,18 @@ pub fn list(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>>
     Ok(Reply::json(StatusCode::OK, body))
 }
 
-/// The part of the object that table rows include.
-///
-/// # Errors
-/// The parameter has an unknown value.
-pub fn include_object(query: &Query) -> Result<IncludeObject, Box<Status>> {
-    let asked = query.get("includeObject");
-    IncludeObject::parse(asked).ok_or_else(|| {
-        Status::bad_request(format!(
-            "includeObject: Unsupported value: {asked:?}: supported values: \"None\", \"Metadata\", \"Object\""
-        ))
-    })
-}
-
 /// The page that a request asks for, and where the list goes on after it.
 fn page(
-    shared: &Shared,
+    api: &Api,
     info: &RequestInfo,
     query: &Query,
     filter: &Filter,
     form: Form,
 ) -> Result<(Page, Option<Continue>), Box<Status>> {
-    let resource = super::stored(info)?;
+    let resource = stored(info)?;
     let limit = query.number("limit")?.filter(|limit| *limit > 0);
-    let asked = resource_version(query)?;
-    let current = shared.store.revision();
+    let requested = resource_version(query)?;
+    let current = api.store.revision();
     let token = match query.get("continue") {
         "" => None,
         token => Some(Continue::decode(token)?),
@@ -199,7 +158,7 @@ fn page(
     let grown = earlier_rows.map(|rows| rows.saturating_mul(GROWTH).min(MAX_ROWS));
     let limit = limit.max(grown).map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let (page, remaining) = if let Some(token) = token {
-        if asked.is_some_and(|asked| asked != 0) {
+        if requested.is_some_and(|requested| requested != 0) {
             return Err(Status::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));
@@ -208,19 +167,22 @@ fn page(
         if token.revision.is_some_and(|revision| revision > current) {
             return Err(too_old(token));
         }
-        match shared.store.page(resource, filter, token.revision, Some(&token.after), limit) {
+        match api.store.page(resource, filter, token.revision, Some(&token.after), limit) {
             Ok(page) => (page, token.remaining),
             Err(_) => return Err(too_old(token)),
         }
     } else {
         let version_match = query.get("resourceVersionMatch");
-        check_version_match(version_match, asked)?;
-        if let Some(asked) = asked.filter(|asked| *asked > current) {
-            return Err(too_large(asked, current));
+        check_version_match(version_match, requested)?;
+        if let Some(requested) = requested.filter(|requested| *requested > current) {
+            return Err(too_large(requested, current));
         }
-        let exact = asked.filter(|_| version_match == "Exact");
-        let page = shared.store.page(resource, filter, exact, None, limit).map_err(|error| {
-            Status::expired(format!("The provided resource version {} is no longer available", error.asked))
+        let exact = requested.filter(|_| version_match == "Exact");
+        let page = api.store.page(resource, filter, exact, None, limit).map_err(|error| {
+            Status::expired(format!(
+                "The provided resource version {} is no longer available",
+                error.requested
+            ))
         })?;
         let total = exact.is_none().then_some(page.total as u64);
         (page, total)
@@ -238,7 +200,7 @@ fn page(
     Ok((page, next))
 }
 
-fn check_version_match(version_match: &str, asked: Option<u64>) -> Result<(), Box<Status>> {
+fn check_version_match(version_match: &str, requested: Option<u64>) -> Result<(), Box<Status>> {
     let forbidden = |why: &str| {
         let cause = Cause {
             reason: "FieldValueForbidden".to_owned(),
@@ -247,7 +209,7 @@ fn check_version_match(version_match: &str, asked: Option<u64>) -> Result<(), Bo
         };
         Err(Status::invalid_kind("meta.k8s.io", "ListOptions", "", vec![cause]))
     };
-    match (version_match, asked) {
+    match (version_match, requested) {
         ("", _) | ("NotOlderThan", Some(_)) => Ok(()),
         ("Exact", Some(0)) => {
             forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")

@@ -3,23 +3,25 @@
 use http::StatusCode;
 use serde_json::Value;
 
-use crate::server::status::Status;
-use crate::server::{ApiRequest, Reply, Shared};
+use super::api::Api;
+use super::object::find;
+use super::reply::Reply;
+use crate::request::{ApiRequest, Status};
 
 /// Answers the reading of a log.
 ///
 /// # Errors
 /// There is no such pod or container, or the pod is on no node yet.
-pub fn log(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub fn log(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let name = &request.info.name;
-    let pod = super::find(shared, &request.info)?.value();
+    let pod = find(api, &request.info)?.value();
     let containers: Vec<&str> = ["initContainers", "containers", "ephemeralContainers"]
         .iter()
         .flat_map(|list| pod["spec"][*list].as_array().into_iter().flatten())
         .filter_map(|container| container["name"].as_str())
         .collect();
-    let asked = request.query.get("container");
-    let container = match (asked, containers.as_slice()) {
+    let requested = request.query.get("container");
+    let container = match (requested, containers.as_slice()) {
         ("", [only]) => only,
         ("", _) => {
             let regular: Vec<&str> = containers.clone();
@@ -28,9 +30,9 @@ pub fn log(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> 
                 regular.join(" ")
             )));
         }
-        (asked, _) if containers.contains(&asked) => asked,
-        (asked, _) => {
-            return Err(Status::bad_request(format!("container {asked} is not valid for pod {name}")));
+        (requested, _) if containers.contains(&requested) => requested,
+        (requested, _) => {
+            return Err(Status::bad_request(format!("container {requested} is not valid for pod {name}")));
         }
     };
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();

@@ -7,18 +7,20 @@ use berth_schema::resource::{
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::api::Api;
+use super::reply::Reply;
 use super::sent;
-use crate::server::status::{Cause, Status};
-use crate::server::{API_AUDIENCE, ApiRequest, Attributes, Reply, Shared, User, refusal};
+use crate::authn::API_AUDIENCE;
+use crate::request::{ApiRequest, Attributes, Cause, Status, User, refusal};
 
 /// Makes the status of a review from its content.
-type Review = fn(&Shared, &ApiRequest, &mut Value) -> Result<Value, Box<Status>>;
+type Review = fn(&Api, &ApiRequest, &mut Value) -> Result<Value, Box<Status>>;
 
 static REVIEWS: [(&Resource, Review); 6] = [
     (&SELF_SUBJECT_REVIEWS, |_, request, _| Ok(json!({"userInfo": request.user.info()}))),
     (&TOKEN_REVIEWS, token_status),
-    (&SELF_SUBJECT_RULES_REVIEWS, |shared, request, spec| rules_status(shared, &request.user, spec)),
-    (&SELF_SUBJECT_ACCESS_REVIEWS, |shared, request, spec| access_status(shared, &request.user, spec)),
+    (&SELF_SUBJECT_RULES_REVIEWS, |api, request, spec| rules_status(api, &request.user, spec)),
+    (&SELF_SUBJECT_ACCESS_REVIEWS, |api, request, spec| access_status(api, &request.user, spec)),
     (&SUBJECT_ACCESS_REVIEWS, subject_access_status),
     (&LOCAL_SUBJECT_ACCESS_REVIEWS, subject_access_status),
 ];
@@ -27,28 +29,24 @@ static REVIEWS: [(&Resource, Review); 6] = [
 ///
 /// # Errors
 /// The review is malformed.
-pub fn review(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub fn review(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let resource = request.info.resource;
     let mut review = sent::parse_object(&request.headers, &request.body)?;
     sent::agree_with_path(request, resource.group, resource.version, resource.kind, &mut review)?;
     let (_, status_of) =
         REVIEWS.iter().find(|(of, _)| std::ptr::eq(*of, resource)).ok_or_else(Status::method_not_allowed)?;
-    review["status"] = status_of(shared, request, &mut review["spec"])?;
+    review["status"] = status_of(api, request, &mut review["spec"])?;
     Ok(Reply::value(StatusCode::CREATED, &review))
 }
 
-fn subject_access_status(
-    shared: &Shared,
-    request: &ApiRequest,
-    spec: &mut Value,
-) -> Result<Value, Box<Status>> {
+fn subject_access_status(api: &Api, request: &ApiRequest, spec: &mut Value) -> Result<Value, Box<Status>> {
     let resource = request.info.resource;
     let namespace = &spec["resourceAttributes"]["namespace"];
     if resource.namespaced && namespace.as_str().unwrap_or_default() != request.info.namespace {
         let field = "spec.resourceAttributes.namespace";
         return Err(invalid(resource.kind, field, namespace, "must match metadata.namespace"));
     }
-    access_status(shared, &subject(spec, resource.kind)?, spec)
+    access_status(api, &subject(spec, resource.kind)?, spec)
 }
 
 fn text<'v>(value: &'v Value, field: &str) -> &'v str {
@@ -86,7 +84,7 @@ fn subject(spec: &Value, kind: &str) -> Result<User, Box<Status>> {
     Ok(user)
 }
 
-fn access_status(shared: &Shared, user: &User, spec: &Value) -> Result<Value, Box<Status>> {
+fn access_status(api: &Api, user: &User, spec: &Value) -> Result<Value, Box<Status>> {
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     if resource.is_object() == path.is_object() {
         let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
@@ -102,7 +100,7 @@ fn access_status(shared: &Shared, user: &User, spec: &Value) -> Result<Value, Bo
         path: text(path, "path"),
         selected_node: selected_node(&resource["fieldSelector"]["requirements"]),
     };
-    Ok(if shared.allows(user, &what) {
+    Ok(if api.authorizer.allows(user, &what) {
         json!({"allowed": true})
     } else {
         json!({"allowed": false, "reason": refusal(user, &what)})
@@ -119,12 +117,12 @@ fn selected_node(requirements: &Value) -> &str {
     }
 }
 
-fn rules_status(shared: &Shared, user: &User, spec: &Value) -> Result<Value, Box<Status>> {
+fn rules_status(api: &Api, user: &User, spec: &Value) -> Result<Value, Box<Status>> {
     let namespace = text(spec, "namespace");
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let rules = shared.rules_of(user, namespace);
+    let rules = api.authorizer.rules_of(user, namespace);
     let mut status = json!({"resourceRules": rules.resource, "nonResourceRules": rules.non_resource,
         "incomplete": rules.incomplete.is_some()});
     if let Some(why) = rules.incomplete {
@@ -133,11 +131,11 @@ fn rules_status(shared: &Shared, user: &User, spec: &Value) -> Result<Value, Box
     Ok(status)
 }
 
-fn token_status(shared: &Shared, _request: &ApiRequest, spec: &mut Value) -> Result<Value, Box<Status>> {
-    let asked = spec["audiences"].as_array().map_or(&[][..], Vec::as_slice);
-    let asked: Vec<&str> = asked.iter().filter_map(Value::as_str).collect();
-    let audiences = if asked.is_empty() { &[API_AUDIENCE][..] } else { &asked };
-    let valid = shared.authenticate_token(text(spec, "token"), audiences);
+fn token_status(api: &Api, _request: &ApiRequest, spec: &mut Value) -> Result<Value, Box<Status>> {
+    let requested = spec["audiences"].as_array().map_or(&[][..], Vec::as_slice);
+    let requested: Vec<&str> = requested.iter().filter_map(Value::as_str).collect();
+    let audiences = if requested.is_empty() { &[API_AUDIENCE][..] } else { &requested };
+    let valid = api.authenticator.authenticate(text(spec, "token"), audiences);
     if let Some(spec) = spec.as_object_mut() {
         // The response does not repeat the token.
         spec.remove("token");

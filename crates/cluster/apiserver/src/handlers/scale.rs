@@ -1,22 +1,22 @@
 //! The subresource `scale`: the number of replicas of a workload, in one form for all kinds.
 
-use std::sync::Arc;
-
 use berth_schema::resource::Resource;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::api::Api;
+use super::object::{find, stored};
+use super::reply::Reply;
 use super::write::{self, Part};
 use super::{fields, sent};
-use crate::server::status::{Cause, Status};
-use crate::server::{ApiRequest, Reply, Shared, Verb};
+use crate::request::{ApiRequest, Cause, Status, Verb};
 
 /// Answers the reading of a scale.
 ///
 /// # Errors
 /// There is no such object.
-pub fn get(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> {
-    let object = super::find(shared, &request.info)?;
+pub fn get(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let object = find(api, &request.info)?;
     Ok(Reply::value(StatusCode::OK, &Paths::of(request.info.resource).scale_of(&object.value())))
 }
 
@@ -24,7 +24,7 @@ pub fn get(shared: &Shared, request: &ApiRequest) -> Result<Reply, Box<Status>> 
 ///
 /// # Errors
 /// The scale is malformed or invalid, or the object has changed since.
-pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub async fn change(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let dry_run = sent::is_dry_run(&request.query)?;
     let applies = sent::is_apply(request);
     let sent = if request.info.verb == Verb::Update || applies {
@@ -38,7 +38,7 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
     } else {
         None
     };
-    let resource = super::stored(&request.info)?;
+    let resource = stored(&request.info)?;
     let paths = Paths::of(request.info.resource);
     let (shown, taken) = (
         |object: &Value| paths.scale_of(object),
@@ -46,7 +46,7 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
     );
     let part = Some(Part { shown: &shown, taken: &taken });
     let mut warnings = Vec::new();
-    let object = write::change_object(shared, request, dry_run, part, &mut warnings, |current, warnings| {
+    let object = write::change_object(api, request, dry_run, part, &mut warnings, |current, warnings| {
         let scale = match &sent {
             Some(scale) if applies => {
                 return fields::applied(

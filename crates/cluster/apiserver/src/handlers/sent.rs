@@ -10,8 +10,7 @@ use serde_json::Value;
 
 use super::strict_json::{self, Parsed};
 use super::{convert, fields};
-use crate::server::status::Status;
-use crate::server::{ApiRequest, Query, Verb};
+use crate::request::{ApiRequest, Query, Status, Verb};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// The media type of a server-side apply. The body may be JSON, which is valid YAML.
@@ -214,9 +213,9 @@ fn check_name(request: &ApiRequest, metadata: &Value) -> Result<(), Box<Status>>
     }
     match metadata["namespace"].as_str() {
         Some(namespace) if !namespace.is_empty() && namespace != info.namespace => {
-            let (asked, namespace) = (&info.namespace, shortened(namespace.to_owned()));
+            let (requested, namespace) = (&info.namespace, shortened(namespace.to_owned()));
             refuse(format!(
-                "the namespace of the object ({namespace}) does not match the namespace on the request ({asked})"
+                "the namespace of the object ({namespace}) does not match the namespace on the request ({requested})"
             ))
         }
         _ => Ok(()),

@@ -1,7 +1,5 @@
 //! Tokens of service accounts: the subresource `serviceaccounts/token`.
 
-use std::sync::Arc;
-
 use berth_api::admission::Operation;
 use berth_api::admission::node_restriction::token_audiences;
 use berth_api::object::time::rfc3339;
@@ -10,10 +8,13 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::api::Api;
+use super::object::find;
+use super::reply::Reply;
 use super::{fields, sent};
-use crate::server::status::{Cause, Status};
-use crate::server::{API_AUDIENCE, ApiRequest, Attributes, Bound, Claims, Reply, Shared};
-use crate::strategy::{Context, restrict_node};
+use crate::authn::{API_AUDIENCE, Bound, Claims};
+use crate::lifecycle::restrict_node;
+use crate::request::{ApiRequest, Attributes, Cause, Status};
 
 /// The shortest lifetime of a token in seconds.
 const MIN_SECONDS: i64 = 600;
@@ -27,7 +28,7 @@ const MAX_SECONDS: i64 = 366 * 24 * 3600;
 /// # Errors
 /// The account or the bound object does not exist, the requested lifetime is too short, or a node asks for more than its
 /// pods need.
-pub fn token(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub fn token(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     let dry_run = sent::is_dry_run(&request.query)?;
     let mut sent = sent::parse_object(&request.headers, &request.body)?;
@@ -37,15 +38,15 @@ pub fn token(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<St
     if !sent["spec"].is_object() {
         sent["spec"] = json!({});
     }
-    let account = super::find(shared, info)?.value();
-    let context = Context { shared, user: &request.user };
+    let account = find(api, info)?.value();
+    let context = api.context(&request.user);
     restrict_node(&context, info.resource, "token", Operation::Create, &sent, &Value::Null)?;
     let seconds = lifetime(&info.name, &sent["spec"]["expirationSeconds"])?;
-    let (bound, pod) = bound(shared, request, &sent["spec"]["boundObjectRef"])?;
+    let (bound, pod) = bound(api, request, &sent["spec"]["boundObjectRef"])?;
     let mut audiences: Vec<String> = texts(&sent["spec"]["audiences"]).map(str::to_owned).collect();
     if request.user.node_name().is_some() {
         let pod = pod.as_ref().unwrap_or(&Value::Null);
-        restrict_audience(shared, request, pod, &audiences)?;
+        restrict_audience(api, request, pod, &audiences)?;
     }
     if audiences.is_empty() {
         audiences.push(API_AUDIENCE.to_owned());
@@ -61,12 +62,12 @@ pub fn token(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<St
         audiences,
         bound,
         node: pod.and_then(|pod| {
-            let node = shared.store.get(&NODES, "", text(&pod["spec"], "nodeName"))?;
+            let node = api.store.get(&NODES, "", text(&pod["spec"], "nodeName"))?;
             Some((node.facts.name.to_string(), uid(&node.value()).to_owned()))
         }),
         id: Uuid::new_v4().to_string(),
     };
-    let token = if dry_run { String::new() } else { shared.tokens.service_account(&claims) };
+    let token = if dry_run { String::new() } else { api.authenticator.tokens().service_account(&claims) };
     sent["status"] = json!({"token": token, "expirationTimestamp": rfc3339(expires)});
     Ok(Reply::value(StatusCode::CREATED, &sent).with_warnings(warnings))
 }
@@ -83,8 +84,8 @@ fn uid(object: &Value) -> &str {
     text(&object["metadata"], "uid")
 }
 
-fn lifetime(account: &str, asked: &Value) -> Result<i64, Box<Status>> {
-    let seconds = asked.as_i64().unwrap_or(DEFAULT_SECONDS);
+fn lifetime(account: &str, requested: &Value) -> Result<i64, Box<Status>> {
+    let seconds = requested.as_i64().unwrap_or(DEFAULT_SECONDS);
     let why = if seconds < MIN_SECONDS {
         "may not specify a duration less than 10 minutes"
     } else if seconds > 1 << 32 {
@@ -94,7 +95,7 @@ fn lifetime(account: &str, asked: &Value) -> Result<i64, Box<Status>> {
     };
     let cause = Cause {
         reason: "FieldValueInvalid".to_owned(),
-        message: format!("Invalid value: {asked}: {why}"),
+        message: format!("Invalid value: {requested}: {why}"),
         field: "spec.expirationSeconds".to_owned(),
     };
     Err(Status::invalid_kind("authentication.k8s.io", "TokenRequest", account, vec![cause]))
@@ -102,7 +103,7 @@ fn lifetime(account: &str, asked: &Value) -> Result<i64, Box<Status>> {
 
 /// The object to which a request binds its token, and that object if it is a pod.
 fn bound(
-    shared: &Shared,
+    api: &Api,
     request: &ApiRequest,
     reference: &Value,
 ) -> Result<(Option<Bound>, Option<Value>), Box<Status>> {
@@ -110,7 +111,7 @@ fn bound(
         return Ok((None, None));
     }
     let info = &request.info;
-    let (kind, name, asked) = (text(reference, "kind"), text(reference, "name"), text(reference, "uid"));
+    let (kind, name, requested) = (text(reference, "kind"), text(reference, "name"), text(reference, "uid"));
     let (resource, namespace): (&Resource, &str) = match (text(reference, "apiVersion"), kind) {
         ("v1", "Pod") => (&PODS, &info.namespace),
         ("v1", "Secret") => (&SECRETS, &info.namespace),
@@ -121,12 +122,11 @@ fn bound(
             )));
         }
     };
-    let object =
-        shared.store.get(resource, namespace, name).ok_or_else(|| Status::not_found(resource, name))?;
+    let object = api.store.get(resource, namespace, name).ok_or_else(|| Status::not_found(resource, name))?;
     let object = object.value();
-    if !asked.is_empty() && asked != uid(&object) {
+    if !requested.is_empty() && requested != uid(&object) {
         let why = format!(
-            "the UID in the bound object reference ({asked}) does not match the UID in record. The object might have been \
+            "the UID in the bound object reference ({requested}) does not match the UID in record. The object might have been \
              deleted and then recreated"
         );
         return Err(Status::conflict(info.resource, &info.name, &why));
@@ -143,7 +143,7 @@ fn bound(
 
 /// Refuses a node's request for a token with an audience that the pod does not mount, unless a role allows it.
 fn restrict_audience(
-    shared: &Shared,
+    api: &Api,
     request: &ApiRequest,
     pod: &Value,
     audiences: &[String],
@@ -165,7 +165,7 @@ fn restrict_audience(
     let is_default = audience.is_empty() || audience == API_AUDIENCE;
     // Pods here have no volume for the default audience, which Kubernetes adds to every pod.
     let is_mounted = is_default || token_audiences(pod).any(|mounted| mounted == audience);
-    if is_mounted || shared.allows(&request.user, &what) {
+    if is_mounted || api.authorizer.allows(&request.user, &what) {
         return Ok(());
     }
     refuse(&format!("audience {audience:?} not found in pod spec volume"))

@@ -10,13 +10,16 @@ use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::{convert, list};
+use super::api::Api;
+use super::body::Body;
+use super::object::stored;
+use super::reply::Reply;
+use super::{convert, read_options};
 use crate::kinds;
-use crate::server::body::Body;
-use crate::server::status::{Cause, Status};
-use crate::server::{Form, InFlight, Query, Reply, RequestInfo, Share, Shared, User, choose};
-use crate::store::{Event, EventType, Filter, Object, write_frame};
+use crate::request::{Cause, Form, Query, RequestInfo, Status, choose};
+use crate::store::{Event, EventType, Filter, Object, Store, write_frame};
 use crate::table::{self, IncludeObject};
 
 /// Interval of bookmarks on an idle watch.
@@ -36,17 +39,16 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// # Errors
 /// The options are invalid, or the version is too old.
 pub fn watch(
-    shared: &Arc<Shared>,
-    user: &Arc<User>,
+    api: &Api,
     info: &RequestInfo,
     query: &Query,
     headers: &HeaderMap,
 ) -> Result<Reply, Box<Status>> {
-    let resource = super::stored(info)?;
+    let resource = stored(info)?;
     let form = choose(headers)?;
-    let include = list::include_object(query)?;
-    let filter = list::filter(info, query)?;
-    let asked = list::resource_version(query)?;
+    let include = read_options::include_object(query)?;
+    let filter = read_options::filter(info, query)?;
+    let requested = read_options::resource_version(query)?;
     let bookmarks = query.flag("allowWatchBookmarks")? == Some(true);
     let send_initial = query.flag("sendInitialEvents")?;
     check_options(query, send_initial, bookmarks)?;
@@ -54,40 +56,40 @@ pub fn watch(
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(MAX_DURATION),
         _ => MAX_DURATION,
     };
-    let slot = shared.watch_slot(user)?;
-    let current = shared.store.revision();
+    let current = api.store.revision();
     // Subscribe before the first read, so that no change is missed.
-    let changes = shared.store.changes_for(resource, &filter);
-    let from_state = match (send_initial, asked) {
+    let changes = api.store.changes_for(resource, &filter);
+    let from_state = match (send_initial, requested) {
         (Some(send), _) => send,
         (None, version) => version.unwrap_or(0) == 0,
     };
-    if let Some(asked) = asked.filter(|asked| *asked > current) {
+    if let Some(requested) = requested.filter(|requested| *requested > current) {
         return if from_state {
-            Err(list::too_large(asked, current))
+            Err(read_options::too_large(requested, current))
         } else {
             // Berth has one API server: a version newer than its own comes from another store and is invalid.
-            Err(Status::expired(format!("too old resource version: {asked} ({current})")))
+            Err(Status::expired(format!("too old resource version: {requested} ({current})")))
         };
     }
     let (position, initial) = if from_state {
-        let (revision, objects) = shared.store.list(resource, &filter);
+        let (revision, objects) = api.store.list(resource, &filter);
         (revision, VecDeque::from(objects))
     } else {
-        let position = asked.filter(|asked| *asked > 0).unwrap_or(current);
-        if let Err(error) = shared.store.events_for(resource, &filter, position, 0) {
+        let position = requested.filter(|requested| *requested > 0).unwrap_or(current);
+        if let Err(error) = api.store.events_for(resource, &filter, position, 0) {
             return Err(Status::expired(error.to_string()));
         }
         (position, VecDeque::new())
     };
     let now = Instant::now();
     let watcher = Watcher {
-        shared: shared.clone(),
+        store: api.store.clone(),
+        stop: api.stop.clone(),
         shown: info.resource,
         stored: resource,
         form,
         include,
-        columns_told: false,
+        has_columns: false,
         filter,
         position,
         initial,
@@ -98,7 +100,6 @@ pub fn watch(
         next_bookmark: now + BOOKMARK_INTERVAL,
         not_before: now,
         ended: false,
-        _counted: (shared.metrics.begin_watch(info), slot),
     };
     let held = watcher.initial.len() * size_of::<Arc<Object>>();
     let stream = futures::stream::unfold(watcher, |mut watcher| async move {
@@ -134,14 +135,16 @@ fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> 
 }
 
 struct Watcher {
-    shared: Arc<Shared>,
+    store: Store,
+    /// Ends the watch.
+    stop: CancellationToken,
     shown: &'static Resource,
     stored: &'static Resource,
     form: Form,
     /// The part of the object that table rows include.
     include: IncludeObject,
     /// Whether the columns of the table have been described.
-    columns_told: bool,
+    has_columns: bool,
     filter: Filter,
     /// All changes up to this version have been sent.
     position: u64,
@@ -155,7 +158,6 @@ struct Watcher {
     /// Time at which the next chunk is assembled.
     not_before: Instant,
     ended: bool,
-    _counted: (InFlight, Share),
 }
 
 impl Watcher {
@@ -172,7 +174,7 @@ impl Watcher {
         }
         loop {
             // Checked here too, for a watch that always has events to send.
-            if self.shared.stop.is_cancelled() {
+            if self.stop.is_cancelled() {
                 return None;
             }
             let now = Instant::now();
@@ -184,13 +186,13 @@ impl Watcher {
                 tokio::time::sleep_until(self.not_before).await;
             }
             self.changes.mark_unchanged();
-            match self.shared.store.events_for(self.stored, &self.filter, self.position, BATCH) {
+            match self.store.events_for(self.stored, &self.filter, self.position, BATCH) {
                 Err(error) => {
                     self.ended = true;
                     return Some(error_frame(&Status::expired(error.to_string())));
                 }
                 Ok((position, events)) => {
-                    let n_told = events.len();
+                    let n_events = events.len();
                     let (chunk, n_seen) = self.frames(&events);
                     self.position = match events.get(n_seen) {
                         // The rest is sent with the next chunk.
@@ -203,7 +205,7 @@ impl Watcher {
                         }
                         return Some(chunk);
                     }
-                    if n_told == BATCH {
+                    if n_events == BATCH {
                         continue;
                     }
                     // After a read, so that the bookmark also covers changes of other objects.
@@ -224,7 +226,7 @@ impl Watcher {
                     return self.bookmarks.then(|| self.bookmark(false));
                 }
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {}
-                () = self.shared.stop.cancelled() => return None,
+                () = self.stop.cancelled() => return None,
             }
         }
     }
@@ -293,7 +295,7 @@ impl Watcher {
             Form::Table => {
                 let value = convert::row_value(self.shown, object);
                 let included = convert::included(self.shown, object, self.include);
-                let with_columns = !std::mem::replace(&mut self.columns_told, true);
+                let with_columns = !std::mem::replace(&mut self.has_columns, true);
                 let table = table::table(
                     kinds::columns(self.shown),
                     &value,

@@ -6,32 +6,34 @@ use berth_schema::resource::Resource;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::admission::{self, Act};
+use super::admission::Act;
+use super::api::Api;
+use super::object::{answer_object, find, stored, write_failed};
+use super::reply::Reply;
 use super::sent::{agree_with_path, is_apply, is_dry_run, parse_applied, parse_strictly, patched};
-use super::{answer_object, convert, fields, write_failed};
-use crate::quota;
-use crate::server::status::Status;
-use crate::server::{ApiRequest, Attributes, Reply, RequestInfo, Shared, Verb, refusal};
-use crate::store::{Change, EventType, Object, Write, WriteError, key};
-use crate::strategy::{self, Context};
+use super::{convert, fields};
+use crate::request::{ApiRequest, Attributes, RequestInfo, Status, Verb, refusal};
+use crate::store::{Change, EventType, Object, Store, Write, WriteError, key};
+use crate::strategy::generate_name;
 use crate::webhook::Operation;
+use crate::{bootstrap, lifecycle};
 
 /// Retries of a generated name that already exists.
 const NAME_ATTEMPTS: usize = 8;
-/// Retries of a change on a newer version of the object.
+/// Retries of a change on a newer version of the object, and of an allocation.
 const CHANGE_ATTEMPTS: usize = 64;
 
 /// Answers the creation of an object.
 ///
 /// # Errors
 /// The object is invalid, not allowed or already exists.
-pub async fn create(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub async fn create(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
-    let resource = super::stored(info)?;
+    let resource = stored(info)?;
     let dry_run = is_dry_run(&request.query)?;
     let mut warnings = Vec::new();
     let value = read(request, &mut warnings)?;
-    let object = create_object(shared, request, resource, value, dry_run, &mut warnings).await?;
+    let object = create_object(api, request, resource, value, dry_run, &mut warnings).await?;
     Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings))
 }
 
@@ -46,7 +48,7 @@ fn read(request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Value, Box<S
 
 /// Creates a parsed object and its dependents.
 async fn create_object(
-    shared: &Arc<Shared>,
+    api: &Api,
     request: &ApiRequest,
     resource: &'static Resource,
     value: Value,
@@ -59,45 +61,67 @@ async fn create_object(
     }
     let prefix = metadata["generateName"].as_str().unwrap_or_default().to_owned();
     let generated = metadata["name"].as_str().unwrap_or_default().is_empty() && !prefix.is_empty();
-    let mut attempts = if generated { NAME_ATTEMPTS } else { 1 };
     let n_warnings = warnings.len();
+    let mut n_attempts = 0;
+    let mut claimed = None;
     loop {
-        attempts -= 1;
+        n_attempts += 1;
+        if let Some(claim) = claimed.take() {
+            lifecycle::refuse_claimed(resource, &value, &claim)?;
+        }
         let mut value = value.clone();
         if generated {
-            value["metadata"]["name"] = Value::from(strategy::generate_name(&prefix));
+            value["metadata"]["name"] = Value::from(generate_name(&prefix));
         }
-        let context = Context { shared, user: &request.user };
-        strategy::prepare_create(&context, resource, &mut value)?;
+        let context = api.context(&request.user);
+        lifecycle::prepare_create(&context, resource, &mut value)?;
         // An applied object already has its managed fields.
         if !is_apply(request) {
             fields::track(request, resource, None, &mut value)?;
         }
         warnings.truncate(n_warnings);
         let act = Act::create(dry_run);
-        if admission::mutate(shared, request, act, Some(&mut value), warnings).await? {
-            strategy::default_object(resource, &mut value);
+        if api.admission.mutate(request, act, Some(&mut value), warnings).await? {
+            lifecycle::default_object(resource, &mut value);
         }
-        strategy::admit_create(&context, resource, &mut value, warnings)?;
-        admission::validate(shared, request, act, Some(&value), warnings).await?;
+        lifecycle::admit_create(&context, resource, &mut value, warnings)?;
+        api.admission.validate(request, act, Some(&value), warnings).await?;
         let name = key(&value).1.to_owned();
-        let charge = quota::charge(shared, resource, &value, None, dry_run).await?;
+        let charge = api.quotas.charge(resource, &value, None, dry_run).await?;
         if dry_run {
             let (namespace, name) = key(&value);
-            if shared.store.get(resource, namespace, name).is_some() {
+            if api.store.get(resource, namespace, name).is_some() {
                 return Err(Status::already_exists(request.info.resource, name));
             }
+            check_claims(&api.store, resource, &value)?;
             return Ok(Arc::new(tried(resource, value, None)));
         }
-        let written = shared.store.write(Write { resource, change: Change::Create, value }).await;
-        quota::settle(shared, charge, written.is_ok()).await;
+        let written = api.store.write(Write { resource, change: Change::Create, value }).await;
+        api.quotas.settle(charge, written.is_ok()).await;
         match written {
             Ok(object) => {
-                strategy::created(&context, resource, &object).await;
+                create_dependents(&api.store, resource, &object.facts.name).await;
                 return Ok(object);
             }
-            Err(WriteError::AlreadyExists) if attempts > 0 => {}
+            Err(WriteError::AlreadyExists) if generated && n_attempts < NAME_ATTEMPTS => {}
+            Err(WriteError::Claimed(claim)) if n_attempts < CHANGE_ATTEMPTS => claimed = Some(claim),
             Err(error) => return Err(write_failed(request.info.resource, &name, error)),
+        }
+    }
+}
+
+/// Checks a dry run's object as its write would.
+fn check_claims(store: &Store, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
+    store
+        .conflicting_claim(resource, value)
+        .map_or(Ok(()), |claim| lifecycle::refuse_claimed(resource, value, &claim))
+}
+
+/// Creates what belongs to a new object.
+async fn create_dependents(store: &Store, resource: &Resource, name: &str) {
+    for dependent in lifecycle::dependents(resource, name) {
+        if let Err(error) = bootstrap::ensure(store, dependent).await {
+            tracing::error!(%error, resource = resource.plural, name, "a dependent object could not be created");
         }
     }
 }
@@ -120,9 +144,9 @@ pub fn tried(resource: &Resource, mut value: Value, current: Option<&Object>) ->
 ///
 /// # Errors
 /// The change is invalid, not allowed, or based on an outdated version.
-pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub async fn change(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     if is_apply(request) {
-        return apply(shared, request).await;
+        return apply(api, request).await;
     }
     let info = &request.info;
     let dry_run = is_dry_run(&request.query)?;
@@ -131,9 +155,9 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
         Verb::Update => Some(read(request, &mut warnings)?),
         _ => None,
     };
-    if let Some(value) = sent.as_ref().filter(|_| may_come_to_be(shared, info)) {
+    if let Some(value) = sent.as_ref().filter(|_| may_come_to_be(api, info)) {
         let earlier = warnings.clone();
-        match create_by_update(shared, request, value.clone(), dry_run, &mut warnings).await {
+        match create_by_update(api, request, value.clone(), dry_run, &mut warnings).await {
             Ok(object) => {
                 return Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings));
             }
@@ -142,22 +166,21 @@ pub async fn change(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply,
             Err(status) => return Err(status),
         }
     }
-    let object =
-        change_object(shared, request, dry_run, None, &mut warnings, |current, warnings| match &sent {
-            Some(value) => Ok(value.clone()),
-            None => patched(request, current, warnings),
-        })
-        .await?;
+    let object = change_object(api, request, dry_run, None, &mut warnings, |current, warnings| match &sent {
+        Some(value) => Ok(value.clone()),
+        None => patched(request, current, warnings),
+    })
+    .await?;
     Ok(answer_object(request, StatusCode::OK, &object)?.with_warnings(warnings))
 }
 
 /// Whether an update of a missing object creates it, as kube-apiserver does for a few resources.
-fn may_come_to_be(shared: &Shared, info: &RequestInfo) -> bool {
-    info.resource.create_on_update && info.subresource.is_none() && super::find(shared, info).is_err()
+fn may_come_to_be(api: &Api, info: &RequestInfo) -> bool {
+    info.resource.create_on_update && info.subresource.is_none() && find(api, info).is_err()
 }
 
-/// An update that creates its object needs the permission for that, too.
-fn authorize_creation(shared: &Shared, request: &ApiRequest) -> Result<(), Box<Status>> {
+/// An update that creates its object also needs the permission for that.
+fn authorize_creation(api: &Api, request: &ApiRequest) -> Result<(), Box<Status>> {
     let info = &request.info;
     let what = Attributes {
         verb: "create",
@@ -166,21 +189,21 @@ fn authorize_creation(shared: &Shared, request: &ApiRequest) -> Result<(), Box<S
         namespace: &info.namespace,
         ..Attributes::default()
     };
-    if shared.allows(&request.user, &what) {
+    if api.authorizer.allows(&request.user, &what) {
         return Ok(());
     }
     Err(Status::forbidden(info.resource, "", &refusal(&request.user, &what)))
 }
 
 async fn create_by_update(
-    shared: &Arc<Shared>,
+    api: &Api,
     request: &ApiRequest,
     mut value: Value,
     dry_run: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Arc<Object>, Box<Status>> {
     let info = &request.info;
-    authorize_creation(shared, request)?;
+    authorize_creation(api, request)?;
     if let Some(uid) = value["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
         let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
         return Err(Status::conflict(info.resource, &info.name, &why));
@@ -188,23 +211,23 @@ async fn create_by_update(
     if let Some(metadata) = value["metadata"].as_object_mut() {
         metadata.remove("resourceVersion");
     }
-    create_object(shared, request, super::stored(info)?, value, dry_run, warnings).await
+    create_object(api, request, stored(info)?, value, dry_run, warnings).await
 }
 
 /// Answers a server-side apply: changes the object, or creates it if it does not exist.
 ///
 /// # Errors
 /// The body cannot be applied, it conflicts with other managers, or the result is invalid or not allowed.
-async fn apply(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+async fn apply(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
-    let resource = super::stored(info)?;
+    let resource = stored(info)?;
     let dry_run = is_dry_run(&request.query)?;
     let mut sent = parse_applied(&request.body)?;
     agree_with_path(request, info.resource.group, info.resource.version, info.resource.kind, &mut sent)?;
     let sent = convert::stored_value(info.resource, sent);
     let mut warnings = Vec::new();
-    if info.subresource.is_none() && super::find(shared, info).is_err() {
-        authorize_creation(shared, request)?;
+    if info.subresource.is_none() && find(api, info).is_err() {
+        authorize_creation(api, request)?;
         if sent["metadata"]["uid"].is_string() {
             return Err(Status::conflict(
                 info.resource,
@@ -213,7 +236,7 @@ async fn apply(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<
             ));
         }
         let value = fields::applied(request, resource, None, sent.clone())?;
-        match create_object(shared, request, resource, value, dry_run, &mut warnings).await {
+        match create_object(api, request, resource, value, dry_run, &mut warnings).await {
             Ok(object) => {
                 return Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings));
             }
@@ -222,7 +245,7 @@ async fn apply(shared: &Arc<Shared>, request: &ApiRequest) -> Result<Reply, Box<
             Err(status) => return Err(status),
         }
     }
-    let object = change_object(shared, request, dry_run, None, &mut warnings, |current, _| {
+    let object = change_object(api, request, dry_run, None, &mut warnings, |current, _| {
         fields::applied(request, resource, Some(current), sent.clone())
     })
     .await?;
@@ -248,7 +271,7 @@ type Taken<'p> = dyn Fn(&Value, &Value, &str) -> Result<Value, Box<Status>> + Sy
 /// The transformation fails, or its result is invalid, not allowed, or based on an outdated
 /// version.
 pub async fn change_object(
-    shared: &Arc<Shared>,
+    api: &Api,
     request: &ApiRequest,
     dry_run: bool,
     part: Option<Part<'_>>,
@@ -256,51 +279,56 @@ pub async fn change_object(
     transform: impl Fn(&Value, &mut Vec<String>) -> Result<Value, Box<Status>>,
 ) -> Result<Arc<Object>, Box<Status>> {
     let info = &request.info;
-    let resource = super::stored(info)?;
+    let resource = stored(info)?;
     let n_warnings = warnings.len();
+    let mut claimed = None;
     for _ in 0..CHANGE_ATTEMPTS {
-        let current = super::find(shared, info)?;
+        let current = find(api, info)?;
         let old = current.value();
         warnings.truncate(n_warnings);
         let mut new = transform(&old, warnings)?;
+        if let Some(claim) = claimed.take() {
+            lifecycle::refuse_claimed(resource, &new, &claim)?;
+        }
         let named_version = check_identity(request, &current, &old, &new)?;
-        let context = Context { shared, user: &request.user };
-        strategy::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
+        let context = api.context(&request.user);
+        lifecycle::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
         if !is_apply(request) {
             fields::track(request, resource, Some(&old), &mut new)?;
         }
         let shown = |object: &Value| part.map(|part| (part.shown)(object));
         let old_shown = shown(&old);
-        let old_asked = old_shown.as_ref().unwrap_or(&old);
-        let act = Act { operation: Operation::Update, old: Some(old_asked), dry_run };
-        let mut asked = shown(&new);
-        if admission::mutate(shared, request, act, Some(asked.as_mut().unwrap_or(&mut new)), warnings).await?
-        {
-            if let (Some(part), Some(asked)) = (part, &asked) {
-                new = (part.taken)(&new, asked, &info.name)?;
+        let old_reviewed = old_shown.as_ref().unwrap_or(&old);
+        let act = Act { operation: Operation::Update, old: Some(old_reviewed), dry_run };
+        let mut reviewed = shown(&new);
+        if api.admission.mutate(request, act, Some(reviewed.as_mut().unwrap_or(&mut new)), warnings).await? {
+            if let (Some(part), Some(reviewed)) = (part, &reviewed) {
+                new = (part.taken)(&new, reviewed, &info.name)?;
             }
-            strategy::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
+            lifecycle::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
         }
-        strategy::admit_update(&context, resource, info.subresource_name(), &new, &old)?;
-        let asked = shown(&new);
-        admission::validate(shared, request, act, Some(asked.as_ref().unwrap_or(&new)), warnings).await?;
+        lifecycle::admit_update(&context, resource, info.subresource_name(), &new, &old)?;
+        let reviewed = shown(&new);
+        api.admission.validate(request, act, Some(reviewed.as_ref().unwrap_or(&new)), warnings).await?;
         if new == old {
             return Ok(current);
         }
-        let change = if strategy::is_finished(resource, &new) {
+        let change = if lifecycle::is_finished(resource, &new) {
             Change::Delete { expected: current.revision }
         } else {
             Change::Update { expected: current.revision }
         };
-        let charge = quota::charge(shared, resource, &new, Some(&old), dry_run).await?;
+        let charge = api.quotas.charge(resource, &new, Some(&old), dry_run).await?;
         if dry_run {
+            check_claims(&api.store, resource, &new)?;
             return Ok(Arc::new(tried(resource, new, Some(&current))));
         }
-        let written = shared.store.write(Write { resource, change, value: new }).await;
-        quota::settle(shared, charge, written.is_ok()).await;
+        let written = api.store.write(Write { resource, change, value: new }).await;
+        api.quotas.settle(charge, written.is_ok()).await;
         match written {
             Ok(object) => return Ok(object),
             Err(WriteError::Modified) if !named_version => {}
+            Err(WriteError::Claimed(claim)) => claimed = Some(claim),
             Err(error) => return Err(write_failed(info.resource, &info.name, error)),
         }
     }

@@ -17,6 +17,8 @@ mod workload;
 
 use berth_schema::resource::Resource;
 
+pub use extension::CUSTOM_RESOURCE_FINALIZER;
+
 use crate::strategy::Strategy;
 use crate::table::columns::{Columns, DEFAULT};
 use kind::{Kind, NoRules};

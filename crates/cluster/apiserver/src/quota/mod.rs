@@ -1,7 +1,7 @@
 //! Resource quotas: creations and changes are charged to the quotas of their namespace, or refused.
 //!
 //! A charge holds its namespace from the check until the object is written. So the used amounts are exact, whatever
-//! requests run at the same time. What objects no longer use, [`follow`] counts again from the stored objects, under the
+//! requests run at the same time. What objects no longer use, [`Quotas::follow`] counts again from the stored objects, under the
 //! same lock; that is why this is not a controller outside the API server.
 
 mod scope;
@@ -18,11 +18,10 @@ use berth_schema::resource::{
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
+use tokio_util::sync::CancellationToken;
 
-use crate::server::Shared;
-use crate::server::status::Status;
-use crate::store::{Change, EventType, Filter, Object, Write, WriteError, key};
-pub use scope::SCOPES;
+use crate::request::Status;
+use crate::store::{Change, EventType, Filter, Object, Store, Write, WriteError, key};
 
 const ATTEMPTS: usize = 64;
 /// Changes within this time cause one count.
@@ -30,40 +29,31 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// Changes read at once.
 const EVENTS_AT_ONCE: usize = 1000;
 
-/// One lock for each namespace with quotas.
-#[derive(Default)]
-pub struct QuotaLocks(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
-
-impl QuotaLocks {
-    async fn lock(&self, namespace: &str) -> OwnedMutexGuard<()> {
-        let lock = {
-            let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // Those without seats and without waiting requests.
-            locks.retain(|_, lock| Arc::strong_count(lock) > 1);
-            locks.entry(namespace.to_owned()).or_default().clone()
-        };
-        lock.lock_owned().await
-    }
-}
-
 /// What is charged for an object that is about to be written.
 pub struct Charge {
     namespace: String,
     _held: OwnedMutexGuard<()>,
 }
 
+/// The resource quotas of a store.
+pub struct Quotas {
+    store: Store,
+    /// One lock for each namespace with quotas.
+    locks: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
 /// A quota and what it bounds.
 struct Quota {
     object: Arc<Object>,
-    value: Value,
+    value: Arc<Value>,
     hard: ResourceList,
 }
 
 impl Quota {
-    fn all(shared: &Shared, namespace: &str) -> Vec<Quota> {
-        let (_, quotas) = shared.store.list(&RESOURCE_QUOTAS, &Filter::in_namespace(namespace));
+    fn all(store: &Store, namespace: &str) -> Vec<Quota> {
+        let (_, quotas) = store.list(&RESOURCE_QUOTAS, &Filter::in_namespace(namespace));
         let read = |object: Arc<Object>| {
-            let value = object.value();
+            let value = object.parsed();
             let hard = ResourceList::deserialize(&value["spec"]["hard"]).unwrap_or_default();
             Quota { object, value, hard }
         };
@@ -80,17 +70,17 @@ impl Quota {
     }
 
     /// The used amounts: those in the status, and counted where the status lacks one.
-    fn used(&self, shared: &Shared) -> ResourceList {
+    fn used(&self, store: &Store) -> ResourceList {
         let stored = ResourceList::deserialize(&self.value["status"]["used"]).unwrap_or_default();
         if self.hard.keys().all(|name| stored.contains_key(name)) {
             self.bounded(stored)
         } else {
-            self.count(shared)
+            self.count(store)
         }
     }
 
     /// Counts what the stored objects use.
-    fn count(&self, shared: &Shared) -> ResourceList {
+    fn count(&self, store: &Store) -> ResourceList {
         let mut used: ResourceList =
             self.hard.keys().map(|name| (name.clone(), Default::default())).collect();
         let mut counted: Vec<&'static Resource> = Vec::new();
@@ -100,8 +90,7 @@ impl Quota {
             }
         }
         for resource in counted {
-            let (_, objects) =
-                shared.store.list(resource, &Filter::in_namespace(&self.object.facts.namespace));
+            let (_, objects) = store.list(resource, &Filter::in_namespace(&self.object.facts.namespace));
             for object in objects.iter().map(|object| object.value()).filter(|o| self.bounds(resource, o)) {
                 for (name, amount) in self.bounded(usage::of(resource, &object)) {
                     *used.entry(name).or_default() += amount;
@@ -111,166 +100,191 @@ impl Quota {
         used
     }
 
-    async fn write(&self, shared: &Shared, used: &ResourceList) -> Result<(), WriteError> {
+    async fn write(&self, store: &Store, used: &ResourceList) -> Result<(), WriteError> {
         let status = json!({"hard": self.hard, "used": used});
         if self.value["status"] == status {
             return Ok(());
         }
-        let mut value = self.value.clone();
+        let mut value = Value::clone(&self.value);
         value["status"] = status;
         let change = Change::Update { expected: self.object.revision };
-        shared.store.write(Write { resource: &RESOURCE_QUOTAS, change, value }).await.map(drop)
+        store.write(Write { resource: &RESOURCE_QUOTAS, change, value }).await.map(drop)
     }
 }
 
-/// Charges an object that is about to be created, or changed from `old`, to the quotas of its namespace.
-///
-/// # Errors
-/// A quota does not allow it.
-pub async fn charge(
-    shared: &Shared,
-    resource: &'static Resource,
-    new: &Value,
-    old: Option<&Value>,
-    dry_run: bool,
-) -> Result<Option<Charge>, Box<Status>> {
-    let changes_usage = [&PODS, &PERSISTENT_VOLUME_CLAIMS, &SERVICES].contains(&resource);
-    if !resource.namespaced || shared.store.count(&RESOURCE_QUOTAS) == 0 || (old.is_some() && !changes_usage)
-    {
-        return Ok(None);
+impl Quotas {
+    /// The quotas of a store.
+    pub fn new(store: &Store) -> Quotas {
+        Quotas { store: store.clone(), locks: Mutex::default() }
     }
-    let (namespace, name) = key(new);
-    if Quota::all(shared, namespace).is_empty() {
-        return Ok(None);
+
+    async fn lock(&self, namespace: &str) -> OwnedMutexGuard<()> {
+        let lock = {
+            let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+            // Those without owners and without waiting requests.
+            locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+            locks.entry(namespace.to_owned()).or_default().clone()
+        };
+        lock.lock_owned().await
     }
-    let asked = usage::of(resource, new);
-    let had = old.map(|old| usage::of(resource, old)).unwrap_or_default();
-    let less = |name: &String| had.get(name).copied().unwrap_or_default();
-    let more: ResourceList = asked
-        .into_iter()
-        .map(|(name, amount)| (name.clone(), amount - less(&name)))
-        .filter(|(_, amount)| !amount.is_negative() && !amount.is_zero())
-        .collect();
-    let charge = Charge { namespace: namespace.to_owned(), _held: shared.quotas.lock(namespace).await };
-    for _ in 0..ATTEMPTS {
-        let mut writes = Vec::new();
-        for quota in Quota::all(shared, namespace).into_iter().filter(|quota| quota.bounds(resource, new)) {
-            if old.is_none() && *resource == PODS {
-                usage::constraints(new, &quota.hard).map_err(|missing| {
-                    let why = format!("failed quota: {}: must specify {missing}", quota.object.facts.name);
-                    Status::forbidden(resource, name, &why)
-                })?;
-            }
-            let asked = quota.bounded(more.clone());
-            if asked.is_empty() {
-                continue;
-            }
-            let mut used = quota.used(shared);
-            let before = used.clone();
-            for (name, amount) in &asked {
-                *used.entry(name.clone()).or_default() += *amount;
-            }
-            let exceeded: Vec<&String> =
-                asked.keys().filter(|name| used.get(*name) > quota.hard.get(*name)).collect();
-            if !exceeded.is_empty() {
-                let shown = |amounts: &ResourceList| {
-                    let each =
-                        exceeded.iter().filter_map(|name| Some(format!("{name}={}", amounts.get(*name)?)));
-                    each.collect::<Vec<_>>().join(",")
-                };
-                let why = format!(
-                    "exceeded quota: {}, requested: {}, used: {}, limited: {}",
-                    quota.object.facts.name,
-                    shown(&asked),
-                    shown(&before),
-                    shown(&quota.hard)
-                );
-                return Err(Status::forbidden(resource, name, &why));
-            }
-            writes.push((quota, used));
-        }
-        if dry_run {
+
+    /// Charges an object that is about to be created, or changed from `old`, to the quotas of its namespace.
+    ///
+    /// # Errors
+    /// A quota does not allow it.
+    pub async fn charge(
+        &self,
+        resource: &'static Resource,
+        new: &Value,
+        old: Option<&Value>,
+        dry_run: bool,
+    ) -> Result<Option<Charge>, Box<Status>> {
+        let changes_usage = [&PODS, &PERSISTENT_VOLUME_CLAIMS, &SERVICES].contains(&resource);
+        if !resource.namespaced
+            || self.store.count(&RESOURCE_QUOTAS) == 0
+            || (old.is_some() && !changes_usage)
+        {
             return Ok(None);
         }
-        let mut conflict = false;
-        let any = !writes.is_empty();
-        for (quota, used) in writes {
-            match quota.write(shared, &used).await {
-                Ok(()) => {}
-                Err(WriteError::Modified | WriteError::NotFound) => conflict = true,
-                Err(error) => return Err(Status::internal(error)),
+        let (namespace, name) = key(new);
+        if Quota::all(&self.store, namespace).is_empty() {
+            return Ok(None);
+        }
+        let requested = usage::of(resource, new);
+        let had = old.map(|old| usage::of(resource, old)).unwrap_or_default();
+        let less = |name: &String| had.get(name).copied().unwrap_or_default();
+        let more: ResourceList = requested
+            .into_iter()
+            .map(|(name, amount)| (name.clone(), amount - less(&name)))
+            .filter(|(_, amount)| !amount.is_negative() && !amount.is_zero())
+            .collect();
+        let charge = Charge { namespace: namespace.to_owned(), _held: self.lock(namespace).await };
+        for _ in 0..ATTEMPTS {
+            let mut writes = Vec::new();
+            for quota in
+                Quota::all(&self.store, namespace).into_iter().filter(|quota| quota.bounds(resource, new))
+            {
+                if old.is_none() && *resource == PODS {
+                    usage::constraints(new, &quota.hard).map_err(|missing| {
+                        let why =
+                            format!("failed quota: {}: must specify {missing}", quota.object.facts.name);
+                        Status::forbidden(resource, name, &why)
+                    })?;
+                }
+                let requested = quota.bounded(more.clone());
+                if requested.is_empty() {
+                    continue;
+                }
+                let mut used = quota.used(&self.store);
+                let before = used.clone();
+                for (name, amount) in &requested {
+                    *used.entry(name.clone()).or_default() += *amount;
+                }
+                let exceeded: Vec<&String> =
+                    requested.keys().filter(|name| used.get(*name) > quota.hard.get(*name)).collect();
+                if !exceeded.is_empty() {
+                    let shown = |amounts: &ResourceList| {
+                        let each = exceeded
+                            .iter()
+                            .filter_map(|name| Some(format!("{name}={}", amounts.get(*name)?)));
+                        each.collect::<Vec<_>>().join(",")
+                    };
+                    let why = format!(
+                        "exceeded quota: {}, requested: {}, used: {}, limited: {}",
+                        quota.object.facts.name,
+                        shown(&requested),
+                        shown(&before),
+                        shown(&quota.hard)
+                    );
+                    return Err(Status::forbidden(resource, name, &why));
+                }
+                writes.push((quota, used));
+            }
+            if dry_run {
+                return Ok(None);
+            }
+            let mut conflict = false;
+            let any = !writes.is_empty();
+            for (quota, used) in writes {
+                match quota.write(&self.store, &used).await {
+                    Ok(()) => {}
+                    Err(WriteError::Modified | WriteError::NotFound) => conflict = true,
+                    Err(error) => return Err(Status::internal(error)),
+                }
+            }
+            if !conflict {
+                return Ok(any.then_some(charge));
+            }
+            // Quotas that were written count too much.
+            self.count_again(namespace).await;
+        }
+        Err(Status::internal("the quotas of the namespace change too often; try again"))
+    }
+
+    /// Ends a charge. If the object was not written, its quotas are counted again.
+    pub async fn settle(&self, charge: Option<Charge>, is_written: bool) {
+        if let Some(charge) = charge.filter(|_| !is_written) {
+            self.count_again(&charge.namespace).await;
+        }
+    }
+
+    /// Writes the used amounts of a namespace's quotas, counted from the stored objects. The caller holds the namespace.
+    async fn count_again(&self, namespace: &str) {
+        for quota in Quota::all(&self.store, namespace) {
+            let used = quota.count(&self.store);
+            if let Err(error) = quota.write(&self.store, &used).await {
+                // A change in between causes another count.
+                tracing::debug!(namespace, quota = %quota.object.facts.name, %error, "the usage of a quota was not written");
             }
         }
-        if !conflict {
-            return Ok(any.then_some(charge));
-        }
-        // Quotas that were written count too much.
-        count_again(shared, namespace).await;
     }
-    Err(Status::internal("the quotas of the namespace change too often; try again"))
-}
 
-/// Ends a charge. If the object was not written, its quotas are counted again.
-pub async fn settle(shared: &Shared, charge: Option<Charge>, is_written: bool) {
-    if let Some(charge) = charge.filter(|_| !is_written) {
-        count_again(shared, &charge.namespace).await;
-    }
-}
-
-/// Writes the used amounts of a namespace's quotas, counted from the stored objects. The caller holds the namespace.
-async fn count_again(shared: &Shared, namespace: &str) {
-    for quota in Quota::all(shared, namespace) {
-        let used = quota.count(shared);
-        if let Err(error) = quota.write(shared, &used).await {
-            // A change in between causes another count.
-            tracing::debug!(namespace, quota = %quota.object.facts.name, %error, "the usage of a quota was not written");
-        }
-    }
-}
-
-/// Counts again where objects are deleted or change, until the server stops.
-pub async fn follow(shared: Arc<Shared>) {
-    let stored =
-        RESOURCES.iter().copied().filter(|r| r.namespaced && r.stored().is_some_and(|s| std::ptr::eq(s, *r)));
-    let stored: Vec<&'static Resource> = stored.collect();
-    let mut quotas = shared.store.changes(&RESOURCE_QUOTAS);
-    let mut pods = shared.store.changes(&PODS);
-    let mut seen = shared.store.revision();
-    loop {
-        let is_idle = shared.store.count(&RESOURCE_QUOTAS) == 0;
-        // Other objects than pods and quotas are looked at within a second.
-        tokio::select! {
-            () = shared.stop.cancelled() => return,
-            _ = quotas.changed() => {}
-            _ = pods.changed(), if !is_idle => {}
-            () = tokio::time::sleep(Duration::from_secs(1)), if !is_idle => {}
-        }
-        tokio::time::sleep(SETTLE).await;
-        let now = shared.store.revision();
-        if now == seen {
-            continue;
-        }
-        let (_, all) = shared.store.list(&RESOURCE_QUOTAS, &Filter::default());
-        let with_quotas: BTreeSet<&str> = all.iter().map(|quota| &*quota.facts.namespace).collect();
-        let mut changed = BTreeSet::new();
-        for resource in stored.iter().filter(|_| !with_quotas.is_empty()) {
-            match changed_namespaces(&shared, resource, seen, &with_quotas) {
-                Some(namespaces) => changed.extend(namespaces),
-                None => changed.extend(with_quotas.iter().map(|&namespace| namespace.to_owned())),
+    /// Counts again where objects are deleted or change, until the server stops.
+    pub async fn follow(&self, stop: &CancellationToken) {
+        let stored = RESOURCES
+            .iter()
+            .copied()
+            .filter(|r| r.namespaced && r.stored().is_some_and(|s| std::ptr::eq(s, *r)));
+        let stored: Vec<&'static Resource> = stored.collect();
+        let mut quotas = self.store.changes(&RESOURCE_QUOTAS);
+        let mut pods = self.store.changes(&PODS);
+        let mut seen = self.store.revision();
+        loop {
+            let is_idle = self.store.count(&RESOURCE_QUOTAS) == 0;
+            // Other objects than pods and quotas are looked at within a second.
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = quotas.changed() => {}
+                _ = pods.changed(), if !is_idle => {}
+                () = tokio::time::sleep(Duration::from_secs(1)), if !is_idle => {}
             }
+            tokio::time::sleep(SETTLE).await;
+            let now = self.store.revision();
+            if now == seen {
+                continue;
+            }
+            let (_, all) = self.store.list(&RESOURCE_QUOTAS, &Filter::default());
+            let with_quotas: BTreeSet<&str> = all.iter().map(|quota| &*quota.facts.namespace).collect();
+            let mut changed = BTreeSet::new();
+            for resource in stored.iter().filter(|_| !with_quotas.is_empty()) {
+                match changed_namespaces(&self.store, resource, seen, &with_quotas) {
+                    Some(namespaces) => changed.extend(namespaces),
+                    None => changed.extend(with_quotas.iter().map(|&namespace| namespace.to_owned())),
+                }
+            }
+            for namespace in changed {
+                let _held = self.lock(&namespace).await;
+                self.count_again(&namespace).await;
+            }
+            seen = now;
         }
-        for namespace in changed {
-            let _held = shared.quotas.lock(&namespace).await;
-            count_again(&shared, &namespace).await;
-        }
-        seen = now;
     }
 }
 
 /// Those of some namespaces in which objects use less or something else since a version; `None` if the changes are not
 /// known any more.
 fn changed_namespaces(
-    shared: &Shared,
+    store: &Store,
     resource: &Resource,
     since: u64,
     among: &BTreeSet<&str>,
@@ -278,8 +292,7 @@ fn changed_namespaces(
     let mut namespaces = BTreeSet::new();
     let mut since = since;
     loop {
-        let (up_to, events) =
-            shared.store.events_for(resource, &Filter::default(), since, EVENTS_AT_ONCE).ok()?;
+        let (up_to, events) = store.events_for(resource, &Filter::default(), since, EVENTS_AT_ONCE).ok()?;
         for event in &events {
             let namespace = &*event.object.facts.namespace;
             if !among.contains(namespace) || namespaces.contains(namespace) {

@@ -5,17 +5,6 @@ use serde_json::Value;
 
 use crate::strategy::{items, text};
 
-/// All scopes.
-pub const SCOPES: &[&str] = &[
-    "BestEffort",
-    "CrossNamespacePodAffinity",
-    "NotBestEffort",
-    "NotTerminating",
-    "PriorityClass",
-    "Terminating",
-    "VolumeAttributesClass",
-];
-
 /// Whether the scopes of a quota's spec select an object.
 pub fn matches(spec: &Value, resource: &Resource, object: &Value) -> bool {
     let scopes = items(spec, "scopes").iter().filter_map(Value::as_str);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::identity::User;
+use crate::request::User;
 
 /// An amount that all users share.
 pub struct Budget {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_schema::resource::EVENTS;
+use tokio_util::sync::CancellationToken;
 
-use super::service::Shared;
-use crate::store::{Change, Filter, Object, Write};
+use crate::store::{Change, Filter, Object, Store, Write};
 
 /// Interval of the expiry check.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ const MAX_EVENTS: usize = 50_000;
 const AT_ONCE: usize = 256;
 
 /// Deletes events that have not changed for `ttl`, until the server stops. It looks once a minute.
-pub async fn run(shared: Arc<Shared>, ttl: Duration) {
+pub async fn run(store: &Store, ttl: Duration, stop: &CancellationToken) {
     let resource = &EVENTS;
     let n_intervals = ttl.as_secs().div_ceil(INTERVAL.as_secs()) as usize;
     // The store's version at each of the last checks. Events older than the first of them have expired.
@@ -25,15 +25,15 @@ pub async fn run(shared: Arc<Shared>, ttl: Duration) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
-            () = shared.stop.cancelled() => return,
+            () = stop.cancelled() => return,
         }
-        looks.push_back(shared.store.revision());
+        looks.push_back(store.revision());
         let horizon = if looks.len() > n_intervals { looks.pop_front().unwrap_or_default() } else { 0 };
-        let (_, events) = shared.store.list(resource, &Filter::default());
+        let (_, events) = store.list(resource, &Filter::default());
         for (i, event) in expired(events, horizon, MAX_EVENTS).into_iter().enumerate() {
             let change = Change::Delete { expected: event.revision };
             // An event that changed in the meantime has not expired.
-            let _ = shared.store.write(Write { resource, change, value: event.value() }).await;
+            let _ = store.write(Write { resource, change, value: event.value() }).await;
             if i % AT_ONCE == AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }

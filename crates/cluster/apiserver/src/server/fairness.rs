@@ -2,7 +2,7 @@
 //! their turns one after the other.
 //!
 //! The levels, their shares and the requests that belong to them are kube-apiserver's defaults. Unlike there, they are
-//! fixed, no level lends seats to another, and the level `exempt` has seats, too: as many as all other levels together.
+//! fixed, no level lends seats to another, and the level `exempt` also has seats: as many as all other levels together.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::identity::{AUTHENTICATED, MASTERS, User};
-use super::route::{RequestInfo, Verb};
+use crate::request::{AUTHENTICATED, MASTERS, RequestInfo, User, Verb};
 
 /// Requests of one user that wait at one level; further ones are refused at once.
 const MAX_WAITING: usize = 512;
@@ -281,9 +280,9 @@ mod tests {
         let queue = Queue::new(4);
         let (flood, other) = (user("flood"), user("other"));
         let mut of_flood: Vec<_> = (0..10).filter_map(|_| queue.ask(&flood)).collect();
-        let seated = |asked: &mut Vec<oneshot::Receiver<Seat>>| -> Vec<Seat> {
-            let seats: Vec<Seat> = asked.iter_mut().filter_map(|a| a.now_or_never()?.ok()).collect();
-            asked.drain(..seats.len());
+        let seated = |waiting: &mut Vec<oneshot::Receiver<Seat>>| -> Vec<Seat> {
+            let seats: Vec<Seat> = waiting.iter_mut().filter_map(|a| a.now_or_never()?.ok()).collect();
+            waiting.drain(..seats.len());
             seats
         };
         let mut held = seated(&mut of_flood);

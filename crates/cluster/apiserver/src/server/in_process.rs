@@ -7,15 +7,15 @@ use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 
 use super::body::RequestBody;
-use super::expiry;
-use super::identity::Tokens;
-use super::service::{Shared, serve};
+use super::service::serve;
+use super::state::State;
+use crate::authn::Tokens;
 use crate::bootstrap::bootstrap;
 use crate::options::ServerOptions;
 use crate::store::{HistoryBounds, Store, WriteError};
 
 /// A server in memory, without TLS, files or threads. Its tasks run in the runtime that started it and end with it.
-pub struct InProcessServer(Arc<Shared>);
+pub struct InProcessServer(Arc<State>);
 
 impl InProcessServer {
     /// Starts a server. It has the objects and the history of `previous`, if there is one: what that server
@@ -30,16 +30,14 @@ impl InProcessServer {
         previous: Option<&InProcessServer>,
     ) -> Result<InProcessServer, WriteError> {
         let store = match previous {
-            Some(previous) => previous.0.store.share(),
+            Some(previous) => previous.0.api.store.clone(),
             None => Store::in_memory(first_revision, HistoryBounds::default()),
         };
         bootstrap(&store).await?;
         let url = "https://127.0.0.1:6443".to_owned();
-        let shared = Arc::new(Shared::new(store, Tokens::new(secret), url, options));
-        tokio::spawn(expiry::run(shared.clone(), options.event_ttl));
-        tokio::spawn(crate::quota::follow(shared.clone()));
-        tokio::spawn(crate::custom::clean_up(shared.clone()));
-        Ok(InProcessServer(shared))
+        let state = State::new(store, Tokens::new(secret), url, None, options);
+        state.spawn_tasks(options.event_ttl);
+        Ok(InProcessServer(Arc::new(state)))
     }
 
     /// Answers a request.
@@ -52,17 +50,17 @@ impl InProcessServer {
 
     /// The token of the administrator.
     pub fn admin_token(&self) -> &str {
-        self.0.tokens.admin()
+        self.0.api.authenticator.tokens().admin()
     }
 
     /// The token of a node.
     pub fn node_token(&self, name: &str) -> String {
-        self.0.tokens.node(name)
+        self.0.api.authenticator.tokens().node(name)
     }
 }
 
 impl Drop for InProcessServer {
     fn drop(&mut self) {
-        self.0.stop.cancel();
+        self.0.api.stop.cancel();
     }
 }

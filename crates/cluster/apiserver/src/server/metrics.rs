@@ -10,7 +10,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::route::{RequestInfo, Verb};
+use crate::admission::Admission;
+use crate::request::{RequestInfo, Verb};
 use crate::store::Store;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -67,7 +68,7 @@ fn duration_histogram() -> Histogram {
 
 impl Metrics {
     /// The server's metrics, and those of its in-process admission.
-    pub fn new(admission: Option<&dyn crate::Admission>) -> Metrics {
+    pub fn new(admission: Option<&dyn Admission>) -> Metrics {
         let mut registry = Registry::default();
         if let Some(admission) = admission {
             admission.register_metrics(&mut registry);

@@ -12,25 +12,35 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::body::Body;
 use super::budget::Share;
 use super::fairness::Seat;
+use super::metrics::InFlight;
+use crate::handlers::Body;
 
 /// The first events of a watch may take this many times as long as another response.
 const WATCH_TIMES: u32 = 5;
+
+/// What a request holds until its response has been sent.
+#[derive(Default)]
+pub struct Held {
+    /// Its seat.
+    pub seat: Option<Seat>,
+    /// Its part of the watches, and its place in their metric.
+    pub watch: Option<(Share, InFlight)>,
+}
 
 /// The responses that are being sent.
 #[derive(Default)]
 pub struct Sending(Mutex<Vec<Weak<Response>>>);
 
 impl Sending {
-    /// A body that holds a seat and memory until it has been sent over the connection that the token ends, within a
+    /// A body that holds what its request holds, and memory, until it has been sent over the connection that the token ends, within a
     /// time. For a watch, this is the time for its first events. `memory` has what the body holds before its first piece
     /// is made.
     pub fn track(
         &self,
         body: Body,
-        seat: Option<Seat>,
+        held: Held,
         memory: Share,
         time: Duration,
         connection: Option<CancellationToken>,
@@ -41,7 +51,7 @@ impl Sending {
             Body::Full(_) | Body::Chunks(..) => (0, Some(now + time)),
         };
         let progress = Progress { unsent: 0, waits_for_events: false, at: now, deadline, memory, until_idle };
-        let response = Arc::new(Response { progress: Mutex::new(progress), connection, _seat: seat });
+        let response = Arc::new(Response { progress: Mutex::new(progress), connection, _held: held });
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&response));
         ResponseBody { body, response }
     }
@@ -82,7 +92,7 @@ impl Sending {
 struct Response {
     progress: Mutex<Progress>,
     connection: Option<CancellationToken>,
-    _seat: Option<Seat>,
+    _held: Held,
 }
 
 struct Progress {
@@ -178,8 +188,8 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::super::budget::Budget;
-    use super::super::identity::User;
     use super::*;
+    use crate::request::User;
 
     const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -195,7 +205,7 @@ mod tests {
             let mut memory = budget.share(&Arc::new(User::admin()));
             memory.grow(100_000);
             let body = Body::Full(Bytes::from(vec![1; 100_000]));
-            (sending.track(body, None, memory, 10 * TIMEOUT, Some(connection.clone())), connection)
+            (sending.track(body, Held::default(), memory, 10 * TIMEOUT, Some(connection.clone())), connection)
         };
         let (mut read, connection) = track();
         let first = read.frame().await.unwrap().unwrap().into_data().unwrap();
@@ -229,7 +239,7 @@ mod tests {
         let connection = CancellationToken::new();
         let memory = Budget::new(1, 1).share(&Arc::new(User::admin()));
         let body = Body::Full(Bytes::from(vec![1; 100_000]));
-        let mut slow = sending.track(body, None, memory, TIMEOUT / 2, Some(connection.clone()));
+        let mut slow = sending.track(body, Held::default(), memory, TIMEOUT / 2, Some(connection.clone()));
         drop(slow.frame().await);
         after(&sending, TIMEOUT / 4);
         assert!(!connection.is_cancelled());
@@ -245,7 +255,7 @@ mod tests {
         let mut memory = budget.share(&Arc::new(User::admin()));
         memory.grow(1000);
         let body = Body::Stream(Box::pin(receiver), 1000);
-        let mut watch = sending.track(body, None, memory, TIMEOUT, Some(connection.clone()));
+        let mut watch = sending.track(body, Held::default(), memory, TIMEOUT, Some(connection.clone()));
         assert!(watch.frame().now_or_never().is_none());
         assert_eq!(budget.used(), 0, "the first events have been sent");
         after(&sending, 100 * TIMEOUT);

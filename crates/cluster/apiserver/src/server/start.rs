@@ -12,10 +12,10 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use super::credentials::{Credentials, CredentialsError, url};
-use super::expiry;
-use super::identity::Tokens;
 use super::offload::Offload;
-use super::service::{Shared, serve};
+use super::service::serve;
+use super::state::State;
+use crate::authn::Tokens;
 use crate::bootstrap::bootstrap;
 use crate::import::{self, ImportError, Imported};
 use crate::options::ServerOptions;
@@ -52,7 +52,7 @@ pub enum StartError {
 
 /// A running API server.
 pub struct ApiServer {
-    shared: Arc<Shared>,
+    state: Arc<State>,
     url: String,
     kubeconfig: PathBuf,
     ca_der: Vec<u8>,
@@ -93,22 +93,21 @@ impl ApiServer {
         let kubeconfig = options.kubeconfig.clone().unwrap_or_else(|| dir.join("kubeconfig"));
         credentials.write_kubeconfig(&kubeconfig, &url, tokens.admin())?;
         bootstrap(&store).await?;
-        let mut shared = Shared::new(store, tokens, url.clone(), &options);
-        shared.offload = Some(Offload::start().map_err(StartError::Threads)?);
-        let shared = Arc::new(shared);
-        let (limits, stop) = (shared.limits.connections, shared.stop.clone());
+        let offload = Offload::start().map_err(StartError::Threads)?;
+        let state = Arc::new(State::new(store, tokens, url.clone(), Some(offload), &options));
+        let (limits, stop) = (state.limits.connections, state.api.stop.clone());
         let serve = {
-            let shared = shared.clone();
-            move |request| serve(shared.clone(), request)
+            let state = state.clone();
+            move |request| serve(state.clone(), request)
         };
         let listening = tokio::spawn(listener.run(Some(tls), limits, stop, serve));
-        tokio::spawn(expiry::run(shared.clone(), options.event_ttl));
-        tokio::spawn(crate::quota::follow(shared.clone()));
-        tokio::spawn(crate::custom::clean_up(shared.clone()));
-        let of_task = shared.clone();
-        tokio::spawn(async move { of_task.sending.run(of_task.limits.send, of_task.stop.clone()).await });
+        state.spawn_tasks(options.event_ttl);
+        let of_task = state.clone();
+        tokio::spawn(async move {
+            of_task.sending.run(of_task.limits.send, of_task.api.stop.clone()).await;
+        });
         tracing::info!(%url, "API server is listening");
-        Ok(ApiServer { shared, url, kubeconfig, ca_der: credentials.ca_der, listening, temporary })
+        Ok(ApiServer { state, url, kubeconfig, ca_der: credentials.ca_der, listening, temporary })
     }
 
     /// The server's URL: `https://127.0.0.1:PORT`.
@@ -123,12 +122,12 @@ impl ApiServer {
 
     /// A client configuration for the admin.
     pub fn admin_config(&self) -> Config {
-        self.config(self.shared.tokens.admin().to_owned())
+        self.config(self.state.api.authenticator.tokens().admin().to_owned())
     }
 
     /// A client configuration for a component of the cluster: user `system:NAME`, group `system:masters`.
     pub fn component_config(&self, name: &str) -> Config {
-        self.config(self.shared.tokens.component(name))
+        self.config(self.state.api.authenticator.tokens().component(name))
     }
 
     /// A client configuration for a node: user `system:node:NAME`, group `system:nodes`.
@@ -138,13 +137,13 @@ impl ApiServer {
 
     /// A node's token.
     pub fn node_token(&self, name: &str) -> String {
-        self.shared.tokens.node(name)
+        self.state.api.authenticator.tokens().node(name)
     }
 
     /// The tokens of all nodes by their names, for a kubelet that runs many.
     pub fn node_tokens(&self) -> impl Fn(&str) -> Option<String> + Send + Sync + use<> {
-        let shared = self.shared.clone();
-        move |name| Some(shared.tokens.node(name))
+        let api = self.state.api.clone();
+        move |name| Some(api.authenticator.tokens().node(name))
     }
 
     fn config(&self, token: String) -> Config {
@@ -162,18 +161,18 @@ impl ApiServer {
     /// # Errors
     /// An object has no name, or cannot be stored; those before it are.
     pub async fn import(&self, objects: Vec<Value>) -> Result<Imported, ImportError> {
-        import::import(&self.shared.store, objects).await
+        import::import(&self.state.api.store, objects).await
     }
 
     /// Ends watches, waits for open requests, closes the store, and removes temporary files.
     pub async fn shutdown(mut self) {
-        self.shared.stop.cancel();
+        self.state.api.stop.cancel();
         if let Err(error) = (&mut self.listening).await {
             tracing::error!(%error, "the listener ended badly");
         }
-        let shared = self.shared.clone();
+        let store = self.state.api.store.clone();
         // Waits for pending writes.
-        if tokio::task::spawn_blocking(move || shared.store.close()).await.is_err() {
+        if tokio::task::spawn_blocking(move || store.close()).await.is_err() {
             tracing::error!("the store was not closed");
         }
         drop(self.temporary.take());
@@ -182,7 +181,7 @@ impl ApiServer {
 
 impl Drop for ApiServer {
     fn drop(&mut self) {
-        self.shared.stop.cancel();
+        self.state.api.stop.cancel();
     }
 }
 

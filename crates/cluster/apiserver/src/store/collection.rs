@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use berth_schema::resource::Resource;
 use tokio::sync::watch;
 
+use super::claim_index::ClaimIndex;
+use super::event::Event;
 use super::field_watchers::FieldWatchers;
 use super::object::{EventType, Facts, Object};
-use super::selector::Filter;
 
 /// Limits of the history, for watchers that lag or reconnect.
 #[derive(Clone, Copy, Debug)]
@@ -30,38 +31,12 @@ impl Default for HistoryBounds {
     }
 }
 
-/// A change of an object.
-#[derive(Clone, Debug)]
-pub struct Event {
-    /// What happened.
-    pub event_type: EventType,
-    /// The object after the change; for a deletion, its last state with the deletion's version.
-    pub object: Arc<Object>,
-    /// The object before the change.
-    pub previous: Option<Arc<Object>>,
-}
-
-impl Event {
-    /// The event for a watcher with this filter: `ADDED` when an object enters the selection, `DELETED` when it
-    /// leaves.
-    pub fn seen_through(&self, filter: &Filter) -> Option<EventType> {
-        let is = self.event_type != EventType::Deleted && filter.matches(&self.object.facts);
-        let was = self.previous.as_ref().is_some_and(|previous| filter.matches(&previous.facts));
-        match (was, is) {
-            (false, true) => Some(EventType::Added),
-            (true, true) => Some(EventType::Modified),
-            (true, false) => Some(EventType::Deleted),
-            (false, false) => None,
-        }
-    }
-}
-
 /// The history does not include the requested version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too old resource version: {asked} ({oldest})")]
+#[error("too old resource version: {requested} ({oldest})")]
 pub struct TooOld {
     /// The requested version.
-    pub asked: u64,
+    pub requested: u64,
     /// The oldest one from which all later changes are known.
     pub oldest: u64,
 }
@@ -87,6 +62,7 @@ pub struct Collection {
     head: watch::Sender<u64>,
     /// Watches of objects with one value of one field.
     field_watchers: FieldWatchers,
+    claims: ClaimIndex,
 }
 
 impl Collection {
@@ -108,6 +84,7 @@ impl Collection {
             bounds,
             head: watch::Sender::new(floor),
             field_watchers: FieldWatchers::new(resource.watched_field()),
+            claims: ClaimIndex::default(),
         }
     }
 
@@ -132,6 +109,11 @@ impl Collection {
     /// All objects.
     pub fn objects(&self) -> &Objects {
         &self.objects
+    }
+
+    /// Which objects have the values that at most one may have.
+    pub fn claims(&self) -> &ClaimIndex {
+        &self.claims
     }
 
     /// Inserts an object without history, when loading from disk.
@@ -162,8 +144,12 @@ impl Collection {
     fn put(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
         let Facts { namespace, name, .. } = &object.facts;
         let (namespace, name) = (namespace.clone(), name.clone());
-        let previous = self.objects.entry(namespace).or_default().insert(name, object);
+        let previous = self.objects.entry(namespace).or_default().insert(name, object.clone());
         self.n_objects += usize::from(previous.is_none());
+        if let Some(previous) = &previous {
+            self.claims.release(&previous.facts);
+        }
+        self.claims.hold(&object.facts);
         previous
     }
 
@@ -174,6 +160,7 @@ impl Collection {
             self.objects.remove(namespace);
         }
         self.n_objects -= 1;
+        self.claims.release(&previous.facts);
         Some(previous)
     }
 
@@ -187,6 +174,9 @@ impl Collection {
     /// Applies a checked change and notifies the watches.
     pub fn apply(&mut self, object: Arc<Object>, event_type: EventType) {
         let previous = self.replace(&object, event_type);
+        if let Some(previous) = &previous {
+            previous.drop_parsed();
+        }
         let revision = object.revision;
         let event = Event { event_type, object, previous };
         self.field_watchers.notify(&event);
@@ -207,7 +197,7 @@ impl Collection {
             self.floor = oldest.object.revision;
             self.field_watchers.forget(&oldest);
         }
-        // The replaced object stays in memory, too. The bound on bytes still holds within a factor of two, since the
+        // The replaced object also stays in memory. The bound on bytes still holds within a factor of two, since the
         // event that wrote it is counted as well.
     }
 
@@ -218,7 +208,7 @@ impl Collection {
     pub fn undoable_events(&self, revision: u64) -> Result<impl Iterator<Item = &Event>, TooOld> {
         let oldest = self.floor.max(self.guessed);
         if revision < oldest {
-            return Err(TooOld { asked: revision, oldest });
+            return Err(TooOld { requested: revision, oldest });
         }
         let start = self.history.partition_point(|event| event.object.revision <= revision);
         Ok(self.history.range(start..))
@@ -235,7 +225,7 @@ impl Collection {
     /// Changes after that version have been forgotten.
     pub fn events_after(&self, revision: u64, limit: usize) -> Result<Vec<Event>, TooOld> {
         if revision < self.floor {
-            return Err(TooOld { asked: revision, oldest: self.floor });
+            return Err(TooOld { requested: revision, oldest: self.floor });
         }
         let start = self.history.partition_point(|event| event.object.revision <= revision);
         Ok(self.history.range(start..).take(limit).cloned().collect())
@@ -250,7 +240,7 @@ impl Collection {
         match self.field_watchers.revisions_after(value, revision) {
             // The watched value has been recorded only since a later version.
             None => self.events_after(revision, limit),
-            Some(Err(oldest)) => Err(TooOld { asked: revision, oldest }),
+            Some(Err(oldest)) => Err(TooOld { requested: revision, oldest }),
             Some(Ok(revisions)) => {
                 let event = |revision: u64| {
                     let at = self.history.binary_search_by_key(&revision, |event| event.object.revision);
@@ -278,6 +268,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::store::selector::Filter;
     use berth_schema::resource::PODS;
 
     fn pods() -> &'static Resource {
@@ -322,11 +313,11 @@ mod tests {
     fn forgotten_history_is_an_error() {
         let mut collection =
             Collection::new(pods(), 10, HistoryBounds { events: 2, bytes: usize::MAX }, &Arc::default());
-        assert_eq!(collection.events_after(9, 1).unwrap_err(), TooOld { asked: 9, oldest: 10 });
+        assert_eq!(collection.events_after(9, 1).unwrap_err(), TooOld { requested: 9, oldest: 10 });
         for revision in 11..15 {
             collection.apply(object("a", "x", revision), EventType::Modified);
         }
-        assert_eq!(collection.events_after(11, 9).unwrap_err(), TooOld { asked: 11, oldest: 12 });
+        assert_eq!(collection.events_after(11, 9).unwrap_err(), TooOld { requested: 11, oldest: 12 });
         assert_eq!(collection.events_after(12, 9).unwrap().len(), 2);
         assert_eq!(collection.events_after(12, 1).unwrap()[0].object.revision, 13);
     }
@@ -377,7 +368,7 @@ mod tests {
         collection.apply(on_node("d", "n3", 18), Added);
         // 14 is forgotten, and 15 is not.
         assert_eq!(revisions(&collection, 14), Ok(vec![15]));
-        assert_eq!(revisions(&collection, 13), Err(TooOld { asked: 13, oldest: 14 }));
+        assert_eq!(revisions(&collection, 13), Err(TooOld { requested: 13, oldest: 14 }));
         collection.apply(on_node("d", "n3", 19), Modified);
         assert_eq!(revisions(&collection, 15), Ok(vec![]), "others' changes make no version too old");
         assert!(collection.events_after(14, 9).is_err());

@@ -6,15 +6,15 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use super::collection::HistoryBounds;
+use super::collections::Collections;
 use super::compaction::{Compaction, Source};
 use super::disk_error::DiskError;
 use super::disk_io::{DiskIo, FileSystem};
 use super::entry::{Decided, replay, write_change};
 use super::new_file::{NewFile, PublishError, private_file, unfinished};
 use super::record::{Defect, HeadDefect, Kind, MARKS_AT, Mark, RECORDS_AT, Records, read_head};
-use super::{Collections, HistoryBounds};
 
 const FILE: &str = "store.log";
 const LOCK: &str = "store.lock";
@@ -221,7 +221,7 @@ impl Disk {
             }
         }
         let revision = revision.max(floor);
-        collections.revision.store(revision, Ordering::Release);
+        collections.set_revision(revision);
         let end = records.offset();
         let disk = Disk {
             directory,

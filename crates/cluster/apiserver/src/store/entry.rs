@@ -6,7 +6,7 @@ use std::sync::Arc;
 use berth_schema::resource::{RESOURCES, Resource, Storage, custom_collection};
 use serde::{Deserialize, Serialize};
 
-use super::Collections;
+use super::collections::Collections;
 use super::object::{EventType, Facts, Object};
 use super::record::{Kind, Record, write_record};
 

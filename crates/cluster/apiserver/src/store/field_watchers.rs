@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use tokio::sync::watch;
 
-use super::collection::Event;
+use super::event::Event;
 use super::object::Facts;
 
 /// FieldWatchers without a watch are removed when there are this many, at first.

@@ -1,10 +1,12 @@
 //! A stored object: its bytes and the fields that selectors read.
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value};
 
+use super::claim::{Claim, claims_of};
 use berth_schema::resource::Resource;
 
 /// What happened to an object.
@@ -37,7 +39,7 @@ pub fn write_frame(out: &mut impl BufMut, event_type: EventType, object: &[u8]) 
     out.put_slice(SUFFIX);
 }
 
-/// The fields that selectors read.
+/// The fields that selectors read, and claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Namespace; empty for cluster-scoped objects.
@@ -48,6 +50,8 @@ pub struct Facts {
     pub labels: Box<[(Box<str>, Box<str>)]>,
     /// Values of the resource's selectable fields, in its order.
     pub fields: Box<[Box<str>]>,
+    /// The values that no other object may have.
+    pub claims: Box<[Claim]>,
 }
 
 impl Facts {
@@ -64,6 +68,7 @@ impl Facts {
             name: text("name"),
             labels,
             fields: selectable_values(resource, value),
+            claims: claims_of(resource, value).into(),
         }
     }
 
@@ -98,6 +103,8 @@ pub struct Object {
     frame_type: EventType,
     /// Where in the frame the metadata is.
     metadata: Range<u32>,
+    /// The object, parsed, if it is read often.
+    parsed: Mutex<Option<Arc<Value>>>,
 }
 
 impl Object {
@@ -131,6 +138,7 @@ impl Object {
             frame: Bytes::copy_from_slice(&frame),
             frame_type: event_type,
             metadata,
+            parsed: Mutex::default(),
         }
     }
 
@@ -142,6 +150,7 @@ impl Object {
             frame: self.frame.clone(),
             frame_type: self.frame_type,
             metadata: self.metadata.clone(),
+            parsed: Mutex::default(),
         }
     }
 
@@ -160,7 +169,19 @@ impl Object {
         (event_type == self.frame_type).then(|| self.frame.clone())
     }
 
-    /// The object, parsed.
+    /// The object, parsed once and kept until it is replaced: for objects that many requests read. A parsed object takes
+    /// several times the memory of its bytes; use [`Object::value`] for pods, nodes and what is read once.
+    pub fn parsed(&self) -> Arc<Value> {
+        let mut parsed = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
+        parsed.get_or_insert_with(|| Arc::new(self.value())).clone()
+    }
+
+    /// Drops the parsed object: the history keeps the bytes only.
+    pub fn drop_parsed(&self) {
+        *self.parsed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The object, parsed anew.
     pub fn value(&self) -> Value {
         serde_json::from_slice(self.json()).unwrap_or_else(|error| {
             tracing::error!(%error, name = %self.facts.name, "a stored object is not JSON");

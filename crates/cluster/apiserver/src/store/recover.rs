@@ -6,13 +6,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::collection::HistoryBounds;
+use super::collections::Collections;
 use super::disk::Directory;
 use super::disk_error::DiskError;
 use super::disk_io::FileSystem;
 use super::entry::replay;
 use super::new_file::NewFile;
 use super::record::{HeadDefect, Kind, RECORDS_AT, Record, Records, read_head};
-use super::{Collections, HistoryBounds};
 
 /// Versions that recovery leaves out, so that no version is used twice even if changes at the end are lost.
 const SKIPPED_VERSIONS: u64 = 1_000_000;

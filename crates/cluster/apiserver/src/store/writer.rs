@@ -7,10 +7,12 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::claim::Claim;
+use super::collections::Collections;
 use super::disk::Disk;
 use super::entry::Decided;
 use super::object::{EventType, Object};
-use super::{Collections, Write, WriteError, check, key};
+use super::write::{Write, WriteError, check, conflicting_claim, key};
 
 /// Capacity of the write queue. When it is full, callers wait.
 const MAX_WAITING: usize = 4096;
@@ -140,6 +142,8 @@ struct Batch {
     bytes: usize,
     /// Objects that the writes changed; `None` for those they deleted.
     changed: HashMap<(usize, String, String), Option<Arc<Object>>>,
+    /// Whether the values that these objects had or have are taken after the writes.
+    claims: HashMap<Claim, bool>,
 }
 
 impl Batch {
@@ -151,10 +155,20 @@ impl Batch {
         let pending = self.changed.get(&place).cloned();
         let is_pending = pending.is_some();
         let previous = pending.unwrap_or_else(|| collections.get(resource, namespace, name));
-        match check(previous.as_ref().map(|object| object.revision), change) {
-            Ok(()) => {}
-            Err(error) if is_pending => return self.refused.push((done, error)),
-            Err(error) => {
+        let before = previous.as_deref();
+        let is_taken = |claim: &Claim| match self.claims.get(claim) {
+            Some(is_held) => *is_held,
+            None => collections.read(resource).claims().is_held(claim),
+        };
+        let refused = match check(before.map(|object| object.revision), change) {
+            Err(error) => Some((error, is_pending)),
+            Ok(()) => conflicting_claim(resource, change, &value, before, is_taken)
+                .map(|claim| (WriteError::Claimed(claim), self.claims.contains_key(&claim))),
+        };
+        match refused {
+            None => {}
+            Some((error, true)) => return self.refused.push((done, error)),
+            Some((error, false)) => {
                 let _ = done.send(Err(error));
                 return;
             }
@@ -163,6 +177,11 @@ impl Batch {
         let revision = collections.revision() + 1 + self.decided.len() as u64;
         let object = Arc::new(Object::encode(resource, value, revision, event_type));
         self.bytes += object.size();
+        let released = previous.iter().flat_map(|previous| &previous.facts.claims);
+        self.claims.extend(released.map(|claim| (*claim, false)));
+        if event_type != EventType::Deleted {
+            self.claims.extend(object.facts.claims.iter().map(|claim| (*claim, true)));
+        }
         self.changed.insert(place, (event_type != EventType::Deleted).then(|| object.clone()));
         self.decided.push(Decided { resource, event_type, object, previous });
         self.waiting.push(done);

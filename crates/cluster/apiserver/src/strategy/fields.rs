@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use berth_api::admission::shortened;
 use berth_api::syntax::quantity::Quantity;
+use berth_schema::resource::Resource;
 use serde_json::{Map, Value};
 
-use crate::server::status::Cause;
+use crate::request::{Cause, Status};
 
 /// The object under a key, created if it is absent. `None` if the value is not an object.
 pub fn object<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Map<String, Value>> {
@@ -86,6 +87,17 @@ impl Causes {
             last.message.push_str(&format!(" (and {} more errors)", self.1));
         }
         self.0
+    }
+
+    /// Refuses an object for which there are causes.
+    ///
+    /// # Errors
+    /// There are causes.
+    pub fn refuse(self, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        Err(Status::invalid(resource, text(value, "/metadata/name"), self.into_list()))
     }
 
     /// Adds a cause with a reason of kube-apiserver, such as `FieldValueInvalid`.

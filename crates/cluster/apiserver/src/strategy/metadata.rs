@@ -3,15 +3,14 @@
 use std::collections::HashSet;
 
 use berth_api::object::time::rfc3339;
-use berth_schema::resource::{NAMESPACES, Resource};
+use berth_schema::resource::Resource;
 use serde_json::{Map, Value};
 
 use berth_api::admission::node_restriction::MIRROR;
 use berth_api::syntax;
 
 use super::fields::{Causes, items, text};
-use super::{Context, Strategy};
-use crate::server::status::Status;
+use crate::request::{Cause, Status};
 
 /// Characters of generated names: no vowels and no easily confused characters.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -41,11 +40,13 @@ pub fn generate_name(prefix: &str) -> String {
     name
 }
 
-/// Sets the system fields of a new object.
+/// Sets the system fields of a new object. The status of a client is dropped, unless it is kept.
+///
+/// # Errors
+/// The object has no metadata.
 pub fn prepare_create(
     resource: &Resource,
-    strategy: &dyn Strategy,
-    has_generation: bool,
+    (keeps_status, has_generation): (bool, bool),
     value: &mut Value,
 ) -> Result<(), Box<Status>> {
     let Some(metadata) = value["metadata"].as_object_mut() else {
@@ -62,34 +63,10 @@ pub fn prepare_create(
         metadata.insert("generation".to_owned(), Value::from(1));
     }
     if resource.has_status()
-        && !strategy.is_created_with_status()
+        && !keeps_status
         && let Some(object) = value.as_object_mut()
     {
         object.remove("status");
-    }
-    Ok(())
-}
-
-/// Checks that the object's namespace exists and is not terminating.
-pub fn check_namespace(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
-    if !resource.namespaced {
-        return Ok(());
-    }
-    let (namespace, name) = crate::store::key(value);
-    let namespaces = &NAMESPACES;
-    let Some(found) = context.shared.store.get(namespaces, "", namespace) else {
-        return Err(Status::not_found(namespaces, namespace));
-    };
-    if found.facts.fields.first().is_some_and(|phase| **phase == *"Terminating") {
-        let why =
-            format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let mut status = Status::forbidden(resource, name, &why);
-        status.details.causes = vec![crate::server::status::Cause {
-            reason: "NamespaceTerminating".to_owned(),
-            message: format!("namespace {namespace} is being terminated"),
-            field: "metadata.namespace".to_owned(),
-        }];
-        return Err(status);
     }
     Ok(())
 }
@@ -138,7 +115,7 @@ pub fn keep_fixed(
             causes.immutable(&format!("metadata.{field}"), sent);
         }
     }
-    super::refuse(resource, old, causes)?;
+    causes.refuse(resource, old)?;
     let Some(metadata) = new["metadata"].as_object_mut() else { return Ok(()) };
     let fixed = [
         "name",
@@ -204,6 +181,22 @@ fn changed_beyond_metadata(new: &Value, old: &Value) -> bool {
     new != old
 }
 
+/// Adds the labels whose keys an object does not have.
+pub fn add_labels(object: &mut Value, labels: &Map<String, Value>) {
+    if labels.is_empty() {
+        return;
+    }
+    let existing = &mut object["metadata"]["labels"];
+    if !existing.is_object() {
+        *existing = Value::Object(Map::new());
+    }
+    if let Some(existing) = existing.as_object_mut() {
+        for (key, value) in labels {
+            existing.entry(key).or_insert_with(|| value.clone());
+        }
+    }
+}
+
 /// Validates name, labels, annotations and owners.
 pub fn validate(name_problems: Vec<String>, value: &Value, causes: &mut Causes) {
     let metadata = &value["metadata"];
@@ -236,7 +229,7 @@ pub fn validate(name_problems: Vec<String>, value: &Value, causes: &mut Causes) 
         }
     }
     if size > MAX_ANNOTATION_BYTES {
-        causes.0.push(crate::server::status::Cause {
+        causes.0.push(Cause {
             reason: "FieldValueTooLong".to_owned(),
             message: format!("Too long: may not be more than {MAX_ANNOTATION_BYTES} bytes"),
             field: "metadata.annotations".to_owned(),

@@ -62,7 +62,7 @@ impl Webhooks {
         warnings: &mut Vec<String>,
     ) -> Result<Option<Mutated>, Denied> {
         let mut mutated = object.map(|object| Mutated { object, changed: false });
-        let mut asked: Vec<(&Hook, &Form)> = Vec::new();
+        let mut called: Vec<(&Hook, &Form)> = Vec::new();
         let mut again: HashSet<&(String, usize)> = HashSet::new();
         for hook in hooks {
             let object = mutated.as_ref().map(|mutated| &mutated.object);
@@ -71,11 +71,11 @@ impl Webhooks {
                 continue;
             }
             if self.mutate_one(hook, attributes, form, &mut mutated, warnings).await? {
-                again.extend(asked.iter().filter(|(earlier, _)| earlier.reinvoke).map(|(hook, _)| &hook.id));
+                again.extend(called.iter().filter(|(earlier, _)| earlier.reinvoke).map(|(hook, _)| &hook.id));
             }
-            asked.push((hook, form));
+            called.push((hook, form));
         }
-        for (hook, form) in asked.into_iter().filter(|(hook, _)| again.contains(&hook.id)) {
+        for (hook, form) in called.into_iter().filter(|(hook, _)| again.contains(&hook.id)) {
             self.mutate_one(hook, attributes, form, &mut mutated, warnings).await?;
         }
         Ok(mutated)
@@ -119,13 +119,13 @@ impl Webhooks {
                 matching.push((hook, form));
             }
         }
-        let asked = matching.into_iter().map(|(hook, form)| async move {
+        let called = matching.into_iter().map(|(hook, form)| async move {
             let mut warnings = Vec::new();
             let result = self.ask(hook, attributes, form, object, &mut warnings).await;
             (result, warnings)
         });
         let mut denied = None;
-        for (result, added) in join_all(asked).await {
+        for (result, added) in join_all(called).await {
             warnings.extend(added);
             if let Err(why) = result {
                 denied.get_or_insert(why);

@@ -3,16 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::object::LabelSelector;
 use berth_api::rules::Selector;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::review::REVIEW_VERSIONS;
 use super::{Attributes, Denied, Form, review};
 use crate::cel::Expression;
+use crate::strategy::webhook_check::{REVIEW_VERSIONS, VARIABLES, certificates, selector};
 
 const NAMESPACE: (&str, &str, &str) = ("", "v1", "Namespace");
 
@@ -69,8 +65,7 @@ fn texts(value: &Value, field: &str) -> Vec<String> {
 }
 
 impl Hook {
-    /// The webhooks of a stored configuration, in order. A malformed webhook matches nothing:
-    /// [`super::check`] refuses to store it.
+    /// The webhooks of a stored configuration, in order. A malformed webhook, which is not stored, matches nothing.
     pub fn of(configuration: &Value) -> Vec<Hook> {
         let name = configuration["metadata"]["name"].as_str().unwrap_or_default();
         let webhooks = configuration["webhooks"].as_array().map_or(&[][..], Vec::as_slice);
@@ -198,32 +193,8 @@ impl Hook {
     }
 }
 
-/// The variables of match conditions.
-pub(super) const VARIABLES: &[&str] = &["object", "oldObject", "request"];
-
 fn has_labels(selector: &Selector, labels: &Value) -> bool {
     selector.matches(|key| labels[key].as_str())
-}
-
-/// An absent selector selects every object.
-pub(super) fn selector(value: &Value) -> Option<Selector> {
-    if value.is_null() {
-        return Some(Selector::EVERYTHING);
-    }
-    let selector = LabelSelector::deserialize(value).ok()?;
-    Selector::parse(Some(&selector)).ok()
-}
-
-/// The certificates in a `caBundle` (base64 of PEM). `None` if it is malformed; an empty list if it is empty.
-pub(super) fn certificates(bundle: &str) -> Option<Vec<Vec<u8>>> {
-    use base64::Engine as _;
-    if bundle.is_empty() {
-        return Some(Vec::new());
-    }
-    let pem = base64::engine::general_purpose::STANDARD.decode(bundle).ok()?;
-    let certificates: Result<Vec<_>, _> =
-        CertificateDer::pem_slice_iter(&pem).map(|found| found.map(|der| der.to_vec())).collect();
-    certificates.ok().filter(|found| !found.is_empty())
 }
 
 impl Rule {
@@ -248,6 +219,3 @@ impl Rule {
             })
     }
 }
-
-/// Operations that rules may name.
-pub(super) const OPERATIONS: &[&str] = &["*", "CREATE", "UPDATE", "DELETE", "CONNECT"];

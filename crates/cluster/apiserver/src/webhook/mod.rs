@@ -6,7 +6,6 @@
 //! `authorizer` of `matchConditions`.
 
 mod call;
-mod check;
 mod hook;
 pub(crate) mod local;
 mod review;
@@ -18,10 +17,9 @@ use serde_json::Value;
 
 pub use berth_api::admission::Operation;
 pub use call::{Resolver, Webhooks};
-pub use check::check;
 pub use hook::Hook;
 
-use crate::server::User;
+use crate::request::User;
 
 /// A form in which a resource is served.
 #[derive(Clone, Copy, Debug)]

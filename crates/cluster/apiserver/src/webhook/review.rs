@@ -5,9 +5,6 @@ use serde_json::{Value, json};
 
 use super::{Attributes, Denied, Form};
 
-/// Versions of `AdmissionReview`. A webhook is sent the first of its versions that is one of these.
-pub(super) const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
-
 /// The review that is sent to a webhook.
 pub(super) fn question(
     version: &str,

@@ -24,6 +24,7 @@ mod quotas;
 mod responder;
 mod restart;
 mod roles;
+mod services;
 mod surface;
 mod validation;
 mod watches;

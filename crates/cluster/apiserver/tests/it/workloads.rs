@@ -95,28 +95,6 @@ async fn jobs_select_their_pods() {
 }
 
 #[tokio::test]
-async fn services_get_addresses() {
-    let server = server().await;
-    let client = admin(&server);
-    let path = "/api/v1/namespaces/default/services";
-    let (_, built_in) = get(&client, &format!("{path}/kubernetes")).await;
-    assert_eq!(built_in["spec"]["clusterIP"], "10.96.0.1");
-    let service = json!({"metadata": {"name": "web"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}});
-    let (code, created) = post(&client, path, &service).await;
-    assert_eq!(code, StatusCode::CREATED, "{created}");
-    assert!(created["spec"]["clusterIP"].as_str().unwrap().starts_with("10.96."));
-    let port = &created["spec"]["ports"][0];
-    assert_eq!((&port["protocol"], &port["targetPort"]), (&json!("TCP"), &json!(80)));
-    assert!((30_000..=32_767).contains(&port["nodePort"].as_i64().unwrap()));
-    let (_, labelled) =
-        merge(&client, &format!("{path}/web"), &json!({"spec": {"selector": {"app": "web"}}})).await;
-    assert_eq!(labelled["spec"]["clusterIP"], created["spec"]["clusterIP"]);
-    let (code, _) =
-        merge(&client, &format!("{path}/web"), &json!({"spec": {"clusterIP": "10.96.1.1"}})).await;
-    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
-}
-
-#[tokio::test]
 async fn other_kinds_are_validated() {
     let server = server().await;
     let client = admin(&server);

@@ -4,8 +4,7 @@ use berth_schema::resource::CERTIFICATE_SIGNING_REQUESTS;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::server::Attributes;
-use crate::server::status::Status;
+use crate::request::{Attributes, Status};
 use crate::strategy::fields::{Causes, object, text};
 use crate::strategy::metadata::name;
 use crate::strategy::typed::Typed;
@@ -57,7 +56,7 @@ impl Strategy for CertificateSigningRequest {
         let group = CERTIFICATE_SIGNING_REQUESTS.group;
         let may = |name: &str| {
             let what = Attributes { verb, group, resource: "signers", name, ..Attributes::default() };
-            context.shared.allows(context.user, &what)
+            context.lookup.allows(context.user, &what)
         };
         if may(signer) || may(&format!("{domain}/*")) {
             return Ok(());

@@ -3,8 +3,9 @@
 use berth_schema::resource::{CLUSTER_ROLES, ROLES, Resource};
 use serde_json::{Value, json};
 
-use crate::server::status::Status;
-use crate::server::{Attributes, MASTERS, PolicyRule, RBAC_GROUP as GROUP, quoted};
+use crate::authz::{PolicyRule, RBAC_GROUP as GROUP, quoted};
+use crate::request::{Attributes, MASTERS, Status};
+use crate::store::key;
 use crate::strategy::fields::{Causes, default_text, is_empty, items, items_mut, text};
 use crate::strategy::{Context, Strategy};
 use crate::table::columns::{AGE, Column, NAME, Printer};
@@ -25,7 +26,7 @@ impl Strategy for Role {
 
     /// The user must hold every permission of the role, or the verb `escalate` on it.
     fn authorize(&self, context: &Context<'_>, value: &Value) -> Result<(), Box<Status>> {
-        let (namespace, name) = crate::store::key(value);
+        let (namespace, name) = key(value);
         if is_exempt(context, "escalate", self.0, namespace, name) {
             return Ok(());
         }
@@ -70,14 +71,14 @@ impl Strategy for RoleBinding {
 
     /// The user must hold every permission of the bound role, or the verb `bind` on it.
     fn authorize(&self, context: &Context<'_>, value: &Value) -> Result<(), Box<Status>> {
-        let (namespace, name) = crate::store::key(value);
+        let (namespace, name) = key(value);
         let role = &value["roleRef"];
         let roles = if text(role, "/kind") == "ClusterRole" { &CLUSTER_ROLES } else { &ROLES };
         let role_name = text(role, "/name");
         if is_exempt(context, "bind", roles, namespace, role_name) {
             return Ok(());
         }
-        let grants = context.shared.grants();
+        let grants = context.lookup.grants();
         let rules = grants.role(role, namespace).ok_or_else(|| Status::not_found(roles, role_name))?;
         check_held(context, self.0, namespace, name, &rules)
     }
@@ -160,7 +161,7 @@ fn validate_binding(resource: &Resource, value: &Value, causes: &mut Causes) {
 fn is_exempt(context: &Context<'_>, verb: &str, roles: &Resource, namespace: &str, name: &str) -> bool {
     let (group, resource) = (GROUP, roles.plural);
     let what = Attributes { verb, group, resource, namespace, name, ..Attributes::default() };
-    context.user.is_in(MASTERS) || context.shared.allows(context.user, &what)
+    context.user.is_in(MASTERS) || context.lookup.allows(context.user, &what)
 }
 
 /// Checks that the user holds every permission that an object grants.
@@ -171,7 +172,7 @@ fn check_held(
     name: &str,
     rules: &[PolicyRule],
 ) -> Result<(), Box<Status>> {
-    let beyond = context.shared.grants().beyond(context.user, namespace, rules);
+    let beyond = context.lookup.grants().beyond(context.user, namespace, rules);
     if beyond.is_empty() {
         return Ok(());
     }

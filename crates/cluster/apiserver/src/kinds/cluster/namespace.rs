@@ -1,11 +1,8 @@
 //! Namespaces.
 
 use berth_api::syntax;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use crate::server::Shared;
 use crate::strategy::fields::{is_empty, object};
 use crate::strategy::metadata::take;
 use crate::strategy::{Context, Strategy};
@@ -47,14 +44,12 @@ impl Strategy for Namespace {
         syntax::dns_label(name)
     }
 
-    /// Creates the service account of the namespace.
-    fn created<'a>(&'a self, shared: &'a Shared, name: &'a str) -> BoxFuture<'a, ()> {
-        async move {
-            if let Err(error) = crate::bootstrap::ensure_service_account(&shared.store, name).await {
-                tracing::error!(%error, namespace = name, "the service account could not be created");
-            }
-        }
-        .boxed()
+    /// The service account of the namespace.
+    fn dependents(&self, name: &str) -> Vec<Value> {
+        vec![json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": name}
+        })]
     }
 
     fn refuses_deletion(&self, name: &str) -> Option<&'static str> {

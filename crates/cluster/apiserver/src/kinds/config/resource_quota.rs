@@ -4,11 +4,21 @@ use berth_api::syntax::quantity::Quantity;
 use berth_schema::resource::RESOURCE_QUOTAS;
 use serde_json::Value;
 
-use crate::quota::SCOPES;
 use crate::strategy::fields::{Causes, items, text};
 use crate::strategy::typed::Typed;
 use crate::strategy::{Context, Strategy};
 use crate::table::columns::{AGE, Column, NAME, Printer};
+
+/// All scopes of quotas.
+const SCOPES: &[&str] = &[
+    "BestEffort",
+    "CrossNamespacePodAffinity",
+    "NotBestEffort",
+    "NotTerminating",
+    "PriorityClass",
+    "Terminating",
+    "VolumeAttributesClass",
+];
 
 pub struct ResourceQuota;
 

@@ -6,9 +6,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::structural::{default_by, validate_by};
-use crate::server::status::Status;
+use crate::request::Status;
 use crate::strategy::fields::Causes;
-use crate::strategy::{Context, Strategy, validate_new};
+use crate::strategy::{Context, Strategy};
 
 impl Strategy for Custom {
     fn default(&self, value: &mut Value) {
@@ -43,13 +43,12 @@ impl Strategy for Custom {
         value: &mut Value,
         warnings: &mut Vec<String>,
     ) -> Result<(), Box<Status>> {
-        let definition =
-            context.shared.store.get(&CUSTOM_RESOURCE_DEFINITIONS, "", &resource.group_resource());
-        if definition.is_none_or(|definition| !definition.value()["metadata"]["deletionTimestamp"].is_null())
+        let definition = context.lookup.get(&CUSTOM_RESOURCE_DEFINITIONS, "", &resource.group_resource());
+        if definition.is_none_or(|definition| !definition.parsed()["metadata"]["deletionTimestamp"].is_null())
         {
             let why = "create not allowed while custom resource definition is terminating";
             return Err(Status::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", why.to_owned()));
         }
-        validate_new(self, context, resource, value, warnings)
+        self.validate_new(context, resource, value, warnings)
     }
 }

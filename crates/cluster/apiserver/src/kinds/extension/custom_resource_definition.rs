@@ -4,11 +4,12 @@ use berth_api::syntax;
 use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, RESOURCES, has_room};
 use serde_json::{Value, json};
 
-use crate::custom::{FINALIZER, conditions};
-use crate::store::Filter;
 use crate::strategy::fields::{Causes, default_text, is_empty, items, object, text};
 use crate::strategy::metadata::name;
 use crate::strategy::{Context, Strategy, now};
+
+/// Keeps a definition until its objects are gone.
+pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 pub struct CustomResourceDefinition;
 
@@ -161,6 +162,27 @@ fn set_status(context: &Context<'_>, value: &mut Value, old: &Value) {
     value["status"] = status;
 }
 
+/// The conditions of a definition, from whether its names are accepted.
+fn conditions(conflict: Option<&str>, old: &Value, now: &str) -> Value {
+    let condition = |kind: &str, is_true: bool, reason: &str, message: &str| {
+        let status = if is_true { "True" } else { "False" };
+        let previous = old.as_array().into_iter().flatten();
+        let same = previous.into_iter().find(|c| c["type"] == kind && c["status"] == status);
+        let since = same.map_or(json!(now), |same| same["lastTransitionTime"].clone());
+        json!({"type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message})
+    };
+    match conflict {
+        None => json!([
+            condition("NamesAccepted", true, "NoConflicts", "no conflicts found"),
+            condition("Established", true, "InitialNamesAccepted", "the initial names have been accepted"),
+        ]),
+        Some(message) => json!([
+            condition("NamesAccepted", false, "NameConflict", message),
+            condition("Established", false, "NotAccepted", "not all names are accepted"),
+        ]),
+    }
+}
+
 /// Why names of a definition are not accepted: another resource of the group has them.
 fn conflict(context: &Context<'_>, value: &Value) -> Option<String> {
     let spec = &value["spec"];
@@ -170,8 +192,8 @@ fn conflict(context: &Context<'_>, value: &Value) -> Option<String> {
         one.chain(items(names, "shortNames").iter().filter_map(Value::as_str)).map(str::to_owned).collect()
     };
     let kinds_of = |names: &Value| [names["kind"].clone(), names["listKind"].clone()];
-    let (_, all) = context.shared.store.list(&CUSTOM_RESOURCE_DEFINITIONS, &Filter::default());
-    let others = all.iter().filter(|other| &*other.facts.name != name(value)).map(|other| other.value());
+    let all = context.lookup.list(&CUSTOM_RESOURCE_DEFINITIONS, None);
+    let others = all.iter().filter(|other| &*other.facts.name != name(value)).map(|other| other.parsed());
     let (own_names, own_kinds) = (names_of(&spec["names"]), kinds_of(&spec["names"]));
     for other in others.filter(|other| text(other, "/spec/group") == group) {
         let accepted = &other["status"]["acceptedNames"];

@@ -10,6 +10,8 @@ mod webhook_configuration;
 
 use berth_schema::resource::*;
 
+pub use custom_resource_definition::FINALIZER as CUSTOM_RESOURCE_FINALIZER;
+
 use crate::kinds::kind::kinds;
 use crate::table::columns::DEFAULT;
 

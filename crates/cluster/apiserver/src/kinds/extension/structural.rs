@@ -8,7 +8,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-use crate::server::body::MAX_BODY_BYTES;
+use crate::request::MAX_BODY_BYTES;
 use crate::strategy::fields::Causes;
 
 /// Sizes of compiled patterns: most need less than the first; those that need more than the second check nothing.

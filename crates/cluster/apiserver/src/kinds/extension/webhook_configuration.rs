@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::strategy::fields::{Causes, default, default_text, is_empty, items, items_mut, text};
-use crate::strategy::{Context, Strategy};
+use crate::strategy::{Context, Strategy, webhook_check};
 use crate::table::columns::{AGE, Column, NAME, Printer};
 use crate::table::row::Row;
 
@@ -48,7 +48,7 @@ fn default_webhook(webhook: &mut Value, mutating: bool) {
 }
 
 fn validate_webhook(path: &str, webhook: &Value, causes: &mut Causes) {
-    for (field, value, why) in crate::webhook::check(path, webhook) {
+    for (field, value, why) in webhook_check::check(path, webhook) {
         causes.invalid(&field, &value, &why);
     }
     if text(webhook, "/name").is_empty() {

@@ -1,12 +1,13 @@
 //! Services: addresses and ports.
 
 use std::collections::{HashMap, HashSet};
+use std::net::Ipv4Addr;
 
 use berth_api::syntax;
 use berth_schema::resource::SERVICES;
 use serde_json::{Value, json};
 
-use crate::store::Filter;
+use crate::store::Claim;
 use crate::strategy::fields::{Causes, default, default_text, items, items_mut, object, repeated, text};
 use crate::strategy::{Context, Strategy};
 use crate::table::columns::{AGE, Column, NAME, Printer};
@@ -44,6 +45,27 @@ impl Strategy for Service {
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         validate(&value["spec"], causes);
+    }
+
+    fn validate_claim(&self, value: &Value, claim: &Claim, causes: &mut Causes) {
+        let spec = &value["spec"];
+        match claim {
+            Claim::ClusterIp(address) => {
+                let own = std::iter::once(&spec["clusterIP"]).chain(items(spec, "clusterIPs"));
+                let mut own = own.filter_map(Value::as_str).filter(|own| own.parse() == Ok(*address));
+                if let Some(own) = own.next() {
+                    let why = format!("failed to allocate IP {own}: provided IP is already allocated");
+                    causes.invalid("spec.clusterIPs", &json!([own]), &why);
+                }
+            }
+            Claim::NodePort(number) => {
+                let ports = items(spec, "ports").iter().enumerate();
+                for (i, port) in ports.filter(|(_, port)| port["nodePort"] == *number) {
+                    let field = format!("spec.ports[{i}].nodePort");
+                    causes.invalid(&field, &port["nodePort"], "provided port is already allocated");
+                }
+            }
+        }
     }
 
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
@@ -88,7 +110,6 @@ fn allocate(context: &Context<'_>, value: &mut Value, old: Option<&Value>) {
     if kind == "ExternalName" {
         return;
     }
-    let resource = &SERVICES;
     if let Some(old) = old
         && text(value, "/spec/clusterIP").is_empty()
         && let Some(spec) = value["spec"].as_object_mut()
@@ -100,14 +121,10 @@ fn allocate(context: &Context<'_>, value: &mut Value, old: Option<&Value>) {
         }
     }
     if text(value, "/spec/clusterIP").is_empty() {
-        let (_, services) = context.shared.store.list(resource, &Filter::default());
-        let used: HashSet<&str> =
-            services.iter().filter_map(|s| s.facts.fields.first().map(|ip| &**ip)).collect();
-        let free = (0..ATTEMPTS)
-            .map(|_| format!("{}.{}.{}.{}", NETWORK[0], NETWORK[1], fastrand::u8(..), fastrand::u8(1..255)))
-            .find(|ip| !used.contains(ip.as_str()));
-        if let Some(ip) = free {
-            value["spec"]["clusterIP"] = Value::from(ip);
+        let random = || Ipv4Addr::new(NETWORK[0], NETWORK[1], fastrand::u8(..), fastrand::u8(1..255));
+        let is_free = |ip: &Ipv4Addr| !context.lookup.is_claimed(&SERVICES, &Claim::ClusterIp((*ip).into()));
+        if let Some(ip) = (0..ATTEMPTS).map(|_| random()).find(is_free) {
+            value["spec"]["clusterIP"] = Value::from(ip.to_string());
         }
     }
     let ip = value["spec"]["clusterIP"].clone();
@@ -120,33 +137,31 @@ fn allocate(context: &Context<'_>, value: &mut Value, old: Option<&Value>) {
 }
 
 fn allocate_node_ports(context: &Context<'_>, value: &mut Value, old: Option<&Value>) {
-    let resource = &SERVICES;
     let missing = |port: &Value| port["nodePort"].as_i64().unwrap_or(0) == 0;
-    if !items(&value["spec"], "ports").iter().any(missing) {
-        return;
-    }
-    let (_, services) = context.shared.store.list(resource, &Filter::default());
-    let used: HashSet<i64> = services
-        .iter()
-        .filter(|service| service.facts.fields.get(1).is_some_and(|kind| **kind != *"ClusterIP"))
-        .flat_map(|service| {
-            let value = service.value();
-            items(&value["spec"], "ports").iter().filter_map(|p| p["nodePort"].as_i64()).collect::<Vec<_>>()
-        })
-        .collect();
     let key = |port: &Value| (port["port"].as_i64(), text(port, "/protocol").to_owned());
     let old_ports = old.map_or(&[][..], |old| items(&old["spec"], "ports"));
     let before: HashMap<_, _> =
-        old_ports.iter().filter_map(|port| Some((key(port), port["nodePort"].as_i64()?))).collect();
-    let mut free: Vec<i64> = NODE_PORTS.map(i64::from).filter(|port| !used.contains(port)).collect();
-    fastrand::shuffle(&mut free);
-    for port in items_mut(&mut value["spec"], "ports").iter_mut().filter(|port| missing(port)) {
+        old_ports.iter().filter_map(|port| Some((key(port), port["nodePort"].as_u64()?))).collect();
+    let ports = items_mut(&mut value["spec"], "ports");
+    let mut own: HashSet<u64> = ports.iter().filter_map(|port| port["nodePort"].as_u64()).collect();
+    for port in ports.iter_mut().filter(|port| missing(port)) {
         let kept = before.get(&key(port)).copied();
         // Without a free port the field stays absent.
-        if let Some(node_port) = kept.or_else(|| free.pop()) {
+        if let Some(node_port) = kept.or_else(|| free_node_port(context, &own)) {
+            own.insert(node_port);
             port["nodePort"] = Value::from(node_port);
         }
     }
+}
+
+/// A node port that no service has, from a random place of the range on.
+fn free_node_port(context: &Context<'_>, own: &HashSet<u64>) -> Option<u64> {
+    let start = fastrand::u16(NODE_PORTS);
+    let ports = (start..=*NODE_PORTS.end()).chain(*NODE_PORTS.start()..start);
+    let is_free = |port: &u16| {
+        !own.contains(&u64::from(*port)) && !context.lookup.is_claimed(&SERVICES, &Claim::NodePort(*port))
+    };
+    ports.into_iter().find(is_free).map(u64::from)
 }
 
 fn validate(spec: &Value, causes: &mut Causes) {

@@ -10,17 +10,16 @@ use berth_api::admission::node_restriction::{MIRROR, Referent, references, token
 use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::object::{self as typed, PriorityClass, ResourceList};
 use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, Resource};
+use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
 use defaults::{default_pod, qos_class};
 use validate::{cause, validate_containers};
 
-use crate::handlers::add_topology_labels;
 use crate::kinds::kind::{NoRules, kinds};
-use crate::server::status::Status;
-use crate::store::Filter;
+use crate::request::Status;
 use crate::strategy::fields::{Causes, default_text, items, items_mut, object, quantity, text};
-use crate::strategy::{Context, Strategy, metadata, now, refuse};
+use crate::strategy::{Context, Strategy, add_topology_labels, metadata, now};
 use crate::table::columns::DEFAULT;
 
 /// Default grace period of a pod in seconds.
@@ -43,7 +42,7 @@ impl Strategy for Pod {
 
     fn prepare_create(&self, context: &Context<'_>, pod: &mut Value) {
         let node = text(pod, "/spec/nodeName").to_owned();
-        add_topology_labels(context.shared, &node, pod);
+        add_topology_labels(context.lookup, &node, pod);
         let is_mirror = pod["metadata"]["annotations"].get(MIRROR).is_some();
         if let Some(spec) = pod["spec"].as_object_mut().filter(|_| !is_mirror) {
             default_text(spec, "serviceAccountName", "default");
@@ -84,8 +83,8 @@ impl Strategy for Pod {
         }
         let mut causes = Causes::default();
         metadata::validate_owners(pod, &mut causes);
-        refuse(resource, pod, causes)?;
-        let extensions = context.shared.extensions;
+        causes.refuse(resource, pod)?;
+        let extensions = context.extensions;
         let mut typed: typed::Pod = read(pod)?;
         let classes = priority_classes(context)?;
         let options =
@@ -99,7 +98,7 @@ impl Strategy for Pod {
         let mut causes = Causes::default();
         causes.0.extend(admission.errors.iter().map(|error| cause(error, "")));
         validate_containers(&pod["spec"], "spec", &mut causes);
-        refuse(resource, pod, causes)?;
+        causes.refuse(resource, pod)?;
         if !extensions {
             drop_extensions(pod);
         }
@@ -142,9 +141,11 @@ fn read(pod: &Value) -> Result<typed::Pod, Box<Status>> {
 }
 
 fn priority_classes(context: &Context<'_>) -> Result<Vec<PriorityClass>, Box<Status>> {
-    let resource = &PRIORITY_CLASSES;
-    let (_, objects) = context.shared.store.list(resource, &Filter::default());
-    objects.iter().map(|object| serde_json::from_slice(object.json()).map_err(Status::internal)).collect()
+    let objects = context.lookup.list(&PRIORITY_CLASSES, None);
+    objects
+        .iter()
+        .map(|object| PriorityClass::deserialize(&*object.parsed()).map_err(Status::internal))
+        .collect()
 }
 
 fn drop_extensions(pod: &mut Value) {

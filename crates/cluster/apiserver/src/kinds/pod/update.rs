@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::defaults::default_pod;
 use super::resize;
-use crate::server::status::Cause;
+use crate::request::Cause;
 use crate::strategy::fields::{Causes, default, items, items_mut, text};
 use crate::strategy::template;
 

@@ -3,7 +3,7 @@
 use berth_api::admission::FieldError;
 use serde_json::Value;
 
-use crate::server::status::Cause;
+use crate::request::Cause;
 use crate::strategy::fields::{Causes, items, quantity, text};
 
 /// A field error as the cause of a status; `prefix` precedes its path.

@@ -9,8 +9,7 @@ use super::volume::{
     self, ACCESS_MODES_COLUMN, ATTRIBUTES, CAPACITY, CLASS, STORAGE, VOLUME_MODE, access_modes, amount,
     class, phase,
 };
-use crate::server::status::Status;
-use crate::store::Filter;
+use crate::request::Status;
 use crate::strategy::fields::{Causes, default_text, is_empty, object, text};
 use crate::strategy::{Context, Strategy};
 use crate::table::columns::{AGE, Column, NAME, Printer};
@@ -90,8 +89,8 @@ impl Strategy for PersistentVolumeClaim {
         }
         let annotated = text(new, "/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
         let class = if annotated.is_empty() { text(new, "/spec/storageClassName") } else { annotated };
-        let class = context.shared.store.get(&STORAGE_CLASSES, "", class);
-        if class.is_some_and(|class| class.value()["allowVolumeExpansion"] == true) {
+        let class = context.lookup.get(&STORAGE_CLASSES, "", class);
+        if class.is_some_and(|class| class.parsed()["allowVolumeExpansion"] == true) {
             return Ok(());
         }
         let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
@@ -119,8 +118,8 @@ fn copy(to: &mut Value, from: &Value, field: &str) {
 
 /// The name of the default storage class: of several, the newest, and of these the first by name.
 fn default_class(context: &Context<'_>) -> Option<String> {
-    let (_, classes) = context.shared.store.list(&STORAGE_CLASSES, &Filter::default());
-    let classes = classes.iter().map(|class| class.value());
+    let classes = context.lookup.list(&STORAGE_CLASSES, None);
+    let classes = classes.iter().map(|class| class.parsed());
     let defaults = classes.filter(|class| class["metadata"]["annotations"][IS_DEFAULT] == "true");
     let ranked = defaults.map(|class| {
         let of = |field: &str| text(&class["metadata"], field).to_owned();

@@ -126,7 +126,7 @@ pub fn validate_template(
     match serde_path_to_error::deserialize::<_, Pod>(&raw) {
         Ok(mut pod) => {
             berth_api::admission::default_pod(&mut pod);
-            let options = ValidationOptions { extensions: context.shared.extensions };
+            let options = ValidationOptions { extensions: context.extensions };
             let errors = validate_pod(&pod, &options);
             causes.0.extend(errors.iter().map(|error| cause(error, "spec.template.")));
         }

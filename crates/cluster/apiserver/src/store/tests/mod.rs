@@ -5,10 +5,11 @@ mod damage;
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use berth_schema::resource::PODS;
-use serde_json::json;
+use berth_schema::resource::{PODS, Resource};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
@@ -119,7 +120,7 @@ async fn objects_and_history_survive_a_restart() {
     for name in ["a", "b", "c"] {
         write(&store, Change::Create, pod(name, "")).await.unwrap();
     }
-    let asked_at = store.revision();
+    let read_at = store.revision();
     write(&store, Change::Update { expected: 101 }, pod("a", "m")).await.unwrap();
     write(&store, Change::Delete { expected: 102 }, pod("b", "")).await.unwrap();
     let before: Vec<_> = store.list(pods(), &Filter::default()).1.iter().map(|o| o.bytes()).collect();
@@ -134,7 +135,7 @@ async fn objects_and_history_survive_a_restart() {
     assert_eq!(before, after);
     let seen = |fields: &str| -> Vec<(EventType, u64)> {
         let filter = Filter::parse(pods(), None, "", fields).unwrap();
-        let (_, events) = store.events_for(pods(), &Filter::default(), asked_at, usize::MAX).unwrap();
+        let (_, events) = store.events_for(pods(), &Filter::default(), read_at, usize::MAX).unwrap();
         events.iter().filter_map(|e| Some((e.seen_through(&filter)?, e.object.revision))).collect()
     };
     assert_eq!(seen(""), [(EventType::Modified, 104), (EventType::Deleted, 105)]);
@@ -156,7 +157,7 @@ async fn a_second_process_cannot_open_the_directory() {
 }
 
 #[tokio::test]
-async fn an_object_that_left_a_selection_before_a_restart_is_told_with_the_fields_it_had() {
+async fn an_object_that_left_a_selection_before_a_restart_is_reported_with_the_fields_it_had() {
     let dir = Dir::new();
     let store = dir.open();
     write(&store, Change::Create, pod("a", "m")).await.unwrap();
@@ -217,4 +218,15 @@ async fn the_file_is_bounded_by_the_bytes_of_objects_and_recent_changes() {
         store.events_for(pods(), &Filter::default(), last.revision - 3, 9).unwrap().1[0].object.revision;
     let page = store.page(pods(), &Filter::default(), Some(oldest - 1), None, 9).unwrap();
     assert_eq!(page.objects.iter().map(|o| o.revision).collect::<Vec<_>>(), [oldest - 1, 101]);
+}
+
+#[tokio::test]
+async fn a_parsed_object_is_kept_until_it_is_replaced() {
+    let store = Store::in_memory(0, HistoryBounds::default());
+    let first = write(&store, Change::Create, pod("a", "")).await.unwrap();
+    let parsed = Arc::downgrade(&first.parsed());
+    assert!(std::ptr::eq(parsed.as_ptr(), Arc::as_ptr(&store.get(pods(), "n", "a").unwrap().parsed())));
+    write(&store, Change::Update { expected: first.revision }, pod("a", "m")).await.unwrap();
+    assert!(parsed.upgrade().is_none(), "the history keeps the bytes only");
+    assert_eq!(first.parsed()["spec"]["nodeName"], "");
 }

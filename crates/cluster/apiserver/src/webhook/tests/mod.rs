@@ -7,6 +7,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::strategy::webhook_check::check;
 use responder::Responder;
 
 fn hooks(webhooks: &[Value]) -> Vec<Hook> {

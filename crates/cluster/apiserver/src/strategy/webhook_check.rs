@@ -1,14 +1,23 @@
-//! Validation of webhook configurations.
+//! Validation of webhook configurations, with the readers of their parts.
 
 use std::collections::HashSet;
 
+use berth_api::object::LabelSelector;
+use berth_api::rules::Selector;
 use berth_api::syntax;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::hook::{OPERATIONS, VARIABLES, certificates, selector};
-use super::review::REVIEW_VERSIONS;
 use crate::cel::Expression;
 
+/// Versions of `AdmissionReview`. A webhook is sent the first of its versions that is one of these.
+pub const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+/// The variables of match conditions.
+pub const VARIABLES: &[&str] = &["object", "oldObject", "request"];
+/// Operations that rules may name.
+const OPERATIONS: &[&str] = &["*", "CREATE", "UPDATE", "DELETE", "CONNECT"];
 /// How many conditions a webhook may have.
 const MAX_CONDITIONS: usize = 64;
 
@@ -87,4 +96,25 @@ pub fn check(path: &str, webhook: &Value) -> Vec<(String, Value, String)> {
         }
     }
     wrong
+}
+
+/// An absent selector selects every object.
+pub fn selector(value: &Value) -> Option<Selector> {
+    if value.is_null() {
+        return Some(Selector::EVERYTHING);
+    }
+    let selector = LabelSelector::deserialize(value).ok()?;
+    Selector::parse(Some(&selector)).ok()
+}
+
+/// The certificates in a `caBundle` (base64 of PEM). `None` if it is malformed; an empty list if it is empty.
+pub fn certificates(bundle: &str) -> Option<Vec<Vec<u8>>> {
+    use base64::Engine as _;
+    if bundle.is_empty() {
+        return Some(Vec::new());
+    }
+    let pem = base64::engine::general_purpose::STANDARD.decode(bundle).ok()?;
+    let certificates: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(&pem).map(|found| found.map(|der| der.to_vec())).collect();
+    certificates.ok().filter(|found| !found.is_empty())
 }

@@ -11,8 +11,8 @@ use berth_schema::resource::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::authorize::{Attributes, is_allowed};
-use super::identity::{SERVICE_ACCOUNT_PREFIX, User};
+use super::builtin::is_allowed;
+use crate::request::{Attributes, SERVICE_ACCOUNT_PREFIX, User};
 use crate::store::{Derived, Filter, Object, Store};
 
 /// The group of roles and bindings.
@@ -20,9 +20,6 @@ pub const GROUP: &str = "rbac.authorization.k8s.io";
 /// Rules with more single permissions than this altogether are not expanded; the rest counts as not granted.
 const MAX_COMBINATIONS: usize = 100_000;
 const RESOURCES: [&Resource; 4] = [&CLUSTER_ROLES, &CLUSTER_ROLE_BINDINGS, &ROLES, &ROLE_BINDINGS];
-
-/// The roles of a cluster, read again when they or their bindings change.
-pub struct Roles(Derived<Grants>);
 
 /// A rule of a role. `*` in a list matches every value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,21 +53,15 @@ pub struct Grants {
     groups: HashMap<String, Vec<Grant>>,
 }
 
-impl Roles {
-    /// The roles in a store.
-    pub fn new(store: &Store) -> Roles {
-        Roles(Derived::new(store, RESOURCES))
-    }
-
-    /// The grants that follow from roles and bindings.
-    pub fn grants(&self, store: &Store) -> Arc<Grants> {
-        self.0.get(|| {
-            Arc::new(Grants::of(RESOURCES.map(|resource| store.list(resource, &Filter::default()).1)))
-        })
-    }
-}
-
 impl Grants {
+    /// The grants in a store, computed again when roles or bindings change.
+    pub fn derived(store: &Store) -> Derived<Grants> {
+        let grants = |store: &Store| {
+            Arc::new(Grants::of(RESOURCES.map(|resource| store.list(resource, &Filter::default()).1)))
+        };
+        Derived::new(store, &RESOURCES, grants)
+    }
+
     /// `objects` are cluster roles, their bindings, roles and theirs.
     fn of([cluster_roles, cluster_bindings, roles, bindings]: [Vec<Arc<Object>>; 4]) -> Grants {
         let rules_of =

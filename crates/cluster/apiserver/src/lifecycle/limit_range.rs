@@ -10,23 +10,18 @@ use berth_schema::resource::{LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PODS, Resou
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::fields::{default, items, items_mut, object, text};
-use super::{Context, metadata};
-use crate::server::status::Status;
-use crate::store::Filter;
+use crate::request::Status;
+use crate::strategy::fields::{default, items, items_mut, object, text};
+use crate::strategy::{Context, metadata};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// The limits of the namespace, in the order of the names of their objects.
 fn limits(context: &Context<'_>, value: &Value) -> Vec<Value> {
-    let store = &context.shared.store;
-    if store.count(&LIMIT_RANGES) == 0 {
-        return Vec::new();
-    }
-    let (_, ranges) = store.list(&LIMIT_RANGES, &Filter::in_namespace(text(value, "/metadata/namespace")));
+    let ranges = context.lookup.list(&LIMIT_RANGES, Some(text(value, "/metadata/namespace")));
     let mut all = Vec::new();
     for range in ranges {
-        all.extend(items(&range.value()["spec"], "limits").iter().cloned());
+        all.extend(items(&range.parsed()["spec"], "limits").iter().cloned());
     }
     all
 }

@@ -7,8 +7,9 @@ use berth_api::admission::node_restriction::{MIRROR, Referent, references};
 use berth_schema::resource::{PERSISTENT_VOLUMES, PODS, Resource, VOLUME_ATTACHMENTS, find};
 use serde_json::Value;
 
-use super::authorize::{Attributes, RuleTable, is_listed};
-use crate::store::{Filter, Store};
+use super::builtin::{RuleTable, is_listed};
+use crate::request::Attributes;
+use crate::store::{Filter, Object, Store};
 
 const READ: &[&str] = &["get", "list", "watch"];
 
@@ -68,11 +69,11 @@ pub fn check(store: &Store, node: &str, what: &Attributes<'_>) -> Result<(), Str
     match (group, resource, subresource, verb) {
         ("", "persistentvolumes", "", "get") => {
             let volume = store.get(&PERSISTENT_VOLUMES, "", name);
-            related(volume.is_some_and(|volume| paths.is_volume_used(&volume.value())))
+            related(volume.is_some_and(|volume| paths.is_volume_used(&volume.parsed())))
         }
         ("storage.k8s.io", "volumeattachments", "", "get") => {
             let attachment = store.get(&VOLUME_ATTACHMENTS, "", name);
-            related(attachment.is_some_and(|attachment| attachment.value()["spec"]["nodeName"] == node))
+            related(attachment.is_some_and(|attachment| attachment.parsed()["spec"]["nodeName"] == node))
         }
         ("", "nodes", "", "get" | "list" | "watch") => only(name == node, "read its own Node object"),
         ("", "pods", "", "get") => related(paths.has_pod(namespace, name)),
@@ -109,16 +110,19 @@ struct Paths<'a> {
 
 impl Paths<'_> {
     fn has_pod(&self, namespace: &str, name: &str) -> bool {
-        self.store.get(&PODS, namespace, name).is_some_and(|pod| pod.value()["spec"]["nodeName"] == self.node)
+        self.store.get(&PODS, namespace, name).is_some_and(|pod| self.is_here(&pod))
+    }
+
+    /// Whether a pod is on the node.
+    fn is_here(&self, pod: &Object) -> bool {
+        let node_name = PODS.watched_field().and_then(|field| pod.facts.fields.get(field));
+        node_name.is_some_and(|node| **node == *self.node)
     }
 
     /// Whether a pod on the node refers to the object. A mirror pod gives no permission: the node creates it itself.
     fn is_used(&self, referent: Referent, namespace: &str, name: &str) -> bool {
-        let node_name = PODS.watched_field();
         let (_, pods) = self.store.list(&PODS, &Filter::in_namespace(namespace));
-        let here = pods.iter().filter(|pod| {
-            node_name.and_then(|field| pod.facts.fields.get(field)).is_some_and(|on| **on == *self.node)
-        });
+        let here = pods.iter().filter(|pod| self.is_here(pod));
         here.map(|pod| pod.value()).any(|pod| {
             pod["metadata"]["annotations"].get(MIRROR).is_none()
                 && references(&pod).iter().any(|(of, named)| *of == referent && *named == name)
@@ -134,7 +138,7 @@ impl Paths<'_> {
     /// Whether the secret is one that a kubelet needs for a volume of a pod on the node.
     fn is_secret_of_volume(&self, namespace: &str, name: &str) -> bool {
         let (_, volumes) = self.store.list(&PERSISTENT_VOLUMES, &Filter::default());
-        volumes.iter().map(|volume| volume.value()).any(|volume| {
+        volumes.iter().map(|volume| volume.parsed()).any(|volume| {
             let own = volume["spec"]["claimRef"]["namespace"].as_str().unwrap_or_default();
             let sources = volume["spec"].as_object().into_iter().flatten().map(|(_, source)| source);
             let named = sources.filter_map(Value::as_object).flat_map(|source| {
@@ -158,6 +162,6 @@ impl Paths<'_> {
     fn has_slice(&self, name: &str) -> bool {
         let slices: Option<&Resource> = find("resource.k8s.io", "v1", "resourceslices");
         let slice = slices.and_then(|slices| self.store.get(slices, "", name));
-        slice.is_some_and(|slice| slice.value()["spec"]["nodeName"] == self.node)
+        slice.is_some_and(|slice| slice.parsed()["spec"]["nodeName"] == self.node)
     }
 }

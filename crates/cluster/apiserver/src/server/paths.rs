@@ -1,16 +1,15 @@
 //! Paths that are not resources: discovery, version, health, metrics.
 
-use std::sync::Arc;
-
 use berth_schema::openapi;
 use berth_serve::health::METRICS_TYPE;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
+use super::state::State;
 use crate::discovery::{self, Document};
-use crate::server::status::Status;
-use crate::server::{Query, Reply, Shared};
+use crate::handlers::Reply;
+use crate::request::{Query, Status};
 
 /// The version in `/version`.
 const GIT_VERSION: &str = concat!("v1.36.0+berth.", env!("CARGO_PKG_VERSION"));
@@ -26,7 +25,7 @@ const NO_KINDS: &[u8] = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0\x
 /// # Errors
 /// The path does not exist.
 pub fn answer(
-    shared: &Arc<Shared>,
+    state: &State,
     segments: &[String],
     query: &Query,
     headers: &HeaderMap,
@@ -35,16 +34,16 @@ pub fn answer(
     match parts.as_slice() {
         ["version"] => Ok(Reply::value(StatusCode::OK, &version())),
         [endpoint @ ("healthz" | "livez" | "readyz"), rest @ ..] if rest.len() <= 1 => {
-            health(shared, endpoint, rest.first().copied(), query)
+            health(state, endpoint, rest.first().copied(), query)
         }
         ["metrics"] => Ok(Reply {
             content_type: METRICS_TYPE,
-            ..Reply::text(StatusCode::OK, shared.metrics.text(&shared.store, shared.seats()))
+            ..Reply::text(StatusCode::OK, state.metrics.text(&state.api.store, state.throttle.seats()))
         }),
         _ => {
             let path = parts.join("/");
             let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-            let custom = shared.custom.served(&shared.store);
+            let custom = state.custom.served();
             if path == "openapi/v2" && accept.is_some_and(|accept| accept.starts_with(OPENAPI_V2)) {
                 return Ok(Reply {
                     content_type: OPENAPI_V2,
@@ -52,8 +51,10 @@ pub fn answer(
                 });
             }
             let document = match parts.first() {
-                Some(&"openapi") => openapi::document(&path, shared.extensions, &custom).map(Document::json),
-                _ => discovery::document(&path, accept, address(shared), &custom),
+                Some(&"openapi") => {
+                    openapi::document(&path, state.api.extensions, &custom).map(Document::json)
+                }
+                _ => discovery::document(&path, accept, address(state), &custom),
             };
             let document = document.ok_or_else(Status::no_such_path)?;
             let content_type = document.content_type;
@@ -62,8 +63,8 @@ pub fn answer(
     }
 }
 
-fn address(shared: &Shared) -> &str {
-    shared.url.trim_start_matches("https://")
+fn address(state: &State) -> &str {
+    state.url.trim_start_matches("https://")
 }
 
 fn version() -> Value {
@@ -80,10 +81,10 @@ fn version() -> Value {
     })
 }
 
-fn health(shared: &Shared, endpoint: &str, check: Option<&str>, query: &Query) -> Result<Reply, Box<Status>> {
-    let stopping = endpoint == "readyz" && shared.stop.is_cancelled();
+fn health(state: &State, endpoint: &str, check: Option<&str>, query: &Query) -> Result<Reply, Box<Status>> {
+    let stopping = endpoint == "readyz" && state.api.stop.is_cancelled();
     let checks: &[(&str, bool)] =
-        &[("ping", true), ("storage", shared.store.is_healthy()), ("shutdown", !stopping)];
+        &[("ping", true), ("storage", state.api.store.is_healthy()), ("shutdown", !stopping)];
     if let Some(name) = check {
         let (_, fine) = checks.iter().find(|(n, _)| *n == name).ok_or_else(Status::no_such_path)?;
         let code = if *fine { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };

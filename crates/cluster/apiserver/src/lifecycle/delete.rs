@@ -1,16 +1,29 @@
 //! Deletion: grace periods, finalizers and propagation.
 
+use berth_api::admission::Operation;
 use berth_api::object::time::rfc3339;
 use berth_schema::resource::Resource;
 use serde_json::Value;
 
-use super::Strategy;
-use super::metadata::now;
-use crate::handlers::DeleteOptions;
+use super::node_restriction;
 use crate::kinds;
+use crate::request::{DeleteOptions, Status};
+use crate::strategy::{Context, Strategy, metadata, now};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
+
+/// Refuses a deletion.
+///
+/// # Errors
+/// The object must stay, or the user may not delete it.
+pub fn admit_delete(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
+    let name = metadata::name(value);
+    if let Some(why) = kinds::strategy(resource).refuses_deletion(name) {
+        return Err(Status::forbidden(resource, name, why));
+    }
+    node_restriction::admit(context, resource, "", Operation::Delete, &Value::Null, value)
+}
 
 /// Whether an object that is being deleted has no finalizer and no grace period left, so that it can be removed.
 pub fn is_finished(resource: &Resource, value: &Value) -> bool {

@@ -7,7 +7,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 
 use super::body::Body;
-use super::status::Status;
+use crate::request::Status;
 
 /// An answer.
 pub struct Reply {

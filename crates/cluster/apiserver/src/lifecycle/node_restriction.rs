@@ -4,15 +4,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_api::admission::Operation;
 use berth_api::admission::node_restriction::{
-    Lookup, NODE_USER_PREFIX, NodeRequest, Refusal, keeps_to_own_node,
+    self, NODE_USER_PREFIX, NodeRequest, Refusal, keeps_to_own_node,
 };
 use berth_schema::resource::{CERTIFICATE_SIGNING_REQUESTS, NODES, PODS, Resource};
 use rcgen::{CertificateSigningRequestParams, DnType, DnValue};
 use serde_json::Value;
 
-use super::Context;
-use crate::server::status::Status;
-use crate::store::Store;
+use crate::request::Status;
+use crate::store::key;
+use crate::strategy::{Context, Lookup};
 
 /// Refuses a request of a node that concerns objects other than the node's own.
 ///
@@ -31,7 +31,7 @@ pub fn admit(
         let why = format!("could not determine node from user {:?}", context.user.name);
         return Err(Status::forbidden(resource, "", &why));
     }
-    let (namespace, name) = crate::store::key(if old_object.is_null() { object } else { old_object });
+    let (namespace, name) = key(if old_object.is_null() { object } else { old_object });
     let (group, plural) = (resource.group, resource.plural);
     let request = NodeRequest {
         node,
@@ -47,7 +47,7 @@ pub fn admit(
     if *resource == CERTIFICATE_SIGNING_REQUESTS && operation == Operation::Create {
         check_signing_request(node, object).map_err(|why| Status::forbidden(resource, name, &why))?;
     }
-    keeps_to_own_node(&request, &context.shared.store).map_err(|refusal| match refusal {
+    keeps_to_own_node(&request, &Objects(context.lookup)).map_err(|refusal| match refusal {
         Refusal::Forbidden(why) => Status::forbidden(resource, name, &why),
         Refusal::Unknown(status) => status,
     })
@@ -77,16 +77,22 @@ fn check_signing_request(node: &str, object: &Value) -> Result<(), String> {
     Err(format!("can only create a node CSR with CN={NODE_USER_PREFIX}{node}"))
 }
 
-impl Lookup for Store {
+/// The stored objects.
+struct Objects<'a>(&'a dyn Lookup);
+
+impl node_restriction::Lookup for Objects<'_> {
     type Error = Box<Status>;
 
     fn node_uid(&self, node: &str) -> Result<String, Box<Status>> {
-        let found = self.get(&NODES, "", node).ok_or_else(|| Status::not_found(&NODES, node))?;
+        let found = self.0.get(&NODES, "", node).ok_or_else(|| Status::not_found(&NODES, node))?;
         Ok(found.value()["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
     }
 
     fn is_bound(&self, namespace: &str, pod: &str, node: &str) -> Result<bool, Box<Status>> {
-        let found = self.get(&PODS, namespace, pod).ok_or_else(|| Status::not_found(&PODS, pod))?;
-        Ok(found.value()["spec"]["nodeName"] == node)
+        let found = self.0.get(&PODS, namespace, pod).ok_or_else(|| Status::not_found(&PODS, pod))?;
+        Ok(PODS
+            .watched_field()
+            .and_then(|field| found.facts.fields.get(field))
+            .is_some_and(|on| **on == *node))
     }
 }

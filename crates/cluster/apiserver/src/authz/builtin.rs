@@ -1,0 +1,83 @@
+//! Built-in permissions, independent of roles: the admin may do everything, authenticated users may read discovery and
+//! create self reviews. `node` has those of nodes.
+
+use crate::request::{AUTHENTICATED, Attributes, MASTERS, User};
+
+/// Permissions of all authenticated users.
+pub const EVERYONE_RULES: RuleTable = &[
+    (&["create"], "authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
+    (&["create"], "authentication.k8s.io", &["selfsubjectreviews"]),
+];
+
+const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version"];
+const DISCOVERY_PATHS: &[&str] = &["/", "/api", "/apis", "/openapi"];
+
+/// Whether a user has a built-in permission.
+pub fn is_allowed(user: &User, what: &Attributes<'_>) -> bool {
+    if user.is_in(MASTERS) {
+        return true;
+    }
+    if what.resource.is_empty() {
+        let under = |prefixes: &[&str]| prefixes.iter().any(|p| is_under(what.path, p));
+        let reads = matches!(what.verb, "get" | "head");
+        return reads && (under(PUBLIC_PATHS) || (user.is_in(AUTHENTICATED) && under(DISCOVERY_PATHS)));
+    }
+    user.is_in(AUTHENTICATED) && is_listed(EVERYONE_RULES, what)
+}
+
+/// Rules as `(verbs, group, resources)`.
+pub type RuleTable = &'static [(&'static [&'static str], &'static str, &'static [&'static str])];
+
+/// Whether a rule allows the action.
+pub fn is_listed(rules: RuleTable, what: &Attributes<'_>) -> bool {
+    let full = if what.subresource.is_empty() {
+        what.resource.to_owned()
+    } else {
+        format!("{}/{}", what.resource, what.subresource)
+    };
+    rules.iter().any(|(verbs, group, resources)| {
+        verbs.contains(&what.verb) && *group == what.group && resources.contains(&full.as_str())
+    })
+}
+
+fn is_under(path: &str, prefix: &str) -> bool {
+    path == prefix || (prefix != "/" && path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::refusal;
+
+    #[test]
+    fn only_the_admin_may_do_everything() {
+        let (admin, node, anonymous) = (User::admin(), User::node("n"), User::anonymous());
+        let account = User { name: "bot".into(), groups: vec![AUTHENTICATED.into()], ..User::default() };
+        let what =
+            |verb, resource, subresource| Attributes { verb, resource, subresource, ..Attributes::default() };
+        for (attributes, wanted) in [
+            (what("get", "pods", ""), [true, false, false, false]),
+            (what("create", "pods", "binding"), [true, false, false, false]),
+            (
+                Attributes { verb: "get", path: "/apis/apps/v1", ..Attributes::default() },
+                [true, true, true, false],
+            ),
+            (
+                Attributes { verb: "get", path: "/readyz/ping", ..Attributes::default() },
+                [true, true, true, true],
+            ),
+            (
+                Attributes { verb: "get", path: "/metrics", ..Attributes::default() },
+                [true, false, false, false],
+            ),
+        ] {
+            let got = [&admin, &node, &account, &anonymous].map(|user| is_allowed(user, &attributes));
+            assert_eq!(got, wanted, "{attributes:?}");
+        }
+        let refused = refusal(&node, &Attributes { namespace: "d", ..what("update", "pods", "") });
+        assert_eq!(
+            refused,
+            "User \"system:node:n\" cannot update resource \"pods\" in API group \"\" in the namespace \"d\""
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! What handlers work with.
+
+use std::sync::Arc;
+
+use berth_schema::resource::Resource;
+use tokio_util::sync::CancellationToken;
+
+use super::admission::AdmissionChain;
+use crate::authn::Authenticator;
+use crate::authz::{Authorizer, Grants};
+use crate::quota::Quotas;
+use crate::request::{Attributes, User};
+use crate::store::{Claim, Filter, Object, Store};
+use crate::strategy::{Context, Lookup};
+
+/// The parts of a server that requests for objects need.
+pub struct Api {
+    /// Objects.
+    pub store: Store,
+    /// Identities.
+    pub authenticator: Authenticator,
+    /// Permissions.
+    pub authorizer: Authorizer,
+    /// Admission of writes.
+    pub admission: AdmissionChain,
+    /// Resource quotas.
+    pub quotas: Quotas,
+    /// Whether the extensions to Kubernetes' affinity are on.
+    pub extensions: bool,
+    /// Ends watches.
+    pub stop: CancellationToken,
+}
+
+impl Api {
+    /// The circumstances of a user's request.
+    pub fn context<'a>(&'a self, user: &'a User) -> Context<'a> {
+        Context { lookup: self, user, extensions: self.extensions }
+    }
+}
+
+impl Lookup for Api {
+    fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.store.get(resource, namespace, name)
+    }
+
+    fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<Arc<Object>> {
+        let filter = namespace.map_or_else(Filter::default, Filter::in_namespace);
+        self.store.list(resource, &filter).1
+    }
+
+    fn is_claimed(&self, resource: &Resource, claim: &Claim) -> bool {
+        self.store.is_claimed(resource, claim)
+    }
+
+    fn allows(&self, user: &User, what: &Attributes<'_>) -> bool {
+        self.authorizer.allows(user, what)
+    }
+
+    fn grants(&self) -> Arc<Grants> {
+        self.authorizer.grants()
+    }
+}

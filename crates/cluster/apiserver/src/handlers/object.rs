@@ -1,0 +1,77 @@
+//! One object: finding it, answering it, and what a failed write means.
+
+use std::sync::Arc;
+
+use berth_schema::resource::Resource;
+use bytes::Bytes;
+use http::StatusCode;
+use jiff::Timestamp;
+
+use super::api::Api;
+use super::convert;
+use super::read_options::{include_object, resource_version, too_large};
+use super::reply::Reply;
+use crate::kinds;
+use crate::request::{ApiRequest, Form, RequestInfo, Status, choose};
+use crate::store::{Object, WriteError};
+use crate::table;
+
+/// The resource in whose collection a request's objects are.
+///
+/// # Errors
+/// They are stored nowhere.
+pub fn stored(info: &RequestInfo) -> Result<&'static Resource, Box<Status>> {
+    info.resource.stored().ok_or_else(Status::method_not_allowed)
+}
+
+/// The object of a request.
+///
+/// # Errors
+/// It does not exist.
+pub fn find(api: &Api, info: &RequestInfo) -> Result<Arc<Object>, Box<Status>> {
+    let resource = stored(info)?;
+    let found = api.store.get(resource, &info.namespace, &info.name);
+    found.ok_or_else(|| Status::not_found(info.resource, &info.name))
+}
+
+/// Answers the reading of an object.
+///
+/// # Errors
+/// It does not exist, or the store has not reached the requested version.
+pub fn get(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+    let current = api.store.revision();
+    if let Some(requested) = resource_version(&request.query)?.filter(|requested| *requested > current) {
+        return Err(too_large(requested, current));
+    }
+    let object = find(api, &request.info)?;
+    answer_object(request, StatusCode::OK, &object)
+}
+
+/// An object in the form the client accepts.
+///
+/// # Errors
+/// The client accepts no form that is served.
+pub fn answer_object(request: &ApiRequest, code: StatusCode, object: &Object) -> Result<Reply, Box<Status>> {
+    let resource = request.info.resource;
+    let bytes = match choose(&request.headers)? {
+        Form::Plain => convert::shown(resource, object),
+        Form::PartialMetadata => object.partial(),
+        Form::Table => {
+            let value = convert::row_value(resource, object);
+            let included = convert::included(resource, object, include_object(&request.query)?);
+            Bytes::from(table::table(kinds::columns(resource), &value, &included, true, Timestamp::now()))
+        }
+    };
+    Ok(Reply::object(code, bytes))
+}
+
+/// Converts a failed write into the client's status.
+pub fn write_failed(resource: &Resource, name: &str, error: WriteError) -> Box<Status> {
+    match error {
+        WriteError::AlreadyExists => Status::already_exists(resource, name),
+        WriteError::NotFound => Status::not_found(resource, name),
+        WriteError::Modified => Status::modified(resource, name),
+        WriteError::Claimed(_) => Status::conflict(resource, name, &error.to_string()),
+        WriteError::Storage(why) => Status::internal(format!("the write may not have been kept: {why}")),
+    }
+}

@@ -1,0 +1,56 @@
+//! Options of the requests that read objects.
+
+use http::StatusCode;
+
+use crate::request::{Cause, Query, RequestInfo, Status};
+use crate::store::Filter;
+use crate::table::IncludeObject;
+
+/// The filter of a list or watch. A name in the path counts as a field selector.
+///
+/// # Errors
+/// A selector is malformed.
+pub fn filter(info: &RequestInfo, query: &Query) -> Result<Filter, Box<Status>> {
+    let namespace = Some(info.namespace.as_str()).filter(|n| !n.is_empty());
+    Filter::parse(info.resource, namespace, query.get("labelSelector"), query.get("fieldSelector"))
+        .map_err(|error| Status::bad_request(error.to_string()))
+}
+
+/// Reads a resource version; `None` if there is none.
+///
+/// # Errors
+/// It is not a number.
+pub fn resource_version(query: &Query) -> Result<Option<u64>, Box<Status>> {
+    match query.get("resourceVersion") {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| {
+            Status::bad_request(format!("Invalid value: {text:?}: resourceVersion: not a number"))
+        }),
+    }
+}
+
+/// The store has not reached the requested version.
+pub fn too_large(requested: u64, current: u64) -> Box<Status> {
+    let message = format!("Too large resource version: {requested}, current: {current}");
+    let mut status = Status::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message);
+    status.details.causes = vec![Cause {
+        reason: "ResourceVersionTooLarge".to_owned(),
+        message: "Too large resource version".to_owned(),
+        field: String::new(),
+    }];
+    status.details.retry_after_seconds = 1;
+    status
+}
+
+/// The part of the object that table rows include.
+///
+/// # Errors
+/// The parameter has an unknown value.
+pub fn include_object(query: &Query) -> Result<IncludeObject, Box<Status>> {
+    let value = query.get("includeObject");
+    IncludeObject::parse(value).ok_or_else(|| {
+        Status::bad_request(format!(
+            "includeObject: Unsupported value: {value:?}: supported values: \"None\", \"Metadata\", \"Object\""
+        ))
+    })
+}

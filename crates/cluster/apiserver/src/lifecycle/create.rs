@@ -1,0 +1,91 @@
+//! The rules for new objects.
+
+use berth_api::admission::Operation;
+use berth_schema::resource::{NAMESPACES, Resource};
+use serde_json::Value;
+
+use super::{limit_range, node_restriction};
+use crate::kinds;
+use crate::request::{Cause, Status};
+use crate::store::{Claim, key};
+use crate::strategy::fields::Causes;
+use crate::strategy::{Context, metadata};
+
+/// Sets system fields and the defaults of the kind in a new object.
+///
+/// # Errors
+/// The object has no metadata.
+pub fn prepare_create(
+    context: &Context<'_>,
+    resource: &Resource,
+    value: &mut Value,
+) -> Result<(), Box<Status>> {
+    let strategy = kinds::strategy(resource);
+    let system_fields = (strategy.is_created_with_status(), kinds::has_generation(resource));
+    metadata::prepare_create(resource, system_fields, value)?;
+    strategy.default(value);
+    limit_range::set_defaults(context, resource, value);
+    strategy.prepare_create(context, value);
+    Ok(())
+}
+
+/// Sets the defaults of the kind in an object that admission has changed.
+pub fn default_object(resource: &Resource, value: &mut Value) {
+    kinds::strategy(resource).default(value);
+}
+
+/// Refuses a new object, or completes what admission decides about it.
+///
+/// # Errors
+/// The user may not create it, its namespace does not exist, or it is not valid.
+pub fn admit_create(
+    context: &Context<'_>,
+    resource: &Resource,
+    value: &mut Value,
+    warnings: &mut Vec<String>,
+) -> Result<(), Box<Status>> {
+    check_namespace(context, resource, value)?;
+    node_restriction::admit(context, resource, "", Operation::Create, value, &Value::Null)?;
+    kinds::strategy(resource).admit_create(context, resource, value, warnings)?;
+    limit_range::check(context, resource, value)
+}
+
+/// Checks that the object's namespace exists and is not terminating.
+fn check_namespace(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
+    if !resource.namespaced {
+        return Ok(());
+    }
+    let (namespace, name) = key(value);
+    let namespaces = &NAMESPACES;
+    let Some(found) = context.lookup.get(namespaces, "", namespace) else {
+        return Err(Status::not_found(namespaces, namespace));
+    };
+    if found.facts.fields.first().is_some_and(|phase| **phase == *"Terminating") {
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let mut status = Status::forbidden(resource, name, &why);
+        status.details.causes = vec![Cause {
+            reason: "NamespaceTerminating".to_owned(),
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".to_owned(),
+        }];
+        return Err(status);
+    }
+    Ok(())
+}
+
+/// The objects that exist with every object of a resource and a name, such as the service account of a namespace.
+pub fn dependents(resource: &Resource, name: &str) -> Vec<Value> {
+    kinds::strategy(resource).dependents(name)
+}
+
+/// Refuses a value of an object that another object has. Values that the object does not ask for are allocated, and can be
+/// allocated again.
+///
+/// # Errors
+/// The object asks for the value.
+pub fn refuse_claimed(resource: &Resource, value: &Value, claim: &Claim) -> Result<(), Box<Status>> {
+    let mut causes = Causes::default();
+    kinds::strategy(resource).validate_claim(value, claim, &mut causes);
+    causes.refuse(resource, value)
+}

@@ -1,0 +1,27 @@
+//! A request for objects that has been authorized.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use super::query::Query;
+use super::route::RequestInfo;
+use super::user::User;
+
+/// The largest request body, as for kube-apiserver.
+pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
+
+/// An authorized request with its body.
+pub struct ApiRequest {
+    /// The user.
+    pub user: Arc<User>,
+    /// The target of the path.
+    pub info: RequestInfo,
+    /// Query parameters.
+    pub query: Query,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}

@@ -1,0 +1,58 @@
+//! Options of a deletion.
+
+use serde_json::Value;
+
+use super::status::Status;
+
+/// The fields of `DeleteOptions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// Grace period in seconds.
+    pub grace_period_seconds: Option<i64>,
+    /// Propagation policy for dependents.
+    pub propagation_policy: Option<String>,
+    /// Precondition: uid.
+    pub uid: Option<String>,
+    /// Precondition: resource version.
+    pub resource_version: Option<String>,
+    /// Whether the deletion is a dry run.
+    pub dry_run: bool,
+    /// Whether this is an eviction: admission has already decided, and the pod's conditions show it.
+    pub evicts: bool,
+}
+
+impl DeleteOptions {
+    /// Reads a `DeleteOptions` object.
+    ///
+    /// # Errors
+    /// A field is of the wrong type.
+    pub fn take_value(&mut self, value: &Value) -> Result<(), Box<Status>> {
+        let wrong = |field: &str| Status::bad_request(format!("DeleteOptions: {field}: Invalid value"));
+        match &value["gracePeriodSeconds"] {
+            Value::Null => {}
+            seconds => {
+                self.grace_period_seconds =
+                    Some(seconds.as_i64().ok_or_else(|| wrong("gracePeriodSeconds"))?);
+            }
+        }
+        let text = |value: &Value, field: &str| match value {
+            Value::Null => Ok(None),
+            Value::String(text) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
+            _ => Err(wrong(field)),
+        };
+        if let Some(policy) = text(&value["propagationPolicy"], "propagationPolicy")? {
+            self.propagation_policy = Some(policy);
+        } else if value["orphanDependents"] == true {
+            self.propagation_policy = Some("Orphan".to_owned());
+        }
+        let preconditions = &value["preconditions"];
+        self.uid = text(&preconditions["uid"], "preconditions.uid")?;
+        self.resource_version = text(&preconditions["resourceVersion"], "preconditions.resourceVersion")?;
+        match &value["dryRun"] {
+            Value::Null => {}
+            Value::Array(values) if values.iter().all(|v| v == "All") => self.dry_run |= !values.is_empty(),
+            _ => return Err(wrong("dryRun")),
+        }
+        Ok(())
+    }
+}

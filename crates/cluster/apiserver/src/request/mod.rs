@@ -1,0 +1,19 @@
+//! A request: its user, its target and its parameters, and the status that answers what fails.
+
+mod accept;
+mod api_request;
+mod attributes;
+mod delete_options;
+mod query;
+mod route;
+pub mod status;
+mod user;
+
+pub use accept::{Form, accepts_gzip, choose};
+pub use api_request::{ApiRequest, MAX_BODY_BYTES};
+pub use attributes::{Attributes, refusal};
+pub use delete_options::DeleteOptions;
+pub use query::{Query, decode};
+pub use route::{RequestInfo, Route, Verb, route};
+pub use status::{Cause, Status};
+pub use user::{AUTHENTICATED, MASTERS, SERVICE_ACCOUNT_PREFIX, User, service_account};

@@ -1,0 +1,80 @@
+//! The parts of a server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::expiry;
+use super::metrics::Metrics;
+use super::offload::Offload;
+use super::sending::Sending;
+use super::throttle::Throttle;
+use crate::authn::{Authenticator, Tokens};
+use crate::authz::Authorizer;
+use crate::custom::{self, CustomResources};
+use crate::handlers::{AdmissionChain, Api};
+use crate::options::{Limits, ServerOptions};
+use crate::quota::Quotas;
+use crate::store::Store;
+
+/// The parts of a server.
+pub struct State {
+    /// What handlers work with.
+    pub api: Arc<Api>,
+    /// What CustomResourceDefinitions define.
+    pub custom: CustomResources,
+    /// Metrics.
+    pub metrics: Metrics,
+    /// Seats, watches and memory.
+    pub throttle: Throttle,
+    /// Responses on their way.
+    pub sending: Sending,
+    /// Threads for heavy requests; without them, all requests run where they arrive.
+    pub offload: Option<Offload>,
+    /// The server's address for clients.
+    pub url: String,
+    /// Request limits.
+    pub limits: Limits,
+}
+
+impl State {
+    /// The parts of a server that serves a store.
+    pub fn new(
+        store: Store,
+        tokens: Tokens,
+        url: String,
+        offload: Option<Offload>,
+        options: &ServerOptions,
+    ) -> State {
+        let api = Api {
+            authenticator: Authenticator::new(&store, tokens),
+            authorizer: Authorizer::new(&store),
+            admission: AdmissionChain::new(&store, options.admission.clone()),
+            quotas: Quotas::new(&store),
+            extensions: options.extensions,
+            stop: CancellationToken::new(),
+            store,
+        };
+        State {
+            custom: CustomResources::new(&api.store),
+            api: Arc::new(api),
+            metrics: Metrics::new(options.admission.as_deref()),
+            throttle: Throttle::new(&options.limits),
+            sending: Sending::default(),
+            offload,
+            url,
+            limits: options.limits.clone(),
+        }
+    }
+
+    /// Starts the tasks that keep the store in order, until the server stops.
+    pub fn spawn_tasks(&self, event_ttl: Duration) {
+        let api = self.api.clone();
+        tokio::spawn(async move { expiry::run(&api.store, event_ttl, &api.stop).await });
+        let api = self.api.clone();
+        tokio::spawn(async move { api.quotas.follow(&api.stop).await });
+        let api = self.api.clone();
+        tokio::spawn(async move { custom::clean_up(&api.store, &api.stop).await });
+    }
+}

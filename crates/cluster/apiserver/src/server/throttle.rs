@@ -1,0 +1,73 @@
+//! What requests wait for, and what they share: seats, watches and memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::budget::{Budget, Share};
+use super::fairness::{Fairness, Level, Seat};
+use crate::options::Limits;
+use crate::request::{MAX_BODY_BYTES, RequestInfo, Status, User};
+
+/// The seats, watches and memory that all requests share.
+pub struct Throttle {
+    fairness: Fairness,
+    /// How long a request waits for its seat.
+    queue: Duration,
+    watches: Arc<Budget>,
+    request_bytes: Arc<Budget>,
+    response_bytes: Arc<Budget>,
+}
+
+impl Throttle {
+    /// What a server's limits allow.
+    pub fn new(limits: &Limits) -> Throttle {
+        Throttle {
+            fairness: Fairness::new(limits.in_flight),
+            queue: limits.queue,
+            watches: Budget::new(limits.watches, limits.watches.div_ceil(2)),
+            request_bytes: Budget::new(
+                limits.body_bytes_held.max(MAX_BODY_BYTES),
+                (limits.body_bytes_held / 4).max(MAX_BODY_BYTES),
+            ),
+            response_bytes: Budget::new(limits.response_bytes_held, limits.response_bytes_held / 2),
+        }
+    }
+
+    /// Waits for the turn of a user's request.
+    ///
+    /// # Errors
+    /// It does not come in time, or too many requests of the user wait.
+    pub async fn seat(&self, user: &Arc<User>, info: Option<&RequestInfo>) -> Result<Seat, Box<Status>> {
+        let level = Level::of(user, info);
+        self.fairness.seat(level, user, self.queue).await.ok_or_else(too_many)
+    }
+
+    /// The priority levels with their seats in use.
+    pub fn seats(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        self.fairness.executing()
+    }
+
+    /// Reserves one of the limited number of watches.
+    ///
+    /// # Errors
+    /// There are too many watches, of the user or of all.
+    pub fn watch(&self, user: &Arc<User>) -> Result<Share, Box<Status>> {
+        let mut slot = self.watches.share(user);
+        if slot.try_grow(1) { Ok(slot) } else { Err(too_many()) }
+    }
+
+    /// The memory of a user's request body.
+    pub fn request_memory(&self, user: &Arc<User>) -> Share {
+        self.request_bytes.share(user)
+    }
+
+    /// The memory of a response to a user.
+    pub fn response_memory(&self, user: &Arc<User>) -> Share {
+        self.response_bytes.share(user)
+    }
+}
+
+/// The answer to a request beyond a limit.
+pub fn too_many() -> Box<Status> {
+    Status::too_many_requests("Too many requests, please try again later.", 1)
+}

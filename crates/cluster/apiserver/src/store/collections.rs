@@ -1,0 +1,138 @@
+//! The collections of all resources, in memory.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use berth_schema::resource::{MAX_CUSTOM, RESOURCES, Resource, custom_collection_at};
+
+use super::claim::Claim;
+use super::collection::{Collection, HistoryBounds};
+use super::object::{EventType, Object};
+use super::write::{Write, WriteError, check, conflicting_claim, key};
+
+/// All collections, and the version up to which they are complete.
+#[derive(Debug)]
+pub struct Collections {
+    collections: Vec<RwLock<Collection>>,
+    /// Those of custom resources, made on first use.
+    custom: Vec<OnceLock<Box<RwLock<Collection>>>>,
+    /// For a new collection.
+    empty: Empty,
+    revision: AtomicU64,
+}
+
+/// What a new collection starts with.
+#[derive(Debug)]
+struct Empty {
+    floor: u64,
+    bounds: HistoryBounds,
+    all_history_bytes: Arc<AtomicUsize>,
+}
+
+impl Empty {
+    fn collection(&self, resource: &Resource) -> RwLock<Collection> {
+        RwLock::new(Collection::new(resource, self.floor, self.bounds, &self.all_history_bytes))
+    }
+}
+
+impl Collections {
+    /// No objects. The versions of writes start after `revision`, the history after `floor`.
+    pub fn new(revision: u64, floor: u64, bounds: HistoryBounds) -> Collections {
+        let empty = Empty { floor, bounds, all_history_bytes: Arc::default() };
+        Collections {
+            collections: RESOURCES.iter().map(|resource| empty.collection(resource)).collect(),
+            custom: (0..MAX_CUSTOM).map(|_| OnceLock::new()).collect(),
+            empty,
+            revision: AtomicU64::new(revision),
+        }
+    }
+
+    /// The version of the last write.
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// Sets the version of the last write, after loading from disk.
+    pub fn set_revision(&self, revision: u64) {
+        self.revision.store(revision, Ordering::Release);
+    }
+
+    fn of(&self, resource: &Resource) -> &RwLock<Collection> {
+        match resource.custom {
+            Some(custom) => {
+                self.custom[custom.slot].get_or_init(|| Box::new(self.empty.collection(resource)))
+            }
+            None => &self.collections[resource.index()],
+        }
+    }
+
+    /// Reads a collection.
+    pub fn read(&self, resource: &Resource) -> RwLockReadGuard<'_, Collection> {
+        self.of(resource).read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes a collection.
+    pub fn lock(&self, resource: &Resource) -> RwLockWriteGuard<'_, Collection> {
+        self.of(resource).write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An object.
+    pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.read(resource).get(namespace, name).cloned()
+    }
+
+    /// All resources that have a collection.
+    fn resources(&self) -> impl Iterator<Item = &'static Resource> {
+        let custom = (0..MAX_CUSTOM).filter(|slot| self.custom[*slot].get().is_some());
+        RESOURCES.iter().copied().chain(custom.filter_map(custom_collection_at))
+    }
+
+    /// All objects, in any order.
+    pub fn all(&self) -> Vec<(&'static Resource, Arc<Object>)> {
+        let mut all = Vec::new();
+        for resource in self.resources() {
+            let collection = self.read(resource);
+            all.extend(collection.objects().values().flatten().map(|(_, object)| (resource, object.clone())));
+        }
+        all
+    }
+
+    /// Former states of objects, with the versions of the changes that replaced them, as far as the history has them.
+    pub fn former(&self) -> Vec<(&'static Resource, Arc<Object>, u64)> {
+        let mut all = Vec::new();
+        for resource in self.resources() {
+            let collection = self.read(resource);
+            let former = collection.former();
+            all.extend(former.map(|(object, replaced_at)| (resource, object.clone(), replaced_at)));
+        }
+        all
+    }
+
+    /// Publishes a durable change to readers and watchers. Changes must arrive in the order of their versions.
+    pub fn publish(&self, resource: &Resource, object: Arc<Object>, event_type: EventType) {
+        let mut collection = self.lock(resource);
+        let revision = object.revision;
+        collection.apply(object, event_type);
+        // Under the collection's lock, so that a reader that sees this version finds the change.
+        self.revision.store(revision, Ordering::Release);
+    }
+
+    /// Makes a write in memory.
+    pub fn write(&self, write: Write) -> Result<Arc<Object>, WriteError> {
+        let Write { resource, change, value } = write;
+        let mut collection = self.lock(resource);
+        let (namespace, name) = key(&value);
+        let previous = collection.get(namespace, name);
+        check(previous.map(|o| o.revision), change)?;
+        let is_taken = |claim: &Claim| collection.claims().is_held(claim);
+        let before = previous.map(Arc::as_ref);
+        if let Some(claim) = conflicting_claim(resource, change, &value, before, is_taken) {
+            return Err(WriteError::Claimed(claim));
+        }
+        // Under the collection's lock, so that versions within a collection appear in order.
+        let revision = self.revision.fetch_add(1, Ordering::AcqRel) + 1;
+        let object = Arc::new(Object::encode(resource, value, revision, change.event_type()));
+        collection.apply(object.clone(), change.event_type());
+        Ok(object)
+    }
+}

@@ -1,0 +1,106 @@
+//! Writes and their preconditions.
+
+use berth_schema::resource::Resource;
+use serde_json::Value;
+
+use super::claim::{Claim, claims_of};
+use super::object::{EventType, Object};
+
+/// The operation of a write and its precondition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The object must not exist.
+    Create,
+    /// The object must not exist. Its addresses and ports are not checked: it comes from another cluster, or the server
+    /// needs it.
+    Import,
+    /// The object must still be at this version.
+    Update {
+        /// The expected version.
+        expected: u64,
+    },
+    /// The object must still be at this version; watchers get the written value as its last state.
+    Delete {
+        /// The expected version.
+        expected: u64,
+    },
+}
+
+impl Change {
+    /// What the write does to its object.
+    pub fn event_type(self) -> EventType {
+        match self {
+            Change::Create | Change::Import => EventType::Added,
+            Change::Update { .. } => EventType::Modified,
+            Change::Delete { .. } => EventType::Deleted,
+        }
+    }
+}
+
+/// One write.
+#[derive(Debug)]
+pub struct Write {
+    /// A resource with its own collection.
+    pub resource: &'static Resource,
+    /// The operation.
+    pub change: Change,
+    /// The whole object; namespace and name are read from its metadata.
+    pub value: Value,
+}
+
+/// Why a write failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The object already exists.
+    #[error("the object already exists")]
+    AlreadyExists,
+    /// The object does not exist.
+    #[error("the object does not exist")]
+    NotFound,
+    /// The object is no longer at the expected version.
+    #[error("the object has been modified")]
+    Modified,
+    /// Another object has a value that at most one object may have.
+    #[error("{0} is already allocated")]
+    Claimed(Claim),
+    /// The storage failed or is closed; the write may or may not be on disk.
+    #[error("storage: {0}")]
+    Storage(String),
+}
+
+/// Namespace and name of an object; empty where there is none.
+pub fn key(value: &Value) -> (&str, &str) {
+    let metadata = &value["metadata"];
+    (metadata["namespace"].as_str().unwrap_or_default(), metadata["name"].as_str().unwrap_or_default())
+}
+
+/// Checks the precondition of a write against the version of the stored object.
+///
+/// # Errors
+/// It does not hold.
+pub fn check(current: Option<u64>, change: Change) -> Result<(), WriteError> {
+    match (change, current) {
+        (Change::Create | Change::Import, None) => Ok(()),
+        (Change::Create | Change::Import, Some(_)) => Err(WriteError::AlreadyExists),
+        (Change::Update { .. } | Change::Delete { .. }, None) => Err(WriteError::NotFound),
+        (Change::Update { expected } | Change::Delete { expected }, Some(current)) if expected == current => {
+            Ok(())
+        }
+        _ => Err(WriteError::Modified),
+    }
+}
+
+/// The first value that a write adds to an object although another object has it.
+pub fn conflicting_claim(
+    resource: &Resource,
+    change: Change,
+    value: &Value,
+    previous: Option<&Object>,
+    is_taken: impl Fn(&Claim) -> bool,
+) -> Option<Claim> {
+    if !matches!(change, Change::Create | Change::Update { .. }) {
+        return None;
+    }
+    let has = |claim: &Claim| previous.is_some_and(|previous| previous.facts.claims.contains(claim));
+    claims_of(resource, value).into_iter().find(|claim| !has(claim) && is_taken(claim))
+}

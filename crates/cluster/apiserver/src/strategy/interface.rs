@@ -1,0 +1,159 @@
+//! What a kind adds to the rules for all objects, and what its rules see of the cluster.
+
+use std::sync::Arc;
+
+use berth_api::syntax;
+use berth_schema::resource::Resource;
+use serde_json::Value;
+
+use super::fields::{Causes, is_empty};
+use super::metadata;
+use crate::authz::Grants;
+use crate::request::{Attributes, Status, User};
+use crate::store::{Claim, Object};
+
+/// What the rules for an object see of the rest of the cluster.
+pub trait Lookup: Sync {
+    /// An object.
+    fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>>;
+
+    /// The objects of a namespace, or of all, in the order of namespace and name.
+    fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<Arc<Object>>;
+
+    /// Whether an object of a resource has a value that at most one may have.
+    fn is_claimed(&self, resource: &Resource, claim: &Claim) -> bool;
+
+    /// Whether a user may do something.
+    fn allows(&self, user: &User, what: &Attributes<'_>) -> bool;
+
+    /// The grants of roles and their bindings.
+    fn grants(&self) -> Arc<Grants>;
+}
+
+/// The circumstances of a request.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The rest of the cluster.
+    pub lookup: &'a dyn Lookup,
+    /// The user.
+    pub user: &'a User,
+    /// Whether the extensions to Kubernetes' affinity are on.
+    pub extensions: bool,
+}
+
+/// The specific rules of one kind. Every method defaults to the behaviour of a resource without specific rules.
+pub trait Strategy: Sync {
+    /// Sets defaults in a new or changed object. The operation is idempotent.
+    fn default(&self, _value: &mut Value) {}
+
+    /// Completes a new object after its defaults: initial status, allocated addresses.
+    fn prepare_create(&self, _context: &Context<'_>, _value: &mut Value) {}
+
+    /// Completes a changed object.
+    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, _old: &Value) {
+        if matches!(subresource, "" | "scale") {
+            self.default(new);
+        }
+    }
+
+    /// Validates an object's name; returns the problems.
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        syntax::dns_subdomain(name)
+    }
+
+    /// Validates everything but metadata.
+    fn validate(&self, _context: &Context<'_>, _value: &Value, _causes: &mut Causes) {}
+
+    /// Validates a change of everything but metadata.
+    fn validate_update(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
+
+    /// Validates a status that the subresource `status` sets.
+    fn validate_status(&self, _status: &Value, _causes: &mut Causes) {}
+
+    /// Validates a change by the subresource `resize`.
+    fn validate_resize(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
+
+    /// Warns of fields that this server stores and ignores.
+    fn warnings(&self, _value: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Refuses a value that another object has, if this object asks for it. A value that was allocated is allocated again.
+    fn validate_claim(&self, _value: &Value, _claim: &Claim, _causes: &mut Causes) {}
+
+    /// Checks whether the user may write this content.
+    fn authorize(&self, _context: &Context<'_>, _value: &Value) -> Result<(), Box<Status>> {
+        Ok(())
+    }
+
+    /// Checks whether a valid change is allowed.
+    fn authorize_update(
+        &self,
+        _context: &Context<'_>,
+        _subresource: &str,
+        _new: &Value,
+        _old: &Value,
+    ) -> Result<(), Box<Status>> {
+        Ok(())
+    }
+
+    /// Validates a new object, or completes what admission decides about it.
+    fn admit_create(
+        &self,
+        context: &Context<'_>,
+        resource: &Resource,
+        value: &mut Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Box<Status>> {
+        self.validate_new(context, resource, value, warnings)?;
+        self.authorize(context, value)
+    }
+
+    /// Validates a new object.
+    fn validate_new(
+        &self,
+        context: &Context<'_>,
+        resource: &Resource,
+        value: &Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Box<Status>> {
+        let mut causes = Causes::default();
+        metadata::validate(self.name_problems(metadata::name(value)), value, &mut causes);
+        self.validate(context, value, &mut causes);
+        warnings.extend(self.warnings(value));
+        causes.refuse(resource, value)
+    }
+
+    /// The objects that exist with every object of this name, such as the service account of a namespace.
+    fn dependents(&self, _name: &str) -> Vec<Value> {
+        Vec::new()
+    }
+
+    /// Whether a new object comes with its status.
+    fn is_created_with_status(&self) -> bool {
+        false
+    }
+
+    /// Why an object must not be deleted, if so.
+    fn refuses_deletion(&self, _name: &str) -> Option<&'static str> {
+        None
+    }
+
+    /// How many seconds an object may take to end, with the request's `gracePeriodSeconds`.
+    fn grace_seconds(&self, _value: &Value, _requested: Option<i64>) -> i64 {
+        0
+    }
+
+    /// Whether dependents stay when a deletion names no propagation policy.
+    fn orphans_dependents(&self) -> bool {
+        false
+    }
+
+    /// Whether finalizers keep an object that is being deleted.
+    fn has_finalizers(&self, value: &Value) -> bool {
+        !is_empty(&value["metadata"]["finalizers"])
+    }
+
+    /// Shows in an object that its deletion has begun.
+    fn mark_deleting(&self, _value: &mut Value) {}
+}

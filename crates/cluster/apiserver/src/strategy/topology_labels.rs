@@ -1,0 +1,16 @@
+//! The admission plugin `PodTopologyLabels`.
+
+use berth_api::object::TOPOLOGY_LABELS;
+use berth_schema::resource::NODES;
+use serde_json::Value;
+
+use super::interface::Lookup;
+use super::metadata::add_labels;
+
+/// Copies the topology labels of a node to an object that lacks them: to bindings, and to pods that are created with a
+/// node.
+pub fn add_topology_labels(lookup: &dyn Lookup, node: &str, object: &mut Value) {
+    let Some(node) = lookup.get(&NODES, "", node) else { return };
+    let labels = node.facts.labels.iter().filter(|(key, _)| TOPOLOGY_LABELS.contains(&&**key));
+    add_labels(object, &labels.map(|(key, value)| (key.to_string(), Value::from(&**value))).collect());
+}
