@@ -25,8 +25,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::history::History;
-use crate::host::{Host, Program};
-use crate::network::{HostId, Network, Serve, ServerResponse};
+use crate::host::{Host, HostId, Program};
+use crate::network::{Network, Serve, ServerResponse};
 use crate::plan::{Faults, Trouble, troubles};
 use crate::platform;
 use crate::workload::{self, Switches, Workload};

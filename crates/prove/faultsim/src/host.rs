@@ -10,6 +10,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::platform;
 
+/// The index of a host.
+pub type HostId = usize;
+
 /// What a host does from its start.
 pub type Program = Box<dyn FnMut() -> BoxFuture<'static, ()>>;
 

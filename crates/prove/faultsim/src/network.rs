@@ -16,11 +16,10 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use crate::host::HostId;
 use crate::plan::{Fate, Faults, Kind};
 use crate::platform;
 
-/// The index of a host.
-pub type HostId = usize;
 /// The response of a server.
 pub type ServerResponse = Response<UnsyncBoxBody<Bytes, std::convert::Infallible>>;
 /// Answers the requests of a host that serves.

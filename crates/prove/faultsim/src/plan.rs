@@ -8,9 +8,9 @@ use bytes::Bytes;
 use fastrand::Rng;
 use http::{Method, Request};
 
-use crate::network::HostId;
+use crate::host::HostId;
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The connection is refused.
@@ -35,7 +35,7 @@ pub enum Kind {
     Repeat(u32),
 }
 
-/// What becomes of a request, and what it costs.
+/// What happens to a request, and what it costs.
 #[derive(Clone, Debug, Default)]
 pub struct Fate {
     /// The fault, if any.
@@ -111,7 +111,7 @@ impl Faults {
         Duration::from_millis(millis)
     }
 
-    /// What becomes of a request.
+    /// What happens to a request.
     pub fn fate(&mut self, client: HostId, request: &Request<Bytes>) -> Fate {
         let mut fate = Fate::default();
         if self.is_over || self.perfect.contains(&client) {
