@@ -107,7 +107,7 @@ fn simulate(options: &[&str]) -> Result<String, String> {
 
 fn screenshots() -> Result<String, String> {
     let test =
-        ["test", "--locked", "--package", "berth-cli", "--test", "browser", "--", "--ignored", "screenshots"];
+        ["test", "--locked", "--package", "berth-cli", "--test", "it", "--", "--ignored", "screenshots"];
     run_cargo(&test, "screenshots: failed")
 }
 

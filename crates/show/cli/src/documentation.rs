@@ -4,31 +4,23 @@ use std::fmt::Write as _;
 use std::fs;
 
 use berth_api::read::{ReadError, read_manifests};
+use berth_testkit::documents::blocks::{blocks, commands};
+use berth_testkit::documents::repository;
 use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
 use super::Cli;
-use blocks::{blocks, commands, repository};
-
-#[path = "../tests/it/docs/blocks.rs"]
-#[allow(dead_code)]
-mod blocks;
 
 /// Prefixes of Berth commands.
-const PREFIXES: [&[&str]; 4] =
-    [&["berth"], &["cargo", "run", "--release", "--"], &["valgrind"], &["perf", "record"]];
+const PREFIXES: [&[&str]; 2] = [&["berth"], &["cargo", "run", "--release", "--"]];
 
 #[test]
 fn all_commands_in_the_documents_are_valid() {
     let mut wrong = String::new();
     let mut n_commands = 0;
     for block in blocks().into_iter().filter(|block| block.language == "sh") {
-        for mut words in commands(&block.text, &PREFIXES) {
-            // Arguments of the tool that runs Berth precede it.
-            if let Some(at) = words.iter().position(|word| word == "berth") {
-                words.drain(..=at);
-            }
+        for words in commands(&block.text, &PREFIXES) {
             n_commands += 1;
             let line = std::iter::once("berth".to_owned()).chain(words.clone());
             if let Err(error) = Cli::command().try_get_matches_from(line)

@@ -8,13 +8,12 @@ use berth_api::config::ConfigErrors;
 use berth_api::expand::ExpandError;
 use berth_api::inventory::InputError;
 use berth_api::read::SourceLocation;
-use berth_bench::load::LoadError;
-use berth_bench::workload::WorkloadError;
 use berth_simulate::SimulationError;
+use berth_terminal::input::OpenError;
+use berth_terminal::runtime::RuntimeError;
 
 use crate::cluster::apply::ApplyError;
-use crate::cluster_bench::ClusterBenchError;
-use crate::input::OpenError;
+use crate::cluster::components::ComponentError;
 use crate::installation::InstallError;
 use crate::live::LiveError;
 use crate::recordings::RecordingError;
@@ -43,12 +42,6 @@ pub enum CliError {
     /// A workload cannot be expanded to its pods.
     #[error(transparent)]
     Expand(#[from] ExpandError),
-    /// A benchmark file cannot be used.
-    #[error(transparent)]
-    Workload(#[from] WorkloadError),
-    /// A dump cannot be loaded.
-    #[error(transparent)]
-    Load(#[from] LoadError),
     /// A configuration file is not valid.
     #[error("{}", EachAt { place, errors })]
     Config {
@@ -83,22 +76,14 @@ pub enum CliError {
     #[error("{0}")]
     NotFound(String),
     /// Threads or signal handlers cannot be created.
-    #[error("cannot start: {0}")]
-    Runtime(io::Error),
-    /// The user interrupted the command.
-    #[error("interrupted")]
-    Interrupted,
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
     /// Arguments contradict each other.
     #[error("{0}")]
     Usage(String),
     /// A component of a running cluster failed.
-    #[error("{name}: {reason}")]
-    Component {
-        /// Name of the component.
-        name: &'static str,
-        /// The error.
-        reason: String,
-    },
+    #[error(transparent)]
+    Component(#[from] ComponentError),
     /// The API server cannot be started.
     #[error(transparent)]
     Start(#[from] berth_apiserver::StartError),
@@ -132,9 +117,6 @@ pub enum CliError {
     /// A call to the API server failed.
     #[error(transparent)]
     Call(#[from] berth_client::call::CallError),
-    /// A cluster benchmark failed.
-    #[error(transparent)]
-    ClusterBench(#[from] ClusterBenchError),
     /// Manifests cannot be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
@@ -146,9 +128,6 @@ pub enum CliError {
         /// The error of the system.
         error: io::Error,
     },
-    /// Objects cannot be written as YAML.
-    #[error("cannot write YAML: {0}")]
-    Yaml(#[from] serde_saphyr::ser_error::Error),
 }
 
 struct EachAt<'a> {

@@ -4,16 +4,14 @@
 //! `commands`, which connects the libraries; `render` writes the text output.
 
 mod cluster;
-mod cluster_bench;
 mod commands;
 #[cfg(test)]
 mod documentation;
 mod error;
-mod input;
 mod installation;
 mod live;
 mod objects;
-mod output;
+mod pictures;
 mod plugin;
 mod recordings;
 mod render;
@@ -22,14 +20,15 @@ mod summary;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use berth_terminal::output::{self, Color};
+use berth_terminal::process;
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    apiserver, audit, bench, capacity, compare, completions, console, enforcer, explain, install, kubelet,
-    lint, man, record, replay, scheduler, sets, simulate, up, version, webhook, what_if,
+    apiserver, audit, capacity, compare, completions, console, enforcer, explain, install, kubelet, lint,
+    man, record, replay, scheduler, sets, simulate, up, version, webhook, what_if,
 };
 use crate::error::CliError;
-use crate::output::Color;
 use crate::plugin::Role;
 
 /// With the system allocators, a fifth of the processor time of a server and its clients goes into allocation (many threads,
@@ -47,8 +46,7 @@ Exit codes:
   1    some pods are unplaced (simulate, up, what-if), rules break or pods are evicted (what-if),
        no more replica fits (capacity), the pod does not fit or violates a rule (explain), rules
        are violated (audit), pods are selected by two controllers or budgets (sets), there are
-       findings (lint), differences were found (replay, compare), a workload failed or a placement
-       violates a rule (bench)
+       findings (lint), differences were found (replay, compare)
   2    invalid input or usage, or the cluster cannot be started or reached
   141  the reader closed the output pipe";
 
@@ -60,8 +58,7 @@ Examples:
   berth explain -f cluster.yaml team-a/web-0
   berth what-if -f cluster.yaml --remove-domain zone=eu-west-1a
   berth capacity -f cluster.yaml deploy/web
-  berth replay recording.jsonl.gz
-  berth bench scale --nodes 10000 --pods 10000";
+  berth replay recording.jsonl.gz";
 
 /// Schedule Kubernetes pods, explain their placement and enforce their affinity rules
 #[derive(Debug, Parser)]
@@ -92,26 +89,11 @@ enum Command {
     Kubelet(kubelet::Args),
     Record(record::Args),
     Replay(replay::Args),
-    Bench(bench::Args),
     Webhook(webhook::Args),
     Install(install::Args),
     Completions(completions::Args),
     Man(man::Args),
     Version(version::Args),
-}
-
-/// Result of a command that ran to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ExitStatus {
-    /// All pods are placed, no rule is violated, no difference was found.
-    Success,
-    /// A pod is unplaced, a rule is violated, a pod is selected twice, or a difference was found.
-    Failure,
-}
-
-/// Leaves a large value to the end of the process, which frees all memory at once: 50,000 pods take a tenth of a second.
-fn leave_to_exit<T>(value: T) {
-    std::mem::forget(value);
 }
 
 fn main() -> ExitCode {
@@ -125,7 +107,10 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
+    let cli: Cli = match process::arguments(command) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     cli.color.apply();
     let answer = match cli.command {
         Command::Up(args) => up::run(&args),
@@ -144,7 +129,6 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Console(args) => console::run(&args),
         Command::Replay(args) => replay::run(&args),
-        Command::Bench(args) => bench::run(&args),
         Command::Webhook(args) => webhook::run(&args),
         Command::Install(args) => install::run::<Cli>(&args),
         Command::Completions(args) => completions::run::<Cli>(&args),
@@ -152,10 +136,8 @@ fn main() -> ExitCode {
         Command::Version(args) => version::run(&args),
     };
     match answer {
-        Ok(ExitStatus::Success) => ExitCode::SUCCESS,
-        Ok(ExitStatus::Failure) => ExitCode::from(1),
-        // 128 + SIGPIPE, as shells report it.
-        Err(CliError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::from(141),
+        Ok(status) => status.into(),
+        Err(CliError::Output(error)) => process::output_failed(&error),
         Err(error) => {
             output::error(&error);
             ExitCode::from(2)

@@ -5,9 +5,8 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 
+use berth_terminal::output;
 use clap::{Arg, ArgAction, Command};
-
-use crate::output;
 
 const PLUGIN: &str = "kubectl-berth";
 const COMPLETER: &str = "kubectl_complete-berth";

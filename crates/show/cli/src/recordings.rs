@@ -8,10 +8,9 @@ use berth_api::object::time::rfc3339_micros;
 use berth_api::recording::Recording;
 use berth_engine::Settings;
 use berth_simulate::replay::{JournalError, JournalReplay};
+use berth_terminal::input::{Input, OpenError, find_inputs, open_error};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
-
-use crate::input::{Input, OpenError, find_inputs, open_error};
 
 /// Limit of a line. A recording has a whole cluster.
 const MAX_LINE_BYTES: u64 = 256 << 20;

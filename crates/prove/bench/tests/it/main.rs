@@ -5,6 +5,7 @@
 mod enforce;
 mod groups;
 mod preempt;
+mod program;
 mod scale;
 mod volumes;
 mod workloads;

@@ -1,9 +1,8 @@
-//! Admission in a cluster: reads the policy file, and runs admission in the embedded API server.
+//! Admission inside the embedded API server.
 
 use std::sync::Arc;
 
 use berth_admission::{AdmissionController, AdmissionRequest, Endpoint, Policy, ReviewError};
-use berth_api::read::{Manifest, ReadError, read_manifests};
 use berth_api::resource::PLACEMENT_POLICIES;
 use berth_apiserver::admission::{Operation, Phase};
 use futures::FutureExt;
@@ -11,37 +10,8 @@ use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
-use crate::error::CliError;
-use crate::input::find_inputs;
-
 /// The group of placement policies.
 const PLACEMENT_GROUP: &str = PLACEMENT_POLICIES.group;
-
-/// Reads a policy file; without one, the default policy.
-///
-/// # Errors
-/// The file cannot be read or is invalid.
-pub fn policy(file: Option<&str>) -> Result<Policy, CliError> {
-    let Some(file) = file else { return Ok(Policy::default()) };
-    let mut found: Vec<Manifest> = Vec::new();
-    for input in find_inputs(&[file.to_owned()])? {
-        let take = &mut |manifest| {
-            found.push(manifest);
-            Ok::<(), ReadError>(())
-        };
-        let reader = input.open(|_| ())?;
-        read_manifests(reader, &input.name(), take).map_err(berth_api::inventory::InputError::from)?;
-    }
-    match found.as_slice() {
-        [one] => Policy::from_value(&one.value)
-            .map_err(|errors| CliError::Config { place: one.source.clone(), errors }),
-        [] => Err(CliError::NotFound(format!("{file}: no AdmissionPolicy found"))),
-        [_, second, ..] => Err(CliError::NotFound(format!(
-            "{}: a second object; {file} must contain only one AdmissionPolicy",
-            second.source
-        ))),
-    }
-}
 
 /// Admission inside the embedded API server. The server itself validates the annotation, merges `matchLabelKeys` and restricts
 /// nodes; this type does the rest of the policy.

@@ -7,10 +7,16 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::CliError;
-
 /// How long to wait for components to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A component ended without being stopped.
+#[derive(Debug, thiserror::Error)]
+#[error("{name}: {reason}")]
+pub struct ComponentError {
+    name: &'static str,
+    reason: String,
+}
 
 /// Running components.
 pub struct Components {
@@ -43,7 +49,7 @@ impl Components {
     ///
     /// # Errors
     /// The component ended without being stopped.
-    pub async fn failed(&mut self) -> Result<(), CliError> {
+    pub async fn failed(&mut self) -> Result<(), ComponentError> {
         let joined = self.running.join_next().await;
         if self.stop.is_cancelled() {
             return Ok(());
@@ -55,7 +61,7 @@ impl Components {
             // The panic message precedes this error.
             Some(Err(_)) => ("component", "panicked; this is a bug in Berth, please report it".to_owned()),
         };
-        Err(CliError::Component { name, reason })
+        Err(ComponentError { name, reason })
     }
 
     /// Stops all components and waits for them.

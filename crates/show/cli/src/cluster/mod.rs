@@ -7,6 +7,6 @@ pub mod log;
 pub mod observed;
 pub mod outcome;
 pub mod overview;
-pub mod runtime;
 pub mod settled;
+pub mod status_line;
 pub mod writer;

@@ -15,7 +15,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::observed::{Node, Observed, Pod};
 use super::settled::{WORKLOADS, Workload, unsettled_pods, unsettled_workload};
-use crate::render::status_line::{EnforcerStatus, StatusLine};
+use super::status_line::{EnforcerStatus, StatusLine};
 
 /// Maximum number of events per batch.
 const MAX_EVENTS: usize = 4096;

@@ -7,7 +7,8 @@ use berth_admission::AdmissionController;
 use berth_apiserver::ServerOptions;
 use berth_client::connect;
 
-use crate::cluster::admission::{self, InProcess};
+use super::policy_file;
+use crate::cluster::admission::InProcess;
 use crate::cluster::components::Components;
 use crate::error::CliError;
 
@@ -38,7 +39,7 @@ impl AdmissionArgs {
         extensions: bool,
         scheduler_names: &[String],
     ) -> Result<Option<Arc<AdmissionController>>, CliError> {
-        let mut policy = admission::policy(self.admission_config.as_deref())?;
+        let mut policy = policy_file::read(self.admission_config.as_deref())?;
         if self.no_admission || !extensions {
             return Ok(None);
         }
@@ -63,7 +64,7 @@ pub async fn follow(
     start_following(admission.clone(), client, components);
     tokio::select! {
         () = admission.complete() => Ok(()),
-        failed = components.failed() => failed,
+        failed = components.failed() => failed.map_err(CliError::from),
     }
 }
 

@@ -5,17 +5,17 @@ use std::path::Path;
 
 use berth_apiserver::{ApiServer, Lost};
 use berth_client::connect;
+use berth_terminal::output;
+use berth_terminal::process::ExitStatus;
+use berth_terminal::runtime;
 use futures::FutureExt;
 
 use super::admission_args::{self, AdmissionArgs};
 use super::provisioner_args::ProvisionerArgs;
 use super::server_args::ServerArgs;
-use crate::ExitStatus;
 use crate::cluster::components::Components;
 use crate::cluster::log::LogArgs;
-use crate::cluster::runtime;
 use crate::error::CliError;
-use crate::output;
 
 /// Run the embedded Kubernetes API server and its controllers
 ///
@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         output::kubeconfig_line(server.kubeconfig_path())?;
         let ended = tokio::select! {
             () = stop.cancelled() => Ok(()),
-            failed = components.failed() => failed,
+            failed = components.failed() => failed.map_err(CliError::from),
         };
         components.stop().await;
         server.shutdown().await;

@@ -5,14 +5,15 @@ use std::io::Write;
 use berth_console::pictures::ColorBy;
 use berth_engine::{Cluster, Remedies, RemedyOptions, Violation, ViolationKey};
 use berth_simulate::SimulatedPod;
+use berth_terminal::output;
+use berth_terminal::process::ExitStatus;
+use berth_terminal::progress;
 
 use super::cluster_args::{ClusterArgs, ZONE};
 use super::picture_args::PictureArgs;
-use crate::ExitStatus;
 use crate::error::CliError;
-use crate::output::{self, PictureOutputArgs};
+use crate::pictures::PictureOutputArgs;
 use crate::render::audit::{self, Audit, Summary, UnsupportedPod};
-use crate::render::progress;
 
 /// List the violated rules of running pods
 ///

@@ -6,12 +6,12 @@ use berth_api::inventory::{Entry, Inventory};
 use berth_api::read::Kind;
 use berth_simulate::capacity::{CapacityError, CapacityRequest, NodeType, Subject, Target, capacity};
 use berth_simulate::what_if::{named_workload, refusal, topology_key};
+use berth_terminal::output::{self, OutputArgs};
+use berth_terminal::process::{ExitStatus, leave_to_exit};
 
 use super::cluster_args::{ClusterArgs, warn};
 use crate::error::CliError;
-use crate::output::{self, OutputArgs};
 use crate::render::capacity as render;
-use crate::{ExitStatus, leave_to_exit};
 
 /// Show how many more replicas fit, and how many nodes a number of replicas needs
 ///

@@ -5,22 +5,23 @@ use std::time::Duration;
 
 use berth_api::expand::MAX_PODS;
 use berth_api::inventory::Inventory;
-use berth_api::read::{Manifest, read_manifests};
+use berth_api::read::Manifest;
 use berth_api::rules::parse_relax_after;
 use berth_api::syntax::format::{abbreviated, counted};
 use berth_engine::Settings;
 use berth_schema::unknown_fields;
 use berth_simulate::{PendingFor, Simulation, SimulationOptions, add_simulated_nodes};
+use berth_terminal::input::{Input, OpenError, find_inputs};
+use berth_terminal::output;
+use berth_terminal::progress;
 use clap::ArgGroup;
 
 use super::node_args::NodeSizeArgs;
+use super::read_inputs::read;
 use super::rules_args::RulesArgs;
 use super::scheduler;
 use crate::error::CliError;
-use crate::input::{Input, OpenError, find_inputs};
 use crate::live::LiveCluster;
-use crate::output;
-use crate::render::progress;
 
 /// The node label of zones.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
@@ -261,30 +262,6 @@ impl ClusterArgs {
 
 fn pending_for(text: &str) -> Result<Duration, String> {
     parse_relax_after(text).map_err(str::to_owned)
-}
-
-/// Reads inputs into the inventory and shows progress; `each` gets the objects, which takes longer.
-pub(super) fn read(
-    inventory: &mut Inventory,
-    inputs: &[Input],
-    mut each: Option<&mut dyn FnMut(&Manifest)>,
-) -> Result<(), CliError> {
-    let progress = progress::of_bytes(inputs);
-    for input in inputs {
-        let text = input.open(|n_bytes| progress.inc(n_bytes))?;
-        match &mut each {
-            None => inventory.read(text, &input.name())?,
-            Some(each) => {
-                inventory.next_input();
-                read_manifests(text, &input.name(), &mut |manifest| {
-                    each(&manifest);
-                    inventory.add(manifest)
-                })?;
-            }
-        }
-    }
-    progress.finish_and_clear();
-    Ok(())
 }
 
 /// Prints notes about placement policies, and the warnings about the input.

@@ -4,13 +4,14 @@ use std::io::Write;
 
 use berth_simulate::compare::{Side, compare};
 use berth_simulate::what_if::topology_key;
+use berth_terminal::output::{self, OutputArgs};
+use berth_terminal::process::ExitStatus;
+use berth_terminal::progress;
 
 use super::cluster_args::{ClusterArgs, warn_about};
 
-use crate::ExitStatus;
 use crate::error::CliError;
-use crate::output::{self, OutputArgs};
-use crate::render::{compare as render, progress};
+use crate::render::compare as render;
 
 /// Compare the placement under two configurations, in two dumps or with two sets of manifests
 ///

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
+use berth_terminal::output;
+use berth_terminal::process::ExitStatus;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::ExitStatus;
 use crate::error::CliError;
-use crate::output;
 
 /// Print a shell completion script
 #[derive(Debug, clap::Args)]

@@ -11,18 +11,19 @@ use berth_console::{EnforcerRules, LimitsInUse, State};
 use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, live};
 use berth_enforcer::{EnforcerOptions, Graces, delayed_evictions, grace_period, limits_in_use};
 use berth_simulate::SimulationOptions;
+use berth_terminal::output;
+use berth_terminal::process::ExitStatus;
+use berth_terminal::runtime;
 use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster_args::{ClusterArgs, warn_about};
 use super::serving_args::BindArgs;
-use crate::ExitStatus;
 use crate::cluster::log::LogArgs;
-use crate::cluster::{runtime, writer};
+use crate::cluster::writer;
 use crate::error::CliError;
 use crate::live::{LiveCluster, sources};
-use crate::output;
 
 /// The address without --address and --console=.
 pub const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);

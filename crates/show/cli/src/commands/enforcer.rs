@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use berth_enforcer::{EnforcerOptions, Graces, LimitOptions};
 use berth_engine::Settings;
+use berth_terminal::process::ExitStatus;
+use berth_terminal::runtime;
 
 use super::connection_args::ConnectionArgs;
 use super::lease_args::{LeaseArgs, identity};
 use super::node_args::duration;
 use super::rules_args::RulesArgs;
 use super::serving_args::{ServingArgs, note_addresses};
-use crate::ExitStatus;
 use crate::cluster::log::LogArgs;
-use crate::cluster::runtime;
 use crate::error::CliError;
 
 /// Default name of the Lease.

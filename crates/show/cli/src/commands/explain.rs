@@ -6,16 +6,17 @@ use berth_api::object::time::rfc3339_micros;
 use berth_api::syntax::format::counted;
 use berth_console::pictures;
 use berth_simulate::PodExplanation;
+use berth_terminal::output;
+use berth_terminal::process::{ExitStatus, leave_to_exit};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::cluster_args::ClusterArgs;
 use crate::error::CliError;
 use crate::objects::{ScopeArgs, find, find_pod};
-use crate::output::{self, PictureOutputArgs};
+use crate::pictures::PictureOutputArgs;
 use crate::recordings::state_at;
 use crate::render::explanation;
-use crate::{ExitStatus, leave_to_exit};
 
 /// Explain why a pod is placed on its node, or on none
 ///

@@ -3,17 +3,17 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use berth_terminal::output;
+use berth_terminal::process::ExitStatus;
 use clap::{CommandFactory, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::ExitStatus;
-use crate::cluster::admission;
+use super::policy_file;
 use crate::error::CliError;
 use crate::installation::{
     Certificate, CertificateSource, Component, ExtraArg, FailurePolicy, InstallError, Installation,
     NAMESPACE, Webhook,
 };
-use crate::output;
 
 /// Print the manifests that install Berth on a Kubernetes cluster
 ///
@@ -154,7 +154,7 @@ impl Args {
         let (mut text, mut guards_bindings) = (None, false);
         if let Some(file) = &self.policy {
             let read = read(Path::new(file))?;
-            guards_bindings = admission::policy(Some(file))?.binding_guard.is_some();
+            guards_bindings = policy_file::read(Some(file))?.binding_guard.is_some();
             text = Some(read);
         }
         let mut webhooks = self.webhooks.clone();
@@ -183,7 +183,8 @@ impl Args {
 }
 
 fn read(file: &Path) -> Result<String, InstallError> {
-    crate::input::small_text(file).map_err(|source| InstallError::File { file: file.to_owned(), source })
+    berth_terminal::input::small_text(file)
+        .map_err(|source| InstallError::File { file: file.to_owned(), source })
 }
 
 /// Rejects arguments that the container would reject later.

@@ -1,12 +1,12 @@
 //! `berth kubelet`.
 
 use berth_kubelet::KubeletOptions;
+use berth_terminal::process::ExitStatus;
+use berth_terminal::runtime;
 
 use super::connection_args::ConnectionArgs;
 use super::node_args::{AdoptArgs, MAX_NODES, NodeArgs, TimingArgs};
-use crate::ExitStatus;
 use crate::cluster::log::LogArgs;
-use crate::cluster::runtime;
 use crate::error::CliError;
 
 /// Run simulated nodes in a cluster

@@ -10,16 +10,16 @@ use berth_api::object::Pod;
 use berth_api::read::{FieldLines, SourceLocation, collect_manifests};
 use berth_lint::{Finding, LintInput, RULES, Selection, Severity, UnknownRule};
 use berth_simulate::SimulationError;
+use berth_terminal::input::{find_inputs, small_text};
+use berth_terminal::output;
+use berth_terminal::process::ExitStatus;
 use clap::ValueEnum;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::cluster_args::ClusterArgs;
-use crate::ExitStatus;
-use crate::cluster::admission;
+use super::policy_file;
 use crate::error::CliError;
-use crate::input::{find_inputs, small_text};
-use crate::output;
 use crate::render::{lint, sarif};
 
 /// The configuration file that is read if it is in the current directory.
@@ -121,7 +121,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let settings = args.cluster.settings(&inventory)?;
     args.cluster.add_simulated_nodes(&mut inventory);
     let policy = args.policy.clone().or_else(|| config.policy.map(|path| path.display().to_string()));
-    let policy = policy.map(|file| admission::policy(Some(&file))).transpose()?;
+    let policy = policy.map(|file| policy_file::read(Some(&file))).transpose()?;
     let review = policy.map(|policy| move |pod: &Pod| refusals(pod, &policy));
     let files = find_inputs(&args.cluster.files)?;
     let names: HashSet<String> = files.iter().map(|file| file.name()).collect();
@@ -188,7 +188,7 @@ fn selection(args: &Args, config: &Config) -> Result<Selection, CliError> {
 }
 
 /// Finds the line of each finding's field, where the file is not too large.
-fn find_lines(findings: &mut [Finding], files: &[crate::input::Input]) {
+fn find_lines(findings: &mut [Finding], files: &[berth_terminal::input::Input]) {
     let wanted: BTreeSet<String> = findings.iter().map(|finding| finding.file.clone()).collect();
     let mut lines = BTreeMap::new();
     for file in files.iter().filter(|file| wanted.contains(&file.name()) && file.n_bytes() > 0) {

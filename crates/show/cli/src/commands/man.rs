@@ -4,11 +4,11 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
+use berth_terminal::output;
+use berth_terminal::process::ExitStatus;
 use clap::CommandFactory;
 
-use crate::ExitStatus;
 use crate::error::CliError;
-use crate::output;
 
 /// Print the man page of berth, or write the man pages of all commands
 #[derive(Debug, clap::Args)]

@@ -2,13 +2,13 @@
 
 use berth_engine::Settings;
 use berth_scheduler::RecordOptions;
+use berth_terminal::process::ExitStatus;
+use berth_terminal::runtime;
 
 use super::connection_args::ConnectionArgs;
 use super::record_args::bytes;
 use super::rules_args::config_in_file;
-use crate::ExitStatus;
 use crate::cluster::log::LogArgs;
-use crate::cluster::runtime;
 use crate::error::CliError;
 
 /// Record the decisions of kube-scheduler by watching a cluster

@@ -7,15 +7,17 @@ use berth_api::syntax::format::counted;
 use berth_console::pictures;
 use berth_engine::Settings;
 use berth_simulate::replay::{Difference, JournalReplay, Timeline, TimelineRecorder, replay};
+use berth_terminal::output;
+use berth_terminal::process::ExitStatus;
+use berth_terminal::progress;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::rules_args::config_in_file;
-use crate::ExitStatus;
 use crate::error::CliError;
-use crate::output::{self, PictureFormat, PictureOutputArgs};
+use crate::pictures::{PictureFormat, PictureOutputArgs};
 use crate::recordings::{Contents, Journal, find_recordings};
-use crate::render::{difference, progress, timeline};
+use crate::render::{difference, timeline};
 
 /// Re-run recorded scheduling decisions and show the differences
 ///

@@ -5,11 +5,11 @@ use berth_api::inventory::Inventory;
 use berth_api::read::{Manifest, SourceLocation};
 use berth_api::rules::all_topologies_problem;
 use berth_engine::{MAX_ALL_TOPOLOGIES, Settings};
+use berth_terminal::input::find_inputs;
+use berth_terminal::output;
 
-use super::cluster_args::read;
+use super::read_inputs::read;
 use crate::error::CliError;
-use crate::input::find_inputs;
-use crate::output;
 
 /// The scheduling rules.
 #[derive(Clone, Debug, clap::Args)]

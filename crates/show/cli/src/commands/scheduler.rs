@@ -4,6 +4,8 @@ use berth_api::config::{ClientConnectionConfig, DEFAULT_SCHEDULER_NAME, Profile}
 use berth_client::rate_limit::RateLimit;
 use berth_engine::Settings;
 use berth_scheduler::{SCHEDULER_NAME, SchedulerOptions};
+use berth_terminal::process::ExitStatus;
+use berth_terminal::runtime;
 use clap::ValueEnum;
 
 use super::connection_args::ConnectionArgs;
@@ -11,9 +13,7 @@ use super::lease_args::{LeaseArgs, identity};
 use super::record_args::RecordArgs;
 use super::rules_args::RulesArgs;
 use super::serving_args::{ServingArgs, note_addresses};
-use crate::ExitStatus;
 use crate::cluster::log::LogArgs;
-use crate::cluster::runtime;
 use crate::error::CliError;
 
 /// Default name of the Lease.

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use berth_client::delegated::ALWAYS_ALLOWED_PATHS;
 use berth_serve::CertificateSource;
 use berth_serve::component::{SecureServingOptions, ServingOptions};
+use berth_terminal::output;
 
 use crate::error::CliError;
-use crate::output;
 
 /// Where a component serves.
 #[derive(Debug, clap::Args)]

@@ -5,12 +5,13 @@ use std::io::Write;
 use berth_console::pictures;
 use berth_simulate::SimulatedPod;
 use berth_simulate::sets::{SelectorRole, SelectorSets};
+use berth_terminal::output;
+use berth_terminal::process::ExitStatus;
 use clap::ValueEnum;
 
 use super::cluster_args::ClusterArgs;
-use crate::ExitStatus;
 use crate::error::CliError;
-use crate::output::{self, PictureOutputArgs};
+use crate::pictures::PictureOutputArgs;
 use crate::render::sets;
 
 /// Show how the sets of pods that selectors describe overlap

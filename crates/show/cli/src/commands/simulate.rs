@@ -4,15 +4,16 @@ use std::io::Write;
 
 use berth_console::pictures::ColorBy;
 use berth_simulate::{SimulatedPod, Simulation};
+use berth_terminal::output;
+use berth_terminal::process::ExitStatus;
+use berth_terminal::progress;
 use clap::ValueEnum;
 
 use super::cluster_args::{ClusterArgs, ZONE};
 use super::picture_args::PictureArgs;
-use crate::ExitStatus;
 use crate::error::CliError;
-use crate::output;
+use crate::pictures;
 use crate::render::placement::{self, Columns, PreemptionRow, Row};
-use crate::render::progress;
 use crate::report::Report;
 use crate::summary::{Summary, failures};
 
@@ -99,7 +100,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         Format::Html => {
             let pictures = draw(args, &mut simulation, true);
             let table = |out: &mut dyn Write| write_table(out, args, &mut simulation, &summary);
-            output::page(&mut out, "Simulation", &pictures, table)?;
+            pictures::page(&mut out, "Simulation", &pictures, table)?;
         }
         Format::Json => {
             let failures = failures(&mut simulation);

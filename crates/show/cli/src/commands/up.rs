@@ -21,6 +21,11 @@ use berth_engine::Settings;
 use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
 use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Status};
 use berth_simulate::{PendingFor, Simulation, SimulationOptions};
+use berth_terminal::input::find_inputs;
+use berth_terminal::output;
+use berth_terminal::process::ExitStatus;
+use berth_terminal::progress;
+use berth_terminal::runtime;
 use futures::FutureExt;
 use indicatif::ProgressBar;
 use kube::Client;
@@ -36,22 +41,18 @@ use super::rules_args::RulesArgs;
 use super::scheduler::Unsupported;
 use super::server_args::ServerArgs;
 use super::{console, enforcer, scheduler};
-use crate::ExitStatus;
 use crate::cluster::apply::{Applied, apply, apply_after_policies};
 use crate::cluster::components::Components;
 use crate::cluster::log::LogArgs;
 use crate::cluster::observed::Pod;
 use crate::cluster::outcome::{Outcome, preemptions};
 use crate::cluster::overview::{Overview, SettleCriteria, SettleResult, list, workloads};
-use crate::cluster::{runtime, writer};
+use crate::cluster::status_line::StatusLine;
+use crate::cluster::writer;
 use crate::error::CliError;
-use crate::input::find_inputs;
 use crate::installation;
 use crate::live;
-use crate::output;
 use crate::render::placement::{self, Columns, PreemptionRow};
-use crate::render::progress;
-use crate::render::status_line::StatusLine;
 use crate::summary;
 
 /// Number of simulated nodes without --nodes and --from.
@@ -246,7 +247,7 @@ async fn up(
         let work = attend(args, client, manifests, admission, (ran, rules), statuses, &stop);
         tokio::select! {
             answer = work => answer,
-            failed = components.failed() => failed.map(|()| ExitStatus::Success),
+            failed = components.failed() => failed.map(|()| ExitStatus::Success).map_err(CliError::from),
         }
     };
     let outcome = outcome.await;

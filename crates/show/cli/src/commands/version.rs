@@ -3,11 +3,11 @@
 use std::io::Write;
 
 use berth_api::KUBERNETES_VERSION;
+use berth_terminal::output::{self, OutputArgs};
+use berth_terminal::process::ExitStatus;
 use serde::Serialize;
 
-use crate::ExitStatus;
 use crate::error::CliError;
-use crate::output::{self, OutputArgs};
 
 /// Print the version of Berth and the Kubernetes version that it follows
 #[derive(Debug, clap::Args)]

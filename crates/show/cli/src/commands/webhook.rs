@@ -8,16 +8,16 @@ use berth_admission::AdmissionController;
 use berth_admission::server::{self, ServerError, ServerOptions};
 use berth_client::connect;
 use berth_serve::CertificateSource;
+use berth_terminal::output;
+use berth_terminal::process::ExitStatus;
+use berth_terminal::runtime;
 
 use super::admission_args;
 use super::connection_args::ConnectionArgs;
-use crate::ExitStatus;
-use crate::cluster::admission;
+use super::policy_file;
 use crate::cluster::components::Components;
 use crate::cluster::log::LogArgs;
-use crate::cluster::runtime;
 use crate::error::CliError;
-use crate::output;
 
 /// Names in the generated certificate.
 const OWN_NAMES: [&str; 4] =
@@ -68,7 +68,7 @@ pub struct Args {
 /// Serves until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
-    let policy = admission::policy(args.config.as_deref())?;
+    let policy = policy_file::read(args.config.as_deref())?;
     let options = ServerOptions {
         health_listen: args.health_listen,
         ..ServerOptions::new(args.listen, args.certificate())
@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         components.start("webhook server", |_| server.stopped());
         let ended = tokio::select! {
             () = stop.cancelled() => Ok(()),
-            failed = components.failed() => failed,
+            failed = components.failed() => failed.map_err(CliError::from),
         };
         components.stop().await;
         ended.map(|()| ExitStatus::Success)

@@ -6,15 +6,17 @@ use berth_console::pictures::{self, ColorBy};
 use berth_simulate::Simulation;
 use berth_simulate::what_if::{ChangeRequest, refusal, topology_key};
 use berth_simulate::what_if::{Changed, WhatIf};
+use berth_terminal::output;
+use berth_terminal::process::{ExitStatus, leave_to_exit};
+use berth_terminal::progress;
 use jiff::Timestamp;
 
 use super::change_args::ChangeArgs;
 use super::cluster_args::{ClusterArgs, ZONE, note_replaced, warn, warn_about};
 use super::picture_args::PictureArgs;
 use crate::error::CliError;
-use crate::output::{self, PictureFormat, PictureOutputArgs};
-use crate::render::{progress, what_if as render};
-use crate::{ExitStatus, leave_to_exit};
+use crate::pictures::{PictureFormat, PictureOutputArgs};
+use crate::render::what_if as render;
 
 /// Show what becomes of pods if the cluster changes
 ///

@@ -8,12 +8,12 @@ use berth_api::object::support::unsupported_message;
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_enforcer::{EnforcerOptions, delayed_evictions};
 use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
+use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
+use berth_terminal::table::{Cell, Table};
 use serde::Serialize;
 
 use super::explanation::{heading, write_verdict};
 use super::placement::write_unsupported;
-use super::table::{Cell, Table};
-use crate::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 
 /// Number of pods named whose rules an eviction fixes.
 const MAX_FIXED: usize = 3;

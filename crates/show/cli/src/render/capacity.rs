@@ -4,11 +4,11 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::{counted, grouped};
 use berth_simulate::capacity::{Capacity, CapacityRequest, NewNodes};
+use berth_terminal::output::{BAD, BOLD, DIM, GOOD};
+use berth_terminal::table::Table;
 
 use super::explanation;
 use super::placement::domain_name;
-use super::table::Table;
-use crate::output::{BAD, BOLD, DIM, GOOD};
 
 /// Number of domains with a row each.
 const MAX_DOMAINS: usize = 20;

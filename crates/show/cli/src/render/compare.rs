@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use berth_api::syntax::format::{counted, grouped};
 use berth_api::syntax::quantity::with_unit;
 use berth_simulate::compare::{Comparison, MovedPod, Pair, Utilization};
+use berth_terminal::output::{ATTENTION, BAD, DIM, GOOD};
+use berth_terminal::table::{Cell, Table};
 
 use super::placement::domain_name;
-use super::table::{Cell, Table};
-use crate::output::{ATTENTION, BAD, DIM, GOOD};
 
 /// Number of pods and workloads with a row each.
 const MAX_ROWS: usize = 20;

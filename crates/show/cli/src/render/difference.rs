@@ -3,8 +3,7 @@
 use std::io::{self, Write};
 
 use berth_simulate::replay::Difference;
-
-use crate::output::{BAD, BOLD, GOOD};
+use berth_terminal::output::{BAD, BOLD, GOOD};
 
 /// Maximum length of a value, in characters.
 const MAX_VALUE_CHARS: usize = 200;

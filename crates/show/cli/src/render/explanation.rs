@@ -9,9 +9,8 @@ use berth_engine::{
     Verdict, Witness,
 };
 use berth_simulate::{CoreTerm, GroupPlacement, PodExplanation, PodPreemption, Repair};
-
-use super::table::{Cell, Table};
-use crate::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
+use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
+use berth_terminal::table::{Cell, Table};
 
 /// Number of nodes of a group named.
 const MAX_NODES: usize = 4;

@@ -5,8 +5,7 @@ use std::io::{self, Write};
 use berth_api::syntax::format::counted;
 use berth_lint::{Finding, RULES, Severity};
 use berth_picture::escaped as xml;
-
-use crate::output::{ATTENTION, BAD, BOLD, DIM};
+use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM};
 
 /// Writes the findings by file and line, and their number.
 pub fn write(out: &mut impl Write, findings: &[Finding]) -> io::Result<()> {

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_simulate::GroupPlacement;
+use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
+use berth_terminal::table::{Cell, Table};
 
 use super::explanation;
-use super::table::{Cell, Table};
-use crate::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use crate::summary::{Failure, Summary, WorkloadSummary};
 
 /// Maximum number of domains with a column each.

@@ -9,10 +9,10 @@ use berth_console::pictures::{relation_words as words, selector_owner as owner};
 use berth_simulate::sets::{
     ComparedSet, Conflict, EmptySet, PodGroup, Relation, SelectorRole, SetComparison, SetSummary,
 };
+use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
+use berth_terminal::table::{Cell, Table};
 
 use super::explanation::heading;
-use super::table::{Cell, Table};
-use crate::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 
 /// Rows of each table.
 const MAX_ROWS: usize = 100;

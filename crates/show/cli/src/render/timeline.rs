@@ -4,8 +4,7 @@ use std::io::{self, Write};
 
 use berth_api::object::time::rfc3339;
 use berth_simulate::replay::Timeline;
-
-use super::table::{Cell, Table};
+use berth_terminal::table::{Cell, Table};
 
 /// Writes the intervals in which something happened or changed, and an empty line.
 pub fn write(out: &mut impl Write, timeline: &Timeline) -> io::Result<()> {

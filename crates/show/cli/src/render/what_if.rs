@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_simulate::what_if::{DomainLoss, DomainLosses, Evictor, MovedPod, UnplacedPod, WhatIfOutcome};
+use berth_terminal::output::{ATTENTION, BAD, BOLD, GOOD};
+use berth_terminal::table::{Cell, Table};
 
 use super::explanation::{heading, write_repairs, write_verdict};
-use super::table::{Cell, Table};
-use crate::output::{ATTENTION, BAD, BOLD, GOOD};
 
 /// Number of pods with a row each; more are counted by workload.
 const MAX_ROWS: usize = 20;

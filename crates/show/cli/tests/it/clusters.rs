@@ -5,12 +5,12 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use berth_testkit::programs::TempDir;
+use berth_testkit::programs::difference;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-use crate::common::berth;
-use crate::expected::difference;
-use crate::scratch::Scratch;
+use crate::program::berth;
 use crate::summary::summary;
 
 /// A directory next to the repository, if it exists.
@@ -55,7 +55,7 @@ fn openb_is_placed_pod_by_pod_as_recorded() {
 fn placed_openb_pods_stay_on_their_nodes() {
     let Some(data) = shared("data") else { return };
     let placed = berth(&data, &["simulate", "-f", "openb", "-o", "yaml"], b"").stdout;
-    let scratch = Scratch::new("openb");
+    let scratch = TempDir::new("openb");
     fs::write(scratch.0.join("placed.yaml"), placed).unwrap();
     fs::copy(data.join("openb/nodes.json.gz"), scratch.0.join("nodes.json.gz")).unwrap();
     let ran = berth(&scratch.0, &["simulate", "-f", "."], b"");

@@ -1,8 +1,6 @@
 //! Tests the code blocks of README.md and docs/: parses objects and runs commands. CONTRIBUTING.md describes the words after
 //! a fence. A unit test of the binary checks that all commands are valid.
 
-mod blocks;
-
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
@@ -12,12 +10,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use berth_api::read::{ReadError, read_manifests};
-pub use blocks::repository;
-use blocks::{Block, blocks};
+use berth_testkit::documents::blocks::{Block, blocks};
+use berth_testkit::documents::repository;
+use berth_testkit::programs::TempDir;
 use serde_json::Value;
 
-use crate::process::{self, Berth, TempDir};
-use crate::{common, schema};
+use crate::kubectl::has_kubectl;
+use crate::process::{self, Berth};
+use crate::program::berth;
+use crate::schema;
 
 /// All metrics that components register, with their prefix and without the suffix `_total` of counters.
 fn registered_metrics() -> BTreeSet<String> {
@@ -219,7 +220,7 @@ fn complaint(directory: &TempDir, object: &Value) -> Option<String> {
         }
         _ => return schema::complaint(object),
     };
-    let ran = common::berth(&directory.0, args, b"");
+    let ran = berth(&directory.0, args, b"");
     // 1 is a valid result: the pod is unschedulable.
     (ran.code > 1).then_some(ran.stderr)
 }
@@ -241,15 +242,6 @@ fn not_built(directory: &TempDir, object: &Value) -> Option<String> {
 
 fn copy(what: &Path, folder: &Path) {
     assert!(Command::new("cp").arg("-r").arg(what).arg(folder).status().unwrap().success());
-}
-
-fn has_kubectl(test: &str) -> bool {
-    let found = Command::new("kubectl").args(["version", "--client"]).stdout(Stdio::null()).status();
-    let is_there = found.is_ok_and(|status| status.success());
-    if !is_there {
-        eprintln!("SKIPPED {test}: no kubectl on the PATH");
-    }
-    is_there
 }
 
 /// Runs all blocks of a document in one directory; blocks with a cluster share it.

@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use crate::common::berth;
-use crate::expected::difference;
+use berth_testkit::programs::difference;
+
+use crate::program::berth;
 
 const RUNS: &[(&str, &[&str])] = &[
     ("recording", &["replay", "--timeline", "examples/recording"]),
@@ -38,11 +39,11 @@ const RUNS: &[(&str, &[&str])] = &[
     ("exclusive-node", &["simulate", "-f", "examples/exclusive-node", "--nodes", "3", "--strict-v1"]),
     ("rack-limit", &["simulate", "-f", "examples/rack-limit", "--topology-key", "example.com/rack"]),
     ("rack-limit", &["explain", "-f", "examples/rack-limit", "search-8"]),
-    // The enforcer knows which pod came last: tests/cluster/scripts/bound-against-rule.txt.
+    // The enforcer knows which pod came last: tests/it/cluster/scripts/bound-against-rule.txt.
     ("bound-against-rule", &["audit", "-f", "examples/bound-against-rule", "--nodes", "4", "--zones", "2"]),
     ("daemon-toleration", &["simulate", "-f", "examples/daemon-toleration", "--nodes", "3"]),
     ("daemon-toleration", &["simulate", "-f", "examples/daemon-toleration", "--nodes", "3", "--strict-v1"]),
-    // The quota needs an API server: tests/cluster/scripts/placement-quota.txt.
+    // The quota needs an API server: tests/it/cluster/scripts/placement-quota.txt.
     ("placement-quota", &["simulate", "-f", "examples/placement-quota/pods.yaml", "--nodes", "4"]),
     ("rolling-update", &["explain", "-f", "examples/rolling-update", "web-7f9-k2x4p"]),
     ("overlapping-sets", &["sets", "-f", "examples/overlapping-sets"]),

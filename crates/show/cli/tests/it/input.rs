@@ -5,12 +5,12 @@ use std::io::Write;
 use std::path::Path;
 
 use berth_api::read::collect_manifests;
+use berth_testkit::programs::TempDir;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
-use crate::common::berth;
-use crate::scratch::Scratch;
+use crate::program::berth;
 
 /// One workload of each kind, on two nodes, with fields that Berth does not know.
 const WORKLOADS: &str = "\
@@ -55,7 +55,7 @@ fn simulate(directory: &Path, args: &[&str], stdin: &[u8]) -> String {
 
 #[test]
 fn all_forms_of_input_give_the_same_result() {
-    let scratch = Scratch::new("input");
+    let scratch = TempDir::new("input");
     let path = |name: &str| scratch.0.join(name);
     fs::create_dir_all(path("folder/deeper")).unwrap();
     fs::write(path("all.yaml"), WORKLOADS).unwrap();
@@ -85,7 +85,7 @@ fn all_forms_of_input_give_the_same_result() {
 
 #[test]
 fn existing_pods_of_workloads_are_not_duplicated() {
-    let scratch = Scratch::new("fed-back");
+    let scratch = TempDir::new("fed-back");
     fs::write(scratch.0.join("all.yaml"), WORKLOADS).unwrap();
     let placed = simulate(&scratch.0, &["-f", "all.yaml", "-o", "yaml"], b"");
     fs::write(scratch.0.join("placed.yaml"), &placed).unwrap();

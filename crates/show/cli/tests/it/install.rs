@@ -8,14 +8,16 @@ use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use berth_api::read::{ReadError, read_manifests};
+use berth_testkit::programs::TempDir;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use serde_json::{Value, json};
 
-use crate::common::berth;
-use crate::process::{Berth, TempDir};
+use crate::kubectl::has_kubectl;
+use crate::process::Berth;
+use crate::program::berth;
 use crate::schema;
 
 fn deploy() -> PathBuf {
@@ -61,15 +63,6 @@ fn assert_same(what: &str, mut left: Vec<Value>, mut right: Vec<Value>) {
     for (left, right) in left.iter().zip(&right) {
         assert_eq!(left, right, "{what}: {}", name(left));
     }
-}
-
-fn has_kubectl(test: &str) -> bool {
-    let version = Command::new("kubectl").args(["version", "--client"]).output();
-    let is_there = version.is_ok_and(|output| output.status.success());
-    if !is_there {
-        eprintln!("SKIPPED {test}: no kubectl on the PATH");
-    }
-    is_there
 }
 
 /// The kustomize base with these components, built by kubectl; none without kubectl.

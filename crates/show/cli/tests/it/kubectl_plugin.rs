@@ -4,10 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 use berth_api::read::collect_manifests;
+use berth_testkit::programs::TempDir;
 
-use crate::scratch::Scratch;
-
-fn run(scratch: &Scratch, name: &str, args: &[&str]) -> (String, Option<i32>) {
+fn run(scratch: &TempDir, name: &str, args: &[&str]) -> (String, Option<i32>) {
     let link = scratch.0.join(name);
     if !link.exists() {
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_berth"), &link).unwrap();
@@ -18,7 +17,7 @@ fn run(scratch: &Scratch, name: &str, args: &[&str]) -> (String, Option<i32>) {
 
 #[test]
 fn the_plugin_explains_pods_and_completes_its_arguments() {
-    let scratch = Scratch::new("plugin");
+    let scratch = TempDir::new("plugin");
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/zone-affinity");
     let example = example.to_str().unwrap();
     let (text, code) = run(&scratch, "kubectl-berth", &["explain", "-f", example, "pod/ledger"]);

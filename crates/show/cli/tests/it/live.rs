@@ -5,10 +5,12 @@ use std::path::Path;
 
 use berth_api::inventory::Inventory;
 use berth_apiserver::{ApiServer, ServerOptions};
+use berth_testkit::documents::repository;
+use berth_testkit::programs::Ran;
+use berth_testkit::programs::TempDir;
 use serde_json::{Value, json};
 
-use crate::common::{Ran, berth};
-use crate::scratch::Scratch;
+use crate::program::berth;
 
 /// The objects of a file, unchanged.
 fn objects(path: &Path) -> Vec<Value> {
@@ -32,18 +34,14 @@ fn with_server<T>(objects: Vec<Value>, work: impl FnOnce(&ApiServer) -> T) -> T 
     result
 }
 
-fn root() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
-}
-
 fn run(args: &[&str]) -> Ran {
-    berth(&root(), args, b"")
+    berth(&repository(), args, b"")
 }
 
 #[test]
 fn a_live_cluster_gives_the_same_explanation_as_its_files() {
     let from_files = run(&["explain", "-f", "examples/fits-nowhere", "database-1"]);
-    let cluster = objects(&root().join("examples/fits-nowhere/cluster.yaml"));
+    let cluster = objects(&repository().join("examples/fits-nowhere/cluster.yaml"));
     let live = with_server(cluster, |server| {
         let kubeconfig = server.kubeconfig_path().to_str().unwrap();
         let options = ["explain", "--kubeconfig", kubeconfig];
@@ -57,7 +55,7 @@ fn a_live_cluster_gives_the_same_explanation_as_its_files() {
 
 #[test]
 fn files_overlay_a_live_cluster() {
-    let cluster = objects(&root().join("examples/zone-affinity/cluster.yaml"));
+    let cluster = objects(&repository().join("examples/zone-affinity/cluster.yaml"));
     let (first, second) = with_server(cluster, |server| {
         let kubeconfig = server.kubeconfig_path().to_str().unwrap();
         let options = ["simulate", "--kubeconfig", kubeconfig, "--context", "nobody"];
@@ -84,7 +82,7 @@ fn long_lists_are_read_to_the_end() {
             "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "a"}})
     };
     let objects = std::iter::once(node).chain((0..1201).map(pod)).collect();
-    let scratch = Scratch::new("long-lists");
+    let scratch = TempDir::new("long-lists");
     fs::write(
         scratch.0.join("pod.yaml"),
         "{apiVersion: v1, kind: Pod, metadata: {name: new}, spec: {containers: [\
@@ -103,7 +101,7 @@ fn long_lists_are_read_to_the_end() {
 
 #[test]
 fn read_errors_name_the_server_and_the_remedy() {
-    let scratch = Scratch::new("live-errors");
+    let scratch = TempDir::new("live-errors");
     let (refused, url) = with_server(Vec::new(), |server| {
         let text = fs::read_to_string(server.kubeconfig_path()).unwrap();
         let token = text.lines().find(|line| line.contains("token:")).unwrap();

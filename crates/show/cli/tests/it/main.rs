@@ -1,16 +1,18 @@
-//! The tests of single commands, in one binary; those of whole clusters are in `cluster`.
+//! The tests of the program in one binary: single commands, whole clusters as processes ([`cluster`]), and pages in a browser
+//! ([`browser`]).
 
 #![allow(clippy::unwrap_used)]
 
+mod browser;
+mod client;
+mod cluster;
 mod clusters;
-mod common;
 mod docs;
 mod examples;
-mod expected;
-mod golden;
 mod input;
 mod install;
 mod json;
+mod kubectl;
 mod kubectl_plugin;
 mod live;
 mod manifests;
@@ -18,12 +20,10 @@ mod monitoring;
 mod output;
 mod pictures;
 mod privileges;
-#[allow(dead_code, reason = "the tests of clusters use the rest")]
-#[path = "../cluster/process.rs"]
 mod process;
+mod program;
 mod recording;
 mod replay;
 mod round_trip;
 mod schema;
-mod scratch;
 mod summary;

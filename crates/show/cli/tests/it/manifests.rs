@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use berth_testkit::programs::TempDir;
+use berth_testkit::programs::difference;
 use serde_json::Value;
 
-use crate::expected::difference;
-use crate::scratch::Scratch;
 use crate::summary::summary;
 
 /// The entries of a directory, in order.
@@ -62,7 +62,7 @@ fn the_action_annotates_the_lines_of_manifests() {
         let output = shell.output().unwrap();
         (String::from_utf8(output.stdout).unwrap(), output.status.code())
     };
-    let folder = Scratch::new("action");
+    let folder = TempDir::new("action");
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  affinty: {}\n  containers: [{name: c, image: i}]\n";
     fs::write(folder.0.join("pod.yaml"), pod).unwrap();
     let files = folder.0.to_str().unwrap();

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
+use berth_testkit::documents::repository;
+use berth_testkit::programs::TempDir;
 use serde_json::{Value, json};
-
-use crate::docs::repository;
-use crate::process::TempDir;
 
 fn rules() -> Value {
     let text = fs::read_to_string(repository().join("deploy/monitoring/prometheus-rule.yaml")).unwrap();

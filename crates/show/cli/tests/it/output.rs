@@ -27,6 +27,18 @@ fn a_closed_pipe_causes_no_panic() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn help_that_cannot_be_written_is_an_error() {
+    for flag in ["--help", "--version"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_berth")).arg(flag).stdout(full).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{flag}: {stderr}");
+        assert!(stderr.starts_with("error: cannot write the output: "), "{flag}: {stderr}");
+    }
+}
+
+#[test]
 fn colors_are_used_on_terminals_or_on_request() {
     let is_coloured = |variables: &[&str], args: &[&str]| {
         let mut command = simulate();

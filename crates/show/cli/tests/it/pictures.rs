@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
+use berth_testkit::documents::repository;
+use berth_testkit::programs::difference;
 use roxmltree::Document;
 use serde_json::Value;
 
-use crate::common::berth;
-use crate::docs::repository;
-use crate::expected::difference;
+use crate::program::berth;
 
 /// The pictures of the documents with the commands that draw them.
 const IN_DOCUMENTS: [(&str, &str); 8] = [

@@ -12,11 +12,13 @@ use berth_enforcer::EnforcerOptions;
 use berth_scheduler::{SchedulerOptions, Status};
 use berth_serve::CertificateSource;
 use berth_serve::component::{SecureServingOptions, ServingOptions};
+use berth_testkit::programs::TempDir;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use world::{DEADLINE, NAMESPACE, Right, World, eventually, right};
+use world::{NAMESPACE, Requests, Right, World, right};
 
-use crate::process::{Berth, TempDir};
+use crate::client::eventually;
+use crate::process::{Berth, DEADLINE};
 
 fn lease(part: &str) -> LeaseOptions {
     LeaseOptions { retry_period: Duration::from_millis(50), ..LeaseOptions::new(NAMESPACE, part, "test") }
@@ -31,7 +33,7 @@ async fn start_scheduler(world: &World, stop: &CancellationToken) -> berth_sched
 
 async fn wait_for(handle: &berth_scheduler::Handle, what: &str, is_so: impl Fn(&Status) -> bool) {
     let mut statuses = handle.status();
-    let seen = tokio::time::timeout(world::DEADLINE, statuses.wait_for(|s| is_so(s))).await;
+    let seen = tokio::time::timeout(DEADLINE, statuses.wait_for(|s| is_so(s))).await;
     assert!(seen.is_ok(), "not so in time: {what}: {:?}", handle.status().borrow());
 }
 
@@ -101,6 +103,17 @@ async fn granted(world: &World, part: &str) -> Vec<Right> {
     granted
 }
 
+/// Waits until a component has sent all requests that it may send, and checks that none was refused.
+async fn uses_all_permissions(world: &World, component: &str, before: &Requests) {
+    let granted = granted(world, component).await;
+    eventually("every granted request was sent", async || {
+        let sent = world.requests().await.since(before);
+        assert_eq!(sent.refused(), [], "{sent:?}");
+        sent.has_all(&granted)
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_scheduler_uses_all_its_permissions_and_needs_no_others() {
     let world = World::with(&["scheduler.yaml"]).await;
@@ -110,13 +123,7 @@ async fn the_scheduler_uses_all_its_permissions_and_needs_no_others() {
     let handle = start_scheduler(&world, &stop).await;
     schedule(&world, &handle).await;
     scrape(&world, "berth-scheduler", handle.https_address()).await;
-    let granted = granted(&world, "berth-scheduler").await;
-    eventually("everything that may be asked for was", async || {
-        let asked = world.requests().await.since(&before);
-        assert_eq!(asked.refused(), [], "{asked:?}");
-        asked.has_all(&granted)
-    })
-    .await;
+    uses_all_permissions(&world, "berth-scheduler", &before).await;
     stop.cancel();
     handle.stopped().await.unwrap();
 }
@@ -209,13 +216,7 @@ async fn the_enforcer_uses_all_its_permissions_and_needs_no_others() {
         eventually(&format!("{pod} is evicted"), async || world.is_gone(pod).await).await;
     }
     scrape(&world, "berth-enforcer", handle.https_address()).await;
-    let granted = granted(&world, "berth-enforcer").await;
-    eventually("everything that may be asked for was", async || {
-        let asked = world.requests().await.since(&before);
-        assert_eq!(asked.refused(), [], "{asked:?}");
-        asked.has_all(&granted)
-    })
-    .await;
+    uses_all_permissions(&world, "berth-enforcer", &before).await;
     stop.cancel();
     handle.stopped().await.unwrap();
 }
@@ -288,13 +289,7 @@ async fn the_console_uses_all_its_permissions_and_shows_viewers_what_they_may_li
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "without-rights"}});
     world.create(&format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts"), account).await;
     assert_eq!(pending_page(&world, "without-rights", &address).await, Err(403));
-    let granted = granted(&world, "berth-console").await;
-    eventually("everything that may be asked for was", async || {
-        let asked = world.requests().await.since(&before);
-        assert_eq!(asked.refused(), [], "{asked:?}");
-        asked.has_all(&granted)
-    })
-    .await;
+    uses_all_permissions(&world, "berth-console", &before).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -316,11 +311,5 @@ async fn the_webhook_uses_all_its_permissions_and_needs_no_others() {
     let [kubeconfig, policy] = [&kubeconfig, &policy].map(|file| file.to_str().unwrap());
     let args = ["webhook", "--listen", "127.0.0.1:0", "--kubeconfig", kubeconfig, "--config", policy];
     let _running = Berth::start(&directory, "webhook", &args);
-    let granted = granted(&world, "berth-webhook").await;
-    eventually("everything that may be asked for was", async || {
-        let asked = world.requests().await.since(&before);
-        assert_eq!(asked.refused(), [], "{asked:?}");
-        asked.has_all(&granted)
-    })
-    .await;
+    uses_all_permissions(&world, "berth-webhook", &before).await;
 }

@@ -8,10 +8,10 @@ use berth_api::journal::{Entry, Header, RecordedSettings};
 use berth_api::object::{Namespace, NamespacedName, Node, Pod, PodDisruptionBudget};
 use berth_engine::{Cluster, DisruptionBudget, Outcome, Settings};
 use berth_scheduler::{RecordOptions, Recorder};
+use berth_testkit::programs::TempDir;
 use serde_json::{Value, json};
 
-use crate::common::berth;
-use crate::process::TempDir;
+use crate::program::berth;
 
 const LIMIT: u64 = 1 << 20;
 const N_NODES: usize = 12;

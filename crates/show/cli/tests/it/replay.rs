@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-use crate::common::berth;
+use crate::program::berth;
 
 /// The directory with the recorded suites, if it exists.
 fn conformance() -> Option<PathBuf> {

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use berth_api::read::collect_manifests;
+use berth_testkit::documents::repository;
+use berth_testkit::programs::TempDir;
 use serde_json::{Value, json};
 
-use crate::common::berth;
-use crate::scratch::Scratch;
+use crate::program::berth;
 
 /// Pod to node, from `-o json`.
 fn placement(directory: &Path, args: &[&str]) -> BTreeMap<String, Value> {
@@ -21,8 +22,8 @@ fn placement(directory: &Path, args: &[&str]) -> BTreeMap<String, Value> {
 
 #[test]
 fn placed_pods_of_the_example_stay_on_their_nodes() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let scratch = Scratch::new("example");
+    let root = repository();
+    let scratch = TempDir::new("example");
     for nodes in [["--nodes", "3", "--zones", "3"], ["--nodes", "2", "--zones", "1"]] {
         let example = ["-f", "examples/redis-web"];
         let args = ["simulate", "-o", "yaml"].iter().chain(&example).chain(&nodes);
@@ -55,7 +56,7 @@ fn unknown_fields_and_ambiguous_strings_are_preserved() {
         "metadata": {"annotations": {"yes": "no", "1": "2", "null": "x", "a/b": "line\n  line\n\n"}, "name": "p"},
         "apiVersion": "v1",
     });
-    let scratch = Scratch::new("unharmed");
+    let scratch = TempDir::new("unharmed");
     fs::write(scratch.0.join("pod.json"), pod.to_string()).unwrap();
     let ran = berth(&scratch.0, &["simulate", "-f", "pod.json", "--nodes", "1", "-o", "yaml"], b"");
     assert_eq!(ran.code, 0, "{}", ran.stderr);

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,8 +12,8 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 
-/// Timeout of all steps, also on slow machines.
-pub const DEADLINE: Duration = Duration::from_secs(120);
+use crate::process::DEADLINE;
+
 pub const NAMESPACE: &str = "berth-system";
 
 /// A permission: granted by a role, or needed by a request. `pods/status` is a separate resource.
@@ -285,16 +284,4 @@ fn request(line: &str) -> Option<((Right, u16), u64)> {
     };
     let right = Right { group: label("group")?.to_owned(), resource, verb };
     Some(((right, label("code")?.parse().ok()?), count.parse().ok()?))
-}
-
-/// Repeats until the result is `Ok`; panics with the last error after [`DEADLINE`].
-pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
-    let begin = Instant::now();
-    loop {
-        match ask().await {
-            Ok(value) => return value,
-            Err(why) if begin.elapsed() > DEADLINE => panic!("not so in time: {what}: {why}"),
-            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-        }
-    }
 }

@@ -46,7 +46,7 @@ pub fn complaint(object: &Value) -> Option<String> {
         ("scheduling.berth.dev/v1alpha1", "PlacementPolicy" | "ClusterPlacementPolicy") => {
             PlacementPolicy::read(object).err().map(|errors| errors.to_string())
         }
-        // The API server checks it: tests/cluster/scripts/placement-quota.txt.
+        // The API server checks it: tests/it/cluster/scripts/placement-quota.txt.
         ("scheduling.berth.dev/v1alpha1", "PlacementQuota") => None,
         // Schemas of other projects are not available.
         ("monitoring.coreos.com/v1", "ServiceMonitor") | ("cert-manager.io/v1", "Issuer" | "Certificate") => {

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::common::berth;
+use crate::program::berth;
 
 /// The summary by zone and the reasons of unplaced pods; then standard error, with `! ` before each line.
 pub fn summary(folder: &Path, args: &[&str]) -> String {

@@ -1,0 +1,68 @@
+//! Errors of benchmarks.
+
+use std::io;
+use std::path::PathBuf;
+
+use berth_bench::load::LoadError;
+use berth_bench::workload::WorkloadError;
+use berth_client::call::CallError;
+use berth_client::connect::ConnectError;
+use berth_terminal::input::OpenError;
+use berth_terminal::runtime::RuntimeError;
+
+/// Why a benchmark failed.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// Standard output cannot be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+    /// Input cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A benchmark file cannot be used.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// A dump cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Threads or signal handlers cannot be created.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The user interrupted the benchmark.
+    #[error("interrupted")]
+    Interrupted,
+    /// The program of the components does not exist.
+    #[error(
+        "{}: no such file: build it with `cargo build --release`, or set BERTH_BIN to the path of berth",
+        .0.display()
+    )]
+    NoProgram(PathBuf),
+    /// A process cannot be started, or did not become ready.
+    #[error("berth {command}: {reason}")]
+    Child {
+        /// Its arguments.
+        command: String,
+        /// The error.
+        reason: String,
+    },
+    /// The client cannot be created.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The scheduler failed.
+    #[error(transparent)]
+    Scheduler(#[from] berth_scheduler::SchedulerError),
+    /// A request failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A condition was not met in time.
+    #[error("timed out after {seconds} s waiting until {what}")]
+    Timeout {
+        /// The condition.
+        what: String,
+        /// The timeout.
+        seconds: u64,
+    },
+    /// Any other error.
+    #[error("{0}")]
+    Other(String),
+}

@@ -1,0 +1,81 @@
+//! Formats of reports with pictures.
+
+use std::io::{self, Write};
+
+use anstream::StripStream;
+use berth_picture::escaped;
+use berth_terminal::output::{json, text, yaml};
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// `-o` of commands whose report has pictures.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct PictureOutputArgs {
+    /// Output format
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = PictureFormat::Table, value_name = "FORMAT")]
+    pub format: PictureFormat,
+}
+
+/// The form of a report with pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PictureFormat {
+    /// Text for a terminal
+    Table,
+    /// The whole report as JSON
+    Json,
+    /// The whole report as YAML
+    Yaml,
+    /// A picture
+    Svg,
+    /// One self-contained page with all pictures and the text
+    Html,
+}
+
+impl PictureOutputArgs {
+    /// Writes `report` in the requested format; `table` writes its text form, `draw` gives its picture, or all of them.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub fn write(
+        self,
+        out: &mut impl Write,
+        report: &impl Serialize,
+        title: &str,
+        table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+        draw: impl FnOnce(bool) -> Vec<String>,
+    ) -> io::Result<()> {
+        match self.format {
+            PictureFormat::Table => text(out, |out| table(out)),
+            PictureFormat::Json => json(out, report),
+            PictureFormat::Yaml => yaml(out, report),
+            PictureFormat::Svg => out.write_all(draw(false).concat().as_bytes()),
+            PictureFormat::Html => page(out, title, &draw(true), table),
+        }
+    }
+}
+
+/// Writes one self-contained page: pictures, and the report as text.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn page(
+    out: &mut impl Write,
+    title: &str,
+    pictures: &[String],
+    table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    const STYLE: &str = "body{margin:16px;color-scheme:light dark;font-family:ui-monospace,Menlo,Consolas,monospace}\
+                         figure{margin:0 0 24px}figure,pre{overflow-x:auto}";
+    let mut text = StripStream::new(Vec::new());
+    table(&mut text)?;
+    let text = text.into_inner();
+    let text = String::from_utf8_lossy(&text);
+    let text = escaped(&text);
+    let title = escaped(title);
+    writeln!(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">")?;
+    writeln!(out, "<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>")?;
+    for picture in pictures {
+        writeln!(out, "<figure>\n{picture}</figure>")?;
+    }
+    writeln!(out, "<pre>\n{text}</pre>\n</body>\n</html>")
+}

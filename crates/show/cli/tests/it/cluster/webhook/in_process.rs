@@ -1,0 +1,67 @@
+//! Admission inside the embedded API server.
+
+use std::fs;
+use std::path::Path;
+
+use berth_testkit::programs::TempDir;
+use serde_json::json;
+
+use super::bindings::{race, zones};
+use super::world::{PODS, pod, post};
+use crate::client::connect;
+use crate::process::Berth;
+
+/// An API server with these arguments, and an administrator's client.
+async fn apiserver(directory: &TempDir, args: &[&str]) -> (Berth, kube::Client) {
+    let mut all = vec!["apiserver", "--controllers=false"];
+    all.extend(args);
+    let server = Berth::start(directory, "apiserver", &all);
+    let kubeconfig = server.line_after("export KUBECONFIG=");
+    let client = connect(Path::new(&kubeconfig)).await;
+    (server, client)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_guard_is_on_by_default_and_can_be_disabled() {
+    let directory = TempDir::new("admission-default");
+    let term =
+        json!({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "topology.kubernetes.io/zone"});
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let greedy = pod("greedy", json!({}), json!({"affinity": {"podAntiAffinity": {required: [term]}}}));
+    for (args, code) in [(&[][..], 403), (&["--no-admission"], 201), (&["--strict-v1"], 201)] {
+        let (_server, client) = apiserver(&directory, args).await;
+        let reply = post(&client, PODS, &greedy).await;
+        assert_eq!(reply.code, code, "{reply:?}");
+        if code == 403 {
+            let begin = format!(
+                "pods \"greedy\" is forbidden: spec.affinity.podAntiAffinity.{required}[0]: required anti-affinity over all \
+                 namespaces may only have topologyKey \"kubernetes.io/hostname\""
+            );
+            assert!(reply.message().starts_with(&begin), "{reply:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_file_enables_the_binding_guard() {
+    let directory = TempDir::new("admission-policy");
+    let file = directory.file("policy.yaml");
+    let policy =
+        "apiVersion: admission.berth.dev/v1alpha1\nkind: AdmissionPolicy\nbindingGuard: {enabled: true}\n";
+    fs::write(&file, policy).unwrap();
+    let (server, client) = apiserver(&directory, &["--admission-config", &file.display().to_string()]).await;
+    zones(&client).await;
+    let other = client.clone();
+    race(&client, &other, "podAffinity", ["z1", "z2"], "node(s) didn't match pod affinity rules").await;
+    drop(server);
+
+    fs::write(&file, policy.replace("enabled", "enable")).unwrap();
+    for command in ["apiserver", "webhook"] {
+        let flag = if command == "webhook" { "--config" } else { "--admission-config" };
+        let mut failed = Berth::start(&directory, "failed", &[command, flag, &file.display().to_string()]);
+        assert_eq!(failed.wait().code(), Some(2));
+        let expected =
+            format!("{}:1: bindingGuard.enable: unknown field; did you mean \"enabled\"?", file.display());
+        assert!(failed.stderr().contains(&expected), "{}", failed.stderr());
+    }
+}

@@ -1,0 +1,345 @@
+//! Opens the inputs that `-f` arguments name: files, directories and standard input.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use berth_api::syntax::quantity::Quantity;
+use flate2::bufread::MultiGzDecoder;
+
+/// Why an input cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no such file or directory.
+    #[error("{path}: no such file or directory")]
+    NotFound {
+        /// The path as given.
+        path: String,
+    },
+    /// The system reports an error.
+    #[error("{path}: {error}")]
+    Io {
+        /// The path as given, or as found in a directory.
+        path: String,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// A directory has no manifests.
+    #[error("{path}: no .yaml, .yml or .json file (or one of them with .gz) in this directory")]
+    EmptyDirectory {
+        /// The path as given.
+        path: String,
+    },
+    /// The limit in the environment is not a size.
+    #[error("{MAX_BYTES_VARIABLE}={value}: not a size: give bytes, such as 4Gi")]
+    Limit {
+        /// The value.
+        value: String,
+    },
+    /// Standard input is given more than once.
+    #[error("- is given more than once: standard input can be read only once")]
+    StdinTwice,
+}
+
+/// One input to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Standard input.
+    Stdin,
+    /// A file.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// Its size in bytes, compressed if the file is compressed; 0 for pipes.
+        n_bytes: u64,
+    },
+}
+
+impl Input {
+    /// Name of the input in messages.
+    pub fn name(&self) -> String {
+        match self {
+            Input::Stdin => "standard input".to_owned(),
+            Input::File { path, .. } => path.display().to_string(),
+        }
+    }
+
+    /// Size in bytes; 0 if unknown.
+    pub fn n_bytes(&self) -> u64 {
+        match self {
+            Input::Stdin => 0,
+            Input::File { n_bytes, .. } => *n_bytes,
+        }
+    }
+
+    /// Opens the input and decompresses gzip, which it recognizes by its first bytes.
+    ///
+    /// Each read calls `progress` with the number of bytes read from the file.
+    ///
+    /// # Errors
+    /// The file cannot be opened or read.
+    pub fn open<'p>(&self, progress: impl FnMut(u64) + 'p) -> Result<Box<dyn Read + 'p>, OpenError> {
+        Ok(Box::new(Bounded { source: self.open_unbounded(progress)?, left: max_bytes()? }))
+    }
+
+    /// As [`Input::open`] for input of any size, which is not kept in memory.
+    ///
+    /// # Errors
+    /// As [`Input::open`].
+    pub fn open_unbounded<'p>(
+        &self,
+        progress: impl FnMut(u64) + 'p,
+    ) -> Result<Box<dyn Read + 'p>, OpenError> {
+        let io_error = |error| open_error(&self.name(), error);
+        let source: Box<dyn Read> = match self {
+            Input::Stdin => Box::new(io::stdin().lock()),
+            Input::File { path, .. } => Box::new(File::open(path).map_err(io_error)?),
+        };
+        decompressed(Counted { source, progress }).map_err(io_error)
+    }
+}
+
+/// The default limit of an input, after decompression.
+const MAX_BYTES: u64 = 1 << 30;
+/// The environment variable with another limit.
+const MAX_BYTES_VARIABLE: &str = "BERTH_MAX_INPUT";
+
+fn max_bytes() -> Result<u64, OpenError> {
+    let Ok(text) = std::env::var(MAX_BYTES_VARIABLE) else { return Ok(MAX_BYTES) };
+    let quantity = Quantity::parse(&text).ok().filter(|quantity| !quantity.is_negative());
+    let bytes = quantity.and_then(|quantity| u64::try_from(quantity.units()).ok());
+    bytes.ok_or(OpenError::Limit { value: text })
+}
+
+/// Reads a small text file, such as a configuration: at most 16 MiB.
+///
+/// # Errors
+/// The file cannot be opened or read, is not UTF-8, or is larger.
+pub fn small_text(path: &Path) -> io::Result<String> {
+    const SMALL: u64 = 16 << 20;
+    let mut text = String::new();
+    match File::open(path)?.take(SMALL + 1).read_to_string(&mut text)? as u64 {
+        0..=SMALL => Ok(text),
+        _ => Err(io::Error::other("more than 16 MiB: not a file of this kind")),
+    }
+}
+
+/// Reads at most so many bytes; more are an error.
+struct Bounded<R> {
+    source: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n_bytes = self.source.read(buffer)?;
+        self.left = self.left.checked_sub(n_bytes as u64).ok_or_else(|| {
+            io::Error::other(format!(
+                "more data than the limit: split the file, or set another limit with the environment variable \
+                 {MAX_BYTES_VARIABLE} (default 1Gi, after decompression)"
+            ))
+        })?;
+        Ok(n_bytes)
+    }
+}
+
+/// The inputs that `-f` arguments name, in order; directories are searched recursively and sorted by path.
+///
+/// # Errors
+/// A path does not exist or cannot be read, or a directory has no manifests.
+pub fn find_inputs(arguments: &[String]) -> Result<Vec<Input>, OpenError> {
+    let mut inputs = Vec::new();
+    for argument in arguments {
+        if argument == "-" {
+            if inputs.contains(&Input::Stdin) {
+                return Err(OpenError::StdinTwice);
+            }
+            inputs.push(Input::Stdin);
+            continue;
+        }
+        let path = Path::new(argument);
+        let metadata = fs::metadata(path).map_err(|error| open_error(argument, error))?;
+        if metadata.is_dir() {
+            let n_before = inputs.len();
+            add_directory(path, &mut inputs)?;
+            if inputs.len() == n_before {
+                return Err(OpenError::EmptyDirectory { path: argument.clone() });
+            }
+        } else {
+            inputs.push(Input::File { path: path.to_owned(), n_bytes: metadata.len() });
+        }
+    }
+    Ok(inputs)
+}
+
+fn add_directory(directory: &Path, inputs: &mut Vec<Input>) -> Result<(), OpenError> {
+    let io_error = |error| open_error(&directory.display().to_string(), error);
+    let mut entries =
+        fs::read_dir(directory).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(io_error)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with('.') {
+            continue;
+        }
+        // Follows links to files, but not links to directories, which can form cycles.
+        if entry.file_type().map_err(io_error)?.is_dir() {
+            add_directory(&path, inputs)?;
+        } else if is_manifest_name(&name)
+            && let Ok(metadata) = fs::metadata(&path)
+            && metadata.is_file()
+        {
+            inputs.push(Input::File { path, n_bytes: metadata.len() });
+        }
+    }
+    Ok(())
+}
+
+fn is_manifest_name(name: &str) -> bool {
+    let name = name.strip_suffix(".gz").unwrap_or(name);
+    [".yaml", ".yml", ".json"].iter().any(|extension| name.ends_with(extension))
+}
+
+/// The error of a path.
+pub fn open_error(path: &str, error: io::Error) -> OpenError {
+    let path = path.to_owned();
+    match error.kind() {
+        io::ErrorKind::NotFound => OpenError::NotFound { path },
+        _ => OpenError::Io { path, error },
+    }
+}
+
+/// Decompresses gzip, recognized by its first bytes.
+fn decompressed<'p>(source: impl Read + 'p) -> io::Result<Box<dyn Read + 'p>> {
+    const MAGIC: [u8; 2] = [0x1f, 0x8b];
+    let mut head = Vec::with_capacity(MAGIC.len());
+    let mut source = BufReader::with_capacity(1 << 16, source);
+    source.by_ref().take(MAGIC.len() as u64).read_to_end(&mut head)?;
+    let is_gzip = head == MAGIC;
+    let whole = io::Cursor::new(head).chain(source);
+    Ok(if is_gzip { gunzip(whole) } else { Box::new(whole) })
+}
+
+fn gunzip<'p>(source: impl BufRead + 'p) -> Box<dyn Read + 'p> {
+    Box::new(MultiGzDecoder::new(source))
+}
+
+/// Counts the bytes read.
+struct Counted<R, F> {
+    source: R,
+    progress: F,
+}
+
+impl<R: Read, F: FnMut(u64)> Read for Counted<R, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n_bytes = self.source.read(buffer)?;
+        (self.progress)(n_bytes as u64);
+        Ok(n_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use berth_api::expand::expand;
+    use berth_api::inventory::Inventory;
+    use berth_testkit::programs::TempDir;
+
+    use super::*;
+
+    fn arguments(paths: &[&Path]) -> Vec<String> {
+        paths.iter().map(|path| path.display().to_string()).collect()
+    }
+
+    fn gzip(text: &str) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn directories_are_searched_in_order_and_hidden_or_other_files_left_out() {
+        let scratch = TempDir::new("directories");
+        for name in ["b.yaml", "a/z.json.gz", "a/y.yml", "c.txt", ".hidden.yaml", ".git/x.yaml", "d.json"] {
+            scratch.write(name, b"x");
+        }
+        let inputs = find_inputs(&arguments(&[&scratch.0])).unwrap();
+        let names: Vec<String> = inputs
+            .iter()
+            .map(|input| input.name().replace(&format!("{}/", scratch.0.display()), ""))
+            .collect();
+        assert_eq!(names, ["a/y.yml", "a/z.json.gz", "b.yaml", "d.json"]);
+        assert_eq!(inputs[0].n_bytes(), 1);
+    }
+
+    #[test]
+    fn open_errors_name_the_input() {
+        let scratch = TempDir::new("errors");
+        let message = |arguments: &[String]| find_inputs(arguments).unwrap_err().to_string();
+        assert_eq!(message(&["no/such.yaml".to_owned()]), "no/such.yaml: no such file or directory");
+        assert_eq!(
+            message(&["-".to_owned(), "-".to_owned()]),
+            "- is given more than once: standard input can be read only once"
+        );
+        let empty = arguments(&[&scratch.0]);
+        assert_eq!(
+            message(&empty),
+            format!("{}: no .yaml, .yml or .json file (or one of them with .gz) in this directory", empty[0])
+        );
+    }
+
+    #[test]
+    fn gzip_is_known_by_its_first_bytes_and_progress_counts_file_bytes() {
+        let scratch = TempDir::new("gzip");
+        let text = "kind: Pod\n".repeat(1000);
+        for (name, content) in [("a.yaml", text.as_bytes().to_vec()), ("b.yaml", gzip(&text))] {
+            let path = scratch.write(name, &content);
+            let mut n_read = 0;
+            let mut read = String::new();
+            let inputs = find_inputs(&arguments(&[&path])).unwrap();
+            inputs[0].open(|n_bytes| n_read += n_bytes).unwrap().read_to_string(&mut read).unwrap();
+            assert_eq!(read, text, "{name}");
+            assert_eq!(n_read, inputs[0].n_bytes());
+        }
+        let path = scratch.write("c.yaml", &gzip(&text)[..20]);
+        let mut inventory = Inventory::default();
+        let input = &find_inputs(&arguments(&[&path])).unwrap()[0];
+        let message = inventory.read(input.open(|_| ()).unwrap(), "c.yaml").unwrap_err().to_string();
+        assert!(message.starts_with("c.yaml: "), "{message}");
+    }
+
+    #[test]
+    fn more_data_than_the_limit_is_an_error_that_names_the_remedy() {
+        let read = |n_bytes: u64, left: u64| {
+            let mut text = String::new();
+            Bounded { source: io::repeat(b' ').take(n_bytes), left }.read_to_string(&mut text)
+        };
+        assert_eq!(read(100, 100).unwrap(), 100);
+        let message = read(101, 100).unwrap_err().to_string();
+        assert!(
+            message.contains(
+                "split the file, or set another limit with the environment variable BERTH_MAX_INPUT"
+            ),
+            "{message}"
+        );
+        let message = small_text(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert_eq!(message, "more than 16 MiB: not a file of this kind");
+    }
+
+    #[test]
+    fn a_real_cluster_is_read_and_expanded() {
+        let openb = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/data/openb");
+        if !openb.exists() {
+            eprintln!("{} not found: nothing is read from it", openb.display());
+            return;
+        }
+        let mut inventory = Inventory::keeping_raw();
+        for input in find_inputs(&arguments(&[&openb])).unwrap() {
+            inventory.read(input.open(|_| ()).unwrap(), &input.name()).unwrap();
+        }
+        assert_eq!((inventory.nodes.len(), inventory.pods.len()), (1523, 8152));
+        assert_eq!(expand(&inventory).unwrap().pods, []);
+    }
+}

@@ -1,0 +1,187 @@
+//! Standard output and standard error: formats, colors and message prefixes.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use anstyle::{AnsiColor, Style};
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::wrap::{Wrapped, wrapped};
+
+/// `-o` of commands that print a report.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct OutputArgs {
+    /// Output format
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    pub format: Format,
+}
+
+/// The form of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Text for a terminal
+    Table,
+    /// The whole report as JSON
+    Json,
+    /// The whole report as YAML
+    Yaml,
+}
+
+impl OutputArgs {
+    /// Writes `report` in the requested format; `table` writes its text form.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub fn write<W: Write>(
+        self,
+        out: &mut W,
+        report: &impl Serialize,
+        table: impl FnOnce(&mut Wrapped<&mut W>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match self.format {
+            Format::Table => text(out, table),
+            Format::Json => json(out, report),
+            Format::Yaml => yaml(out, report),
+        }
+    }
+}
+
+/// Headings and names.
+pub const BOLD: Style = Style::new().bold();
+/// Success.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// Failure.
+pub const BAD: Style = AnsiColor::Red.on_default();
+/// Warning.
+pub const ATTENTION: Style = AnsiColor::Yellow.on_default();
+/// Secondary information.
+pub const DIM: Style = Style::new().dimmed();
+
+/// `--color`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[expect(missing_docs, reason = "clap would print the documentation of each value")]
+pub enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// Sets the choice for all following output.
+    pub fn apply(self) {
+        let choice = match self {
+            Color::Auto => anstream::ColorChoice::Auto,
+            Color::Always => anstream::ColorChoice::Always,
+            Color::Never => anstream::ColorChoice::Never,
+        };
+        choice.write_global();
+    }
+}
+
+/// Columns of the output: those of the environment variable COLUMNS, else of the terminal; none without a terminal.
+pub fn width() -> Option<usize> {
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    columns.or_else(|| Some(terminal_size::terminal_size()?.0.0.into()))
+}
+
+/// Writes text for people: lines are wrapped between words.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn text<W: Write>(
+    out: &mut W,
+    write: impl FnOnce(&mut Wrapped<&mut W>) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut out = Wrapped::new(out, width());
+    write(&mut out)?;
+    out.finish()
+}
+
+/// Buffered standard output without unwanted colors. Callers must flush it: an error on drop is lost.
+pub fn stdout() -> impl Write {
+    BufWriter::new(anstream::stdout().lock())
+}
+
+/// Prints the shell command that selects this kubeconfig for kubectl.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn kubeconfig_line(path: &Path) -> io::Result<()> {
+    let path = path.display().to_string();
+    let is_plain = path.chars().all(|c| c.is_alphanumeric() || "/._-+:@%".contains(c));
+    let path = if is_plain { path } else { format!("'{}'", path.replace('\'', "'\\''")) };
+    let mut out = stdout();
+    writeln!(out, "export KUBECONFIG={path}")?;
+    out.flush()
+}
+
+/// Writes a value as indented JSON with a line end.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)
+}
+
+/// Writes a value as YAML.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn yaml(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    let text = serde_saphyr::to_string(value).map_err(|error| io::Error::other(format!("YAML: {error}")))?;
+    out.write_all(text.as_bytes())
+}
+
+/// Prints an error to standard error, with a prefix on each line.
+pub fn error(error: &impl Display) {
+    message("error", BAD.bold(), error);
+}
+
+/// Prints a warning to standard error.
+pub fn warning(text: &impl Display) {
+    message("warning", ATTENTION.bold(), text);
+}
+
+/// Prints a note to standard error.
+pub fn note(text: &impl Display) {
+    message("note", BOLD, text);
+}
+
+/// Text of inputs without what a terminal would obey: control characters and those that change the direction of writing are
+/// escaped.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_obeyed = |c: char| {
+        (c.is_control() && !matches!(c, '\n' | '\t'))
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(is_obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = |c: char| if is_obeyed(c) { c.escape_unicode().to_string() } else { c.to_string() };
+    Cow::Owned(text.chars().map(escaped).collect())
+}
+
+/// Errors are ignored: there is no other output when standard error is closed.
+fn message(word: &str, style: Style, text: &impl Display) {
+    let mut stderr = anstream::stderr().lock();
+    for line in printable(&text.to_string()).lines() {
+        let line = wrapped(&format!("{style}{word}:{style:#} {line}"), width());
+        let _: io::Result<()> = writeln!(stderr, "{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        assert_eq!(printable("pod a/\u{e4}\tb\n"), "pod a/\u{e4}\tb\n");
+        let (hostile, shown) = ("a\x1b]0;x\x07\u{9b}2J\u{202e}", "a\\u{1b}]0;x\\u{7}\\u{9b}2J\\u{202e}");
+        assert_eq!(printable(hostile), shown);
+    }
+}
