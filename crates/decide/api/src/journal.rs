@@ -94,11 +94,11 @@ pub enum Entry {
     Dequeue(NamespacedName),
     /// A pod was decided.
     Decision(Box<RecordedDecision>),
-    /// Victims were chosen for a pod that fits nowhere.
+    /// Victims were chosen for an unschedulable pod.
     Preemption(Box<JournaledPreemption>),
     /// A group of pods was decided.
     GroupDecision(Box<RecordedGroup>, Box<GroupResult>),
-    /// Victims were chosen for a group that fits nowhere.
+    /// Victims were chosen for an unschedulable group.
     GroupPreemption(Box<RecordedGroup>, Box<GroupResult>),
 }
 
@@ -129,7 +129,7 @@ pub struct RecordedSettings {
     pub extensions: bool,
     /// Namespaces that are exempt from anti-affinity.
     pub exempt_namespaces: Vec<String>,
-    /// Whether they are exempt from that of v1 fields, too.
+    /// Whether they are also exempt from that of v1 fields.
     pub exempt_from_v1: bool,
     /// What an empty topologyKey of the proposals stands for.
     pub all_topologies: Vec<String>,
@@ -172,13 +172,13 @@ pub struct AssumedVolumes {
 pub struct RecordedDecision {
     /// The pod.
     pub pod: NamespacedName,
-    /// The node; none if the pod fits nowhere.
+    /// The node; none if the pod is unschedulable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// The score of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<i64>,
-    /// Why the pod fits nowhere.
+    /// Why the pod is unschedulable.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }

@@ -34,7 +34,7 @@ pub struct SimulatedNodes {
 
 impl SimulatedNodes {
     /// The nodes `node-1` to `node-n`, in `zone-1` to `zone-z` of `region-1` to `region-r`. The racks of a zone are
-    /// `zone-1-rack-1` and so on. Zone and region have the labels that Kubernetes used before 1.17, too.
+    /// `zone-1-rack-1` and so on. Zone and region also have the labels that Kubernetes used before 1.17.
     pub fn nodes(&self) -> Vec<Node> {
         let width = self.n_nodes.to_string().len();
         let node = |i: usize| {

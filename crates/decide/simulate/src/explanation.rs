@@ -11,7 +11,7 @@ use crate::repairs::{CoreTerm, Repair, unsatisfiable_core};
 use crate::rolling_update::blocked_by_own_update;
 use crate::simulation::{GroupPlacement, PodPreemption, SimulatedPod, Simulation, preempt};
 
-/// Why a pod fits where it fits, or fits nowhere, and what would change that.
+/// Why a pod fits where it fits, or is unschedulable, and what would change that.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodExplanation {
@@ -37,7 +37,7 @@ pub struct PodExplanation {
     /// Why the rolling update of its Deployment is stuck, if its old pods are the reason: one of the hints.
     #[serde(skip)]
     pub rollout: Option<String>,
-    /// What else the author of a pending pod that fits nowhere has to know.
+    /// What else the author of an unschedulable pod has to know.
     pub hints: Vec<String>,
     /// The fewest rules that together exclude all nodes: each of them leaves nodes that the others do not exclude.
     pub core: Vec<CoreTerm>,

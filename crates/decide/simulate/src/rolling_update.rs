@@ -1,4 +1,4 @@
-//! Rolling updates that block themselves: a new pod fits nowhere because of the old pods that it is to replace.
+//! Rolling updates that block themselves: a new pod is unschedulable because of the old pods that it is to replace.
 //!
 //! Labels show it: pods of one workload have equal labels, except for the label of their revision.
 
@@ -13,7 +13,7 @@ use crate::simulation::Simulation;
 /// The label by which a Deployment distinguishes its revisions.
 const REVISION: &str = "pod-template-hash";
 
-/// The hint for a pod that fits nowhere, if on some nodes only pods of other revisions of its own Deployment block it.
+/// The hint for an unschedulable pod, if on some nodes only pods of other revisions of its own Deployment block it.
 /// `pods` are all pods of the cluster.
 pub(crate) fn blocked_by_own_update<'a>(
     explanation: &Explanation,
@@ -85,7 +85,7 @@ fn other_revisions<'p, 'a: 'p>(
 const MAX_TRIED: usize = 100;
 
 impl Simulation {
-    /// For a pod of a new revision that fits nowhere: a pod of another revision of its Deployment that leaves enough room
+    /// For an unschedulable pod of a new revision: a pod of another revision of its Deployment that leaves enough room
     /// for it when it stops.
     pub fn rollout_blocker(&mut self, namespace: &str, name: &str) -> Option<NamespacedName> {
         let pod = self.pod(namespace, name).filter(|pod| pod.node().is_none())?.pod.clone();

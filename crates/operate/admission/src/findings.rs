@@ -11,7 +11,7 @@ const MAX_WARNINGS: usize = 100;
 pub(crate) struct Findings(Answer);
 
 impl Findings {
-    /// A rule is broken, and this is what becomes of it.
+    /// A rule is broken, which the action decides about.
     pub(crate) fn broken(&mut self, action: Action, denial: Denial) {
         match action {
             Action::Reject => {

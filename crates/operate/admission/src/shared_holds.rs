@@ -23,7 +23,7 @@ const DESCRIPTION: &str =
     "Bindings that the replicas of Berth's binding guard have allowed and may not observe yet.";
 /// Timeout of a request. A webhook has few seconds to answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Attempts to write a ledger that others write, too.
+/// Attempts to write a ledger that others also write.
 const MAX_ATTEMPTS: usize = 20;
 
 /// An allowed binding.

@@ -1,4 +1,4 @@
-//! What a page is asked for, and the answer.
+//! The request of a page, and the response.
 
 use std::borrow::Cow;
 

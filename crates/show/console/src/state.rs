@@ -29,7 +29,7 @@ pub struct State {
     parts: SharedParts,
     /// The pods of `simulation`.
     table: PodTable,
-    /// The broken rules of running pods; none until they are asked for after a change that concerns them.
+    /// The broken rules of running pods; none until a page needs them after a change that concerns them.
     broken: Option<BrokenRules<'static>>,
     /// The time of the last changes of a cluster that changes.
     now: Option<Timestamp>,

@@ -45,7 +45,7 @@ impl<'a> Merge<'a> {
         Merge { policy, earlier, effects: Vec::new() }
     }
 
-    /// What becomes of a rule at `path` with such rivals; whether it is put into the pod.
+    /// What happens to a rule at `path` with such rivals; whether it is put into the pod.
     fn decide(&mut self, path: String, rivals: Rivals) -> bool {
         let effect = match rivals {
             Rivals::None => Effect::Added,

@@ -2,7 +2,7 @@
 
 use crate::object::PodSpec;
 
-/// The features that a pod can require when it is scheduled, as in Kubernetes 1.36. Nodes declare others, too, which
+/// The features that a pod can require when it is scheduled, as in Kubernetes 1.36. Nodes also declare others, which
 /// matter to the API server.
 const NAMES: [&str; 2] = ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"];
 const RESTART_ALL_CONTAINERS: u8 = 1;

@@ -8,7 +8,7 @@ use super::trial::{Problem, Trial};
 use crate::simulation::Simulation;
 
 impl Simulation {
-    /// The cheapest repair of each kind for a pending pod that fits nowhere, or with `only` not on that node; the cheapest
+    /// The cheapest repair of each kind for an unschedulable pod, or with `only` not on that node; the cheapest
     /// first. `explanation` is of the current state.
     pub fn repairs(
         &mut self,

@@ -1,7 +1,7 @@
 //! Simulations: the objects of an inventory become the state of a cluster, and the pending pods are placed.
 //!
 //! Workloads are expanded to the pods that their controllers would create, and pods are admitted as in the API server.
-//! Running pods keep their nodes, unless they are preempted. Pending pods are placed by priority, then in input order. Pods that fit nowhere are
+//! Running pods keep their nodes, unless they are preempted. Pending pods are placed by priority, then in input order. Unschedulable pods are
 //! tried again as long as other pods are placed, as in the queue of a scheduler.
 
 mod build;

@@ -28,7 +28,7 @@ impl Simulation {
     }
 
     /// Places pods, which are sorted by priority, and their victims; see [`Simulation::run`]. Returns the positions of
-    /// those that fit nowhere.
+    /// the unschedulable ones.
     pub(super) fn place_pending(
         &mut self,
         mut pending: Vec<(usize, PreparedPod)>,

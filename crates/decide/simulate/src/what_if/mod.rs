@@ -107,7 +107,10 @@ impl WhatIf {
     /// # Errors
     /// As [`Simulation::new`].
     pub fn simulation(&self) -> Result<Simulation, SimulationError> {
-        Simulation::new(self.inventory.clone(), self.options.clone())
+        match &self.unchanged {
+            Some(simulation) => Ok(Simulation::clone(simulation)),
+            None => Simulation::new(self.inventory.clone(), self.options.clone()),
+        }
     }
 
     /// Replaces the scheduling rules.

@@ -22,19 +22,25 @@ pub(super) fn scale(
     n_replicas: u16,
     now: Timestamp,
 ) -> Result<(), ChangeError> {
-    let is_it = |entry: &&mut Entry<Workload>| {
-        entry.object.kind() == kind && entry.object.metadata().namespaced_name() == *name
-    };
-    let Some(entry) = inventory.workloads.iter_mut().find(is_it) else {
+    let Some(workload) = workload_mut(inventory, kind, name) else {
         return scale_without_template(inventory, departures, kind, name, n_replicas, now);
     };
-    let object = entry.object.to_string();
-    if let Some(owner) = entry.object.metadata().controller() {
+    let object = workload.to_string();
+    if let Some(owner) = workload.metadata().controller() {
         return Err(ChangeError::Controlled { object, owner: format!("{} {}", owner.kind, owner.name) });
     }
-    *replicas_mut(&mut entry.object).ok_or(ChangeError::NoReplicas { object })? = Some(i32::from(n_replicas));
+    *replicas_mut(workload).ok_or(ChangeError::NoReplicas { object })? = Some(i32::from(n_replicas));
     remove_surplus(inventory, departures, kind, name, now);
     Ok(())
+}
+
+fn workload_mut<'a>(
+    inventory: &'a mut Inventory,
+    kind: Kind,
+    name: &NamespacedName,
+) -> Option<&'a mut Workload> {
+    let mut workloads = inventory.workloads.iter_mut().map(|entry| &mut entry.object);
+    workloads.find(|workload| workload.kind() == kind && workload.metadata().namespaced_name() == *name)
 }
 
 /// `spec.replicas`, if the kind has it.
@@ -70,10 +76,7 @@ pub(super) fn remove_surplus(
     name: &NamespacedName,
     now: Timestamp,
 ) {
-    let is_it = |entry: &&mut Entry<Workload>| {
-        entry.object.kind() == kind && entry.object.metadata().namespaced_name() == *name
-    };
-    let workload = inventory.workloads.iter_mut().find(is_it).map(|entry| &mut entry.object);
+    let workload = workload_mut(inventory, kind, name);
     let Some(n_replicas) = workload.and_then(|w| Some(replicas_mut(w)?.unwrap_or(1))) else { return };
     delete_down_to(inventory, departures, kind, name, usize::try_from(n_replicas).unwrap_or(0), now);
 }

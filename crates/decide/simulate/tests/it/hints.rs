@@ -1,4 +1,4 @@
-//! Hints for pods that fit nowhere.
+//! Hints for unschedulable pods.
 
 use berth_simulate::{Simulation, SimulationOptions};
 use berth_testkit::text;

@@ -20,7 +20,7 @@ pub struct Policy {
     /// Namespaces whose pods neither block nor are blocked by anti-affinity, with the engine's default. Terms of
     /// their pods are not checked for blocking.
     pub exempt_namespaces: Vec<String>,
-    /// Whether they are exempt from anti-affinity in v1 fields, too.
+    /// Whether they are also exempt from anti-affinity in v1 fields.
     pub exempt_from_v1: bool,
     /// The node label keys that an empty `topologyKey` of the proposals stands for.
     pub all_topologies: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Policy {
     pub validate_annotation: bool,
     /// Whether to warn where the two dialects read the same text differently.
     pub dialect_warnings: bool,
-    /// What becomes of required anti-affinity over all namespaces with another topology than the node.
+    /// What happens to required anti-affinity over all namespaces with another topology than the node.
     pub all_namespaces_anti_affinity: Action,
     /// Whether required anti-affinity may have no other topology than the node, as kube-apiserver's plugin
     /// `LimitPodHardAntiAffinityTopology` has it.
@@ -53,7 +53,7 @@ pub struct Policy {
     pub budgets: Vec<Budget>,
 }
 
-/// What becomes of a pod that breaks a rule.
+/// What happens to a pod that breaks a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// It is refused.
@@ -67,7 +67,7 @@ pub enum Action {
 /// Who may use required anti-affinity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedUsers {
-    /// What becomes of pods and workloads of other users.
+    /// What happens to pods and workloads of other users.
     pub action: Action,
     /// Topology keys that all users may use.
     pub topology_keys: Vec<String>,
@@ -125,7 +125,7 @@ impl GuardedRule {
 pub struct Budget {
     /// The namespaces; empty for all that no other budget names.
     pub namespaces: Vec<String>,
-    /// What becomes of a pod beyond it.
+    /// What happens to a pod beyond it.
     pub action: Action,
     /// What one pod may shut out.
     pub blast_radius: Option<BlastRadiusLimit>,

@@ -17,7 +17,7 @@ use crate::state::ChargedPod;
 
 /// Timeout of a request. A webhook has few seconds to answer.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
-/// Attempts to write a ledger that others write, too.
+/// Attempts to write a ledger that others also write.
 const MAX_ATTEMPTS: usize = 50;
 
 /// The ledgers of all namespaces.

@@ -44,7 +44,7 @@ pub fn draw(random: &mut Random, flavour: Flavour, pod: &mut Pod) {
         pod.metadata.annotations.insert(TOLERATION_ANNOTATION.to_owned(), namespaces.join(","));
     }
     if flavour == Flavour::Extensions && random.chance(25) {
-        // Terms that other pods have, too.
+        // Terms that other pods also have.
         let anti_affinity =
             pod.spec.affinity.get_or_insert_default().pod_anti_affinity.get_or_insert_default();
         let labels = [("app".to_owned(), random.word(&["web", "db"]))];

@@ -17,7 +17,7 @@ pub const CONFIRM: &str = "/what-if/confirm";
 pub const APPLY: &str = "/what-if/apply";
 
 impl WritePlan {
-    /// The writes of the changes that a what-if page is asked about.
+    /// The writes of the changes of a what-if page.
     ///
     /// # Errors
     /// The page that says what is wrong with the changes.

@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Two zones with a node each, and a Deployment whose third pod fits nowhere.
+    /// Two zones with a node each, and a Deployment whose third pod is unschedulable.
     pub(super) fn cluster() -> String {
         let spec = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
               {labelSelector: {matchLabels: {app: web}}, topologyKey: topology.kubernetes.io/zone}]}},

@@ -1,4 +1,4 @@
-//! Why a pod fits where it fits, or fits nowhere.
+//! Why a pod fits where it fits, or is unschedulable.
 
 use std::collections::BTreeSet;
 
