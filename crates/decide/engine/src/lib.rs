@@ -11,45 +11,36 @@
 //!
 //! It has no clock, does no I/O, draws no random numbers, and never reads the text of objects.
 
-mod blast_radius;
 mod cluster;
-mod context;
+mod cycle;
 mod decision;
-mod equivalence;
 mod explain;
-mod feasibility;
 mod group;
 mod node_admission;
-mod nomination;
-mod opportunity_cost;
 mod plugins;
 mod preemption;
-mod rejections;
 mod state;
-mod timing;
 mod verdict;
 mod view;
 mod violation;
 mod volume;
 mod wake;
-mod what_if;
-mod witness;
 
-pub use blast_radius::{BlastRadius, Reach, TermRadius};
 pub use cluster::{Cluster, Journal, RelaxedPod};
+pub use cycle::equivalence::Equivalence;
+pub use decision::timing::{Stage, StageTime};
 pub use decision::{Evaluation, NodeEvaluation, NodeScore, Outcome};
-pub use equivalence::Equivalence;
+pub use explain::blast_radius::{BlastRadius, Reach, TermRadius};
+pub use explain::opportunity_cost::OpportunityCost;
 pub use explain::{
     DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, MAX_BOTTLENECK, PluginScore, ScorePart,
     TermSummary,
 };
 pub use group::{Group, GroupOutcome, GroupTopology, GroupVictims, MemberFailure};
 pub use node_admission::NodeRejection;
-pub use opportunity_cost::OpportunityCost;
 pub use preemption::{DisruptionBudget, NotEligible, Preemption, Victims};
-pub use state::prepared::PreparedPod;
+pub use state::pod::prepared::PreparedPod;
 pub use state::{MAX_ALL_TOPOLOGIES, Settings};
-pub use timing::{Stage, StageTime};
 pub use verdict::{Counts, Rejection, Status, TopologyPair, Verdict, Witness};
 pub use violation::{
     Remedies, Remedy, RemedyOptions, Stays, Target, Victim, ViolatedRule, Violation, ViolationChanges,

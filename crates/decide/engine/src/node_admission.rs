@@ -10,10 +10,10 @@ use berth_api::syntax::labels::HOSTNAME;
 
 use crate::plugins::{Shortage, is_extended_resource, rejects, requires, shortages, tolerates};
 use crate::state::State;
-use crate::state::matcher::MatcherId;
+use crate::state::counting::matcher::MatcherId;
 use crate::state::node::NodeRecord;
 use crate::state::pod::PodRecord;
-use crate::state::prepared::PreparedPod;
+use crate::state::pod::prepared::PreparedPod;
 use crate::state::rule_set::{RequiredTerm, RuleSet};
 
 /// Why a node does not admit a pod, in kubelet's words.

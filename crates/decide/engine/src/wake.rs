@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::context::{Context, CycleState, NodeRef};
+use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::plugins::{self, Hints, PreFilter, QueueingHint, Reads};
 use crate::state::State;
 use crate::state::change::{Change, VolumeChange};
-use crate::state::prepared::PreparedPod;
+use crate::state::pod::prepared::PreparedPod;
 use crate::volume::CycleVolumes;
 
 /// A change of the cluster, as far as it could matter to a pod that waits.

@@ -13,7 +13,7 @@ use crate::decision::Outcome;
 use crate::group::{Group, GroupOutcome, GroupTopology, GroupVictims};
 use crate::preemption::Preemption;
 use crate::state::Settings;
-use crate::state::prepared::PreparedPod;
+use crate::state::pod::prepared::PreparedPod;
 
 /// Receives a copy of each update.
 pub type Journal = Box<dyn FnMut(Entry) + Send + Sync>;

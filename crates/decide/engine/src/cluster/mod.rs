@@ -16,11 +16,11 @@ pub use self::relax::RelaxedPod;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use self::journal::Journal;
-use crate::nomination::Nominations;
+use crate::cycle::nomination::Nominations;
 use crate::preemption::Candidates;
-use crate::rejections::RejectionViews;
 use crate::state::{Settings, State};
 use crate::view::Views;
+use crate::view::rejections::RejectionViews;
 use crate::violation::tracker::ViolationTracker;
 use crate::wake::ClusterChange;
 

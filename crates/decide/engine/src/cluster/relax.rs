@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::Cluster;
 use crate::decision::Outcome;
 use crate::group::{Group, GroupOutcome};
-use crate::state::prepared::PreparedPod;
+use crate::state::pod::prepared::PreparedPod;
 
 /// A pod with preferences in place of some of its required rules.
 #[derive(Clone, Debug)]

@@ -6,21 +6,21 @@ use std::sync::PoisonError;
 use berth_api::object::{NamespacedName, Pod};
 
 use super::{Caches, Cluster};
-use crate::blast_radius::{BlastRadius, blast_radius};
-use crate::context::{Context, CycleState, NodeRef};
+use crate::cycle::context::{Context, CycleState, NodeRef};
+use crate::cycle::equivalence::Equivalence;
+use crate::decision::timing::{self, StageTime};
 use crate::decision::{self, Evaluation, Outcome};
-use crate::equivalence::Equivalence;
+use crate::explain::blast_radius::{BlastRadius, blast_radius};
+use crate::explain::opportunity_cost::{OpportunityCost, opportunity_cost};
 use crate::explain::{Explanation, explain};
 use crate::group::{self, Deciding, Group, GroupOutcome, GroupVictims};
 use crate::node_admission::{NodeRejection, node_admission};
-use crate::opportunity_cost::{OpportunityCost, opportunity_cost};
 use crate::plugins;
 use crate::preemption::{
     DisruptionBudget, Leaving, Preemption, Victims, candidates, has_terminating_victims, preempt,
 };
 use crate::state::node::NodeId;
-use crate::state::prepared::PreparedPod;
-use crate::timing::{self, StageTime};
+use crate::state::pod::prepared::PreparedPod;
 use crate::verdict::Verdict;
 use crate::wake::{ClusterChange, WakeConditions};
 

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
 
 use super::{Caches, Cluster};
-use crate::state::prepared::PreparedPod;
+use crate::state::pod::prepared::PreparedPod;
 use crate::wake::ClusterChange;
 
 impl Cluster {

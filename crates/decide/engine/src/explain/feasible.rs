@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{FeasibleNodes, PluginScore, ScorePart};
-use crate::context::NodeRef;
+use crate::cycle::context::NodeRef;
 use crate::decision::{Run, Scored};
 use crate::state::node::NodeId;
 

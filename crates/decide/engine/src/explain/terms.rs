@@ -7,7 +7,7 @@ use berth_api::config::Plugin;
 
 use super::feasible::feasible;
 use super::{DomainSummary, ExcludedNodes, Explanation, TermSummary};
-use crate::context::NodeRef;
+use crate::cycle::context::NodeRef;
 use crate::decision::Run;
 use crate::verdict::{Counts, TopologyPair, Verdict};
 

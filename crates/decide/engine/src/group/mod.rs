@@ -24,17 +24,17 @@ pub use self::preemption::GroupVictims;
 pub(crate) use self::preemption::{preempt, reserve};
 
 use self::search::{Member, Search};
-use crate::context::{Context, CycleState};
+use crate::cycle::context::{Context, CycleState};
+use crate::cycle::equivalence::Equivalence;
+use crate::cycle::nomination::Nominations;
 use crate::decision::{Outcome, Run};
-use crate::equivalence::Equivalence;
-use crate::nomination::Nominations;
 use crate::preemption::Candidates;
-use crate::rejections::RejectionViews;
 use crate::state::State;
-use crate::state::matcher::MatcherId;
+use crate::state::counting::matcher::MatcherId;
 use crate::state::node::NodeId;
-use crate::state::prepared::PreparedPod;
+use crate::state::pod::prepared::PreparedPod;
 use crate::view::Views;
+use crate::view::rejections::RejectionViews;
 use crate::wake::WakeConditions;
 
 /// Pods to be placed as one unit.

@@ -7,8 +7,8 @@ use super::search::Member;
 use super::{Deciding, Domain, Group, in_domains, order};
 use crate::decision::{self, Outcome};
 use crate::preemption::{self, DisruptionBudget, Leaving, Preemption, Victims};
-use crate::rejections::RejectionViews;
-use crate::state::prepared::PreparedPod;
+use crate::state::pod::prepared::PreparedPod;
+use crate::view::rejections::RejectionViews;
 
 /// The pods that leave for a group.
 #[derive(Clone, Debug, PartialEq, Eq)]

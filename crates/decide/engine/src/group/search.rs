@@ -9,12 +9,12 @@ use berth_api::rules::{PodRules, WhenUnsatisfiable};
 use smallvec::SmallVec;
 
 use super::{Deciding, Domain, MemberFailure, matches, requires_any};
-use crate::context::{Context, CycleState};
+use crate::cycle::context::{Context, CycleState};
 use crate::decision::{self, Outcome, Run};
 use crate::plugins;
 use crate::state::State;
 use crate::state::node::NodeId;
-use crate::state::prepared::PreparedPod;
+use crate::state::pod::prepared::PreparedPod;
 
 /// Evaluations of one node for one member after which a search ends.
 const BUDGET: usize = 1 << 18;

@@ -5,12 +5,12 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::context::Context;
+use crate::cycle::context::Context;
 use crate::state::State;
 use crate::state::change::Change;
-use crate::state::matcher::MatcherId;
+use crate::state::counting::matcher::MatcherId;
+use crate::state::counting::topology::{DomainId, TopologyId};
 use crate::state::node::NodeId;
-use crate::state::topology::{DomainId, TopologyId};
 
 /// Whether a change could help a rejected pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,6 +2,7 @@
 //!
 //! docs/add-a-rule.md says how to add one.
 
+mod feasibility;
 mod hints;
 mod image_locality;
 mod inter_pod_affinity;

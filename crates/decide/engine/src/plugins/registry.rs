@@ -22,11 +22,11 @@ use super::taint_toleration::TaintToleration;
 use super::volume_binding::VolumeBinding;
 use super::volume_restrictions::VolumeRestrictions;
 use super::volume_zone::VolumeZone;
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::State;
 use crate::state::node::NodeId;
-use crate::state::profile::ProfileState;
 use crate::state::rule_set::RuleSet;
+use crate::state::rule_set::profile::ProfileState;
 
 /// All rules.
 pub(super) const RULES: &[RuleEntry] = &[

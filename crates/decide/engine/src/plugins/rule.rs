@@ -7,10 +7,10 @@ use berth_api::config::Plugin;
 use smallvec::SmallVec;
 
 use super::hints::{AnyChange, Hints};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
+use crate::state::counting::topology::TopologyId;
 use crate::state::node::NodeId;
 use crate::state::rule_set::RuleSet;
-use crate::state::topology::TopologyId;
 use crate::verdict::{Rejection, Verdict};
 
 /// The best score of a node by one rule, before its weight.

@@ -4,7 +4,7 @@ use berth_api::config::Plugin;
 
 use super::hints::QueueingHint;
 use super::rule::PreFilter;
-use crate::context::Context;
+use crate::cycle::context::Context;
 use crate::state::change::VolumeChange;
 use crate::state::volume::{ClaimKey, ClaimRecord, PodVolumes};
 use crate::verdict::{Rejection, Status};

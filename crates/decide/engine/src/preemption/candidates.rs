@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 
 use super::budget::{DisruptionBudget, Used};
 use super::victims::{Cost, Found, NodeVictims, Search};
-use crate::rejections::Rejections;
 use crate::state::State;
 use crate::state::node::NodeId;
 use crate::verdict::{Rejection, Status};
+use crate::view::rejections::Rejections;
 
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 pub(super) const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";

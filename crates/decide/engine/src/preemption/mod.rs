@@ -4,7 +4,7 @@
 //! Candidates are the nodes whose rejection is *unschedulable*, not *unresolvable*. All of them are considered:
 //! kube-scheduler stops at a sample (`minCandidateNodesPercentage` and `minCandidateNodesAbsolute`, which are
 //! read and change nothing here), and so may miss the best. Nothing is removed from the state: evictions are
-//! hypothetical ([`crate::what_if`]). The nodes that reject the pod are followed by [`crate::rejections`], and what the
+//! hypothetical ([`crate::cycle::what_if`]). The nodes that reject the pod are followed by [`crate::view::rejections`], and what the
 //! victims on each cost by [`Candidates`]: a preemption looks at what changed since the last one, and at the best nodes.
 
 mod budget;
@@ -19,16 +19,16 @@ use std::collections::BTreeMap;
 use self::budget::Budgets;
 use self::candidates::NOT_HELPFUL;
 use self::victims::{Found, NodeVictims, Search};
-use crate::context::{Context, CycleState};
+use crate::cycle::context::{Context, CycleState};
+use crate::cycle::nomination::Nominations;
+use crate::cycle::what_if::RelevantMatchers;
 use crate::decision::Run;
-use crate::nomination::Nominations;
 use crate::plugins::{self, PreFilter};
-use crate::rejections::{RejectionView, RejectionViews, Rejections, fit_error};
 use crate::state::State;
 use crate::state::node::NodeId;
-use crate::state::prepared::PreparedPod;
+use crate::state::pod::prepared::PreparedPod;
 use crate::verdict::Status;
-use crate::what_if::RelevantMatchers;
+use crate::view::rejections::{RejectionView, RejectionViews, Rejections, fit_error};
 use berth_api::object::NamespacedName;
 
 /// Which running pods may have to leave for a pod.

@@ -6,13 +6,13 @@ use std::cmp::Reverse;
 use berth_api::config::Plugin;
 
 use super::budget::{Budgets, Used};
-use crate::context::Context;
+use crate::cycle::context::Context;
+use crate::cycle::what_if::{NodeWhatIf, RelevantMatchers};
 use crate::plugins::{self, Filters, Reads};
 use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::pod::{PodId, PodRecord};
 use crate::verdict::Rejection;
-use crate::what_if::{NodeWhatIf, RelevantMatchers};
 
 /// What is the same for all nodes.
 pub(super) struct Search<'a> {

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::counter::Counter;
-use super::lease::Lease;
-use super::matcher::MatcherId;
+use super::counting::counter::Counter;
+use super::counting::matcher::MatcherId;
+use super::counting::topology::{DomainId, TopologyId};
+use super::interned::lease::Lease;
 use super::node::NodeId;
 use super::pod::PodId;
+use super::pod::signature::SignatureId;
+use super::pod::uid::Uid;
 use super::rule_set::RuleSetId;
-use super::signature::SignatureId;
-use super::topology::{DomainId, TopologyId};
-use super::uid::Uid;
 use super::volume::PodVolumes;
 
 /// A change that could make a node feasible for a pending pod.

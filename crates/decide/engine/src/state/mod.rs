@@ -4,35 +4,17 @@
 //! imports no other module of the engine: plugins, views, nominations, preemption and violations are above it, and read
 //! what they need. It records its own changes ([`change::Change`]) where a reader asks for that.
 
-mod attribute;
 pub(crate) mod change;
-mod compile;
-pub(crate) mod counter;
-mod counting;
-pub(crate) mod image;
-pub(crate) mod intern;
-mod lease;
-pub(crate) mod matcher;
-pub(crate) mod name_order;
+pub(crate) mod counting;
+pub(crate) mod ids;
+pub(crate) mod interned;
 pub(crate) mod namespace;
 pub(crate) mod node;
-pub(crate) mod node_condition;
 pub(crate) mod pod;
-pub(crate) mod prepared;
-pub(crate) mod profile;
-mod relaxation;
 pub(crate) mod rule_set;
-pub(crate) mod selector;
 mod settings;
-pub(crate) mod signature;
-pub(crate) mod spread;
-mod table;
-mod toleration;
-pub(crate) mod topology;
-pub(crate) mod uid;
 mod update;
 pub(crate) mod volume;
-mod workload;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,28 +23,28 @@ use berth_api::object::Pod;
 use berth_api::rules::PodRules;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use self::attribute::MentionedAttributes;
 use self::change::{Change, ChangeLog, TrackedChange};
-use self::image::Images;
-use self::intern::{Symbol, Symbols};
-use self::lease::Ended;
-use self::matcher::Matchers;
-use self::name_order::NameOrder;
+use self::counting::matcher::Matchers;
+use self::counting::topology::Topologies;
+use self::interned::intern::{Symbol, Symbols};
+use self::interned::lease::Ended;
+use self::interned::table::Table;
 use self::namespace::Namespaces;
+use self::node::attribute::MentionedAttributes;
+use self::node::image::Images;
+use self::node::name_order::NameOrder;
 use self::node::{Allocatable, NodeId, Nodes};
+use self::pod::signature::{LabelSet, Signatures};
 use self::pod::{PodId, Pods};
-use self::profile::ProfileState;
 use self::rule_set::RuleSet;
-use self::signature::{LabelSet, Signatures};
-use self::spread::DefaultSpread;
-use self::table::Table;
-use self::topology::Topologies;
+use self::rule_set::default_spread::DefaultSpread;
+use self::rule_set::profile::ProfileState;
+use self::rule_set::workload::WorkloadSelectors;
 use self::volume::Volumes;
-use self::workload::WorkloadSelectors;
 
-pub(crate) use self::lease::Freed;
+pub(crate) use self::interned::lease::Freed;
 
-pub use self::compile::MAX_ALL_TOPOLOGIES;
+pub use self::rule_set::compile::MAX_ALL_TOPOLOGIES;
 pub use self::settings::Settings;
 
 /// The state of a cluster, indexed for decisions.

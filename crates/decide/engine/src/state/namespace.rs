@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::intern::{Labels, Symbol};
+use super::interned::intern::{Labels, Symbol};
 
 /// The namespaces that exist as objects. A user of their names and labels.
 #[derive(Clone, Default)]

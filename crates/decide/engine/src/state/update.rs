@@ -11,13 +11,13 @@ use berth_api::rules::{NodeFeatures, Requirement, Selector, TaintEffect};
 use super::State;
 use super::change::{Change, NodeParts, PodAt, TrackedChange};
 use super::counting::count_placed;
-use super::intern::{Labels, Symbol};
-use super::lease::Use;
+use super::interned::intern::{Labels, Symbol};
+use super::interned::lease::Held;
 use super::node::{Allocatable, NodeId, NodeRecord, Resources, TaintRecord};
+use super::pod::prepared::PreparedPod;
+use super::pod::signature::PodLabels;
+use super::pod::uid::Uid;
 use super::pod::{PodId, PodRecord, Precedence};
-use super::prepared::PreparedPod;
-use super::signature::PodLabels;
-use super::uid::Uid;
 use super::volume::PodVolumes;
 
 impl State {
@@ -341,7 +341,8 @@ impl State {
 
     fn release_pod(&mut self, record: &PodRecord) {
         self.symbols.release(record.node_name);
-        self.release_all([Use::RuleSet(record.rule_set), Use::LabelSet(record.label_set)]);
+        self.release(Held::LabelSet(record.label_set));
+        self.release(Held::RuleSet(record.rule_set));
     }
 
     /// Removes a pod, if it is there.
@@ -400,7 +401,7 @@ impl State {
             let volumes = self.pods.get(pod).volumes.clone();
             self.rule_sets.retain(rule_set);
             self.signatures.table.retain(signature);
-            let _lease = self.lease([Use::RuleSet(rule_set), Use::Signature(signature)]);
+            let _lease = self.lease([Held::RuleSet(rule_set), Held::Signature(signature)]);
             let (node, places) = (self.symbols.shared_text(node_name), self.changes.places);
             self.record(change(PodAt { rule_set, signature, node, places, volumes, _lease }));
         }

@@ -11,9 +11,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::plugins::{N_RAW_SCORES, inter_pod_affinity_view, pod_topology_spread_view};
-use crate::state::name_order::NameOrder;
+use crate::state::counting::topology::DomainId;
 use crate::state::node::NodeId;
-use crate::state::topology::DomainId;
+use crate::state::node::name_order::NameOrder;
 
 /// The domains of a cell's nodes in the topologies with several nodes per domain; `None` where they lack the key.
 pub(super) type CellKey = SmallVec<[Option<DomainId>; 2]>;

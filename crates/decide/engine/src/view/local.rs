@@ -6,7 +6,7 @@ use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
 use super::cells::RawScores;
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::plugins::{self, Filter, RAW_SCORES, Reads, Scorer};
 use crate::state::State;
 use crate::state::node::{NodeId, NodeRecord};

@@ -12,6 +12,7 @@
 
 mod cells;
 mod local;
+pub(crate) mod rejections;
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -19,20 +20,20 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use crate::context::{Context, CycleState, NodeRef};
-use crate::nomination::{NominatedPods, Nominations};
+use crate::cycle::context::{Context, CycleState, NodeRef};
+use crate::cycle::nomination::{NominatedPods, Nominations};
 use crate::plugins::inter_pod_affinity_view::InterPod;
 use crate::plugins::pod_topology_spread_view::{Constraints, FeasibleGroup};
 use crate::plugins::{self, RAW_SCORES};
 use crate::state::Freed;
 use crate::state::State;
 use crate::state::change::Epochs;
+use crate::state::counting::topology::{DomainId, TopologyId};
 use crate::state::node::NodeId;
-use crate::state::prepared::PreparedPod;
+use crate::state::pod::prepared::PreparedPod;
+use crate::state::pod::signature::SignatureId;
 use crate::state::rule_set::RuleSetId;
-use crate::state::signature::SignatureId;
-use crate::state::spread::Spread;
-use crate::state::topology::{DomainId, TopologyId};
+use crate::state::rule_set::spread::Spread;
 use crate::volume::{CycleVolumes, VolumeRules};
 use cells::{CellKey, Cells, Place, RawScores};
 use local::LocalRules;

@@ -7,20 +7,20 @@ use berth_api::config::Plugin;
 use rustc_hash::FxHashMap;
 
 use super::types::{ViolatedRule, Violation};
-use crate::context::{Context, CycleState, NodeRef};
-use crate::nomination::Nominations;
+use crate::cycle::context::{Context, CycleState, NodeRef};
+use crate::cycle::nomination::Nominations;
+use crate::cycle::what_if::RelevantMatchers;
 use crate::plugins::{self, Filter};
 use crate::state::State;
 use crate::state::node::NodeId;
+use crate::state::pod::signature::SignatureId;
 use crate::state::pod::{PodId, PodRecord};
 use crate::state::rule_set::RuleAt;
 use crate::state::rule_set::{RuleSet, RuleSetId};
-use crate::state::signature::SignatureId;
 use crate::state::volume::PodVolumes;
+use crate::verdict::witness::WitnessCache;
 use crate::verdict::{Status, Verdict};
 use crate::volume::CycleVolumes;
-use crate::what_if::RelevantMatchers;
-use crate::witness::WitnessCache;
 
 /// The rules that are evaluated for a running pod, besides those between pods.
 const AUDITED: [ViolatedRule; 5] = [

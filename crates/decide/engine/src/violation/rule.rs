@@ -7,13 +7,13 @@ use berth_api::config::Plugin;
 
 use crate::plugins::{REASON_AFFINITY, REASON_ANTI_AFFINITY, node_affinity_verdict, rejects, requires};
 use crate::state::State;
-use crate::state::matcher::MatcherId;
+use crate::state::counting::matcher::MatcherId;
+use crate::state::counting::topology::{DomainId, TopologyId};
 use crate::state::node::NodeId;
 use crate::state::pod::{PodId, PodRecord};
 use crate::state::rule_set::{RequiredTerm, RuleAt, RuleSet, anti_affinity};
-use crate::state::topology::{DomainId, TopologyId};
+use crate::verdict::witness::{DomainOf, WitnessCache, Witnesses};
 use crate::verdict::{Counts, Status, Verdict};
-use crate::witness::{DomainOf, WitnessCache, Witnesses};
 
 impl State {
     /// Whether a rule of a pod that runs on a node does not hold there now.

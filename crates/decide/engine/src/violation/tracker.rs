@@ -12,12 +12,12 @@ use smallvec::SmallVec;
 use super::types::{ViolationChanges, ViolationKey};
 use crate::state::State;
 use crate::state::change::TrackedChange;
-use crate::state::matcher::MatcherId;
+use crate::state::counting::matcher::MatcherId;
+use crate::state::counting::topology::{DomainId, TopologyId};
+use crate::state::pod::uid::Uid;
 use crate::state::pod::{PodId, PodRecord};
 use crate::state::rule_set::RuleAt;
-use crate::state::topology::{DomainId, TopologyId};
-use crate::state::uid::Uid;
-use crate::witness::WitnessCache;
+use crate::verdict::witness::WitnessCache;
 
 type Place = (MatcherId, TopologyId, DomainId);
 type PodName = (Box<str>, Box<str>);

@@ -13,9 +13,9 @@ use smallvec::SmallVec;
 
 use crate::state::State;
 use crate::state::change::MAX_ALIKE;
-use crate::state::intern::Symbol;
+use crate::state::interned::intern::Symbol;
 use crate::state::node::NodeId;
-use crate::state::node_condition::NodeSelectorMatcher;
+use crate::state::node::condition::NodeSelectorMatcher;
 use crate::state::volume::{AllowedTopologies, ClaimKey, Matching, Needs, PodVolumes, ZoneRule};
 
 pub(crate) use binding::{BindingVerdict, volume_decision};

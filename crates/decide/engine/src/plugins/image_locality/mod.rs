@@ -3,9 +3,9 @@
 use berth_api::config::Plugin;
 
 use super::rule::{MAX_NODE_SCORE, Reads, Rule, Scorer};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::State;
-use crate::state::intern::Symbol;
+use crate::state::interned::intern::Symbol;
 use crate::state::node::NodeId;
 use crate::state::rule_set::RuleSet;
 

@@ -1,10 +1,10 @@
 //! Terms of existing pods that match the pod.
 
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::State;
-use crate::state::counter::{Counter, Tally};
-use crate::state::matcher::{MatcherId, TermOwners};
-use crate::state::topology::{DomainId, TopologyId};
+use crate::state::counting::counter::{Counter, Tally};
+use crate::state::counting::matcher::{MatcherId, TermOwners};
+use crate::state::counting::topology::{DomainId, TopologyId};
 
 /// All terms of existing pods that match the pod, by matcher and topology.
 pub(super) fn existing_terms<'a>(

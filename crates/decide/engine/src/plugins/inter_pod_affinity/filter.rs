@@ -7,15 +7,15 @@ use smallvec::SmallVec;
 use super::super::rule::{Filter, PreFilter, TermInfo};
 use super::existing::{Existing, existing_anti_affinity};
 use super::terms::{REASON_AFFINITY, REASON_ANTI_AFFINITY, rejects, requires};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::State;
-use crate::state::counter::{Counter, Tally};
-use crate::state::matcher::MatcherId;
+use crate::state::counting::counter::{Counter, Tally};
+use crate::state::counting::matcher::MatcherId;
+use crate::state::counting::topology::{DomainId, TopologyId};
 use crate::state::node::NodeId;
 use crate::state::rule_set::RequiredTerm;
-use crate::state::topology::{DomainId, TopologyId};
+use crate::verdict::witness::{DomainOf, WitnessCache};
 use crate::verdict::{Counts, Rejection, Status, Verdict};
-use crate::witness::{DomainOf, WitnessCache};
 
 const REASON_EXISTING: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
 

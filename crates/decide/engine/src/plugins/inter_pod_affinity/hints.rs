@@ -2,10 +2,10 @@
 
 use super::super::hints::{Hints, Place, Places, QueueingHint};
 use super::existing::exceeds_limit;
-use crate::context::Context;
+use crate::cycle::context::Context;
 use crate::state::change::{Change, NodeParts, PodAt};
-use crate::state::counter::{Counter, Tally};
-use crate::state::matcher::{ExistingTermKind, Matcher, MatcherId};
+use crate::state::counting::counter::{Counter, Tally};
+use crate::state::counting::matcher::{ExistingTermKind, Matcher, MatcherId};
 use crate::state::rule_set::RequiredTerm;
 
 /// The counts that the required terms of a pod read.

@@ -4,12 +4,12 @@ use berth_api::rules::PodTerm;
 
 use super::super::rule::{MAX_NODE_SCORE, Scorer};
 use super::existing::existing_terms;
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::State;
-use crate::state::counter::Counter;
+use crate::state::counting::counter::Counter;
+use crate::state::counting::topology::TopologyId;
 use crate::state::node::NodeId;
 use crate::state::rule_set::PreferredTerm;
-use crate::state::topology::TopologyId;
 
 struct Preferences<'a> {
     context: Context<'a>,

@@ -6,12 +6,12 @@ use smallvec::SmallVec;
 
 use super::super::rule::MAX_NODE_SCORE;
 use super::existing::exceeds_limit;
-use crate::context::Context;
+use crate::cycle::context::Context;
 use crate::state::State;
-use crate::state::counter::{Counter, Tally};
-use crate::state::matcher::MatcherId;
+use crate::state::counting::counter::{Counter, Tally};
+use crate::state::counting::matcher::MatcherId;
+use crate::state::counting::topology::{DomainId, TopologyId};
 use crate::state::node::NodeId;
-use crate::state::topology::{DomainId, TopologyId};
 
 /// A counter: pods that match a matcher, or that own a term with it, in a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

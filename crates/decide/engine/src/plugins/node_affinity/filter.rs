@@ -4,7 +4,7 @@ use berth_api::config::Plugin;
 use berth_api::rules::{NodeRequirement, NodeSelectorRule, NodeTerm};
 
 use super::super::rule::{Filter, PreFilter, TermInfo};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::State;
 use crate::state::node::NodeRecord;
 use crate::state::rule_set::RuleSet;

@@ -6,7 +6,7 @@ mod score;
 use berth_api::config::Plugin;
 
 use super::rule::{Filter, Normalization, PreFilter, Reads, Rule, Scorer};
-use crate::context::Context;
+use crate::cycle::context::Context;
 use crate::state::node::NodeId;
 use crate::state::rule_set::RuleSet;
 

@@ -1,7 +1,7 @@
 //! Preferred node affinity, including the added affinity of the profile.
 
 use super::super::rule::Scorer;
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 
 struct PreferredNodeAffinity<'a> {
     context: Context<'a>,

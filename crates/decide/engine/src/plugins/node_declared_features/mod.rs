@@ -4,7 +4,7 @@ use berth_api::config::Plugin;
 use berth_api::rules::NodeFeatures;
 
 use super::rule::{Filter, Reads, Rule, TermInfo};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::verdict::{Rejection, Status, Verdict};
 
 const REASON: &str = "node(s) didn't match Pod's required features";

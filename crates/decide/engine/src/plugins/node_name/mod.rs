@@ -3,7 +3,7 @@
 use berth_api::config::Plugin;
 
 use super::rule::{Filter, Reads, Rule, TermInfo};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::verdict::{Rejection, Status, Verdict};
 
 const TERM: &str = "spec.nodeName";

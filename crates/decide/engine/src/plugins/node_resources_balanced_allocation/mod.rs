@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::node_resources_fit::scored_resource::{ScoredResource, Utilization, scored_resources};
 use super::rule::{MAX_NODE_SCORE, Reads, Rule, Scorer};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::node::NodeId;
 
 pub(super) struct NodeResourcesBalancedAllocation;

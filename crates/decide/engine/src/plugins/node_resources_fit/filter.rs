@@ -7,8 +7,8 @@ use berth_api::syntax::quantity::with_unit;
 use smallvec::SmallVec;
 
 use super::super::rule::{Filter, TermInfo};
-use crate::context::{Context, NodeRef};
-use crate::state::intern::{Symbol, Symbols};
+use crate::cycle::context::{Context, NodeRef};
+use crate::state::interned::intern::{Symbol, Symbols};
 use crate::state::node::{NodeRecord, Resources};
 use crate::verdict::{Counts, Rejection, Status, Verdict};
 

@@ -7,7 +7,7 @@ pub(super) mod scored_resource;
 use berth_api::config::Plugin;
 
 use super::rule::{Filter, Reads, Rule, Scorer};
-use crate::context::Context;
+use crate::cycle::context::Context;
 use crate::state::node::NodeId;
 
 pub(crate) use filter::{Shortage, is_extended_resource, shortages};

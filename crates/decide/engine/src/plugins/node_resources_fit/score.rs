@@ -5,7 +5,7 @@ use berth_api::config::{ScoringStrategyKind, UtilizationShapePoint};
 
 use super::super::rule::{MAX_NODE_SCORE, Scorer};
 use super::scored_resource::{ScoredResource, Utilization, scored_resources};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 
 struct FitScore<'a> {
     kind: &'a ScoringStrategyKind,

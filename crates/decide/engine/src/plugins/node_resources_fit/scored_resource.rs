@@ -2,8 +2,8 @@
 
 use berth_api::config::ResourceSpec;
 
-use crate::context::{Context, NodeRef};
-use crate::state::intern::Symbol;
+use crate::cycle::context::{Context, NodeRef};
+use crate::state::interned::intern::Symbol;
 
 /// A resource that a scoring plugin reads.
 pub(in super::super) struct ScoredResource {

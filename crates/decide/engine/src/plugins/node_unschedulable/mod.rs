@@ -4,7 +4,7 @@ use berth_api::config::Plugin;
 use berth_api::rules::TaintEffect;
 
 use super::rule::{Filter, Reads, Rule, TermInfo};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::verdict::{Rejection, Status, Verdict};
 
 const REASON: &str = "node(s) were unschedulable";

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::rule::{Filter, Reads, Rule, TermInfo};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::volume::{Attachment, CsiNodeRecord};
 use crate::verdict::{Counts, Rejection, Status, Verdict};
 use crate::volume::CycleVolumes;

@@ -2,11 +2,11 @@
 
 use berth_api::rules::WhenUnsatisfiable;
 
-use crate::context::Context;
+use crate::cycle::context::Context;
 use crate::state::State;
+use crate::state::counting::topology::{DomainId, TopologyId};
 use crate::state::node::{NodeId, NodeRecord};
-use crate::state::spread::Spread;
-use crate::state::topology::{DomainId, TopologyId};
+use crate::state::rule_set::spread::Spread;
 
 impl Spread {
     /// Matching pods on one node.

@@ -7,12 +7,12 @@ use smallvec::SmallVec;
 
 use super::super::rule::{Filter, TermInfo};
 use super::constraints::{constraints, has_all_keys};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
+use crate::state::counting::topology::{DomainId, TopologyId};
 use crate::state::node::NodeId;
-use crate::state::spread::Spread;
-use crate::state::topology::{DomainId, TopologyId};
+use crate::state::rule_set::spread::Spread;
+use crate::verdict::witness::{DomainOf, WitnessCache};
 use crate::verdict::{Counts, Rejection, Status, Verdict};
-use crate::witness::{DomainOf, WitnessCache};
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";

@@ -5,7 +5,7 @@ use berth_api::rules::WhenUnsatisfiable;
 
 use super::super::hints::{Hints, Places, QueueingHint};
 use super::constraints::constraints;
-use crate::context::Context;
+use crate::cycle::context::Context;
 use crate::state::change::{Change, PodAt};
 
 /// The counts that the constraints with `DoNotSchedule` read.

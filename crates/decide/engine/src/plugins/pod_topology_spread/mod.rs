@@ -11,7 +11,7 @@ use berth_api::config::Plugin;
 
 use super::hints::Hints;
 use super::rule::{Filter, Normalization, Reads, Rule, Scorer};
-use crate::context::Context;
+use crate::cycle::context::Context;
 use crate::state::node::NodeId;
 use crate::state::rule_set::RuleSet;
 

@@ -7,11 +7,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::super::rule::{MAX_NODE_SCORE, Scorer};
 use super::constraints::{constraints, has_all_keys};
 use super::natural_logarithm::natural_logarithm;
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::State;
+use crate::state::counting::topology::DomainId;
 use crate::state::node::NodeId;
-use crate::state::spread::Spread;
-use crate::state::topology::DomainId;
+use crate::state::rule_set::spread::Spread;
 
 struct ScheduleAnyway<'a> {
     context: Context<'a>,

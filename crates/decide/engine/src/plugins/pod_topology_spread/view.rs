@@ -10,11 +10,11 @@ use smallvec::SmallVec;
 
 use super::super::rule::MAX_NODE_SCORE;
 use super::natural_logarithm::natural_logarithm;
-use crate::context::Context;
+use crate::cycle::context::Context;
 use crate::state::State;
+use crate::state::counting::topology::{DomainId, TopologyId};
 use crate::state::node::{NodeId, NodeRecord};
-use crate::state::spread::Spread;
-use crate::state::topology::{DomainId, TopologyId};
+use crate::state::rule_set::spread::Spread;
 
 /// What a view keeps of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

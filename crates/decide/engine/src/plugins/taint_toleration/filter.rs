@@ -4,7 +4,7 @@ use berth_api::config::Plugin;
 use berth_api::rules::{TaintEffect, TolerationRule};
 
 use super::super::rule::{Filter, TermInfo};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::State;
 use crate::state::node::{NodeRecord, TaintRecord};
 use crate::verdict::{Rejection, Status, Verdict};

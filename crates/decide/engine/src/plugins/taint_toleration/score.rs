@@ -4,7 +4,7 @@ use berth_api::rules::{TaintEffect, TolerationRule};
 
 use super::super::rule::Scorer;
 use super::filter::tolerates;
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::node::{NodeRecord, TaintRecord};
 
 struct PreferNoSchedule<'a> {

@@ -8,7 +8,7 @@ use berth_testkit::generate::Random;
 use berth_testkit::text;
 
 use super::super::rule::{Filter, Normalization, Reads, Rule, Scorer, TermInfo};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::node::NodeId;
 use crate::verdict::{Rejection, Status, Verdict};
 use crate::{Cluster, NodeEvaluation, PreparedPod, Settings, WakeConditions};

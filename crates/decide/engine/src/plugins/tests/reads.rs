@@ -12,7 +12,7 @@ use berth_testkit::naive::World;
 use super::super::registry::{RULES, RuleEntry};
 use super::super::rule::{Filter, Reads, Rule};
 use super::open_nodes::Open;
-use crate::context::{Context, CycleState, NodeRef};
+use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::state::node::NodeId;
 use crate::state::{Settings, State};
 use crate::verdict::Rejection;

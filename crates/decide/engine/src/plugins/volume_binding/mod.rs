@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::rule::{Filter, PreFilter, Reads, Rule, TermInfo};
 use super::volumes::{claim_path, pre_filter_by, volume_path};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::volume::ClaimKey;
 use crate::verdict::{Rejection, Status, Verdict};
 use crate::volume::{BindingVerdict, CycleVolumes};

@@ -5,7 +5,7 @@ use berth_api::config::Plugin;
 use super::hints::{Hints, QueueingHint};
 use super::rule::{Filter, PreFilter, Reads, Rule, TermInfo};
 use super::volumes::{claim_path, pre_filter_by, volume_path};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::change::Change;
 use crate::state::volume::{ClaimKey, Disk, PodVolumes};
 use crate::verdict::{Rejection, Status, Verdict};

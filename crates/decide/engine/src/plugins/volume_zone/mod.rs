@@ -4,7 +4,7 @@ use berth_api::config::Plugin;
 
 use super::rule::{Filter, PreFilter, Reads, Rule, TermInfo};
 use super::volumes::{pre_filter_by, volume_path};
-use crate::context::{Context, NodeRef};
+use crate::cycle::context::{Context, NodeRef};
 use crate::state::node::NodeRecord;
 use crate::state::volume::{PodClaim, Volumes, ZoneRule};
 use crate::verdict::{Rejection, Status, TopologyPair, Verdict};

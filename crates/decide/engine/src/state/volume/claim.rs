@@ -8,7 +8,7 @@ use berth_api::object::volume::{
 use berth_api::rules::Selector;
 use berth_api::syntax::quantity::Quantity;
 
-use crate::state::uid::Uid;
+use crate::state::pod::uid::Uid;
 
 /// A claim, as far as decisions depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::persistent_volume::Offer;
 use super::{ClaimKey, ClaimRecord, VolumeRecord, Volumes};
 use crate::state::State;
 use crate::state::change::MAX_ALIKE;
-use crate::state::intern::Symbol;
+use crate::state::interned::intern::Symbol;
 use crate::state::node::NodeRecord;
 
 /// The volumes that a claim may be bound to.

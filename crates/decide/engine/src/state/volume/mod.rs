@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use self::free::FreeVolumes;
-use super::intern::{Symbol, Symbols};
+use super::interned::intern::{Symbol, Symbols};
 use super::node::NodeId;
 use super::pod::PodId;
 

@@ -10,9 +10,9 @@ use berth_api::syntax::quantity::Quantity;
 
 use super::claim::{ClaimRecord, Needs, is_block};
 use super::pod_volumes::ClaimKey;
-use crate::state::intern::{Symbol, Symbols};
-use crate::state::node_condition::NodeSelectorMatcher;
-use crate::state::uid::Uid;
+use crate::state::interned::intern::{Symbol, Symbols};
+use crate::state::node::condition::NodeSelectorMatcher;
+use crate::state::pod::uid::Uid;
 
 /// A persistent volume, as far as decisions depend on it. A user of its symbols.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,8 @@ use berth_api::object::Pod;
 use berth_api::object::volume::Volume;
 use berth_api::rules::volume::InTreePlugin;
 
-use crate::state::intern::Symbol;
-use crate::state::uid::Uid;
+use crate::state::interned::intern::Symbol;
+use crate::state::pod::uid::Uid;
 
 /// Namespace and name of a claim.
 pub(crate) type ClaimKey = (Symbol, Box<str>);

@@ -6,9 +6,9 @@ use berth_api::object::volume::{CsiNode, CsiStorageCapacity, NO_PROVISIONER, Sto
 use berth_api::rules::Selector;
 use berth_api::rules::volume::InTreePlugin;
 
-use crate::state::intern::{Symbol, Symbols};
+use crate::state::interned::intern::{Symbol, Symbols};
 use crate::state::node::NodeRecord;
-use crate::state::selector::LabelMatcher;
+use crate::state::rule_set::selector::LabelMatcher;
 
 /// A storage class. A user of its symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::state::State;
 use crate::state::change::{Change, VolumeChange};
-use crate::state::intern::Symbol;
+use crate::state::interned::intern::Symbol;
 use crate::state::node::NodeId;
 use crate::state::pod::PodId;
 
@@ -293,7 +293,7 @@ impl State {
         }
     }
 
-    fn assume_volume(&mut self, name: &str, assumed: Option<(ClaimKey, crate::state::uid::Uid)>) {
+    fn assume_volume(&mut self, name: &str, assumed: Option<(ClaimKey, crate::state::pod::uid::Uid)>) {
         let name = Arc::from(name);
         let Some(mut record) = self.take_volume(&name) else { return };
         if let Some((key, _)) = &assumed {

@@ -9,10 +9,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Pending, PodName, Rank, name_of};
 use crate::state::State;
-use crate::state::matcher::MatcherId;
+use crate::state::counting::matcher::MatcherId;
+use crate::state::counting::topology::{DomainId, TopologyId};
 use crate::state::pod::PodId;
-use crate::state::topology::{DomainId, TopologyId};
-use crate::witness::DomainOf;
+use crate::verdict::witness::DomainOf;
 
 /// Why a pod is not evicted.
 #[derive(Clone, Debug)]

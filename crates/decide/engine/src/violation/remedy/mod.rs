@@ -36,14 +36,14 @@ use self::choice::{Answer, Conflicts, Stuck};
 use self::speculation::{Savepoint, Speculation};
 use super::tracker::{Evaluated, ViolationTracker};
 use super::types::{Remedies, Remedy, RemedyOptions, Stays, Target, Victim, ViolationKey};
-use crate::nomination::Nominations;
+use crate::cycle::nomination::Nominations;
 use crate::state::State;
-use crate::state::intern::Symbol;
+use crate::state::interned::intern::Symbol;
 use crate::state::pod::PodId;
-use crate::state::prepared::PreparedPod;
+use crate::state::pod::prepared::PreparedPod;
 use crate::state::rule_set::RuleAt;
+use crate::verdict::witness::WitnessCache;
 use crate::view::Views;
-use crate::witness::WitnessCache;
 
 /// The order in which pods are evicted: lower priority first, then the later start, then by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,17 +9,17 @@ use rustc_hash::FxHashMap;
 
 use super::super::tracker::{Evaluated, ViolationTracker};
 use super::super::types::Target;
-use crate::context::{Context, CycleState};
+use crate::cycle::context::{Context, CycleState};
+use crate::cycle::nomination::Nominations;
 use crate::decision::{Outcome, Run};
-use crate::nomination::Nominations;
 use crate::plugins;
 use crate::state::State;
 use crate::state::change::Change;
 use crate::state::node::NodeId;
 use crate::state::pod::PodId;
-use crate::state::prepared::PreparedPod;
+use crate::state::pod::prepared::PreparedPod;
+use crate::state::pod::signature::SignatureId;
 use crate::state::rule_set::RuleSetId;
-use crate::state::signature::SignatureId;
 use crate::view::Views;
 
 /// Why a pod that fits on some node has no target.

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::speculation::Savepoint;
 use super::{Plan, PodName, Step};
-use crate::state::matcher::MatcherId;
+use crate::state::counting::matcher::MatcherId;
 use crate::violation::types::Target;
 
 impl Plan<'_, '_> {

@@ -1,0 +1,312 @@
+//! The decision: the node of a pod, or why it is unschedulable.
+
+mod outcome;
+pub(crate) mod timing;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use berth_api::config::Plugin;
+use berth_api::object::VolumeDecision;
+
+pub use outcome::{Evaluation, NodeEvaluation, NodeScore, Outcome};
+
+use crate::cycle::context::{Context, CycleState, NodeRef};
+use crate::cycle::nomination::Nominations;
+use crate::plugins::{self, Filters, PreFilter, Scorer, Weighted};
+use crate::state::State;
+use crate::state::node::NodeId;
+use crate::state::pod::prepared::PreparedPod;
+use crate::verdict::Rejection;
+use crate::view::Views;
+use crate::view::rejections::{RejectionViews, fit_error};
+use crate::volume::volume_decision;
+
+/// Filters and scores of all nodes.
+pub(crate) struct Run<'a> {
+    pub(crate) context: Context<'a>,
+    pub(crate) pre_filter: PreFilter,
+    pub(crate) filters: Filters<'a>,
+    pub(crate) rejected: Vec<NodeId>,
+    /// Nodes that were excluded before the filters ran.
+    pub(crate) not_considered: Vec<NodeId>,
+    pub(crate) feasible: Vec<NodeId>,
+    pub(crate) scorers: Result<Vec<Scored<'a>>, String>,
+    /// Parallel to `feasible`.
+    pub(crate) totals: Vec<i64>,
+}
+
+/// A scorer and its weighted scores, parallel to [`Run::feasible`].
+pub(crate) struct Scored<'a> {
+    pub(crate) plugin: Plugin,
+    pub(crate) weight: i64,
+    pub(crate) scorer: Box<dyn Scorer + 'a>,
+    pub(crate) scores: Vec<i64>,
+}
+
+/// Decides on the node of a pod: by the view of its rule set, or by evaluating every rule on every node. It also
+/// follows why the pod fits on none.
+pub(crate) fn decide<T: Default>(
+    state: &State,
+    views: &mut Views,
+    rejections: &mut RejectionViews<T>,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+) -> Outcome {
+    if let Some(outcome) = pod.held_back() {
+        return outcome;
+    }
+    if pod.volumes.is_some() {
+        return decide_with_volumes(state, views, nominations, pod);
+    }
+    if let Some((node, score)) = views.best(state, nominations, pod, None) {
+        return Outcome::Placed { node: state.node_name(node).to_owned(), score: Some(score), volumes: None };
+    }
+    let cycle = CycleState::new(state, nominations, pod);
+    let Some(context) = Context::new(state, &cycle) else { return pod.no_profile() };
+    let view = rejections.view(context, nominations, pod);
+    match view.and_then(|view| view.rejections.message(context)) {
+        Some((message, plugins)) => Outcome::Unschedulable { message, plugins },
+        None => Run::new(context).outcome(),
+    }
+}
+
+/// The same for a pod with volumes: by a view if others have the same rules, or on the nodes that the volumes name.
+fn decide_with_volumes(
+    state: &State,
+    views: &mut Views,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+) -> Outcome {
+    let cycle = CycleState::new(state, nominations, pod);
+    let Some(context) = Context::new(state, &cycle) else { return pod.no_profile() };
+    let volumes = cycle.volumes.as_ref();
+    match volumes.and_then(|volumes| volumes.named_nodes(state)).filter(|_| context.binds_volumes()) {
+        Some(nodes) => {
+            let run = Run::on(context, Some(&nodes));
+            if !run.feasible.is_empty() {
+                return run.outcome();
+            }
+        }
+        None => {
+            let shared = volumes.filter(|volumes| volumes.fit_a_view());
+            let best = shared.and_then(|volumes| views.best(state, nominations, pod, Some(volumes)));
+            if let Some((node, score)) = best {
+                let (node, volumes) = (state.node_name(node).to_owned(), context.volume_decision(node));
+                return Outcome::Placed { node, score: Some(score), volumes };
+            }
+        }
+    }
+    Run::new(context).outcome()
+}
+
+impl Context<'_> {
+    fn volume_decision(self, node: NodeId) -> Option<Box<VolumeDecision>> {
+        let volumes = self.cycle.volumes.as_ref()?;
+        let decision = volume_decision(self.state, volumes, self.state.nodes.get(node));
+        decision.filter(|_| self.binds_volumes())
+    }
+}
+
+/// Decides about one node; none if the pod does not fit there.
+pub(crate) fn decide_on(
+    state: &State,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+    node: NodeId,
+) -> Option<Outcome> {
+    let cycle = CycleState::new(state, nominations, pod);
+    let context = Context::new(state, &cycle).filter(|context| context.admits(node))?;
+    let volumes = context.volume_decision(node);
+    Some(Outcome::Placed { node: state.node_name(node).to_owned(), score: None, volumes })
+}
+
+/// Decides, and returns the results of every node.
+pub(crate) fn evaluate(state: &State, nominations: &Nominations, pod: &PreparedPod) -> Evaluation {
+    let blank = |outcome| Evaluation { outcome, pre_filter: None, nodes: BTreeMap::new(), best: Vec::new() };
+    if let Some(outcome) = pod.held_back() {
+        return blank(outcome);
+    }
+    let cycle = CycleState::new(state, nominations, pod);
+    let context = Context::new(state, &cycle);
+    context.map_or_else(|| blank(pod.no_profile()), |context| Run::new(context).evaluation())
+}
+
+impl PreparedPod {
+    /// The outcome of a pod with scheduling gates.
+    pub(crate) fn held_back(&self) -> Option<Outcome> {
+        (!self.gates.is_empty()).then(|| Outcome::Gated { gates: self.gates.clone() })
+    }
+
+    /// The outcome of a pod whose scheduler name has no profile.
+    pub(crate) fn no_profile(&self) -> Outcome {
+        let name = self.unknown_scheduler.as_deref().unwrap_or_default();
+        let error = format!(
+            "no scheduling profile is named {name:?}: add one to the configuration, or change spec.schedulerName"
+        );
+        Outcome::Failed { error }
+    }
+}
+
+impl<'a> Run<'a> {
+    /// Evaluates every rule of a profile on every node.
+    pub(crate) fn new(context: Context<'a>) -> Run<'a> {
+        Run::on(context, None)
+    }
+
+    /// Evaluates every rule on some nodes: the others are known to be rejected, and are not reported as such.
+    fn on(context: Context<'a>, nodes: Option<&[NodeId]>) -> Run<'a> {
+        let pre_filter = plugins::pre_filter(context);
+        let mut run = Run {
+            context,
+            pre_filter,
+            filters: Vec::new(),
+            rejected: Vec::new(),
+            not_considered: Vec::new(),
+            feasible: Vec::new(),
+            scorers: Ok(Vec::new()),
+            totals: Vec::new(),
+        };
+        if !matches!(run.pre_filter, PreFilter::Rejected(_)) {
+            run.filters = plugins::filters(context);
+            run.filter(nodes);
+            run.score();
+        }
+        run
+    }
+
+    fn filter(&mut self, nodes: Option<&[NodeId]>) {
+        let state = self.context.state;
+        let considered: Option<Vec<_>> = match &self.pre_filter {
+            PreFilter::Nodes(_, names) => Some(names.iter().filter_map(|n| state.symbols.get(n)).collect()),
+            _ => None,
+        };
+        let some = nodes.into_iter().flatten().map(|id| (*id, state.nodes.get(*id)));
+        let all = nodes.is_none().then(|| state.nodes.iter());
+        for (id, record) in some.chain(all.into_iter().flatten()) {
+            if considered.as_ref().is_some_and(|names| !names.contains(&record.name)) {
+                self.not_considered.push(id);
+                continue;
+            }
+            let node = NodeRef::new(id, record);
+            let is_feasible = self.filters.iter().all(|(_, filter)| filter.admits(node))
+                && self.context.rejection_with_nominated(&self.filters, id).is_none();
+            if is_feasible { &mut self.feasible } else { &mut self.rejected }.push(id);
+        }
+    }
+
+    /// The first rejection of each rejected node. The words are made here and not while filtering: most decisions find
+    /// a node and need no words.
+    pub(crate) fn rejections(&self) -> impl Iterator<Item = (NodeId, Rejection)> {
+        self.rejected.iter().filter_map(|id| Some((*id, self.context.rejection(&self.filters, *id)?)))
+    }
+
+    fn score(&mut self) {
+        self.totals = vec![0; self.feasible.len()];
+        if self.feasible.is_empty() {
+            return;
+        }
+        let state = self.context.state;
+        self.scorers = plugins::scorers(self.context, &self.feasible).map(|scorers| {
+            let scored = scorers.into_iter().map(|weighted| {
+                let mut scores = weighted.scores(state, &self.feasible);
+                let Weighted { plugin, weight, scorer, .. } = weighted;
+                for (score, total) in scores.iter_mut().zip(&mut self.totals) {
+                    *score *= weight;
+                    *total += *score;
+                }
+                Scored { plugin, weight, scorer, scores }
+            });
+            scored.collect()
+        });
+    }
+
+    pub(crate) fn node_name(&self, id: NodeId) -> &'a str {
+        self.context.state.node_name(id)
+    }
+
+    /// Names of the nodes with the highest total, sorted.
+    fn best(&self) -> Vec<&'a str> {
+        let Some(highest) = self.totals.iter().max().filter(|_| self.scorers.is_ok()) else {
+            return Vec::new();
+        };
+        let best = self.feasible.iter().zip(&self.totals).filter(|(_, total)| *total == highest);
+        let mut names: Vec<_> = best.map(|(id, _)| self.node_name(*id)).collect();
+        names.sort_unstable();
+        names
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        if let Err(error) = &self.scorers {
+            return Outcome::Failed { error: error.clone() };
+        }
+        match self.best().first() {
+            Some(node) => {
+                let id = self.context.state.find_node(node);
+                let volumes = id.and_then(|id| self.context.volume_decision(id));
+                let score = self.totals.iter().max().copied();
+                Outcome::Placed { node: (*node).to_owned(), score, volumes }
+            }
+            None => self.unschedulable(),
+        }
+    }
+
+    /// An unschedulable pod, with kube-scheduler's message.
+    fn unschedulable(&self) -> Outcome {
+        let n_nodes = self.context.state.nodes.len();
+        let mut plugins = Vec::new();
+        if n_nodes == 0 {
+            let message = "no nodes available to schedule pods".to_owned();
+            return Outcome::Unschedulable { message, plugins };
+        }
+        if let PreFilter::Rejected(rejection) = &self.pre_filter {
+            plugins.push(rejection.plugin);
+            let message = format!("0/{n_nodes} nodes are available: {}.", rejection.reasons.join(", "));
+            return Outcome::Unschedulable { message, plugins };
+        }
+        let mut histogram: BTreeMap<Cow<'_, str>, usize> = BTreeMap::new();
+        for (_, rejection) in self.rejections() {
+            if !plugins.contains(&rejection.plugin) {
+                plugins.push(rejection.plugin);
+            }
+            for reason in rejection.reasons {
+                *histogram.entry(reason).or_default() += 1;
+            }
+        }
+        if let PreFilter::Nodes(plugin, _) = &self.pre_filter
+            && !self.not_considered.is_empty()
+        {
+            if !plugins.contains(plugin) {
+                plugins.push(*plugin);
+            }
+            let reason = format!("node(s) didn't satisfy plugin(s) [{}]", plugin.name());
+            *histogram.entry(reason.into()).or_default() += self.not_considered.len();
+        }
+        let message = fit_error(n_nodes, histogram.into_iter());
+        plugins.sort_unstable();
+        Outcome::Unschedulable { message, plugins }
+    }
+
+    fn evaluation(&self) -> Evaluation {
+        let name = |id: &NodeId| self.node_name(*id).to_owned();
+        let rejected = self.rejections().map(|(id, r)| (name(&id), NodeEvaluation::Rejected(r)));
+        let mut nodes: BTreeMap<_, _> = rejected.collect();
+        if let PreFilter::Nodes(plugin, _) = &self.pre_filter {
+            nodes.extend(
+                self.not_considered.iter().map(|id| (name(id), NodeEvaluation::NotConsidered(*plugin))),
+            );
+        }
+        for (i, id) in self.feasible.iter().enumerate() {
+            let scored = self.scorers.iter().flatten();
+            let by_plugin = scored.map(|s| (s.plugin, s.scores[i])).collect();
+            nodes.insert(name(id), NodeEvaluation::Feasible(NodeScore { by_plugin, total: self.totals[i] }));
+        }
+        let pre_filter = match &self.pre_filter {
+            // A pod is rejected beforehand only where there are nodes.
+            PreFilter::Rejected(rejection) if self.context.state.nodes.len() > 0 => Some(rejection.clone()),
+            _ => None,
+        };
+        let best = self.best().into_iter().map(str::to_owned).collect();
+        Evaluation { outcome: self.outcome(), pre_filter, nodes, best }
+    }
+}

@@ -1,0 +1,217 @@
+//! Explanations: every rule and term evaluated individually, node by node.
+
+pub(crate) mod blast_radius;
+mod feasible;
+pub(crate) mod opportunity_cost;
+mod terms;
+
+use berth_api::config::Plugin;
+use berth_api::object::Pod;
+use serde::Serialize;
+
+use crate::cycle::context::{Context, CycleState};
+use crate::cycle::nomination::Nominations;
+use crate::decision::{Outcome, Run};
+use crate::state::State;
+use crate::state::pod::prepared::PreparedPod;
+use crate::verdict::{Counts, TopologyPair, Verdict, Witness, plugin_name};
+
+/// Number of groups in [`Explanation::nearest`].
+const MAX_NEAREST: usize = 3;
+
+/// Maximum length of the text of [`Explanation::bottleneck_text`], in bytes.
+pub const MAX_BOTTLENECK: usize = 512;
+
+/// Why a pod fits where it fits, or is unschedulable.
+///
+/// ```
+/// # use berth_api::inventory::Inventory;
+/// # use berth_engine::{Cluster, Settings};
+/// # let objects = Inventory::from_text(
+/// #     "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 4, memory: 8Gi, pods: 10}}}
+/// # ---
+/// # {apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [
+/// #   {name: web, image: web, resources: {requests: {cpu: 5}}}]}}",
+/// # )?;
+/// # let mut cluster = Cluster::new(Settings::default());
+/// # cluster.set_node(&objects.nodes[0].object);
+/// # let pod = &objects.pods[0].object;
+/// let prepared = cluster.prepare(pod);
+/// let explanation = cluster.explain(pod, &prepared, None);
+/// assert_eq!(explanation.outcome.message(), "0/1 nodes are available: 1 Insufficient cpu.");
+/// let term = explanation.bottleneck().expect("a rule excludes the node");
+/// assert_eq!((term.excludes, term.excludes_alone), (1, 1));
+/// assert_eq!(term.detail, "requests 5 cpu");
+/// # Ok::<(), berth_api::inventory::InputError>(())
+/// ```
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Name of the pod.
+    pub name: String,
+    /// The node of a running pod.
+    pub running_on: Option<String>,
+    /// The decision now; as JSON the two members `node` and `message`.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Number of nodes of the cluster.
+    pub n_nodes: usize,
+    /// Every term of every rule, those that exclude most nodes first.
+    pub terms: Vec<TermSummary>,
+    /// Nodes that are excluded, grouped by the terms that exclude them; fewest terms first.
+    pub excluded: Vec<ExcludedNodes>,
+    /// Feasible nodes, grouped by equal scores; best first.
+    pub feasible: Vec<FeasibleNodes>,
+    /// For a running pod: the rules that reject its own node now.
+    pub broken: Vec<Verdict>,
+}
+
+/// One term, evaluated individually.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TermSummary {
+    /// The rule.
+    #[serde(serialize_with = "plugin_name")]
+    pub plugin: Plugin,
+    /// Its path in the pod, or in the existing pod that it belongs to.
+    pub term: String,
+    /// What it requires, in short.
+    pub detail: String,
+    /// Number of nodes it excludes.
+    pub excludes: usize,
+    /// Number of nodes that this term alone excludes.
+    pub excludes_alone: usize,
+    /// The topology domains in which it excludes nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<DomainSummary>,
+}
+
+/// A domain in which a term excludes nodes.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DomainSummary {
+    /// The domain.
+    pub topology: TopologyPair,
+    /// Number of nodes excluded in it.
+    pub n_nodes: usize,
+    /// The numbers behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
+    /// Pods that cause the exclusion, a few at most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub witnesses: Vec<Witness>,
+    /// Number of further pods.
+    pub more_witnesses: usize,
+}
+
+/// Nodes that the same terms exclude.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExcludedNodes {
+    /// Their names.
+    pub nodes: Vec<String>,
+    /// All verdicts against the first node; those of the other nodes differ only in topology domain and numbers.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// Feasible nodes with the same scores.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FeasibleNodes {
+    /// Their names.
+    pub nodes: Vec<String>,
+    /// Sum of the weighted scores.
+    pub total: i64,
+    /// Scores by plugin, for the first node.
+    pub scores: Vec<PluginScore>,
+}
+
+/// The score of one plugin, with its parts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginScore {
+    /// The plugin.
+    #[serde(serialize_with = "plugin_name")]
+    pub plugin: Plugin,
+    /// The normalized score (0 to 100) times the weight.
+    pub score: i64,
+    /// The weight.
+    pub weight: i64,
+    /// The score before normalization, in the unit of the plugin.
+    pub raw: i64,
+    /// The parts of the raw score.
+    pub parts: Vec<ScorePart>,
+}
+
+/// A part of a raw score.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ScorePart {
+    /// The name of the part.
+    pub what: String,
+    /// Its value.
+    pub value: i64,
+}
+
+impl Explanation {
+    /// The nodes nearest to being feasible: those that the fewest terms exclude.
+    pub fn nearest(&self) -> &[ExcludedNodes] {
+        &self.excluded[..self.excluded.len().min(MAX_NEAREST)]
+    }
+
+    /// The term whose removal alone makes most nodes feasible; if there is none, the term that excludes most nodes.
+    pub fn bottleneck(&self) -> Option<&TermSummary> {
+        self.terms.iter().filter(|t| t.excludes > 0).max_by(|a, b| {
+            let rank = |t: &TermSummary| (t.excludes_alone, t.excludes);
+            rank(a).cmp(&rank(b)).then_with(|| b.term.cmp(&a.term)).then_with(|| b.detail.cmp(&a.detail))
+        })
+    }
+
+    /// The bottleneck as a text of at most [`MAX_BOTTLENECK`] bytes; none for a pod that fits.
+    pub fn bottleneck_text(&self) -> Option<String> {
+        let bottleneck = self.bottleneck().filter(|_| self.outcome.node().is_none())?;
+        Some(shortened(bottleneck.in_short(self.n_nodes), MAX_BOTTLENECK))
+    }
+}
+
+fn shortened(mut text: String, most: usize) -> String {
+    const CUT: &str = "...";
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most - CUT.len()));
+        text.push_str(CUT);
+    }
+    text
+}
+
+/// Explains a pod that is not in the state. With `node`, the groups of nodes contain only that node.
+pub(crate) fn explain(
+    state: &State,
+    nominations: &Nominations,
+    pod: &Pod,
+    prepared: &PreparedPod,
+    node: Option<&str>,
+) -> Explanation {
+    let mut explanation = Explanation {
+        namespace: pod.metadata.namespace.clone(),
+        name: pod.metadata.name.clone(),
+        running_on: (!pod.spec.node_name.is_empty()).then(|| pod.spec.node_name.clone()),
+        outcome: Outcome::Unschedulable { message: String::new(), plugins: Vec::new() },
+        n_nodes: state.nodes.len(),
+        terms: Vec::new(),
+        excluded: Vec::new(),
+        feasible: Vec::new(),
+        broken: Vec::new(),
+    };
+    explanation.outcome = prepared.held_back().unwrap_or_else(|| {
+        let cycle = CycleState::new(state, nominations, prepared);
+        match Context::new(state, &cycle).map(Run::new) {
+            Some(run) => {
+                explanation.fill(&run, node);
+                run.outcome()
+            }
+            None => prepared.no_profile(),
+        }
+    });
+    explanation
+}

@@ -1,0 +1,166 @@
+//! Pods that are assigned to a node.
+
+pub(crate) mod prepared;
+mod relaxation;
+pub(crate) mod signature;
+mod toleration;
+pub(crate) mod uid;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use berth_api::object::{MIRROR_ANNOTATION, Pod};
+use hashbrown::HashTable;
+use rustc_hash::FxHashMap;
+
+pub(crate) use super::ids::PodId;
+
+use self::signature::{LabelSetId, SignatureId};
+use self::uid::Uid;
+use super::ids::NodeId;
+use super::interned::intern::Symbol;
+use super::volume::PodVolumes;
+use crate::state::rule_set::RuleSetId;
+
+/// By what pods are compared when one of them is to be evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Precedence {
+    pub(crate) priority: i32,
+    /// A scheduler is removing it already, to make room.
+    pub(crate) being_preempted: bool,
+    /// Its node runs it from a file and only mirrors it: deleting it at the API server does not end it.
+    pub(crate) is_mirror: bool,
+    /// Seconds since 1970; [`Precedence::NOT_STARTED`] before its node took notice of it.
+    pub(crate) started: i64,
+}
+
+impl Precedence {
+    /// Later than any start.
+    pub(crate) const NOT_STARTED: i64 = i64::MAX;
+
+    pub(crate) fn of(pod: &Pod) -> Precedence {
+        Precedence {
+            priority: pod.spec.priority.unwrap_or(0),
+            being_preempted: pod.is_being_preempted(),
+            is_mirror: pod.metadata.annotations.contains_key(MIRROR_ANNOTATION),
+            started: pod.started().unwrap_or(Precedence::NOT_STARTED),
+        }
+    }
+}
+
+/// An assigned pod. A user of its rule set, its label set and its node name.
+#[derive(Clone)]
+pub(crate) struct PodRecord {
+    pub(crate) name: Box<str>,
+    pub(crate) uid: Uid,
+    pub(crate) precedence: Precedence,
+    pub(crate) rule_set: RuleSetId,
+    pub(crate) label_set: LabelSetId,
+    /// That of the label set.
+    pub(crate) signature: SignatureId,
+    /// That of the label set.
+    pub(crate) namespace: Symbol,
+    /// The node it is assigned to, by name: the node may not exist (yet, or any more).
+    pub(crate) node_name: Symbol,
+    /// The node, when it exists: only then does the pod count anywhere.
+    pub(crate) node: Option<NodeId>,
+    pub(crate) terminating: bool,
+    /// The volumes that placement depends on.
+    pub(crate) volumes: Option<Arc<PodVolumes>>,
+}
+
+/// All assigned pods. Names are what users send: the hasher is keyed.
+#[derive(Clone, Default)]
+pub(crate) struct Pods {
+    slots: Vec<Option<PodRecord>>,
+    free: Vec<PodId>,
+    by_key: HashTable<PodId>,
+    hasher: RandomState,
+    /// Pods assigned to nodes that do not exist.
+    pub(crate) unknown_node_pods: FxHashMap<Symbol, Vec<PodId>>,
+}
+
+fn hash_of(slots: &[Option<PodRecord>], hasher: &RandomState, id: PodId) -> u64 {
+    slots[id.0 as usize].as_ref().map_or(0, |pod| hasher.hash_one((pod.namespace, &*pod.name)))
+}
+
+impl PodRecord {
+    /// Whether a pod of the same name differs in nothing that rules look at.
+    pub(super) fn is_as(&self, other: &PodRecord) -> bool {
+        (self.rule_set, self.signature, self.node_name, self.precedence)
+            == (other.rule_set, other.signature, other.node_name, other.precedence)
+            && self.volumes == other.volumes
+    }
+}
+
+impl Pods {
+    /// Makes room for so many more pods.
+    pub(crate) fn reserve(&mut self, n_pods: usize) {
+        self.slots.reserve(n_pods);
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        self.by_key.reserve(n_pods, |id| hash_of(slots, hasher, *id));
+    }
+
+    pub(crate) fn insert(&mut self, record: PodRecord) -> PodId {
+        let hash = self.hash(record.namespace, &record.name);
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.slots[id.0 as usize] = Some(record);
+                id
+            }
+            None => {
+                self.slots.push(Some(record));
+                PodId((self.slots.len() - 1) as u32)
+            }
+        };
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        self.by_key.insert_unique(hash, id, |id| hash_of(slots, hasher, *id));
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: PodId) -> Option<PodRecord> {
+        let record = self.slots[id.0 as usize].take()?;
+        if let Ok(found) = self.by_key.find_entry(self.hash(record.namespace, &record.name), |i| *i == id) {
+            found.remove();
+        }
+        self.free.push(id);
+        Some(record)
+    }
+
+    fn hash(&self, namespace: Symbol, name: &str) -> u64 {
+        self.hasher.hash_one((namespace, name))
+    }
+
+    pub(crate) fn find(&self, namespace: Symbol, name: &str) -> Option<PodId> {
+        let is_it = |id: &PodId| {
+            self.find_by_id(*id).is_some_and(|pod| pod.namespace == namespace && *pod.name == *name)
+        };
+        self.by_key.find(self.hash(namespace, name), is_it).copied()
+    }
+
+    /// A pod, if it exists.
+    pub(crate) fn find_by_id(&self, id: PodId) -> Option<&PodRecord> {
+        self.slots.get(id.0 as usize)?.as_ref()
+    }
+
+    /// A pod known to exist: ids are handed out and taken back by this store alone.
+    pub(crate) fn get(&self, id: PodId) -> &PodRecord {
+        self.slots[id.0 as usize].as_ref().expect("pod ids are only kept for pods that exist")
+    }
+
+    pub(crate) fn get_mut(&mut self, id: PodId) -> &mut PodRecord {
+        self.slots[id.0 as usize].as_mut().expect("pod ids are only kept for pods that exist")
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut PodRecord> {
+        self.slots.iter_mut().flatten()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PodId, &PodRecord)> {
+        self.slots.iter().enumerate().filter_map(|(i, p)| Some((PodId(i as u32), p.as_ref()?)))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+}
