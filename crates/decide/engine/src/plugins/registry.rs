@@ -49,16 +49,19 @@ pub(super) const RULES: &[RuleEntry] = &[
     RuleEntry::of::<super::tests::OpenNodes>(),
 ];
 
+type PrepareFilter = for<'a> fn(Context<'a>) -> Option<Box<dyn Filter + 'a>>;
+type PrepareScorer = for<'a> fn(Context<'a>, &[NodeId]) -> Option<Box<dyn Scorer + 'a>>;
+
 /// A rule as a value: [`Rule`] has what the members mean.
 #[derive(Clone, Copy)]
 pub(crate) struct RuleEntry {
     pub(crate) plugin: Plugin,
     pub(crate) reads: Reads,
     pub(crate) normalization: Normalization,
-    pub(crate) filter: for<'a> fn(Context<'a>) -> Option<Box<dyn Filter + 'a>>,
-    pub(crate) scorer: for<'a> fn(Context<'a>, &[NodeId]) -> Option<Box<dyn Scorer + 'a>>,
+    pub(crate) filter: PrepareFilter,
+    pub(crate) scorer: PrepareScorer,
     pub(crate) hints: fn(Context<'_>) -> Option<Box<dyn Hints>>,
-    pub(crate) filter_of_changed_node: for<'a> fn(Context<'a>) -> Option<Box<dyn Filter + 'a>>,
+    pub(crate) filter_of_changed_node: PrepareFilter,
     pre_filter: fn(Context<'_>) -> PreFilter,
     pre_score: fn(Context<'_>) -> Result<(), String>,
     fits_a_view: fn(&RuleSet) -> bool,
