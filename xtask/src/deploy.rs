@@ -3,7 +3,7 @@
 //! A comment `# helm: ...` gives the text of the chart in this place:
 //!
 //! - after a value, it replaces the value, and the lines of the value with deeper indentation are dropped;
-//! - on a line of its own, it becomes a line of the chart.
+//! - on its own line, it becomes a line of the chart.
 //!
 //! All other lines are copied. A test of `berth-cli` checks that the chart with default values equals the kustomize
 //! files.

@@ -1,6 +1,6 @@
 //! Expressions of the Common Expression Language.
 //!
-//! The evaluator has no limits of its own. An expression is therefore refused if it is large, and an evaluation if the
+//! The evaluator has no own limits. An expression is therefore refused if it is large, and an evaluation if the
 //! loops of the expression could take too many steps, or make too much text, with the given variables.
 
 use std::collections::{HashMap, HashSet};

@@ -14,7 +14,7 @@ use super::types::{Scalar, Struct, Type};
 
 /// Further unknown fields of an object are not reported.
 const MAX_UNKNOWN: usize = 100;
-/// Nor are those after paths of so many bytes together.
+/// Nor are those after paths of this many bytes together.
 const MAX_UNKNOWN_BYTES: usize = 64 << 10;
 
 /// A value that cannot be read as its type. The message has the format of kube-apiserver's decoder.

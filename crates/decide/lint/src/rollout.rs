@@ -22,7 +22,7 @@ pub(crate) enum Trial {
     OldDoNotFit,
     /// A new pod fits while all old pods run.
     NewFits,
-    /// It does not, for the scheduler's reason; it fits once so many old pods are gone, if that helps.
+    /// It does not, for the scheduler's reason; it fits once this many old pods are gone, if that helps.
     Blocked { message: String, after: Option<usize> },
 }
 

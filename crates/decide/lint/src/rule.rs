@@ -97,7 +97,7 @@ rules! {
         "A pod requests more than any node that it may run on can allocate";
         "request less, or add a larger node"
     "rollout-deadlock" rollout_deadlock Warning:
-        "A rolling update cannot start: a new pod fits nowhere while all old pods run";
+        "A rolling update cannot start: a new pod is unschedulable while all old pods run";
         "set maxUnavailable to 1"
     "selector-matches-nothing" selector_matches_nothing Warning:
         "A selector matches no pod or no node of the input";

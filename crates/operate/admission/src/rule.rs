@@ -11,7 +11,7 @@ pub enum Rule {
     LimitPodHardAntiAffinityTopology,
     /// A pod's blast radius stays within a budget.
     BlastRadius,
-    /// Pods with nodes of their own stay within a budget.
+    /// Pods with their own nodes stay within a budget.
     ExclusiveNodes,
     /// What pods exclude for other namespaces stays within a quota.
     PlacementQuota,

@@ -116,7 +116,7 @@ fn check_size(path: &Path) -> Result<(), KubeconfigError> {
     }
 }
 
-/// Reads a kubeconfig: a file, or a pipe or device with at most so many bytes.
+/// Reads a kubeconfig: a file, or a pipe or device with at most this many bytes.
 fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
     if check_size(path).is_ok() {
         return Kubeconfig::read_from(path);
@@ -310,7 +310,7 @@ pub fn limited_client(
     }
 }
 
-/// The same client with the token of another user; `client` has no credential of its own.
+/// The same client with the token of another user; `client` has no own credential.
 ///
 /// # Errors
 /// The token has characters that no header has.

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-/// Victim selection takes no more than one part in so many of the time.
+/// Victim selection takes no more than one part in this many of the time.
 const EVALUATION_SHARE: u32 = 8;
 
 /// When to select victims for reasons other than the end of a grace period.

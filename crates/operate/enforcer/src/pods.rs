@@ -19,7 +19,7 @@ type Key = (Box<str>, Box<str>);
 pub(crate) struct Workload {
     /// `namespace/Kind/name`.
     pub(crate) name: Box<str>,
-    /// The controller; none for a pod of its own.
+    /// The controller; none for its own pod.
     pub(crate) controller: Option<ObjectReference>,
 }
 

@@ -63,7 +63,7 @@ struct NodeAttributes {
     not_before: Option<Instant>,
 }
 
-/// Decisions wait for a list of nodes. Before the next one they get so many times the time that it took, however often
+/// Decisions wait for a list of nodes. Before the next one they get this many times the time that it took, however often
 /// rules mention something new.
 const DECIDING_PER_LIST: u32 = 4;
 

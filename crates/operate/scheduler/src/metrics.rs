@@ -384,7 +384,7 @@ impl Metrics {
         }
     }
 
-    /// So many decisions were made with a profile.
+    /// This many decisions were made with a profile.
     pub(crate) fn evaluated(&self, profile: &Profile, n: u64) {
         let score: Vec<_> = profile.score.iter().map(|(plugin, _)| *plugin).collect();
         for (extension_point, plugins) in [

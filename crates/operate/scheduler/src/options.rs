@@ -23,7 +23,7 @@ pub struct SchedulerOptions {
     /// The `schedulerName` that the only profile of the settings is served under, whatever its own name. None: the
     /// profiles are served under their own names, as kube-scheduler does with a configuration file.
     pub scheduler_name: Option<String>,
-    /// Bindings sent at one time, each over a connection of its own.
+    /// Bindings sent at one time, each over its own connection.
     pub bind_concurrency: usize,
     /// How long one request to bind may take before it counts as unanswered. With leader election it is cut to the
     /// time between the end of a leadership and the earliest beginning of the next.

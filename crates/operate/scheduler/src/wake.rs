@@ -9,7 +9,7 @@ use crate::pod_groups::PodGroups;
 use crate::queue::PodId;
 use crate::state::State;
 
-/// After an evaluation in vain, a group is not evaluated again for this many times as long as the evaluation took:
+/// After an evaluation without success, a group is not evaluated again for this many times as long as the evaluation took:
 /// thousands of changes must not keep the scheduler busy with unschedulable pods.
 const EVALUATION_COST: u32 = 20;
 const LONGEST_WAIT: Duration = Duration::from_secs(1);

@@ -159,7 +159,7 @@ fn namespace_name(round: usize, i: usize) -> String {
 }
 
 /// The `i`th pod of a round. Its `pod-template-hash` is its own, and its rules select by it; every tenth pod selects by
-/// a label key of its own.
+/// its own label key.
 pub fn pod(round: usize, i: usize) -> Pod {
     let hash = format!("{round}-{i}");
     let key = if i % 10 == 9 { format!("example.com/job-{hash}") } else { "pod-template-hash".to_owned() };

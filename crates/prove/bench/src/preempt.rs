@@ -1,6 +1,6 @@
 //! Preemption: pods of high priority in a cluster full of pods of low priority.
 //!
-//! Every node is full. Each incoming pod fits nowhere, finds the pod to be evicted, and is placed once that is gone. The
+//! Every node is full. Each incoming pod is unschedulable, finds the pod to be evicted, and is placed once that is gone. The
 //! time of a pod is that of both decisions, the search for victims, their removal and the assignment.
 
 use berth_api::object::{Pod, PodDisruptionBudget};

@@ -1,4 +1,4 @@
-//! Hosts: each runs a component in a runtime of its own, on simulated time. A host that crashes loses all its tasks, wherever
+//! Hosts: each runs a component in its own runtime, on simulated time. A host that crashes loses all its tasks, wherever
 //! they wait.
 
 use std::cell::{Cell, RefCell};
@@ -30,7 +30,7 @@ pub struct Host {
     pub skew: i64,
 }
 
-/// A turn ends when the runtime has found nothing to do so many times. Each time timers that are due expire, and their tasks
+/// A turn ends when the runtime has found nothing to do this many times. Each time timers that are due expire, and their tasks
 /// run.
 const IDLE_TIMES: u32 = 3;
 

@@ -1,6 +1,6 @@
 //! Deterministic simulation of Berth's components under faults.
 //!
-//! Scheduler, enforcer, webhook, controllers, kubelets and the API server run in one thread, each in a runtime of its own, on
+//! Scheduler, enforcer, webhook, controllers, kubelets and the API server run in one thread, each in its own runtime, on
 //! simulated time (`platform`, `host`) and a simulated network (`network`). A seed chooses what users do (`workload`) and what
 //! goes wrong (`plan`). After the run, `check` judges the history of the API server.
 //!
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: berth-faultsim --seed N                        one run, with its log on standard error (RUST_LOG=info) and its
                                                       history in the file that FAULTSIM_HISTORY names
-       berth-faultsim --runs N [--first N] [--jobs N]  the seeds that failed once, and N others in processes of their own";
+       berth-faultsim --runs N [--first N] [--jobs N]  the seeds that failed once, and N others in their own processes";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -1,4 +1,4 @@
-//! Many runs, each in a process of its own: a crash or an endless loop in one ends only that one, and no state is left over.
+//! Many runs, each in its own process: a crash or an endless loop in one ends only that one, and no state is left over.
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -80,7 +80,7 @@ pub struct Accepted {
     pub path: String,
 }
 
-/// A binding that a scheduler sent, whatever became of it.
+/// A binding that a scheduler sent, whatever its outcome.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     /// When it was sent.

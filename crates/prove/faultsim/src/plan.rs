@@ -27,9 +27,9 @@ pub enum Kind {
     HangAnswer,
     /// The connection breaks in the middle of this frame of the response.
     Truncate(u32),
-    /// After so many frames nothing more comes.
+    /// After this many frames nothing more comes.
     Stall(u32),
-    /// After so many frames the version of the watch has expired.
+    /// After this many frames the version of the watch has expired.
     Expire(u32),
     /// The last event of each n-th frame of a watch comes twice.
     Repeat(u32),
@@ -173,7 +173,7 @@ pub enum Trouble {
     Pause(Duration),
     /// No message passes between it and its servers for this time.
     Cut(Duration),
-    /// Its wall clock is set forward or back by so many seconds.
+    /// Its wall clock is set forward or back by this many seconds.
     ClockJump(i64),
 }
 

@@ -108,7 +108,7 @@ impl Workload {
         self.add(millis, Action::Request(Method::POST, path.to_owned(), object));
     }
 
-    /// A Deployment or StatefulSet with what becomes of it, and perhaps a disruption budget.
+    /// A Deployment or StatefulSet with what happens to it, and perhaps a disruption budget.
     fn app(&mut self, rng: &mut Rng, app: &str, end: Duration) {
         let created = 5_000 + rng.u64(..20_000);
         let end = end.as_millis() as u64;

@@ -1,6 +1,6 @@
 //! `berth`: schedules Kubernetes pods, explains placements and enforces affinity rules.
 //!
-//! This file parses arguments and turns outcomes into exit codes. Each command has a file of its own under
+//! This file parses arguments and turns outcomes into exit codes. Each command has its own file under
 //! `commands`, which connects the libraries; `render` writes the text output.
 
 mod cluster;

@@ -40,7 +40,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Namespace and name of the pod that shows best what becomes of all: the last pending pod, else the first.
+    /// Namespace and name of the pod that shows best what happens to all: the last pending pod, else the first.
     pub fn pod_to_explain(&self, simulation: &Simulation) -> Result<(String, String), CliError> {
         let pods = || self.pods.iter().map(|i| &simulation.pods()[*i]);
         let pod = pods().rfind(|pod| !pod.was_running).or_else(|| pods().next());

@@ -48,7 +48,7 @@ fn renamed(mut command: Command) -> Command {
         command = command.after_help(help);
     }
     let usage = command.clone().render_usage().to_string();
-    // A usage of its own, which does not follow the name.
+    // Its own usage, which does not follow the name.
     if let Some(usage) = usage.strip_prefix("Usage: berth ") {
         command = command.override_usage(plugin(&format!("berth {usage}")));
     }

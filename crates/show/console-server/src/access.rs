@@ -10,9 +10,9 @@ use berth_client::delegated::DelegatedAuthorizer;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// The system has no random numbers.
+/// The operating system provides no random numbers.
 #[derive(Debug, thiserror::Error)]
-#[error("the system gives no random numbers for the token of the console")]
+#[error("the operating system provides no random numbers for the token of the console")]
 pub struct RandomnessError;
 
 /// A random token: it is the permission to see the console.
@@ -23,7 +23,7 @@ impl AccessToken {
     /// A new token of 256 random bits.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// The operating system provides no random numbers.
     pub fn random() -> Result<AccessToken, RandomnessError> {
         let mut secret = [0; 32];
         SystemRandom::new().fill(&mut secret).map_err(|_| RandomnessError)?;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// Limits of what is kept of rendered pages.
 const MAX_CACHED_PAGES: usize = 256;
 const MAX_CACHED_BYTES: usize = 32 << 20;
-/// A page takes long if rendering it takes more than this. It is rendered again only after a pause, so many times as long.
+/// A page takes long if rendering it takes more than this. It is rendered again only after a pause, this many times as long.
 const COSTLY: Duration = Duration::from_millis(250);
 const PAUSE: u32 = 4;
 

@@ -21,7 +21,7 @@ impl<'a> Pods<'a> {
         &self.simulation.pods()[position]
     }
 
-    /// The pods at these positions by namespace and name; at most so many.
+    /// The pods at these positions by namespace and name; at most this many.
     pub(crate) fn sorted(
         &self,
         positions: impl IntoIterator<Item = usize>,

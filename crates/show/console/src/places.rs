@@ -56,7 +56,7 @@ impl Place<'_> {
         usize::try_from(RESOURCES.into_iter().map(percent).max().unwrap_or(0)).unwrap_or(0)
     }
 
-    /// The name, the amounts, and at most so many of the broken rules.
+    /// The name, the amounts, and at most this many of the broken rules.
     pub(crate) fn text(&self, most_broken: usize) -> String {
         let amount = |resource: &str| {
             let (used, of) = self.amount(resource);

@@ -271,12 +271,12 @@ fn scaled(size: usize, largest: usize, longest: usize) -> usize {
     (size * longest).checked_div(largest).unwrap_or(0).max(usize::from(size > 0))
 }
 
-/// Width of so many characters of a label, in pixels.
+/// Width of this many characters of a label, in pixels.
 pub fn label_width(n_characters: usize) -> usize {
     (n_characters * LABEL_CHARACTER).div_ceil(1000)
 }
 
-/// At most so many characters of a text.
+/// At most this many characters of a text.
 pub fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -20,7 +20,7 @@ thread_local! {
     static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Makes room for an input of so many bytes, and returns its address. The next call takes the input; the last output ends.
+/// Makes room for an input of this many bytes, and returns its address. The next call takes the input; the last output ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn playground_input(length: usize) -> *mut u8 {
     write(String::new());

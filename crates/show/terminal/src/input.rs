@@ -124,7 +124,7 @@ pub fn small_text(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Reads at most so many bytes; more are an error.
+/// Reads at most this many bytes; more are an error.
 struct Bounded<R> {
     source: R,
     left: u64,

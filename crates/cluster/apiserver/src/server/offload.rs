@@ -1,4 +1,4 @@
-//! Requests with much to parse, validate or patch run on threads of their own: they must not keep the threads that
+//! Requests with much to parse, validate or patch run on their own threads: they must not keep the threads that
 //! answer all other requests.
 
 use std::sync::Arc;

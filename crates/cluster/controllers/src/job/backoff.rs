@@ -20,7 +20,7 @@ pub(super) fn backoff_ends(pods: &[Arc<Pod>]) -> Option<Timestamp> {
     last.checked_add(pause(failures().count())).ok()
 }
 
-/// Backoff after so many failures (at least one).
+/// Backoff after this many failures (at least one).
 pub(super) fn pause(n_failures: usize) -> SignedDuration {
     let (first, longest) = FAILURE_BACKOFF;
     let doublings = u32::try_from(n_failures.saturating_sub(1)).unwrap_or(u32::MAX).min(30);

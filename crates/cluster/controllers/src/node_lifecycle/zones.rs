@@ -113,7 +113,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Nodes of zones `a` and `b`, so many ready and not ready. Returns how many nodes of each are evicted at once, and
+    /// Nodes of zones `a` and `b`, this many ready and not ready. Returns how many nodes of each are evicted at once, and
     /// how many never.
     fn decided(a: (usize, usize), b: (usize, usize)) -> (usize, usize, usize) {
         let mut nodes = Vec::new();

@@ -117,7 +117,7 @@ impl FieldSet {
         }
     }
 
-    /// The paths of members, at most so many, as messages write them: `.spec.containers[name="a"].image`.
+    /// The paths of members, at most this many, as messages write them: `.spec.containers[name="a"].image`.
     pub(super) fn paths(&self, at_most: usize) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect_paths(&mut String::new(), at_most, &mut paths);

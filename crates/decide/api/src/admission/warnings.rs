@@ -345,7 +345,7 @@ impl<'p> SeenPorts<'p> {
         self.all.push((path, port));
     }
 
-    /// The first definitions, at most so many, that conflict with one of the same container port and protocol. Definitions
+    /// The first definitions, at most this many, that conflict with one of the same container port and protocol. Definitions
     /// with different host ports, or with different addresses of one host port, do not conflict.
     fn related(&self, port: &'p ContainerPort, at_most: usize) -> Vec<&(String, &'p ContainerPort)> {
         let claims = match (port.host_port, port.host_ip.as_str()) {

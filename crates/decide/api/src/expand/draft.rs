@@ -140,7 +140,7 @@ impl PodDraft {
         }
     }
 
-    /// Adds a volume with a claim of its own, made from a template. Replaces a volume of the same name.
+    /// Adds a volume with its own claim, made from a template. Replaces a volume of the same name.
     pub(super) fn claim_volume(&mut self, template: &PersistentVolumeClaim) {
         let volume = template.metadata.name.as_str();
         let mut claim = template.clone();

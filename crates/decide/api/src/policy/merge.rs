@@ -12,7 +12,7 @@ use crate::object::{
 const DEFAULT_TOLERATIONS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 const DEFAULT_TOLERATION_SECONDS: i64 = 300;
 
-/// What became of a rule of a policy.
+/// What happened to a rule of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     Added,
@@ -29,7 +29,7 @@ pub(super) struct Merge<'a> {
     policy: &'a PlacementPolicy,
     /// The policies that come first. Rules of the pod that are equal to theirs count as theirs.
     earlier: &'a [&'a PlacementPolicy],
-    /// The path in the policy, and what became of the rule.
+    /// The path in the policy, and what happened to the rule.
     pub(super) effects: Vec<(String, Effect)>,
 }
 

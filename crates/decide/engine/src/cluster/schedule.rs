@@ -285,7 +285,7 @@ impl Cluster {
         conditions
     }
 
-    /// Whether a change may have made a node feasible for a pod that fitted nowhere when its conditions were
+    /// Whether a change may have made a node feasible for a pod that was unschedulable when its conditions were
     /// taken. Never a false no; after a yes, decide again (or ask [`Cluster::fits_anywhere`]), and take
     /// new conditions if there still is no node.
     ///

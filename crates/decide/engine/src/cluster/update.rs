@@ -97,7 +97,7 @@ impl Cluster {
         self.report(|_| Entry::RemoveVolumeObject(kind, NamespacedName::new(namespace, name)));
     }
 
-    /// Makes room for so many more pods.
+    /// Makes room for this many more pods.
     pub fn reserve_pods(&mut self, n_pods: usize) {
         self.state.pods.reserve(n_pods);
     }

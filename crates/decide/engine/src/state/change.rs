@@ -160,7 +160,7 @@ pub(crate) struct Epochs {
     pub(crate) free_volumes: [u64; MAX_ALIKE + 1],
 }
 
-/// Free volumes beyond so many that offer the same are not told apart by their number.
+/// Free volumes beyond this many that offer the same are not told apart by their number.
 pub(crate) const MAX_ALIKE: usize = 4;
 
 /// Entries kept at least.

@@ -117,7 +117,7 @@ impl CycleVolumes {
             && !self.rules.unbound.iter().any(depends_on_more)
     }
 
-    /// As long as there are so many free volumes with an equal offer, one more or less of them changes nothing for the
+    /// As long as there are this many free volumes with an equal offer, one more or less of them changes nothing for the
     /// pod: no node becomes feasible or infeasible. At most [`MAX_ALIKE`] + 1, which stands for any number.
     ///
     /// Claims of one class that need the same but for the size choose by size and name: which nodes have enough volumes

@@ -191,7 +191,7 @@ fn no_pods_of_another_service_on_the_same_node() {
         pod default/evil-2 service=evil
     ";
     assert_eq!(placed(text), "good-1=b good-2=b evil-2=a");
-    // "...with any other pods except other pods of this service": pods without the label are others, too.
+    // "...with any other pods except other pods of this service": pods without the label are also others.
     let text = "
         node a
         node b

@@ -1,4 +1,4 @@
-//! The bottleneck of a pod that fits nowhere, as text for events.
+//! The bottleneck of an unschedulable pod, as text for events.
 
 use berth_engine::{MAX_BOTTLENECK, Settings};
 use berth_testkit::text;

@@ -1,4 +1,4 @@
-//! `limit` of required anti-affinity: at most so many other matching pods in a domain.
+//! `limit` of required anti-affinity: at most this many other matching pods in a domain.
 
 use berth_api::config::{Profile, SchedulerConfig};
 use berth_engine::{Counts, RemedyOptions, Settings, Target};

@@ -128,7 +128,7 @@ fn rules_between_pods_are_asked_without_the_victims() {
         "pod default/x on a1 app=p\npod default/y on a2 app=p\npod default/z on b1 app=p cpu=2 priority:10
         pod default/p app=p cpu=1 priority:10 spread(1 app=p @zone)";
     assert_eq!(preemption(&format!("{zones}\n{spread}")), "a1: x");
-    // A pod that is being deleted is not counted, but its removal in the trial is: kube-scheduler finds room, too.
+    // A pod that is being deleted is not counted, but its removal in the trial is: kube-scheduler also finds room.
     let deleted = "node a zone=a cpu=2\nnode b zone=b cpu=2\npod default/x on a app=p\npod default/y on a app=p cpu=2 terminating
         pod default/z on b app=q cpu=2 priority:10\npod default/p app=p cpu=1 priority:10 spread(1 app=p @zone)";
     assert_eq!(preemption(deleted), "a: y");
@@ -180,7 +180,7 @@ fn room_is_left_for_nominated_pods() {
     assert_eq!(placed("cpu=1 priority:5"), "p=b");
     assert_eq!(placed("cpu=2 priority:5"), "p=-");
     assert_eq!(placed("cpu=2 priority:6"), "p=a", "nominations of lower priority do not count");
-    // A pod that needs the nominated one must fit without it, too.
+    // A pod that needs the nominated one must also fit without it.
     let near = "node a\npod default/n nominated a app=db priority:5\npod default/p aff(app=db @hostname)";
     assert_eq!(crate::common::placed(near), "p=-");
     // It counts for spreading, also where it raises the fewest of all domains: with it the zones are even.

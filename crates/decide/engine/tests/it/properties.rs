@@ -19,18 +19,18 @@ use berth_testkit::naive::{self, Decision, NodeResult, Options, World, evaluate}
 
 use crate::common::{apply, cut_down, prepare, set_nodes_after, settings};
 
-/// So many pods are asked about again after every operation.
+/// This many pods are asked about again after every operation.
 const ASKED_AGAIN: usize = 5;
 /// Pods have been pending for so long.
 const PENDING: Duration = Duration::from_secs(600);
-/// So many pods wait to be woken.
+/// This many pods wait to be woken.
 const PARKED: usize = 4;
 
 struct History {
     profile: Profile,
     options: Options,
     operations: Vec<Operation>,
-    /// Parked pods are told of changes after so many operations.
+    /// Parked pods are told of changes after this many operations.
     told_every: u64,
     /// Whether nodes keep annotations and fields that no rule mentions.
     all_node_attributes: bool,
@@ -132,7 +132,7 @@ impl History {
             parked.truncate(PARKED);
             asked.push_front(pod.clone());
             asked.truncate(ASKED_AGAIN);
-            // Every other pod stays where it was put, under a name of its own.
+            // Every other pod stays where it was put, under its own name.
             if let Some(node) = expected.chosen.filter(|_| placed % 2 == 0) {
                 let mut pod = Box::new(pod.clone());
                 pod.metadata.name = format!("placed-{placed}");
@@ -279,7 +279,7 @@ impl Parked {
         if fits && !self.fits && !woken {
             return Err(format!("fits now, but none of these woke it: {changes:?}"));
         }
-        // Conditions that woke a pod in vain are replaced most of the time; they stay right if they are not.
+        // Conditions that woke a pod without success are replaced most of the time; they stay right if they are not.
         if !fits && (self.fits || (woken && self.pod.metadata.name.len().is_multiple_of(2))) {
             self.conditions = cluster.wake_conditions(&prepared);
         }

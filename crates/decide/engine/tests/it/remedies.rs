@@ -98,7 +98,7 @@ fn who_goes_and_where_to() {
              pod d/d on a2 priority:12 rdrd-anti(app=c @zone)",
             &["c@a1>b1 (c d)"],
         ),
-        // One of those in the way has nowhere to go: the others would go in vain.
+        // One of those in the way has nowhere to go: evicting the others would not help.
         (
             "pod d/p on a1 priority:5 rdrd-anti(app=x @zone)\npod d/x on a2 app=x select:zone=a\npod d/y on a2 app=x",
             &["x@a2>- (p)"],
@@ -288,7 +288,7 @@ fn judge(
         let without = carried_out(world, &others, |_, _, _| Ok(()))?;
         let left = broken_keys(&without, options);
         if !cured.iter().any(|key| left.contains(*key)) {
-            return Err(format!("{:?} went in vain", placed[i].victim));
+            return Err(format!("{:?} was evicted without effect", placed[i].victim));
         }
     }
     Ok((placed.len(), found.remedies.len() - placed.len()))

@@ -1,4 +1,4 @@
-//! Wake-up conditions: which changes wake a pod that fits nowhere, and which let it sleep.
+//! Wake-up conditions: which changes wake an unschedulable pod, and which let it sleep.
 
 use berth_engine::{Cluster, Settings, WakeConditions};
 use berth_testkit::text;

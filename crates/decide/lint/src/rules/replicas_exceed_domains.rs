@@ -47,7 +47,7 @@ pub(crate) fn n_domains(
 }
 
 impl LintInput<'_> {
-    /// The rules by which a domain takes only so many pods of a subject: path, topology key and number.
+    /// The rules by which a domain takes only a limited number of pods of a subject: path, topology key and number.
     pub(crate) fn limits_per_domain(&self, subject: &Subject<'_>) -> Vec<(String, String, i64)> {
         let mut limits = Vec::new();
         for term in &subject.rules.required_anti_affinity {

@@ -49,7 +49,7 @@ fn is_limited(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64) -> bo
     by_domain || by_spread || eligible.nodes.len() as i64 <= replicas && !subject.rules.host_ports.is_empty()
 }
 
-/// The rules by which old pods limit the new ones: a domain takes only so many pods of both revisions.
+/// The rules by which old pods limit the new ones: a domain takes only a limited number of pods of both revisions.
 fn limits_for_updates(input: &LintInput<'_>, subject: &Subject<'_>) -> Vec<(String, String, i64)> {
     let old = pod_of_revision(subject, "old", input.settings.extensions);
     let is_of_both = |path: &str| {
@@ -70,14 +70,15 @@ fn on_nodes(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64, finding
         path.or_else(|| subject.rules.spread_constraints.first().map(|constraint| constraint.path.clone()));
     let pods =
         if replicas == 1 { "the old pod runs".to_owned() } else { format!("all {replicas} old pods run") };
-    let message = format!("maxUnavailable comes to 0, and while {pods} a new one fits nowhere: {message}");
+    let message =
+        format!("maxUnavailable comes to 0, and while {pods} a new one is unschedulable: {message}");
     let finding =
         findings.add(&subject.object, subject.path(path.unwrap_or_else(|| "spec".to_owned())), message);
     finding.severity(Severity::Error).fix(match after {
         Some(n) => {
             format!("set spec.strategy.rollingUpdate.maxUnavailable to {n}, or add a node in a new domain")
         }
-        None => "correct the rules: a new pod fits nowhere even without the old ones".to_owned(),
+        None => "correct the rules: a new pod is unschedulable even without the old ones".to_owned(),
     });
 }
 

@@ -25,7 +25,7 @@ use crate::what_if::place_new;
 
 /// Replicas are not counted beyond this number.
 const MAX_REPLICAS: usize = 1_000_000;
-/// Number of replicas that get claims of their own at first; if all fit, more are tried.
+/// Number of replicas that get their own claims at first; if all fit, more are tried.
 const FIRST_WITH_CLAIMS: usize = 256;
 /// A question about the replicas of a pod.
 #[derive(Clone, Debug)]

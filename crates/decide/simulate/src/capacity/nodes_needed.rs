@@ -127,7 +127,7 @@ fn moved(like: &Node, to: &Node, topology_key: &str) -> Node {
 type Distribution = Vec<usize>;
 
 impl Room {
-    /// The cheapest nodes with which so many replicas fit.
+    /// The cheapest nodes with which this many replicas fit.
     pub(super) fn cheapest(&mut self, models: &[Model], n_replicas: usize) -> Option<NewNodes> {
         let all_priced = models.iter().all(|model| model.price.is_some());
         let mut best: Option<NewNodes> = None;
@@ -209,7 +209,7 @@ impl Room {
         is_enough.then_some(distribution)
     }
 
-    /// Whether so many replicas fit with these new nodes.
+    /// Whether this many replicas fit with these new nodes.
     fn suffices(&mut self, model: &Model, distribution: &[usize], n_replicas: usize) -> bool {
         let mut added = Vec::new();
         for (domain, n) in distribution.iter().enumerate() {

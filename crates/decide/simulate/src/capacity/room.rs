@@ -11,7 +11,7 @@ pub(super) const NO_DOMAIN: &str = "<none>";
 /// A cluster with the next replicas of a pod.
 pub(super) struct Room {
     pub simulation: Simulation,
-    /// The next replicas; if they have no claims of their own, one stands for all.
+    /// The next replicas; if they have no own claims, one stands for all.
     pub replicas: Vec<Pod>,
     pub prepared: Vec<PreparedPod>,
     pub has_claims: bool,

@@ -109,7 +109,7 @@ pub enum Change {
     AddNode {
         /// The node that it resembles in its allocatable resources, labels and taints.
         like: String,
-        /// Labels with another value than that node has: the pod needs a domain of its own.
+        /// Labels with another value than that node has: the pod needs its own domain.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         in_new_domain: Vec<TopologyPair>,
     },

@@ -1,7 +1,7 @@
 //! Moves: the fewest running pods that make place for the pod when they move to other nodes.
 //!
 //! For every node, the reasons against the pod give what a set of moved pods has to achieve at least: free so much of a
-//! resource, take away so many matching pods, bring one. Sets are tried in the order of their size. A set helps if, with
+//! resource, take away this many matching pods, bring one. Sets are tried in the order of their size. A set helps if, with
 //! the pod on its node, the moved pods find nodes one after the other, and the pod's rules hold then. Moves that only
 //! make room for other moved pods are not looked for.
 //!

@@ -21,7 +21,7 @@ pub struct SimulatedPod {
     pub outcome: Outcome,
     /// Fields that decide about placement and that Berth does not support: it decided without them.
     pub unsupported: Shared<Vec<String>>,
-    /// The paths of the required rules that were relaxed to place it, or in vain.
+    /// The paths of the required rules that were relaxed to place it, with or without success.
     pub relaxed: Shared<Vec<String>>,
     /// The pods that were evicted for it, the most important first.
     pub victims: Shared<Vec<NamespacedName>>,

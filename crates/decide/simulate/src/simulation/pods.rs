@@ -37,7 +37,7 @@ impl Pods {
         found.map(|at| *at as usize)
     }
 
-    /// Makes room for so many pods, before the first.
+    /// Makes room for this many pods, before the first.
     pub(super) fn reserve(&mut self, n_pods: usize) {
         self.positions.reserve(n_pods, |_| 0);
         self.pods.reserve(n_pods);

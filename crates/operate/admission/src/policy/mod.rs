@@ -138,9 +138,9 @@ pub struct Budget {
 pub struct BlastRadiusLimit {
     /// Which domain of the term is taken.
     pub measure: Measure,
-    /// So many nodes.
+    /// Number of nodes.
     pub nodes: Option<u64>,
-    /// So many running pods.
+    /// Number of running pods.
     pub pods: Option<u64>,
 }
 
@@ -149,7 +149,7 @@ pub struct BlastRadiusLimit {
 pub struct ExclusiveNodesLimit {
     /// What a pod is charged that has no node yet.
     pub charge: Measure,
-    /// So many nodes.
+    /// Number of nodes.
     pub nodes: Option<u64>,
     /// CPU of these nodes.
     pub cpu: Option<Quantity>,

@@ -16,7 +16,7 @@ pub(crate) struct ExclusivePod {
     pub(crate) pinned: Option<String>,
 }
 
-/// The required anti-affinity that gives a pod a node of its own: over all namespaces, by host name, against all pods,
+/// The required anti-affinity that gives a pod its own node: over all namespaces, by host name, against all pods,
 /// or all but those with certain labels.
 pub(crate) fn exclusive_term(rules: &PodRules) -> Option<&PodTerm> {
     let is_exception = |r: &Requirement| matches!(r, Requirement::NotIn(..) | Requirement::DoesNotExist(_));

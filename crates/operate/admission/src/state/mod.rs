@@ -33,7 +33,7 @@ pub(crate) use offered::{Charge, OfferedNodes};
 pub(crate) const GUARD_PROFILE: &str = "admission.berth.dev/binding-guard";
 /// The scheduler name of the profile that predicts placements.
 pub(crate) const PLACING_PROFILE: &str = "admission.berth.dev/placing";
-/// How long a pod with a node of its own counts against a budget before it is seen.
+/// How long a pod with its own node counts against a budget before it is seen.
 const RESERVED_FOR: Duration = Duration::from_secs(10);
 
 /// The state of a cluster, for the rules that need it.

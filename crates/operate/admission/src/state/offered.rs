@@ -7,7 +7,7 @@ use berth_api::syntax::quantity::Quantity;
 
 use crate::policy::Measure;
 
-/// What one pod with a node of its own takes from others.
+/// What one pod with its own node takes from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Charge {
     /// Thousandths of a CPU.

@@ -100,7 +100,7 @@ impl EvictionLimiter {
         }
     }
 
-    /// Whether all evictions stay stopped, given that about so many pods would be evicted. Then no victims need to be
+    /// Whether all evictions stay stopped, given that about this many pods would be evicted. Then no victims need to be
     /// selected.
     pub(crate) fn stops_all(&mut self, n_would_evict: usize, now: Timestamp) -> Option<Throttled> {
         self.expire(now);
@@ -323,7 +323,7 @@ impl EvictionLimiter {
 
     /// When one more eviction is allowed, of `n` counted ones and `limit` within a window.
     fn room_at(&self, n: usize, limit: usize, counts: impl Fn(&Entry) -> bool, now: Timestamp) -> Timestamp {
-        // So many must expire first.
+        // This many must expire first.
         let n_over = (n + 1).saturating_sub(limit.max(1));
         let last = self.entries.iter().filter(|e| counts(e)).nth(n_over.saturating_sub(1));
         after(last.map_or(now, |entry| of_millis(entry.at)), self.options.window)

@@ -2,7 +2,7 @@
 //!
 //! The required members are nominated to nodes where they fit once pods of lower or equal priority have ended. Nothing is
 //! evicted. One group at a time holds room, and for a limited time; as much time as it held room passes before the next one
-//! does, so that single pods have all the room at least half of the time. Groups take turns: a group that held room in vain is
+//! does, so that single pods have all the room at least half of the time. Groups take turns: a group that held room without success is
 //! behind those that wait, and pods that did not end meanwhile are not waited for again while there are others.
 
 use berth_api::object::NamespacedName;

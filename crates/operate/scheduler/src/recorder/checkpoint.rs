@@ -167,7 +167,7 @@ impl Checkpoint {
         }
     }
 
-    /// Each object has a line of its own: an assumption about it ends with its next version.
+    /// Each object has its own line: an assumption about it ends with its next version.
     fn assume_volumes(&mut self, assumed: &AssumedVolumes) {
         let claim = |name: &String| NamespacedName::new(assumed.pod.namespace(), name);
         for (name, volume) in &assumed.volumes.bind {

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::checkpoint::Checkpoint;
 use super::options::{RecordError, RecordOptions};
 
-/// A recording has so many files, when it is at its limit.
+/// A recording has this many files, when it is at its limit.
 const N_SEGMENTS: u64 = 8;
 /// What is compressed and not written yet.
 const MARGIN: u64 = 64 << 10;

@@ -220,7 +220,7 @@ async fn a_pod_is_parked_while_a_device_class_names_its_extended_resource() {
     assert_eq!(world.until_refused("first").await["message"], message);
     world.delete(&format!("{DEVICE_CLASSES}/gpu")).await;
     world.until_bound("first").await;
-    // A pod that is unschedulable already is parked, too.
+    // A pod that is already unschedulable is also parked.
     world.pod(needs_gpu("second")).await;
     let condition = world.until_refused("second").await;
     assert!(condition["message"].as_str().unwrap().contains("Insufficient example.com/gpu"), "{condition}");

@@ -34,7 +34,7 @@ pub(crate) fn object<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object of its type")
 }
 
-/// A node in one of the zones, with room for so many CPUs.
+/// A node in one of the zones, with room for this many CPUs.
 pub(crate) fn plain_node(i: usize, cpus: usize) -> Node {
     let name = node_name(i);
     object(json!({

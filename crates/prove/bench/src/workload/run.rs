@@ -286,7 +286,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Decides about a pod and assigns it. One that fits nowhere preempts others if that helps: they leave at once.
+    /// Decides about a pod and assigns it. One that is unschedulable preempts others if that helps: they leave at once.
     fn decide(&mut self, pod: &PreparedPod) -> Outcome {
         let outcome = self.cluster.place(pod);
         if !matches!(outcome, Outcome::Unschedulable { .. }) {

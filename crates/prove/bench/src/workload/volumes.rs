@@ -1,4 +1,4 @@
-//! The volumes of `createPods`: each pod has a claim of its own, bound to a volume before the pod exists.
+//! The volumes of `createPods`: each pod has its own claim, bound to a volume before the pod exists.
 
 use berth_api::object::Pod;
 use berth_api::object::volume::{

@@ -125,7 +125,7 @@ fn strategies_label_and_size_nodes() {
             "  - {{opcode: createNodes, countParam: $n, labelNodePrepareStrategy: {{labelKey: slot, labelValues: [{values}]}}}}"
         )
     };
-    // A node has 4 CPUs, a pod wants 3: each needs a node of its own.
+    // A node has 4 CPUs, a pod wants 3: each needs its own node.
     assert_eq!(result("all", &labels("one")), (3, 0));
     assert_eq!(result("in-turn", &labels("one, two")), (3, 0));
     assert_eq!(result("one-in-three", &labels("one, two, three")), (3, 1));

@@ -21,7 +21,7 @@ const LAG: Duration = Duration::from_secs(150);
 const VOLUME_WAIT: Duration = Duration::from_secs(600);
 /// States that are tried for nodes, and for pods.
 const MOST_STATES: usize = 120;
-/// All subsets of so many decided bindings are tried.
+/// All subsets of this many decided bindings are tried.
 const MOST_SUBSETS: usize = 7;
 
 /// The number of bindings, and those that no known state allowed.

@@ -10,7 +10,7 @@ use super::state::State;
 use super::{Changes, text};
 use crate::network::Attempt;
 
-/// So many placements of a group are tried.
+/// This many placements of a group are tried.
 const MOST_PLACEMENTS: usize = 20_000;
 
 /// The groups of a cluster.

@@ -97,7 +97,7 @@ fn n_claims_in_use(q: Question) -> usize {
 }
 
 /// The references of pods to these claims. kube-scheduler compares names only, not namespaces, and so may evict a pod of
-/// another namespace in vain; Berth does not.
+/// another namespace without success; Berth does not.
 fn n_references(q: Question, world: &World) -> i64 {
     let exclusive = exclusive_claims(q);
     let pods = on_nodes(world).filter(|p| p.metadata.namespace == q.pod.metadata.namespace);

@@ -29,7 +29,7 @@ pub fn as_client(client: Client) -> WriteFn {
     })
 }
 
-/// Writes with the tokens of viewers, whose rights the API server enforces. `client` has no credential of its own.
+/// Writes with the tokens of viewers, whose rights the API server enforces. `client` has no own credential.
 pub fn as_viewers(client: Client) -> WriteFn {
     Arc::new(move |change, token| {
         let client = connect::with_token(&client, &token.unwrap_or_default());

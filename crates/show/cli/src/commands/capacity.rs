@@ -15,7 +15,7 @@ use crate::render::capacity as render;
 
 /// Show how many more replicas fit, and how many nodes a number of replicas needs
 ///
-/// Places replicas one after the other, as the scheduler does, until one fits nowhere, and shows where they fit and which rule or
+/// Places replicas one after the other, as the scheduler does, until one is unschedulable, and shows where they fit and which rule or
 /// resource stops the next one. The pending pods of others are placed first. No pod is preempted. With --target, it shows how many
 /// nodes to add, and in which domains. The cluster is not changed.
 #[derive(Debug, clap::Args)]

@@ -72,7 +72,7 @@ impl FromArgMatches for ChangeArgs {
             flags.remove_domain.into_iter().map(|(key, value)| ChangeRequest::RemoveDomain(key, value));
         add("remove_domain", 1, domains.collect());
         if flags.add_nodes.len() != flags.like.len() {
-            return Err(error("--add-nodes", "each needs a --like of its own"));
+            return Err(error("--add-nodes", "each needs its own --like"));
         }
         let added = flags.add_nodes.into_iter().zip(flags.like);
         add("add_nodes", 1, added.map(|(n, like)| ChangeRequest::AddNodes(usize::from(n), like)).collect());

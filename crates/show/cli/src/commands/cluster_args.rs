@@ -70,7 +70,7 @@ pub struct ClusterArgs {
     strict: bool,
     #[command(flatten)]
     rules: RulesArgs,
-    /// Decide pods with this schedulerName, too, by the only profile; can be repeated [default: default-scheduler and berth, or
+    /// Also decide pods with this schedulerName, by the only profile; can be repeated [default: default-scheduler and berth, or
     /// the profiles of --config]
     #[arg(long, value_name = "NAME")]
     pub scheduler_name: Vec<String>,
@@ -165,7 +165,7 @@ impl ClusterArgs {
         Ok(inventory)
     }
 
-    /// Reads the input; prints notes to standard error. Returns warnings about unknown fields, too. `keep_raw`
+    /// Reads the input; prints notes to standard error. Also returns warnings about unknown fields. `keep_raw`
     /// and `keep_raw_of_base` tell whether to keep the whole objects of the files, and of the cluster that they change.
     pub fn inventory_and_unknown_fields(
         &self,

@@ -52,7 +52,7 @@ pub struct Args {
     /// Show only this node, with all details
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Do not preempt pods of lower priority for pods that fit nowhere
+    /// Do not preempt pods of lower priority for unschedulable pods
     #[arg(long)]
     no_preemption: bool,
     /// Place all other pending pods first, not only those before it in the queue

@@ -20,7 +20,7 @@ use crate::summary::{Summary, failures};
 /// Place all pending pods and show the result
 ///
 /// Running pods stay on their nodes. Pending pods are placed by priority, then in input order. Pods that do not fit are
-/// retried as long as other pods are placed. As in the scheduler, a pod that fits nowhere preempts pods of lower priority
+/// retried as long as other pods are placed. As in the scheduler, an unschedulable pod preempts pods of lower priority
 /// if that helps; PodDisruptionBudgets are respected where possible. Victims with a controller are placed again, others are
 /// gone.
 #[derive(Debug, clap::Args)]
@@ -42,7 +42,7 @@ See docs/json.md for the fields of -o json."
 pub struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// Do not preempt pods of lower priority for pods that fit nowhere
+    /// Do not preempt pods of lower priority for unschedulable pods
     #[arg(long)]
     no_preemption: bool,
     /// Node label whose values are the columns of the summary

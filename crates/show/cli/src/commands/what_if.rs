@@ -18,7 +18,7 @@ use crate::error::CliError;
 use crate::pictures::{PictureFormat, PictureOutputArgs};
 use crate::render::what_if as render;
 
-/// Show what becomes of pods if the cluster changes
+/// Show what happens to pods if the cluster changes
 ///
 /// Makes the changes in the order of the arguments, places the pods that lose their nodes and the pending pods, and shows
 /// which pods move where, which stay pending and why, which rules break, and which pods preemption or the enforcer evicts.

@@ -31,9 +31,9 @@ pub fn write(
         grouped(*running),
     )?;
     if *n_unplaced_others > 0 {
-        let fit = if *n_unplaced_others == 1 { "fits" } else { "fit" };
+        let are = if *n_unplaced_others == 1 { "is" } else { "are" };
         let others = counted(*n_unplaced_others, "pending pod");
-        writeln!(out, "{DIM}{others} of others {fit} nowhere{DIM:#}")?;
+        writeln!(out, "{DIM}{others} of other workloads {are} unschedulable{DIM:#}")?;
     }
     if !by_domain.is_empty() {
         writeln!(out)?;

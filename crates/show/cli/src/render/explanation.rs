@@ -71,7 +71,7 @@ pub fn write(
 }
 
 fn write_core(out: &mut impl Write, core: &[CoreTerm]) -> io::Result<()> {
-    // A single rule is the first one in the list of rules, too.
+    // A single rule is also the first one in the list of rules.
     if core.len() < 2 {
         return Ok(());
     }

@@ -45,7 +45,7 @@ async fn schedule(world: &World, handle: &berth_scheduler::Handle) {
     world.pod("high", "berth", json!({"priorityClassName": "high"}), "800m").await;
     wait_for(handle, "high is bound in the place of low", |s| s.n_bound == 2 && s.n_preempted == 1).await;
     world.pod("huge", "berth", json!({}), "64").await;
-    wait_for(handle, "huge is found to fit nowhere", |s| s.n_unschedulable > 1).await;
+    wait_for(handle, "huge is found to be unschedulable", |s| s.n_unschedulable > 1).await;
     volumes(world).await;
     pod_groups(world).await;
 }

@@ -151,7 +151,7 @@ fn recordings_stay_within_their_limit_and_each_file_replays_without_the_deleted_
             scheduler.cluster.set_node(&node(at));
         }
     }
-    assert!(n_unplaced > 10, "{n_unplaced} pods fit nowhere");
+    assert!(n_unplaced > 10, "{n_unplaced} pods are unschedulable");
     drop(scheduler);
 
     let files = contents(&directory.0);

@@ -1,4 +1,4 @@
-//! Applying the changes of a what-if to the cluster: what would be written, the confirmation, and what became of each write.
+//! Applying the changes of a what-if to the cluster: what would be written, the confirmation, and what happened to each write.
 //!
 //! The pages only show: a server carries out the writes, and only those of a list that a viewer has confirmed.
 

@@ -70,7 +70,7 @@ fn rendered(state: &State, request: &Request<'_>, answer: Answer) -> Response {
     Response::html(status, layout::page(&state.name, state.notice(), request, &title, &content))
 }
 
-/// Whether a page asks about a state of its own. It takes long: a server renders it from a copy of the state, so that other pages
+/// Whether a page asks about its own state. It takes long: a server renders it from a copy of the state, so that other pages
 /// need not wait.
 pub fn works_on_copy(request: &Request<'_>) -> bool {
     match request.path.trim_matches('/') {

@@ -189,7 +189,7 @@ fn more_replicas(
             h2 { (counted(*replicas, "more replica")) @if *replicas == 1 { " fits" } @else { " fit" } }
             p {
                 "beyond the " (grouped(*running)) " that run"
-                @if *n_unplaced_others > 0 { "; " (counted(*n_unplaced_others, "pending pod")) " of others fit nowhere" }
+                @if *n_unplaced_others > 0 { "; " (counted(*n_unplaced_others, "pending pod")) " of other workloads unschedulable" }
             }
             (parts::table_of(
                 &format!("More replicas by {key}"),

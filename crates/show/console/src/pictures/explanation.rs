@@ -54,7 +54,7 @@ fn terms(explanation: &Explanation) -> Section {
         name: format!("Rules that exclude nodes, of {}", counted(explanation.n_nodes, "node")),
         legend: vec![
             key(Class::Alert, "excluded by this rule alone"),
-            key(Class::Kind(5), "excluded by other rules, too"),
+            key(Class::Kind(5), "also excluded by other rules"),
         ],
         rows: excluding.take(MAX_TERMS).map(row).collect(),
     }

@@ -198,7 +198,7 @@ impl Drawing<'_> {
         most.map(|(key, _)| key)
     }
 
-    /// At most so many of the pods at these positions.
+    /// At most this many of the pods at these positions.
     fn items(&self, positions: impl Iterator<Item = usize>, most: usize) -> Vec<Item> {
         let pods = self.pods.sorted(positions, most).into_iter();
         pods.map(|(at, pod)| self.item(at, pod)).collect()

@@ -60,7 +60,7 @@ pub static STORAGE_COLUMNS: Printer = Printer::new(
     &[
         NAME,
         Column::text("Provisioner", "Who makes the volumes."),
-        Column::text("ReclaimPolicy", "What becomes of a volume when its claim is gone."),
+        Column::text("ReclaimPolicy", "What happens to a volume when its claim is gone."),
         Column::text("VolumeBindingMode", "When a volume is bound."),
         Column::text("AllowVolumeExpansion", "Whether volumes may grow."),
         AGE,

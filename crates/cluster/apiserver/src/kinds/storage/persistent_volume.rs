@@ -135,7 +135,7 @@ pub static COLUMNS: Printer = Printer::new(
         NAME,
         CAPACITY,
         ACCESS_MODES_COLUMN,
-        Column::text("Reclaim Policy", "What becomes of the volume when its claim is gone."),
+        Column::text("Reclaim Policy", "What happens to the volume when its claim is gone."),
         Column::text("Status", "Phase of the volume."),
         Column::text("Claim", "Claim the volume is bound to."),
         CLASS,

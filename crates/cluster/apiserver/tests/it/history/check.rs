@@ -3,7 +3,7 @@
 //! - Requests for one object are linearizable: each takes effect at one moment between its start and its end. The search is
 //!   that of Wing and Gong ("Testing and Verifying Concurrent Objects", 1993) with the cache of states of Lowe ("Testing for
 //!   linearizability", 2017).
-//! - Every change has a resource version of its own, in the order of the requests that made them.
+//! - Every change has its own resource version, in the order of the requests that made them.
 //! - A list has exactly the objects of its version, and is not older than what was acknowledged before.
 //! - A watch delivers every later change that it selects once, in order; a bookmark comes after all changes up to its version.
 

@@ -94,7 +94,7 @@ impl PodRecord {
 }
 
 impl Pods {
-    /// Makes room for so many more pods.
+    /// Makes room for this many more pods.
     pub(crate) fn reserve(&mut self, n_pods: usize) {
         self.slots.reserve(n_pods);
         let (slots, hasher) = (&self.slots, &self.hasher);

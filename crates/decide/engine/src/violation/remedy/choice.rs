@@ -32,7 +32,7 @@ pub(super) struct Choice {
     pub(super) answers: FxHashMap<usize, Answer>,
 }
 
-/// What becomes of a term whose owner is not evicted.
+/// What happens to a term whose owner is not evicted.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     /// These are evicted.

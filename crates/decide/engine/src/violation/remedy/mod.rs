@@ -107,7 +107,7 @@ struct Plan<'a, 'o> {
     /// By index of the rule, the pod whose eviction fixed it.
     cured: FxHashMap<usize, PodName>,
     guarded: FxHashSet<PodId>,
-    /// What becomes of terms of anti-affinity whose owners stay.
+    /// What happens to terms of anti-affinity whose owners stay.
     answers: FxHashMap<usize, Answer>,
     /// Why no pod is evicted, by index of the rule.
     reasons: FxHashMap<usize, String>,

@@ -41,7 +41,7 @@ pub fn cluster(world: &World, settings: Settings) -> Cluster {
     cluster
 }
 
-/// Places the waiting pods of a text in their order: `name=node` each, or `name=-` for those that fit nowhere.
+/// Places the waiting pods of a text in their order: `name=node` each, or `name=-` for those that are unschedulable.
 pub fn placed_with(settings: Settings, text: &str) -> String {
     let world = text::world(text);
     let extensions = settings.extensions;

@@ -89,7 +89,7 @@ impl World {
         self.send(Method::DELETE, path, Value::Null).await.unwrap();
     }
 
-    /// Nodes `n0`, `n1`, ... assigned in turn to zones `z0`, `z1`, ..., with capacity for so many pods of [`pod`].
+    /// Nodes `n0`, `n1`, ... assigned in turn to zones `z0`, `z1`, ..., with capacity for this many pods of [`pod`].
     pub async fn nodes(&self, n: usize, n_zones: usize, room: usize) {
         for i in 0..n {
             self.node(&format!("n{i}"), &format!("z{}", i % n_zones), room).await;

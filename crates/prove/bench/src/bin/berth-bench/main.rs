@@ -56,7 +56,7 @@ Exit codes: 0 success, 1 a workload failed, a placement violates a rule or a val
 ///
 /// Runs the workloads of a scheduler_perf file of Kubernetes, each in a new engine, and measures every decision of the
 /// measured phase, including the assignment of the pod. Reading and preparing pods is not part of a decision. Every
-/// decision considers all nodes. Pods that fit nowhere preempt others. Operations that take time (churn, deletePods,
+/// decision considers all nodes. Unschedulable pods preempt others. Operations that take time (churn, deletePods,
 /// sleep) follow a clock on which a decision takes 5 ms. Workloads that need more (devices, other operations) are reported
 /// as not supported, with the operation.
 #[derive(Debug, Parser)]

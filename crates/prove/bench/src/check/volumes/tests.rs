@@ -34,7 +34,7 @@ fn pod(name: &str, node: &str, volumes: &str) -> String {
     )
 }
 
-/// A pod with a claim of its own name.
+/// A pod with its own claim name.
 fn user(name: &str, node: &str) -> String {
     pod(name, node, &claimed(name))
 }

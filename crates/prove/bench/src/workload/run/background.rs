@@ -134,7 +134,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Returns the name of the object. A pod is decided about at once, and does not wait if it fits nowhere.
+    /// Returns the name of the object. A pod is decided about at once, and does not wait if it is unschedulable.
     fn create(&mut self, template: &Template) -> Result<String, Stop> {
         Ok(match template {
             Template::Node(node) => {

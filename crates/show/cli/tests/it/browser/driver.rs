@@ -1,4 +1,4 @@
-//! A browser of its own for each test: what WebDriver and the DevTools protocol offer of it, as little as the tests need.
+//! Its own browser for each test: what WebDriver and the DevTools protocol offer of it, as little as the tests need.
 //!
 //! The crates for WebDriver would add some fifty others to the build; the protocol is JSON over HTTP.
 
@@ -197,7 +197,7 @@ impl Browser {
             let event = &event["message"];
             if event["method"] == "Network.requestWillBeSent" {
                 let url = event["params"]["request"]["url"].as_str().unwrap();
-                // The browser begins with a page of its own.
+                // The browser begins with its own page.
                 let is_own = [origin, "data:", "chrome:"].iter().any(|begin| url.starts_with(begin));
                 assert!(is_own, "{url} is not of {origin}");
                 n_requests += 1;

@@ -115,7 +115,7 @@ impl Stage {
             if found.0 + found.1 == pods.len() && is_so(found.0, found.1) {
                 Ok(pods)
             } else {
-                Err(format!("{} run, {} fit nowhere, of {}", found.0, found.1, pods.len()))
+                Err(format!("{} run, {} are unschedulable, of {}", found.0, found.1, pods.len()))
             }
         })
         .await

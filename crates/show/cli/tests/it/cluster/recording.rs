@@ -115,7 +115,7 @@ async fn a_killed_scheduler_leaves_a_recording_that_replays_and_explains() {
         }
     }
     let before = rfc3339_micros(Timestamp::now());
-    // It preempts pods; the next fits nowhere.
+    // It preempts pods; the next is unschedulable.
     create(&client, PODS, pod("important", "high", "3")).await;
     eventually("the important pod is bound", async || {
         let found = send(&client, Method::GET, &format!("{PODS}/important"), None).await;

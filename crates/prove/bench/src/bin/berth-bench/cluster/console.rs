@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::child::own_cpu_time;
 use crate::error::BenchError;
 
-/// Pods that fit nowhere.
+/// Unschedulable pods.
 const N_PENDING: usize = 200;
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Between two changes.
@@ -110,7 +110,7 @@ impl ConsoleBench {
         dump::pods(self.n_nodes, self.n_pods, self.seed).map(typed)
     }
 
-    /// The nodes that a scheduler selects for the pods. A pod that fits nowhere gets the node of the dump, against its rules.
+    /// The nodes that a scheduler selects for the pods. An unschedulable pod gets the node of the dump, against its rules.
     fn schedule(&self) -> Result<Vec<String>, BenchError> {
         let mut cluster = Cluster::new(Settings::default());
         for node in self.nodes() {
@@ -138,7 +138,7 @@ impl ConsoleBench {
         })
     }
 
-    /// A pod that fits nowhere, such as those that users look at.
+    /// An unschedulable pod, such as those that users look at.
     fn pending(&self, i: usize, cpu: usize) -> Pod {
         let pod = json!({"metadata": {"name": format!("pending-{i}"), "namespace": "default", "creationTimestamp":
             "2026-01-01T00:00:00Z"}, "spec": {"containers": [{"name": "main", "image": "app", "resources": {"requests":

@@ -12,7 +12,7 @@ use crate::cluster;
 use crate::error::BenchError;
 use crate::render::engine as render;
 
-/// Create and delete pods with rules of their own, and show memory and decision rate after each round
+/// Create and delete pods with their own rules, and show memory and decision rate after each round
 ///
 /// The pods of a round have labels, selectors and namespaces that no other pod has. One of 50 nodes is replaced before
 /// each round by a node with a new name, and every 40 new nodes have a new rack. With --scheduler, an API server and a

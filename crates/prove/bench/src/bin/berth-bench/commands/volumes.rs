@@ -12,7 +12,7 @@ use crate::render::engine as render;
 
 /// Schedule pods with one claim each, and check the placement and the volumes
 ///
-/// The cluster is that of `berth-bench scale`; every node can attach 32 volumes. Each case has an engine of its own: claims that
+/// The cluster is that of `berth-bench scale`; every node can attach 32 volumes. Each case has its own engine: claims that
 /// are bound to zonal volumes, claims whose volumes are to be provisioned (half of them in half of the zones), and claims
 /// that need one of as many existing zonal volumes. At the end, a check that shares no code with the engine verifies the
 /// nodes of the pods, and the claims and volumes with all decisions carried out.

@@ -86,7 +86,7 @@ async fn pods_are_accepted_changed_and_rejected_with_exact_messages() {
     assert_eq!(merged.code, 201, "{merged:?}");
     let selector = &merged.object["spec"]["affinity"]["podAntiAffinity"][ANTI][0]["labelSelector"];
     let once = json!([{"key": "hash", "operator": "In", "values": ["1"]}]);
-    assert_eq!(selector["matchExpressions"], once, "this server merges by itself, too");
+    assert_eq!(selector["matchExpressions"], once, "this server also merges by itself");
 
     let template = pod(
         "",

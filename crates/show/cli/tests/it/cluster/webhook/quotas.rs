@@ -48,7 +48,7 @@ async fn prepare(client: &Client) {
     .await;
 }
 
-/// A pod with a node of its own.
+/// A pod with its own node.
 fn exclusive(name: &str, labels: Value) -> Value {
     let term = json!({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname"});
     let anti_affinity = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
