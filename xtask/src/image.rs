@@ -84,7 +84,7 @@ fn the_image_has_one_static_binary_and_a_user_without_privileges() {
     let user = format!("USER {USER}:{USER}");
     assert_eq!(rest, ["COPY --from=build /rootfs/ /", user.as_str(), "ENTRYPOINT [\"/berth\"]"]);
     // No user may write the binary, and an image tag names its version.
-    assert!(joined.contains("install -D -m 0555 target/release/berth /rootfs/berth"));
+    assert!(joined.contains("install -D -m 0555 target/dist/berth /rootfs/berth"));
     assert!(joined.contains("--locked"));
     for image in lines.iter().filter_map(|line| line.strip_prefix("FROM ")) {
         assert!(image == "scratch" || (image.contains(':') && !image.contains(":latest")), "{image}");

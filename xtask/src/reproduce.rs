@@ -58,7 +58,7 @@ fn build(root: &Path, package: &str, dir: &Path) -> Result<Vec<PathBuf>, String>
     };
     let cargo = crate::cargo::cargo();
     let messages = run(Command::new(cargo)
-        .args(["build", "--release", "--locked", "--message-format", "json", "--package", package])
+        .args(["build", "--profile", "dist", "--locked", "--message-format", "json", "--package", package])
         .current_dir(dir)
         .env("CARGO_TARGET_DIR", dir.join("target"))
         .env("RUSTFLAGS", flags("--remap-path-prefix"))
