@@ -18,24 +18,16 @@ use source::{Named, Source};
 /// The module of the engine that imports nothing of the others.
 const LOWEST: (&str, &str) = ("crates/decide/engine", "state");
 
-/// The circles of files and of top-level modules in the crates in these folders, one text each, and the entries of
-/// `allowed` that are in no circle. An entry is `FOLDER: files FILE` or `FOLDER: modules MODULE`.
-pub fn circles(root: &Path, folders: &[String], allowed: &str) -> Result<Vec<String>, String> {
+/// The circles of files and of top-level modules in the crates in these folders, one text each.
+pub fn circles(root: &Path, folders: &[String]) -> Result<Vec<String>, String> {
     let mut findings = Vec::new();
-    let mut stale: BTreeSet<&str> = allowed.lines().filter(|line| !line.is_empty()).collect();
     for folder in folders {
-        let imports = Crate::read(&root.join(folder).join("src"))?.imports();
-        let modules = imports.by_module();
-        for (what, imports) in [("files", &imports), ("modules", &modules)] {
-            for circle in imports.circles() {
-                let entries: Vec<String> =
-                    circle.iter().map(|file| format!("{folder}: {what} {file}")).collect();
-                let is_allowed = entries.iter().all(|entry| allowed.lines().any(|line| line == entry));
-                stale.retain(|entry| !entries.iter().any(|e| e == entry));
-                if !is_allowed {
-                    findings.push(format!("{folder}: {what} in a circle: {}", imports.describe(&circle)));
-                }
-            }
+        let files = Crate::read(&root.join(folder).join("src"))?.imports();
+        let modules = files.by_module();
+        for (what, imports) in [("files", &files), ("modules", &modules)] {
+            let circles = imports.circles();
+            let found = circles.iter().map(|circle| imports.describe(circle));
+            findings.extend(found.map(|circle| format!("{folder}: {what} in a circle: {circle}")));
         }
         if folder == LOWEST.0 {
             let of_lowest = modules.0.get(LOWEST.1).into_iter().flatten();
@@ -44,9 +36,6 @@ pub fn circles(root: &Path, folders: &[String], allowed: &str) -> Result<Vec<Str
             }));
         }
     }
-    findings.extend(
-        stale.iter().map(|entry| format!("{entry}: in no circle; delete the line in xtask/circles.txt")),
-    );
     Ok(findings)
 }
 
