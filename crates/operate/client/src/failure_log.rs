@@ -19,7 +19,7 @@ pub struct FailureLog {
 
 impl FailureLog {
     /// A log with at least `first_pause` between lines. The pause doubles with every line up to `longest_pause`, until
-    /// [`FailureLog::succeeded`].
+    /// `succeeded`.
     pub const fn new(first_pause: Duration, longest_pause: Duration) -> FailureLog {
         FailureLog { first_pause, longest_pause, last: None, pause: first_pause, n_suppressed: 0 }
     }

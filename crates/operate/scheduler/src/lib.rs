@@ -1,12 +1,12 @@
 //! The scheduler: it takes pending pods from a queue, asks the engine for a decision, and binds them.
 //!
-//! One task ([`task`]) owns the parts of the scheduler. Watch events and results of requests reach it through channels;
+//! One task (`task`) owns the parts of the scheduler. Watch events and results of requests reach it through channels;
 //! requests run in separate tasks, a bounded number of each kind. No decision is made on a state that another task is
 //! changing.
 //!
-//! A decision is *assumed* at once, so that the next one takes it into account, while the binding is sent. [`binding`] makes
-//! sure that no pod is bound twice or forgotten, [`queue`] orders pods and holds back those that are unschedulable,
-//! [`pending`] keeps what is written and reported of them. This crate never decides about placement: it asks the engine.
+//! A decision is *assumed* at once, so that the next one takes it into account, while the binding is sent. `binding` makes
+//! sure that no pod is bound twice or forgotten, `queue` orders pods and holds back those that are unschedulable,
+//! `pending` keeps what is written and reported of them. This crate never decides about placement: it asks the engine.
 
 mod binding;
 mod completion;

@@ -1,6 +1,6 @@
 //! Reading objects from YAML and JSON, as `kubectl` prints them and as users write them.
 //!
-//! [`read_manifests`] passes on one object at a time, so it never holds a whole dump; [`Inventory`] collects the kinds
+//! [`read_manifests`] passes on one object at a time, so it never holds a whole dump; [`Inventory`](crate::inventory::Inventory) collects the kinds
 //! that Berth works with as typed objects. Lists are flattened. Only the namespace is defaulted, and only types are
 //! validated.
 //!
