@@ -171,7 +171,7 @@ impl Crate {
         let Some(name) = rest.first() else { return Some(module) };
         if let Some(import) = self.import(module, name) {
             let whole: Vec<String> = import.iter().chain(&rest[1..]).cloned().collect();
-            // What another crate defines is handed on by nobody here.
+            // No file of this crate defines what another crate does.
             return self.origin(module, &whole, seen);
         }
         let source = &self.0[module].source;

@@ -181,7 +181,7 @@ impl Object {
         *self.parsed.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The object, parsed anew.
+    /// The object, parsed again.
     pub fn value(&self) -> Value {
         serde_json::from_slice(self.json()).unwrap_or_else(|error| {
             tracing::error!(%error, name = %self.facts.name, "a stored object is not JSON");

@@ -30,7 +30,7 @@ struct History {
     profile: Profile,
     options: Options,
     operations: Vec<Operation>,
-    /// Parked pods are told of changes after this many operations.
+    /// Changes are reported to parked pods after this many operations.
     told_every: u64,
     /// Whether nodes keep annotations and fields that no rule mentions.
     all_node_attributes: bool,
