@@ -3,7 +3,7 @@
 use berth_schema::resource::Resource;
 
 use crate::strategy::Strategy;
-use crate::table::columns::Printer;
+use crate::table::columns::{Column, Conditions};
 
 /// A kind of the API.
 pub struct Kind {
@@ -12,24 +12,33 @@ pub struct Kind {
     /// What creating, changing and deleting an object means.
     pub strategy: &'static dyn Strategy,
     /// The columns of its tables.
-    pub columns: &'static Printer,
+    pub columns: &'static [Column],
+    /// The `conditions` of the rows of its tables.
+    pub conditions: Conditions,
     /// Whether `metadata.generation` counts changes of everything but metadata and status.
     pub has_generation: bool,
+    /// Whether a new object comes with its status.
+    pub is_created_with_status: bool,
+    /// Whether dependents stay when a deletion names no propagation policy.
+    pub orphans_dependents: bool,
 }
 
 impl Kind {
-    /// A kind without generation.
+    /// A kind that is an exception to no rule.
     pub const fn new(
         resource: &'static Resource,
         strategy: &'static dyn Strategy,
-        columns: &'static Printer,
+        columns: &'static [Column],
     ) -> Kind {
-        Kind { resource, strategy, columns, has_generation: false }
-    }
-
-    /// The kind with generation.
-    pub const fn with_generation(self) -> Kind {
-        Kind { has_generation: true, ..self }
+        Kind {
+            resource,
+            strategy,
+            columns,
+            conditions: |_| None,
+            has_generation: false,
+            is_created_with_status: false,
+            orphans_dependents: false,
+        }
     }
 }
 
@@ -38,12 +47,14 @@ pub struct NoRules;
 
 impl Strategy for NoRules {}
 
-/// The rows of a folder. `RESOURCE: STRATEGY, COLUMNS;`, where `with_generation` may follow.
+/// The rows of a folder. `RESOURCE: STRATEGY, COLUMNS;`, where fields of [`Kind`] may follow.
 macro_rules! kinds {
-    ($($resource:ident: $strategy:expr, $columns:expr $(, $rule:ident)*;)*) => {
+    ($($resource:ident: $strategy:expr, $columns:expr $(, $field:ident: $value:expr)*;)*) => {
         /// The kinds of this folder.
-        pub static KINDS: &[$crate::kinds::kind::Kind] =
-            &[$($crate::kinds::kind::Kind::new(&$resource, &$strategy, &$columns)$(.$rule())*),*];
+        pub static KINDS: &[$crate::kinds::kind::Kind] = &[$($crate::kinds::kind::Kind {
+            $($field: $value,)*
+            ..$crate::kinds::kind::Kind::new(&$resource, &$strategy, $columns)
+        }),*];
     };
 }
 pub(crate) use kinds;

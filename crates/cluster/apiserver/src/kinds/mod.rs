@@ -39,7 +39,8 @@ fn all() -> impl Iterator<Item = &'static Kind> {
     folders.into_iter().flatten()
 }
 
-fn kind(resource: &Resource) -> Option<&'static Kind> {
+/// The row of a built-in kind.
+pub fn kind(resource: &Resource) -> Option<&'static Kind> {
     all().find(|kind| std::ptr::eq(kind.resource, resource))
 }
 
@@ -53,9 +54,10 @@ pub fn strategy(resource: &Resource) -> &'static dyn Strategy {
 
 /// The columns of a kind's tables.
 pub fn columns(resource: &Resource) -> Columns {
-    match resource.custom {
-        Some(custom) => Columns::Custom(custom),
-        None => Columns::BuiltIn(kind(resource).map_or(&DEFAULT, |kind| kind.columns)),
+    match (resource.custom, kind(resource)) {
+        (Some(custom), _) => Columns::Custom(custom),
+        (None, Some(kind)) => Columns::BuiltIn(kind.columns, kind.conditions),
+        (None, None) => Columns::BuiltIn(DEFAULT, |_| None),
     }
 }
 

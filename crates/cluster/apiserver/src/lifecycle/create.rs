@@ -21,7 +21,10 @@ pub fn prepare_create(
     value: &mut Value,
 ) -> Result<(), Box<Status>> {
     let strategy = kinds::strategy(resource);
-    let system_fields = (strategy.is_created_with_status(), kinds::has_generation(resource));
+    let system_fields = (
+        kinds::kind(resource).is_some_and(|kind| kind.is_created_with_status),
+        kinds::has_generation(resource),
+    );
     metadata::prepare_create(resource, system_fields, value)?;
     strategy.default(value);
     limit_range::set_defaults(context, resource, value);

@@ -65,7 +65,7 @@ fn set_propagation(strategy: &dyn Strategy, value: &mut Value, policy: Option<&s
         Some("Orphan") => Some(ORPHAN),
         Some("Foreground") => Some(FOREGROUND),
         Some(_) => None,
-        None if strategy.orphans_dependents() => Some(ORPHAN),
+        None if kinds::kind(resource).is_some_and(|kind| kind.orphans_dependents) => Some(ORPHAN),
         // Without a policy the existing finalizers stay.
         None => return,
     };

@@ -155,4 +155,40 @@ impl Causes {
             self.invalid(field, value, "must be greater than or equal to 0");
         }
     }
+
+    /// A text must not be empty.
+    pub fn not_empty(&mut self, field: &str, value: &Value) {
+        if value.as_str().is_none_or(str::is_empty) {
+            self.required(field, "");
+        }
+    }
+
+    /// A text must be one of the supported ones.
+    pub fn one_of(&mut self, field: &str, value: &Value, supported: &[&str]) {
+        if !supported.contains(&value.as_str().unwrap_or_default()) {
+            self.not_supported(field, value, supported);
+        }
+    }
+
+    /// A value must be what it was.
+    pub fn unchanged(&mut self, field: &str, new: &Value, old: &Value) {
+        if new != old {
+            self.immutable(field, new);
+        }
+    }
+
+    /// What JSON pointers name must be what it was.
+    pub fn unchanged_at(&mut self, pointers: &[&str], new: &Value, old: &Value) {
+        for pointer in pointers {
+            let (new, old) = (new.pointer(pointer), old.pointer(pointer));
+            if new != old {
+                self.immutable(&pointer[1..].replace('/', "."), new.unwrap_or(&Value::Null));
+            }
+        }
+    }
+
+    /// A value has these problems.
+    pub fn problems(&mut self, field: &str, value: &Value, problems: Vec<String>) {
+        problems.iter().for_each(|problem| self.invalid(field, value, problem));
+    }
 }

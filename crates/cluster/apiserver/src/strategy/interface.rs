@@ -129,11 +129,6 @@ pub trait Strategy: Sync {
         Vec::new()
     }
 
-    /// Whether a new object comes with its status.
-    fn is_created_with_status(&self) -> bool {
-        false
-    }
-
     /// Why an object must not be deleted, if so.
     fn refuses_deletion(&self, _name: &str) -> Option<&'static str> {
         None
@@ -142,11 +137,6 @@ pub trait Strategy: Sync {
     /// How many seconds an object may take to end, with the request's `gracePeriodSeconds`.
     fn grace_seconds(&self, _value: &Value, _requested: Option<i64>) -> i64 {
         0
-    }
-
-    /// Whether dependents stay when a deletion names no propagation policy.
-    fn orphans_dependents(&self) -> bool {
-        false
     }
 
     /// Whether finalizers keep an object that is being deleted.

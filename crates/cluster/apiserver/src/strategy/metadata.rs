@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use berth_api::admission::node_restriction::MIRROR;
 use berth_api::syntax;
 
-use super::fields::{Causes, items, text};
+use super::fields::{Causes, items, object, text};
 use crate::request::{Cause, Status};
 
 /// Characters of generated names: no vowels and no easily confused characters.
@@ -164,6 +164,17 @@ pub fn take(to: &mut Value, from: &Value, field: &str) {
     }
 }
 
+/// Adds a finalizer to `metadata`, or to the `spec` of a namespace.
+pub fn add_finalizer(value: &mut Value, part: &str, finalizer: &str) {
+    let Some(part) = object(value, part) else { return };
+    let finalizers = part.entry("finalizers").or_insert(Value::Null);
+    match finalizers.as_array_mut() {
+        Some(list) if list.iter().any(|listed| listed == finalizer) => {}
+        Some(list) => list.push(finalizer.into()),
+        None => *finalizers = vec![finalizer].into(),
+    }
+}
+
 fn changed_beyond_metadata(new: &Value, old: &Value) -> bool {
     let empty = Map::new();
     let rest = |value: &'_ Value| -> Vec<(String, Value)> {
@@ -204,19 +215,13 @@ pub fn validate(name_problems: Vec<String>, value: &Value, causes: &mut Causes) 
     if name.is_empty() {
         causes.required("metadata.name", "name or generateName is required");
     } else {
-        for problem in name_problems {
-            causes.invalid("metadata.name", &metadata["name"], &problem);
-        }
+        causes.problems("metadata.name", &metadata["name"], name_problems);
     }
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
-        for problem in syntax::label_key(key) {
-            causes.invalid("metadata.labels", &Value::from(key.as_str()), &problem);
-        }
+        causes.problems("metadata.labels", &Value::from(key.as_str()), syntax::label_key(key));
         match value.as_str() {
             Some(text) => {
-                for problem in syntax::label_value(text) {
-                    causes.invalid("metadata.labels", value, &problem);
-                }
+                causes.problems("metadata.labels", value, syntax::label_value(text));
             }
             None => causes.invalid("metadata.labels", value, "must be a string"),
         }
@@ -224,9 +229,11 @@ pub fn validate(name_problems: Vec<String>, value: &Value, causes: &mut Causes) 
     let mut size = 0;
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
         size += key.len() + value.as_str().map_or(0, str::len);
-        for problem in syntax::label_key(&key.to_lowercase()) {
-            causes.invalid("metadata.annotations", &Value::from(key.as_str()), &problem);
-        }
+        causes.problems(
+            "metadata.annotations",
+            &Value::from(key.as_str()),
+            syntax::label_key(&key.to_lowercase()),
+        );
     }
     if size > MAX_ANNOTATION_BYTES {
         causes.0.push(Cause {
@@ -259,9 +266,11 @@ pub fn validate_owners(value: &Value, causes: &mut Causes) {
         causes.invalid("metadata.ownerReferences", &metadata["ownerReferences"], &detail);
     }
     for finalizer in items(metadata, "finalizers") {
-        for problem in syntax::label_key(finalizer.as_str().unwrap_or_default()) {
-            causes.invalid("metadata.finalizers", finalizer, &problem);
-        }
+        causes.problems(
+            "metadata.finalizers",
+            finalizer,
+            syntax::label_key(finalizer.as_str().unwrap_or_default()),
+        );
     }
 }
 

@@ -75,12 +75,7 @@ impl Strategy for Typed {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
-        for pointer in self.immutable {
-            let (new, old) = (new.pointer(pointer), old.pointer(pointer));
-            if new != old {
-                causes.immutable(&pointer[1..].replace('/', "."), new.unwrap_or(&Value::Null));
-            }
-        }
+        causes.unchanged_at(self.immutable, new, old);
     }
 }
 
@@ -164,8 +159,8 @@ impl Typed {
         let mut enums = COMMON_ENUMS.iter().chain(self.enums);
         let Some((.., allowed)) = enums.find(|row| (row.0, row.1) == (definition, name)) else { return };
         let mut check = |path: &str, value: &Value| {
-            if !value.is_null() && !allowed.contains(&value.as_str().unwrap_or_default()) {
-                causes.not_supported(path, value, allowed);
+            if !value.is_null() {
+                causes.one_of(path, value, allowed);
             }
         };
         match value {

@@ -23,8 +23,8 @@ pub(super) fn columns(custom: &Custom) -> Value {
 /// The cells of an object.
 pub(super) fn cells(custom: &Custom, row: &Row<'_>) -> Vec<Value> {
     let own = custom.columns.iter().map(|column| cell(column, row));
-    let age = custom.columns.is_empty().then(|| row.age());
-    std::iter::once(row.name()).chain(own).chain(age).collect()
+    let age = custom.columns.is_empty().then(|| AGE.cell(row));
+    std::iter::once(NAME.cell(row)).chain(own).chain(age).collect()
 }
 
 /// A longer text is cut: columns may show the whole object.

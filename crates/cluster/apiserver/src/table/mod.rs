@@ -73,7 +73,7 @@ fn head_with(definitions: &Value, metadata: &Value) -> String {
 /// The descriptions of the columns.
 fn definitions(columns: Columns) -> Value {
     match columns {
-        Columns::BuiltIn(printer) => printer.columns.iter().map(Column::definition).collect(),
+        Columns::BuiltIn(columns, _) => columns.iter().map(Column::definition).collect(),
         Columns::Custom(custom) => custom::columns(custom),
     }
 }
@@ -82,8 +82,8 @@ fn definitions(columns: Columns) -> Value {
 pub fn write_row(out: &mut Vec<u8>, columns: Columns, object: &Value, included: &[u8], now: Timestamp) {
     let row = Row { object, now };
     let (cells, conditions) = match columns {
-        Columns::BuiltIn(printer) => {
-            ((printer.cells)(&row), printer.conditions.and_then(|conditions| conditions(&row)))
+        Columns::BuiltIn(columns, conditions) => {
+            (columns.iter().map(|column| column.cell(&row)).collect(), conditions(&row))
         }
         Columns::Custom(custom) => (custom::cells(custom, &row), None),
     };

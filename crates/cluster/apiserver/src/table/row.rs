@@ -20,6 +20,17 @@ pub fn some_of(mut items: Vec<String>, absent: &str) -> Value {
     }
 }
 
+/// The entries of a map of labels as `a=1`.
+fn equalities(labels: Option<&Value>) -> Vec<String> {
+    let labels = labels.and_then(Value::as_object).into_iter().flatten();
+    labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect()
+}
+
+fn sorted(mut requirements: Vec<String>) -> Value {
+    requirements.sort();
+    if requirements.is_empty() { NONE.into() } else { requirements.join(",").into() }
+}
+
 /// An object to be shown.
 pub struct Row<'o> {
     pub object: &'o Value,
@@ -57,12 +68,9 @@ impl<'o> Row<'o> {
         }
     }
 
-    pub fn name(&self) -> Value {
-        self.text_or("/metadata/name", "")
-    }
-
-    pub fn age(&self) -> Value {
-        self.since("/metadata/creationTimestamp").into()
+    /// The texts of a list.
+    pub fn texts(&self, pointer: &str) -> Vec<&'o str> {
+        self.list(pointer).iter().filter_map(Value::as_str).collect()
     }
 
     pub fn since(&self, pointer: &str) -> String {
@@ -73,38 +81,28 @@ impl<'o> Row<'o> {
         self.text("/metadata/deletionTimestamp").is_some()
     }
 
-    /// The names and the images of the containers in a pod spec, each joined by commas.
-    pub fn containers(&self, pod_spec: &str) -> [Value; 2] {
-        let containers = self.list(&format!("{pod_spec}/containers"));
-        let join = |field: &str| {
-            let each: Vec<&str> = containers.iter().map(|c| c[field].as_str().unwrap_or_default()).collect();
-            Value::from(each.join(","))
-        };
-        [join("name"), join("image")]
+    /// The addresses of a load balancer.
+    pub fn balancers(&self) -> Vec<&'o str> {
+        let ingress = self.list("/status/loadBalancer/ingress").iter();
+        ingress.filter_map(|i| i["ip"].as_str().or_else(|| i["hostname"].as_str())).collect()
+    }
+
+    /// A field of the containers in a pod spec, joined by commas.
+    pub fn containers(&self, pod_spec: &str, field: &str) -> Value {
+        let containers = self.list(&format!("{pod_spec}/containers")).iter();
+        let each: Vec<&str> = containers.map(|c| c[field].as_str().unwrap_or_default()).collect();
+        each.join(",").into()
     }
 
     /// A map of labels as `a=1,b=2`.
     pub fn labels(&self, pointer: &str) -> Value {
-        let mut labels: Vec<String> = self
-            .at(pointer)
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-            .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
-            .collect();
-        labels.sort();
-        if labels.is_empty() { NONE.into() } else { labels.join(",").into() }
+        sorted(equalities(self.at(pointer)))
     }
 
     /// A label selector as it is written on a command line.
     pub fn selector(&self, pointer: &str) -> Value {
         let Some(selector) = self.at(pointer) else { return NONE.into() };
-        let mut requirements: Vec<String> = selector["matchLabels"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
-            .collect();
+        let mut requirements = equalities(selector.get("matchLabels"));
         for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
             let key = expression["key"].as_str().unwrap_or_default();
             let mut values: Vec<&str> =
@@ -120,8 +118,7 @@ impl<'o> Row<'o> {
                 _ => key.to_owned(),
             });
         }
-        requirements.sort();
-        if requirements.is_empty() { NONE.into() } else { requirements.join(",").into() }
+        sorted(requirements)
     }
 
     /// The `status` of a condition in `/status/conditions`.

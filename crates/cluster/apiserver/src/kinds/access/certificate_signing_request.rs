@@ -9,7 +9,7 @@ use crate::strategy::fields::{Causes, object, text};
 use crate::strategy::metadata::name;
 use crate::strategy::typed::Typed;
 use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 use crate::table::duration::human_duration;
 use crate::table::row::NONE;
 
@@ -66,44 +66,28 @@ impl Strategy for CertificateSigningRequest {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
-        if new["spec"] != old["spec"] {
-            causes.immutable("spec", &new["spec"]);
-        }
+        causes.unchanged("spec", &new["spec"], &old["spec"]);
     }
 }
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        AGE,
-        Column::text("SignerName", "Who is asked to sign."),
-        Column::text("Requestor", "Who made the request."),
-        Column::text("RequestedDuration", "How long the certificate is to be valid."),
-        Column::text("Condition", "Whether it is approved and issued."),
-    ],
-    |row| {
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    AGE,
+    Column::field("SignerName", "Who is asked to sign.", "/spec/signerName").or(NONE),
+    Column::field("Requestor", "Who made the request.", "/spec/username"),
+    Column::text("RequestedDuration", "How long the certificate is to be valid.", |row| {
+        let seconds = row.at("/spec/expirationSeconds").and_then(Value::as_i64);
+        seconds.map_or(NONE.into(), |seconds| human_duration(SignedDuration::from_secs(seconds)).into())
+    }),
+    Column::text("Condition", "Whether it is approved and issued.", |row| {
         let has = |condition: &str| row.condition(condition).is_some();
-        let mut state = match (has("Approved"), has("Denied")) {
+        let state = match (has("Approved"), has("Denied")) {
             (_, true) => "Denied",
             (true, false) => "Approved",
             (false, false) => "Pending",
-        }
-        .to_owned();
-        for (there, name) in
-            [(has("Failed"), ",Failed"), (row.text("/status/certificate").is_some(), ",Issued")]
-        {
-            state.push_str(if there { name } else { "" });
-        }
-        let seconds = row.at("/spec/expirationSeconds").and_then(Value::as_i64);
-        let duration =
-            seconds.map_or(NONE.to_owned(), |seconds| human_duration(SignedDuration::from_secs(seconds)));
-        vec![
-            row.name(),
-            row.age(),
-            row.text_or("/spec/signerName", NONE),
-            row.text_or("/spec/username", ""),
-            duration.into(),
-            state.into(),
-        ]
-    },
-);
+        };
+        let failed = if has("Failed") { ",Failed" } else { "" };
+        let issued = if row.text("/status/certificate").is_some() { ",Issued" } else { "" };
+        format!("{state}{failed}{issued}").into()
+    }),
+];

@@ -2,15 +2,14 @@
 
 mod certificate_signing_request;
 mod rbac;
-mod service_account;
 
 use berth_schema::resource::*;
 
 use crate::kinds::kind::{NoRules, kinds};
-use crate::table::columns::DEFAULT;
+use crate::table::columns::{AGE, Column, DEFAULT, NAME};
 
 kinds! {
-    SERVICE_ACCOUNTS: NoRules, service_account::COLUMNS;
+    SERVICE_ACCOUNTS: NoRules, &[NAME, Column::count("Secrets", "How many secrets its pods may use.", "/secrets"), AGE];
     SELF_SUBJECT_REVIEWS: NoRules, DEFAULT;
     TOKEN_REVIEWS: NoRules, DEFAULT;
     LOCAL_SUBJECT_ACCESS_REVIEWS: NoRules, DEFAULT;

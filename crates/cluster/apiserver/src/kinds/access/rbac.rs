@@ -8,7 +8,7 @@ use crate::request::{Attributes, MASTERS, Status};
 use crate::store::key;
 use crate::strategy::fields::{Causes, default_text, is_empty, items, items_mut, text};
 use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 use crate::table::row::Row;
 
 pub struct Role(pub &'static Resource);
@@ -126,17 +126,11 @@ fn validate_binding(resource: &Resource, value: &Value, causes: &mut Causes) {
         causes.not_supported("roleRef.apiGroup", &role["apiGroup"], &[GROUP]);
     }
     let kinds: &[&str] = if resource.namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
-    if !kinds.contains(&text(role, "/kind")) {
-        causes.not_supported("roleRef.kind", &role["kind"], kinds);
-    }
-    if text(role, "/name").is_empty() {
-        causes.required("roleRef.name", "");
-    }
+    causes.one_of("roleRef.kind", &role["kind"], kinds);
+    causes.not_empty("roleRef.name", &role["name"]);
     for (i, subject) in items(value, "subjects").iter().enumerate() {
         let path = format!("subjects[{i}]");
-        if text(subject, "/name").is_empty() {
-            causes.required(&format!("{path}.name"), "");
-        }
+        causes.not_empty(&format!("{path}.name"), &subject["name"]);
         let group = match text(subject, "/kind") {
             "ServiceAccount" => {
                 if text(subject, "/namespace").is_empty() && !resource.namespaced {
@@ -187,27 +181,20 @@ fn check_held(
     Err(Status::forbidden(resource, name, &why))
 }
 
-pub static BINDING_COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Role", "Role that is bound."),
-        AGE,
-        Column::text("Users", "Users it is bound to.").wide(),
-        Column::text("Groups", "Groups it is bound to.").wide(),
-        Column::text("ServiceAccounts", "Service accounts it is bound to.").wide(),
-    ],
-    |row| {
-        let text = |field: &str| row.text(&format!("/roleRef/{field}")).unwrap_or_default();
-        vec![
-            row.name(),
-            format!("{}/{}", text("kind"), text("name")).into(),
-            row.age(),
-            subjects(row, "User"),
-            subjects(row, "Group"),
-            subjects(row, "ServiceAccount"),
-        ]
-    },
-);
+pub const BINDING_COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("Role", "Role that is bound.", |row| {
+        let text = |pointer: &str| row.text(pointer).unwrap_or_default();
+        format!("{}/{}", text("/roleRef/kind"), text("/roleRef/name")).into()
+    }),
+    AGE,
+    Column::text("Users", "Users it is bound to.", |row| subjects(row, "User")).wide(),
+    Column::text("Groups", "Groups it is bound to.", |row| subjects(row, "Group")).wide(),
+    Column::text("ServiceAccounts", "Service accounts it is bound to.", |row| {
+        subjects(row, "ServiceAccount")
+    })
+    .wide(),
+];
 
 /// The subjects of a kind, joined; service accounts with their namespaces.
 fn subjects(row: &Row<'_>, kind: &str) -> Value {

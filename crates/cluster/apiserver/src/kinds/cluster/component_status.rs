@@ -1,18 +1,19 @@
 //! ComponentStatuses.
 
-use crate::table::columns::{Column, NAME, Printer};
+use crate::table::columns::{Column, NAME};
+use crate::table::row::Row;
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Status", "Whether the component is healthy."),
-        Column::text("Message", "What the check returned."),
-        Column::text("Error", "Why the check failed."),
-    ],
-    |row| {
-        let healthy = row.list("/conditions").iter().find(|condition| condition["type"] == "Healthy");
-        let text = |field: &str| healthy.and_then(|healthy| healthy[field].as_str()).unwrap_or_default();
-        let status = if text("status") == "True" { "Healthy" } else { "Unhealthy" };
-        vec![row.name(), status.into(), text("message").into(), text("error").into()]
-    },
-);
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("Status", "Whether the component is healthy.", |row| {
+        if healthy(row, "status") == "True" { "Healthy" } else { "Unhealthy" }.into()
+    }),
+    Column::text("Message", "What the check returned.", |row| healthy(row, "message").into()),
+    Column::text("Error", "Why the check failed.", |row| healthy(row, "error").into()),
+];
+
+/// A field of the condition `Healthy`.
+fn healthy<'o>(row: &Row<'o>, field: &str) -> &'o str {
+    let condition = row.list("/conditions").iter().find(|condition| condition["type"] == "Healthy");
+    condition.and_then(|condition| condition[field].as_str()).unwrap_or_default()
+}

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::strategy::fields::{Causes, text};
 use crate::strategy::{Context, Strategy};
-use crate::table::columns::{Column, NAME, Printer};
+use crate::table::columns::{Column, NAME};
 use crate::table::duration::since;
 use crate::table::row::Row;
 
@@ -20,21 +20,55 @@ impl Strategy for Event {
     }
 }
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        Column::text("Last Seen", "How long ago it was seen last."),
-        Column::text("Type", "Normal or Warning."),
-        Column::text("Reason", "What happened, in one word."),
-        Column::text("Object", "What it happened to."),
-        Column::text("Subobject", "Which part of the object.").wide(),
-        Column::text("Source", "Component that reports the event.").wide(),
-        Column::text("Message", "What happened."),
-        Column::text("First Seen", "How long ago it was seen first.").wide(),
-        Column::integer("Count", "How often it was seen.").wide(),
-        NAME.wide(),
-    ],
-    cells,
-);
+pub const COLUMNS: &[Column] = &[
+    Column::text("Last Seen", "How long ago it was seen last.", |row| {
+        let last = match row.at("/series") {
+            Some(_) => row.text("/series/lastObservedTime"),
+            None => {
+                first_of(row, &["/lastTimestamp", "/deprecatedLastTimestamp"]).or_else(|| first_seen(row))
+            }
+        };
+        since(last, row.now).into()
+    }),
+    Column::field("Type", "Normal or Warning.", "/type"),
+    Column::field("Reason", "What happened, in one word.", "/reason"),
+    Column::text("Object", "What it happened to.", |row| {
+        let kind = first_of(row, &["/involvedObject/kind", "/regarding/kind"]).unwrap_or_default();
+        let kind = kind.to_lowercase();
+        match first_of(row, &["/involvedObject/name", "/regarding/name"]) {
+            Some(name) => format!("{kind}/{name}").into(),
+            None => kind.into(),
+        }
+    }),
+    Column::text("Subobject", "Which part of the object.", |row| {
+        let path = first_of(row, &["/involvedObject/fieldPath", "/regarding/fieldPath"]);
+        path.unwrap_or_default().into()
+    })
+    .wide(),
+    Column::text("Source", "Component that reports the event.", |row| source(row).into()).wide(),
+    Column::text("Message", "What happened.", |row| {
+        first_of(row, &["/message", "/note"]).unwrap_or_default().trim().into()
+    }),
+    Column::text("First Seen", "How long ago it was seen first.", |row| {
+        since(first_seen(row), row.now).into()
+    })
+    .wide(),
+    Column::integer("Count", "How often it was seen.", |row| match row.at("/series") {
+        Some(_) => row.integer("/series/count").into(),
+        None => (row.integer("/count") + row.integer("/deprecatedCount")).max(1).into(),
+    })
+    .wide(),
+    NAME.wide(),
+];
+
+/// The first of some fields that has a text.
+fn first_of<'o>(row: &Row<'o>, fields: &[&str]) -> Option<&'o str> {
+    fields.iter().find_map(|field| row.text(field))
+}
+
+fn first_seen<'o>(row: &Row<'o>) -> Option<&'o str> {
+    first_of(row, &["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"])
+}
 
 fn cells(row: &Row<'_>) -> Vec<Value> {
     let either = |core: &str, new: &str| row.text(core).or_else(|| row.text(new));

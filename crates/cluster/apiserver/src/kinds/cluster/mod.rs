@@ -2,21 +2,22 @@
 
 mod component_status;
 mod event;
-mod lease;
 mod namespace;
 mod node;
-mod runtime_class;
 
 use berth_schema::resource::*;
 
 use crate::kinds::kind::{NoRules, kinds};
+use crate::strategy::typed::Typed;
+use crate::table::columns::{AGE, Column, NAME};
 
 kinds! {
     COMPONENT_STATUSES: NoRules, component_status::COLUMNS;
     EVENTS: event::Event, event::COLUMNS;
     NEW_EVENTS: NoRules, event::COLUMNS;
     NAMESPACES: namespace::Namespace, namespace::COLUMNS;
-    NODES: node::Node, node::COLUMNS;
-    LEASES: NoRules, lease::COLUMNS;
-    RUNTIME_CLASSES: runtime_class::STRATEGY, runtime_class::COLUMNS;
+    NODES: node::Node, node::COLUMNS, is_created_with_status: true;
+    LEASES: NoRules, &[NAME, Column::field("Holder", "Who holds the lease.", "/spec/holderIdentity"), AGE];
+    RUNTIME_CLASSES: Typed { immutable: &["/handler"], ..Typed::new(&RUNTIME_CLASSES) },
+        &[NAME, Column::field("Handler", "The runtime's configuration.", "/handler"), AGE];
 }

@@ -4,9 +4,9 @@ use berth_api::syntax;
 use serde_json::{Value, json};
 
 use crate::strategy::fields::{is_empty, object};
-use crate::strategy::metadata::take;
+use crate::strategy::metadata::{add_finalizer, take};
 use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 
 /// The namespaces that the API server creates at startup.
 const SYSTEM: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -22,14 +22,7 @@ impl Strategy for Namespace {
     }
 
     fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
-        if let Some(spec) = object(value, "spec") {
-            let finalizers = spec.entry("finalizers").or_insert(json!([]));
-            if let Some(list) = finalizers.as_array_mut()
-                && !list.iter().any(|f| f == "kubernetes")
-            {
-                list.push(Value::from("kubernetes"));
-            }
-        }
+        add_finalizer(value, "spec", "kubernetes");
         value["status"] = json!({"phase": "Active"});
     }
 
@@ -65,7 +58,5 @@ impl Strategy for Namespace {
     }
 }
 
-pub static COLUMNS: Printer =
-    Printer::new(&[NAME, Column::text("Status", "Whether it is in use or going away."), AGE], |row| {
-        vec![row.name(), row.text_or("/status/phase", ""), row.age()]
-    });
+pub const COLUMNS: &[Column] =
+    &[NAME, Column::field("Status", "Whether it is in use or going away.", "/status/phase"), AGE];

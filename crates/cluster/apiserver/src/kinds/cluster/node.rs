@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::strategy::fields::{Causes, items, quantity, repeated, text};
 use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 use crate::table::row::{NONE, Row, UNKNOWN};
 
 pub struct Node;
@@ -14,11 +14,6 @@ pub struct Node;
 const COUNTED: [&str; 1] = ["pods"];
 
 impl Strategy for Node {
-    /// A kubelet registers its node with the status.
-    fn is_created_with_status(&self) -> bool {
-        true
-    }
-
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         validate_taints(items(&value["spec"], "taints"), causes);
         self.validate_status(&value["status"], causes);
@@ -49,9 +44,7 @@ impl Strategy for Node {
 fn validate_taints(taints: &[Value], causes: &mut Causes) {
     for (i, taint) in taints.iter().enumerate() {
         let field = |name: &str| format!("metadata.taints[{i}].{name}");
-        for problem in syntax::label_key(text(taint, "/key")) {
-            causes.invalid(&field("key"), &taint["key"], &problem);
-        }
+        causes.problems(&field("key"), &taint["key"], syntax::label_key(text(taint, "/key")));
         let problems = syntax::label_value(text(taint, "/value"));
         if !problems.is_empty() {
             causes.invalid(&field("value"), &taint["value"], &problems.join(";"));
@@ -69,35 +62,28 @@ fn validate_taints(taints: &[Value], causes: &mut Causes) {
     }
 }
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Status", "Whether the node is ready and takes pods."),
-        Column::text("Roles", "Roles from the node's labels."),
-        AGE,
-        Column::text("Version", "Version of the kubelet."),
-        Column::text("Internal-IP", "Address within the cluster.").wide(),
-        Column::text("External-IP", "Address outside of the cluster.").wide(),
-        Column::text("OS-Image", "Operating system, as the node reports it.").wide(),
-        Column::text("Kernel-Version", "Version of the kernel.").wide(),
-        Column::text("Container-Runtime", "The container runtime and its version.").wide(),
-    ],
-    |row| {
-        let info = |field: &str, absent| row.text_or(&format!("/status/nodeInfo/{field}"), absent);
-        vec![
-            row.name(),
-            status(row).into(),
-            roles(row).into(),
-            row.age(),
-            info("kubeletVersion", ""),
-            address(row, "InternalIP"),
-            address(row, "ExternalIP"),
-            info("osImage", UNKNOWN),
-            info("kernelVersion", UNKNOWN),
-            info("containerRuntimeVersion", UNKNOWN),
-        ]
-    },
-);
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("Status", "Whether the node is ready and takes pods.", |row| status(row).into()),
+    Column::text("Roles", "Roles from the node's labels.", |row| roles(row).into()),
+    AGE,
+    Column::field("Version", "Version of the kubelet.", "/status/nodeInfo/kubeletVersion"),
+    Column::text("Internal-IP", "Address within the cluster.", |row| address(row, "InternalIP")).wide(),
+    Column::text("External-IP", "Address outside of the cluster.", |row| address(row, "ExternalIP")).wide(),
+    Column::field("OS-Image", "Operating system, as the node reports it.", "/status/nodeInfo/osImage")
+        .or(UNKNOWN)
+        .wide(),
+    Column::field("Kernel-Version", "Version of the kernel.", "/status/nodeInfo/kernelVersion")
+        .or(UNKNOWN)
+        .wide(),
+    Column::field(
+        "Container-Runtime",
+        "The container runtime and its version.",
+        "/status/nodeInfo/containerRuntimeVersion",
+    )
+    .or(UNKNOWN)
+    .wide(),
+];
 
 fn status(row: &Row<'_>) -> String {
     let ready = match row.condition("Ready") {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::strategy::fields::Causes;
 use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 
 /// Largest size of the data in bytes.
 const MAX_DATA_BYTES: usize = 1024 * 1024;
@@ -57,7 +57,10 @@ pub fn validate_immutable(new: &Value, old: &Value, causes: &mut Causes) {
     }
 }
 
-pub static COLUMNS: Printer =
-    Printer::new(&[NAME, Column::integer("Data", "How many entries it has."), AGE], |row| {
-        vec![row.name(), (row.count("/data") + row.count("/binaryData")).into(), row.age()]
-    });
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::integer("Data", "How many entries it has.", |row| {
+        (row.count("/data") + row.count("/binaryData")).into()
+    }),
+    AGE,
+];

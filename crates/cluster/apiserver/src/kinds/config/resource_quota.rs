@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::strategy::fields::{Causes, items, text};
 use crate::strategy::typed::Typed;
 use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
+use crate::table::row::Row;
 
 /// All scopes of quotas.
 const SCOPES: &[&str] = &[
@@ -39,16 +40,12 @@ impl Strategy for ResourceQuota {
             }
         }
         for (i, scope) in items(spec, "scopes").iter().enumerate() {
-            if !SCOPES.contains(&scope.as_str().unwrap_or_default()) {
-                causes.not_supported(&format!("spec.scopes[{i}]"), scope, SCOPES);
-            }
+            causes.one_of(&format!("spec.scopes[{i}]"), scope, SCOPES);
         }
         for (i, expression) in items(&spec["scopeSelector"], "matchExpressions").iter().enumerate() {
             let path = format!("spec.scopeSelector.matchExpressions[{i}]");
             let (scope, operator) = (text(expression, "/scopeName"), text(expression, "/operator"));
-            if !SCOPES.contains(&scope) {
-                causes.not_supported(&format!("{path}.scopeName"), &expression["scopeName"], SCOPES);
-            }
+            causes.one_of(&format!("{path}.scopeName"), &expression["scopeName"], SCOPES);
             let n_values = items(expression, "values").len();
             let operators = ["DoesNotExist", "Exists", "In", "NotIn"];
             match operator {
@@ -63,10 +60,7 @@ impl Strategy for ResourceQuota {
                     &expression["values"],
                     "must be no value when `operator` is 'Exists' or 'DoesNotExist'",
                 ),
-                _ if !operators.contains(&operator) => {
-                    causes.not_supported(&format!("{path}.operator"), &expression["operator"], &operators);
-                }
-                _ => {}
+                _ => causes.one_of(&format!("{path}.operator"), &expression["operator"], &operators),
             }
             if !matches!(scope, "PriorityClass" | "VolumeAttributesClass") && operator != "Exists" {
                 let why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, \
@@ -84,26 +78,21 @@ impl Strategy for ResourceQuota {
     }
 }
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Request", "Used and allowed requests and counts."),
-        Column::text("Limit", "Used and allowed limits."),
-        AGE,
-    ],
-    |row| {
-        let hard = row.at("/status/hard").and_then(Value::as_object).into_iter().flatten();
-        let mut amounts: Vec<(&String, String)> = hard
-            .map(|(name, hard)| {
-                let used = row.at("/status/used").and_then(|used| used[name].as_str()).unwrap_or("0");
-                (name, format!("{name}: {used}/{}", hard.as_str().unwrap_or_default()))
-            })
-            .collect();
-        amounts.sort_unstable();
-        let of = |limits: bool| -> Value {
-            let chosen = amounts.iter().filter(|(name, _)| name.starts_with("limits") == limits);
-            chosen.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(", ").into()
-        };
-        vec![row.name(), of(false), of(true), row.age()]
-    },
-);
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("Request", "Used and allowed requests and counts.", |row| amounts(row, false)),
+    Column::text("Limit", "Used and allowed limits.", |row| amounts(row, true)),
+    AGE,
+];
+
+/// What is used and allowed, of limits or of the rest.
+fn amounts(row: &Row<'_>, limits: bool) -> Value {
+    let hard = row.at("/status/hard").and_then(Value::as_object).into_iter().flatten();
+    let mut amounts: Vec<_> = hard.filter(|(name, _)| name.starts_with("limits") == limits).collect();
+    amounts.sort_unstable_by_key(|(name, _)| *name);
+    let shown = amounts.into_iter().map(|(name, hard)| {
+        let used = row.at("/status/used").and_then(|used| used[name].as_str()).unwrap_or("0");
+        format!("{name}: {used}/{}", hard.as_str().unwrap_or_default())
+    });
+    shown.collect::<Vec<_>>().join(", ").into()
+}

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::config_map::{validate_data, validate_immutable};
 use crate::strategy::fields::{Causes, default_text, object};
 use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 
 pub struct Secret;
 
@@ -24,9 +24,7 @@ impl Strategy for Secret {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
-        if new["type"] != old["type"] {
-            causes.immutable("type", &new["type"]);
-        }
+        causes.unchanged("type", &new["type"], &old["type"]);
         validate_immutable(new, old, causes);
     }
 }
@@ -43,12 +41,9 @@ fn take_string_data(secret: &mut Value) {
     }
 }
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Type", "What the secret is for."),
-        Column::integer("Data", "How many entries it has."),
-        AGE,
-    ],
-    |row| vec![row.name(), row.text_or("/type", ""), row.count("/data").into(), row.age()],
-);
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::field("Type", "What the secret is for.", "/type"),
+    Column::count("Data", "How many entries it has.", "/data"),
+    AGE,
+];

@@ -5,10 +5,9 @@ use berth_schema::resource::{
     MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS, Resource, VALIDATING_ADMISSION_POLICIES,
     VALIDATING_ADMISSION_POLICY_BINDINGS,
 };
-use serde_json::Value;
 
-use crate::table::columns::{AGE, Column, NAME, Printer};
-use crate::table::row::{Row, UNSET};
+use crate::table::columns::{AGE, Column, NAME};
+use crate::table::row::UNSET;
 
 const POLICIES: &[&str] = &["Fail", "Ignore"];
 
@@ -52,40 +51,33 @@ pub static VALIDATING_BINDING: Typed = typed(&VALIDATING_ADMISSION_POLICY_BINDIN
 pub static MUTATING: Typed = typed(&MUTATING_ADMISSION_POLICIES);
 pub static MUTATING_BINDING: Typed = typed(&MUTATING_ADMISSION_POLICY_BINDINGS);
 
-const PARAM_KIND: Column = Column::text("ParamKind", "Kind of the parameters.");
-
-pub static VALIDATING_COLUMNS: Printer = Printer::new(
-    &[NAME, Column::integer("Validations", "How many validations it has."), PARAM_KIND, AGE],
-    |row| vec![row.name(), row.count("/spec/validations").into(), param_kind(row), row.age()],
-);
-
-pub static MUTATING_COLUMNS: Printer = Printer::new(
-    &[NAME, Column::integer("Mutations", "How many mutations it has."), PARAM_KIND, AGE],
-    |row| vec![row.name(), row.count("/spec/mutations").into(), param_kind(row), row.age()],
-);
-
-pub static BINDING_COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("PolicyName", "The policy it binds."),
-        Column::text("ParamRef", "The object with the parameters."),
-        AGE,
-    ],
-    |row| {
-        let name = row.text("/spec/paramRef/name");
-        let reference = match (row.text("/spec/paramRef/namespace"), name) {
-            (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
-            (None, Some(name)) => name.to_owned(),
-            _ if row.at("/spec/paramRef/selector").is_some() => "*".to_owned(),
-            _ => UNSET.to_owned(),
-        };
-        vec![row.name(), row.text_or("/spec/policyName", ""), reference.into(), row.age()]
-    },
-);
-
-fn param_kind(row: &Row<'_>) -> Value {
+const PARAM_KIND: Column = Column::text("ParamKind", "Kind of the parameters.", |row| {
     match (row.text("/spec/paramKind/apiVersion"), row.text("/spec/paramKind/kind")) {
         (Some(api_version), Some(kind)) => format!("{api_version}/{kind}").into(),
         _ => UNSET.into(),
     }
-}
+});
+
+pub const VALIDATING_COLUMNS: &[Column] = &[
+    NAME,
+    Column::count("Validations", "How many validations it has.", "/spec/validations"),
+    PARAM_KIND,
+    AGE,
+];
+
+pub const MUTATING_COLUMNS: &[Column] =
+    &[NAME, Column::count("Mutations", "How many mutations it has.", "/spec/mutations"), PARAM_KIND, AGE];
+
+pub const BINDING_COLUMNS: &[Column] = &[
+    NAME,
+    Column::field("PolicyName", "The policy it binds.", "/spec/policyName"),
+    Column::text("ParamRef", "The object with the parameters.", |row| {
+        match (row.text("/spec/paramRef/namespace"), row.text("/spec/paramRef/name")) {
+            (Some(namespace), Some(name)) => format!("{namespace}/{name}").into(),
+            (None, Some(name)) => name.into(),
+            _ if row.at("/spec/paramRef/selector").is_some() => "*".into(),
+            _ => UNSET.into(),
+        }
+    }),
+    AGE,
+];

@@ -3,7 +3,7 @@
 use crate::strategy::fields::text;
 use crate::strategy::metadata::name;
 use crate::strategy::typed::Typed;
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 use berth_schema::resource::API_SERVICES;
 
 pub static STRATEGY: Typed = Typed {
@@ -19,18 +19,16 @@ pub static STRATEGY: Typed = Typed {
     ..Typed::new(&API_SERVICES)
 };
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Service", "The service that serves the group and version."),
-        Column::text("Available", "Whether it is served."),
-        AGE,
-    ],
-    |row| {
-        let service = match (row.text("/spec/service/namespace"), row.text("/spec/service/name")) {
-            (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
-            _ => "Local".to_owned(),
-        };
-        vec![row.name(), service.into(), row.condition("Available").unwrap_or("Unknown").into(), row.age()]
-    },
-);
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("Service", "The service that serves the group and version.", |row| {
+        match (row.text("/spec/service/namespace"), row.text("/spec/service/name")) {
+            (Some(namespace), Some(name)) => format!("{namespace}/{name}").into(),
+            _ => "Local".into(),
+        }
+    }),
+    Column::text("Available", "Whether it is served.", |row| {
+        row.condition("Available").unwrap_or("Unknown").into()
+    }),
+    AGE,
+];

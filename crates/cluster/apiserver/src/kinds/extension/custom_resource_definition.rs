@@ -5,7 +5,7 @@ use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, RESOURCES, has_room};
 use serde_json::{Value, json};
 
 use crate::strategy::fields::{Causes, default_text, is_empty, items, object, text};
-use crate::strategy::metadata::name;
+use crate::strategy::metadata::{add_finalizer, name};
 use crate::strategy::{Context, Strategy, now};
 
 /// Keeps a definition until its objects are gone.
@@ -27,13 +27,7 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
-        let finalizers =
-            object(value, "metadata").map(|m| m.entry("finalizers").or_insert_with(|| json!([])));
-        if let Some(finalizers) = finalizers.and_then(Value::as_array_mut)
-            && !finalizers.iter().any(|finalizer| finalizer == FINALIZER)
-        {
-            finalizers.push(FINALIZER.into());
-        }
+        add_finalizer(value, "metadata", FINALIZER);
         set_status(context, value, &json!({}));
     }
 
@@ -71,24 +65,20 @@ impl Strategy for CustomResourceDefinition {
             match text(&spec["names"], &format!("/{field}")) {
                 "" => causes.required(&path, ""),
                 given => {
-                    for problem in syntax::dns_label(&given.to_ascii_lowercase()) {
-                        causes.invalid(&path, &spec["names"][field], &problem);
-                    }
+                    causes.problems(
+                        &path,
+                        &spec["names"][field],
+                        syntax::dns_label(&given.to_ascii_lowercase()),
+                    );
                 }
             }
         }
-        let scope = &spec["scope"];
-        if !["Cluster", "Namespaced"].contains(&scope.as_str().unwrap_or_default()) {
-            causes.not_supported("spec.scope", scope, &["Cluster", "Namespaced"]);
-        }
+        causes.one_of("spec.scope", &spec["scope"], &["Cluster", "Namespaced"]);
         if spec["preserveUnknownFields"] == true {
             let why = "must be false in order to use defaults in the schema";
             causes.invalid("spec.preserveUnknownFields", &spec["preserveUnknownFields"], why);
         }
-        let strategy = &spec["conversion"]["strategy"];
-        if !["None", "Webhook"].contains(&strategy.as_str().unwrap_or_default()) {
-            causes.not_supported("spec.conversion.strategy", strategy, &["None", "Webhook"]);
-        }
+        causes.one_of("spec.conversion.strategy", &spec["conversion"]["strategy"], &["None", "Webhook"]);
         validate_versions(spec, causes);
         // Registered once it is stored: what is registered stays.
         if causes.0.is_empty() && !has_room(text(value, "/metadata/name")) {
@@ -97,12 +87,8 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
-        for pointer in ["/spec/group", "/spec/scope", "/spec/names/plural", "/spec/names/kind"] {
-            if new.pointer(pointer) != old.pointer(pointer) {
-                let value = new.pointer(pointer).unwrap_or(&Value::Null);
-                causes.immutable(&pointer[1..].replace('/', "."), value);
-            }
-        }
+        let fixed = ["/spec/group", "/spec/scope", "/spec/names/plural", "/spec/names/kind"];
+        causes.unchanged_at(&fixed, new, old);
         let names = || items(&new["spec"], "versions").iter().map(|version| &version["name"]);
         for stored in items(&old["status"], "storedVersions") {
             if !names().any(|name| name == stored) {
@@ -221,9 +207,7 @@ fn validate_versions(spec: &Value, causes: &mut Causes) {
     }
     for (i, version) in versions.iter().enumerate() {
         let path = format!("spec.versions[{i}]");
-        for problem in syntax::dns_label(text(version, "/name")) {
-            causes.invalid(&format!("{path}.name"), &version["name"], &problem);
-        }
+        causes.problems(&format!("{path}.name"), &version["name"], syntax::dns_label(text(version, "/name")));
         if versions[..i].iter().any(|other| other["name"] == version["name"]) {
             causes.duplicate(&format!("{path}.name"), &version["name"]);
         }

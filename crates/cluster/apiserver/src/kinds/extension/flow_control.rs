@@ -4,8 +4,8 @@ use crate::strategy::typed::Typed;
 use berth_schema::resource::{FLOW_SCHEMAS, PRIORITY_LEVEL_CONFIGURATIONS};
 use serde_json::Value;
 
-use crate::table::columns::{AGE, Column, NAME, Printer};
-use crate::table::row::NONE;
+use crate::table::columns::{AGE, Column, NAME};
+use crate::table::row::{NONE, Row};
 
 pub static FLOW_SCHEMA: Typed = Typed {
     defaults: &[("FlowSchemaSpec", "matchingPrecedence", "1000")],
@@ -31,51 +31,43 @@ pub static PRIORITY_LEVEL: Typed = Typed {
     ..Typed::new(&PRIORITY_LEVEL_CONFIGURATIONS)
 };
 
-pub static FLOW_SCHEMA_COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("PriorityLevel", "The priority level of matching requests."),
-        Column::integer("MatchingPrecedence", "The lowest number of matching schemas counts."),
-        Column::text("DistinguisherMethod", "How flows are distinguished."),
-        AGE,
-        Column::text("MissingPL", "Whether the priority level is missing."),
-    ],
-    |row| {
-        vec![
-            row.name(),
-            row.text_or("/spec/priorityLevelConfiguration/name", NONE),
-            row.integer("/spec/matchingPrecedence").into(),
-            row.text_or("/spec/distinguisherMethod/type", NONE),
-            row.age(),
-            row.condition("Dangling").unwrap_or("?").into(),
-        ]
-    },
-);
+pub const FLOW_SCHEMA_COLUMNS: &[Column] = &[
+    NAME,
+    Column::field(
+        "PriorityLevel",
+        "The priority level of matching requests.",
+        "/spec/priorityLevelConfiguration/name",
+    )
+    .or(NONE),
+    Column::number(
+        "MatchingPrecedence",
+        "The lowest number of matching schemas counts.",
+        "/spec/matchingPrecedence",
+    ),
+    Column::field("DistinguisherMethod", "How flows are distinguished.", "/spec/distinguisherMethod/type")
+        .or(NONE),
+    AGE,
+    Column::text("MissingPL", "Whether the priority level is missing.", |row| {
+        row.condition("Dangling").unwrap_or("?").into()
+    }),
+];
 
-pub static PRIORITY_LEVEL_COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Type", "Whether requests are limited."),
-        Column::text("NominalConcurrencyShares", "Its share of the concurrency."),
-        Column::text("Queues", "How many queues there are."),
-        Column::text("HandSize", "How many queues a flow may use."),
-        Column::text("QueueLengthLimit", "How many requests may wait in a queue."),
-        AGE,
-    ],
-    |row| {
-        let shares = ["limited", "exempt"]
-            .iter()
-            .find_map(|part| row.at(&format!("/spec/{part}/nominalConcurrencyShares")));
-        let queuing = |field: &str| row.at(&format!("/spec/limited/limitResponse/queuing/{field}"));
-        let shown = |value: Option<&Value>| value.cloned().unwrap_or_else(|| NONE.into());
-        vec![
-            row.name(),
-            row.text_or("/spec/type", NONE),
-            shown(shares),
-            shown(queuing("queues")),
-            shown(queuing("handSize")),
-            shown(queuing("queueLengthLimit")),
-            row.age(),
-        ]
-    },
-);
+pub const PRIORITY_LEVEL_COLUMNS: &[Column] = &[
+    NAME,
+    Column::field("Type", "Whether requests are limited.", "/spec/type").or(NONE),
+    Column::text("NominalConcurrencyShares", "Its share of the concurrency.", |row| {
+        let shares = |part: &str| row.at(&format!("/spec/{part}/nominalConcurrencyShares"));
+        shares("limited").or_else(|| shares("exempt")).cloned().unwrap_or_else(|| NONE.into())
+    }),
+    Column::text("Queues", "How many queues there are.", |row| queuing(row, "queues")),
+    Column::text("HandSize", "How many queues a flow may use.", |row| queuing(row, "handSize")),
+    Column::text("QueueLengthLimit", "How many requests may wait in a queue.", |row| {
+        queuing(row, "queueLengthLimit")
+    }),
+    AGE,
+];
+
+fn queuing(row: &Row<'_>, field: &str) -> Value {
+    let value = row.at("/spec/limited/limitResponse/queuing").and_then(|queuing| queuing.get(field));
+    value.filter(|value| !value.is_null()).cloned().unwrap_or_else(|| NONE.into())
+}

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use crate::strategy::fields::{Causes, default, default_text, is_empty, items, items_mut, text};
 use crate::strategy::{Context, Strategy, webhook_check};
-use crate::table::columns::{AGE, Column, NAME, Printer};
-use crate::table::row::Row;
+use crate::table::columns::{AGE, Column, NAME};
 
 pub struct WebhookConfiguration {
     /// Whether the webhooks may change objects.
@@ -51,9 +50,7 @@ fn validate_webhook(path: &str, webhook: &Value, causes: &mut Causes) {
     for (field, value, why) in webhook_check::check(path, webhook) {
         causes.invalid(&field, &value, &why);
     }
-    if text(webhook, "/name").is_empty() {
-        causes.required(&format!("{path}.name"), "");
-    }
+    causes.not_empty(&format!("{path}.name"), &webhook["name"]);
     let config = &webhook["clientConfig"];
     if config["url"].is_null() == config["service"].is_null() {
         causes.required(&format!("{path}.clientConfig"), "exactly one of url or service is required");
@@ -62,25 +59,13 @@ fn validate_webhook(path: &str, webhook: &Value, causes: &mut Causes) {
         let detail = "must specify one of v1, v1beta1";
         causes.required(&format!("{path}.admissionReviewVersions"), detail);
     }
-    let effects = &webhook["sideEffects"];
-    if !["None", "NoneOnDryRun"].contains(&effects.as_str().unwrap_or_default()) {
-        causes.not_supported(&format!("{path}.sideEffects"), effects, &["None", "NoneOnDryRun"]);
-    }
-    let policy = &webhook["failurePolicy"];
-    if !["Fail", "Ignore"].contains(&policy.as_str().unwrap_or_default()) {
-        causes.not_supported(&format!("{path}.failurePolicy"), policy, &["Fail", "Ignore"]);
-    }
+    causes.one_of(&format!("{path}.sideEffects"), &webhook["sideEffects"], &["None", "NoneOnDryRun"]);
+    causes.one_of(&format!("{path}.failurePolicy"), &webhook["failurePolicy"], &["Fail", "Ignore"]);
     if !webhook["timeoutSeconds"].as_i64().is_some_and(|seconds| (1..=30).contains(&seconds)) {
-        let field = format!("{path}.timeoutSeconds");
-        causes.invalid(
-            &field,
-            &webhook["timeoutSeconds"],
-            "the timeout value must be between 1 and 30 seconds",
-        );
+        let why = "the timeout value must be between 1 and 30 seconds";
+        causes.invalid(&format!("{path}.timeoutSeconds"), &webhook["timeoutSeconds"], why);
     }
 }
 
-pub static COLUMNS: Printer = Printer::new(
-    &[NAME, Column::integer("Webhooks", "How many webhooks it configures."), AGE],
-    |row: &Row<'_>| vec![row.name(), row.count("/webhooks").into(), row.age()],
-);
+pub const COLUMNS: &[Column] =
+    &[NAME, Column::count("Webhooks", "How many webhooks it configures.", "/webhooks"), AGE];

@@ -1,8 +1,9 @@
 //! Endpoints and EndpointSlices.
 
+use crate::strategy::fields::items;
 use crate::strategy::typed::Typed;
-use crate::table::columns::{AGE, Column, NAME, Printer};
-use crate::table::row::{NONE, some_of};
+use crate::table::columns::{AGE, Column, NAME};
+use crate::table::row::{NONE, UNSET, some_of};
 use berth_schema::resource::{ENDPOINT_SLICES, ENDPOINTS};
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
@@ -24,39 +25,34 @@ pub static SLICE_STRATEGY: Typed = Typed {
     ..Typed::new(&ENDPOINT_SLICES)
 };
 
-pub static COLUMNS: Printer =
-    Printer::new(&[NAME, Column::text("Endpoints", "Addresses and ports."), AGE], |row| {
-        let subsets = row.list("/subsets").iter();
-        let pairs = subsets.flat_map(|subset| {
-            let ports = subset["ports"].as_array().into_iter().flatten();
-            let addresses = subset["addresses"].as_array().into_iter().flatten();
-            let ports: Vec<i64> = ports.filter_map(|port| port["port"].as_i64()).collect();
-            addresses.filter_map(|address| address["ip"].as_str()).flat_map(move |ip| {
-                let with = |port: &i64| format!("{ip}:{port}");
-                if ports.is_empty() { vec![ip.to_owned()] } else { ports.iter().map(with).collect() }
-            })
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("Endpoints", "Addresses and ports.", |row| {
+        let pairs = row.list("/subsets").iter().flat_map(|subset| {
+            let ports: Vec<i64> =
+                items(subset, "ports").iter().filter_map(|port| port["port"].as_i64()).collect();
+            items(subset, "addresses").iter().filter_map(|address| address["ip"].as_str()).flat_map(
+                move |ip| {
+                    let with = |port: &i64| format!("{ip}:{port}");
+                    if ports.is_empty() { vec![ip.to_owned()] } else { ports.iter().map(with).collect() }
+                },
+            )
         });
-        vec![row.name(), some_of(pairs.collect(), NONE), row.age()]
-    });
+        some_of(pairs.collect(), NONE)
+    }),
+    AGE,
+];
 
-pub static SLICE_COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("AddressType", "Kind of the addresses."),
-        Column::text("Ports", "Ports of the endpoints."),
-        Column::text("Endpoints", "Addresses of the endpoints."),
-        AGE,
-    ],
-    |row| {
+pub const SLICE_COLUMNS: &[Column] = &[
+    NAME,
+    Column::field("AddressType", "Kind of the addresses.", "/addressType"),
+    Column::text("Ports", "Ports of the endpoints.", |row| {
         let ports = row.list("/ports").iter().filter_map(|port| port["port"].as_i64());
-        let endpoints = row.list("/endpoints").iter();
-        let addresses = endpoints.filter_map(|e| e["addresses"][0].as_str()).map(str::to_owned);
-        vec![
-            row.name(),
-            row.text_or("/addressType", ""),
-            some_of(ports.map(|port| port.to_string()).collect(), "<unset>"),
-            some_of(addresses.collect(), "<unset>"),
-            row.age(),
-        ]
-    },
-);
+        some_of(ports.map(|port| port.to_string()).collect(), UNSET)
+    }),
+    Column::text("Endpoints", "Addresses of the endpoints.", |row| {
+        let addresses = row.list("/endpoints").iter().filter_map(|e| e["addresses"][0].as_str());
+        some_of(addresses.map(str::to_owned).collect(), UNSET)
+    }),
+    AGE,
+];

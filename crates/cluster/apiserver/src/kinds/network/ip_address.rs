@@ -4,8 +4,7 @@ use crate::strategy::typed::Typed;
 use berth_schema::resource::{IP_ADDRESSES, SERVICE_CIDRS};
 use serde_json::Value;
 
-use crate::table::columns::{AGE, Column, NAME, Printer};
-use crate::table::row::Row;
+use crate::table::columns::{AGE, Column, NAME};
 
 pub static STRATEGY: Typed = Typed {
     immutable: &["/spec"],
@@ -20,20 +19,21 @@ pub static STRATEGY: Typed = Typed {
 pub static CIDR_STRATEGY: Typed =
     Typed { not_empty: &[("ServiceCIDRSpec", "cidrs")], ..Typed::new(&SERVICE_CIDRS) };
 
-pub static COLUMNS: Printer =
-    Printer::new(&[NAME, Column::text("ParentRef", "What the address belongs to.")], |row: &Row<'_>| {
-        let parts =
-            ["resource", "namespace", "name"].map(|part| row.text(&format!("/spec/parentRef/{part}")));
-        let mut text = parts.into_iter().flatten().collect::<Vec<_>>().join("/");
-        if let Some(group) = row.text("/spec/parentRef/group") {
-            text =
-                format!("{}.{group}{}", parts[0].unwrap_or_default(), &text[parts[0].map_or(0, str::len)..]);
-        }
-        vec![row.name(), text.into()]
-    });
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("ParentRef", "What the address belongs to.", |row| {
+        let of = |part: &str| row.text(&format!("/spec/parentRef/{part}"));
+        let resource = match (of("resource"), of("group")) {
+            (resource, Some(group)) => Some(format!("{}.{group}", resource.unwrap_or_default())),
+            (resource, None) => resource.map(str::to_owned),
+        };
+        let rest = [of("namespace"), of("name")].map(|part| part.map(str::to_owned));
+        [resource].into_iter().chain(rest).flatten().collect::<Vec<_>>().join("/").into()
+    }),
+];
 
-pub static CIDR_COLUMNS: Printer =
-    Printer::new(&[NAME, Column::text("CIDRs", "Ranges of addresses."), AGE], |row| {
-        let cidrs: Vec<_> = row.list("/spec/cidrs").iter().filter_map(Value::as_str).collect();
-        vec![row.name(), cidrs.join(",").into(), row.age()]
-    });
+pub const CIDR_COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("CIDRs", "Ranges of addresses.", |row| row.texts("/spec/cidrs").join(",").into()),
+    AGE,
+];

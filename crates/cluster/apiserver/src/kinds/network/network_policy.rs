@@ -2,7 +2,7 @@
 
 use crate::strategy::fields::is_empty;
 use crate::strategy::typed::Typed;
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 use berth_schema::resource::NETWORK_POLICIES;
 
 pub static STRATEGY: Typed = Typed {
@@ -21,7 +21,8 @@ pub static STRATEGY: Typed = Typed {
     ..Typed::new(&NETWORK_POLICIES)
 };
 
-pub static COLUMNS: Printer =
-    Printer::new(&[NAME, Column::text("Pod-Selector", "The pods it is about."), AGE], |row| {
-        vec![row.name(), row.selector("/spec/podSelector"), row.age()]
-    });
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("Pod-Selector", "The pods it is about.", |row| row.selector("/spec/podSelector")),
+    AGE,
+];

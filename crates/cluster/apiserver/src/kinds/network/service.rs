@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::store::Claim;
 use crate::strategy::fields::{Causes, default, default_text, items, items_mut, object, repeated, text};
 use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 use crate::table::row::{NONE, Row};
 
 /// Node ports are given out of this range.
@@ -165,17 +165,11 @@ fn free_node_port(context: &Context<'_>, own: &HashSet<u64>) -> Option<u64> {
 }
 
 fn validate(spec: &Value, causes: &mut Causes) {
-    let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
-    if !kinds.contains(&text(spec, "/type")) {
-        causes.not_supported("spec.type", &spec["type"], &kinds);
-    }
-    if !["ClientIP", "None"].contains(&text(spec, "/sessionAffinity")) {
-        causes.not_supported("spec.sessionAffinity", &spec["sessionAffinity"], &["ClientIP", "None"]);
-    }
+    let types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+    causes.one_of("spec.type", &spec["type"], &types);
+    causes.one_of("spec.sessionAffinity", &spec["sessionAffinity"], &["ClientIP", "None"]);
     if spec["type"] == "ExternalName" {
-        if text(spec, "/externalName").is_empty() {
-            causes.required("spec.externalName", "");
-        }
+        causes.not_empty("spec.externalName", &spec["externalName"]);
         return;
     }
     let ports = items(spec, "ports");
@@ -185,16 +179,11 @@ fn validate(spec: &Value, causes: &mut Causes) {
     for (i, port) in ports.iter().enumerate() {
         let number = &port["port"];
         if !number.as_i64().is_some_and(|n| (1..=65_535).contains(&n)) {
-            causes.invalid(
-                &format!("spec.ports[{i}].port"),
-                number,
-                "must be between 1 and 65535, inclusive",
-            );
+            let why = "must be between 1 and 65535, inclusive";
+            causes.invalid(&format!("spec.ports[{i}].port"), number, why);
         }
-        if !["TCP", "UDP", "SCTP"].contains(&text(port, "/protocol")) {
-            let field = format!("spec.ports[{i}].protocol");
-            causes.not_supported(&field, &port["protocol"], &["SCTP", "TCP", "UDP"]);
-        }
+        let field = format!("spec.ports[{i}].protocol");
+        causes.one_of(&field, &port["protocol"], &["SCTP", "TCP", "UDP"]);
         let node_port = &port["nodePort"];
         if node_port.as_i64().is_some_and(|n| n != 0 && !NODE_PORTS.contains(&u16::try_from(n).unwrap_or(0)))
         {
@@ -206,18 +195,16 @@ fn validate(spec: &Value, causes: &mut Causes) {
         }
         let target = &port["targetPort"];
         let problems = match target {
+            Value::Null => Vec::new(),
             Value::String(name) => syntax::port_name(name),
             number => syntax::port_number(number.as_i64().and_then(|n| n.try_into().ok()).unwrap_or(0)),
         };
-        for problem in problems.iter().filter(|_| !target.is_null()) {
-            causes.invalid(&format!("spec.ports[{i}].targetPort"), target, problem);
-        }
-        let name = text(port, "/name");
-        for problem in syntax::dns_label(name).iter().filter(|_| !name.is_empty()) {
-            causes.invalid(&format!("spec.ports[{i}].name"), &port["name"], problem);
-        }
-        if name.is_empty() && ports.len() > 1 {
-            causes.required(&format!("spec.ports[{i}].name"), "");
+        causes.problems(&format!("spec.ports[{i}].targetPort"), target, problems);
+        let (field, name) = (format!("spec.ports[{i}].name"), text(port, "/name"));
+        if !name.is_empty() {
+            causes.problems(&field, &port["name"], syntax::dns_label(name));
+        } else if ports.len() > 1 {
+            causes.required(&field, "");
         }
     }
     for i in repeated(ports.iter().map(|port| text(port, "/name"))) {
@@ -232,39 +219,23 @@ fn validate(spec: &Value, causes: &mut Causes) {
     }
 }
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Type", "How the service is exposed."),
-        Column::text("Cluster-IP", "Address within the cluster."),
-        Column::text("External-IP", "Address outside of the cluster."),
-        Column::text("Port(s)", "Ports, their node ports and protocols."),
-        AGE,
-        Column::text("Selector", "Which pods serve it.").wide(),
-    ],
-    |row| {
-        let cluster_ip = row.text("/spec/clusterIPs/0").or_else(|| row.text("/spec/clusterIP"));
-        vec![
-            row.name(),
-            row.text_or("/spec/type", ""),
-            cluster_ip.unwrap_or(NONE).into(),
-            external_ip(row).into(),
-            ports(row).into(),
-            row.age(),
-            row.labels("/spec/selector"),
-        ]
-    },
-);
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::field("Type", "How the service is exposed.", "/spec/type"),
+    Column::text("Cluster-IP", "Address within the cluster.", |row| {
+        row.text("/spec/clusterIPs/0").or_else(|| row.text("/spec/clusterIP")).unwrap_or(NONE).into()
+    }),
+    Column::text("External-IP", "Address outside of the cluster.", |row| external_ip(row).into()),
+    Column::text("Port(s)", "Ports, their node ports and protocols.", |row| ports(row).into()),
+    AGE,
+    Column::text("Selector", "Which pods serve it.", |row| row.labels("/spec/selector")).wide(),
+];
 
 fn external_ip(row: &Row<'_>) -> String {
-    let external = row.list("/spec/externalIPs").iter().filter_map(Value::as_str);
+    let external = row.texts("/spec/externalIPs").into_iter();
     let (addresses, absent): (Vec<&str>, &str) = match row.text("/spec/type") {
         Some("ExternalName") => (row.text("/spec/externalName").into_iter().collect(), NONE),
-        Some("LoadBalancer") => {
-            let ingress = row.list("/status/loadBalancer/ingress").iter();
-            let ingress = ingress.filter_map(|i| i["ip"].as_str().or_else(|| i["hostname"].as_str()));
-            (ingress.chain(external).collect(), "<pending>")
-        }
+        Some("LoadBalancer") => (row.balancers().into_iter().chain(external).collect(), "<pending>"),
         _ => (external.collect(), NONE),
     };
     if addresses.is_empty() { absent.to_owned() } else { addresses.join(",") }

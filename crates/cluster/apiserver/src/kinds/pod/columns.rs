@@ -5,61 +5,57 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 use crate::table::duration::since;
 use crate::table::row::{NONE, Row};
 
-pub static COLUMNS: Printer = Printer {
-    columns: &[
-        NAME,
-        Column::text("Ready", "Containers that are ready, of all."),
-        Column::text("Status", "What the pod is doing, or what keeps it from it."),
-        Column::text("Restarts", "How often containers were restarted, and when last."),
-        AGE,
-        Column::text("IP", "Address of the pod.").wide(),
-        Column::text("Node", "Node the pod is bound to.").wide(),
-        Column::text("Nominated Node", "Node that room is being made on for the pod.").wide(),
-        Column::text("Readiness Gates", "Readiness gates that are true, of all.").wide(),
-    ],
-    cells,
-    conditions: Some(conditions),
-};
-
-fn cells(row: &Row<'_>) -> Vec<Value> {
-    let summary = Summary::of(row);
-    let restarts = match summary.last_restart {
-        Some(last) if summary.restarts != 0 => {
-            format!("{} ({} ago)", summary.restarts, since(Some(&last.to_string()), row.now))
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("Ready", "Containers that are ready, of all.", |row| {
+        let summary = Summary::of(row);
+        format!("{}/{}", summary.ready, summary.containers).into()
+    }),
+    Column::text("Status", "What the pod is doing, or what keeps it from it.", |row| {
+        Summary::of(row).status.into()
+    }),
+    Column::text("Restarts", "How often containers were restarted, and when last.", |row| {
+        let summary = Summary::of(row);
+        match summary.last_restart {
+            Some(last) if summary.restarts != 0 => {
+                format!("{} ({} ago)", summary.restarts, since(Some(&last.to_string()), row.now)).into()
+            }
+            _ => summary.restarts.to_string().into(),
         }
-        _ => summary.restarts.to_string(),
-    };
+    }),
+    AGE,
+    Column::text("IP", "Address of the pod.", |row| {
+        row.text("/status/podIPs/0/ip").or_else(|| row.text("/status/podIP")).unwrap_or(NONE).into()
+    })
+    .wide(),
+    Column::field("Node", "Node the pod is bound to.", "/spec/nodeName").or(NONE).wide(),
+    Column::field(
+        "Nominated Node",
+        "Node that room is being made on for the pod.",
+        "/status/nominatedNodeName",
+    )
+    .or(NONE)
+    .wide(),
+    Column::text("Readiness Gates", "Readiness gates that are true, of all.", readiness_gates).wide(),
+];
+
+fn readiness_gates(row: &Row<'_>) -> Value {
     let gates = row.list("/spec/readinessGates");
-    let gates = if gates.is_empty() {
-        NONE.to_owned()
-    } else {
-        let conditions = row.list("/status/conditions").iter();
-        let true_ones: HashSet<_> =
-            conditions.filter(|c| c["status"] == "True").filter_map(|c| c["type"].as_str()).collect();
-        let is_true =
-            |gate: &&Value| gate["conditionType"].as_str().is_some_and(|name| true_ones.contains(name));
-        format!("{}/{}", gates.iter().filter(is_true).count(), gates.len())
-    };
-    let ip = row.text("/status/podIPs/0/ip").or_else(|| row.text("/status/podIP"));
-    vec![
-        row.name(),
-        format!("{}/{}", summary.ready, summary.containers).into(),
-        summary.status.into(),
-        restarts.into(),
-        row.age(),
-        ip.unwrap_or(NONE).into(),
-        row.text_or("/spec/nodeName", NONE),
-        row.text_or("/status/nominatedNodeName", NONE),
-        gates.into(),
-    ]
+    if gates.is_empty() {
+        return NONE.into();
+    }
+    let conditions = row.list("/status/conditions").iter().filter(|c| c["status"] == "True");
+    let true_ones: HashSet<_> = conditions.filter_map(|c| c["type"].as_str()).collect();
+    let is_true = |gate: &&Value| gate["conditionType"].as_str().is_some_and(|name| true_ones.contains(name));
+    format!("{}/{}", gates.iter().filter(is_true).count(), gates.len()).into()
 }
 
 /// Pods that ended are marked, so that clients can leave them out.
-fn conditions(row: &Row<'_>) -> Option<Value> {
+pub fn conditions(row: &Row<'_>) -> Option<Value> {
     let (reason, message) = match row.text("/status/phase")? {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
         "Failed" => ("Failed", "The pod failed."),

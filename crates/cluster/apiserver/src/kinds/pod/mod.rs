@@ -31,7 +31,7 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 pub struct Pod;
 
 kinds! {
-    PODS: Pod, columns::COLUMNS, with_generation;
+    PODS: Pod, columns::COLUMNS, conditions: columns::conditions, has_generation: true;
     BINDINGS: NoRules, DEFAULT;
 }
 

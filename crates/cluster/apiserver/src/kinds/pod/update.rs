@@ -8,6 +8,7 @@ use super::defaults::default_pod;
 use super::resize;
 use crate::request::Cause;
 use crate::strategy::fields::{Causes, default, items, items_mut, text};
+use crate::strategy::metadata::take;
 use crate::strategy::template;
 
 /// Restores the fields of a changed pod that only its creation sets.
@@ -56,9 +57,7 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<Cause> {
         for (i, (container, old)) in
             items_mut(&mut allowed, list).iter_mut().zip(items(old_spec, list)).enumerate()
         {
-            if text(container, "/image").is_empty() {
-                causes.required(&format!("spec.{list}[{i}].image"), "");
-            }
+            causes.not_empty(&format!("spec.{list}[{i}].image"), &container["image"]);
             container["image"] = old["image"].clone();
         }
     }
@@ -69,15 +68,7 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<Cause> {
         old_grace.as_i64().is_some_and(|s| s < 0) && new_spec["terminationGracePeriodSeconds"] == 1;
     let gated = !items(old_spec, "schedulingGates").is_empty();
     validate_gates(new_spec, old_spec, &mut causes);
-    let Some(fields) = allowed.as_object_mut() else { return causes.0 };
-    let mut keep = |field: &str| match old_spec.get(field) {
-        Some(value) => {
-            fields.insert(field.to_owned(), value.clone());
-        }
-        None => {
-            fields.remove(field);
-        }
-    };
+    let mut keep = |field: &str| take(&mut allowed, old_spec, field);
     keep("activeDeadlineSeconds");
     keep("tolerations");
     keep("schedulingGates");

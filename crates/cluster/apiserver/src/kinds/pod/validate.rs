@@ -20,15 +20,11 @@ pub fn cause(error: &FieldError, prefix: &str) -> Cause {
 pub fn validate_containers(spec: &Value, path: &str, causes: &mut Causes) {
     for list in ["initContainers", "containers"] {
         for (i, container) in items(spec, list).iter().enumerate() {
-            if text(container, "/image").is_empty() {
-                causes.required(&format!("{path}.{list}[{i}].image"), "");
-            }
+            causes.not_empty(&format!("{path}.{list}[{i}].image"), &container["image"]);
             let pull = &container["imagePullPolicy"];
-            if !pull.is_null()
-                && !["Always", "IfNotPresent", "Never"].contains(&pull.as_str().unwrap_or_default())
-            {
+            if !pull.is_null() {
                 let field = format!("{path}.{list}[{i}].imagePullPolicy");
-                causes.not_supported(&field, pull, &["Always", "IfNotPresent", "Never"]);
+                causes.one_of(&field, pull, &["Always", "IfNotPresent", "Never"]);
             }
         }
     }
@@ -39,25 +35,15 @@ pub fn validate_containers(spec: &Value, path: &str, causes: &mut Causes) {
             causes.forbidden(&format!("{path}.volumes[{i}].emptyDir.sizeLimit"), why);
         }
     }
-    let restart = &spec["restartPolicy"];
-    if !["Always", "OnFailure", "Never"].contains(&restart.as_str().unwrap_or_default()) {
-        causes.not_supported(&format!("{path}.restartPolicy"), restart, &["Always", "OnFailure", "Never"]);
-    }
-    causes.not_negative(
-        &format!("{path}.terminationGracePeriodSeconds"),
-        &spec["terminationGracePeriodSeconds"],
-    );
+    let policies = ["Always", "OnFailure", "Never"];
+    causes.one_of(&format!("{path}.restartPolicy"), &spec["restartPolicy"], &policies);
+    let field = "terminationGracePeriodSeconds";
+    causes.not_negative(&format!("{path}.{field}"), &spec[field]);
     let deadline = &spec["activeDeadlineSeconds"];
     if deadline.as_i64().is_some_and(|seconds| seconds < 1) {
-        causes.invalid(
-            &format!("{path}.activeDeadlineSeconds"),
-            deadline,
-            "must be between 1 and 2147483647, inclusive",
-        );
+        let why = "must be between 1 and 2147483647, inclusive";
+        causes.invalid(&format!("{path}.activeDeadlineSeconds"), deadline, why);
     }
-    let dns = &spec["dnsPolicy"];
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-    if !policies.contains(&dns.as_str().unwrap_or_default()) {
-        causes.not_supported(&format!("{path}.dnsPolicy"), dns, &policies);
-    }
+    causes.one_of(&format!("{path}.dnsPolicy"), &spec["dnsPolicy"], &policies);
 }

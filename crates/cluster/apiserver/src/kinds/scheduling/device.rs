@@ -1,14 +1,11 @@
 //! DeviceClasses, ResourceClaims, their templates and ResourceSlices.
 
-use berth_schema::resource::{
-    DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource,
-};
+use berth_schema::resource::{RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource};
 
 use crate::strategy::typed::Typed;
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 use crate::table::row::UNSET;
 
-pub static CLASS: Typed = Typed::new(&DEVICE_CLASSES);
 pub static CLAIM: Typed = claim(&RESOURCE_CLAIMS);
 pub static CLAIM_TEMPLATE: Typed = claim(&RESOURCE_CLAIM_TEMPLATES);
 
@@ -36,38 +33,24 @@ pub static SLICE: Typed = Typed {
     ..Typed::new(&RESOURCE_SLICES)
 };
 
-pub static CLAIM_COLUMNS: Printer =
-    Printer::new(&[NAME, Column::text("State", "Whether it is allocated and reserved."), AGE], |row| {
-        let mut states = Vec::new();
-        if row.is_deleted() {
-            states.push("deleted");
-        }
-        match row.at("/status/allocation") {
-            Some(_) => states.push("allocated"),
-            None if !row.is_deleted() => states.push("pending"),
-            None => {}
-        }
-        if !row.list("/status/reservedFor").is_empty() {
-            states.push("reserved");
-        }
-        vec![row.name(), states.join(",").into(), row.age()]
-    });
+pub const CLAIM_COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("State", "Whether it is allocated and reserved.", |row| {
+        let allocation = match row.at("/status/allocation") {
+            Some(_) => Some("allocated"),
+            None => (!row.is_deleted()).then_some("pending"),
+        };
+        let reserved = (!row.list("/status/reservedFor").is_empty()).then_some("reserved");
+        let states = [row.is_deleted().then_some("deleted"), allocation, reserved];
+        states.into_iter().flatten().collect::<Vec<_>>().join(",").into()
+    }),
+    AGE,
+];
 
-pub static SLICE_COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Node", "The node of the devices."),
-        Column::text("Driver", "The driver of the devices."),
-        Column::text("Pool", "The pool of the devices."),
-        AGE,
-    ],
-    |row| {
-        vec![
-            row.name(),
-            row.text_or("/spec/nodeName", UNSET),
-            row.text_or("/spec/driver", ""),
-            row.text_or("/spec/pool/name", ""),
-            row.age(),
-        ]
-    },
-);
+pub const SLICE_COLUMNS: &[Column] = &[
+    NAME,
+    Column::field("Node", "The node of the devices.", "/spec/nodeName").or(UNSET),
+    Column::field("Driver", "The driver of the devices.", "/spec/driver"),
+    Column::field("Pool", "The pool of the devices.", "/spec/pool/name"),
+    AGE,
+];

@@ -7,13 +7,14 @@ mod priority_class;
 use berth_schema::resource::*;
 
 use crate::kinds::kind::kinds;
-use crate::table::columns::{DEFAULT, NAME_AND_AGE};
+use crate::strategy::typed::Typed;
+use crate::table::columns::{AGE, DEFAULT, NAME};
 
 kinds! {
-    DEVICE_CLASSES: device::CLASS, NAME_AND_AGE;
+    DEVICE_CLASSES: Typed::new(&DEVICE_CLASSES), &[NAME, AGE];
     RESOURCE_CLAIMS: device::CLAIM, device::CLAIM_COLUMNS;
-    RESOURCE_CLAIM_TEMPLATES: device::CLAIM_TEMPLATE, NAME_AND_AGE;
-    RESOURCE_SLICES: device::SLICE, device::SLICE_COLUMNS, with_generation;
+    RESOURCE_CLAIM_TEMPLATES: device::CLAIM_TEMPLATE, &[NAME, AGE];
+    RESOURCE_SLICES: device::SLICE, device::SLICE_COLUMNS, has_generation: true;
     PRIORITY_CLASSES: priority_class::PriorityClass, priority_class::COLUMNS;
     POD_GROUPS: pod_group::POD_GROUP, pod_group::COLUMNS;
     WORKLOADS: pod_group::WORKLOAD, DEFAULT;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::strategy::fields::{Causes, is_empty, items, repeated, text};
 use crate::strategy::typed::Typed;
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 use crate::table::row::UNSET;
 
 /// Templates of a Workload at most.
@@ -69,20 +69,21 @@ fn validate_spec(spec: &Value, path: &str, causes: &mut Causes) {
     }
 }
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Policy", "How its pods are scheduled."),
-        Column::text("Workload", "The Workload with its template."),
-        Column::text("Status", "Whether its required pods are scheduled."),
-        AGE,
-    ],
-    |row| {
-        let policy = row.at("/spec/schedulingPolicy/gang").map_or("Basic", |_| "Gang");
-        let workload = row.text_or("/spec/podGroupTemplateRef/workload/workloadName", UNSET);
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("Policy", "How its pods are scheduled.", |row| {
+        row.at("/spec/schedulingPolicy/gang").map_or("Basic", |_| "Gang").into()
+    }),
+    Column::field(
+        "Workload",
+        "The Workload with its template.",
+        "/spec/podGroupTemplateRef/workload/workloadName",
+    )
+    .or(UNSET),
+    Column::text("Status", "Whether its required pods are scheduled.", |row| {
         let is_scheduled = |condition: &&Value| condition["type"] == "PodGroupScheduled";
         let scheduled = row.list("/status/conditions").iter().find(is_scheduled);
-        let reason = scheduled.map_or_else(|| "Pending".into(), |condition| condition["reason"].clone());
-        vec![row.name(), policy.into(), workload, reason, row.age()]
-    },
-);
+        scheduled.map_or_else(|| "Pending".into(), |condition| condition["reason"].clone())
+    }),
+    AGE,
+];

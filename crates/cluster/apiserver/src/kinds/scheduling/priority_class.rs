@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::strategy::fields::{Causes, default, default_text, text};
 use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 
 /// Highest priority of a class that users define; higher ones are the system's.
 const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;
@@ -38,36 +38,21 @@ impl Strategy for PriorityClass {
                 &format!("maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"),
             );
         }
-        let policy = &value["preemptionPolicy"];
-        if !["Never", "PreemptLowerPriority"].contains(&policy.as_str().unwrap_or_default()) {
-            causes.not_supported("preemptionPolicy", policy, &["Never", "PreemptLowerPriority"]);
-        }
+        let policies = ["Never", "PreemptLowerPriority"];
+        causes.one_of("preemptionPolicy", &value["preemptionPolicy"], &policies);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
         for field in ["value", "preemptionPolicy"] {
-            if new[field] != old[field] {
-                causes.immutable(field, &new[field]);
-            }
+            causes.unchanged(field, &new[field], &old[field]);
         }
     }
 }
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::integer("Value", "Priority of its pods."),
-        Column::text("Global-Default", "Whether pods without a class have this one."),
-        AGE,
-        Column::text("PreemptionPolicy", "Whether its pods may take the room of others."),
-    ],
-    |row| {
-        vec![
-            row.name(),
-            row.integer("/value").into(),
-            row.at("/globalDefault").cloned().unwrap_or(Value::Bool(false)),
-            row.age(),
-            row.text_or("/preemptionPolicy", ""),
-        ]
-    },
-);
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::number("Value", "Priority of its pods.", "/value"),
+    Column::flag("Global-Default", "Whether pods without a class have this one.", "/globalDefault"),
+    AGE,
+    Column::field("PreemptionPolicy", "Whether its pods may take the room of others.", "/preemptionPolicy"),
+];

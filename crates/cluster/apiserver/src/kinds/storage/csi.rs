@@ -4,16 +4,13 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::volume::{CLASS, amount};
+use super::volume::CLASS;
 use crate::strategy::fields::{
     Causes, default, default_text, is_empty, items, object, quantity, repeated, text,
 };
 use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 use crate::table::row::UNSET;
-
-const FS_GROUP_POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"];
-const LIFECYCLE_MODES: [&str; 2] = ["Ephemeral", "Persistent"];
 
 pub struct CsiDriver;
 
@@ -32,22 +29,16 @@ impl Strategy for CsiDriver {
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         let spec = &value["spec"];
-        let policy = &spec["fsGroupPolicy"];
-        if !FS_GROUP_POLICIES.contains(&policy.as_str().unwrap_or_default()) {
-            causes.not_supported("spec.fsGroupPolicy", policy, &FS_GROUP_POLICIES);
-        }
+        let policies = ["File", "None", "ReadWriteOnceWithFSType"];
+        causes.one_of("spec.fsGroupPolicy", &spec["fsGroupPolicy"], &policies);
         for mode in items(spec, "volumeLifecycleModes") {
-            if !LIFECYCLE_MODES.contains(&mode.as_str().unwrap_or_default()) {
-                causes.not_supported("spec.volumeLifecycleModes", mode, &LIFECYCLE_MODES);
-            }
+            causes.one_of("spec.volumeLifecycleModes", mode, &["Ephemeral", "Persistent"]);
         }
     }
 
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
         for field in ["attachRequired", "volumeLifecycleModes"] {
-            if new["spec"][field] != old["spec"][field] {
-                causes.immutable(&format!("spec.{field}"), &new["spec"][field]);
-            }
+            causes.unchanged(&format!("spec.{field}"), &new["spec"][field], &old["spec"][field]);
         }
     }
 }
@@ -66,9 +57,7 @@ impl Strategy for CsiNode {
         for (i, driver) in drivers.iter().enumerate() {
             let field = |name: &str| format!("spec.drivers[{i}].{name}");
             for name in ["name", "nodeID"] {
-                if text(driver, &format!("/{name}")).is_empty() {
-                    causes.required(&field(name), "");
-                }
+                causes.not_empty(&field(name), &driver[name]);
             }
             causes.not_negative(&field("allocatable.count"), &driver["allocatable"]["count"]);
         }
@@ -84,9 +73,7 @@ impl Strategy for CsiNode {
         for driver in items(&new["spec"], "drivers") {
             let Some(before) = before.get(text(driver, "/name")) else { continue };
             for field in ["nodeID", "topologyKeys"] {
-                if driver[field] != before[field] {
-                    causes.immutable(&format!("spec.drivers.{field}"), &driver[field]);
-                }
+                causes.unchanged(&format!("spec.drivers.{field}"), &driver[field], &before[field]);
             }
         }
     }
@@ -96,9 +83,7 @@ pub struct CsiStorageCapacity;
 
 impl Strategy for CsiStorageCapacity {
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        if text(value, "/storageClassName").is_empty() {
-            causes.required("storageClassName", "");
-        }
+        causes.not_empty("storageClassName", &value["storageClassName"]);
         for field in ["capacity", "maximumVolumeSize"] {
             let amount = &value[field];
             if quantity(amount).is_some_and(|amount| amount.is_negative()) {
@@ -111,9 +96,7 @@ impl Strategy for CsiStorageCapacity {
 
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
         for field in ["nodeTopology", "storageClassName"] {
-            if new[field] != old[field] {
-                causes.immutable(field, &new[field]);
-            }
+            causes.unchanged(field, &new[field], &old[field]);
         }
     }
 }
@@ -127,91 +110,71 @@ impl Strategy for VolumeAttachment {
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         for field in ["attacher", "nodeName"] {
-            if text(&value["spec"], &format!("/{field}")).is_empty() {
-                causes.required(&format!("spec.{field}"), "");
-            }
+            causes.not_empty(&format!("spec.{field}"), &value["spec"][field]);
         }
         let source = &value["spec"]["source"];
+        let why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
         match (is_empty(&source["persistentVolumeName"]), is_empty(&source["inlineVolumeSpec"])) {
-            (true, true) => {
-                let why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
-                causes.required("spec.source", why);
-            }
-            (false, false) => {
-                let why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
-                causes.forbidden("spec.source", why);
-            }
+            (true, true) => causes.required("spec.source", why),
+            (false, false) => causes.forbidden("spec.source", why),
             _ => {}
         }
     }
 
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
-        if new["spec"] != old["spec"] {
-            causes.immutable("spec", &new["spec"]);
-        }
+        causes.unchanged("spec", &new["spec"], &old["spec"]);
     }
 }
 
-pub static DRIVER_COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("AttachRequired", "Whether volumes are attached before they are mounted."),
-        Column::text("PodInfoOnMount", "Whether the driver gets information about the pod."),
-        Column::text("StorageCapacity", "Whether the scheduler considers published capacities."),
-        Column::text("TokenRequests", "Audiences of the tokens that the driver gets."),
-        Column::text("RequiresRepublish", "Whether volumes are published periodically."),
-        Column::text("Modes", "Lifecycle modes of the volumes."),
-        AGE,
-    ],
-    |row| {
-        let flag = |field: &str| row.at(field).cloned().unwrap_or(Value::Bool(false));
-        let texts = |field: &str| {
-            let all: Vec<&str> = row.list(field).iter().filter_map(Value::as_str).collect();
-            Value::from(if all.is_empty() { UNSET.to_owned() } else { all.join(",") })
-        };
-        let requests =
-            row.list("/spec/tokenRequests").iter().filter_map(|request| request["audience"].as_str());
-        let audiences = requests.collect::<Vec<_>>().join(",");
-        vec![
-            row.name(),
-            flag("/spec/attachRequired"),
-            flag("/spec/podInfoOnMount"),
-            flag("/spec/storageCapacity"),
-            if audiences.is_empty() { UNSET.into() } else { audiences.into() },
-            flag("/spec/requiresRepublish"),
-            texts("/spec/volumeLifecycleModes"),
-            row.age(),
-        ]
-    },
-);
+pub const DRIVER_COLUMNS: &[Column] = &[
+    NAME,
+    Column::flag(
+        "AttachRequired",
+        "Whether volumes are attached before they are mounted.",
+        "/spec/attachRequired",
+    ),
+    Column::flag(
+        "PodInfoOnMount",
+        "Whether the driver gets information about the pod.",
+        "/spec/podInfoOnMount",
+    ),
+    Column::flag(
+        "StorageCapacity",
+        "Whether the scheduler considers published capacities.",
+        "/spec/storageCapacity",
+    ),
+    Column::text("TokenRequests", "Audiences of the tokens that the driver gets.", |row| {
+        let requests = row.list("/spec/tokenRequests").iter();
+        let audiences: Vec<_> = requests.filter_map(|request| request["audience"].as_str()).collect();
+        if audiences.join(",").is_empty() { UNSET.into() } else { audiences.join(",").into() }
+    }),
+    Column::flag(
+        "RequiresRepublish",
+        "Whether volumes are published periodically.",
+        "/spec/requiresRepublish",
+    ),
+    Column::text("Modes", "Lifecycle modes of the volumes.", |row| {
+        let modes = row.texts("/spec/volumeLifecycleModes");
+        if modes.is_empty() { UNSET.into() } else { modes.join(",").into() }
+    }),
+    AGE,
+];
 
-pub static NODE_COLUMNS: Printer =
-    Printer::new(&[NAME, Column::integer("Drivers", "How many drivers the node has."), AGE], |row| {
-        vec![row.name(), row.count("/spec/drivers").into(), row.age()]
-    });
+pub const NODE_COLUMNS: &[Column] =
+    &[NAME, Column::count("Drivers", "How many drivers the node has.", "/spec/drivers"), AGE];
 
-pub static CAPACITY_COLUMNS: Printer =
-    Printer::new(&[NAME, CLASS, Column::text("Capacity", "What is left in this topology."), AGE], |row| {
-        vec![row.name(), row.text_or("/storageClassName", ""), amount(row, "/capacity"), row.age()]
-    });
+pub const CAPACITY_COLUMNS: &[Column] = &[
+    NAME,
+    CLASS.with(|row| row.text_or("/storageClassName", "")),
+    Column::field("Capacity", "What is left in this topology.", "/capacity"),
+    AGE,
+];
 
-pub static ATTACHMENT_COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Attacher", "Driver that attaches the volume."),
-        Column::text("PV", "Volume that is attached."),
-        Column::text("Node", "Node the volume is attached to."),
-        Column::text("Attached", "Whether it is attached."),
-        AGE,
-    ],
-    |row| {
-        vec![
-            row.name(),
-            row.text_or("/spec/attacher", ""),
-            row.text_or("/spec/source/persistentVolumeName", ""),
-            row.text_or("/spec/nodeName", ""),
-            row.at("/status/attached").cloned().unwrap_or(Value::Bool(false)),
-            row.age(),
-        ]
-    },
-);
+pub const ATTACHMENT_COLUMNS: &[Column] = &[
+    NAME,
+    Column::field("Attacher", "Driver that attaches the volume.", "/spec/attacher"),
+    Column::field("PV", "Volume that is attached.", "/spec/source/persistentVolumeName"),
+    Column::field("Node", "Node the volume is attached to.", "/spec/nodeName"),
+    Column::flag("Attached", "Whether it is attached.", "/status/attached"),
+    AGE,
+];

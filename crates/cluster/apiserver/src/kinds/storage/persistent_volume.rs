@@ -3,13 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::volume::{
-    self, ACCESS_MODES_COLUMN, ATTRIBUTES, CAPACITY, CLASS, STORAGE, VOLUME_MODE, access_modes, amount,
-    class, phase,
+    self, ACCESS_MODES_COLUMN, ATTRIBUTES, CAPACITY, CLASS, STORAGE, VOLUME_MODE, access_modes, phase,
 };
 use crate::strategy::fields::{Causes, default_text, is_empty, object, text};
+use crate::strategy::metadata::add_finalizer;
 use crate::strategy::{Context, Strategy, now};
-use crate::table::columns::{AGE, Column, NAME, Printer};
-use crate::table::row::UNSET;
+use crate::table::columns::{AGE, Column, NAME};
 
 /// Keeps a volume until no claim is bound to it. The PV protection controller removes it.
 const PROTECTION: &str = "kubernetes.io/pv-protection";
@@ -38,7 +37,6 @@ const SOURCES: [&str; 22] = [
     "storageos",
     "vsphereVolume",
 ];
-const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
 
 pub struct PersistentVolume;
 
@@ -52,7 +50,7 @@ impl Strategy for PersistentVolume {
 
     fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
         value["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now()});
-        volume::add_finalizer(value, PROTECTION);
+        add_finalizer(value, "metadata", PROTECTION);
     }
 
     fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
@@ -77,9 +75,7 @@ impl Strategy for PersistentVolume {
             volume::validate_amount(&format!("spec.capacity[{name}]"), amount, causes);
         }
         let policy = &spec["persistentVolumeReclaimPolicy"];
-        if !RECLAIM_POLICIES.contains(&policy.as_str().unwrap_or_default()) {
-            causes.not_supported("spec.persistentVolumeReclaimPolicy", policy, &RECLAIM_POLICIES);
-        }
+        causes.one_of("spec.persistentVolumeReclaimPolicy", policy, &["Delete", "Recycle", "Retain"]);
         validate_source(spec, causes);
         let affinity = &spec["nodeAffinity"];
         if affinity.is_object() && affinity["required"].is_null() {
@@ -96,9 +92,7 @@ impl Strategy for PersistentVolume {
             let why = "spec.persistentvolumesource is immutable after creation";
             causes.forbidden("spec.persistentvolumesource", why);
         }
-        if new["volumeMode"] != old["volumeMode"] {
-            causes.immutable("spec.volumeMode", &new["volumeMode"]);
-        }
+        causes.unchanged("spec.volumeMode", &new["volumeMode"], &old["volumeMode"]);
         // It may be set once.
         if !old["nodeAffinity"].is_null() && new["nodeAffinity"] != old["nodeAffinity"] {
             causes.immutable("spec.nodeAffinity", &new["nodeAffinity"]);
@@ -130,40 +124,28 @@ fn validate_source(spec: &Value, causes: &mut Causes) {
     }
 }
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        CAPACITY,
-        ACCESS_MODES_COLUMN,
-        Column::text("Reclaim Policy", "What happens to the volume when its claim is gone."),
-        Column::text("Status", "Phase of the volume."),
-        Column::text("Claim", "Claim the volume is bound to."),
-        CLASS,
-        ATTRIBUTES,
-        Column::text("Reason", "Why the volume failed."),
-        AGE,
-        VOLUME_MODE,
-    ],
-    |row| {
-        let claim = match (row.text("/spec/claimRef/namespace"), row.text("/spec/claimRef/name")) {
-            (namespace, Some(name)) => format!("{}/{name}", namespace.unwrap_or_default()),
-            _ => String::new(),
-        };
-        vec![
-            row.name(),
-            amount(row, "/spec/capacity/storage"),
-            access_modes(row, "/spec/accessModes"),
-            row.text_or("/spec/persistentVolumeReclaimPolicy", ""),
-            phase(row),
-            claim.into(),
-            class(row),
-            row.text_or("/spec/volumeAttributesClassName", UNSET),
-            row.text_or("/status/reason", ""),
-            row.age(),
-            row.text_or("/spec/volumeMode", UNSET),
-        ]
-    },
-);
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    CAPACITY.with(|row| row.text_or("/spec/capacity/storage", "")),
+    ACCESS_MODES_COLUMN.with(|row| access_modes(row, "/spec/accessModes")),
+    Column::field(
+        "Reclaim Policy",
+        "What happens to the volume when its claim is gone.",
+        "/spec/persistentVolumeReclaimPolicy",
+    ),
+    Column::text("Status", "Phase of the volume.", phase),
+    Column::text("Claim", "Claim the volume is bound to.", |row| {
+        match (row.text("/spec/claimRef/namespace"), row.text("/spec/claimRef/name")) {
+            (namespace, Some(name)) => format!("{}/{name}", namespace.unwrap_or_default()).into(),
+            _ => "".into(),
+        }
+    }),
+    CLASS,
+    ATTRIBUTES,
+    Column::field("Reason", "Why the volume failed.", "/status/reason"),
+    AGE,
+    VOLUME_MODE,
+];
 
 #[cfg(test)]
 mod tests {

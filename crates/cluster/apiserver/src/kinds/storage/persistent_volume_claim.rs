@@ -6,14 +6,14 @@ use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES};
 use serde_json::{Value, json};
 
 use super::volume::{
-    self, ACCESS_MODES_COLUMN, ATTRIBUTES, CAPACITY, CLASS, STORAGE, VOLUME_MODE, access_modes, amount,
-    class, phase,
+    self, ACCESS_MODES_COLUMN, ATTRIBUTES, CAPACITY, CLASS, STORAGE, VOLUME_MODE, access_modes, phase,
 };
 use crate::request::Status;
 use crate::strategy::fields::{Causes, default_text, is_empty, object, text};
+use crate::strategy::metadata::{add_finalizer, take};
 use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME, Printer};
-use crate::table::row::UNSET;
+use crate::table::columns::{AGE, Column, NAME};
+use crate::table::row::Row;
 
 /// Keeps a claim while pods use it. The PVC protection controller removes it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
@@ -31,7 +31,7 @@ impl Strategy for PersistentVolumeClaim {
 
     fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
         value["status"] = json!({"phase": "Pending"});
-        volume::add_finalizer(value, PROTECTION);
+        add_finalizer(value, "metadata", PROTECTION);
         let has_class = !value["spec"]["storageClassName"].is_null()
             || !value["metadata"]["annotations"][BETA_CLASS].is_null();
         if !has_class && let Some(class) = default_class(context) {
@@ -57,10 +57,10 @@ impl Strategy for PersistentVolumeClaim {
         // Binding sets the volume, the default class is set later, and a bound claim may grow.
         for field in ["volumeName", "storageClassName"] {
             if is_empty(&old[field]) && !(field == "storageClassName" && old[field] == "") {
-                copy(&mut allowed, old, field);
+                take(&mut allowed, old, field);
             }
         }
-        copy(&mut allowed, old, "volumeAttributesClassName");
+        take(&mut allowed, old, "volumeAttributesClassName");
         if is_bound && let Some(resources) = allowed.get_mut("resources") {
             let size = &old["resources"]["requests"][STORAGE];
             resources["requests"][STORAGE] = size.clone();
@@ -104,18 +104,6 @@ fn size(spec: &Value) -> &Value {
     &spec["resources"]["requests"][STORAGE]
 }
 
-fn copy(to: &mut Value, from: &Value, field: &str) {
-    let Some(fields) = to.as_object_mut() else { return };
-    match from.get(field) {
-        Some(value) => {
-            fields.insert(field.to_owned(), value.clone());
-        }
-        None => {
-            fields.remove(field);
-        }
-    }
-}
-
 /// The name of the default storage class: of several, the newest, and of these the first by name.
 fn default_class(context: &Context<'_>) -> Option<String> {
     let classes = context.lookup.list(&STORAGE_CLASSES, None);
@@ -128,34 +116,21 @@ fn default_class(context: &Context<'_>) -> Option<String> {
     ranked.min().map(|(_, name)| name)
 }
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Status", "Phase of the claim."),
-        Column::text("Volume", "Volume the claim is bound to."),
-        CAPACITY,
-        ACCESS_MODES_COLUMN,
-        CLASS,
-        ATTRIBUTES,
-        AGE,
-        VOLUME_MODE,
-    ],
-    |row| {
-        let bound = row.text("/spec/volumeName");
-        let when_bound = |cell: Value| if bound.is_some() { cell } else { "".into() };
-        vec![
-            row.name(),
-            phase(row),
-            bound.unwrap_or_default().into(),
-            when_bound(amount(row, "/status/capacity/storage")),
-            when_bound(access_modes(row, "/status/accessModes")),
-            class(row),
-            row.text_or("/spec/volumeAttributesClassName", UNSET),
-            row.age(),
-            row.text_or("/spec/volumeMode", UNSET),
-        ]
-    },
-);
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("Status", "Phase of the claim.", phase),
+    Column::field("Volume", "Volume the claim is bound to.", "/spec/volumeName"),
+    CAPACITY.with(|row| when_bound(row, row.text_or("/status/capacity/storage", ""))),
+    ACCESS_MODES_COLUMN.with(|row| when_bound(row, access_modes(row, "/status/accessModes"))),
+    CLASS,
+    ATTRIBUTES,
+    AGE,
+    VOLUME_MODE,
+];
+
+fn when_bound(row: &Row<'_>, cell: Value) -> Value {
+    if row.text("/spec/volumeName").is_some() { cell } else { "".into() }
+}
 
 #[cfg(test)]
 mod tests {

@@ -7,21 +7,11 @@ use serde_json::Value;
 
 use crate::strategy::fields::{Causes, items, quantity, text};
 use crate::table::columns::Column;
-use crate::table::row::Row;
+use crate::table::row::{Row, UNSET};
 
 pub const STORAGE: &str = "storage";
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
-
-/// Adds a finalizer to a new object.
-pub fn add_finalizer(value: &mut Value, finalizer: &str) {
-    let finalizers = &mut value["metadata"]["finalizers"];
-    match finalizers.as_array_mut() {
-        Some(list) if list.iter().any(|known| known == finalizer) => {}
-        Some(list) => list.push(finalizer.into()),
-        None => *finalizers = vec![finalizer].into(),
-    }
-}
 
 /// Validates the fields of a volume or a claim that have the same rules.
 pub fn validate_spec(spec: &Value, no_access_mode: &str, causes: &mut Causes) {
@@ -30,23 +20,16 @@ pub fn validate_spec(spec: &Value, no_access_mode: &str, causes: &mut Causes) {
         causes.required("spec.accessModes", no_access_mode);
     }
     for mode in modes {
-        if !ACCESS_MODES.contains(&mode.as_str().unwrap_or_default()) {
-            causes.not_supported("spec.accessModes", mode, &ACCESS_MODES);
-        }
+        causes.one_of("spec.accessModes", mode, &ACCESS_MODES);
     }
     let once_pod = modes.iter().filter(|mode| **mode == "ReadWriteOncePod").count();
     if once_pod > 0 && once_pod < modes.len() {
         causes.forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes");
     }
-    let mode = &spec["volumeMode"];
-    if !VOLUME_MODES.contains(&mode.as_str().unwrap_or_default()) {
-        causes.not_supported("spec.volumeMode", mode, &VOLUME_MODES);
-    }
+    causes.one_of("spec.volumeMode", &spec["volumeMode"], &VOLUME_MODES);
     let class = text(spec, "/storageClassName");
     if !class.is_empty() {
-        for problem in syntax::dns_subdomain(class) {
-            causes.invalid("spec.storageClassName", &class.into(), &problem);
-        }
+        causes.problems("spec.storageClassName", &class.into(), syntax::dns_subdomain(class));
     }
 }
 
@@ -69,30 +52,31 @@ pub fn compare(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-pub const CAPACITY: Column = Column::text("Capacity", "Size of the volume.");
+/// The cells say of what the size is.
+pub const CAPACITY: Column = Column::field("Capacity", "Size of the volume.", "");
 
-pub const ACCESS_MODES_COLUMN: Column = Column::text("Access Modes", "How the volume can be mounted.");
+pub const ACCESS_MODES_COLUMN: Column = Column::field("Access Modes", "How the volume can be mounted.", "");
 
-pub const CLASS: Column = Column::text("StorageClass", "Storage class the volume is of.");
+/// Older objects have their storage class as an annotation.
+pub const CLASS: Column = Column::text("StorageClass", "Storage class the volume is of.", |row| {
+    let annotation = row.text("/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
+    annotation.or_else(|| row.text("/spec/storageClassName")).unwrap_or_default().into()
+});
 
-pub const ATTRIBUTES: Column =
-    Column::text("VolumeAttributesClass", "Volume attributes class the volume is of.");
+pub const ATTRIBUTES: Column = Column::field(
+    "VolumeAttributesClass",
+    "Volume attributes class the volume is of.",
+    "/spec/volumeAttributesClassName",
+)
+.or(UNSET);
 
 pub const VOLUME_MODE: Column =
-    Column::text("VolumeMode", "Whether it is a file system or a block device.").wide();
+    Column::field("VolumeMode", "Whether it is a file system or a block device.", "/spec/volumeMode")
+        .or(UNSET)
+        .wide();
 
 pub fn phase(row: &Row<'_>) -> Value {
     if row.is_deleted() { "Terminating".into() } else { row.text_or("/status/phase", "") }
-}
-
-pub fn amount(row: &Row<'_>, pointer: &str) -> Value {
-    row.text_or(pointer, "")
-}
-
-/// The storage class. Older objects have it as an annotation.
-pub fn class(row: &Row<'_>) -> Value {
-    let annotation = row.text("/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
-    annotation.or_else(|| row.text("/spec/storageClassName")).unwrap_or_default().into()
 }
 
 pub fn access_modes(row: &Row<'_>, pointer: &str) -> Value {

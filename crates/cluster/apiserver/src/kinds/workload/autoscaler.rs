@@ -4,7 +4,7 @@ use crate::strategy::typed::Typed;
 use berth_schema::resource::HORIZONTAL_POD_AUTOSCALERS;
 use serde_json::Value;
 
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
 use crate::table::row::{NONE, Row, UNKNOWN, UNSET, some_of};
 
 const CPU_METRIC: &str = r#"[{"type": "Resource",
@@ -34,30 +34,23 @@ pub static STRATEGY: Typed = Typed {
     ..Typed::new(&HORIZONTAL_POD_AUTOSCALERS)
 };
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Reference", "What it scales."),
-        Column::text("Targets", "Current and wanted values of the metrics."),
-        Column::text("MinPods", "Lower limit of replicas."),
-        Column::text("MaxPods", "Upper limit of replicas."),
-        Column::integer("Replicas", "How many replicas there are."),
-        AGE,
-    ],
-    |row| {
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("Reference", "What it scales.", |row| {
         let target = |field: &str| row.text(&format!("/spec/scaleTargetRef/{field}")).unwrap_or_default();
+        format!("{}/{}", target("kind"), target("name")).into()
+    }),
+    Column::text("Targets", "Current and wanted values of the metrics.", targets),
+    Column::text("MinPods", "Lower limit of replicas.", |row| {
         let least = row.at("/spec/minReplicas").and_then(Value::as_i64);
-        vec![
-            row.name(),
-            format!("{}/{}", target("kind"), target("name")).into(),
-            targets(row),
-            least.map_or(UNSET.to_owned(), |least| least.to_string()).into(),
-            row.integer("/spec/maxReplicas").to_string().into(),
-            row.integer("/status/currentReplicas").into(),
-            row.age(),
-        ]
-    },
-);
+        least.map_or(UNSET.to_owned(), |least| least.to_string()).into()
+    }),
+    Column::text("MaxPods", "Upper limit of replicas.", |row| {
+        row.integer("/spec/maxReplicas").to_string().into()
+    }),
+    Column::number("Replicas", "How many replicas there are.", "/status/currentReplicas"),
+    AGE,
+];
 
 /// The metrics of either version; of `v1`, its percentage of CPU.
 fn targets(row: &Row<'_>) -> Value {

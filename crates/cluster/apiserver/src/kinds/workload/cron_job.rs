@@ -8,7 +8,7 @@ use super::shared;
 use crate::strategy::fields::{Causes, default, default_text, object, text};
 use crate::strategy::metadata::name;
 use crate::strategy::{Context, Strategy, template};
-use crate::table::columns::{AGE, CONTAINERS, Column, IMAGES, NAME, Printer, SELECTOR};
+use crate::table::columns::{AGE, CONTAINERS, Column, IMAGES, NAME, SELECTOR};
 use crate::table::row::NONE;
 
 /// The name of a Job is that of its CronJob and up to eleven more characters.
@@ -44,20 +44,15 @@ impl Strategy for CronJob {
         }
         if let Some(zone) = spec["timeZone"].as_str() {
             if zone.is_empty() {
-                causes.invalid(
-                    "spec.timeZone",
-                    &spec["timeZone"],
-                    "timeZone must be nil or non-empty string",
-                );
+                let why = "timeZone must be nil or non-empty string";
+                causes.invalid("spec.timeZone", &spec["timeZone"], why);
             } else if time_zone(zone).is_none() {
                 let why = format!("unknown time zone {zone}");
                 causes.invalid("spec.timeZone", &spec["timeZone"], &why);
             }
         }
         let policies = ["Allow", "Forbid", "Replace"];
-        if !policies.contains(&text(spec, "/concurrencyPolicy")) {
-            causes.not_supported("spec.concurrencyPolicy", &spec["concurrencyPolicy"], &policies);
-        }
+        causes.one_of("spec.concurrencyPolicy", &spec["concurrencyPolicy"], &policies);
         for field in ["startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
             causes.not_negative(&format!("spec.{field}"), &spec[field]);
         }
@@ -72,33 +67,20 @@ impl Strategy for CronJob {
     }
 }
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Schedule", "When jobs are created, in cron format."),
-        Column::text("Timezone", "Time zone of the schedule."),
-        Column::text("Suspend", "Whether no more jobs are created."),
-        Column::integer("Active", "How many jobs are running."),
-        Column::text("Last Schedule", "Time since the last job was created."),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        SELECTOR,
-    ],
-    |row| {
-        let suspend = if row.at("/spec/suspend") == Some(&Value::Bool(true)) { "True" } else { "False" };
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::field("Schedule", "When jobs are created, in cron format.", "/spec/schedule"),
+    Column::field("Timezone", "Time zone of the schedule.", "/spec/timeZone").or(NONE),
+    Column::text("Suspend", "Whether no more jobs are created.", |row| {
+        if row.at("/spec/suspend") == Some(&Value::Bool(true)) { "True" } else { "False" }.into()
+    }),
+    Column::count("Active", "How many jobs are running.", "/status/active"),
+    Column::text("Last Schedule", "Time since the last job was created.", |row| {
         let last = row.at("/status/lastScheduleTime").map(|_| row.since("/status/lastScheduleTime"));
-        let mut cells = vec![
-            row.name(),
-            row.text_or("/spec/schedule", ""),
-            row.text_or("/spec/timeZone", NONE),
-            suspend.into(),
-            row.count("/status/active").into(),
-            last.map_or(NONE.into(), Value::from),
-            row.age(),
-        ];
-        cells.extend(row.containers("/spec/jobTemplate/spec/template/spec"));
-        cells.push(row.selector("/spec/jobTemplate/spec/selector"));
-        cells
-    },
-);
+        last.map_or(NONE.into(), Value::from)
+    }),
+    AGE,
+    CONTAINERS.with(|row| row.containers("/spec/jobTemplate/spec/template/spec", "name")),
+    IMAGES.with(|row| row.containers("/spec/jobTemplate/spec/template/spec", "image")),
+    SELECTOR.with(|row| row.selector("/spec/jobTemplate/spec/selector")),
+];

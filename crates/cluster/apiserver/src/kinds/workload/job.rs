@@ -3,39 +3,23 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::shared::{self, default_labels_from_template, with_template};
+use super::shared::{Workload, default_labels_from_template};
 use crate::strategy::fields::{Causes, default, default_text, is_empty, items, object};
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, CONTAINERS, Column, IMAGES, NAME, Printer, SELECTOR};
+use crate::table::columns::{AGE, CONTAINERS, Column, IMAGES, NAME, SELECTOR};
 use crate::table::duration::human_duration;
 use crate::table::row::Row;
 
 /// The restart policies of pods that run to completion.
 pub const RESTART_POLICIES: &[&str] = &["OnFailure", "Never"];
 
-pub struct Job;
-
-impl Strategy for Job {
-    fn default(&self, value: &mut Value) {
-        shared::default_spec(value, default_job);
-    }
-
-    fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
-        value["status"] = json!({});
-        set_selector(value);
-    }
-
-    fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        if shared::validate(context, value, RESTART_POLICIES, causes) {
-            validate_job(&value["spec"], causes);
-        }
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
-        shared::validate_update(new, old, causes);
-        validate_job_update(&new["spec"], &old["spec"], causes);
-    }
-}
+pub static STRATEGY: Workload = Workload {
+    default: default_job,
+    complete: set_selector,
+    restart_policies: RESTART_POLICIES,
+    check: validate_job,
+    check_update: validate_job_update,
+    ..Workload::NEW
+};
 
 fn default_job(spec: &mut Map<String, Value>) {
     let said = |spec: &Map<String, Value>, key: &str| spec.get(key).is_some_and(|v| !v.is_null());
@@ -116,28 +100,21 @@ fn validate_failure_policy(spec: &Value, causes: &mut Causes) {
         let why = "only \"Never\" is supported when podFailurePolicy is specified";
         causes.invalid("spec.template.spec.restartPolicy", restarts, why);
     }
-    let replacement = &spec["podReplacementPolicy"];
-    if replacement != "Failed" {
-        causes.not_supported("spec.podReplacementPolicy", replacement, &["Failed"]);
-    }
+    causes.one_of("spec.podReplacementPolicy", &spec["podReplacementPolicy"], &["Failed"]);
     for (i, rule) in items(&spec["podFailurePolicy"], "rules").iter().enumerate() {
         let path = format!("spec.podFailurePolicy.rules[{i}]");
         let actions = ["Count", "FailIndex", "FailJob", "Ignore"];
         let action = &rule["action"];
-        if !actions.contains(&action.as_str().unwrap_or_default()) {
-            causes.not_supported(&format!("{path}.action"), action, &actions);
-        } else if action == "FailIndex" && spec["backoffLimitPerIndex"].is_null() {
+        causes.one_of(&format!("{path}.action"), action, &actions);
+        if action == "FailIndex" && spec["backoffLimitPerIndex"].is_null() {
             let why = "requires the backoffLimitPerIndex to be set";
             causes.invalid(&format!("{path}.action"), action, why);
         }
         let codes = &rule["onExitCodes"];
         match (codes.is_object(), is_empty(&rule["onPodConditions"])) {
             (true, false) => {
-                causes.invalid(
-                    &path,
-                    rule,
-                    "specifying both OnExitCodes and OnPodConditions is not supported",
-                );
+                let why = "specifying both OnExitCodes and OnPodConditions is not supported";
+                causes.invalid(&path, rule, why);
             }
             (false, true) => {
                 causes.invalid(&path, rule, "specifying one of OnExitCodes and OnPodConditions is required");
@@ -152,9 +129,7 @@ fn validate_failure_policy(spec: &Value, causes: &mut Causes) {
 
 fn validate_exit_codes(path: &str, codes: &Value, causes: &mut Causes) {
     let operators = ["In", "NotIn"];
-    if !operators.contains(&codes["operator"].as_str().unwrap_or_default()) {
-        causes.not_supported(&format!("{path}.operator"), &codes["operator"], &operators);
-    }
+    causes.one_of(&format!("{path}.operator"), &codes["operator"], &operators);
     let values = items(codes, "values");
     if values.is_empty() {
         causes.invalid(&format!("{path}.values"), &codes["values"], "at least one value is required");
@@ -190,37 +165,23 @@ fn validate_job_update(new: &Value, old: &Value, causes: &mut Causes) {
         causes.immutable("spec.template", &Value::from("..."));
     }
     for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy"] {
-        if new[field] != old[field] {
-            causes.immutable(&format!("spec.{field}"), &new[field]);
-        }
+        causes.unchanged(&format!("spec.{field}"), &new[field], &old[field]);
     }
     if new["completions"] != old["completions"] && new["completionMode"] != "Indexed" {
         causes.immutable("spec.completions", &new["completions"]);
     }
 }
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Status", "How the job stands."),
-        Column::text("Completions", "Pods that succeeded, of those that must."),
-        Column::text("Duration", "How long the job ran or has been running."),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        SELECTOR,
-    ],
-    |row| {
-        let cells = vec![
-            row.name(),
-            job_status(row).into(),
-            completions(row).into(),
-            duration(row).into(),
-            row.age(),
-        ];
-        with_template(row, cells, Some(row.selector("/spec/selector")))
-    },
-);
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("Status", "How the job stands.", |row| job_status(row).into()),
+    Column::text("Completions", "Pods that succeeded, of those that must.", |row| completions(row).into()),
+    Column::text("Duration", "How long the job ran or has been running.", |row| duration(row).into()),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
 
 fn job_status(row: &Row<'_>) -> &'static str {
     let has = |condition: &str| row.condition(condition) == Some("True");

@@ -7,7 +7,6 @@ mod daemon_set;
 mod deployment;
 mod job;
 mod pod_disruption_budget;
-mod pod_template;
 mod replica_set;
 mod replication_controller;
 pub mod shared;
@@ -16,18 +15,25 @@ mod stateful_set;
 use berth_schema::resource::*;
 
 use crate::kinds::kind::{NoRules, kinds};
+use crate::strategy::typed::Typed;
+use crate::table::columns::{Column, NAME};
 
 kinds! {
-    POD_TEMPLATES: pod_template::STRATEGY, pod_template::COLUMNS;
-    REPLICATION_CONTROLLERS: replication_controller::ReplicationController, replication_controller::COLUMNS, with_generation;
+    POD_TEMPLATES: Typed::new(&POD_TEMPLATES), &[
+        NAME,
+        Column::text("Containers", "Names of the containers.", |row| row.containers("/template/spec", "name")),
+        Column::text("Images", "Images of the containers.", |row| row.containers("/template/spec", "image")),
+        Column::text("Pod Labels", "Labels of the pods.", |row| row.labels("/template/metadata/labels")),
+    ];
+    REPLICATION_CONTROLLERS: replication_controller::ReplicationController, replication_controller::COLUMNS, has_generation: true, orphans_dependents: true;
     CONTROLLER_REVISIONS: NoRules, controller_revision::COLUMNS;
-    DAEMON_SETS: daemon_set::DaemonSet, daemon_set::COLUMNS, with_generation;
-    DEPLOYMENTS: deployment::Deployment, deployment::COLUMNS, with_generation;
-    REPLICA_SETS: replica_set::ReplicaSet, replica_set::COLUMNS, with_generation;
-    STATEFUL_SETS: stateful_set::StatefulSet, stateful_set::COLUMNS, with_generation;
+    DAEMON_SETS: daemon_set::STRATEGY, daemon_set::COLUMNS, has_generation: true;
+    DEPLOYMENTS: deployment::STRATEGY, deployment::COLUMNS, has_generation: true;
+    REPLICA_SETS: replica_set::STRATEGY, replica_set::COLUMNS, has_generation: true;
+    STATEFUL_SETS: stateful_set::STRATEGY, stateful_set::COLUMNS, has_generation: true;
     HORIZONTAL_POD_AUTOSCALERS: autoscaler::STRATEGY, autoscaler::COLUMNS;
     HORIZONTAL_POD_AUTOSCALERS_V1: NoRules, autoscaler::COLUMNS;
-    CRON_JOBS: cron_job::CronJob, cron_job::COLUMNS, with_generation;
-    JOBS: job::Job, job::COLUMNS, with_generation;
-    POD_DISRUPTION_BUDGETS: pod_disruption_budget::PodDisruptionBudget, pod_disruption_budget::COLUMNS, with_generation;
+    CRON_JOBS: cron_job::CronJob, cron_job::COLUMNS, has_generation: true;
+    JOBS: job::STRATEGY, job::COLUMNS, has_generation: true;
+    POD_DISRUPTION_BUDGETS: pod_disruption_budget::PodDisruptionBudget, pod_disruption_budget::COLUMNS, has_generation: true;
 }

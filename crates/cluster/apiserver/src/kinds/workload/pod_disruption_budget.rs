@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::shared::validate_int_or_percent;
 use crate::strategy::fields::Causes;
 use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME, Printer};
+use crate::table::columns::{AGE, Column, NAME};
+use crate::table::row::Row;
 
 pub struct PodDisruptionBudget;
 
@@ -29,11 +30,8 @@ impl Strategy for PodDisruptionBudget {
             causes.invalid("spec.selector", &spec["selector"], &why);
         }
         let policy = &spec["unhealthyPodEvictionPolicy"];
-        if !policy.is_null()
-            && !["AlwaysAllow", "IfHealthyBudget"].contains(&policy.as_str().unwrap_or_default())
-        {
-            let supported = ["AlwaysAllow", "IfHealthyBudget"];
-            causes.not_supported("spec.unhealthyPodEvictionPolicy", policy, &supported);
+        if !policy.is_null() {
+            causes.one_of("spec.unhealthyPodEvictionPolicy", policy, &["AlwaysAllow", "IfHealthyBudget"]);
         }
     }
 
@@ -44,26 +42,18 @@ impl Strategy for PodDisruptionBudget {
     }
 }
 
-pub static COLUMNS: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("Min Available", "How many pods must stay."),
-        Column::text("Max Unavailable", "How many pods may be away."),
-        Column::integer("Allowed Disruptions", "How many pods may be evicted now."),
-        AGE,
-    ],
-    |row| {
-        let amount = |pointer: &str| match row.at(pointer) {
-            Some(Value::String(text)) => text.clone(),
-            Some(number) => number.to_string(),
-            None => "N/A".to_owned(),
-        };
-        vec![
-            row.name(),
-            amount("/spec/minAvailable").into(),
-            amount("/spec/maxUnavailable").into(),
-            row.integer("/status/disruptionsAllowed").into(),
-            row.age(),
-        ]
-    },
-);
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("Min Available", "How many pods must stay.", |row| amount(row, "/spec/minAvailable")),
+    Column::text("Max Unavailable", "How many pods may be away.", |row| amount(row, "/spec/maxUnavailable")),
+    Column::number("Allowed Disruptions", "How many pods may be evicted now.", "/status/disruptionsAllowed"),
+    AGE,
+];
+
+fn amount(row: &Row<'_>, pointer: &str) -> Value {
+    match row.at(pointer) {
+        Some(Value::String(text)) => text.as_str().into(),
+        Some(number) => number.to_string().into(),
+        None => "N/A".into(),
+    }
+}

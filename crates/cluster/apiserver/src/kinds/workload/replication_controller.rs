@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::shared::{self, ALWAYS, CURRENT, DESIRED, N_READY, replicas};
+use super::shared::{self, ALWAYS, CURRENT, DESIRED, N_READY};
 use crate::strategy::fields::{Causes, default, is_empty};
 use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, CONTAINERS, IMAGES, NAME, Printer, SELECTOR};
+use crate::table::columns::{AGE, CONTAINERS, Column, IMAGES, NAME, SELECTOR};
 
 pub struct ReplicationController;
 
@@ -37,13 +37,15 @@ impl Strategy for ReplicationController {
         }
         shared::validate_template(context, spec, ALWAYS, causes);
     }
-
-    fn orphans_dependents(&self) -> bool {
-        true
-    }
 }
 
-pub static COLUMNS: Printer =
-    Printer::new(&[NAME, DESIRED, CURRENT, N_READY, AGE, CONTAINERS, IMAGES, SELECTOR], |row| {
-        replicas(row, row.labels("/spec/selector"))
-    });
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    DESIRED,
+    CURRENT,
+    N_READY,
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR.with(|row| row.labels("/spec/selector")),
+];

@@ -7,12 +7,63 @@ use serde_json::{Map, Value, json};
 
 use crate::kinds::pod::validate::{cause, validate_containers};
 use crate::strategy::fields::{Causes, default, default_text, is_empty, object, text};
-use crate::strategy::{Context, template};
+use crate::strategy::{Context, Strategy, template};
 use crate::table::columns::Column;
-use crate::table::row::Row;
 
 /// The restart policy of pods that run until they are deleted.
 pub const ALWAYS: &[&str] = &["Always"];
+
+/// The rules of a kind whose `spec` has a selector and a pod template.
+pub struct Workload {
+    /// Sets defaults of the spec, after those of the pod template.
+    pub default: fn(&mut Map<String, Value>),
+    /// The counts of a new object's status, all 0.
+    pub counts: &'static [&'static str],
+    /// Completes a new object.
+    pub complete: fn(&mut Value),
+    pub restart_policies: &'static [&'static str],
+    /// Validates the rest of a spec that has a template.
+    pub check: fn(&Value, &mut Causes),
+    /// Validates a change of the spec; the selector is immutable.
+    pub check_update: fn(&Value, &Value, &mut Causes),
+}
+
+impl Workload {
+    /// The rules that all have.
+    pub const NEW: Workload = Workload {
+        default: |_| {},
+        counts: &[],
+        complete: |_| {},
+        restart_policies: ALWAYS,
+        check: |_, _| {},
+        check_update: |_, _, _| {},
+    };
+}
+
+impl Strategy for Workload {
+    fn default(&self, value: &mut Value) {
+        default_spec(value, self.default);
+    }
+
+    fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
+        value["status"] = self.counts.iter().map(|count| ((*count).to_owned(), Value::from(0))).collect();
+        (self.complete)(value);
+    }
+
+    fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        let spec = &value["spec"];
+        validate_numbers(spec, causes);
+        validate_selector(spec, causes);
+        if validate_template(context, spec, self.restart_policies, causes) {
+            (self.check)(spec, causes);
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        causes.unchanged_at(&["/spec/selector"], new, old);
+        (self.check_update)(&new["spec"], &old["spec"], causes);
+    }
+}
 
 /// Sets the defaults of the pod template, then those of the rest of the spec.
 pub fn default_spec(value: &mut Value, defaults: impl FnOnce(&mut Map<String, Value>)) {
@@ -47,19 +98,6 @@ pub fn default_labels_from_template(value: &mut Value) {
     {
         metadata.insert("labels".to_owned(), labels);
     }
-}
-
-/// Validates numbers, selector and pod template; `false` if there is no template to validate.
-pub fn validate(
-    context: &Context<'_>,
-    value: &Value,
-    restart_policies: &[&str],
-    causes: &mut Causes,
-) -> bool {
-    let spec = &value["spec"];
-    validate_numbers(spec, causes);
-    validate_selector(spec, causes);
-    validate_template(context, spec, restart_policies, causes)
 }
 
 pub fn validate_numbers(spec: &Value, causes: &mut Causes) {
@@ -132,10 +170,8 @@ pub fn validate_template(
         }
         Err(error) => causes.invalid("spec.template", &Value::from("..."), &error.to_string()),
     }
-    if !restart_policies.contains(&text(spec, "/template/spec/restartPolicy")) {
-        let policy = &template["spec"]["restartPolicy"];
-        causes.not_supported("spec.template.spec.restartPolicy", policy, restart_policies);
-    }
+    let policy = &template["spec"]["restartPolicy"];
+    causes.one_of("spec.template.spec.restartPolicy", policy, restart_policies);
     true
 }
 
@@ -167,9 +203,7 @@ pub fn validate_int_or_percent(path: &str, value: &Value, at_most_100: bool, cau
 
 pub fn validate_rolling_update(spec: &Value, key: &str, types: &[&str], causes: &mut Causes) {
     let strategy = &spec[key];
-    if !types.contains(&text(strategy, "/type")) {
-        causes.not_supported(&format!("spec.{key}.type"), &strategy["type"], types);
-    }
+    causes.one_of(&format!("spec.{key}.type"), &strategy["type"], types);
     if strategy["type"] != "RollingUpdate" {
         if !strategy["rollingUpdate"].is_null() {
             let detail =
@@ -193,49 +227,21 @@ pub fn validate_rolling_update(spec: &Value, key: &str, types: &[&str], causes: 
     }
 }
 
-/// Validates a change: the selector is immutable.
-pub fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
-    let (new, old) = (&new["spec"]["selector"], &old["spec"]["selector"]);
-    if new != old {
-        causes.immutable("spec.selector", new);
-    }
-}
+pub const READY: Column = Column::text("Ready", "Ready pods, of the desired.", |row| {
+    format!("{}/{}", row.integer("/status/readyReplicas"), row.integer("/spec/replicas")).into()
+});
 
-const TEMPLATE: &str = "/spec/template/spec";
+pub const DESIRED: Column = Column::number("Desired", "How many pods there should be.", "/spec/replicas");
 
-pub const READY: Column = Column::text("Ready", "Ready pods, of the desired.");
+pub const CURRENT: Column = Column::number("Current", "How many pods there are.", "/status/replicas");
 
-pub const DESIRED: Column = Column::integer("Desired", "How many pods there should be.");
+pub const N_READY: Column = Column::number("Ready", "How many pods are ready.", "/status/readyReplicas");
 
-pub const CURRENT: Column = Column::integer("Current", "How many pods there are.");
+pub const UP_TO_DATE: Column =
+    Column::number("Up-to-date", "How many pods are of the current template.", "/status/updatedReplicas");
 
-pub const N_READY: Column = Column::integer("Ready", "How many pods are ready.");
-
-pub const UP_TO_DATE: Column = Column::integer("Up-to-date", "How many pods are of the current template.");
-
-pub const AVAILABLE: Column = Column::integer("Available", "How many pods have been ready long enough.");
-
-/// Appends the cells of containers, images and, optionally, a selector.
-pub fn with_template(row: &Row<'_>, mut cells: Vec<Value>, selector: Option<Value>) -> Vec<Value> {
-    cells.extend(row.containers(TEMPLATE));
-    cells.extend(selector);
-    cells
-}
-
-pub fn of_desired(row: &Row<'_>, ready: &str) -> Value {
-    format!("{}/{}", row.integer(ready), row.integer("/spec/replicas")).into()
-}
-
-pub fn replicas(row: &Row<'_>, selector: Value) -> Vec<Value> {
-    let cells = vec![
-        row.name(),
-        row.integer("/spec/replicas").into(),
-        row.integer("/status/replicas").into(),
-        row.integer("/status/readyReplicas").into(),
-        row.age(),
-    ];
-    with_template(row, cells, Some(selector))
-}
+pub const AVAILABLE: Column =
+    Column::number("Available", "How many pods have been ready long enough.", "/status/availableReplicas");
 
 #[cfg(test)]
 mod tests {
