@@ -65,7 +65,7 @@ const AT_ONCE: usize = 512;
 /// An object has no name, or cannot be stored.
 pub(crate) async fn import(store: &Store, objects: Vec<Value>) -> Result<Imported, ImportError> {
     let mut imported = Imported::default();
-    let mut known = Vec::with_capacity(objects.len());
+    let mut to_create = Vec::with_capacity(objects.len());
     for (index, value) in objects.into_iter().enumerate() {
         let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
         let shown = of_kind(&text("apiVersion"), &text("kind"));
@@ -76,11 +76,11 @@ pub(crate) async fn import(store: &Store, objects: Vec<Value>) -> Result<Importe
         if key(&value).1.is_empty() {
             return Err(ImportError::NoName { index, kind: text("kind") });
         }
-        known.push((resource, stored_value(shown, value)));
+        to_create.push((resource, stored_value(shown, value)));
     }
     // Namespaces first: watches see them before their objects.
     let (namespaces, rest): (Vec<_>, Vec<_>) =
-        known.into_iter().partition(|(resource, _)| resource.plural == "namespaces");
+        to_create.into_iter().partition(|(resource, _)| resource.plural == "namespaces");
     let uids: HashSet<String> = namespaces
         .iter()
         .chain(&rest)

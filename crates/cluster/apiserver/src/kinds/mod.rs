@@ -11,6 +11,7 @@ mod extension;
 mod kind;
 mod network;
 mod pod;
+mod prelude;
 mod scheduling;
 mod storage;
 mod workload;

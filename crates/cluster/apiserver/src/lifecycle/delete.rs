@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::node_restriction;
 use crate::kinds;
 use crate::request::{DeleteOptions, Status};
-use crate::strategy::{Context, Strategy, metadata, now};
+use crate::strategy::{Context, metadata, now};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -36,7 +36,7 @@ pub fn is_finished(resource: &Resource, value: &Value) -> bool {
 /// Changes an object into one that is being deleted. Returns whether it can be removed at once.
 pub fn begin_deletion(resource: &Resource, value: &mut Value, options: &DeleteOptions) -> bool {
     let strategy = kinds::strategy(resource);
-    set_propagation(strategy, value, options.propagation_policy.as_deref());
+    set_propagation(resource, value, options.propagation_policy.as_deref());
     let grace = strategy.grace_seconds(value, options.grace_period_seconds);
     let deleting = !value["metadata"]["deletionTimestamp"].is_null();
     if grace == 0 && !strategy.has_finalizers(value) {
@@ -60,7 +60,7 @@ pub fn begin_deletion(resource: &Resource, value: &mut Value, options: &DeleteOp
 }
 
 /// Sets the finalizers that select the propagation policy for dependents.
-fn set_propagation(strategy: &dyn Strategy, value: &mut Value, policy: Option<&str>) {
+fn set_propagation(resource: &Resource, value: &mut Value, policy: Option<&str>) {
     let wanted = match policy {
         Some("Orphan") => Some(ORPHAN),
         Some("Foreground") => Some(FOREGROUND),

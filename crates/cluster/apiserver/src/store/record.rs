@@ -80,7 +80,7 @@ pub fn write_record(out: &mut Vec<u8>, kind: Kind, revision: u64, text: &[&[u8]]
     out.extend([0; 4]);
     out.extend((length as u32).to_le_bytes());
     out.extend(revision.to_le_bytes());
-    out.extend(KINDS.iter().filter(|(known, _)| *known == kind).map(|(_, letter)| letter));
+    out.extend(KINDS.iter().filter(|(listed, _)| *listed == kind).map(|(_, letter)| letter));
     for part in text {
         out.extend_from_slice(part);
     }

@@ -64,8 +64,8 @@ pub fn check(path: &str, webhook: &Value) -> Vec<(String, Value, String)> {
                 add(format!("{rule_path}.{field}"), &rule[field], "at least one is required");
             }
         }
-        let known = |operation: &Value| operation.as_str().is_some_and(|o| OPERATIONS.contains(&o));
-        if !rule["operations"].as_array().into_iter().flatten().all(known) {
+        let is_supported = |operation: &Value| operation.as_str().is_some_and(|o| OPERATIONS.contains(&o));
+        if !rule["operations"].as_array().into_iter().flatten().all(is_supported) {
             let why = "supported are \"*\", \"CONNECT\", \"CREATE\", \"DELETE\", \"UPDATE\"";
             add(format!("{rule_path}.operations"), &rule["operations"], why);
         }

@@ -2,16 +2,10 @@
 
 use berth_schema::resource::CERTIFICATE_SIGNING_REQUESTS;
 use jiff::SignedDuration;
-use serde_json::{Value, json};
 
-use crate::request::{Attributes, Status};
-use crate::strategy::fields::{Causes, object, text};
-use crate::strategy::metadata::name;
-use crate::strategy::typed::Typed;
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME};
+use crate::kinds::prelude::*;
+use crate::request::Attributes;
 use crate::table::duration::human_duration;
-use crate::table::row::NONE;
 
 pub struct CertificateSigningRequest;
 

@@ -1,15 +1,11 @@
 //! Roles, ClusterRoles and their bindings.
 
 use berth_schema::resource::{CLUSTER_ROLES, ROLES, Resource};
-use serde_json::{Value, json};
 
 use crate::authz::{PolicyRule, RBAC_GROUP as GROUP, quoted};
-use crate::request::{Attributes, MASTERS, Status};
+use crate::kinds::prelude::*;
+use crate::request::{Attributes, MASTERS};
 use crate::store::key;
-use crate::strategy::fields::{Causes, default_text, is_empty, items, items_mut, text};
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::Row;
 
 pub struct Role(pub &'static Resource);
 

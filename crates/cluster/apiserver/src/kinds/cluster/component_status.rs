@@ -1,7 +1,6 @@
 //! ComponentStatuses.
 
-use crate::table::columns::{Column, NAME};
-use crate::table::row::Row;
+use crate::kinds::prelude::*;
 
 pub const COLUMNS: &[Column] = &[
     NAME,

@@ -1,12 +1,7 @@
 //! Events.
 
-use serde_json::Value;
-
-use crate::strategy::fields::{Causes, text};
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{Column, NAME};
+use crate::kinds::prelude::*;
 use crate::table::duration::since;
-use crate::table::row::Row;
 
 pub struct Event;
 
@@ -70,43 +65,16 @@ fn first_seen<'o>(row: &Row<'o>) -> Option<&'o str> {
     first_of(row, &["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"])
 }
 
-fn cells(row: &Row<'_>) -> Vec<Value> {
-    let either = |core: &str, new: &str| row.text(core).or_else(|| row.text(new));
-    let ago = |time: Option<&str>| since(time, row.now);
-    let event_time = row.text("/eventTime");
-    let first = either("/firstTimestamp", "/deprecatedFirstTimestamp").or(event_time);
-    let last = either("/lastTimestamp", "/deprecatedLastTimestamp").or(first);
-    let (last, count) = match row.at("/series") {
-        Some(_) => (row.text("/series/lastObservedTime"), row.integer("/series/count")),
-        None => (last, (row.integer("/count") + row.integer("/deprecatedCount")).max(1)),
-    };
-    let kind = either("/involvedObject/kind", "/regarding/kind").unwrap_or_default().to_lowercase();
-    let object = match either("/involvedObject/name", "/regarding/name") {
-        Some(name) => format!("{kind}/{name}"),
-        None => kind,
-    };
-    vec![
-        ago(last).into(),
-        row.text_or("/type", ""),
-        row.text_or("/reason", ""),
-        object.into(),
-        either("/involvedObject/fieldPath", "/regarding/fieldPath").unwrap_or_default().into(),
-        source(row).into(),
-        either("/message", "/note").unwrap_or_default().trim().into(),
-        ago(first).into(),
-        count.into(),
-        row.name(),
-    ]
-}
-
 fn source(row: &Row<'_>) -> String {
-    let either = |fields: &[&str]| fields.iter().find_map(|field| row.text(field)).unwrap_or_default();
-    let component = either(&[
+    let component = [
         "/source/component",
         "/deprecatedSource/component",
         "/reportingComponent",
         "/reportingController",
-    ]);
-    let host = either(&["/source/host", "/deprecatedSource/host", "/reportingInstance"]);
-    if host.is_empty() { component.to_owned() } else { format!("{component}, {host}") }
+    ];
+    let component = first_of(row, &component).unwrap_or_default();
+    match first_of(row, &["/source/host", "/deprecatedSource/host", "/reportingInstance"]) {
+        Some(host) => format!("{component}, {host}"),
+        None => component.to_owned(),
+    }
 }

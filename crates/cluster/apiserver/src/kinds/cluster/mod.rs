@@ -8,8 +8,7 @@ mod node;
 use berth_schema::resource::*;
 
 use crate::kinds::kind::{NoRules, kinds};
-use crate::strategy::typed::Typed;
-use crate::table::columns::{AGE, Column, NAME};
+use crate::kinds::prelude::*;
 
 kinds! {
     COMPONENT_STATUSES: NoRules, component_status::COLUMNS;

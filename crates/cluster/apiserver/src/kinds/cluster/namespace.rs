@@ -1,12 +1,8 @@
 //! Namespaces.
 
 use berth_api::syntax;
-use serde_json::{Value, json};
 
-use crate::strategy::fields::{is_empty, object};
-use crate::strategy::metadata::{add_finalizer, take};
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME};
+use crate::kinds::prelude::*;
 
 /// The namespaces that the API server creates at startup.
 const SYSTEM: [&str; 3] = ["default", "kube-system", "kube-public"];

@@ -1,12 +1,8 @@
 //! Nodes.
 
 use berth_api::syntax;
-use serde_json::Value;
 
-use crate::strategy::fields::{Causes, items, quantity, repeated, text};
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::{NONE, Row, UNKNOWN};
+use crate::kinds::prelude::*;
 
 pub struct Node;
 

@@ -1,10 +1,6 @@
 //! ConfigMaps, and the rules that they share with Secrets.
 
-use serde_json::Value;
-
-use crate::strategy::fields::Causes;
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME};
+use crate::kinds::prelude::*;
 
 /// Largest size of the data in bytes.
 const MAX_DATA_BYTES: usize = 1024 * 1024;

@@ -1,10 +1,8 @@
 //! Limit ranges.
 
 use berth_schema::resource::LIMIT_RANGES;
-use serde_json::{Map, Value};
 
-use crate::strategy::fields::items_mut;
-use crate::strategy::typed::Typed;
+use crate::kinds::prelude::*;
 
 pub static STRATEGY: Typed = Typed { complete: default_amounts, ..Typed::new(&LIMIT_RANGES) };
 

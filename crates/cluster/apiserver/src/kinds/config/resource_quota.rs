@@ -2,13 +2,8 @@
 
 use berth_api::syntax::quantity::Quantity;
 use berth_schema::resource::RESOURCE_QUOTAS;
-use serde_json::Value;
 
-use crate::strategy::fields::{Causes, items, text};
-use crate::strategy::typed::Typed;
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::Row;
+use crate::kinds::prelude::*;
 
 /// All scopes of quotas.
 const SCOPES: &[&str] = &[

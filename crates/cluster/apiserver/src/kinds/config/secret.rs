@@ -2,12 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
 
 use super::config_map::{validate_data, validate_immutable};
-use crate::strategy::fields::{Causes, default_text, object};
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME};
+use crate::kinds::prelude::*;
 
 pub struct Secret;
 

@@ -1,13 +1,11 @@
 //! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings: stored, not evaluated.
 
-use crate::strategy::typed::Typed;
 use berth_schema::resource::{
     MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS, Resource, VALIDATING_ADMISSION_POLICIES,
     VALIDATING_ADMISSION_POLICY_BINDINGS,
 };
 
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::UNSET;
+use crate::kinds::prelude::*;
 
 const POLICIES: &[&str] = &["Fail", "Ignore"];
 

@@ -1,10 +1,8 @@
 //! APIServices.
 
-use crate::strategy::fields::text;
-use crate::strategy::metadata::name;
-use crate::strategy::typed::Typed;
-use crate::table::columns::{AGE, Column, NAME};
 use berth_schema::resource::API_SERVICES;
+
+use crate::kinds::prelude::*;
 
 pub static STRATEGY: Typed = Typed {
     defaults: &[("ServiceReference", "port", "443")],

@@ -3,12 +3,9 @@
 use berth_schema::prune;
 use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, Custom, Resource};
 use http::StatusCode;
-use serde_json::{Value, json};
 
 use super::structural::{default_by, validate_by};
-use crate::request::Status;
-use crate::strategy::fields::Causes;
-use crate::strategy::{Context, Strategy};
+use crate::kinds::prelude::*;
 
 impl Strategy for Custom {
     fn default(&self, value: &mut Value) {

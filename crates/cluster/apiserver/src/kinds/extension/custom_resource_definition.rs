@@ -2,11 +2,8 @@
 
 use berth_api::syntax;
 use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, RESOURCES, has_room};
-use serde_json::{Value, json};
 
-use crate::strategy::fields::{Causes, default_text, is_empty, items, object, text};
-use crate::strategy::metadata::{add_finalizer, name};
-use crate::strategy::{Context, Strategy, now};
+use crate::kinds::prelude::*;
 
 /// Keeps a definition until its objects are gone.
 pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -239,7 +236,7 @@ fn validate_structural(schema: &Value, path: &str, causes: &mut Causes) {
     let is_free = schema["x-kubernetes-int-or-string"] == true
         || schema["x-kubernetes-preserve-unknown-fields"] == true;
     match schema["type"].as_str() {
-        Some(known) if TYPES.contains(&known) => {}
+        Some(name) if TYPES.contains(&name) => {}
         None | Some("") if is_free => {}
         None | Some("") => {
             causes.required(&format!("{path}.type"), "must not be empty for specified object fields");

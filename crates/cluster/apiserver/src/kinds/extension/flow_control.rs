@@ -1,11 +1,8 @@
 //! FlowSchemas and PriorityLevelConfigurations.
 
-use crate::strategy::typed::Typed;
 use berth_schema::resource::{FLOW_SCHEMAS, PRIORITY_LEVEL_CONFIGURATIONS};
-use serde_json::Value;
 
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::{NONE, Row};
+use crate::kinds::prelude::*;
 
 pub static FLOW_SCHEMA: Typed = Typed {
     defaults: &[("FlowSchemaSpec", "matchingPrecedence", "1000")],

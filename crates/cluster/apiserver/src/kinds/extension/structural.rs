@@ -6,10 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use regex::{Regex, RegexBuilder};
-use serde_json::{Map, Value};
 
+use crate::kinds::prelude::*;
 use crate::request::MAX_BODY_BYTES;
-use crate::strategy::fields::Causes;
 
 /// Sizes of compiled patterns: most need less than the first; those that need more than the second check nothing.
 const SMALL_PATTERN: usize = 1 << 16;
@@ -372,13 +371,13 @@ fn kept(pattern: &str) -> Option<Compiled> {
 
 fn keep(pattern: &str, compiled: Compiled) {
     let mut patterns = PATTERNS.lock().unwrap_or_else(PoisonError::into_inner);
-    let (known, sum) = &mut *patterns;
+    let (compiled_patterns, sum) = &mut *patterns;
     *sum += compiled.1 + pattern.len();
     if *sum > MAX_PATTERNS {
-        known.clear();
+        compiled_patterns.clear();
         *sum = compiled.1 + pattern.len();
     }
-    known.insert(pattern.to_owned(), compiled);
+    compiled_patterns.insert(pattern.to_owned(), compiled);
 }
 
 /// Whether a text has a format. Unknown formats hold for every text.

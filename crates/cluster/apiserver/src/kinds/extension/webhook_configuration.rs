@@ -1,10 +1,7 @@
 //! MutatingWebhookConfigurations and ValidatingWebhookConfigurations.
 
-use serde_json::{Value, json};
-
-use crate::strategy::fields::{Causes, default, default_text, is_empty, items, items_mut, text};
-use crate::strategy::{Context, Strategy, webhook_check};
-use crate::table::columns::{AGE, Column, NAME};
+use crate::kinds::prelude::*;
+use crate::strategy::webhook_check;
 
 pub struct WebhookConfiguration {
     /// Whether the webhooks may change objects.

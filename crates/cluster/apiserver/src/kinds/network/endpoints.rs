@@ -1,10 +1,8 @@
 //! Endpoints and EndpointSlices.
 
-use crate::strategy::fields::items;
-use crate::strategy::typed::Typed;
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::{NONE, UNSET, some_of};
 use berth_schema::resource::{ENDPOINT_SLICES, ENDPOINTS};
+
+use crate::kinds::prelude::*;
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 

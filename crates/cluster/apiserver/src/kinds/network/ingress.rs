@@ -1,12 +1,8 @@
 //! Ingresses and IngressClasses.
 
-use crate::strategy::fields::is_empty;
-use crate::strategy::typed::Typed;
 use berth_schema::resource::{INGRESS_CLASSES, INGRESSES};
-use serde_json::Value;
 
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::{NONE, some_of};
+use crate::kinds::prelude::*;
 
 pub static STRATEGY: Typed = Typed {
     enums: &[("HTTPIngressPath", "pathType", &["Exact", "ImplementationSpecific", "Prefix"])],

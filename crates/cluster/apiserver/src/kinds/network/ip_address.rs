@@ -1,10 +1,8 @@
 //! IPAddresses and ServiceCIDRs.
 
-use crate::strategy::typed::Typed;
 use berth_schema::resource::{IP_ADDRESSES, SERVICE_CIDRS};
-use serde_json::Value;
 
-use crate::table::columns::{AGE, Column, NAME};
+use crate::kinds::prelude::*;
 
 pub static STRATEGY: Typed = Typed {
     immutable: &["/spec"],

@@ -1,9 +1,8 @@
 //! NetworkPolicies.
 
-use crate::strategy::fields::is_empty;
-use crate::strategy::typed::Typed;
-use crate::table::columns::{AGE, Column, NAME};
 use berth_schema::resource::NETWORK_POLICIES;
+
+use crate::kinds::prelude::*;
 
 pub static STRATEGY: Typed = Typed {
     defaults: &[("NetworkPolicyPort", "protocol", r#""TCP""#)],

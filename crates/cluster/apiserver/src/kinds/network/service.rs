@@ -5,13 +5,9 @@ use std::net::Ipv4Addr;
 
 use berth_api::syntax;
 use berth_schema::resource::SERVICES;
-use serde_json::{Value, json};
 
+use crate::kinds::prelude::*;
 use crate::store::Claim;
-use crate::strategy::fields::{Causes, default, default_text, items, items_mut, object, repeated, text};
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::{NONE, Row};
 
 /// Node ports are given out of this range.
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;

@@ -3,11 +3,9 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
-use crate::table::columns::{AGE, Column, NAME};
+use crate::kinds::prelude::*;
 use crate::table::duration::since;
-use crate::table::row::{NONE, Row};
 
 pub const COLUMNS: &[Column] = &[
     NAME,

@@ -1,8 +1,6 @@
 //! Defaults of pods, and the quality-of-service class that follows from their resources.
 
-use serde_json::Value;
-
-use crate::strategy::fields::{default, items, items_mut, object, quantity};
+use crate::kinds::prelude::*;
 use crate::strategy::template;
 
 pub fn default_pod(pod: &mut Value) {

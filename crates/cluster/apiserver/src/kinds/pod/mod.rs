@@ -11,16 +11,13 @@ use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::object::{self as typed, PriorityClass, ResourceList};
 use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, Resource};
 use serde::Deserialize as _;
-use serde_json::{Map, Value, json};
 
 use defaults::{default_pod, qos_class};
 use validate::{cause, validate_containers};
 
 use crate::kinds::kind::{NoRules, kinds};
-use crate::request::Status;
-use crate::strategy::fields::{Causes, default_text, items, items_mut, object, quantity, text};
-use crate::strategy::{Context, Strategy, add_topology_labels, metadata, now};
-use crate::table::columns::DEFAULT;
+use crate::kinds::prelude::*;
+use crate::strategy::{add_topology_labels, metadata};
 
 /// Default grace period of a pod in seconds.
 const DEFAULT_GRACE_SECONDS: i64 = 30;

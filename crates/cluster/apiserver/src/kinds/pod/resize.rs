@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use berth_api::syntax::quantity::Quantity;
-use serde_json::{Map, Value};
 
 use super::defaults::qos_class;
-use crate::strategy::fields::{Causes, items, items_mut, quantity, text};
+use crate::kinds::prelude::*;
 use crate::strategy::template;
 
 const LISTS: [&str; 2] = ["containers", "initContainers"];

@@ -2,13 +2,10 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value};
-
 use super::defaults::default_pod;
 use super::resize;
+use crate::kinds::prelude::*;
 use crate::request::Cause;
-use crate::strategy::fields::{Causes, default, items, items_mut, text};
-use crate::strategy::metadata::take;
 use crate::strategy::template;
 
 /// Restores the fields of a changed pod that only its creation sets.

@@ -1,10 +1,9 @@
 //! Validation of pods and pod templates that is irrelevant for placement.
 
 use berth_api::admission::FieldError;
-use serde_json::Value;
 
+use crate::kinds::prelude::*;
 use crate::request::Cause;
-use crate::strategy::fields::{Causes, items, quantity, text};
 
 /// A field error as the cause of a status; `prefix` precedes its path.
 pub fn cause(error: &FieldError, prefix: &str) -> Cause {

@@ -2,9 +2,7 @@
 
 use berth_schema::resource::{RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource};
 
-use crate::strategy::typed::Typed;
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::UNSET;
+use crate::kinds::prelude::*;
 
 pub static CLAIM: Typed = claim(&RESOURCE_CLAIMS);
 pub static CLAIM_TEMPLATE: Typed = claim(&RESOURCE_CLAIM_TEMPLATES);

@@ -7,8 +7,7 @@ mod priority_class;
 use berth_schema::resource::*;
 
 use crate::kinds::kind::kinds;
-use crate::strategy::typed::Typed;
-use crate::table::columns::{AGE, DEFAULT, NAME};
+use crate::kinds::prelude::*;
 
 kinds! {
     DEVICE_CLASSES: Typed::new(&DEVICE_CLASSES), &[NAME, AGE];

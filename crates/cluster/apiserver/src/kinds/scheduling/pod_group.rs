@@ -2,12 +2,8 @@
 
 use berth_api::syntax;
 use berth_schema::resource::{POD_GROUPS, WORKLOADS};
-use serde_json::Value;
 
-use crate::strategy::fields::{Causes, is_empty, items, repeated, text};
-use crate::strategy::typed::Typed;
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::UNSET;
+use crate::kinds::prelude::*;
 
 /// Templates of a Workload at most.
 const MAX_TEMPLATES: usize = 8;

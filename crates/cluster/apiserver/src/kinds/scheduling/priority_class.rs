@@ -1,10 +1,6 @@
 //! PriorityClasses.
 
-use serde_json::Value;
-
-use crate::strategy::fields::{Causes, default, default_text, text};
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME};
+use crate::kinds::prelude::*;
 
 /// Highest priority of a class that users define; higher ones are the system's.
 const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;

@@ -1,12 +1,8 @@
 //! StorageClasses and VolumeAttributesClasses.
 
 use berth_schema::resource::VOLUME_ATTRIBUTES_CLASSES;
-use serde_json::Value;
 
-use crate::strategy::fields::{Causes, default_text, items};
-use crate::strategy::typed::Typed;
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME};
+use crate::kinds::prelude::*;
 
 pub struct StorageClass;
 

@@ -2,15 +2,8 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
-
 use super::volume::CLASS;
-use crate::strategy::fields::{
-    Causes, default, default_text, is_empty, items, object, quantity, repeated, text,
-};
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::UNSET;
+use crate::kinds::prelude::*;
 
 pub struct CsiDriver;
 

@@ -1,14 +1,9 @@
 //! PersistentVolumes.
 
-use serde_json::{Map, Value, json};
-
 use super::volume::{
     self, ACCESS_MODES_COLUMN, ATTRIBUTES, CAPACITY, CLASS, STORAGE, VOLUME_MODE, access_modes, phase,
 };
-use crate::strategy::fields::{Causes, default_text, is_empty, object, text};
-use crate::strategy::metadata::add_finalizer;
-use crate::strategy::{Context, Strategy, now};
-use crate::table::columns::{AGE, Column, NAME};
+use crate::kinds::prelude::*;
 
 /// Keeps a volume until no claim is bound to it. The PV protection controller removes it.
 const PROTECTION: &str = "kubernetes.io/pv-protection";

@@ -3,17 +3,11 @@
 use std::cmp::Reverse;
 
 use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES};
-use serde_json::{Value, json};
 
 use super::volume::{
     self, ACCESS_MODES_COLUMN, ATTRIBUTES, CAPACITY, CLASS, STORAGE, VOLUME_MODE, access_modes, phase,
 };
-use crate::request::Status;
-use crate::strategy::fields::{Causes, default_text, is_empty, object, text};
-use crate::strategy::metadata::{add_finalizer, take};
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::Row;
+use crate::kinds::prelude::*;
 
 /// Keeps a claim while pods use it. The PVC protection controller removes it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";

@@ -3,11 +3,8 @@
 use std::cmp::Ordering;
 
 use berth_api::syntax;
-use serde_json::Value;
 
-use crate::strategy::fields::{Causes, items, quantity, text};
-use crate::table::columns::Column;
-use crate::table::row::{Row, UNSET};
+use crate::kinds::prelude::*;
 
 pub const STORAGE: &str = "storage";
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];

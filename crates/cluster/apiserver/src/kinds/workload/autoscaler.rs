@@ -1,11 +1,8 @@
 //! HorizontalPodAutoscalers.
 
-use crate::strategy::typed::Typed;
 use berth_schema::resource::HORIZONTAL_POD_AUTOSCALERS;
-use serde_json::Value;
 
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::{NONE, Row, UNKNOWN, UNSET, some_of};
+use crate::kinds::prelude::*;
 
 const CPU_METRIC: &str = r#"[{"type": "Resource",
     "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]"#;

@@ -1,7 +1,6 @@
 //! ControllerRevisions.
 
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::NONE;
+use crate::kinds::prelude::*;
 
 pub const COLUMNS: &[Column] = &[
     NAME,

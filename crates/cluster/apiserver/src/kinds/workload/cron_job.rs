@@ -1,15 +1,11 @@
 //! CronJobs.
 
 use berth_api::syntax::cron::{Schedule, time_zone};
-use serde_json::Value;
 
 use super::job::RESTART_POLICIES;
 use super::shared;
-use crate::strategy::fields::{Causes, default, default_text, object, text};
-use crate::strategy::metadata::name;
-use crate::strategy::{Context, Strategy, template};
-use crate::table::columns::{AGE, CONTAINERS, Column, IMAGES, NAME, SELECTOR};
-use crate::table::row::NONE;
+use crate::kinds::prelude::*;
+use crate::strategy::template;
 
 /// The name of a Job is that of its CronJob and up to eleven more characters.
 const MAX_NAME: usize = 52;

@@ -1,10 +1,7 @@
 //! Deployments.
 
-use serde_json::json;
-
 use super::shared::{AVAILABLE, READY, UP_TO_DATE, Workload, default_strategy, validate_rolling_update};
-use crate::strategy::fields::default;
-use crate::table::columns::{AGE, CONTAINERS, Column, IMAGES, NAME, SELECTOR};
+use crate::kinds::prelude::*;
 
 pub static STRATEGY: Workload = Workload {
     default: |spec| {

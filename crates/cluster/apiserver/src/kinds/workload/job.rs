@@ -1,13 +1,10 @@
 //! Jobs.
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
 
 use super::shared::{Workload, default_labels_from_template};
-use crate::strategy::fields::{Causes, default, default_text, is_empty, items, object};
-use crate::table::columns::{AGE, CONTAINERS, Column, IMAGES, NAME, SELECTOR};
+use crate::kinds::prelude::*;
 use crate::table::duration::human_duration;
-use crate::table::row::Row;
 
 /// The restart policies of pods that run to completion.
 pub const RESTART_POLICIES: &[&str] = &["OnFailure", "Never"];

@@ -15,8 +15,7 @@ mod stateful_set;
 use berth_schema::resource::*;
 
 use crate::kinds::kind::{NoRules, kinds};
-use crate::strategy::typed::Typed;
-use crate::table::columns::{Column, NAME};
+use crate::kinds::prelude::*;
 
 kinds! {
     POD_TEMPLATES: Typed::new(&POD_TEMPLATES), &[

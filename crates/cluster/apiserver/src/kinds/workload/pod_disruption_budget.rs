@@ -2,13 +2,9 @@
 
 use berth_api::object::LabelSelector;
 use berth_api::rules::Selector;
-use serde_json::{Value, json};
 
 use super::shared::validate_int_or_percent;
-use crate::strategy::fields::Causes;
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, Column, NAME};
-use crate::table::row::Row;
+use crate::kinds::prelude::*;
 
 pub struct PodDisruptionBudget;
 

@@ -1,8 +1,7 @@
 //! ReplicaSets.
 
 use super::shared::{CURRENT, DESIRED, N_READY, Workload};
-use crate::strategy::fields::default;
-use crate::table::columns::{AGE, CONTAINERS, Column, IMAGES, NAME, SELECTOR};
+use crate::kinds::prelude::*;
 
 pub static STRATEGY: Workload =
     Workload { default: |spec| default(spec, "replicas", 1), counts: &["replicas"], ..Workload::NEW };

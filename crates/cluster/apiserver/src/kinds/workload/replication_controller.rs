@@ -1,11 +1,7 @@
 //! ReplicationControllers.
 
-use serde_json::{Map, Value, json};
-
 use super::shared::{self, ALWAYS, CURRENT, DESIRED, N_READY};
-use crate::strategy::fields::{Causes, default, is_empty};
-use crate::strategy::{Context, Strategy};
-use crate::table::columns::{AGE, CONTAINERS, Column, IMAGES, NAME, SELECTOR};
+use crate::kinds::prelude::*;
 
 pub struct ReplicationController;
 

@@ -3,12 +3,10 @@
 use berth_api::admission::{ValidationOptions, validate_pod};
 use berth_api::object::{LabelSelector, Pod};
 use berth_api::rules::Selector;
-use serde_json::{Map, Value, json};
 
 use crate::kinds::pod::validate::{cause, validate_containers};
-use crate::strategy::fields::{Causes, default, default_text, is_empty, object, text};
-use crate::strategy::{Context, Strategy, template};
-use crate::table::columns::Column;
+use crate::kinds::prelude::*;
+use crate::strategy::template;
 
 /// The restart policy of pods that run until they are deleted.
 pub const ALWAYS: &[&str] = &["Always"];

@@ -1,11 +1,7 @@
 //! StatefulSets.
 
-use serde_json::json;
-
 use super::shared::{READY, Workload, default_strategy, validate_int_or_percent};
-use crate::strategy::fields::{default, default_text};
-use crate::strategy::metadata::take;
-use crate::table::columns::{AGE, CONTAINERS, Column, IMAGES, NAME};
+use crate::kinds::prelude::*;
 
 /// The fields of the spec that an update may change; the selector has a message for itself.
 const MUTABLE: [&str; 8] = [
