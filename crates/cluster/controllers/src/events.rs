@@ -23,6 +23,24 @@ impl Reference {
     }
 }
 
+/// An event that a plan requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) event_type: EventType,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Notice {
+    pub(crate) fn normal(reason: &'static str, message: impl Into<String>) -> Notice {
+        Notice { event_type: EventType::Normal, reason, message: message.into() }
+    }
+
+    pub(crate) fn warning(reason: &'static str, message: impl Into<String>) -> Notice {
+        Notice { event_type: EventType::Warning, reason, message: message.into() }
+    }
+}
+
 /// Records events of one controller.
 #[derive(Clone)]
 pub(crate) struct Recorder(EventRecorder);
@@ -34,22 +52,22 @@ impl Recorder {
     }
 
     pub(crate) fn normal(&self, about: &Reference, reason: &'static str, message: impl Into<String>) {
-        self.record(about, EventType::Normal, reason, message.into());
+        self.record(about, Notice::normal(reason, message));
     }
 
     pub(crate) fn warning(&self, about: &Reference, reason: &'static str, message: impl Into<String>) {
-        self.record(about, EventType::Warning, reason, message.into());
+        self.record(about, Notice::warning(reason, message));
     }
 
-    fn record(&self, about: &Reference, event_type: EventType, reason: &'static str, note: String) {
-        let regarding = about.0.clone();
+    pub(crate) fn record(&self, about: &Reference, notice: Notice) {
+        let Notice { event_type, reason, message } = notice;
         self.0.record(NewEvent {
-            regarding,
+            regarding: about.0.clone(),
             related: None,
             event_type,
             reason,
             action: reason,
-            note,
+            note: message,
             controller: None,
         });
     }

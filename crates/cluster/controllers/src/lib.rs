@@ -16,6 +16,7 @@ mod events;
 mod expectations;
 mod garbage;
 mod index;
+mod informers;
 mod job;
 mod namespace;
 mod node_lifecycle;
@@ -37,11 +38,11 @@ mod view;
 pub use options::ControllerOptions;
 pub use provisioner::{DELAY_ANNOTATION, FAILURES_ANNOTATION, ProvisionerOptions, install_storage_class};
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use berth_api::resource::{self, Resource};
 use berth_api::simulated_nodes::CSI_DRIVER;
-use berth_client::{HasMetadata, Indexer, WatchOptions};
+use berth_client::HasMetadata;
 use kube::Client;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -52,25 +53,20 @@ use crate::api::Api;
 use crate::cron_job::CronJobs;
 use crate::daemon_set::DaemonSets;
 use crate::deployment::Deployments;
-use crate::disruption::{DisruptionBudgets, Scales};
+use crate::disruption::DisruptionBudgets;
 use crate::events::Recorder;
 use crate::garbage::GarbageCollector;
-use crate::index::{Index, Informer, by_metadata, no_index};
+use crate::index::{Informer, no_index};
+use crate::informers::{Informers, Start, informer};
 use crate::job::Jobs;
-use crate::namespace::{Namespace, Namespaces};
+use crate::namespace::Namespaces;
 use crate::node_lifecycle::{NodeLifecycle, TaintEviction};
 use crate::persistent_volume::{EphemeralVolumes, PersistentVolumes};
 use crate::pod_gc::PodGc;
 use crate::provisioner::Provisioner;
 use crate::replica_set::ReplicaSets;
 use crate::stateful_set::StatefulSets;
-use crate::view::{
-    ControllerRevision, CronJob, DaemonSet, Deployment, Job, Lease, Node, PartialObjectMetadata,
-    PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, StatefulSet, StorageClass,
-};
-
-/// Initial backoff of a watch. Controllers react to each other's changes, so it is short.
-const FIRST_RETRY: Duration = Duration::from_millis(100);
+use crate::view::PartialObjectMetadata;
 
 /// Kinds that only the garbage collector watches.
 static ONLY_OWNED: [&Resource; 24] = [
@@ -108,126 +104,45 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     // A child token: a failure in here does not stop the caller's other components.
     let stop = stop.child_token();
     let events_stop = stop.clone();
-    let mut tasks = Tasks { api: api.clone(), stop, synced: Vec::new(), set: JoinSet::new() };
-
-    let mut pods = informer::<Pod>(&resource::PODS, Pod::index);
-    let mut nodes = informer::<Node>(&resource::NODES, no_index);
-    let leases = informer::<Lease>(&resource::LEASES, no_index);
-    let mut namespaces = informer::<Namespace>(&resource::NAMESPACES, no_index);
-    let mut service_accounts = informer::<PartialObjectMetadata>(&resource::SERVICE_ACCOUNTS, no_index);
-    let mut replica_sets = informer::<ReplicaSet>(&resource::REPLICA_SETS, by_metadata);
-    let mut replication_controllers = informer::<ReplicaSet>(&resource::REPLICATION_CONTROLLERS, by_metadata);
-    let mut deployments = informer::<Deployment>(&resource::DEPLOYMENTS, by_metadata);
-    let mut stateful_sets = informer::<StatefulSet>(&resource::STATEFUL_SETS, by_metadata);
-    let mut daemon_sets = informer::<DaemonSet>(&resource::DAEMON_SETS, by_metadata);
-    let revisions = informer::<ControllerRevision>(&resource::CONTROLLER_REVISIONS, by_metadata);
-    let mut jobs = informer::<Job>(&resource::JOBS, by_metadata);
-    let mut cron_jobs = informer::<CronJob>(&resource::CRON_JOBS, by_metadata);
-    let mut budgets = informer::<PodDisruptionBudget>(&resource::POD_DISRUPTION_BUDGETS, by_metadata);
-    let mut volumes = informer::<PersistentVolume>(&resource::PERSISTENT_VOLUMES, PersistentVolume::index);
-    let mut claims =
-        informer::<PersistentVolumeClaim>(&resource::PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim::index);
-    let mut classes = informer::<StorageClass>(&resource::STORAGE_CLASSES, no_index);
+    let mut informers = Informers::new();
 
     let recorder = |controller| Recorder::start(client.clone(), controller, events_stop.clone());
-    let replica_set = ReplicaSets::new(
-        &resource::REPLICA_SETS,
-        api,
-        recorder("replicaset-controller"),
-        &mut replica_sets,
-        &mut pods,
-    );
+    let replica_set =
+        ReplicaSets::new(&resource::REPLICA_SETS, api, recorder("replicaset-controller"), &mut informers);
     let replication_controller = ReplicaSets::new(
         &resource::REPLICATION_CONTROLLERS,
         api,
         recorder("replication-controller"),
-        &mut replication_controllers,
-        &mut pods,
+        &mut informers,
     );
-    let deployment = Deployments::new(
-        api,
-        recorder("deployment-controller"),
-        &mut deployments,
-        &mut replica_sets,
-        &mut pods,
-    );
-    let stateful_set = StatefulSets::new(
-        api,
-        recorder("statefulset-controller"),
-        &mut stateful_sets,
-        &revisions,
-        &claims,
-        &mut pods,
-    );
-    let daemon_set = DaemonSets::new(
-        api,
-        recorder("daemonset-controller"),
-        &mut daemon_sets,
-        &revisions,
-        &mut pods,
-        &mut nodes,
-    );
-    let job = Jobs::new(api, recorder("job-controller"), &mut jobs, &mut pods);
-    let cron_job = CronJobs::new(api, recorder("cronjob-controller"), &mut cron_jobs, &mut jobs);
-    let namespace = Namespaces::new(api, &mut namespaces, &mut service_accounts, &mut pods);
-    let node_lifecycle = NodeLifecycle::new(
-        api,
-        recorder("node-controller"),
-        &mut nodes,
-        leases.cache(),
-        pods.cache(),
-        options.clone(),
-    );
-    let taint_eviction =
-        TaintEviction::new(api, recorder("taint-eviction-controller"), &mut nodes, &mut pods);
-    let pod_gc = PodGc::new(api, pods.cache(), nodes.cache(), options.clone());
-    let scales = Scales {
-        deployments: deployments.cache(),
-        replica_sets: replica_sets.cache(),
-        replication_controllers: replication_controllers.cache(),
-        stateful_sets: stateful_sets.cache(),
+    let deployment = Deployments::new(api, recorder("deployment-controller"), &mut informers);
+    let stateful_set = StatefulSets::new(api, recorder("statefulset-controller"), &mut informers);
+    let daemon_set = DaemonSets::new(api, recorder("daemonset-controller"), &mut informers);
+    let job = Jobs::new(api, recorder("job-controller"), &mut informers);
+    let cron_job = CronJobs::new(api, recorder("cronjob-controller"), &mut informers);
+    let namespace = Namespaces::new(api, &mut informers);
+    let node_lifecycle =
+        NodeLifecycle::new(api, recorder("node-controller"), &mut informers, options.clone());
+    let taint_eviction = TaintEviction::new(api, recorder("taint-eviction-controller"), &mut informers);
+    let pod_gc = PodGc::new(api, informers.caches(), options.clone());
+    let budget = DisruptionBudgets::new(api, recorder("controllermanager"), &mut informers);
+    let volume = PersistentVolumes::new(api, recorder("persistentvolume-controller"), &mut informers);
+    let ephemeral = EphemeralVolumes::new(api, recorder("ephemeral-volume-controller"), &mut informers);
+    let provisioner = options.provisioner.clone();
+    let provisioner =
+        provisioner.map(|options| Provisioner::new(api, recorder(CSI_DRIVER), options, &mut informers));
+
+    let garbage_collector = Arc::new(GarbageCollector::new(api));
+    let mut tasks = Tasks {
+        api: api.clone(),
+        garbage_collector: garbage_collector.clone(),
+        stop,
+        synced: Vec::new(),
+        set: JoinSet::new(),
     };
-    let budget = DisruptionBudgets::new(api, recorder("controllermanager"), &mut budgets, &mut pods, scales);
-    budget.follow_scale(&mut deployments, Deployment::replicas);
-    budget.follow_scale(&mut replica_sets, ReplicaSet::replicas);
-    budget.follow_scale(&mut replication_controllers, ReplicaSet::replicas);
-    budget.follow_scale(&mut stateful_sets, StatefulSet::replicas);
-
-    let volume = PersistentVolumes::new(
-        api,
-        recorder("persistentvolume-controller"),
-        &mut volumes,
-        &mut claims,
-        &mut classes,
-        &mut pods,
-    );
-    let ephemeral =
-        EphemeralVolumes::new(api, recorder("ephemeral-volume-controller"), &mut claims, &mut pods);
-    let provisioner = options.provisioner.clone().map(|options| {
-        let recorder = recorder(CSI_DRIVER);
-        Provisioner::new(api, recorder, options, &mut volumes, &mut claims, &classes, &nodes)
-    });
-
-    let garbage_collector = GarbageCollector::new(api);
-    tasks.follow_owned(&garbage_collector, &resource::PODS, pods);
-    tasks.follow_owned(&garbage_collector, &resource::NODES, nodes);
-    tasks.follow_owned(&garbage_collector, &resource::LEASES, leases);
-    tasks.follow_owned(&garbage_collector, &resource::NAMESPACES, namespaces);
-    tasks.follow_owned(&garbage_collector, &resource::SERVICE_ACCOUNTS, service_accounts);
-    tasks.follow_owned(&garbage_collector, &resource::REPLICA_SETS, replica_sets);
-    tasks.follow_owned(&garbage_collector, &resource::REPLICATION_CONTROLLERS, replication_controllers);
-    tasks.follow_owned(&garbage_collector, &resource::DEPLOYMENTS, deployments);
-    tasks.follow_owned(&garbage_collector, &resource::STATEFUL_SETS, stateful_sets);
-    tasks.follow_owned(&garbage_collector, &resource::DAEMON_SETS, daemon_sets);
-    tasks.follow_owned(&garbage_collector, &resource::CONTROLLER_REVISIONS, revisions);
-    tasks.follow_owned(&garbage_collector, &resource::JOBS, jobs);
-    tasks.follow_owned(&garbage_collector, &resource::CRON_JOBS, cron_jobs);
-    tasks.follow_owned(&garbage_collector, &resource::POD_DISRUPTION_BUDGETS, budgets);
-    tasks.follow_owned(&garbage_collector, &resource::PERSISTENT_VOLUMES, volumes);
-    tasks.follow_owned(&garbage_collector, &resource::PERSISTENT_VOLUME_CLAIMS, claims);
-    tasks.follow_owned(&garbage_collector, &resource::STORAGE_CLASSES, classes);
+    informers.start(&mut tasks);
     for kind in ONLY_OWNED {
-        tasks.follow_owned(&garbage_collector, kind, informer::<PartialObjectMetadata>(kind, no_index));
+        tasks.start(kind, informer::<PartialObjectMetadata>(kind, no_index));
     }
 
     if !tasks.are_synced().await {
@@ -257,34 +172,28 @@ pub async fn run(client: Client, options: ControllerOptions, stop: CancellationT
     tasks.end().await;
 }
 
-fn informer<T: HasMetadata>(kind: &'static Resource, indexer: Indexer<T, Index>) -> Informer<T> {
-    let options = WatchOptions { first_retry: FIRST_RETRY, ..WatchOptions::new(kind.path("")) };
-    Informer::indexed(options, indexer)
-}
-
 /// All spawned tasks; dropping it stops them.
 struct Tasks {
     api: Api,
+    garbage_collector: Arc<GarbageCollector>,
     stop: CancellationToken,
     synced: Vec<watch::Receiver<bool>>,
     set: JoinSet<()>,
 }
 
-impl Tasks {
-    /// Starts an informer and also sends its events to the garbage collector.
-    fn follow_owned<T>(
-        &mut self,
-        garbage_collector: &GarbageCollector,
-        kind: &'static Resource,
-        mut informer: Informer<T>,
-    ) where
+impl Start for Tasks {
+    /// Starts an informer, whose events the garbage collector gets as well.
+    fn start<T>(&mut self, kind: &'static Resource, mut informer: Informer<T>)
+    where
         T: HasMetadata + DeserializeOwned + Send + Sync + 'static,
     {
-        garbage_collector.follow(kind, &mut informer);
+        self.garbage_collector.follow(kind, &mut informer);
         self.synced.push(informer.synced());
         self.set.spawn(informer.run(self.api.client().clone(), self.stop.clone()));
     }
+}
 
+impl Tasks {
     /// Waits until all caches are filled; returns false if stopped before.
     async fn are_synced(&mut self) -> bool {
         for synced in &mut self.synced {

@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::api::{Api, DeleteOptions, Precondition, Propagation};
-use super::index::{Cache, Index, Informer};
+use super::index::Index;
+use super::informers::{Caches, Informers};
 use super::queue::{Next, Queue, work};
 use super::resources::stored;
-use super::view::{Condition, ObjectMeta, PartialObjectMetadata, Pod, nullable, set_condition};
+use super::view::{Condition, Namespace, PartialObjectMetadata, nullable, set_condition};
 use berth_client::call::{self, CallError};
 
 /// The finalizer that this controller removes.
@@ -24,33 +25,6 @@ const FINALIZER: &str = "kubernetes";
 const SERVICE_ACCOUNT: &str = "default";
 /// Interval between two checks of the remaining objects of a namespace.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-/// A namespace.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Namespace {
-    metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
-    spec: NamespaceSpec,
-    #[serde(deserialize_with = "nullable")]
-    status: NamespaceStatus,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct NamespaceSpec {
-    #[serde(deserialize_with = "nullable")]
-    finalizers: Vec<String>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct NamespaceStatus {
-    #[serde(deserialize_with = "nullable")]
-    conditions: Vec<Condition>,
-}
-
-berth_client::has_metadata!(Namespace);
 
 #[derive(Deserialize)]
 #[serde(bound = "T: Deserialize<'de>")]
@@ -87,42 +61,31 @@ struct Version {
 /// The controller.
 pub(crate) struct Namespaces {
     api: Api,
-    namespaces: Arc<Cache<Namespace>>,
-    service_accounts: Arc<Cache<PartialObjectMetadata>>,
+    caches: Caches,
     queue: Arc<Queue<NamespacedName>>,
 }
 
 impl Namespaces {
-    /// Creates a controller and registers its handlers with these informers.
-    pub(crate) fn new(
-        api: &Api,
-        namespaces: &mut Informer<Namespace>,
-        service_accounts: &mut Informer<PartialObjectMetadata>,
-        pods: &mut Informer<Pod>,
-    ) -> Self {
-        let controller = Namespaces {
-            api: api.clone(),
-            namespaces: namespaces.cache(),
-            service_accounts: service_accounts.cache(),
-            queue: Arc::default(),
-        };
-        controller.queue.follow(namespaces);
+    /// Creates a controller and registers its handlers with the informers.
+    pub(crate) fn new(api: &Api, informers: &mut Informers) -> Self {
+        let caches = informers.caches();
+        let controller = Namespaces { api: api.clone(), caches, queue: Arc::default() };
+        controller.queue.follow(&mut informers.namespaces);
         let queue = controller.queue.clone();
-        service_accounts.on_change(move |change| {
+        informers.service_accounts.on_change(move |change| {
             let gone = change.old.filter(|_| change.new.is_none());
             if let Some(gone) = gone.filter(|gone| &*gone.metadata.name == SERVICE_ACCOUNT) {
                 queue.add(NamespacedName::new("", &gone.metadata.namespace));
             }
         });
         // Pods take longest to terminate: the deletion of the last one triggers a sync.
-        let (queue, cache, pod_cache) =
-            (controller.queue.clone(), controller.namespaces.clone(), pods.cache());
-        pods.on_change(move |change| {
+        let (queue, caches) = (controller.queue.clone(), controller.caches.clone());
+        informers.pods.on_change(move |change| {
             let Some(pod) = change.old.filter(|_| change.new.is_none()) else { return };
             let namespace = &pod.metadata.namespace;
-            if pod_cache.is_empty(&Index::Namespace(namespace.clone())) {
+            if caches.pods.is_empty(&Index::Namespace(namespace.clone())) {
                 let key = NamespacedName::new("", namespace);
-                if cache.get(&key).is_some_and(|namespace| namespace.metadata.is_deleting()) {
+                if caches.namespaces.get(&key).is_some_and(|namespace| namespace.metadata.is_deleting()) {
                     queue.add(key);
                 }
             }
@@ -136,7 +99,7 @@ impl Namespaces {
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
-        let Some(namespace) = self.namespaces.get(&key) else { return Ok(Next::Wait) };
+        let Some(namespace) = self.caches.namespaces.get(&key) else { return Ok(Next::Wait) };
         if !namespace.metadata.is_deleting() {
             return self.ensure_service_account(&key).await;
         }
@@ -154,7 +117,7 @@ impl Namespaces {
 
     async fn ensure_service_account(&self, key: &NamespacedName) -> Result<Next, CallError> {
         let name = key.name();
-        if self.service_accounts.contains(&NamespacedName::new(name, SERVICE_ACCOUNT)) {
+        if self.caches.service_accounts.contains(&NamespacedName::new(name, SERVICE_ACCOUNT)) {
             return Ok(Next::Wait);
         }
         let account = json!({

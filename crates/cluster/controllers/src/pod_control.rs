@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::api::{Api, DeleteOptions};
 use super::events::{Recorder, Reference};
 use super::expectations::Expectations;
-use super::index::{Cache, Informer};
+use super::informers::{Caches, Informers};
 use super::ownership::Owner;
 use super::view::{PartialObjectMetadata, Pod};
 use berth_client::call::CallError;
@@ -55,13 +55,14 @@ pub(crate) fn object_at<'a>(object: &'a mut Map<String, Value>, field: &str) -> 
 pub(crate) struct PodControl {
     pub(crate) api: Api,
     pub(crate) recorder: Recorder,
-    pub(crate) pods: Arc<Cache<Pod>>,
+    pub(crate) caches: Caches,
     pub(crate) expectations: Arc<Expectations>,
 }
 
 impl PodControl {
-    pub(crate) fn new(api: &Api, recorder: Recorder, pods: &Informer<Pod>) -> Self {
-        PodControl { api: api.clone(), recorder, pods: pods.cache(), expectations: Arc::default() }
+    pub(crate) fn new(api: &Api, recorder: Recorder, informers: &Informers) -> Self {
+        let caches = informers.caches();
+        PodControl { api: api.clone(), recorder, caches, expectations: Arc::default() }
     }
 
     /// Creates pods in batches of one, two, four and so on until a failure: a template that the server refuses costs one
@@ -113,7 +114,7 @@ impl PodControl {
         let deleted = join_all(pods.iter().map(|pod| self.delete_one(about, pod))).await;
         let mut error = None;
         for (pod, deleted) in pods.iter().zip(deleted) {
-            let now = self.pods.get(&pod.metadata.namespaced_name());
+            let now = self.caches.pods.get(&pod.metadata.namespaced_name());
             // A deletion that the watch reported before it was expected is not reported again.
             let is_seen =
                 now.is_none_or(|now| now.metadata.uid != pod.metadata.uid || now.metadata.is_deleting());

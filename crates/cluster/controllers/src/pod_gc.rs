@@ -13,27 +13,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::api::{Api, DeleteOptions};
 use super::disruption::disruption_target;
-use super::index::Cache;
+use super::informers::Caches;
 use super::options::ControllerOptions;
-use super::view::{Node, PartialObjectMetadata, Pod};
+use super::view::{PartialObjectMetadata, Pod};
 use berth_client::call::CallError;
 
 /// The collector.
 pub(crate) struct PodGc {
     api: Api,
-    pods: Arc<Cache<Pod>>,
-    nodes: Arc<Cache<Node>>,
+    caches: Caches,
     options: ControllerOptions,
 }
 
 impl PodGc {
-    pub(crate) fn new(
-        api: &Api,
-        pods: Arc<Cache<Pod>>,
-        nodes: Arc<Cache<Node>>,
-        options: ControllerOptions,
-    ) -> Self {
-        PodGc { api: api.clone(), pods, nodes, options }
+    pub(crate) fn new(api: &Api, caches: Caches, options: ControllerOptions) -> Self {
+        PodGc { api: api.clone(), caches, options }
     }
 
     /// Checks the pods periodically until `stop`.
@@ -53,7 +47,7 @@ impl PodGc {
     }
 
     async fn collect(&self, missing: &mut HashMap<String, Instant>) {
-        let pods = self.pods.all();
+        let pods = self.caches.pods.all();
         for pod in ended_beyond(&pods, self.options.terminated_pod_threshold) {
             self.report(&pod, self.delete(&pod).await);
         }
@@ -62,7 +56,7 @@ impl PodGc {
         }
         let is_missing = |pod: &&Arc<Pod>| {
             !pod.spec.node_name.is_empty()
-                && !self.nodes.contains(&NamespacedName::new("", pod.spec.node_name.as_str()))
+                && !self.caches.nodes.contains(&NamespacedName::new("", pod.spec.node_name.as_str()))
         };
         let orphans: Vec<&Arc<Pod>> = pods.iter().filter(is_missing).collect();
         missing.retain(|node, _| orphans.iter().any(|pod| pod.spec.node_name == *node));

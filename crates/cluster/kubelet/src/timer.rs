@@ -1,7 +1,6 @@
 //! Timers of all nodes and pods in one queue.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
@@ -9,57 +8,28 @@ use tokio::time::Instant;
 ///
 /// Items cannot be removed: the agent ignores an item whose epoch is outdated.
 pub(crate) struct Timers<T> {
-    heap: BinaryHeap<Reverse<Entry<T>>>,
+    items: BTreeMap<(Instant, u64), T>,
     n_added: u64,
-}
-
-struct Entry<T> {
-    due: Instant,
-    order: u64,
-    item: T,
 }
 
 impl<T> Timers<T> {
     pub(crate) fn new() -> Self {
-        Timers { heap: BinaryHeap::new(), n_added: 0 }
+        Timers { items: BTreeMap::new(), n_added: 0 }
     }
 
     pub(crate) fn add(&mut self, due: Instant, item: T) {
         self.n_added += 1;
-        self.heap.push(Reverse(Entry { due, order: self.n_added, item }));
+        self.items.insert((due, self.n_added), item);
     }
 
     /// When the first item is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.heap.peek().map(|Reverse(entry)| entry.due)
+        self.items.first_key_value().map(|((due, _), _)| *due)
     }
 
     /// Takes the first item if it is due.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<T> {
-        if self.next_due()? > now {
-            return None;
-        }
-        self.heap.pop().map(|Reverse(entry)| entry.item)
-    }
-}
-
-impl<T> PartialEq for Entry<T> {
-    fn eq(&self, other: &Self) -> bool {
-        (self.due, self.order) == (other.due, other.order)
-    }
-}
-
-impl<T> Eq for Entry<T> {}
-
-impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Entry<T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.due, self.order).cmp(&(other.due, other.order))
+        self.items.first_entry().filter(|first| first.key().0 <= now).map(|first| first.remove())
     }
 }
 

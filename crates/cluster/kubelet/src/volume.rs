@@ -4,124 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use berth_api::object::{NamespacedName, NodeSelector, ObjectMeta, nullable};
+use berth_api::object::NamespacedName;
+use berth_api::object::volume::{CsiNode, PersistentVolume, PersistentVolumeClaim};
 use berth_api::resource::{CSI_NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use berth_api::rules::{Dialect, NodeSelectorRule};
 use berth_client::{Cache, Change, ChangedKeys, Informer, WatchOptions};
 use kube::Client;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::pod::rejection::Rejection;
 use crate::pod::view::ClaimVolume;
 
-/// A claim.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub(crate) struct ClaimView {
-    pub(crate) metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
-    spec: ClaimSpec,
-    #[serde(deserialize_with = "nullable")]
-    status: ClaimStatus,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ClaimSpec {
-    #[serde(deserialize_with = "nullable")]
-    volume_name: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct ClaimStatus {
-    #[serde(deserialize_with = "nullable")]
-    phase: String,
-}
-
-/// A volume.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub(crate) struct VolumeView {
-    pub(crate) metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
-    spec: VolumeSpec,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct VolumeSpec {
-    #[serde(deserialize_with = "nullable")]
-    access_modes: Vec<String>,
-    claim_ref: Option<ClaimReference>,
-    #[serde(deserialize_with = "nullable")]
-    node_affinity: VolumeNodeAffinity,
-    csi: Option<CsiSource>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct ClaimReference {
-    #[serde(deserialize_with = "nullable")]
-    namespace: String,
-    #[serde(deserialize_with = "nullable")]
-    name: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct VolumeNodeAffinity {
-    required: Option<NodeSelector>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct CsiSource {
-    #[serde(deserialize_with = "nullable")]
-    driver: String,
-    #[serde(deserialize_with = "nullable")]
-    volume_handle: String,
-}
-
-/// The drivers of a node.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub(crate) struct CsiNodeView {
-    pub(crate) metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
-    spec: CsiNodeSpec,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct CsiNodeSpec {
-    #[serde(deserialize_with = "nullable")]
-    drivers: Vec<Driver>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct Driver {
-    #[serde(deserialize_with = "nullable")]
-    name: String,
-    #[serde(deserialize_with = "nullable")]
-    allocatable: Allocatable,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct Allocatable {
-    count: Option<i64>,
-}
-
-berth_client::has_metadata!(ClaimView, VolumeView, CsiNodeView);
-
-impl VolumeView {
-    /// The claim that it is bound to.
-    pub(crate) fn claim(&self) -> Option<NamespacedName> {
-        self.spec.claim_ref.as_ref().map(|claim| NamespacedName::new(&claim.namespace, &claim.name))
-    }
+/// The claim that a volume is bound to.
+fn claim_of(volume: &PersistentVolume) -> Option<NamespacedName> {
+    volume.spec.claim_ref.as_ref().map(|claim| NamespacedName::new(&claim.namespace, &claim.name))
 }
 
 /// A CSI volume: the driver, and the driver's name of the volume.
@@ -156,10 +52,10 @@ pub(crate) struct MountNode<'a> {
 /// The claims, volumes and limits of drivers, as informers keep them, and the volumes that are mounted on the nodes.
 #[derive(Default)]
 pub(crate) struct Volumes {
-    claims: Arc<Cache<ClaimView>>,
-    volumes: Arc<Cache<VolumeView>>,
+    claims: Arc<Cache<PersistentVolumeClaim>>,
+    volumes: Arc<Cache<PersistentVolume>>,
     /// They have the limits of drivers.
-    csi_nodes: Arc<Cache<CsiNodeView>>,
+    csi_nodes: Arc<Cache<CsiNode>>,
     /// How many pods use a volume, by node.
     mounted: HashMap<String, BTreeMap<Handle, usize>>,
     /// Claims that one pod has mounted and no other pod of these nodes may mount.
@@ -174,12 +70,12 @@ impl Volumes {
         let mut volumes = Informer::new(WatchOptions::new(PERSISTENT_VOLUMES.path("")));
         let csi_nodes = Informer::new(WatchOptions::new(CSI_NODES.path("")));
         let keys = changed.clone();
-        claims.on_change(move |change: &Change<'_, ClaimView>| {
+        claims.on_change(move |change: &Change<'_, PersistentVolumeClaim>| {
             change.new.into_iter().for_each(|claim| keys.add(claim.metadata.namespaced_name()));
         });
         let keys = changed.clone();
-        volumes.on_change(move |change: &Change<'_, VolumeView>| {
-            change.new.and_then(|volume| volume.claim()).into_iter().for_each(|claim| keys.add(claim));
+        volumes.on_change(move |change: &Change<'_, PersistentVolume>| {
+            change.new.map(|volume| &**volume).and_then(claim_of).into_iter().for_each(|claim| keys.add(claim));
         });
         (self.claims, self.volumes, self.csi_nodes) = (claims.cache(), volumes.cache(), csi_nodes.cache());
         tokio::spawn(claims.run(client.clone(), stop.clone()));
@@ -217,7 +113,8 @@ impl Volumes {
                 );
                 return failed(why);
             };
-            if let Some(required) = &found.spec.node_affinity.required
+            if let Some(required) =
+                found.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref())
                 && !NodeSelectorRule::parse(required, String::new(), Dialect::V1, false)
                     .matches(node.name, node.labels)
             {
@@ -253,12 +150,14 @@ impl Volumes {
         let none = BTreeMap::new();
         let mounted = self.mounted.get(node).unwrap_or(&none);
         csi_node.spec.drivers.iter().any(|driver| {
-            let Some(limit) = driver.allocatable.count else { return false };
+            let Some(limit) = driver.allocatable.as_ref().and_then(|amounts| amounts.count) else {
+                return false;
+            };
             let of_driver = |handle: &&Handle| handle.0 == driver.name;
             let n_new =
                 handles.iter().filter(of_driver).filter(|handle| !mounted.contains_key(*handle)).count();
             let n_mounted = mounted.keys().filter(of_driver).count();
-            n_new > 0 && i64::try_from(n_mounted + n_new).unwrap_or(i64::MAX) > limit
+            n_new > 0 && i32::try_from(n_mounted + n_new).unwrap_or(i32::MAX) > limit
         })
     }
 

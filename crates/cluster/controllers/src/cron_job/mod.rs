@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 use self::plan::{job_name, plan, reference};
 use super::api::{Api, DeleteOptions, Precondition, Propagation};
 use super::events::{Recorder, Reference};
-use super::index::{Cache, Index, Informer};
+use super::index::Index;
+use super::informers::{Caches, Informers};
 use super::ownership::Owner;
 use super::queue::{Next, Queue, work};
 use super::view::{CronJob, Job, PartialObjectMetadata};
@@ -28,30 +29,24 @@ const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 pub(crate) struct CronJobs {
     api: Api,
     recorder: Recorder,
-    cron_jobs: Arc<Cache<CronJob>>,
-    jobs: Arc<Cache<Job>>,
+    caches: Caches,
     queue: Arc<Queue<NamespacedName>>,
 }
 
 impl CronJobs {
-    /// Creates a controller and registers its handlers with these informers.
-    pub(crate) fn new(
-        api: &Api,
-        recorder: Recorder,
-        cron_jobs: &mut Informer<CronJob>,
-        jobs: &mut Informer<Job>,
-    ) -> Self {
+    /// Creates a controller and registers its handlers with the informers.
+    pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
         let queue: Arc<Queue<NamespacedName>> = Arc::default();
         let of_jobs = queue.clone();
-        jobs.on_change(move |change| {
+        informers.jobs.on_change(move |change| {
             let Some(job) = change.latest() else { return };
             let owner = job.metadata.controller().filter(|owner| owner.kind == CRON_JOBS.kind);
             if let Some(owner) = owner {
                 of_jobs.add(NamespacedName::new(&job.metadata.namespace, &owner.name));
             }
         });
-        queue.follow(cron_jobs);
-        CronJobs { api: api.clone(), recorder, cron_jobs: cron_jobs.cache(), jobs: jobs.cache(), queue }
+        queue.follow(&mut informers.cron_jobs);
+        CronJobs { api: api.clone(), recorder, caches: informers.caches(), queue }
     }
 
     /// Runs until `stop`.
@@ -60,8 +55,8 @@ impl CronJobs {
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
-        let Some(cron_job) = self.cron_jobs.get(&key) else { return Ok(Next::Wait) };
-        let jobs = self.jobs.by(&Index::Controller(cron_job.metadata.uid.clone()));
+        let Some(cron_job) = self.caches.cron_jobs.get(&key) else { return Ok(Next::Wait) };
+        let jobs = self.caches.jobs.by(&Index::Controller(cron_job.metadata.uid.clone()));
         let mut gone = Vec::new();
         for active in &cron_job.status.active {
             if jobs.iter().all(|job| job.metadata.uid != active.uid) {
@@ -76,11 +71,8 @@ impl CronJobs {
         let (zone, now) = (time_zone(&cron_job.spec.time_zone), Timestamp::now());
         let mut plan = plan(&cron_job, &jobs, |active| gone.contains(&active.uid), zone.as_ref(), now);
         let about = Reference::new(&CRON_JOBS, &cron_job.metadata);
-        for (is_warning, reason, message) in plan.events {
-            match is_warning {
-                true => self.recorder.warning(&about, reason, message),
-                false => self.recorder.normal(&about, reason, message),
-            }
+        for event in plan.events {
+            self.recorder.record(&about, event);
         }
         for job in &plan.delete {
             let options = DeleteOptions {

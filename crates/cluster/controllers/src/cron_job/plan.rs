@@ -7,13 +7,11 @@ use berth_api::syntax::cron::Schedule;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::events::Notice;
 use crate::view::{ActiveJob, CronJob, CronJobStatus, Job};
 
 /// More missed runs than this are reported: the clock or the controller may have stopped.
 const MANY_MISSED: i64 = 100;
-
-/// An event: whether it is a warning, its reason and its message.
-pub(super) type Report = (bool, &'static str, String);
 
 /// What to do, in this order.
 #[derive(Debug, Default)]
@@ -24,7 +22,7 @@ pub(super) struct Plan {
     pub(super) create: Option<Timestamp>,
     /// The status before the Job is created.
     pub(super) status: CronJobStatus,
-    pub(super) events: Vec<Report>,
+    pub(super) events: Vec<Notice>,
     /// When to plan again.
     pub(super) again_at: Option<Timestamp>,
 }
@@ -62,7 +60,8 @@ pub(super) fn plan(
         return plan;
     }
     let Some(zone) = zone else {
-        plan.events.push((true, "UnknownTimeZone", format!("invalid timeZone: {:?}", spec.time_zone)));
+        plan.events
+            .push(Notice::warning("UnknownTimeZone", format!("invalid timeZone: {:?}", spec.time_zone)));
         return plan;
     };
     if spec.suspend {
@@ -72,7 +71,7 @@ pub(super) fn plan(
         Ok(schedule) => schedule,
         Err(error) => {
             let message = format!("unparseable schedule: {:?} : {error}", spec.schedule);
-            plan.events.push((true, "UnparseableSchedule", message));
+            plan.events.push(Notice::warning("UnparseableSchedule", message));
             return plan;
         }
     };
@@ -82,7 +81,7 @@ pub(super) fn plan(
         let message = format!(
             "too many missed start times: {n_missed}. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
         );
-        plan.events.push((true, "TooManyMissedTimes", message));
+        plan.events.push(Notice::warning("TooManyMissedTimes", message));
     }
     let Some(scheduled) = scheduled else { return plan };
     let name = job_name(cron_job, scheduled);
@@ -91,7 +90,7 @@ pub(super) fn plan(
     });
     if is_late {
         let message = format!("Missed scheduled time to start a job: {scheduled}");
-        plan.events.push((true, "MissSchedule", message));
+        plan.events.push(Notice::warning("MissSchedule", message));
         return plan;
     }
     if plan.status.last_schedule_time == Some(scheduled)
@@ -103,7 +102,7 @@ pub(super) fn plan(
         "Forbid" if !plan.status.active.is_empty() => {
             let message =
                 "Not starting job because prior execution is running and concurrency policy is Forbid";
-            plan.events.push((false, "JobAlreadyActive", message.to_owned()));
+            plan.events.push(Notice::normal("JobAlreadyActive", message));
             return plan;
         }
         "Replace" => {
@@ -127,13 +126,13 @@ fn follow_jobs(plan: &mut Plan, jobs: &[Arc<Job>], is_gone: impl Fn(&ActiveJob) 
             (None, false) => {
                 status.active.push(reference(job));
                 let message = format!("Saw a job that the controller did not create or forgot: {name}");
-                plan.events.push((true, "UnexpectedJob", message));
+                plan.events.push(Notice::warning("UnexpectedJob", message));
             }
             (Some(i), true) => {
                 status.active.remove(i);
                 let condition = if job.status.has("Complete") { "Complete" } else { "Failed" };
                 let message = format!("Saw completed job: {name}, condition: {condition}");
-                plan.events.push((false, "SawCompletedJob", message));
+                plan.events.push(Notice::normal("SawCompletedJob", message));
             }
             _ => {}
         }
@@ -145,7 +144,8 @@ fn follow_jobs(plan: &mut Plan, jobs: &[Arc<Job>], is_gone: impl Fn(&ActiveJob) 
     status.active.retain(|active| {
         let is_missing = !exists(active) && is_gone(active);
         if is_missing {
-            plan.events.push((false, "MissingJob", format!("Active job went missing: {}", active.name)));
+            plan.events
+                .push(Notice::normal("MissingJob", format!("Active job went missing: {}", active.name)));
         }
         !is_missing
     });
@@ -240,7 +240,7 @@ mod tests {
     }
 
     fn reasons(plan: &Plan) -> Vec<&'static str> {
-        plan.events.iter().map(|(_, reason, _)| *reason).collect()
+        plan.events.iter().map(|event| event.reason).collect()
     }
 
     #[test]

@@ -18,13 +18,13 @@ use self::eligibility::{Eligibility, add_standard_tolerations, pin_to_node};
 use self::plan::{by_node, plan};
 use super::api::{Api, Precondition};
 use super::events::{Recorder, Reference};
-use super::index::{Cache, Informer};
+use super::informers::Informers;
 use super::ownership::{Owner, claim};
 use super::pod_control::{BURST, PodControl, object_at, pod_from_template};
 use super::pod_events::PodEvents;
 use super::queue::{Next, Queue, until, work};
 use super::revisions::{History, REVISION_LABEL, history, truncate};
-use super::view::{ControllerRevision, DaemonSet, Node, Pod};
+use super::view::{DaemonSet, Pod};
 use berth_client::call::CallError;
 
 /// Batching window: pod and node events within this time cause one sync.
@@ -35,9 +35,6 @@ const FAILED_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::
 /// The controller.
 pub(crate) struct DaemonSets {
     control: PodControl,
-    sets: Arc<Cache<DaemonSet>>,
-    revisions: Arc<Cache<ControllerRevision>>,
-    nodes: Arc<Cache<Node>>,
     failures: Mutex<HashMap<(NamespacedName, String), Failures>>,
     queue: Arc<Queue<NamespacedName>>,
 }
@@ -49,25 +46,12 @@ struct Failures {
 }
 
 impl DaemonSets {
-    /// Creates a controller and registers its handlers with these informers.
-    pub(crate) fn new(
-        api: &Api,
-        recorder: Recorder,
-        sets: &mut Informer<DaemonSet>,
-        revisions: &Informer<ControllerRevision>,
-        pods: &mut Informer<Pod>,
-        nodes: &mut Informer<Node>,
-    ) -> Self {
-        let controller = DaemonSets {
-            control: PodControl::new(api, recorder, pods),
-            sets: sets.cache(),
-            revisions: revisions.cache(),
-            nodes: nodes.cache(),
-            failures: Mutex::default(),
-            queue: Arc::default(),
-        };
-        let (queue, cache) = (controller.queue.clone(), controller.sets.clone());
-        nodes.on_change(move |change| {
+    /// Creates a controller and registers its handlers with the informers.
+    pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
+        let control = PodControl::new(api, recorder, informers);
+        let controller = DaemonSets { control, failures: Mutex::default(), queue: Arc::default() };
+        let (queue, cache) = (controller.queue.clone(), controller.control.caches.daemon_sets.clone());
+        informers.nodes.on_change(move |change| {
             // Heartbeats cause no sync.
             let same = change.old.zip(change.new).is_some_and(|(old, new)| {
                 old.metadata.labels == new.metadata.labels && old.spec.taints == new.spec.taints
@@ -80,13 +64,13 @@ impl DaemonSets {
         });
         PodEvents {
             kind: &DAEMON_SETS,
-            objects: controller.sets.clone(),
+            objects: controller.control.caches.daemon_sets.clone(),
             selector: |object| &object.spec.selector,
             queue: controller.queue.clone(),
             expectations: controller.control.expectations.clone(),
             settle: SETTLE,
         }
-        .register(sets, pods);
+        .register(&mut informers.daemon_sets, &mut informers.pods);
         controller
     }
 
@@ -96,7 +80,7 @@ impl DaemonSets {
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
-        let Some(set) = self.sets.get(&key) else {
+        let Some(set) = self.control.caches.daemon_sets.get(&key) else {
             self.control.expectations.forget(&key);
             self.lock_failures().retain(|(of, _), _| *of != key);
             return Ok(Next::Wait);
@@ -104,16 +88,23 @@ impl DaemonSets {
         let may_act = self.control.expectations.are_met(&key, &self.queue);
         let owner = Owner { kind: &DAEMON_SETS, meta: &set.metadata };
         let selector = &set.spec.selector;
-        let pods =
-            claim(&self.control.api, owner, selector, &PODS, &self.control.pods, |pod| pod.is_active())
-                .await?;
+        let pods = claim(&self.control.api, owner, selector, &PODS, &self.control.caches.pods, |pod| {
+            pod.is_active()
+        })
+        .await?;
         if set.metadata.is_deleting() {
             return Ok(Next::Wait);
         }
         let collisions = set.status.collision_count;
-        let history =
-            history(&self.control.api, &self.revisions, owner, selector, &set.spec.template, collisions)
-                .await?;
+        let history = history(
+            &self.control.api,
+            &self.control.caches.revisions,
+            owner,
+            selector,
+            &set.spec.template,
+            collisions,
+        )
+        .await?;
         let hash = history.update.hash();
         let Some(eligibility) = Eligibility::of(&set.spec.template) else {
             let about = Reference::new(&DAEMON_SETS, &set.metadata);
@@ -124,7 +115,7 @@ impl DaemonSets {
             );
             return Ok(Next::Wait);
         };
-        let nodes = self.nodes.all();
+        let nodes = self.control.caches.nodes.all();
         let nodes = nodes.iter().map(|node| (node.metadata.name.clone(), eligibility.check(node)));
         let (nodes, nowhere) = by_node(nodes, &pods);
         let mut plan = plan(&set, &nodes, nowhere, hash, Timestamp::now());

@@ -19,62 +19,48 @@ use tokio_util::sync::CancellationToken;
 use self::plan::{Action, Plan, plan};
 use super::api::{Api, DeleteOptions, Precondition, Propagation};
 use super::events::{Recorder, Reference};
-use super::index::{Cache, Index, Informer};
+use super::index::Index;
+use super::informers::{Caches, Informers};
 use super::ownership::{Owner, claim};
 use super::pod_control::object_at;
 use super::queue::{Next, Queue, work};
 use super::template::{POD_TEMPLATE_HASH, same_template};
-use super::view::{Deployment, Pod, ReplicaSet};
+use super::view::{Deployment, ReplicaSet};
 use berth_client::call::CallError;
 
 /// The controller.
 pub(crate) struct Deployments {
     api: Api,
     recorder: Recorder,
-    deployments: Arc<Cache<Deployment>>,
-    replica_sets: Arc<Cache<ReplicaSet>>,
-    pods: Arc<Cache<Pod>>,
+    caches: Caches,
     queue: Arc<Queue<NamespacedName>>,
 }
 
 impl Deployments {
-    /// Creates a controller and registers its handlers with these informers.
-    pub(crate) fn new(
-        api: &Api,
-        recorder: Recorder,
-        deployments: &mut Informer<Deployment>,
-        replica_sets: &mut Informer<ReplicaSet>,
-        pods: &mut Informer<Pod>,
-    ) -> Self {
-        let controller = Deployments {
-            api: api.clone(),
-            recorder,
-            deployments: deployments.cache(),
-            replica_sets: replica_sets.cache(),
-            pods: pods.cache(),
-            queue: Arc::default(),
-        };
-        controller.queue.follow(deployments);
+    /// Creates a controller and registers its handlers with the informers.
+    pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
+        let caches = informers.caches();
+        let controller = Deployments { api: api.clone(), recorder, caches, queue: Arc::default() };
+        controller.queue.follow(&mut informers.deployments);
         controller.queue.follow_dependents(
             &DEPLOYMENTS,
-            controller.deployments.clone(),
+            controller.caches.deployments.clone(),
             |deployment| &deployment.spec.selector,
-            replica_sets,
+            &mut informers.replica_sets,
             Duration::ZERO,
         );
-        let (queue, cache) = (controller.queue.clone(), controller.deployments.clone());
-        let replica_sets = controller.replica_sets.clone();
-        pods.on_change(move |change| {
+        let (queue, caches) = (controller.queue.clone(), controller.caches.clone());
+        informers.pods.on_change(move |change| {
             let ended = change.new.is_none_or(|pod| pod.is_terminal());
             let Some(pod) = change.old.filter(|old| ended && !old.is_terminal()) else { return };
             let Some(set) = pod.metadata.controller().filter(|owner| owner.kind == REPLICA_SETS.kind) else {
                 return;
             };
             let key = NamespacedName::new(&pod.metadata.namespace, &set.name);
-            let Some(set) = replica_sets.get(&key) else { return };
+            let Some(set) = caches.replica_sets.get(&key) else { return };
             let Some(owner) = set.metadata.controller() else { return };
             let key = NamespacedName::new(key.namespace(), &owner.name);
-            if cache.get(&key).is_some_and(|deployment| !deployment.is_rolling()) {
+            if caches.deployments.get(&key).is_some_and(|deployment| !deployment.is_rolling()) {
                 queue.add(key);
             }
         });
@@ -87,13 +73,13 @@ impl Deployments {
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
-        let Some(deployment) = self.deployments.get(&key) else { return Ok(Next::Wait) };
+        let Some(deployment) = self.caches.deployments.get(&key) else { return Ok(Next::Wait) };
         let owner = Owner { kind: &DEPLOYMENTS, meta: &deployment.metadata };
         let selector = &deployment.spec.selector;
         let replica_sets =
-            claim(&self.api, owner, selector, &REPLICA_SETS, &self.replica_sets, |_| true).await?;
+            claim(&self.api, owner, selector, &REPLICA_SETS, &self.caches.replica_sets, |_| true).await?;
         let has_running_pods = |set: &ReplicaSet| {
-            let pods = self.pods.by(&Index::Controller(set.metadata.uid.clone()));
+            let pods = self.caches.pods.by(&Index::Controller(set.metadata.uid.clone()));
             pods.iter().any(|pod| !pod.is_terminal())
         };
         let Plan { actions, mut status, look_again } =

@@ -14,11 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::api::{Api, Precondition};
 use super::events::{Recorder, Reference};
-use super::index::{Cache, Index, Informer};
+use super::index::{Index, Informer};
+use super::informers::{Caches, Informers};
 use super::queue::{Next, Queue, work};
 use super::view::{
-    Condition, Deployment, OwnerReference, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, ReplicaSet,
-    StatefulSet,
+    Condition, Deployment, OwnerReference, Pod, PodDisruptionBudgetStatus, ReplicaSet, StatefulSet,
 };
 use berth_client::HasMetadata;
 use berth_client::call::CallError;
@@ -32,89 +32,22 @@ pub(crate) fn disruption_target(pod: &Pod, reason: &str, message: &str, now: Tim
     Condition { observed_generation, ..Condition::new("DisruptionTarget", "True", reason, message, now) }
 }
 
-/// The resources that hold a wanted pod count.
-#[derive(Clone)]
-pub(crate) struct Scales {
-    pub(crate) deployments: Arc<Cache<Deployment>>,
-    pub(crate) replica_sets: Arc<Cache<ReplicaSet>>,
-    pub(crate) replication_controllers: Arc<Cache<ReplicaSet>>,
-    pub(crate) stateful_sets: Arc<Cache<StatefulSet>>,
-}
-
-impl Scales {
-    /// The top-level controller of a pod and its wanted pod count; `None` if unknown.
-    fn of(&self, namespace: &String, owner: &OwnerReference) -> Option<(String, i32)> {
-        let key = NamespacedName::new(namespace, &owner.name);
-        match owner.kind.as_str() {
-            "ReplicaSet" => {
-                let set = self.replica_sets.get(&key).filter(|set| set.metadata.uid == owner.uid)?;
-                match set.metadata.controller() {
-                    Some(owner) => self.of(namespace, owner),
-                    None => Some((owner.uid.clone(), set.replicas())),
-                }
-            }
-            "Deployment" => {
-                let deployment = self.deployments.get(&key).filter(|d| d.metadata.uid == owner.uid)?;
-                Some((owner.uid.clone(), deployment.replicas()))
-            }
-            "ReplicationController" => {
-                let set =
-                    self.replication_controllers.get(&key).filter(|set| set.metadata.uid == owner.uid)?;
-                Some((owner.uid.clone(), set.replicas()))
-            }
-            "StatefulSet" => {
-                let set = self.stateful_sets.get(&key).filter(|set| set.metadata.uid == owner.uid)?;
-                Some((owner.uid.clone(), set.replicas()))
-            }
-            _ => None,
-        }
-    }
-
-    /// The sum of the wanted pod counts of these pods' controllers. Pods without a controller add nothing.
-    fn expected(&self, pods: &[Arc<Pod>]) -> Result<i32, String> {
-        let mut wanted: BTreeMap<String, i32> = BTreeMap::new();
-        for pod in pods {
-            let Some(owner) = pod.metadata.controller() else { continue };
-            let scale = self.of(&pod.metadata.namespace, owner);
-            let (uid, replicas) = scale.ok_or_else(|| {
-                format!("{} {} has no scale: use an integer minAvailable", owner.kind, owner.name)
-            })?;
-            wanted.insert(uid, replicas);
-        }
-        Ok(clamp(wanted.into_values().map(i64::from).sum()))
-    }
-}
-
 /// The controller.
 pub(crate) struct DisruptionBudgets {
     api: Api,
     recorder: Recorder,
-    budgets: Arc<Cache<PodDisruptionBudget>>,
-    pods: Arc<Cache<Pod>>,
-    scales: Scales,
+    caches: Caches,
     queue: Arc<Queue<NamespacedName>>,
 }
 
 impl DisruptionBudgets {
-    /// Creates a controller and registers its handlers with these informers.
-    pub(crate) fn new(
-        api: &Api,
-        recorder: Recorder,
-        budgets: &mut Informer<PodDisruptionBudget>,
-        pods: &mut Informer<Pod>,
-        scales: Scales,
-    ) -> Self {
-        let controller = DisruptionBudgets {
-            api: api.clone(),
-            recorder,
-            budgets: budgets.cache(),
-            pods: pods.cache(),
-            scales,
-            queue: Arc::default(),
-        };
-        controller.queue.follow(budgets);
-        let (queue, cache) = (controller.queue.clone(), controller.budgets.clone());
-        pods.on_change(move |change| {
+    /// Creates a controller and registers its handlers with the informers.
+    pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
+        let caches = informers.caches();
+        let controller = DisruptionBudgets { api: api.clone(), recorder, caches, queue: Arc::default() };
+        controller.queue.follow(&mut informers.budgets);
+        let (queue, cache) = (controller.queue.clone(), controller.caches.budgets.clone());
+        informers.pods.on_change(move |change| {
             let Some(pod) = change.latest() else { return };
             let matters = change.old.zip(change.new).is_none_or(|(old, new)| {
                 old.is_ready() != new.is_ready()
@@ -132,16 +65,20 @@ impl DisruptionBudgets {
                 }
             }
         });
+        controller.follow_scale(&mut informers.deployments, Deployment::replicas);
+        controller.follow_scale(&mut informers.replica_sets, ReplicaSet::replicas);
+        controller.follow_scale(&mut informers.replication_controllers, ReplicaSet::replicas);
+        controller.follow_scale(&mut informers.stateful_sets, StatefulSet::replicas);
         controller
     }
 
     /// Enqueues the budgets of a namespace when a wanted pod count changes.
-    pub(crate) fn follow_scale<T: HasMetadata>(
+    fn follow_scale<T: HasMetadata>(
         &self,
         informer: &mut Informer<T>,
         replicas: impl Fn(&T) -> i32 + Send + Sync + 'static,
     ) {
-        let (queue, cache) = (self.queue.clone(), self.budgets.clone());
+        let (queue, cache) = (self.queue.clone(), self.caches.budgets.clone());
         informer.on_change(move |change| {
             let same = change.old.zip(change.new).is_some_and(|(old, new)| replicas(old) == replicas(new));
             let Some(latest) = change.latest().filter(|_| !same) else { return };
@@ -151,19 +88,64 @@ impl DisruptionBudgets {
         });
     }
 
+    /// The top-level controller of a pod and its wanted pod count; `None` if unknown.
+    fn scale_of(&self, namespace: &String, owner: &OwnerReference) -> Option<(String, i32)> {
+        let key = NamespacedName::new(namespace, &owner.name);
+        match owner.kind.as_str() {
+            "ReplicaSet" => {
+                let set = self.caches.replica_sets.get(&key).filter(|set| set.metadata.uid == owner.uid)?;
+                match set.metadata.controller() {
+                    Some(owner) => self.scale_of(namespace, owner),
+                    None => Some((owner.uid.clone(), set.replicas())),
+                }
+            }
+            "Deployment" => {
+                let deployment = self.caches.deployments.get(&key).filter(|d| d.metadata.uid == owner.uid)?;
+                Some((owner.uid.clone(), deployment.replicas()))
+            }
+            "ReplicationController" => {
+                let set = self
+                    .caches
+                    .replication_controllers
+                    .get(&key)
+                    .filter(|set| set.metadata.uid == owner.uid)?;
+                Some((owner.uid.clone(), set.replicas()))
+            }
+            "StatefulSet" => {
+                let set = self.caches.stateful_sets.get(&key).filter(|set| set.metadata.uid == owner.uid)?;
+                Some((owner.uid.clone(), set.replicas()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The sum of the wanted pod counts of these pods' controllers. Pods without a controller add nothing.
+    fn expected(&self, pods: &[Arc<Pod>]) -> Result<i32, String> {
+        let mut wanted: BTreeMap<String, i32> = BTreeMap::new();
+        for pod in pods {
+            let Some(owner) = pod.metadata.controller() else { continue };
+            let scale = self.scale_of(&pod.metadata.namespace, owner);
+            let (uid, replicas) = scale.ok_or_else(|| {
+                format!("{} {} has no scale: use an integer minAvailable", owner.kind, owner.name)
+            })?;
+            wanted.insert(uid, replicas);
+        }
+        Ok(clamp(wanted.into_values().map(i64::from).sum()))
+    }
+
     /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work("poddisruptionbudgets", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
-        let Some(budget) = self.budgets.get(&key) else { return Ok(Next::Wait) };
-        let mut pods = self.pods.by(&Index::Namespace(key.namespace().to_owned()));
+        let Some(budget) = self.caches.budgets.get(&key) else { return Ok(Next::Wait) };
+        let mut pods = self.caches.pods.by(&Index::Namespace(key.namespace().to_owned()));
         pods.retain(|pod| budget.spec.selector.matches(&pod.metadata.labels));
         let now = Timestamp::now();
         let is_relative = budget.spec.max_unavailable.is_some()
             || budget.spec.min_available.as_ref().is_some_and(serde_json::Value::is_string);
-        let expected = if is_relative { self.scales.expected(&pods) } else { Ok(0) };
+        let expected = if is_relative { self.expected(&pods) } else { Ok(0) };
         let (status, look_again): (PodDisruptionBudgetStatus, _) = match expected {
             Ok(expected) => plan::status(&budget, &pods, expected, now),
             Err(message) => {

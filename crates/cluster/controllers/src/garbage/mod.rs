@@ -100,7 +100,7 @@ impl GarbageCollector {
     }
 
     /// Runs until `stop`.
-    pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
+    pub(crate) async fn run(self: Arc<Self>, n_workers: usize, stop: CancellationToken) {
         work("garbage-collector", &self.shared.queue, n_workers, |item| self.sync(item), stop).await;
     }
 

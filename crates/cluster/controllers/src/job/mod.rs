@@ -23,7 +23,8 @@ use self::per_index::{FAILURES, Failures, IGNORED};
 use self::plan::{Plan, Uncounted, plan};
 use super::api::{Api, DeleteOptions, Precondition, Propagation};
 use super::events::{Recorder, Reference};
-use super::index::{Cache, Index, Informer};
+use super::index::Index;
+use super::informers::Informers;
 use super::ownership::{Owner, claim};
 use super::pod_control::{PodControl, object_at, pod_from_template};
 use super::pod_events::PodEvents;
@@ -37,29 +38,23 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// The controller.
 pub(crate) struct Jobs {
     control: PodControl,
-    jobs: Arc<Cache<Job>>,
     queue: Arc<Queue<NamespacedName>>,
 }
 
 impl Jobs {
-    /// Creates a controller and registers its handlers with these informers.
-    pub(crate) fn new(
-        api: &Api,
-        recorder: Recorder,
-        jobs: &mut Informer<Job>,
-        pods: &mut Informer<Pod>,
-    ) -> Self {
-        let controller =
-            Jobs { control: PodControl::new(api, recorder, pods), jobs: jobs.cache(), queue: Arc::default() };
+    /// Creates a controller and registers its handlers with the informers.
+    pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
+        let control = PodControl::new(api, recorder, informers);
+        let controller = Jobs { control, queue: Arc::default() };
         PodEvents {
             kind: &JOBS,
-            objects: controller.jobs.clone(),
+            objects: controller.control.caches.jobs.clone(),
             selector: |object| &object.spec.selector,
             queue: controller.queue.clone(),
             expectations: controller.control.expectations.clone(),
             settle: SETTLE,
         }
-        .register(jobs, pods);
+        .register(&mut informers.jobs, &mut informers.pods);
         controller
     }
 
@@ -69,7 +64,7 @@ impl Jobs {
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
-        let Some(job) = self.jobs.get(&key) else {
+        let Some(job) = self.control.caches.jobs.get(&key) else {
             self.control.expectations.forget(&key);
             return self.release_pods_of_gone(&key).await;
         };
@@ -78,10 +73,11 @@ impl Jobs {
         }
         let may_act = self.control.expectations.are_met(&key, &self.queue);
         let owner = Owner { kind: &JOBS, meta: &job.metadata };
-        let pods = claim(&self.control.api, owner, &job.spec.selector, &PODS, &self.control.pods, |pod| {
-            pod.is_active()
-        })
-        .await?;
+        let pods =
+            claim(&self.control.api, owner, &job.spec.selector, &PODS, &self.control.caches.pods, |pod| {
+                pod.is_active()
+            })
+            .await?;
         let plan = plan(&job, &pods, Timestamp::now());
         if plan.expired {
             let options = DeleteOptions {
@@ -95,14 +91,8 @@ impl Jobs {
         let about = Reference::new(&JOBS, &job.metadata);
         if plan.status != job.status {
             self.control.api.write_status(&JOBS, &job.metadata, &plan.status, Precondition::Version).await?;
-            match &plan.event {
-                Some((true, reason, message)) => {
-                    self.control.recorder.warning(&about, reason, message.as_str())
-                }
-                Some((false, reason, message)) => {
-                    self.control.recorder.normal(&about, reason, message.as_str())
-                }
-                None => {}
+            if let Some(event) = &plan.event {
+                self.control.recorder.record(&about, event.clone());
             }
         }
         self.release(&plan.release).await?;
@@ -133,7 +123,7 @@ impl Jobs {
 
     /// Removes the finalizer of pods whose Job is deleted; they could never be deleted otherwise.
     async fn release_pods_of_gone(&self, key: &NamespacedName) -> Result<Next, CallError> {
-        let pods = self.control.pods.by(&Index::Namespace(key.namespace().to_owned()));
+        let pods = self.control.caches.pods.by(&Index::Namespace(key.namespace().to_owned()));
         let is_left = |pod: &Arc<Pod>| {
             let owner = pod.metadata.controller();
             is_tracked(pod) && owner.is_some_and(|owner| owner.kind == JOBS.kind && owner.name == key.name())

@@ -10,6 +10,7 @@ use super::count::{Tally, count, totals};
 use super::outcome::{Outcome, index_of, is_tracked, outcome};
 use super::per_index::{self, Failures};
 use super::policy::{self, Failure};
+use crate::events::Notice;
 use crate::pod_control::BURST;
 use crate::view::{Condition, Job, JobStatus, Pod, find_condition, set_condition};
 
@@ -30,7 +31,7 @@ pub(super) struct Plan {
     /// The TTL of the finished Job has expired.
     pub(super) expired: bool,
     /// Event to emit: whether it is a warning, the reason and the message.
-    pub(super) event: Option<(bool, &'static str, String)>,
+    pub(super) event: Option<Notice>,
 }
 
 /// Whether a deleted pod is left out of the counters.
@@ -111,7 +112,7 @@ impl Plan {
                 &mut self.status.conditions,
                 condition("FailureTarget", "True", reason, &message, now),
             );
-            self.event = Some((true, reason, message));
+            self.event = Some(Notice::warning(reason, message));
             return;
         }
         let complete = match job.spec.completions {
@@ -153,7 +154,7 @@ impl Plan {
         set_condition(&mut self.status.conditions, end);
         if kind == "Complete" {
             self.status.completion_time = Some(now);
-            self.event = Some((false, "Completed", "Job completed".to_owned()));
+            self.event = Some(Notice::normal("Completed", "Job completed"));
         }
     }
 
@@ -166,7 +167,7 @@ impl Plan {
                     &mut self.status.conditions,
                     condition("Suspended", "True", "JobSuspended", "Job suspended", now),
                 );
-                self.event = Some((false, "Suspended", "Job suspended".to_owned()));
+                self.event = Some(Notice::normal("Suspended", "Job suspended"));
             }
             // The active deadline counts from the resumption.
             self.status.start_time = None;
@@ -177,7 +178,7 @@ impl Plan {
                 &mut self.status.conditions,
                 condition("Suspended", "False", "JobResumed", "Job resumed", now),
             );
-            self.event = Some((false, "Resumed", "Job resumed".to_owned()));
+            self.event = Some(Notice::normal("Resumed", "Job resumed"));
         }
         if self.status.start_time.is_none() {
             self.status.start_time = Some(now);

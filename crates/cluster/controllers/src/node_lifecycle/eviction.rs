@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{Api, DeleteOptions};
 use crate::disruption::disruption_target;
 use crate::events::{Recorder, Reference};
-use crate::index::{Cache, Index, Informer};
+use crate::index::Index;
+use crate::informers::{Caches, Informers};
 use crate::queue::{Next, Queue, until, work};
 use crate::view::{Node, NodeTaint, Pod};
 use berth_client::call::CallError;
@@ -61,28 +62,17 @@ fn has_no_execute(node: &Node) -> bool {
 pub(crate) struct TaintEviction {
     api: Api,
     recorder: Recorder,
-    pods: Arc<Cache<Pod>>,
-    nodes: Arc<Cache<Node>>,
+    caches: Caches,
     queue: Arc<Queue<NamespacedName>>,
 }
 
 impl TaintEviction {
-    /// Creates a controller and registers its handlers with these informers.
-    pub(crate) fn new(
-        api: &Api,
-        recorder: Recorder,
-        nodes: &mut Informer<Node>,
-        pods: &mut Informer<Pod>,
-    ) -> Self {
-        let controller = TaintEviction {
-            api: api.clone(),
-            recorder,
-            pods: pods.cache(),
-            nodes: nodes.cache(),
-            queue: Arc::default(),
-        };
-        let (queue, cache) = (controller.queue.clone(), controller.pods.clone());
-        nodes.on_change(move |change| {
+    /// Creates a controller and registers its handlers with the informers.
+    pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
+        let caches = informers.caches();
+        let controller = TaintEviction { api: api.clone(), recorder, caches, queue: Arc::default() };
+        let (queue, cache) = (controller.queue.clone(), controller.caches.pods.clone());
+        informers.nodes.on_change(move |change| {
             let Some(node) = change.new.filter(|node| has_no_execute(node)) else { return };
             if change.old.is_none_or(|old| old.spec.taints != node.spec.taints) {
                 for pod in cache.by(&Index::Node(node.metadata.name.clone())) {
@@ -90,8 +80,8 @@ impl TaintEviction {
                 }
             }
         });
-        let (queue, cache) = (controller.queue.clone(), controller.nodes.clone());
-        pods.on_change(move |change| {
+        let (queue, cache) = (controller.queue.clone(), controller.caches.nodes.clone());
+        informers.pods.on_change(move |change| {
             let Some(pod) = change.new.filter(|pod| !pod.spec.node_name.is_empty()) else { return };
             let same = change.old.is_some_and(|old| {
                 old.spec.node_name == pod.spec.node_name && old.spec.tolerations == pod.spec.tolerations
@@ -110,9 +100,11 @@ impl TaintEviction {
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
-        let Some(pod) = self.pods.get(&key).filter(|pod| pod.is_active()) else { return Ok(Next::Wait) };
+        let Some(pod) = self.caches.pods.get(&key).filter(|pod| pod.is_active()) else {
+            return Ok(Next::Wait);
+        };
         let node = NamespacedName::new("", pod.spec.node_name.as_str());
-        let Some(node) = self.nodes.get(&node) else { return Ok(Next::Wait) };
+        let Some(node) = self.caches.nodes.get(&node) else { return Ok(Next::Wait) };
         let now = Timestamp::now();
         match leaves(&pod.spec.tolerations, &node.spec.taints) {
             Leaves::Never => Ok(Next::Wait),

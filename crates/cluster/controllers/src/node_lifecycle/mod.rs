@@ -23,10 +23,11 @@ use self::taints::{Evict, wanted_taints};
 use self::zones::Zones;
 use super::api::Api;
 use super::events::{Recorder, Reference};
-use super::index::{Cache, Index, Informer};
+use super::index::Index;
+use super::informers::{Caches, Informers};
 use super::options::ControllerOptions;
 use super::queue::{Next, Queue, work};
-use super::view::{Condition, Lease, Node, Pod};
+use super::view::{Condition, Node};
 use berth_client::call::CallError;
 
 /// The namespace of the node leases.
@@ -36,9 +37,7 @@ const NODE_LEASES: &str = "kube-node-lease";
 pub(crate) struct NodeLifecycle {
     api: Api,
     recorder: Recorder,
-    nodes: Arc<Cache<Node>>,
-    leases: Arc<Cache<Lease>>,
-    pods: Arc<Cache<Pod>>,
+    caches: Caches,
     options: ControllerOptions,
     /// Decisions of the last round, by node, for nodes that change between two rounds.
     decisions: Mutex<HashMap<String, Evict>>,
@@ -50,14 +49,12 @@ impl NodeLifecycle {
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,
-        nodes: &mut Informer<Node>,
-        leases: Arc<Cache<Lease>>,
-        pods: Arc<Cache<Pod>>,
+        informers: &mut Informers,
         options: ControllerOptions,
     ) -> Self {
         let queue: Arc<Queue<NamespacedName>> = Arc::default();
         let handler = queue.clone();
-        nodes.on_change(move |change| {
+        informers.nodes.on_change(move |change| {
             let Some(node) = change.new else { return };
             // A heartbeat without other changes causes no sync.
             let same = change.old.is_some_and(|old| {
@@ -76,8 +73,8 @@ impl NodeLifecycle {
                 handler.add(node.metadata.namespaced_name());
             }
         });
-        let (api, nodes) = (api.clone(), nodes.cache());
-        NodeLifecycle { api, recorder, nodes, leases, pods, options, decisions: Mutex::default(), queue }
+        let (api, caches) = (api.clone(), informers.caches());
+        NodeLifecycle { api, recorder, caches, options, decisions: Mutex::default(), queue }
     }
 
     /// Runs until `stop`.
@@ -88,7 +85,7 @@ impl NodeLifecycle {
 
     /// Sets the taints of a changed node.
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
-        let Some(node) = self.nodes.get(&key) else { return Ok(Next::Wait) };
+        let Some(node) = self.caches.nodes.get(&key) else { return Ok(Next::Wait) };
         // The eviction turn is used once; afterwards the taints stay as they are.
         let never = self.lock_decisions().get(key.name()) == Some(&Evict::Never);
         self.set_taints(&node, if never { Evict::Never } else { Evict::Keep }).await?;
@@ -111,13 +108,13 @@ impl NodeLifecycle {
     }
 
     async fn look_around(&self, heard: &mut HashMap<String, Heard>, zones: &mut Zones) {
-        let nodes = self.nodes.all();
+        let nodes = self.caches.nodes.all();
         let now = Instant::now();
         let mut silent = Vec::new();
         let mut next = HashMap::with_capacity(nodes.len());
         for node in &nodes {
             let name = &node.metadata.name;
-            let lease = self.leases.get(&NamespacedName::new(NODE_LEASES, name));
+            let lease = self.caches.leases.get(&NamespacedName::new(NODE_LEASES, name));
             let heard = Heard::of(heard.get(name), node, lease.as_deref(), now);
             if heard.is_silent(self.options.node_monitor_grace_period, now) {
                 silent.push(node);
@@ -160,7 +157,7 @@ impl NodeLifecycle {
                 self.recorder.normal(&about, "NodeNotReady", message);
             }
         }
-        let pods = self.pods.by(&Index::Node(name.clone()));
+        let pods = self.caches.pods.by(&Index::Node(name.clone()));
         let ready = pods.iter().filter(|pod| pod.is_ready() && !pod.metadata.is_deleting());
         let updates = ready.map(|pod| async {
             let condition =

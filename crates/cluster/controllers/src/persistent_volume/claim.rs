@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::annotation::{BIND_COMPLETED, BOUND_BY_CONTROLLER};
 use super::matching::{best_match, satisfies_named};
-use super::notice::Notice;
+use crate::events::Notice;
 use crate::view::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 
 /// Annotation of a claim: the node for which its volume is provisioned.

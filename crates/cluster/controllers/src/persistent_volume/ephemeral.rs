@@ -10,45 +10,35 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::Api;
 use crate::events::{Recorder, Reference};
-use crate::index::{Cache, Index, Informer};
+use crate::index::Index;
+use crate::informers::{Caches, Informers};
 use crate::ownership::Owner;
 use crate::queue::{Next, Queue, work};
-use crate::view::{PersistentVolumeClaim, Pod, PodVolume};
+use crate::view::{Pod, PodVolume};
 
 /// The controller.
 pub(crate) struct EphemeralVolumes {
     api: Api,
     recorder: Recorder,
-    claims: Arc<Cache<PersistentVolumeClaim>>,
-    pods: Arc<Cache<Pod>>,
+    caches: Caches,
     queue: Arc<Queue<NamespacedName>>,
 }
 
 impl EphemeralVolumes {
-    /// Creates a controller and registers its handlers with these informers.
-    pub(crate) fn new(
-        api: &Api,
-        recorder: Recorder,
-        claims: &mut Informer<PersistentVolumeClaim>,
-        pods: &mut Informer<Pod>,
-    ) -> Self {
-        let controller = EphemeralVolumes {
-            api: api.clone(),
-            recorder,
-            claims: claims.cache(),
-            pods: pods.cache(),
-            queue: Arc::default(),
-        };
+    /// Creates a controller and registers its handlers with the informers.
+    pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
+        let caches = informers.caches();
+        let controller = EphemeralVolumes { api: api.clone(), recorder, caches, queue: Arc::default() };
         let queue = controller.queue.clone();
-        pods.on_change(move |change| {
+        informers.pods.on_change(move |change| {
             if let (None, Some(pod)) = (change.old, change.new)
                 && pod.spec.volumes.iter().any(|volume| volume.ephemeral.is_some())
             {
                 queue.add(pod.metadata.namespaced_name());
             }
         });
-        let (queue, pods) = (controller.queue.clone(), controller.pods.clone());
-        claims.on_change(move |change| {
+        let (queue, pods) = (controller.queue.clone(), controller.caches.pods.clone());
+        informers.claims.on_change(move |change| {
             if let (Some(gone), None) = (change.old, change.new) {
                 for pod in pods.by(&Index::Claim(gone.metadata.namespaced_name())) {
                     queue.add(pod.metadata.namespaced_name());
@@ -64,11 +54,13 @@ impl EphemeralVolumes {
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
-        let Some(pod) = self.pods.get(&key).filter(|pod| pod.is_active()) else { return Ok(Next::Wait) };
+        let Some(pod) = self.caches.pods.get(&key).filter(|pod| pod.is_active()) else {
+            return Ok(Next::Wait);
+        };
         for volume in &pod.spec.volumes {
             let Some(claim) = claim_of(&pod, volume) else { continue };
             let name = claim["metadata"]["name"].as_str().unwrap_or_default();
-            let existing = self.claims.get(&NamespacedName::new(key.namespace(), name));
+            let existing = self.caches.claims.get(&NamespacedName::new(key.namespace(), name));
             let is_foreign = match existing {
                 Some(existing) => !existing.metadata.is_controlled_by(&pod.metadata.uid),
                 None => {

@@ -9,7 +9,6 @@ mod annotation;
 mod claim;
 mod ephemeral;
 mod matching;
-mod notice;
 mod volume;
 mod write;
 
@@ -28,10 +27,10 @@ pub(crate) use self::annotation::PROVISIONED_BY;
 use self::claim::Observed;
 pub(crate) use self::claim::SELECTED_NODE;
 pub(crate) use self::ephemeral::EphemeralVolumes;
-use self::notice::Notice;
 use super::api::{Api, Precondition};
 use super::events::{Recorder, Reference};
-use super::index::{Cache, Index, Informer};
+use super::index::{Cache, Index};
+use super::informers::{Caches, Informers};
 use super::queue::{Next, Queue, work};
 use super::view::{ObjectMeta, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
 
@@ -46,10 +45,7 @@ const RESYNC: Duration = Duration::from_secs(15);
 pub(crate) struct PersistentVolumes {
     api: Api,
     recorder: Recorder,
-    volumes: Arc<Cache<PersistentVolume>>,
-    claims: Arc<Cache<PersistentVolumeClaim>>,
-    classes: Arc<Cache<StorageClass>>,
-    pods: Arc<Cache<Pod>>,
+    caches: Caches,
     claim_queue: Arc<Queue<NamespacedName>>,
     volume_queue: Arc<Queue<NamespacedName>>,
     /// Names of volumes that were bound, until the cache shows it.
@@ -57,28 +53,18 @@ pub(crate) struct PersistentVolumes {
 }
 
 impl PersistentVolumes {
-    /// Creates a controller and registers its handlers with these informers.
-    pub(crate) fn new(
-        api: &Api,
-        recorder: Recorder,
-        volumes: &mut Informer<PersistentVolume>,
-        claims: &mut Informer<PersistentVolumeClaim>,
-        classes: &mut Informer<StorageClass>,
-        pods: &mut Informer<Pod>,
-    ) -> Self {
+    /// Creates a controller and registers its handlers with the informers.
+    pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
         let controller = PersistentVolumes {
             api: api.clone(),
             recorder,
-            volumes: volumes.cache(),
-            claims: claims.cache(),
-            classes: classes.cache(),
-            pods: pods.cache(),
+            caches: informers.caches(),
             claim_queue: Arc::default(),
             volume_queue: Arc::default(),
             binding: Arc::default(),
         };
         let (claim_queue, volume_queue) = (controller.claim_queue.clone(), controller.volume_queue.clone());
-        claims.on_change(move |change| {
+        informers.claims.on_change(move |change| {
             let Some(claim) = change.latest() else { return };
             claim_queue.add(claim.metadata.namespaced_name());
             if !claim.spec.volume_name.is_empty() {
@@ -87,8 +73,8 @@ impl PersistentVolumes {
         });
         let (claim_queue, volume_queue) = (controller.claim_queue.clone(), controller.volume_queue.clone());
         // A volume that loses its claim without being named by it is found by its own reference.
-        let by_claim = (controller.volumes.clone(), controller.volume_queue.clone());
-        claims.on_change(move |change| {
+        let by_claim = (controller.caches.volumes.clone(), controller.volume_queue.clone());
+        informers.claims.on_change(move |change| {
             if let (Some(gone), None) = (change.old, change.new) {
                 let (volumes, queue) = &by_claim;
                 for volume in volumes.by(&Index::Claim(gone.metadata.namespaced_name())) {
@@ -96,8 +82,8 @@ impl PersistentVolumes {
                 }
             }
         });
-        let (cache, binding) = (controller.claims.clone(), controller.binding.clone());
-        volumes.on_change(move |change| {
+        let (cache, binding) = (controller.caches.claims.clone(), controller.binding.clone());
+        informers.volumes.on_change(move |change| {
             let Some(volume) = change.latest() else { return };
             volume_queue.add(volume.metadata.namespaced_name());
             if change.new.is_none_or(|volume| volume.spec.claim_ref.is_some()) {
@@ -110,8 +96,8 @@ impl PersistentVolumes {
             let naming = keys(&cache.by(&Index::Volume(volume.metadata.name.clone())));
             waiting.into_iter().chain(naming).for_each(|claim| claim_queue.add(claim));
         });
-        let (queue, cache) = (controller.claim_queue.clone(), controller.claims.clone());
-        classes.on_change(move |change| {
+        let (queue, cache) = (controller.claim_queue.clone(), controller.caches.claims.clone());
+        informers.classes.on_change(move |change| {
             let Some(class) = change.latest() else { return };
             let unset = class.is_default().then(String::new);
             for name in [class.metadata.name.clone()].into_iter().chain(unset) {
@@ -119,7 +105,7 @@ impl PersistentVolumes {
             }
         });
         let queue = controller.claim_queue.clone();
-        pods.on_change(move |change| {
+        informers.pods.on_change(move |change| {
             // A pod that does not use its claims any more may be the last that protects them.
             let ended = change.new.is_none_or(|pod| pod.is_terminal());
             if let Some(pod) = change.latest().filter(|_| ended) {
@@ -144,8 +130,8 @@ impl PersistentVolumes {
     }
 
     async fn sync_claim(&self, key: NamespacedName) -> Result<Next, CallError> {
-        let Some(claim) = self.claims.get(&key) else { return Ok(Next::Wait) };
-        let users = self.pods.by(&Index::Claim(key));
+        let Some(claim) = self.caches.claims.get(&key) else { return Ok(Next::Wait) };
+        let users = self.caches.pods.by(&Index::Claim(key));
         if claim.metadata.is_deleting() {
             let is_used = users.iter().any(|pod| uses(pod, &claim));
             return self.protect(&PERSISTENT_VOLUME_CLAIMS, &claim.metadata, CLAIM_PROTECTION, is_used).await;
@@ -160,7 +146,7 @@ impl PersistentVolumes {
             claim::Step::Lost(notice) => {
                 if claim.status.phase != "Lost" {
                     self.write_claim_status(&claim, &write::claim_status("Lost", None)).await?;
-                    self.record(&about, notice);
+                    self.recorder.record(&about, notice);
                 }
                 return Ok(Next::Wait);
             }
@@ -177,14 +163,14 @@ impl PersistentVolumes {
                      manually by the system administrator. If volume creation is delayed, please verify that the \
                      provisioner is running and correctly registered."
                 );
-                self.record(&about, Notice::normal("ExternalProvisioning", message));
+                self.recorder.normal(&about, "ExternalProvisioning", message);
             }
             claim::Step::Pending(notice) => {
                 let status = write::claim_status("Pending", None);
                 if claim.status != status {
                     self.write_claim_status(&claim, &status).await?;
                 }
-                notice.into_iter().for_each(|notice| self.record(&about, notice));
+                notice.into_iter().for_each(|notice| self.recorder.record(&about, notice));
             }
         }
         Ok(Next::After(RESYNC))
@@ -192,22 +178,23 @@ impl PersistentVolumes {
 
     fn observe(&self, claim: &PersistentVolumeClaim, users: &[Arc<Pod>]) -> Observed {
         let name = &claim.spec.volume_name;
-        let named = (!name.is_empty()).then(|| self.volumes.get(&NamespacedName::new("", name))).flatten();
+        let named =
+            (!name.is_empty()).then(|| self.caches.volumes.get(&NamespacedName::new("", name))).flatten();
         if !name.is_empty() {
             return Observed { named, ..Observed::default() };
         }
-        let class = self.classes.get(&NamespacedName::new("", claim.class()));
+        let class = self.caches.classes.get(&NamespacedName::new("", claim.class()));
         let mut free = Vec::new();
         if class.as_ref().is_none_or(|class| !class.waits_for_first_consumer()) {
-            free = self.volumes.by(&Index::Class(claim.class().to_owned()));
+            free = self.caches.volumes.by(&Index::Class(claim.class().to_owned()));
             let binding = self.binding.lock().unwrap_or_else(PoisonError::into_inner);
             free.retain(|volume| !binding.contains(&volume.metadata.name));
         }
-        let default_class = claim.needs_class().then(|| default_class(&self.classes)).flatten();
+        let default_class = claim.needs_class().then(|| default_class(&self.caches.classes)).flatten();
         let waiting = users.iter().filter(|pod| pod.spec.node_name.is_empty() && !pod.is_terminal());
         let mut waiting_pods: Vec<String> = waiting.map(|pod| pod.metadata.name.clone()).collect();
         waiting_pods.sort_unstable();
-        let reserved = self.volumes.by(&Index::Claim(claim.metadata.namespaced_name()));
+        let reserved = self.caches.volumes.by(&Index::Claim(claim.metadata.namespaced_name()));
         Observed { reserved, free, named, class, default_class, waiting_pods }
     }
 
@@ -245,11 +232,11 @@ impl PersistentVolumes {
     }
 
     async fn sync_volume(&self, key: NamespacedName) -> Result<Next, CallError> {
-        let Some(volume) = self.volumes.get(&key) else { return Ok(Next::Wait) };
+        let Some(volume) = self.caches.volumes.get(&key) else { return Ok(Next::Wait) };
         let is_bound = volume.status.phase == "Bound";
         let keeps = !volume.metadata.is_deleting() || is_bound;
         self.protect(&PERSISTENT_VOLUMES, &volume.metadata, VOLUME_PROTECTION, keeps).await?;
-        let mut claim = volume.claim_key().and_then(|claim| self.claims.get(&claim));
+        let mut claim = volume.claim_key().and_then(|claim| self.caches.claims.get(&claim));
         let is_released = matches!(volume.status.phase.as_str(), "Released" | "Failed");
         if let Some(key) = volume.claim_key().filter(|_| claim.is_none() && !is_released) {
             // The scheduler or the provisioner may know a claim that this cache does not show yet.
@@ -268,7 +255,7 @@ impl PersistentVolumes {
                 let message = notice.as_ref().map(|notice| notice.message.as_str()).unwrap_or_default();
                 self.write_volume_phase(&volume, phase, message).await?;
                 let about = Reference::new(&PERSISTENT_VOLUMES, &volume.metadata);
-                notice.into_iter().for_each(|notice| self.record(&about, notice));
+                notice.into_iter().for_each(|notice| self.recorder.record(&about, notice));
             }
         }
         Ok(Next::Wait)
@@ -327,13 +314,6 @@ impl PersistentVolumes {
         let message = Some(message).filter(|message| !message.is_empty());
         let status = json!({"phase": phase, "message": message});
         self.api.write_status(&PERSISTENT_VOLUMES, &volume.metadata, &status, Precondition::Uid).await
-    }
-
-    fn record(&self, about: &Reference, notice: Notice) {
-        match notice.is_warning {
-            true => self.recorder.warning(about, notice.reason, notice.message),
-            false => self.recorder.normal(about, notice.reason, notice.message),
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What happens to a volume next. Pure.
 
 use super::annotation::{BOUND_BY_CONTROLLER, PROVISIONED_BY};
-use super::notice::Notice;
+use crate::events::Notice;
 use crate::view::{PersistentVolume, PersistentVolumeClaim};
 
 /// The next step.

@@ -25,10 +25,10 @@ pub use self::install::install_storage_class;
 use self::topology::{Segments, for_any_node, for_node};
 use super::api::{Api, DeleteOptions};
 use super::events::{Recorder, Reference};
-use super::index::{Cache, Informer};
+use super::informers::{Caches, Informers};
 use super::persistent_volume::{PROVISIONED_BY, SELECTED_NODE};
 use super::queue::{Next, Queue, work};
-use super::view::{Node, PersistentVolume, PersistentVolumeClaim, StorageClass};
+use super::view::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 
 /// Annotation of a claim: how many attempts to create its volume fail.
 pub const FAILURES_ANNOTATION: &str = "berth.dev/provisioning-failures";
@@ -58,10 +58,7 @@ pub(crate) struct Provisioner {
     api: Api,
     recorder: Recorder,
     options: ProvisionerOptions,
-    volumes: Arc<Cache<PersistentVolume>>,
-    claims: Arc<Cache<PersistentVolumeClaim>>,
-    classes: Arc<Cache<StorageClass>>,
-    nodes: Arc<Cache<Node>>,
+    caches: Caches,
     claim_queue: Arc<Queue<NamespacedName>>,
     volume_queue: Arc<Queue<NamespacedName>>,
     /// By the uid of the claim.
@@ -90,25 +87,19 @@ impl Provisioner {
         api: &Api,
         recorder: Recorder,
         options: ProvisionerOptions,
-        volumes: &mut Informer<PersistentVolume>,
-        claims: &mut Informer<PersistentVolumeClaim>,
-        classes: &Informer<StorageClass>,
-        nodes: &Informer<Node>,
+        informers: &mut Informers,
     ) -> Self {
         let provisioner = Provisioner {
             api: api.clone(),
             recorder,
             options,
-            volumes: volumes.cache(),
-            claims: claims.cache(),
-            classes: classes.cache(),
-            nodes: nodes.cache(),
+            caches: informers.caches(),
             claim_queue: Arc::default(),
             volume_queue: Arc::default(),
             attempts: Arc::default(),
         };
         let (queue, attempts) = (provisioner.claim_queue.clone(), provisioner.attempts.clone());
-        claims.on_change(move |change| match change.new {
+        informers.claims.on_change(move |change| match change.new {
             Some(claim) if claim.spec.volume_name.is_empty() => queue.add(claim.metadata.namespaced_name()),
             latest => {
                 latest.into_iter().for_each(|claim| queue.add(claim.metadata.namespaced_name()));
@@ -117,7 +108,7 @@ impl Provisioner {
             }
         });
         let queue = provisioner.volume_queue.clone();
-        volumes.on_change(move |change| {
+        informers.volumes.on_change(move |change| {
             if let Some(volume) = change.new.filter(|volume| is_to_delete(volume)) {
                 queue.add(volume.metadata.namespaced_name());
             }
@@ -134,9 +125,9 @@ impl Provisioner {
     }
 
     async fn sync_claim(&self, key: NamespacedName) -> Result<Next, CallError> {
-        let Some(claim) = self.claims.get(&key) else { return Ok(Next::Wait) };
+        let Some(claim) = self.caches.claims.get(&key) else { return Ok(Next::Wait) };
         let name = volume::name(&claim);
-        let class = self.classes.get(&NamespacedName::new("", claim.class()));
+        let class = self.caches.classes.get(&NamespacedName::new("", claim.class()));
         let (false, Some(class)) = (claim.metadata.is_deleting(), class) else { return Ok(Next::Wait) };
         if claim.status.phase == "Bound" {
             return self.grow(&claim, &class).await;
@@ -147,7 +138,7 @@ impl Provisioner {
             // The controller of volumes names the provisioner when no existing volume fits.
             || claim.metadata.annotation(volume::PROVISIONER) != Some(class.provisioner.as_str())
             || class.waits_for_first_consumer() && selected.is_none()
-            || self.volumes.contains(&NamespacedName::new("", &name))
+            || self.caches.volumes.contains(&NamespacedName::new("", &name))
         {
             return Ok(Next::Wait);
         }
@@ -195,7 +186,7 @@ impl Provisioner {
     /// volume.
     async fn grow(&self, claim: &PersistentVolumeClaim, class: &StorageClass) -> Result<Next, CallError> {
         let key = NamespacedName::new("", &claim.spec.volume_name);
-        let Some(volume) = self.volumes.get(&key) else { return Ok(Next::Wait) };
+        let Some(volume) = self.caches.volumes.get(&key) else { return Ok(Next::Wait) };
         let is_ours = volume.metadata.annotation(PROVISIONED_BY).is_some_and(is_simulated);
         if !is_ours || !class.allow_volume_expansion || !volume.is_for(claim) || volume.size() >= claim.size()
         {
@@ -235,7 +226,7 @@ impl Provisioner {
         };
         let segments = match claim.metadata.annotation(SELECTED_NODE) {
             Some(node) => {
-                let found = self.nodes.get(&NamespacedName::new("", node)).ok_or_else(|| {
+                let found = self.caches.nodes.get(&NamespacedName::new("", node)).ok_or_else(|| {
                     Failure::Reschedule(format!("failed to get target node: nodes {node:?} not found"))
                 })?;
                 for_node(class, &found.metadata.labels).ok_or_else(|| {
@@ -247,7 +238,7 @@ impl Provisioner {
                 })?
             }
             None => {
-                let nodes = self.nodes.all();
+                let nodes = self.caches.nodes.all();
                 for_any_node(class, nodes.iter().map(|node| &*node.metadata.labels), &claim.metadata.name)
                     .ok_or_else(|| {
                         let why = "error generating accessibility requirements: no node is in the allowed topologies";
@@ -269,7 +260,7 @@ impl Provisioner {
     }
 
     async fn sync_volume(&self, key: NamespacedName) -> Result<Next, CallError> {
-        if let Some(volume) = self.volumes.get(&key).filter(|volume| is_to_delete(volume)) {
+        if let Some(volume) = self.caches.volumes.get(&key).filter(|volume| is_to_delete(volume)) {
             let options = DeleteOptions::of_uid(&volume.metadata.uid);
             self.api.delete(&PERSISTENT_VOLUMES, &key, options).await?;
         }

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::NamespacedName;
-use berth_api::resource::{PODS, Resource};
+use berth_api::resource::{PODS, REPLICA_SETS, Resource};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use self::plan::{Failure, Plan};
 use super::api::{Api, Precondition};
 use super::events::{Recorder, Reference};
-use super::index::{Cache, Index, Informer};
+use super::index::{Cache, Index};
+use super::informers::Informers;
 use super::ownership::{Owner, claim};
 use super::pod_control::{PodControl, pod_from_template};
 use super::pod_events::PodEvents;
@@ -34,20 +35,18 @@ pub(crate) struct ReplicaSets {
 }
 
 impl ReplicaSets {
-    /// Creates a controller and registers its handlers with these informers.
+    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(
         kind: &'static Resource,
         api: &Api,
         recorder: Recorder,
-        replica_sets: &mut Informer<ReplicaSet>,
-        pods: &mut Informer<Pod>,
+        informers: &mut Informers,
     ) -> Self {
-        let controller = ReplicaSets {
-            kind,
-            control: PodControl::new(api, recorder, pods),
-            replica_sets: replica_sets.cache(),
-            queue: Arc::default(),
-        };
+        let control = PodControl::new(api, recorder, informers);
+        let Informers { replica_sets, replication_controllers, pods, .. } = informers;
+        let replica_sets = if *kind == REPLICA_SETS { replica_sets } else { replication_controllers };
+        let controller =
+            ReplicaSets { kind, control, replica_sets: replica_sets.cache(), queue: Arc::default() };
         PodEvents {
             kind,
             objects: controller.replica_sets.clone(),
@@ -73,9 +72,10 @@ impl ReplicaSets {
         let may_act = self.control.expectations.are_met(&key, &self.queue);
         let owner = Owner { kind: self.kind, meta: &replica_set.metadata };
         let selector = &replica_set.spec.selector;
-        let pods =
-            claim(&self.control.api, owner, selector, &PODS, &self.control.pods, |pod| pod.is_active())
-                .await?;
+        let pods = claim(&self.control.api, owner, selector, &PODS, &self.control.caches.pods, |pod| {
+            pod.is_active()
+        })
+        .await?;
 
         let mut failure = None;
         let mut error = None;
@@ -128,7 +128,7 @@ impl ReplicaSets {
         let Some(deployment) = replica_set.metadata.controller() else { return active.to_vec() };
         let siblings = self.replica_sets.by(&Index::Controller(deployment.uid.clone()));
         let of = |sibling: &Arc<ReplicaSet>| {
-            self.control.pods.by(&Index::Controller(sibling.metadata.uid.clone()))
+            self.control.caches.pods.by(&Index::Controller(sibling.metadata.uid.clone()))
         };
         siblings.iter().flat_map(of).collect()
     }

@@ -19,11 +19,11 @@ use tokio_util::sync::CancellationToken;
 use self::plan::{Action, POD_INDEX_LABEL, POD_NAME_LABEL, Plan, Revision, plan};
 use super::api::{Api, DeleteOptions, Precondition};
 use super::events::{Recorder, Reference};
-use super::index::{Cache, Informer};
+use super::informers::{Caches, Informers};
 use super::ownership::{Owner, claim};
 use super::queue::{Next, Queue, until, work};
 use super::revisions::{History, REVISION_LABEL, history, truncate};
-use super::view::{ControllerRevision, PartialObjectMetadata, PersistentVolumeClaim, Pod, StatefulSet};
+use super::view::{ControllerRevision, PartialObjectMetadata, Pod, StatefulSet};
 use berth_client::call::CallError;
 
 /// Batching window: pod events within this time cause one sync.
@@ -37,38 +37,21 @@ const NAME_CHECK: Duration = Duration::from_secs(5);
 pub(crate) struct StatefulSets {
     api: Api,
     recorder: Recorder,
-    sets: Arc<Cache<StatefulSet>>,
-    revisions: Arc<Cache<ControllerRevision>>,
-    claims: Arc<Cache<PersistentVolumeClaim>>,
-    pods: Arc<Cache<Pod>>,
+    caches: Caches,
     queue: Arc<Queue<NamespacedName>>,
 }
 
 impl StatefulSets {
-    /// Creates a controller and registers its handlers with these informers.
-    pub(crate) fn new(
-        api: &Api,
-        recorder: Recorder,
-        sets: &mut Informer<StatefulSet>,
-        revisions: &Informer<ControllerRevision>,
-        claims: &Informer<PersistentVolumeClaim>,
-        pods: &mut Informer<Pod>,
-    ) -> Self {
-        let controller = StatefulSets {
-            api: api.clone(),
-            recorder,
-            sets: sets.cache(),
-            revisions: revisions.cache(),
-            claims: claims.cache(),
-            pods: pods.cache(),
-            queue: Arc::default(),
-        };
-        controller.queue.follow(sets);
+    /// Creates a controller and registers its handlers with the informers.
+    pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
+        let caches = informers.caches();
+        let controller = StatefulSets { api: api.clone(), recorder, caches, queue: Arc::default() };
+        controller.queue.follow(&mut informers.stateful_sets);
         controller.queue.follow_dependents(
             &STATEFUL_SETS,
-            controller.sets.clone(),
+            controller.caches.stateful_sets.clone(),
             |set| &set.spec.selector,
-            pods,
+            &mut informers.pods,
             SETTLE,
         );
         controller
@@ -80,17 +63,18 @@ impl StatefulSets {
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
-        let Some(set) = self.sets.get(&key) else { return Ok(Next::Wait) };
+        let Some(set) = self.caches.stateful_sets.get(&key) else { return Ok(Next::Wait) };
         let owner = Owner { kind: &STATEFUL_SETS, meta: &set.metadata };
         let selector = &set.spec.selector;
         let is_named = |pod: &Pod| set.ordinal_of(&pod.metadata.name).is_some();
-        let pods = claim(&self.api, owner, selector, &PODS, &self.pods, is_named).await?;
+        let pods = claim(&self.api, owner, selector, &PODS, &self.caches.pods, is_named).await?;
         if set.metadata.is_deleting() {
             return Ok(Next::Wait);
         }
         let collisions = set.status.collision_count;
         let history =
-            history(&self.api, &self.revisions, owner, selector, &set.spec.template, collisions).await?;
+            history(&self.api, &self.caches.revisions, owner, selector, &set.spec.template, collisions)
+                .await?;
         let update = &history.update;
         let current = history.all.iter().find(|r| *r.metadata.name == *set.status.current_revision);
         let current = current.unwrap_or(update);
@@ -140,7 +124,7 @@ impl StatefulSets {
     /// Whether a claim of this ordinal will be deleted, so that its next pod must not use it.
     fn has_stale_claim(&self, set: &StatefulSet, ordinal: i64) -> bool {
         identity::claim_names(set, ordinal).any(|(_, name)| {
-            let claim = self.claims.get(&NamespacedName::new(&set.metadata.namespace, &name));
+            let claim = self.caches.claims.get(&NamespacedName::new(&set.metadata.namespace, &name));
             claim.is_some_and(|claim| identity::is_stale(&claim.metadata))
         })
     }
@@ -152,7 +136,7 @@ impl StatefulSets {
             let is_condemned = !set.ordinals().contains(&ordinal);
             for (_, name) in identity::claim_names(set, ordinal) {
                 let key = NamespacedName::new(&set.metadata.namespace, &name);
-                let meta = match self.claims.get(&key) {
+                let meta = match self.caches.claims.get(&key) {
                     Some(claim) => claim.metadata.clone(),
                     // The pod is deleted now: this is the last opportunity.
                     None if is_condemned => {

@@ -8,29 +8,22 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::{Condition, ObjectMeta, matches, nullable};
+use super::{Condition, ObjectMeta, matches};
 
-/// A pod disruption budget.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct PodDisruptionBudget {
-    pub(crate) metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) spec: PodDisruptionBudgetSpec,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) status: PodDisruptionBudgetStatus,
-}
+berth_api::object_types! {
+    pub(crate) struct PodDisruptionBudget {
+        pub(crate) metadata: ObjectMeta,
+        pub(crate) spec: PodDisruptionBudgetSpec,
+        pub(crate) status: PodDisruptionBudgetStatus,
+    }
 
-/// `spec` of a pod disruption budget.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PodDisruptionBudgetSpec {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) selector: BudgetSelector,
-    /// Number or percentage.
-    pub(crate) min_available: Option<Value>,
-    /// Number or percentage.
-    pub(crate) max_unavailable: Option<Value>,
+    pub(crate) struct PodDisruptionBudgetSpec {
+        pub(crate) selector: BudgetSelector,
+        /// Number or percentage.
+        pub(crate) min_available: Option<Value>,
+        /// Number or percentage.
+        pub(crate) max_unavailable: Option<Value>,
+    }
 }
 
 /// The selector of a budget: an empty one selects every pod of the namespace, an absent one none.
@@ -56,23 +49,16 @@ impl<'de> Deserialize<'de> for BudgetSelector {
     }
 }
 
-/// `status` of a pod disruption budget.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PodDisruptionBudgetStatus {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) observed_generation: i64,
-    /// Pods with a granted eviction, and its time: they count as deleted before the deletion.
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) disrupted_pods: BTreeMap<String, Timestamp>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) disruptions_allowed: i32,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) current_healthy: i32,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) desired_healthy: i32,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) expected_pods: i32,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) conditions: Vec<Condition>,
+berth_api::object_types! {
+    #[derive(PartialEq, Eq, Serialize)]
+    pub(crate) struct PodDisruptionBudgetStatus {
+        pub(crate) observed_generation: i64,
+        /// Pods with a granted eviction, and its time: they count as deleted before the deletion.
+        pub(crate) disrupted_pods: BTreeMap<String, Timestamp>,
+        pub(crate) disruptions_allowed: i32,
+        pub(crate) current_healthy: i32,
+        pub(crate) desired_healthy: i32,
+        pub(crate) expected_pods: i32,
+        pub(crate) conditions: Vec<Condition>,
+    }
 }

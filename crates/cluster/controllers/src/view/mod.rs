@@ -9,6 +9,7 @@ mod cron_job;
 mod daemon;
 mod deployment;
 mod job;
+mod namespace;
 mod node;
 mod pod;
 mod replica_set;
@@ -25,6 +26,7 @@ pub(crate) use cron_job::*;
 pub(crate) use daemon::*;
 pub(crate) use deployment::*;
 pub(crate) use job::*;
+pub(crate) use namespace::*;
 pub(crate) use node::*;
 pub(crate) use pod::*;
 pub(crate) use replica_set::*;
@@ -39,6 +41,7 @@ berth_client::has_metadata!(
     Deployment,
     Job,
     Lease,
+    Namespace,
     Node,
     PersistentVolume,
     PersistentVolumeClaim,

@@ -4,27 +4,19 @@ use berth_api::object::Taint;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, ObjectMeta, nullable, time};
+use super::{Condition, ObjectMeta, time};
 
-/// A node.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Node {
-    pub(crate) metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) spec: NodeSpec,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) status: NodeStatus,
-}
+berth_api::object_types! {
+    pub(crate) struct Node {
+        pub(crate) metadata: ObjectMeta,
+        pub(crate) spec: NodeSpec,
+        pub(crate) status: NodeStatus,
+    }
 
-/// `spec` of a node.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct NodeSpec {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) unschedulable: bool,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) taints: Vec<NodeTaint>,
+    pub(crate) struct NodeSpec {
+        pub(crate) unschedulable: bool,
+        pub(crate) taints: Vec<NodeTaint>,
+    }
 }
 
 /// A taint with the time it was added.
@@ -37,27 +29,18 @@ pub(crate) struct NodeTaint {
     pub(crate) time_added: Option<Timestamp>,
 }
 
-/// `status` of a node.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct NodeStatus {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) conditions: Vec<Condition>,
-}
+berth_api::object_types! {
+    pub(crate) struct NodeStatus {
+        pub(crate) conditions: Vec<Condition>,
+    }
 
-/// A lease: the node renews it as a heartbeat.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Lease {
-    pub(crate) metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) spec: LeaseSpec,
-}
+    /// A lease: the node renews it as a heartbeat.
+    pub(crate) struct Lease {
+        pub(crate) metadata: ObjectMeta,
+        pub(crate) spec: LeaseSpec,
+    }
 
-/// `spec` of a lease.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct LeaseSpec {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) renew_time: String,
+    pub(crate) struct LeaseSpec {
+        pub(crate) renew_time: String,
+    }
 }

@@ -5,35 +5,74 @@
 
 use berth_api::object::{NamespacedName, SelectorRequirement, Toleration};
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Deserializer};
+use serde::Deserializer;
 
 use super::{Condition, ObjectMeta, PodVolume, find_condition, nullable, time};
 use crate::index::Index;
 
-/// A pod.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Pod {
-    pub(crate) metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) spec: PodSpec,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) status: PodStatus,
-}
+berth_api::object_types! {
+    pub(crate) struct Pod {
+        pub(crate) metadata: ObjectMeta,
+        pub(crate) spec: PodSpec,
+        pub(crate) status: PodStatus,
+    }
 
-/// `spec` of a pod.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PodSpec {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) node_name: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) tolerations: Vec<Toleration>,
-    #[serde(deserialize_with = "nullable")]
-    affinity: Affinity,
-    /// Those that need a claim.
-    #[serde(deserialize_with = "volumes_with_claims")]
-    pub(crate) volumes: Vec<PodVolume>,
+    pub(crate) struct PodSpec {
+        pub(crate) node_name: String,
+        pub(crate) tolerations: Vec<Toleration>,
+        affinity: Affinity,
+        ;
+        /// Those that need a claim.
+        #[serde(deserialize_with = "volumes_with_claims")]
+        pub(crate) volumes: Vec<PodVolume>,
+    }
+
+    /// The parsed part of `affinity`: the node that a daemon pod is pinned to.
+    struct Affinity {
+        node_affinity: NodeAffinity,
+    }
+
+    struct NodeAffinity {
+        required_during_scheduling_ignored_during_execution: NodeSelector,
+    }
+
+    struct NodeSelector {
+        node_selector_terms: Vec<NodeSelectorTerm>,
+    }
+
+    struct NodeSelectorTerm {
+        match_fields: Vec<SelectorRequirement>,
+    }
+
+    pub(crate) struct PodStatus {
+        pub(crate) phase: String,
+        pub(crate) conditions: Vec<Condition>,
+        pub(crate) init_container_statuses: Vec<ContainerStatus>,
+        pub(crate) container_statuses: Vec<ContainerStatus>,
+        ;
+        #[serde(with = "time")]
+        pub(crate) start_time: Option<Timestamp>,
+    }
+
+    /// Status of a container.
+    pub(crate) struct ContainerStatus {
+        pub(crate) name: String,
+        pub(crate) restart_count: i64,
+        pub(crate) state: ContainerState,
+    }
+
+    /// State of a container; only `terminated` is parsed.
+    pub(crate) struct ContainerState {
+        pub(crate) terminated: Option<ContainerStateTerminated>,
+    }
+
+    /// How a container ended.
+    pub(crate) struct ContainerStateTerminated {
+        pub(crate) exit_code: i64,
+        ;
+        #[serde(with = "time")]
+        pub(crate) finished_at: Option<Timestamp>,
+    }
 }
 
 fn volumes_with_claims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PodVolume>, D::Error> {
@@ -41,80 +80,6 @@ fn volumes_with_claims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec
     volumes.retain(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
     volumes.shrink_to_fit();
     Ok(volumes)
-}
-
-/// The parsed part of `affinity`: the node that a daemon pod is pinned to.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Affinity {
-    #[serde(deserialize_with = "nullable")]
-    node_affinity: NodeAffinity,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct NodeAffinity {
-    #[serde(deserialize_with = "nullable")]
-    required_during_scheduling_ignored_during_execution: NodeSelector,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct NodeSelector {
-    #[serde(deserialize_with = "nullable")]
-    node_selector_terms: Vec<NodeSelectorTerm>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct NodeSelectorTerm {
-    #[serde(deserialize_with = "nullable")]
-    match_fields: Vec<SelectorRequirement>,
-}
-
-/// `status` of a pod.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PodStatus {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) phase: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) conditions: Vec<Condition>,
-    #[serde(with = "time")]
-    pub(crate) start_time: Option<Timestamp>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) init_container_statuses: Vec<ContainerStatus>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) container_statuses: Vec<ContainerStatus>,
-}
-
-/// Status of a container.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct ContainerStatus {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) name: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) restart_count: i64,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) state: ContainerState,
-}
-
-/// State of a container; only `terminated` is parsed.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct ContainerState {
-    pub(crate) terminated: Option<ContainerStateTerminated>,
-}
-
-/// How a container ended.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct ContainerStateTerminated {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) exit_code: i64,
-    #[serde(with = "time")]
-    pub(crate) finished_at: Option<Timestamp>,
 }
 
 impl Pod {

@@ -3,123 +3,78 @@
 use berth_api::object::volume::{ClaimReference, ClaimVolume, PersistentVolumeStatus, TopologySelectorTerm};
 use berth_api::object::{LabelSelector, NamespacedName, ResourceList};
 use berth_api::syntax::quantity::Quantity;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
-use super::{ObjectMeta, nullable};
+use super::ObjectMeta;
 use crate::index::Index;
 
 /// Annotation of a claim with its class, in the oldest form.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const STORAGE: &str = "storage";
 
-/// A persistent volume.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PersistentVolume {
-    pub(crate) metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) spec: PersistentVolumeSpec,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) status: PersistentVolumeStatus,
-}
+berth_api::object_types! {
+    pub(crate) struct PersistentVolume {
+        pub(crate) metadata: ObjectMeta,
+        pub(crate) spec: PersistentVolumeSpec,
+        pub(crate) status: PersistentVolumeStatus,
+    }
 
-/// `spec` of a persistent volume.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PersistentVolumeSpec {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) capacity: ResourceList,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) access_modes: Vec<String>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) volume_mode: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) storage_class_name: String,
-    pub(crate) claim_ref: Option<ClaimReference>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) persistent_volume_reclaim_policy: String,
-}
+    pub(crate) struct PersistentVolumeSpec {
+        pub(crate) capacity: ResourceList,
+        pub(crate) access_modes: Vec<String>,
+        pub(crate) volume_mode: String,
+        pub(crate) storage_class_name: String,
+        pub(crate) claim_ref: Option<ClaimReference>,
+        pub(crate) persistent_volume_reclaim_policy: String,
+    }
 
-/// A persistent volume claim.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PersistentVolumeClaim {
-    pub(crate) metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) spec: PersistentVolumeClaimSpec,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) status: PersistentVolumeClaimStatus,
-}
+    pub(crate) struct PersistentVolumeClaim {
+        pub(crate) metadata: ObjectMeta,
+        pub(crate) spec: PersistentVolumeClaimSpec,
+        pub(crate) status: PersistentVolumeClaimStatus,
+    }
 
-/// `spec` of a claim.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PersistentVolumeClaimSpec {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) access_modes: Vec<String>,
-    #[serde(deserialize_with = "nullable")]
-    resources: Resources,
-    pub(crate) selector: Option<LabelSelector>,
-    pub(crate) storage_class_name: Option<String>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) volume_name: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) volume_mode: String,
-}
+    pub(crate) struct PersistentVolumeClaimSpec {
+        pub(crate) access_modes: Vec<String>,
+        resources: Resources,
+        pub(crate) selector: Option<LabelSelector>,
+        pub(crate) storage_class_name: Option<String>,
+        pub(crate) volume_name: String,
+        pub(crate) volume_mode: String,
+    }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Resources {
-    #[serde(deserialize_with = "nullable")]
-    requests: ResourceList,
-}
+    struct Resources {
+        requests: ResourceList,
+    }
 
-/// `status` of a claim.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PersistentVolumeClaimStatus {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) phase: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) access_modes: Vec<String>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) capacity: ResourceList,
-}
+    #[derive(PartialEq, Eq, Serialize)]
+    pub(crate) struct PersistentVolumeClaimStatus {
+        pub(crate) phase: String,
+        pub(crate) access_modes: Vec<String>,
+        pub(crate) capacity: ResourceList,
+    }
 
-/// A storage class.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct StorageClass {
-    pub(crate) metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) provisioner: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) reclaim_policy: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) volume_binding_mode: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) mount_options: Vec<String>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) allowed_topologies: Vec<TopologySelectorTerm>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) allow_volume_expansion: bool,
-}
+    pub(crate) struct StorageClass {
+        pub(crate) metadata: ObjectMeta,
+        pub(crate) provisioner: String,
+        pub(crate) reclaim_policy: String,
+        pub(crate) volume_binding_mode: String,
+        pub(crate) mount_options: Vec<String>,
+        pub(crate) allowed_topologies: Vec<TopologySelectorTerm>,
+        pub(crate) allow_volume_expansion: bool,
+    }
 
-/// A volume of a pod that needs a claim.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PodVolume {
-    pub(crate) name: String,
-    pub(crate) persistent_volume_claim: Option<ClaimVolume>,
-    pub(crate) ephemeral: Option<EphemeralSource>,
-}
+    /// A volume of a pod that needs a claim.
+    pub(crate) struct PodVolume {
+        pub(crate) name: String,
+        pub(crate) persistent_volume_claim: Option<ClaimVolume>,
+        pub(crate) ephemeral: Option<EphemeralSource>,
+    }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct EphemeralSource {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) volume_claim_template: Value,
+    pub(crate) struct EphemeralSource {
+        pub(crate) volume_claim_template: Value,
+    }
 }
 
 impl PodVolume {

@@ -2,46 +2,39 @@
 
 use std::net::Ipv4Addr;
 
+use berth_api::object::time::rfc3339;
 use berth_api::object::{
-    Condition, ContainerImage, Node, ObjectMeta, ResourceList, StringMap, Taint, find_condition,
+    Condition, ContainerImage, Node, ObjectMeta, ResourceList, StringMap, find_condition,
 };
-use berth_api::syntax::labels::HOSTNAME;
-use berth_api::syntax::labels::kubelet_may_set;
+use berth_api::syntax::labels::{HOSTNAME, kubelet_may_set};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition, NodeSystemInfo};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// The kubelet version that simulated nodes report: the version of Kubernetes whose behavior they follow.
 const KUBELET_VERSION: &str = "v1.36.0";
 
-/// The fields of a node that the agent reads.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub(crate) struct NodeView {
-    pub(crate) metadata: ObjectMeta,
-    spec: Option<berth_api::object::NodeSpec>,
-    status: Option<Status>,
-}
+berth_api::object_types! {
+    /// The fields of a node that the agent reads.
+    pub(crate) struct NodeView {
+        pub(crate) metadata: ObjectMeta,
+        spec: Option<berth_api::object::NodeSpec>,
+        status: Option<Status>,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Status {
-    allocatable: Option<ResourceList>,
-    capacity: Option<ResourceList>,
-    images: Option<Vec<ContainerImage>>,
-    conditions: Option<Vec<Condition>>,
-    addresses: Option<Vec<Address>>,
-    node_info: Option<Value>,
-}
+    struct Status {
+        allocatable: Option<ResourceList>,
+        capacity: Option<ResourceList>,
+        images: Option<Vec<ContainerImage>>,
+        conditions: Option<Vec<Condition>>,
+        addresses: Option<Vec<Address>>,
+        node_info: Option<Value>,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct Address {
-    #[serde(rename = "type")]
-    type_: String,
-    address: String,
+    struct Address {
+        #[serde(rename = "type")]
+        kind: String,
+        address: String,
+    }
 }
 
 berth_client::has_metadata!(NodeView);
@@ -50,7 +43,7 @@ impl NodeView {
     /// Its IPv4 `InternalIP`, if any.
     pub(crate) fn internal_ip(&self) -> Option<Ipv4Addr> {
         let addresses = self.status.as_ref()?.addresses.as_ref()?;
-        addresses.iter().filter(|a| a.type_ == "InternalIP").find_map(|a| a.address.parse().ok())
+        addresses.iter().filter(|a| a.kind == "InternalIP").find_map(|a| a.address.parse().ok())
     }
 
     fn condition(&self, condition_type: &str) -> Option<&Condition> {
@@ -93,11 +86,8 @@ impl NodeView {
 
 /// The object that registers a node, with its status, as a kubelet does it.
 pub(crate) fn new_node(node: &Node, ip: Ipv4Addr, now: Timestamp) -> Value {
-    let taints: Vec<&Taint> = node.spec.taints.iter().collect();
-    let mut spec = Map::new();
-    if !taints.is_empty() {
-        spec.insert("taints".to_owned(), json!(taints));
-    }
+    let taints = &node.spec.taints;
+    let spec = if taints.is_empty() { json!({}) } else { json!({ "taints": taints }) };
     json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -142,7 +132,7 @@ pub(crate) fn may_set_own_labels(labels: &StringMap) -> bool {
 
 fn full_status(template: &Node, current: Option<&NodeView>, ip: Ipv4Addr, now: Timestamp) -> Value {
     let mut status = Map::new();
-    status.insert("conditions".to_owned(), json!(conditions(current, now)));
+    status.insert("conditions".to_owned(), conditions(current, now));
     let current = current.and_then(|node| node.status.as_ref());
     if current.is_none_or(|s| s.allocatable.is_none()) {
         // A node with a capacity and no allocatable offers its whole capacity.
@@ -155,13 +145,12 @@ fn full_status(template: &Node, current: Option<&NodeView>, ip: Ipv4Addr, now: T
         status.insert("images".to_owned(), json!(template.status.images));
     }
     if current.is_none_or(|s| s.addresses.as_ref().is_none_or(Vec::is_empty)) {
-        let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
-        let name = &template.metadata.name;
-        let addresses = [address("InternalIP", ip.to_string()), address("Hostname", name.clone())];
-        status.insert("addresses".to_owned(), json!(addresses));
+        let addresses = json!([{"type": "InternalIP", "address": ip},
+            {"type": "Hostname", "address": template.metadata.name}]);
+        status.insert("addresses".to_owned(), addresses);
     }
     if current.is_none_or(|s| !has_kubelet_version(s)) {
-        let mut info = json!(system_info(template));
+        let mut info = system_info(template);
         let current = current.and_then(|s| s.node_info.as_ref()).and_then(Value::as_object);
         // A node that was created with some of it keeps that.
         for (field, value) in current.into_iter().flatten().filter(|(_, value)| *value != "") {
@@ -178,45 +167,39 @@ fn has_kubelet_version(status: &Status) -> bool {
     version.and_then(Value::as_str).is_some_and(|v| !v.is_empty())
 }
 
-fn conditions(current: Option<&NodeView>, now: Timestamp) -> Vec<NodeCondition> {
-    let condition = |type_: &str, status: &str, reason: &str, message: &str| {
-        let since = current.and_then(|node| node.condition(type_)).filter(|c| c.status == status);
-        NodeCondition {
-            type_: type_.to_owned(),
-            status: status.to_owned(),
-            reason: Some(reason.to_owned()),
-            message: Some(message.to_owned()),
-            last_heartbeat_time: Some(Time(now)),
-            last_transition_time: Some(Time(since.and_then(|c| c.last_transition_time).unwrap_or(now))),
-        }
+fn conditions(current: Option<&NodeView>, now: Timestamp) -> Value {
+    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
+        let since = current.and_then(|node| node.condition(kind)).filter(|c| c.status == status);
+        let since = since.and_then(|c| c.last_transition_time).unwrap_or(now);
+        json!({"type": kind, "status": status, "reason": reason, "message": message,
+            "lastHeartbeatTime": rfc3339(now), "lastTransitionTime": rfc3339(since)})
     };
-    vec![
-        condition(
-            "MemoryPressure",
-            "False",
-            "KubeletHasSufficientMemory",
-            "kubelet has sufficient memory available",
-        ),
-        condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    let fine = |kind, reason, message| condition(kind, "False", reason, message);
+    json!([
+        fine("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        fine("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        fine("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-    ]
+    ])
 }
 
-fn system_info(node: &Node) -> NodeSystemInfo {
-    let label = |key: &str| node.metadata.labels.get(key).cloned().unwrap_or_default();
-    let or = |value: String, default: &str| if value.is_empty() { default.to_owned() } else { value };
-    NodeSystemInfo {
-        architecture: or(label("kubernetes.io/arch"), "amd64"),
-        operating_system: or(label("kubernetes.io/os"), "linux"),
-        container_runtime_version: concat!("berth://", env!("CARGO_PKG_VERSION")).to_owned(),
-        kubelet_version: KUBELET_VERSION.to_owned(),
-        os_image: "Berth simulated node".to_owned(),
-        kernel_version: "none".to_owned(),
-        // A simulated node has no hardware identity; its name is used.
-        machine_id: node.metadata.name.clone(),
-        system_uuid: node.metadata.name.clone(),
-        boot_id: node.metadata.name.clone(),
-        ..NodeSystemInfo::default()
-    }
+fn system_info(node: &Node) -> Value {
+    let or = |key: &str, default: &str| {
+        let label = node.metadata.labels.get(key).filter(|label| !label.is_empty());
+        label.cloned().unwrap_or_else(|| default.to_owned())
+    };
+    // A simulated node has no hardware identity; its name is used.
+    let name = &node.metadata.name;
+    json!({
+        "architecture": or("kubernetes.io/arch", "amd64"),
+        "operatingSystem": or("kubernetes.io/os", "linux"),
+        "containerRuntimeVersion": concat!("berth://", env!("CARGO_PKG_VERSION")),
+        "kubeletVersion": KUBELET_VERSION,
+        "kubeProxyVersion": "",
+        "osImage": "Berth simulated node",
+        "kernelVersion": "none",
+        "machineID": name,
+        "systemUUID": name,
+        "bootID": name,
+    })
 }

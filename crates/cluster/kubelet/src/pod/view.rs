@@ -5,79 +5,79 @@
 
 use berth_api::object::{
     Affinity, Condition, Container, NamespacedName, ObjectMeta, Pod, PodSpec, ResourceList,
-    ResourceRequirements, Shared, StringMap, Toleration, find_condition, nullable, time,
+    ResourceRequirements, Shared, StringMap, Toleration, find_condition, time, volume,
 };
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
-/// The fields of a pod that a node reads.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub(crate) struct PodView {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) spec: Spec,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) status: Status,
-}
+berth_api::object_types! {
+    /// The fields of a pod that a node reads.
+    pub(crate) struct PodView {
+        pub(crate) metadata: ObjectMeta,
+        pub(crate) spec: Spec,
+        pub(crate) status: Status,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Spec {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) node_name: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) node_selector: Shared<StringMap>,
-    pub(crate) affinity: Option<Shared<Affinity>>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) tolerations: Shared<Vec<Toleration>>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) scheduler_name: String,
-    pub(crate) priority: Option<i32>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) init_containers: Shared<Vec<Container>>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) containers: Shared<Vec<Container>>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) overhead: Shared<ResourceList>,
-    pub(crate) resources: Option<Box<ResourceRequirements>>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) host_network: bool,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) restart_policy: RestartPolicy,
-    pub(crate) active_deadline_seconds: Option<i64>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) readiness_gates: Vec<ReadinessGate>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) volumes: Vec<PodVolume>,
-}
+    pub(crate) struct Spec {
+        pub(crate) node_name: String,
+        pub(crate) node_selector: Shared<StringMap>,
+        pub(crate) affinity: Option<Shared<Affinity>>,
+        pub(crate) tolerations: Shared<Vec<Toleration>>,
+        pub(crate) scheduler_name: String,
+        pub(crate) priority: Option<i32>,
+        pub(crate) init_containers: Shared<Vec<Container>>,
+        pub(crate) containers: Shared<Vec<Container>>,
+        pub(crate) overhead: Shared<ResourceList>,
+        pub(crate) resources: Option<Box<ResourceRequirements>>,
+        pub(crate) host_network: bool,
+        pub(crate) restart_policy: RestartPolicy,
+        pub(crate) active_deadline_seconds: Option<i64>,
+        pub(crate) readiness_gates: Vec<ReadinessGate>,
+        pub(crate) volumes: Vec<PodVolume>,
+    }
 
-/// A volume; only what names its claim.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PodVolume {
-    #[serde(deserialize_with = "nullable")]
-    name: String,
-    persistent_volume_claim: Option<ClaimSource>,
-    ephemeral: Option<IgnoredTemplate>,
-}
+    /// A volume; only what names its claim. That of a generic ephemeral volume is named after the pod and the volume.
+    pub(crate) struct PodVolume {
+        name: String,
+        persistent_volume_claim: Option<volume::ClaimVolume>,
+        ephemeral: Option<IgnoredAny>,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ClaimSource {
-    #[serde(deserialize_with = "nullable")]
-    claim_name: String,
-}
+    pub(crate) struct ReadinessGate {
+        pub(crate) condition_type: String,
+    }
 
-/// The claim of a generic ephemeral volume is named after the pod and the volume.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-struct IgnoredTemplate {}
+    pub(crate) struct Status {
+        pub(crate) phase: String,
+        pub(crate) conditions: Vec<Condition>,
+        #[serde(rename = "podIP")]
+        pub(crate) pod_ip: String,
+        pub(crate) container_statuses: Vec<ContainerState>,
+        pub(crate) init_container_statuses: Vec<ContainerState>,
+        ;
+        #[serde(with = "time")]
+        pub(crate) start_time: Option<Timestamp>,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct ReadinessGate {
-    pub(crate) condition_type: String,
+    /// The part of a container's status that an agent needs to resume the pod after a restart.
+    pub(crate) struct ContainerState {
+        pub(crate) name: String,
+        pub(crate) allocated_resources: Option<ResourceList>,
+        pub(crate) resources: ResourceRequirements,
+        pub(crate) restart_count: i32,
+        pub(crate) state: State,
+    }
+
+    pub(crate) struct State {
+        pub(crate) running: Option<Running>,
+    }
+
+    pub(crate) struct Running {
+        ;
+        #[serde(with = "time")]
+        pub(crate) started_at: Option<Timestamp>,
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -87,51 +87,6 @@ pub(crate) enum RestartPolicy {
     #[default]
     #[serde(other)]
     Always,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Status {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) phase: String,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) conditions: Vec<Condition>,
-    #[serde(rename = "podIP", deserialize_with = "nullable")]
-    pub(crate) pod_ip: String,
-    #[serde(with = "time")]
-    pub(crate) start_time: Option<Timestamp>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) container_statuses: Vec<ContainerState>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) init_container_statuses: Vec<ContainerState>,
-}
-
-/// The part of a container's status that an agent needs to resume the pod after a restart.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct ContainerState {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) name: String,
-    pub(crate) allocated_resources: Option<ResourceList>,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) resources: ResourceRequirements,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) restart_count: i32,
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) state: State,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct State {
-    pub(crate) running: Option<Running>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Running {
-    #[serde(with = "time")]
-    pub(crate) started_at: Option<Timestamp>,
 }
 
 /// A volume of a pod that needs a claim.

@@ -54,6 +54,26 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// Defines types of JSON objects whose fields may all be absent or null, as for Kubernetes' decoder. Behind a semicolon
+/// follow the fields with a reader that their `serde` attribute names.
+#[macro_export]
+macro_rules! object_types {
+    ($($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$attribute:meta])* $field_vis:vis $field:ident: $type:ty,)*
+        $(; $($(#[$own_attribute:meta])* $own_vis:vis $own:ident: $own_type:ty,)*)?
+    })*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, ::serde::Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        $vis struct $name {
+            $($(#[$attribute])*
+            #[serde(deserialize_with = "berth_api::object::nullable")]
+            $field_vis $field: $type,)*
+            $($($(#[$own_attribute])* $own_vis $own: $own_type,)*)?
+        }
+    )*};
+}
+
 fn is_zero(number: &i64) -> bool {
     *number == 0
 }

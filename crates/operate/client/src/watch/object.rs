@@ -51,7 +51,10 @@ crate::has_metadata!(
     object::PriorityClass,
     object::PodDisruptionBudget,
     object::DeviceClass,
-    object::PodGroup
+    object::PodGroup,
+    object::volume::PersistentVolume,
+    object::volume::PersistentVolumeClaim,
+    object::volume::CsiNode
 );
 
 impl KubeObject for serde_json::Value {

@@ -1,0 +1,77 @@
+//! The informers that the controllers share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_api::resource::{self, Resource};
+use berth_client::{HasMetadata, Indexer, WatchOptions};
+
+use super::index::{Cache, Index, Informer, by_metadata, no_index};
+use super::view::*;
+
+/// Initial backoff of a watch. Controllers react to each other's changes, so it is short.
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+
+/// An informer of a resource in all namespaces.
+pub(crate) fn informer<T: HasMetadata>(kind: &'static Resource, indexer: Indexer<T, Index>) -> Informer<T> {
+    let options = WatchOptions { first_retry: FIRST_RETRY, ..WatchOptions::new(kind.path("")) };
+    Informer::indexed(options, indexer)
+}
+
+/// A row for each kind: field, type, resource, and how objects are indexed.
+macro_rules! informers {
+    ($($field:ident: $kind:ty = $resource:ident, $indexer:expr;)*) => {
+        /// The informers, one for each kind that controllers read.
+        pub(crate) struct Informers {
+            $(pub(crate) $field: Informer<$kind>,)*
+        }
+
+        /// The caches of the informers.
+        #[derive(Clone)]
+        pub(crate) struct Caches {
+            $(pub(crate) $field: Arc<Cache<$kind>>,)*
+        }
+
+        impl Informers {
+            pub(crate) fn new() -> Informers {
+                Informers { $($field: informer(&resource::$resource, $indexer),)* }
+            }
+
+            pub(crate) fn caches(&self) -> Caches {
+                Caches { $($field: self.$field.cache(),)* }
+            }
+
+            /// Passes each informer to the tasks that run it.
+            pub(crate) fn start(self, tasks: &mut impl Start) {
+                $(tasks.start(&resource::$resource, self.$field);)*
+            }
+        }
+    };
+}
+
+/// Runs informers.
+pub(crate) trait Start {
+    fn start<T>(&mut self, kind: &'static Resource, informer: Informer<T>)
+    where
+        T: HasMetadata + serde::de::DeserializeOwned + Send + Sync + 'static;
+}
+
+informers! {
+    pods: Pod = PODS, Pod::index;
+    nodes: Node = NODES, no_index;
+    leases: Lease = LEASES, no_index;
+    namespaces: Namespace = NAMESPACES, no_index;
+    service_accounts: PartialObjectMetadata = SERVICE_ACCOUNTS, no_index;
+    replica_sets: ReplicaSet = REPLICA_SETS, by_metadata;
+    replication_controllers: ReplicaSet = REPLICATION_CONTROLLERS, by_metadata;
+    deployments: Deployment = DEPLOYMENTS, by_metadata;
+    stateful_sets: StatefulSet = STATEFUL_SETS, by_metadata;
+    daemon_sets: DaemonSet = DAEMON_SETS, by_metadata;
+    revisions: ControllerRevision = CONTROLLER_REVISIONS, by_metadata;
+    jobs: Job = JOBS, by_metadata;
+    cron_jobs: CronJob = CRON_JOBS, by_metadata;
+    budgets: PodDisruptionBudget = POD_DISRUPTION_BUDGETS, by_metadata;
+    volumes: PersistentVolume = PERSISTENT_VOLUMES, PersistentVolume::index;
+    claims: PersistentVolumeClaim = PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim::index;
+    classes: StorageClass = STORAGE_CLASSES, no_index;
+}
