@@ -75,7 +75,12 @@ impl Volumes {
         });
         let keys = changed.clone();
         volumes.on_change(move |change: &Change<'_, PersistentVolume>| {
-            change.new.map(|volume| &**volume).and_then(claim_of).into_iter().for_each(|claim| keys.add(claim));
+            change
+                .new
+                .map(|volume| &**volume)
+                .and_then(claim_of)
+                .into_iter()
+                .for_each(|claim| keys.add(claim));
         });
         (self.claims, self.volumes, self.csi_nodes) = (claims.cache(), volumes.cache(), csi_nodes.cache());
         tokio::spawn(claims.run(client.clone(), stop.clone()));

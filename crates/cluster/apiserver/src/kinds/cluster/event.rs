@@ -66,12 +66,8 @@ fn first_seen<'o>(row: &Row<'o>) -> Option<&'o str> {
 }
 
 fn source(row: &Row<'_>) -> String {
-    let component = [
-        "/source/component",
-        "/deprecatedSource/component",
-        "/reportingComponent",
-        "/reportingController",
-    ];
+    let component =
+        ["/source/component", "/deprecatedSource/component", "/reportingComponent", "/reportingController"];
     let component = first_of(row, &component).unwrap_or_default();
     match first_of(row, &["/source/host", "/deprecatedSource/host", "/reportingInstance"]) {
         Some(host) => format!("{component}, {host}"),
