@@ -85,29 +85,29 @@ impl<'a> LocalRules<'a> {
         if !self.of_node.admit(node) {
             return None;
         }
-        let (raw, sum) = self.result_of_equal_nodes(node)?;
-        *raw_scores = raw;
-        Some(sum + self.of_node.score(node, raw_scores))
+        let sum = if self.results.is_empty() {
+            self.of_equal_nodes.score_feasible(node, raw_scores)
+        } else {
+            self.score_once(node, raw_scores)
+        };
+        Some(sum? + self.of_node.score(node, raw_scores))
     }
 
-    fn result_of_equal_nodes(&mut self, node: NodeRef<'_>) -> Result {
-        let slot = (!self.results.is_empty()).then(|| hash(node.record) as usize % N_RESULTS);
-        if let Some(slot) = slot
-            && let Some((id, result)) = self.results[slot]
-            && is_like(self.state.nodes.get(id), node.record)
-        {
-            return result;
+    /// The result of the rules of equal nodes, which is that of an equal node if one was scored.
+    fn score_once(&mut self, node: NodeRef<'_>, raw_scores: &mut RawScores) -> Option<i64> {
+        let result = &mut self.results[hash(node.record) as usize % N_RESULTS];
+        match result {
+            Some((id, result)) if is_like(self.state.nodes.get(*id), node.record) => {
+                let (raw, sum) = (*result)?;
+                *raw_scores = raw;
+                Some(sum)
+            }
+            _ => {
+                let sum = self.of_equal_nodes.score_feasible(node, raw_scores);
+                *result = Some((node.id, sum.map(|sum| (*raw_scores, sum))));
+                sum
+            }
         }
-        let rules = &self.of_equal_nodes;
-        let result = rules.admit(node).then(|| {
-            let mut raw_scores = RawScores::default();
-            let sum = rules.score(node, &mut raw_scores);
-            (raw_scores, sum)
-        });
-        if let Some(slot) = slot {
-            self.results[slot] = Some((node.id, result));
-        }
-        result
     }
 }
 
@@ -122,6 +122,10 @@ impl Rules<'_> {
             raw_scores[*place] = scorer.score(node);
         }
         self.others.iter().map(|(weight, s)| weight * s.score(node)).sum()
+    }
+
+    fn score_feasible(&self, node: NodeRef<'_>, raw_scores: &mut RawScores) -> Option<i64> {
+        self.admit(node).then(|| self.score(node, raw_scores))
     }
 }
 
