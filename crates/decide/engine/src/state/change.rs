@@ -5,9 +5,8 @@ use std::sync::Arc;
 use super::counting::counter::Counter;
 use super::counting::matcher::MatcherId;
 use super::counting::topology::{DomainId, TopologyId};
+use super::ids::{NodeId, PodId};
 use super::interned::lease::Lease;
-use super::node::NodeId;
-use super::pod::PodId;
 use super::pod::signature::SignatureId;
 use super::pod::uid::Uid;
 use super::rule_set::RuleSetId;
@@ -158,6 +157,13 @@ pub(crate) struct Epochs {
     /// Free volumes that several nodes may be able to use, by the number of other free volumes that offer the same: the
     /// last for all larger numbers.
     pub(crate) free_volumes: [u64; MAX_ALIKE + 1],
+}
+
+impl Epochs {
+    /// A free volume was added to this many that offer the same, or removed so that this many are left.
+    pub(super) fn record_free_volumes(&mut self, n_alike: usize) {
+        self.free_volumes[MAX_ALIKE.min(n_alike)] += 1;
+    }
 }
 
 /// Free volumes beyond this many that offer the same are not told apart by their number.

@@ -12,7 +12,6 @@ use super::claim::Needs;
 use super::persistent_volume::Offer;
 use super::{ClaimKey, ClaimRecord, VolumeRecord, Volumes};
 use crate::state::State;
-use crate::state::change::MAX_ALIKE;
 use crate::state::interned::intern::Symbol;
 use crate::state::node::NodeRecord;
 
@@ -159,7 +158,7 @@ impl State {
             return self.push_hosts(host);
         }
         let n_alike = free.n_alike.entry(volume.offer.clone()).or_default();
-        self.changes.epochs.free_volumes[MAX_ALIKE.min(*n_alike)] += 1;
+        self.changes.epochs.record_free_volumes(*n_alike);
         *n_alike += 1;
     }
 
@@ -172,7 +171,7 @@ impl State {
             && let Entry::Occupied(mut n_alike) = free.n_alike.entry(volume.offer.clone())
         {
             *n_alike.get_mut() -= 1;
-            self.changes.epochs.free_volumes[MAX_ALIKE.min(*n_alike.get())] += 1;
+            self.changes.epochs.record_free_volumes(*n_alike.get());
             if *n_alike.get() == 0 {
                 n_alike.remove();
             }

@@ -21,9 +21,8 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use self::free::FreeVolumes;
+use super::ids::{NodeId, PodId};
 use super::interned::intern::{Symbol, Symbols};
-use super::node::NodeId;
-use super::pod::PodId;
 
 pub(crate) use self::attached::{Attachment, VolumeDelta};
 pub(crate) use self::claim::{ClaimRecord, Needs};
