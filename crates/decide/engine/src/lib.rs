@@ -38,13 +38,13 @@ pub use explain::{
 };
 pub use group::{Group, GroupOutcome, GroupTopology, GroupVictims, MemberFailure};
 pub use node_admission::NodeRejection;
+pub use plugins::reads_volumes;
 pub use preemption::{DisruptionBudget, NotEligible, Preemption, Victims};
 pub use state::pod::prepared::PreparedPod;
 pub use state::{MAX_ALL_TOPOLOGIES, Settings};
-pub use verdict::{Counts, Rejection, Status, TopologyPair, Verdict, Witness};
+pub use verdict::{Counts, Rejection, Status, TopologyPair, Verdict, ViolatedRule, Witness};
 pub use violation::{
-    Remedies, Remedy, RemedyOptions, Stays, Target, Victim, ViolatedRule, Violation, ViolationChanges,
-    ViolationKey,
+    Remedies, Remedy, RemedyOptions, Stays, Target, Victim, Violation, ViolationChanges, ViolationKey,
 };
 pub use wake::{ClusterChange, WakeConditions};
 

@@ -33,6 +33,7 @@ pub(crate) use inter_pod_affinity::{
 pub(crate) use node_affinity::required_verdict as node_affinity_verdict;
 pub(crate) use node_resources_fit::{Shortage, is_extended_resource, shortages};
 pub(crate) use pod_topology_spread::view as pod_topology_spread_view;
+pub use registry::reads_volumes;
 pub(crate) use registry::{
     Filters, N_RAW_SCORES, RAW_SCORES, Weighted, filter, filtering, filters, fit_a_view, pre_filter, rule,
     scorers,

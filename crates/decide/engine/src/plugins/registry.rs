@@ -27,6 +27,7 @@ use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::rule_set::RuleSet;
 use crate::state::rule_set::profile::ProfileState;
+use crate::verdict::ViolatedRule;
 
 /// All rules.
 pub(super) const RULES: &[RuleEntry] = &[
@@ -58,6 +59,7 @@ pub(crate) struct RuleEntry {
     pub(crate) plugin: Plugin,
     pub(crate) reads: Reads,
     pub(crate) normalization: Normalization,
+    pub(crate) violation: Option<ViolatedRule>,
     pub(crate) filter: PrepareFilter,
     pub(crate) scorer: PrepareScorer,
     pub(crate) hints: fn(Context<'_>) -> Option<Box<dyn Hints>>,
@@ -77,6 +79,7 @@ impl RuleEntry {
             plugin: R::PLUGIN,
             reads: R::READS,
             normalization: R::NORMALIZATION,
+            violation: R::VIOLATION,
             filter: R::filter,
             scorer: R::scorer,
             hints: R::hints,
@@ -131,6 +134,11 @@ pub(crate) const RAW_SCORES: [(Plugin, Normalization); N_RAW_SCORES] = {
 /// The rule of a plugin, if it is one.
 pub(crate) fn rule(plugin: Plugin) -> Option<&'static RuleEntry> {
     BY_PLUGIN[plugin as usize].as_ref()
+}
+
+/// Whether the rule of a plugin reads volumes, or other objects that volumes depend on.
+pub fn reads_volumes(plugin: Plugin) -> bool {
+    rule(plugin).is_some_and(|rule| rule.reads.any_of(Reads::VOLUMES))
 }
 
 /// The filters of a profile, in its order.

@@ -11,7 +11,7 @@ use crate::cycle::context::{Context, NodeRef};
 use crate::state::counting::topology::TopologyId;
 use crate::state::node::NodeId;
 use crate::state::rule_set::RuleSet;
-use crate::verdict::{Rejection, Verdict};
+use crate::verdict::{Rejection, Verdict, ViolatedRule};
 
 /// The best score of a node by one rule, before its weight.
 pub(crate) const MAX_NODE_SCORE: i64 = 100;
@@ -27,6 +27,10 @@ pub(crate) trait Rule {
 
     /// How the raw scores of the feasible nodes become 0 to [`MAX_NODE_SCORE`].
     const NORMALIZATION: Normalization = Normalization::None;
+
+    /// What the audit of running pods reports where the filter rejects the node that a pod runs on; none if it does not
+    /// evaluate the filter. Rules between pods are evaluated term by term instead.
+    const VIOLATION: Option<ViolatedRule> = None;
 
     /// Looks at the pod before nodes are filtered.
     fn pre_filter(_context: Context<'_>) -> PreFilter {

@@ -49,6 +49,29 @@ impl Rejection {
     }
 }
 
+/// Kinds of required rules of running pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum ViolatedRule {
+    /// Node selector, required node affinity, or affinity that the scheduler's profile adds.
+    NodeAffinity,
+    /// Required pod affinity.
+    PodAffinity,
+    /// Required pod anti-affinity of the pod itself.
+    PodAntiAffinity,
+    /// A taint of effect `NoSchedule` or `NoExecute` that the pod does not tolerate. In the audit only.
+    TaintToleration,
+    /// A host port that another pod on the node uses. In the audit only.
+    NodePorts,
+    /// The pods of the node request more than it offers. In the audit only.
+    NodeResourcesFit,
+    /// A `DoNotSchedule` spread constraint that would not let the pod in where it is. In the audit only.
+    PodTopologySpread,
+    /// A bound volume that does not exist, or whose node affinity the node does not match. In the audit only.
+    VolumeBinding,
+    /// A bound volume in another zone than the node. In the audit only.
+    VolumeZone,
+}
+
 /// One reason why a node rejects a pod, or why a rule of a running pod does not hold, in detail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -9,6 +9,9 @@
 //!
 //! A view has no reasons, scores by plugin or messages: [`crate::decision`] evaluates every node for those, and for pods
 //! without a view ([`plugins::fit_a_view`]). A view never changes the state.
+//!
+//! The parts of `InterPodAffinity` and `PodTopologySpread` stand in their folders, but are called here by name: they are evaluated
+//! at different steps (node, cell, group), for each candidate of each decision, where a common trait costs instructions.
 
 mod cells;
 mod local;

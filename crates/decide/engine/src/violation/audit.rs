@@ -6,11 +6,11 @@ use std::sync::Arc;
 use berth_api::config::Plugin;
 use rustc_hash::FxHashMap;
 
-use super::types::{ViolatedRule, Violation};
+use super::types::Violation;
 use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::nomination::Nominations;
 use crate::cycle::what_if::RelevantMatchers;
-use crate::plugins::{self, Filter};
+use crate::plugins::{self, Filter, Reads};
 use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::pod::signature::SignatureId;
@@ -19,17 +19,8 @@ use crate::state::rule_set::RuleAt;
 use crate::state::rule_set::{RuleSet, RuleSetId};
 use crate::state::volume::PodVolumes;
 use crate::verdict::witness::WitnessCache;
-use crate::verdict::{Status, Verdict};
+use crate::verdict::{Status, Verdict, ViolatedRule};
 use crate::volume::CycleVolumes;
-
-/// The rules that are evaluated for a running pod, besides those between pods.
-const AUDITED: [ViolatedRule; 5] = [
-    ViolatedRule::NodeAffinity,
-    ViolatedRule::TaintToleration,
-    ViolatedRule::NodePorts,
-    ViolatedRule::NodeResourcesFit,
-    ViolatedRule::PodTopologySpread,
-];
 
 /// Pods that rules distinguish only by their nodes.
 type Alike = FxHashMap<(RuleSetId, SignatureId), Vec<(PodId, NodeId)>>;
@@ -152,9 +143,7 @@ impl Group<'_> {
         let rule_set = state.rule_sets.get(self.rule_set);
         let Some(context) = Context::with_any_profile(state, self.cycle) else { return };
         let enabled = |plugin| context.profile.profile.filter.contains(&plugin);
-        let audited = AUDITED.into_iter().filter(|rule| enabled(rule.plugin()));
-        let filters: Vec<(ViolatedRule, Box<dyn Filter + '_>)> =
-            audited.filter_map(|rule| Some((rule, plugins::filter(rule.plugin(), context)?))).collect();
+        let filters = audited_filters(context, |reads| !reads.any_of(Reads::VOLUMES));
         let relevant = RelevantMatchers::new(context);
         let between_pods = between_pods(rule_set, enabled(Plugin::InterPodAffinity));
         for (id, node) in pods {
@@ -194,10 +183,8 @@ impl Group<'_> {
         let cycle = CycleState { volumes, ..self.cycle.clone() };
         let Some(context) = Context::with_any_profile(self.state, &cycle) else { return };
         let there = NodeRef::new(node, self.state.nodes.get(node));
-        for rule in [ViolatedRule::VolumeBinding, ViolatedRule::VolumeZone] {
-            let enabled = context.profile.profile.filter.contains(&rule.plugin());
-            let filter = plugins::filter(rule.plugin(), context).filter(|_| enabled);
-            if let Some(filter) = filter.filter(|filter| !filter.admits(there)) {
+        for (rule, filter) in audited_filters(context, |reads| reads.any_of(Reads::VOLUMES)) {
+            if !filter.admits(there) {
                 self.report(id, node, context.rule_set, rule, filter.verdicts(there), found);
             }
         }
@@ -215,7 +202,7 @@ impl Group<'_> {
     ) {
         let mut by_term: BTreeMap<String, Verdict> = BTreeMap::new();
         for verdict in verdicts {
-            let term = verdict.term.clone().unwrap_or_else(|| rule.plugin().name().to_owned());
+            let term = verdict.term.clone().unwrap_or_else(|| verdict.plugin.name().to_owned());
             // Those are evaluated whatever the profile says.
             let is_evaluated_already = RuleAt::find(rule_set, &term).is_some();
             if is_evaluated_already || (rule_set.key.profile.is_none() && self.is_added(&term)) {
@@ -262,6 +249,15 @@ impl Group<'_> {
         let witnesses = (std::mem::take(&mut verdict.witnesses), verdict.more_witnesses);
         (verdict.witnesses, verdict.more_witnesses) = self.state.without(id, is_counted, witnesses);
     }
+}
+
+/// The filters of a profile that are evaluated for running pods, of rules that read certain things.
+fn audited_filters(
+    context: Context<'_>,
+    reads: impl Fn(Reads) -> bool,
+) -> Vec<(ViolatedRule, Box<dyn Filter + '_>)> {
+    let rules = plugins::filtering(context.profile).filter(|rule| reads(rule.reads));
+    rules.filter_map(|rule| Some((rule.violation?, (rule.filter)(context)?))).collect()
 }
 
 /// The rules of a rule set that [`State::is_broken`] evaluates: those required during execution, and the v1 rules

@@ -27,6 +27,5 @@ mod types;
 pub(crate) use audit::{audit, violations};
 pub(crate) use remedy::remedy;
 pub use types::{
-    Remedies, Remedy, RemedyOptions, Stays, Target, Victim, ViolatedRule, Violation, ViolationChanges,
-    ViolationKey,
+    Remedies, Remedy, RemedyOptions, Stays, Target, Victim, Violation, ViolationChanges, ViolationKey,
 };

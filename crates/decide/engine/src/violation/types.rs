@@ -1,9 +1,8 @@
 //! Broken rules, and the evictions that fix them, as data.
 
-use berth_api::config::Plugin;
 use serde::Serialize;
 
-use crate::verdict::Verdict;
+use crate::verdict::{Verdict, ViolatedRule};
 
 /// A required rule of a running pod that does not hold where it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -47,45 +46,6 @@ pub struct ViolationKey {
 impl std::fmt::Display for ViolationKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{} {}", self.namespace, self.name, self.term)
-    }
-}
-
-/// Kinds of required rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub enum ViolatedRule {
-    /// Node selector, required node affinity, or affinity that the scheduler's profile adds.
-    NodeAffinity,
-    /// Required pod affinity.
-    PodAffinity,
-    /// Required pod anti-affinity of the pod itself.
-    PodAntiAffinity,
-    /// A taint of effect `NoSchedule` or `NoExecute` that the pod does not tolerate. In the audit only.
-    TaintToleration,
-    /// A host port that another pod on the node uses. In the audit only.
-    NodePorts,
-    /// The pods of the node request more than it offers. In the audit only.
-    NodeResourcesFit,
-    /// A `DoNotSchedule` spread constraint that would not let the pod in where it is. In the audit only.
-    PodTopologySpread,
-    /// A bound volume that does not exist, or whose node affinity the node does not match. In the audit only.
-    VolumeBinding,
-    /// A bound volume in another zone than the node. In the audit only.
-    VolumeZone,
-}
-
-impl ViolatedRule {
-    /// The plugin of kube-scheduler that evaluates the rule.
-    pub fn plugin(self) -> Plugin {
-        match self {
-            ViolatedRule::NodeAffinity => Plugin::NodeAffinity,
-            ViolatedRule::PodAffinity | ViolatedRule::PodAntiAffinity => Plugin::InterPodAffinity,
-            ViolatedRule::TaintToleration => Plugin::TaintToleration,
-            ViolatedRule::NodePorts => Plugin::NodePorts,
-            ViolatedRule::NodeResourcesFit => Plugin::NodeResourcesFit,
-            ViolatedRule::PodTopologySpread => Plugin::PodTopologySpread,
-            ViolatedRule::VolumeBinding => Plugin::VolumeBinding,
-            ViolatedRule::VolumeZone => Plugin::VolumeZone,
-        }
     }
 }
 

@@ -20,7 +20,7 @@ fn audited(pods: &str) -> Vec<String> {
         let kind = match v.rule {
             ViolatedRule::PodAffinity => "PodAffinity",
             ViolatedRule::PodAntiAffinity => "PodAntiAffinity",
-            other => other.plugin().name(),
+            _ => v.verdict.plugin.name(),
         };
         format!("{}: {kind}{executing}", v.name)
     };
@@ -194,7 +194,7 @@ fn another_pod_of_the_name_begins_anew() {
 /// In the words of the naive evaluator. Of rules between pods and those required during execution the term counts,
 /// of others only that some rule of the plugin is broken.
 fn as_broken(violation: &Violation) -> Broken {
-    let plugin = violation.rule.plugin().name();
+    let plugin = violation.verdict.plugin.name();
     let by_term = violation.required_during_execution || plugin == "InterPodAffinity";
     Broken {
         namespace: violation.namespace.clone(),

@@ -54,15 +54,7 @@ pub(crate) fn key(namespace: &str, name: &str) -> String {
 
 /// The webhook does not watch volumes and claims: it does not decide about them.
 fn without_volumes(mut profile: Profile) -> Profile {
-    let is_other = |plugin: &Plugin| {
-        !matches!(
-            plugin,
-            Plugin::VolumeRestrictions
-                | Plugin::NodeVolumeLimits
-                | Plugin::VolumeBinding
-                | Plugin::VolumeZone
-        )
-    };
+    let is_other = |plugin: &Plugin| !berth_engine::reads_volumes(*plugin);
     profile.pre_filter.retain(is_other);
     profile.filter.retain(is_other);
     profile

@@ -9,6 +9,7 @@ use super::rule::{Filter, Normalization, PreFilter, Reads, Rule, Scorer};
 use crate::cycle::context::Context;
 use crate::state::node::NodeId;
 use crate::state::rule_set::RuleSet;
+use crate::verdict::ViolatedRule;
 
 pub(crate) use filter::required_verdict;
 
@@ -18,6 +19,7 @@ impl Rule for NodeAffinity {
     const PLUGIN: Plugin = Plugin::NodeAffinity;
     const READS: Reads = Reads::NODE_LABELS;
     const NORMALIZATION: Normalization = Normalization::Highest;
+    const VIOLATION: Option<ViolatedRule> = Some(ViolatedRule::NodeAffinity);
 
     fn pre_filter(context: Context<'_>) -> PreFilter {
         filter::pre_filter(context)

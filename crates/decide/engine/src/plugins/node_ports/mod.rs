@@ -5,7 +5,7 @@ use berth_api::rules::HostPort;
 
 use super::rule::{Filter, Reads, Rule, TermInfo};
 use crate::cycle::context::{Context, NodeRef};
-use crate::verdict::{Rejection, Status, Verdict, Witness};
+use crate::verdict::{Rejection, Status, Verdict, ViolatedRule, Witness};
 
 const TERM: &str = "spec.containers[*].ports[*].hostPort";
 const REASON: &str = "node(s) didn't have free ports for the requested pod ports";
@@ -15,6 +15,7 @@ pub(super) struct NodePorts;
 impl Rule for NodePorts {
     const PLUGIN: Plugin = Plugin::NodePorts;
     const READS: Reads = Reads::NODE_USAGE;
+    const VIOLATION: Option<ViolatedRule> = Some(ViolatedRule::NodePorts);
 
     fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
         let needed = !context.rule_set.rules().host_ports.is_empty();

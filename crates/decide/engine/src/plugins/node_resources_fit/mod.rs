@@ -9,6 +9,7 @@ use berth_api::config::Plugin;
 use super::rule::{Filter, Reads, Rule, Scorer};
 use crate::cycle::context::Context;
 use crate::state::node::NodeId;
+use crate::verdict::ViolatedRule;
 
 pub(crate) use filter::{Shortage, is_extended_resource, shortages};
 
@@ -17,6 +18,7 @@ pub(super) struct NodeResourcesFit;
 impl Rule for NodeResourcesFit {
     const PLUGIN: Plugin = Plugin::NodeResourcesFit;
     const READS: Reads = Reads::NODE_CLASS.and(Reads::NODE_USAGE);
+    const VIOLATION: Option<ViolatedRule> = Some(ViolatedRule::NodeResourcesFit);
 
     fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
         filter::filter(context)

@@ -14,6 +14,7 @@ use super::rule::{Filter, Normalization, Reads, Rule, Scorer};
 use crate::cycle::context::Context;
 use crate::state::node::NodeId;
 use crate::state::rule_set::RuleSet;
+use crate::verdict::ViolatedRule;
 
 pub(super) struct PodTopologySpread;
 
@@ -21,6 +22,7 @@ impl Rule for PodTopologySpread {
     const PLUGIN: Plugin = Plugin::PodTopologySpread;
     const READS: Reads = Reads::COUNTERS.and(Reads::NODE_LABELS).and(Reads::NODE_CLASS);
     const NORMALIZATION: Normalization = Normalization::OfScorer;
+    const VIOLATION: Option<ViolatedRule> = Some(ViolatedRule::PodTopologySpread);
 
     fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
         filter::filter(context)

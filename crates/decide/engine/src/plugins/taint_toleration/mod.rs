@@ -8,6 +8,7 @@ use berth_api::config::Plugin;
 use super::rule::{Filter, Normalization, Reads, Rule, Scorer};
 use crate::cycle::context::Context;
 use crate::state::node::NodeId;
+use crate::verdict::ViolatedRule;
 
 pub(crate) use filter::tolerates;
 
@@ -17,6 +18,7 @@ impl Rule for TaintToleration {
     const PLUGIN: Plugin = Plugin::TaintToleration;
     const READS: Reads = Reads::NODE_CLASS;
     const NORMALIZATION: Normalization = Normalization::HighestReversed;
+    const VIOLATION: Option<ViolatedRule> = Some(ViolatedRule::TaintToleration);
 
     fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
         filter::filter(context)

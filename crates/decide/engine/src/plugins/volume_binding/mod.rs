@@ -7,7 +7,7 @@ use super::rule::{Filter, PreFilter, Reads, Rule, TermInfo};
 use super::volumes::{claim_path, pre_filter_by, volume_path};
 use crate::cycle::context::{Context, NodeRef};
 use crate::state::volume::ClaimKey;
-use crate::verdict::{Rejection, Status, Verdict};
+use crate::verdict::{Rejection, Status, Verdict, ViolatedRule};
 use crate::volume::{BindingVerdict, CycleVolumes};
 
 const REASON_AFFINITY: &str = "node(s) didn't match PersistentVolume's node affinity";
@@ -20,6 +20,7 @@ pub(super) struct VolumeBinding;
 impl Rule for VolumeBinding {
     const PLUGIN: Plugin = Plugin::VolumeBinding;
     const READS: Reads = Reads::VOLUMES.and(Reads::NODE_LABELS);
+    const VIOLATION: Option<ViolatedRule> = Some(ViolatedRule::VolumeBinding);
 
     /// Rejects a pod whose claims cannot be used, or should have been bound before.
     fn pre_filter(context: Context<'_>) -> PreFilter {

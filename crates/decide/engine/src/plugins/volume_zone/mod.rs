@@ -7,7 +7,7 @@ use super::volumes::{pre_filter_by, volume_path};
 use crate::cycle::context::{Context, NodeRef};
 use crate::state::node::NodeRecord;
 use crate::state::volume::{PodClaim, Volumes, ZoneRule};
-use crate::verdict::{Rejection, Status, TopologyPair, Verdict};
+use crate::verdict::{Rejection, Status, TopologyPair, Verdict, ViolatedRule};
 use crate::volume::CycleVolumes;
 
 const REASON: &str = "node(s) had no available volume zone";
@@ -17,6 +17,7 @@ pub(super) struct VolumeZone;
 impl Rule for VolumeZone {
     const PLUGIN: Plugin = Plugin::VolumeZone;
     const READS: Reads = Reads::VOLUMES.and(Reads::NODE_LABELS);
+    const VIOLATION: Option<ViolatedRule> = Some(ViolatedRule::VolumeZone);
 
     /// Rejects a pod with a claim whose volume is not known, unless the claim waits for its first consumer.
     fn pre_filter(context: Context<'_>) -> PreFilter {
