@@ -76,12 +76,7 @@ impl Subject {
                 let origin = Origin::Pod(Box::new(model));
                 Ok(Prepared { origin, has_claims: false, n_running })
             }
-            (None, None) => {
-                let known = inventory.workloads.iter().map(|entry| &entry.object);
-                let known = known.filter(|workload| workload.kind() == kind);
-                let known = known.map(|workload| workload.metadata().namespaced_name().to_string()).collect();
-                Err(ChangeError::NotFound { kind: kind.name(), name: name.to_string(), known })
-            }
+            (None, None) => Err(ChangeError::no_workload(inventory, kind, name)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::object::{Node, StringMap};
+use berth_api::object::Node;
 use berth_api::rules::{NodeRequirement, NodeTerm, TopologyScope};
 use berth_api::syntax::labels::HOSTNAME;
 use berth_engine::TopologyPair;
@@ -10,6 +10,7 @@ use berth_engine::TopologyPair;
 use super::change::{Change, Repair};
 use super::node::{is_owned, new_domain};
 use super::trial::{Problem, Trial};
+use crate::what_if::node_like;
 
 /// Name of the added node.
 const NEW: &str = "new-node";
@@ -42,10 +43,6 @@ impl Trial<'_> {
         let tried = without.iter().flat_map(|keys| shapes.iter().map(move |node| (keys, node)));
         for (keys, node) in tried {
             let mut new = like(node);
-            new.metadata.name = NEW.to_owned();
-            if node.metadata.labels.contains_key(HOSTNAME) {
-                new.metadata.labels.insert(HOSTNAME.to_owned(), NEW.to_owned());
-            }
             let mut in_new_domain = Vec::new();
             for key in keys.iter().filter(|key| node.metadata.labels.contains_key(*key)) {
                 let value = new_domain(key);
@@ -57,14 +54,7 @@ impl Trial<'_> {
             self.cluster.remove_node(NEW);
             if fits {
                 let change = Change::AddNode { like: node.metadata.name.clone(), in_new_domain };
-                let (cost, changes) = (change.cost(false), vec![change]);
-                return Some(Repair {
-                    cost,
-                    changes,
-                    node: NEW.to_owned(),
-                    commands: Vec::new(),
-                    patch: Vec::new(),
-                });
+                return Some(Repair::new(vec![change], NEW.to_owned(), Vec::new()));
             }
         }
         None
@@ -105,15 +95,9 @@ impl Trial<'_> {
     }
 }
 
-/// A new node of the same kind: empty, in order, under no name.
+/// A new node of the same kind: empty, and in order.
 fn like(node: &Node) -> Node {
-    let mut new = node.clone();
-    new.metadata.labels = StringMap::clone(&node.metadata.labels).into();
-    new.metadata.labels.remove(HOSTNAME);
-    new.metadata.name.clear();
-    new.metadata.uid.clear();
-    new.spec.unschedulable = false;
+    let mut new = node_like(node, NEW.to_owned());
     new.spec.taints.retain(|taint| !is_owned(&taint.key));
-    new.status.images.clear();
     new
 }

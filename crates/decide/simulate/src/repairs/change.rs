@@ -22,6 +22,14 @@ pub struct Repair {
     pub patch: Vec<Value>,
 }
 
+impl Repair {
+    /// A repair that leaves the pod as it is.
+    pub(super) fn new(changes: Vec<Change>, node: String, commands: Vec<String>) -> Repair {
+        let cost = changes.iter().map(|change| change.cost(false)).sum();
+        Repair { cost, changes, node, commands, patch: Vec::new() }
+    }
+}
+
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(tag = "change", rename_all = "camelCase", rename_all_fields = "camelCase")]

@@ -55,10 +55,11 @@ impl Trial<'_> {
     fn without_gates(&mut self, gates: &[String]) -> Option<Repair> {
         let mut pod = self.pod.pod.clone();
         pod.spec.scheduling_gates.clear();
-        let node = self.place_of(&pod)?;
-        let change = Change::RemoveGates { gates: gates.to_vec() };
+        let prepared = self.cluster.prepare(&pod);
+        let node = self.place_of(&prepared)?;
+        let changes = vec![Change::RemoveGates { gates: gates.to_vec() }];
         let patch = vec![serde_json::json!({"op": "remove", "path": "/spec/schedulingGates"})];
         let commands = vec![commands::patch_pod(&pod, &patch)];
-        Some(Repair { cost: change.cost(false), changes: vec![change], node, commands, patch })
+        Some(Repair { patch, ..Repair::new(changes, node, commands) })
     }
 }

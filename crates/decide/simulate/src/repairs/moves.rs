@@ -431,9 +431,7 @@ impl<'a> Search<'_, 'a> {
                 to: to.clone(),
             }
         };
-        let changes: Vec<_> = moved.iter().map(change).collect();
-        let cost = changes.iter().map(|change| change.cost(false)).sum();
         let commands = moved.iter().map(|(i, to)| commands::move_pod(pod(*i), to)).collect();
-        Repair { cost, changes, node: site.node.clone(), commands, patch: Vec::new() }
+        Repair::new(moved.iter().map(change).collect(), site.node.clone(), commands)
     }
 }

@@ -58,7 +58,7 @@ impl Trial<'_> {
             works.into_iter().find_map(|work| {
                 let changes = search.changes_at(work, cost)?;
                 let commands = commands::of_changes(&changes);
-                Some(Repair { cost, changes, node: work.node.clone(), commands, patch: Vec::new() })
+                Some(Repair { cost, ..Repair::new(changes, work.node.clone(), commands) })
             })
         })
     }

@@ -73,17 +73,9 @@ impl Trial<'_> {
             return None;
         }
         let (pod, workload) = (&self.pod.pod, self.pod.workload.as_deref());
-        let commands = set.iter();
-        let commands = commands.map(|(container, requests)| {
+        let commands = set.iter().map(|(container, requests)| {
             commands::set_request(pod, workload, container, &requests.join(","))
         });
-        let cost = changes.iter().map(|change| change.cost(false)).sum();
-        Some(Repair {
-            cost,
-            node: excess.node.to_owned(),
-            commands: commands.collect(),
-            changes,
-            patch: Vec::new(),
-        })
+        Some(Repair::new(changes, excess.node.to_owned(), commands.collect()))
     }
 }

@@ -88,13 +88,13 @@ impl Trial<'_> {
         sets.into_iter().take(MAX_TRIES).find_map(|(_, set)| {
             let relaxed: Vec<_> = set.iter().map(|i| &rules[*i]).collect();
             let patch = self.patch(&relaxed)?;
-            let node = self.place_of(&patch.pod()?)?;
-            let changes: Vec<_> = relaxed.iter().map(|rule| rule.change()).collect();
-            let cost = changes.iter().map(|change| change.cost(false)).sum();
+            let prepared = self.cluster.prepare(&patch.pod()?);
+            let node = self.place_of(&prepared)?;
+            let changes = relaxed.iter().map(|rule| rule.change()).collect();
             let patch = patch.operations;
             let commands =
                 vec![commands::patch_template(&self.pod.pod, self.pod.workload.as_deref(), &patch)];
-            Some(Repair { cost, changes, node, commands, patch })
+            Some(Repair { patch, ..Repair::new(changes, node, commands) })
         })
     }
 

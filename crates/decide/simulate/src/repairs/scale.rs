@@ -45,17 +45,12 @@ impl Trial<'_> {
             let replica = self.cluster.prepare(&replica);
             let on = self.cluster.decide(&replica).node()?.to_owned();
             self.cluster.assume(&replica, &on);
-            let node = match self.only {
-                Some(only) => self.cluster.fits_on(&problem.prepared, only).then(|| only.to_owned()),
-                None => self.cluster.decide(&problem.prepared).node().map(str::to_owned),
-            };
-            let node = node.filter(|node| self.breaks_nothing(problem, node));
+            let node = self.place_of(&problem.prepared).filter(|node| self.breaks_nothing(problem, node));
             self.cluster.forget(&replica);
             let (namespace, workload) = (namespace.clone(), workload.clone());
-            let change = Change::Scale { namespace, workload, replicas };
-            let (cost, changes) = (change.cost(false), vec![change]);
+            let changes = vec![Change::Scale { namespace, workload, replicas }];
             let commands = commands::of_changes(&changes);
-            Some(Repair { cost, changes, node: node?, commands, patch: Vec::new() })
+            Some(Repair::new(changes, node?, commands))
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use berth_api::object::{Node, Pod};
+use berth_api::object::Node;
 use berth_api::rules::PodRules;
 use berth_engine::{Cluster, DisruptionBudget, PreparedPod, Verdict, ViolationKey};
 
@@ -32,12 +32,11 @@ pub(super) struct Problem {
 }
 
 impl Trial<'_> {
-    /// Where a changed form of the pod is placed.
-    pub(super) fn place_of(&mut self, pod: &Pod) -> Option<String> {
-        let prepared = self.cluster.prepare(pod);
+    /// Where the pod, or a changed form of it, is placed.
+    pub(super) fn place_of(&mut self, pod: &PreparedPod) -> Option<String> {
         match self.only {
-            Some(only) => self.cluster.fits_on(&prepared, only).then(|| only.to_owned()),
-            None => self.cluster.decide(&prepared).node().map(str::to_owned),
+            Some(only) => self.cluster.fits_on(pod, only).then(|| only.to_owned()),
+            None => self.cluster.decide(pod).node().map(str::to_owned),
         }
     }
 

@@ -1,7 +1,9 @@
 //! Why a change cannot be made.
 
 use berth_api::expand::ExpandError;
+use berth_api::inventory::Inventory;
 use berth_api::object::NamespacedName;
+use berth_api::read::Kind;
 
 /// Why a change cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -48,4 +50,14 @@ pub enum ChangeError {
     /// A workload cannot be expanded.
     #[error(transparent)]
     Expand(#[from] ExpandError),
+}
+
+impl ChangeError {
+    /// The workload is not in the input.
+    pub(crate) fn no_workload(inventory: &Inventory, kind: Kind, name: &NamespacedName) -> ChangeError {
+        let workloads = inventory.workloads.iter().map(|entry| &entry.object);
+        let known = workloads.filter(|workload| workload.kind() == kind);
+        let known = known.map(|workload| workload.metadata().namespaced_name().to_string()).collect();
+        ChangeError::NotFound { kind: kind.name(), name: name.to_string(), known }
+    }
 }

@@ -139,9 +139,7 @@ fn scale_without_template(
 ) -> Result<(), ChangeError> {
     let pods = replicas_of(inventory, kind, name);
     let Some(first) = pods.first() else {
-        let known = inventory.workloads.iter().map(|entry| &entry.object).filter(|w| w.kind() == kind);
-        let known = known.map(|w| w.metadata().namespaced_name().to_string()).collect();
-        return Err(ChangeError::NotFound { kind: kind.name(), name: name.to_string(), known });
+        return Err(ChangeError::no_workload(inventory, kind, name));
     };
     let n_replicas = usize::from(n_replicas);
     let template = inventory.pods[*first].clone();
