@@ -6,13 +6,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use berth_api::config::Profile;
-use berth_api::object::volume::{
-    CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
-    VolumeAttachment,
-};
-use berth_api::object::{Namespace, NamespacedName, Node, ObjectMeta, Pod, VolumeKind, VolumeObject};
+use berth_api::object::{Namespace, NamespacedName, Node, ObjectMeta, Pod, VolumeObject};
+use berth_api::read::Kind;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::naive::{Options, Storage, World, check_node};
+use crate::naive::{Options, World, check_node};
 
 /// An object of a kind that placement reads.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,56 +26,26 @@ pub enum Object {
     Volume(Box<VolumeObject>),
 }
 
-impl From<Node> for Object {
-    fn from(node: Node) -> Self {
-        Object::Node(Box::new(node))
-    }
-}
-
-impl From<Namespace> for Object {
-    fn from(namespace: Namespace) -> Self {
-        Object::Namespace(Box::new(namespace))
-    }
-}
-
-impl From<Pod> for Object {
-    fn from(pod: Pod) -> Self {
-        Object::Pod(Box::new(pod))
-    }
-}
-
-impl From<VolumeObject> for Object {
-    fn from(object: VolumeObject) -> Self {
-        Object::Volume(Box::new(object))
-    }
-}
-
-/// The kinds of volume objects: how one becomes an object of a history.
-macro_rules! volume_objects {
-    ($($kind:ident $object:ident => $from:expr;)*) => {$(
-        impl From<$object> for Object {
-            fn from(object: $object) -> Self {
-                Object::from(VolumeObject::$kind($from(object)))
-            }
-        }
-
-        impl Tracked for $object {
-            const KIND: Kind = Kind::Volume(VolumeKind::$kind);
-        }
-    )*};
-}
-
-volume_objects! {
-    PersistentVolume PersistentVolume => Box::new;
-    PersistentVolumeClaim PersistentVolumeClaim => Box::new;
-    StorageClass StorageClass => std::convert::identity;
-    CsiNode CsiNode => std::convert::identity;
-    CsiDriver CsiDriver => std::convert::identity;
-    CsiStorageCapacity CsiStorageCapacity => std::convert::identity;
-    VolumeAttachment VolumeAttachment => std::convert::identity;
-}
-
 impl Object {
+    /// Decodes an object of one of these kinds.
+    ///
+    /// # Panics
+    /// It is of another kind, or not an object of its kind.
+    pub fn decode(kind: Kind, value: Value) -> Object {
+        fn typed<T: DeserializeOwned>(value: Value) -> Box<T> {
+            Box::new(serde_json::from_value(value).expect("an object of its kind"))
+        }
+        match kind {
+            Kind::Node => Object::Node(typed(value)),
+            Kind::Namespace => Object::Namespace(typed(value)),
+            Kind::Pod => Object::Pod(typed(value)),
+            Kind::Volume(kind) => {
+                Object::Volume(Box::new(VolumeObject::decode(kind, &value).expect("an object of its kind")))
+            }
+            other => panic!("placement does not read {}", other.name()),
+        }
+    }
+
     fn metadata(&self) -> &ObjectMeta {
         match self {
             Object::Node(node) => &node.metadata,
@@ -97,39 +66,11 @@ impl Object {
     }
 }
 
-/// The kinds that placement reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// `Node`.
-    Node,
-    /// `Namespace`.
-    Namespace,
-    /// `Pod`.
-    Pod,
-    /// One of the kinds that decide about volumes.
-    Volume(VolumeKind),
-}
-
-/// A type of objects in a history.
-pub trait Tracked: Into<Object> {
-    /// Its kind.
-    const KIND: Kind;
-}
-
-impl Tracked for Node {
-    const KIND: Kind = Kind::Node;
-}
-
-impl Tracked for Namespace {
-    const KIND: Kind = Kind::Namespace;
-}
-
-impl Tracked for Pod {
-    const KIND: Kind = Kind::Pod;
-}
-
 /// Identifies an object.
 type Key = (Kind, NamespacedName);
+
+/// An object was created or changed; none if it was deleted.
+type Event = Option<Object>;
 
 /// All changes by resource version. They may be added in any order, and repeatedly.
 #[derive(Clone, Debug, Default)]
@@ -138,12 +79,6 @@ pub struct History {
     events: BTreeMap<(u64, Key), Event>,
     /// The latest version of each existing object.
     present: HashMap<Key, u64>,
-}
-
-#[derive(Clone, Debug)]
-enum Event {
-    Applied(Object),
-    Deleted,
 }
 
 /// The result of the verification.
@@ -162,38 +97,33 @@ impl History {
     ///
     /// # Panics
     /// The resource version is not a number.
-    pub fn saw(&mut self, object: impl Into<Object>) {
-        let object = object.into();
+    pub fn saw(&mut self, object: Object) {
         let (key, version) = (object.key(), version(object.metadata()));
         let latest = self.present.entry(key.clone()).or_default();
         *latest = version.max(*latest);
-        self.events.insert((version, key), Event::Applied(object));
+        self.events.insert((version, key), Some(object));
     }
 
     /// Adds an event: an object was deleted. It has the version of its deletion.
     ///
     /// # Panics
     /// As [`History::saw`].
-    pub fn saw_gone(&mut self, object: impl Into<Object>) {
-        let object = object.into();
+    pub fn saw_gone(&mut self, object: &Object) {
         let key = object.key();
         self.present.remove(&key);
-        self.events.insert((version(object.metadata()), key), Event::Deleted);
+        self.events.insert((version(object.metadata()), key), None);
     }
 
     /// Adds a list of all objects of a kind after an interrupted watch: missing objects are deleted, at an unknown time.
     ///
     /// # Panics
     /// As [`History::saw`].
-    pub fn saw_all<T: Tracked>(&mut self, objects: Vec<T>) {
-        let objects: Vec<Object> = objects.into_iter().map(Into::into).collect();
+    pub fn saw_all(&mut self, kind: Kind, objects: Vec<Object>) {
         let listed: HashSet<Key> = objects.iter().map(Object::key).collect();
-        let missing = |key: &Key| key.0 == T::KIND && !listed.contains(key);
-        let gone: Vec<_> = self.present.iter().filter(|(key, _)| missing(key)).collect();
-        let gone: Vec<_> = gone.into_iter().map(|(key, version)| (key.clone(), *version)).collect();
+        let missing = |key: &Key| key.0 == kind && !listed.contains(key);
+        let gone: Vec<_> = self.present.extract_if(|key, _| missing(key)).collect();
         for (key, version) in gone {
-            self.present.remove(&key);
-            self.events.insert((version + 1, key), Event::Deleted);
+            self.events.insert((version + 1, key), None);
         }
         objects.into_iter().for_each(|object| self.saw(object));
     }
@@ -210,12 +140,11 @@ impl History {
         let mut now = State::default();
         for (i, (key, event)) in events.iter().enumerate() {
             if is_binding[i]
-                && let Event::Applied(Object::Pod(pod)) = event
+                && let Some(Object::Pod(pod)) = event
             {
                 found.n_bound += 1;
                 let judge = |state: &State| {
-                    let world = state.world_without(key);
-                    check_node(&world, pod, profile, options, &pod.spec.node_name)
+                    check_node(&world_without(state, key), pod, profile, options, &pod.spec.node_name)
                 };
                 if let Err(why) = judge(&now)
                     && !excused(&events, &is_binding, i, lag, &now, &judge)
@@ -223,10 +152,13 @@ impl History {
                     found.violations.push(format!("{} on {}: {why}", pod.key(), pod.spec.node_name));
                 }
             }
-            now.apply(key, event);
+            apply(&mut now, key, event);
         }
-        let unbound = now.pods.values().filter(|pod| pod.spec.node_name.is_empty() && !pod.is_terminal());
-        found.unbound = unbound.map(|pod| pod.key()).collect();
+        let unbound = now.values().filter_map(|object| match object {
+            Object::Pod(pod) if pod.spec.node_name.is_empty() && !pod.is_terminal() => Some(pod.key()),
+            _ => None,
+        });
+        found.unbound = unbound.collect();
         found
     }
 
@@ -235,7 +167,7 @@ impl History {
         let mut nodes: HashMap<&str, &str> = HashMap::new();
         let mut is_binding = Vec::with_capacity(events.len());
         for (_, event) in events {
-            let Event::Applied(Object::Pod(pod)) = event else {
+            let Some(Object::Pod(pod)) = event else {
                 is_binding.push(false);
                 continue;
             };
@@ -263,7 +195,7 @@ fn excused(
     let bindings_from = |from: usize| (from..events.len()).filter(|at| is_binding[*at]);
     let mut ahead = now.clone();
     for at in bindings_from(i + 1).take(lag) {
-        ahead.apply(events[at].0, events[at].1);
+        apply(&mut ahead, events[at].0, events[at].1);
         if judge(&ahead).is_ok() {
             return true;
         }
@@ -273,64 +205,43 @@ fn excused(
     for (at, (key, event)) in events[..i].iter().enumerate() {
         if at >= oldest {
             let mut then = past.clone();
-            bindings_from(at).take_while(|b| *b < i).for_each(|b| then.apply(events[b].0, events[b].1));
+            bindings_from(at).take_while(|b| *b < i).for_each(|b| apply(&mut then, events[b].0, events[b].1));
             if judge(&then).is_ok() {
                 return true;
             }
-            bindings_from(i + 1).take(lag).for_each(|b| then.apply(events[b].0, events[b].1));
+            bindings_from(i + 1).take(lag).for_each(|b| apply(&mut then, events[b].0, events[b].1));
             if judge(&then).is_ok() {
                 return true;
             }
         }
-        past.apply(key, event);
+        apply(&mut past, key, event);
     }
     false
 }
 
-/// The state of a cluster after an event.
-#[derive(Clone, Debug, Default)]
-struct State {
-    nodes: BTreeMap<String, Node>,
-    namespaces: BTreeMap<String, Namespace>,
-    /// All pods, pending ones included.
-    pods: BTreeMap<NamespacedName, Pod>,
-    storage: Storage,
+/// The objects of a cluster after an event.
+type State = BTreeMap<Key, Object>;
+
+fn apply(state: &mut State, key: &Key, event: &Event) {
+    match event {
+        Some(object) => state.insert(key.clone(), object.clone()),
+        None => state.remove(key),
+    };
 }
 
-impl State {
-    fn apply(&mut self, key: &Key, event: &Event) {
-        let (kind, key) = key;
-        let name = key.name();
-        match (kind, event) {
-            (_, Event::Applied(Object::Node(node))) => {
-                drop(self.nodes.insert(name.to_owned(), (**node).clone()))
-            }
-            (_, Event::Applied(Object::Namespace(object))) => {
-                self.namespaces.insert(name.to_owned(), (**object).clone());
-            }
-            (_, Event::Applied(Object::Pod(pod))) => {
-                self.pods.insert(key.clone(), (**pod).clone());
-            }
-            (_, Event::Applied(Object::Volume(object))) => self.storage.set((**object).clone()),
-            (Kind::Volume(kind), Event::Deleted) => self.storage.remove(*kind, key),
-            (Kind::Node, Event::Deleted) => drop(self.nodes.remove(name)),
-            (Kind::Namespace, Event::Deleted) => drop(self.namespaces.remove(name)),
-            (Kind::Pod, Event::Deleted) => drop(self.pods.remove(key)),
+/// The world without the pod being verified.
+fn world_without(state: &State, pod: &Key) -> World {
+    let mut world = World::default();
+    for (_, object) in state.iter().filter(|(key, _)| *key != pod) {
+        match object {
+            Object::Node(node) => world.nodes.push((**node).clone()),
+            Object::Namespace(namespace) => world.namespaces.push((**namespace).clone()),
+            Object::Pod(pod) if pod.spec.node_name.is_empty() || pod.is_terminal() => {}
+            Object::Pod(pod) => world.pods.push((**pod).clone()),
+            Object::Volume(object) => world.storage.set((**object).clone()),
         }
     }
-
-    /// The world without the pod being verified.
-    fn world_without(&self, (_, key): &Key) -> World {
-        let counts = |pod: &Pod| !pod.spec.node_name.is_empty() && !pod.is_terminal();
-        let others = self.pods.iter().filter(|(other, pod)| counts(pod) && *other != key);
-        World {
-            nodes: self.nodes.values().cloned().collect(),
-            namespaces: self.namespaces.values().cloned().collect(),
-            pods: others.map(|(_, pod)| pod.clone()).collect(),
-            storage: self.storage.clone(),
-            ..World::default()
-        }
-    }
+    world
 }
 
 fn version(metadata: &ObjectMeta) -> u64 {

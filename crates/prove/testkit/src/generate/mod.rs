@@ -14,7 +14,6 @@ mod terms;
 mod volumes;
 
 use berth_api::object::{Node, Pod};
-use berth_api::syntax::quantity::Quantity;
 
 use crate::naive::World;
 
@@ -59,7 +58,7 @@ fn eased(random: &mut Random, flavour: Flavour, mut node: Node) -> Node {
         node.spec.taints.clear();
         node.spec.unschedulable = false;
         let room = [("cpu", "32"), ("memory", "128Gi"), ("ephemeral-storage", "1Ti"), ("pods", "50")];
-        let room = room.map(|(resource, n)| (resource.to_owned(), Quantity::parse(n).expect("a quantity")));
+        let room = room.map(|(resource, n)| (resource.to_owned(), objects::quantity(n)));
         node.status.allocatable.get_or_insert_default().extend(room);
         let zone = node.metadata.labels.get(names::ZONE).cloned();
         node.metadata.labels.extend(zone.map(|zone| (volumes::DRIVER_ZONE.to_owned(), zone)));

@@ -25,7 +25,7 @@ const IMAGES: [&str; 3] = ["registry.example/web:1", "registry.example/db", "cac
 const GPU: &str = "example.com/gpu";
 const FEATURES: [&str; 2] = ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"];
 
-fn quantity(text: &str) -> Quantity {
+pub fn quantity(text: &str) -> Quantity {
     Quantity::parse(text).expect("a quantity of the vocabulary")
 }
 

@@ -1,7 +1,8 @@
 //! Changes of a cluster.
 
 use berth_api::object::{
-    Namespace, NamespacedName, Node, Pod, PodDisruptionBudget, Service, StringMap, VolumeKind, VolumeObject,
+    Namespace, NamespacedName, Node, ObjectMeta, Pod, PodDisruptionBudget, Service, StringMap, VolumeKind,
+    VolumeObject,
 };
 
 use super::objects;
@@ -57,11 +58,9 @@ pub enum Operation {
 impl World {
     /// Applies a change. Operations on unknown objects have no effect.
     pub fn apply(&mut self, operation: &Operation) {
+        let named = ObjectMeta::namespaced_name;
         match operation {
-            Operation::AddNode(node) => {
-                self.nodes.retain(|n| n.metadata.name != node.metadata.name);
-                self.nodes.push((**node).clone());
-            }
+            Operation::AddNode(node) => put(&mut self.nodes, node, |n| named(&n.metadata)),
             Operation::UpdateNode(node) => {
                 for old in self.nodes.iter_mut().filter(|n| n.metadata.name == node.metadata.name) {
                     *old = (**node).clone();
@@ -69,57 +68,38 @@ impl World {
             }
             Operation::RemoveNode(name) => self.nodes.retain(|n| n.metadata.name != *name),
             Operation::SetNamespace(namespace) => {
-                self.namespaces.retain(|n| n.metadata.name != namespace.metadata.name);
-                self.namespaces.push(namespace.clone());
+                put(&mut self.namespaces, namespace, |n| named(&n.metadata));
             }
             Operation::RemoveNamespace(name) => self.namespaces.retain(|n| n.metadata.name != *name),
-            Operation::AddService(service) => {
-                self.services.retain(|s| {
-                    (&s.metadata.namespace, &s.metadata.name)
-                        != (&service.metadata.namespace, &service.metadata.name)
-                });
-                self.services.push(service.clone());
-            }
-            Operation::RemoveService(key) => self.services.retain(|s| s.metadata.namespaced_name() != *key),
+            Operation::AddService(service) => put(&mut self.services, service, |s| named(&s.metadata)),
+            Operation::RemoveService(key) => self.services.retain(|s| named(&s.metadata) != *key),
             Operation::AddWorkload(workload) => {
-                let same = |w: &WorkloadSelector| {
-                    (&w.kind, &w.namespace, &w.name) == (&workload.kind, &workload.namespace, &workload.name)
-                };
-                self.workloads.retain(|w| !same(w));
-                self.workloads.push(workload.clone());
+                let key = |w: &WorkloadSelector| (w.kind.clone(), w.namespace.clone(), w.name.clone());
+                put(&mut self.workloads, workload, key);
             }
-            Operation::AddPod(pod) => {
-                let key = pod.metadata.namespaced_name();
-                self.pods.retain(|p| p.metadata.namespaced_name() != key);
-                self.pods.push((**pod).clone());
-            }
+            Operation::AddPod(pod) => put(&mut self.pods, pod, |p| named(&p.metadata)),
             Operation::RelabelPod(key, labels) => {
-                for pod in self.pods.iter_mut().filter(|p| p.metadata.namespaced_name() == *key) {
+                for pod in self.pods.iter_mut().filter(|p| named(&p.metadata) == *key) {
                     pod.metadata.labels = labels.clone().into();
                 }
             }
             Operation::TerminatePod(key) => {
-                for pod in self.pods.iter_mut().filter(|p| p.metadata.namespaced_name() == *key) {
-                    objects::terminate(pod);
-                }
+                self.pods.iter_mut().filter(|p| named(&p.metadata) == *key).for_each(objects::terminate);
             }
-            Operation::RemovePod(key) => self.pods.retain(|p| p.metadata.namespaced_name() != *key),
-            Operation::Nominate(pod) => {
-                let key = pod.metadata.namespaced_name();
-                self.nominated.retain(|p| p.metadata.namespaced_name() != key);
-                self.nominated.push((**pod).clone());
-            }
-            Operation::ClearNomination(key) => {
-                self.nominated.retain(|p| p.metadata.namespaced_name() != *key)
-            }
-            Operation::SetBudget(budget) => {
-                let key = budget.metadata.namespaced_name();
-                self.budgets.retain(|b| b.metadata.namespaced_name() != key);
-                self.budgets.push(budget.clone());
-            }
+            Operation::RemovePod(key) => self.pods.retain(|p| named(&p.metadata) != *key),
+            Operation::Nominate(pod) => put(&mut self.nominated, pod, |p| named(&p.metadata)),
+            Operation::ClearNomination(key) => self.nominated.retain(|p| named(&p.metadata) != *key),
+            Operation::SetBudget(budget) => put(&mut self.budgets, budget, |b| named(&b.metadata)),
             Operation::SetVolumeObject(object) => self.storage.set(object.clone()),
             Operation::RemoveVolumeObject(kind, key) => self.storage.remove(*kind, key),
             Operation::RollBack(_) | Operation::Bind(_) | Operation::Decide(_) => {}
         }
     }
+}
+
+/// Adds an object at the end, in place of the one with the same key.
+fn put<T: Clone, K: PartialEq>(list: &mut Vec<T>, object: &T, key: impl Fn(&T) -> K) {
+    let new = key(object);
+    list.retain(|old| key(old) != new);
+    list.push(object.clone());
 }

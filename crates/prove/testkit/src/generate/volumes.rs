@@ -10,13 +10,12 @@ use berth_api::object::volume::{
 };
 use berth_api::object::{
     LabelSelector, NamespacedName, NodeSelector, NodeSelectorTerm, ObjectMeta, OwnerReference, Pod,
-    SelectorRequirement, VolumeDecision, VolumeKind, VolumeObject,
+    SelectorRequirement, VolumeDecision, VolumeObject,
 };
 use berth_api::syntax::labels::HOSTNAME;
-use berth_api::syntax::quantity::Quantity;
 
 use super::names::{REGION, REGIONS, ZONE, ZONES, node_name};
-use super::objects::DELETED_AT;
+use super::objects::{DELETED_AT, quantity};
 use super::{Operation, Random};
 use crate::naive::World;
 
@@ -40,10 +39,6 @@ const CLASSES: [(&str, &str, bool); 6] = [
     ("now", CSI, false),
 ];
 const EPHEMERAL: &str = "scratch";
-
-fn quantity(text: &str) -> Quantity {
-    Quantity::parse(text).expect("a quantity of the vocabulary")
-}
 
 fn class_name(random: &mut Random) -> String {
     random.word(&["local", "local", "local", "wait", "wait", "cap", "gce", "now", "ebs"])
@@ -102,28 +97,17 @@ pub fn change(random: &mut Random, world: &World, i: usize) -> Operation {
             80..86 => VolumeObject::CsiStorageCapacity(capacity(random)),
             86..92 => VolumeObject::VolumeAttachment(attachment(random)),
             _ => {
-                let keys = keys(world);
-                match random.pick(&keys) {
-                    Some((kind, key)) => return Operation::RemoveVolumeObject(*kind, key.clone()),
+                let objects: Vec<_> = world.storage.objects().collect();
+                match random.pick(&objects) {
+                    Some(object) => {
+                        let key = object.metadata().namespaced_name();
+                        return Operation::RemoveVolumeObject(object.kind(), key);
+                    }
                     None => VolumeObject::CsiDriver(csi_driver(random)),
                 }
             }
         },
     )
-}
-
-fn keys(world: &World) -> Vec<(VolumeKind, NamespacedName)> {
-    let storage = &world.storage;
-    let mut keys = Vec::new();
-    let mut add = |kind, metadata: &ObjectMeta| keys.push((kind, metadata.namespaced_name()));
-    storage.volumes.iter().for_each(|o| add(VolumeKind::PersistentVolume, &o.metadata));
-    storage.claims.iter().for_each(|o| add(VolumeKind::PersistentVolumeClaim, &o.metadata));
-    storage.classes.iter().for_each(|o| add(VolumeKind::StorageClass, &o.metadata));
-    storage.csi_nodes.iter().for_each(|o| add(VolumeKind::CsiNode, &o.metadata));
-    storage.csi_drivers.iter().for_each(|o| add(VolumeKind::CsiDriver, &o.metadata));
-    storage.capacities.iter().for_each(|o| add(VolumeKind::CsiStorageCapacity, &o.metadata));
-    storage.attachments.iter().for_each(|o| add(VolumeKind::VolumeAttachment, &o.metadata));
-    keys
 }
 
 fn volume(random: &mut Random, world: &World) -> PersistentVolume {

@@ -1,7 +1,7 @@
 //! Histories of clusters, and the errors found in them.
 
 use berth_api::config::Profile;
-use berth_api::object::{Node, Pod};
+use berth_api::read::Kind;
 use berth_testkit::history::{Bindings, History, Object};
 use berth_testkit::naive::Options;
 use berth_testkit::text;
@@ -20,20 +20,20 @@ fn bindings(lines: &str, lag: usize) -> Bindings {
         let version = (i + 1).to_string();
         for mut node in world.nodes.drain(..) {
             node.metadata.resource_version.clone_from(&version);
-            objects.push(Object::from(node));
+            objects.push(Object::Node(Box::new(node)));
         }
         for mut pod in world.pods.drain(..) {
             pod.metadata.resource_version.clone_from(&version);
             pod.metadata.uid = pod.key();
-            objects.push(Object::from(pod));
+            objects.push(Object::Pod(Box::new(pod)));
         }
         for mut object in world.storage.objects() {
             object.metadata_mut().resource_version.clone_from(&version);
-            objects.push(Object::from(object));
+            objects.push(Object::Volume(Box::new(object)));
         }
         for object in objects {
             if is_gone {
-                history.saw_gone(object);
+                history.saw_gone(&object);
             } else {
                 history.saw(object);
             }
@@ -145,11 +145,11 @@ fn what_is_missing_from_a_list_is_gone() {
     let mut history = History::default();
     let mut pod = text::pod("pod d/p");
     pod.metadata.resource_version = "3".to_owned();
-    history.saw(pod);
+    history.saw(Object::Pod(Box::new(pod)));
     let unbound = |history: &History| history.bindings(&Profile::default(), &Options::default(), 0).unbound;
     assert_eq!(unbound(&history), ["d/p"]);
-    history.saw_all::<Node>(Vec::new());
+    history.saw_all(Kind::Node, Vec::new());
     assert_eq!(unbound(&history), ["d/p"]);
-    history.saw_all::<Pod>(Vec::new());
+    history.saw_all(Kind::Pod, Vec::new());
     assert_eq!(unbound(&history), Vec::<String>::new());
 }
