@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use proc_macro2::LexError;
+
 use crate::sources::rust_files;
 use source::{Named, Source};
 
@@ -61,13 +63,13 @@ impl Crate {
         for file in files {
             let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
             let path = file.strip_prefix(folder).unwrap_or(&file).to_string_lossy().replace('\\', "/");
-            of_crate.add(&path, &text);
+            of_crate.add(&path, &text).map_err(|e| format!("{}: {e}", file.display()))?;
         }
         Ok(of_crate)
     }
 
     /// Adds a file; `path` is relative to the sources of the crate.
-    fn add(&mut self, path: &str, text: &str) {
+    fn add(&mut self, path: &str, text: &str) -> Result<(), LexError> {
         let mut module: Vec<String> = path.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
         let is_file_of_folder = match &module[..] {
             [only] => only == "lib" || only == "main",
@@ -77,7 +79,8 @@ impl Crate {
         if is_file_of_folder {
             module.pop();
         }
-        self.0.insert(module, File { path: path.to_owned(), source: Source::parse(text) });
+        self.0.insert(module, File { path: path.to_owned(), source: Source::parse(text)? });
+        Ok(())
     }
 
     fn imports(&self) -> Imports {
@@ -265,7 +268,9 @@ mod tests {
 
     fn circles(files: &[(&str, &str)]) -> Vec<String> {
         let mut of_crate = Crate::default();
-        files.iter().for_each(|(path, text)| of_crate.add(path, text));
+        for (path, text) in files {
+            of_crate.add(path, text).expect("the source is well-formed");
+        }
         let imports = of_crate.imports();
         imports.circles().iter().map(|circle| imports.describe(circle)).collect()
     }

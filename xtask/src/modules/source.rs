@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use proc_macro2::LexError;
+
 use super::lex::{Token, tokens};
 
 /// A path as written, `crate::state::Pod`, with its line.
@@ -38,15 +40,15 @@ pub struct Source {
 }
 
 impl Source {
-    pub fn parse(text: &str) -> Source {
-        let tokens = tokens(text);
+    pub fn parse(text: &str) -> Result<Source, LexError> {
+        let tokens = tokens(text)?;
         let mut source = Source::default();
         // The depth of braces at which each inline module ends.
         let mut inline = Vec::new();
         let (mut i, mut depth) = (0, 0);
         while i < tokens.len() {
-            let next = |n: usize| tokens.get(i + n).map_or("", |token| token.text);
-            match tokens[i].text {
+            let next = |n: usize| tokens.get(i + n).map_or("", |token| token.text.as_str());
+            match tokens[i].text.as_str() {
                 "{" => depth += 1,
                 "}" => {
                     depth -= 1;
@@ -62,20 +64,20 @@ impl Source {
                     i += 2;
                 }
                 "use" => {
-                    let is_reexport = i > 0 && matches!(tokens[i - 1].text, "pub" | ")");
+                    let is_reexport = i > 0 && matches!(tokens[i - 1].text.as_str(), "pub" | ")");
                     i = source.add_use(&tokens, i + 1, inline.len(), is_reexport);
                 }
                 _ if tokens[i].is_name() && (i == 0 || tokens[i - 1].text != "::") => {
-                    let mut path = vec![tokens[i].text.to_owned()];
+                    let mut path = vec![tokens[i].text.clone()];
                     let line = tokens[i].line;
                     while i + 2 < tokens.len() && tokens[i + 1].text == "::" && tokens[i + 2].is_name() {
                         i += 2;
-                        path.push(tokens[i].text.to_owned());
+                        path.push(tokens[i].text.clone());
                     }
                     outward(&mut path, inline.len());
                     match &path[..] {
                         [keyword] if ITEMS.contains(&keyword.as_str()) => {
-                            source.defines.extend(tokens.get(i + 1).map(|t| t.text.to_owned()));
+                            source.defines.extend(tokens.get(i + 1).map(|t| t.text.clone()));
                         }
                         [name] => {
                             source.names.insert(name.clone());
@@ -87,23 +89,23 @@ impl Source {
             }
             i += 1;
         }
-        source
+        Ok(source)
     }
 
     /// Adds the tree of a `use` statement, and returns the index of its end.
-    fn add_use(&mut self, tokens: &[Token<'_>], from: usize, inline: usize, is_reexport: bool) -> usize {
+    fn add_use(&mut self, tokens: &[Token], from: usize, inline: usize, is_reexport: bool) -> usize {
         // The paths before each open brace.
         let mut prefixes: Vec<Vec<String>> = Vec::new();
         let mut path: Vec<String> = Vec::new();
         let mut alias: Option<String> = None;
         let mut i = from;
         while i < tokens.len() {
-            let token = tokens[i];
-            match token.text {
+            let token = &tokens[i];
+            match token.text.as_str() {
                 "{" => prefixes.push(path.clone()),
                 "as" => {
                     i += 1;
-                    alias = tokens.get(i).map(|t| t.text.to_owned());
+                    alias = tokens.get(i).map(|t| t.text.clone());
                 }
                 "," | "}" | ";" => {
                     if path
@@ -114,11 +116,9 @@ impl Source {
                     }
                     if token.text == "}" {
                         prefixes.pop();
-                        // What closes is no name by itself.
-                        path = prefixes.last().cloned().unwrap_or_default();
-                    } else {
-                        path = prefixes.last().cloned().unwrap_or_default();
                     }
+                    // What closes is no name by itself.
+                    path = prefixes.last().cloned().unwrap_or_default();
                     if token.text == ";" {
                         return i;
                     }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     fn imports(text: &str) -> Vec<(String, Option<String>, bool)> {
-        let imports = Source::parse(text).imports.into_iter();
+        let imports = Source::parse(text).expect("the source is well-formed").imports.into_iter();
         imports.map(|i| (i.named.path.join("::"), i.name, i.is_reexport)).collect()
     }
 
@@ -194,7 +194,8 @@ mod tests {
     fn super_of_an_inline_module_is_the_file() {
         let source = Source::parse(
             "mod a;\nmod inner { fn f() { super::super::g(); super::h::i() } }\nfn x() { a::y() }",
-        );
+        )
+        .expect("the source is well-formed");
         let paths: Vec<String> = source.paths.iter().map(|p| p.path.join("::")).collect();
         assert_eq!(paths, ["super::g", "self::h::i", "a::y"]);
         assert_eq!(source.children.iter().collect::<Vec<_>>(), ["a"]);
