@@ -12,8 +12,8 @@ use berth_api::object::{NamespacedName, Node, TOPOLOGY_LABELS, VolumeKind, Volum
 use serde::Serialize;
 
 use super::room::{NO_DOMAIN, Room};
-use crate::simulation::Fate;
-use crate::what_if::{ChangeError, find_node, new_node_name, node_like};
+use crate::simulation::{Fate, new_node_name, node_like};
+use crate::what_if::{ChangeError, find_node};
 
 /// The annotation of a node type with its price. With it on all types, the cheapest sum is the answer, and otherwise the
 /// first type that is enough.

@@ -10,7 +10,7 @@ use berth_engine::TopologyPair;
 use super::change::{Change, Repair};
 use super::node::{is_owned, new_domain};
 use super::trial::{Problem, Trial};
-use crate::what_if::node_like;
+use crate::simulation::node_like;
 
 /// Name of the added node.
 const NEW: &str = "new-node";

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::departures::Departures;
 use super::error::ChangeError;
 use super::scale;
-use crate::simulation::is_of_daemon_set;
+use crate::simulation::{is_of_daemon_set, node_like};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,26 +192,6 @@ fn remove_nodes(inventory: &mut Inventory, departures: &mut Departures, is_remov
 pub(super) fn domain_of<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     let name = (key == HOSTNAME).then_some(node.metadata.name.as_str());
     node.metadata.label(key).or(name)
-}
-
-/// A node like another one, under another name and without anything that only the other one has.
-pub(crate) fn node_like(like: &Node, name: String) -> Node {
-    let mut node = like.clone();
-    node.metadata.uid.clear();
-    node.metadata.creation_timestamp = None;
-    if let Some(hostname) = node.metadata.labels.get_mut(HOSTNAME) {
-        hostname.clone_from(&name);
-    }
-    node.metadata.name = name;
-    node.spec.unschedulable = false;
-    node.spec.provider_id.clear();
-    node.status.images.clear();
-    node
-}
-
-/// A name for another node like this one.
-pub(crate) fn new_node_name<'a>(like: &str, taken: impl Fn(&str) -> bool + 'a) -> String {
-    (1..).map(|i| format!("{like}-new-{i}")).find(|name| !taken(name)).unwrap_or_default()
 }
 
 fn add_nodes_like(inventory: &mut Inventory, like: &Node, n_nodes: usize) {

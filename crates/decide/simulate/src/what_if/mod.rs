@@ -29,7 +29,7 @@ use crate::simulation::{Simulation, SimulationError, SimulationOptions};
 
 pub use crate::simulation::evicted_by_drain;
 pub use change::Change;
-pub(crate) use change::{find_node, new_node_name, node_like};
+pub(crate) use change::find_node;
 pub use domain_loss::{DomainLoss, DomainLosses, WorkloadLoss};
 pub use error::ChangeError;
 pub use outcome::{BrokenRule, EvictedPod, Evictor, MovedPod, UnplacedPod, WhatIfOutcome};
