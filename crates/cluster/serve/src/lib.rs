@@ -9,6 +9,7 @@ mod client_certificate;
 pub mod component;
 pub mod health;
 mod listener;
+pub mod metrics;
 mod tls;
 
 pub use certificate::{CertificateError, CertificateSource, Certificates};

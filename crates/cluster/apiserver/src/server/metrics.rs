@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_schema::resource::{RESOURCES, Storage};
-use prometheus_client::encoding::EncodeLabelSet;
+use berth_serve::metrics::{Histograms, Labels, register, registered};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -14,48 +14,18 @@ use crate::admission::Admission;
 use crate::request::{RequestInfo, Verb};
 use crate::store::Store;
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct RequestLabels {
-    verb: &'static str,
-    group: &'static str,
-    version: &'static str,
-    resource: &'static str,
-    subresource: &'static str,
-    code: u16,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct DurationLabels {
-    verb: &'static str,
-    group: &'static str,
-    resource: &'static str,
-    subresource: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct KindLabels {
-    request_kind: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ResourceLabels {
-    resource: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct LevelLabels {
-    priority_level: &'static str,
-}
+/// Verb, group, resource and subresource.
+type RequestLabels = Labels<4>;
 
 /// The server's metrics.
 pub struct Metrics {
     registry: Registry,
-    requests: Family<RequestLabels, Counter>,
-    durations: Family<DurationLabels, Histogram, fn() -> Histogram>,
-    in_flight: Family<KindLabels, Gauge>,
-    long_running: Family<DurationLabels, Gauge>,
-    objects: Family<ResourceLabels, Gauge>,
-    seats: Family<LevelLabels, Gauge>,
+    requests: Family<(RequestLabels, (Labels<1>, Labels<1, u16>)), Counter>,
+    durations: Histograms<RequestLabels>,
+    in_flight: Family<Labels<1>, Gauge>,
+    long_running: Family<RequestLabels, Gauge>,
+    objects: Family<Labels<1, String>, Gauge>,
+    seats: Family<Labels<1>, Gauge>,
 }
 
 /// Bounds of durations in seconds.
@@ -73,39 +43,36 @@ impl Metrics {
         if let Some(admission) = admission {
             admission.register_metrics(&mut registry);
         }
-        let requests = Family::default();
+        let r = &mut registry;
         let durations = Family::new_with_constructor(duration_histogram as fn() -> Histogram);
-        let (in_flight, long_running) = (Family::default(), Family::default());
-        let (objects, seats) = (Family::default(), Family::default());
-        registry.register("apiserver_request", "Requests by verb, resource and code", requests.clone());
-        registry.register(
-            "apiserver_request_duration_seconds",
-            "How long requests took, watches excepted",
-            durations.clone(),
-        );
-        registry.register(
-            "apiserver_current_inflight_requests",
-            "Requests being worked on",
-            in_flight.clone(),
-        );
-        registry.register("apiserver_longrunning_requests", "Watches that are open", long_running.clone());
-        registry.register("apiserver_storage_objects", "Stored objects", objects.clone());
-        registry.register(
-            "apiserver_flowcontrol_current_executing_seats",
-            "Seats of requests that are worked on or answered, by priority level",
-            seats.clone(),
-        );
-        Metrics { registry, requests, durations, in_flight, long_running, objects, seats }
+        Metrics {
+            requests: register(r, "apiserver_request", "Requests by verb, resource and code"),
+            durations: registered(
+                r,
+                "apiserver_request_duration_seconds",
+                "How long requests took, watches excepted",
+                durations,
+            ),
+            in_flight: register(r, "apiserver_current_inflight_requests", "Requests being worked on"),
+            long_running: register(r, "apiserver_longrunning_requests", "Watches that are open"),
+            objects: register(r, "apiserver_storage_objects", "Stored objects"),
+            seats: register(
+                r,
+                "apiserver_flowcontrol_current_executing_seats",
+                "Seats of requests that are worked on or answered, by priority level",
+            ),
+            registry,
+        }
     }
 }
 
-fn duration_labels(info: &RequestInfo) -> DurationLabels {
-    DurationLabels {
-        verb: metric_verb(info.verb),
-        group: info.resource.group,
-        resource: info.resource.plural,
-        subresource: info.subresource_name(),
-    }
+fn request_labels(info: Option<&RequestInfo>) -> RequestLabels {
+    [
+        ("verb", info.map_or("GET", |info| metric_verb(info.verb))),
+        ("group", info.map_or("", |info| info.resource.group)),
+        ("resource", info.map_or("", |info| info.resource.plural)),
+        ("subresource", info.map_or("", RequestInfo::subresource_name)),
+    ]
 }
 
 fn metric_verb(verb: Verb) -> &'static str {
@@ -133,40 +100,34 @@ impl Drop for InFlight {
 impl Metrics {
     /// Counts an answered request.
     pub fn answered(&self, info: Option<&RequestInfo>, code: u16, took: Duration) {
-        let labels = RequestLabels {
-            verb: info.map_or("GET", |i| metric_verb(i.verb)),
-            group: info.map_or("", |i| i.resource.group),
-            version: info.map_or("", |i| i.resource.version),
-            resource: info.map_or("", |i| i.resource.plural),
-            subresource: info.map_or("", RequestInfo::subresource_name),
-            code,
-        };
-        self.requests.get_or_create(&labels).inc();
-        if let Some(info) = info.filter(|info| info.verb != Verb::Watch) {
-            self.durations.get_or_create(&duration_labels(info)).observe(took.as_secs_f64());
+        let labels = request_labels(info);
+        let version = [("version", info.map_or("", |info| info.resource.version))];
+        self.requests.get_or_create(&(labels, (version, [("code", code)]))).inc();
+        if info.is_some_and(|info| info.verb != Verb::Watch) {
+            self.durations.get_or_create(&labels).observe(took.as_secs_f64());
         }
     }
 
     /// Counts a request from here until the result is dropped.
     pub fn begin(&self, mutating: bool) -> InFlight {
-        let labels = KindLabels { request_kind: if mutating { "mutating" } else { "readOnly" } };
-        counted(&self.in_flight, &labels)
+        let kind = if mutating { "mutating" } else { "readOnly" };
+        counted(&self.in_flight, &[("request_kind", kind)])
     }
 
     /// Counts a watch from here until the result is dropped.
     pub fn begin_watch(&self, info: &RequestInfo) -> InFlight {
-        counted(&self.long_running, &duration_labels(info))
+        counted(&self.long_running, &request_labels(Some(info)))
     }
 
     /// All metrics as text.
     pub fn text(&self, store: &Store, seats: impl Iterator<Item = (&'static str, usize)>) -> String {
         for (priority_level, n) in seats {
             self.seats
-                .get_or_create(&LevelLabels { priority_level })
+                .get_or_create(&[("priority_level", priority_level)])
                 .set(i64::try_from(n).unwrap_or(i64::MAX));
         }
         for resource in RESOURCES.iter().filter(|r| r.storage == Storage::Own) {
-            let labels = ResourceLabels { resource: resource.group_resource() };
+            let labels = [("resource", resource.group_resource())];
             self.objects.get_or_create(&labels).set(i64::try_from(store.count(resource)).unwrap_or(i64::MAX));
         }
         // Writing to a string does not fail.
