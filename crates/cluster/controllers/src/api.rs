@@ -205,8 +205,7 @@ impl Api {
 
     /// Deletes the object or the collection at a URL path.
     pub(crate) async fn delete_at(&self, path: &str, options: DeleteOptions<'_>) -> Result<(), CallError> {
-        let body = options.to_json().to_string().into_bytes();
-        let request = call::with_body(Method::DELETE, path, "application/json", body);
+        let request = call::with_json(Method::DELETE, path, &options.to_json());
         self.send::<serde::de::IgnoredAny>(request).await.map(drop)
     }
 

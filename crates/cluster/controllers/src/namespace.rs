@@ -209,8 +209,7 @@ impl Namespaces {
             finalizers.retain(|finalizer| finalizer != FINALIZER);
         }
         let path = format!("{}/{}/finalize", NAMESPACES.path(""), key.name());
-        let body = namespace.to_string().into_bytes();
-        let request = call::with_body(Method::PUT, &path, "application/json", body);
+        let request = call::with_json(Method::PUT, &path, &namespace);
         match self.api.send::<PartialObjectMetadata>(request).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),

@@ -185,6 +185,8 @@ impl Certificates {
 
 /// Limit of a certificate or key.
 const MAX_BYTES: u64 = 1 << 20;
+/// How often files are read again.
+pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(crate) async fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     let failed = |source| CertificateError::Read { path: path.to_owned(), source };

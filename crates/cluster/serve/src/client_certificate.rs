@@ -5,7 +5,6 @@
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::pem::PemObject as _;
@@ -14,11 +13,11 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 
-use crate::certificate::{CertificateError, provider, read};
+use crate::certificate::{CertificateError, RELOAD_INTERVAL, provider, read};
 
 /// The certificates that a client sent, its own first; an extension of its requests.
 #[derive(Clone)]
-pub(crate) struct ClientChain(pub(crate) Arc<[CertificateDer<'static>]>);
+pub struct ClientChain(pub(crate) Arc<[CertificateDer<'static>]>);
 
 /// Whom a client certificate names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +49,7 @@ impl ClientAuthorities {
     }
 
     /// Whom a chain names, if an accepted authority signed it and it is valid now.
-    pub(crate) fn identify(&self, ClientChain(chain): &ClientChain) -> Option<ClientIdentity> {
+    pub fn identify(&self, ClientChain(chain): &ClientChain) -> Option<ClientIdentity> {
         let verifier = self.verifier()?;
         let (own, intermediates) = chain.split_first()?;
         verifier.verify_client_cert(own, intermediates, UnixTime::now()).ok()?;
@@ -62,11 +61,11 @@ impl ClientAuthorities {
         (!common_name.is_empty()).then_some(ClientIdentity { common_name, organizations })
     }
 
-    /// Reads the authorities from a file, and again at every interval, without end.
-    pub(crate) async fn follow_file(&self, path: &Path, interval: Duration) {
+    /// Reads the authorities from a file again and again, without end.
+    pub async fn follow_file(&self, path: &Path) {
         let mut seen = Vec::new();
         loop {
-            tokio::time::sleep(interval).await;
+            tokio::time::sleep(RELOAD_INTERVAL).await;
             match read(path).await {
                 Ok(pem) if pem != seen => {
                     if let Err(reason) = self.set_pem(&pem) {
@@ -84,7 +83,7 @@ impl ClientAuthorities {
     ///
     /// # Errors
     /// The file cannot be read, or has no certificate that can be used.
-    pub(crate) async fn read_file(&self, path: &Path) -> Result<(), CertificateError> {
+    pub async fn read_file(&self, path: &Path) -> Result<(), CertificateError> {
         let pem = read(path).await?;
         let bad = |reason| CertificateError::Pem {
             path: path.to_path_buf(),

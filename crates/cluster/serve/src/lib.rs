@@ -6,13 +6,12 @@
 pub mod authority;
 mod certificate;
 mod client_certificate;
-pub mod component;
 pub mod health;
 mod listener;
 pub mod metrics;
 mod tls;
 
 pub use certificate::{CertificateError, CertificateSource, Certificates};
-pub use client_certificate::{ClientAuthorities, ClientIdentity};
+pub use client_certificate::{ClientAuthorities, ClientChain, ClientIdentity};
 pub use listener::{Connection, ConnectionLimits, ListenError, Listener};
-pub use tls::tls_acceptor;
+pub use tls::{reloading_tls, tls_acceptor};

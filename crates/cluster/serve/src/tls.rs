@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 
-use crate::certificate::{Certificates, provider};
+use crate::certificate::{CertificateError, CertificateSource, Certificates, RELOAD_INTERVAL, provider};
 use crate::client_certificate::{AnyCertificate, ClientAuthorities};
 
 /// TLS with the certificate that is current at each handshake.
@@ -16,11 +17,29 @@ pub fn tls_acceptor(certificates: Arc<Certificates>) -> Result<TlsAcceptor, rust
     tls_acceptor_for_clients(certificates, Arc::default())
 }
 
+/// TLS with a certificate whose files are read again when they change, until `stop`; clients may have certificates of
+/// these authorities.
+///
+/// # Errors
+/// There is no certificate.
+pub async fn reloading_tls(
+    certificate: &CertificateSource,
+    authorities: Arc<ClientAuthorities>,
+    stop: &CancellationToken,
+) -> Result<TlsAcceptor, CertificateError> {
+    let certificates = Arc::new(Certificates::load(certificate).await?);
+    let tls = tls_acceptor_for_clients(certificates.clone(), authorities)?;
+    let reload = certificates.reload_changes(certificate.clone(), RELOAD_INTERVAL, |_| {});
+    let stopped = stop.clone();
+    tokio::spawn(async move { stopped.run_until_cancelled(reload).await });
+    Ok(tls)
+}
+
 /// As [`tls_acceptor`]; clients may have certificates of these authorities.
 ///
 /// # Errors
 /// TLS refuses the configuration.
-pub(crate) fn tls_acceptor_for_clients(
+fn tls_acceptor_for_clients(
     certificates: Arc<Certificates>,
     authorities: Arc<ClientAuthorities>,
 ) -> Result<TlsAcceptor, rustls::Error> {

@@ -1,7 +1,6 @@
 //! Mirrors a cluster into the state of an [`AdmissionController`].
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use berth_engine::Settings;
 use berth_mirror::{Change, Mirror, MirrorOptions, Source};
@@ -13,9 +12,6 @@ use crate::state::State;
 
 /// The watched resources. Services and owners of pods matter for scores only, on which no rule here depends.
 const SOURCES: [Source; 3] = [Source::Nodes, Source::Namespaces, Source::Pods];
-const WATCH_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-const CHECK_INTERVAL: Duration = Duration::from_secs(600);
-const CHECK_GRACE: Duration = Duration::from_secs(15);
 /// Watch events applied while the state is locked once.
 const EVENTS_AT_ONCE: usize = 256;
 
@@ -40,14 +36,7 @@ impl AdmissionController {
     }
 
     async fn mirror_state(&self, client: kube::Client) {
-        let options = MirrorOptions {
-            sources: &SOURCES,
-            watch_idle_timeout: WATCH_IDLE_TIMEOUT,
-            check_interval: CHECK_INTERVAL,
-            check_grace: CHECK_GRACE,
-            keeps: Arc::new(|_| false),
-        };
-        let (mut mirror, mut events) = Mirror::start(client, options);
+        let (mut mirror, mut events) = Mirror::start(client, MirrorOptions::new(&SOURCES));
         let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
         while events.recv_many(&mut batch, EVENTS_AT_ONCE).await > 0 {
             let mut listed = Vec::new();
@@ -62,12 +51,8 @@ impl AdmissionController {
                                 state.pod_deleted(pod.namespace(), pod.name(), &uid);
                             }
                             Change::Listed(source) => listed.push(source),
-                            Change::PodBoundElsewhere(_) | Change::Complete | Change::Drift(_) => {}
-                            Change::BudgetApplied(..) | Change::BudgetDeleted(_) => {}
-                            Change::DeviceClassApplied(_) | Change::DeviceClassDeleted(_) => {}
-                            Change::PodGroupApplied(..) | Change::PodGroupDeleted(_) => {}
-                            Change::ClaimApplied(..) | Change::ClaimDeleted(_) => {}
-                            Change::VolumeApplied(..) | Change::VolumeDeleted(_) => {}
+                            // The other sources are not watched, and no pending pods are kept.
+                            _ => {}
                         }
                     }
                 }

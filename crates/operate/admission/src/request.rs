@@ -1,9 +1,9 @@
 //! The request: `AdmissionRequest` of `admission.k8s.io/v1`.
 
 use berth_api::admission::Operation;
-use berth_api::object::Pod;
+use berth_api::object::{Pod, nullable};
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 /// The version of `AdmissionReview` that is read and written.
@@ -16,10 +16,10 @@ pub const KIND: &str = "AdmissionReview";
 #[serde(default)]
 pub struct UserInfo {
     /// Name, such as `system:node:node-1`.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "nullable")]
     pub username: String,
     /// Groups, such as `system:nodes`.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "nullable")]
     pub groups: Vec<String>,
 }
 
@@ -28,13 +28,13 @@ pub struct UserInfo {
 #[serde(default)]
 pub struct Resource {
     /// API group.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "nullable")]
     pub group: String,
     /// API version.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "nullable")]
     pub version: String,
     /// Plural name, such as `pods`.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "nullable")]
     pub resource: String,
 }
 
@@ -49,13 +49,13 @@ pub struct AdmissionRequest {
     /// To which resource.
     pub resource: Resource,
     /// To which subresource; empty for the object itself.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "nullable")]
     pub sub_resource: String,
     /// Name of the object; may be empty before the server applies `generateName`.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "nullable")]
     pub name: String,
     /// Namespace; empty for what has none.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "nullable")]
     pub namespace: String,
     /// The requesting user.
     #[serde(default)]
@@ -67,7 +67,7 @@ pub struct AdmissionRequest {
     #[serde(default)]
     pub old_object: Value,
     /// Nothing is stored whatever is answered.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "nullable")]
     pub dry_run: bool,
 }
 
@@ -205,12 +205,6 @@ impl AdmissionRequest {
         let Resource { group, resource, .. } = &self.resource;
         if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") }
     }
-}
-
-fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// Answers to requests about one object are smaller than this: a server stores no object of more than some MiB.
 pub const MAX_OBJECT_BYTES: usize = 16 << 20;
@@ -16,70 +17,44 @@ const MAX_STATUS_BYTES: usize = 64 << 10;
 /// The longest a server's `Retry-After` is obeyed.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// Why a request failed.
+/// Why a request failed, with its method and path.
 #[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// The server answered with an error.
-    #[error("{method} {path}: {code} {reason}: {message}")]
-    Status {
-        /// The request's method.
-        method: Method,
-        /// The request's path.
-        path: String,
-        /// HTTP status code.
-        code: u16,
-        /// `reason` of the Status object, such as `AlreadyExists`.
-        reason: String,
-        /// `message` of the Status object.
-        message: String,
-        /// `Retry-After`.
-        retry_after: Option<Duration>,
-    },
-    /// No response in time. It is unknown whether the request was carried out.
-    #[error("{method} {path}: no answer within {timeout:?}")]
-    Timeout {
-        /// The request's method.
-        method: Method,
-        /// The request's path.
-        path: String,
-        /// How long was waited.
-        timeout: Duration,
-    },
-    /// The connection failed. It is unknown whether the request was carried out.
-    #[error("{method} {path}: {message}")]
-    Connection {
-        /// The request's method.
-        method: Method,
-        /// The request's path.
-        path: String,
-        /// What happened.
-        message: String,
-    },
+#[error("{method} {path}: {failure}")]
+pub struct CallError {
+    method: Method,
+    path: String,
+    failure: Failure,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// The server answered with an error, in a Status object.
+    #[error("{code} {reason}: {message}")]
+    Status { code: u16, reason: String, message: String, retry_after: Option<Duration> },
+    /// It is unknown whether the request was carried out.
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+    /// It is unknown whether the request was carried out.
+    #[error("{0}")]
+    Connection(String),
     /// The response is invalid.
-    #[error("{method} {path}: the answer cannot be read: {message}")]
-    Answer {
-        /// The request's method.
-        method: Method,
-        /// The request's path.
-        path: String,
-        /// What is wrong with it.
-        message: String,
-    },
+    #[error("the answer cannot be read: {0}")]
+    Answer(String),
 }
 
 impl CallError {
     /// HTTP status code of the server's error.
     pub fn code(&self) -> Option<u16> {
-        match self {
-            CallError::Status { code, .. } => Some(*code),
+        match &self.failure {
+            Failure::Status { code, .. } => Some(*code),
             _ => None,
         }
     }
 
     /// `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            CallError::Status { retry_after, .. } => *retry_after,
+        match &self.failure {
+            Failure::Status { retry_after, .. } => *retry_after,
             _ => None,
         }
     }
@@ -91,15 +66,15 @@ impl CallError {
 
     /// The server's message; the whole error if there is none.
     pub fn message(&self) -> String {
-        match self {
-            CallError::Status { message, .. } if !message.is_empty() => message.clone(),
-            error => error.to_string(),
+        match &self.failure {
+            Failure::Status { message, .. } if !message.is_empty() => message.clone(),
+            _ => self.to_string(),
         }
     }
 
     fn reason(&self) -> &str {
-        match self {
-            CallError::Status { reason, .. } => reason,
+        match &self.failure {
+            Failure::Status { reason, .. } => reason,
             _ => "",
         }
     }
@@ -138,24 +113,12 @@ struct Name {
 }
 
 impl Name {
-    fn connection(&self, error: &dyn std::error::Error) -> CallError {
-        CallError::Connection {
-            method: self.method.clone(),
-            path: self.path.clone(),
-            message: with_sources(error),
-        }
+    fn of(request: &Request<Vec<u8>>) -> Name {
+        Name { method: request.method().clone(), path: request.uri().path().to_owned() }
     }
 
-    fn answer(&self, message: impl ToString) -> CallError {
-        CallError::Answer {
-            method: self.method.clone(),
-            path: self.path.clone(),
-            message: message.to_string(),
-        }
-    }
-
-    fn timeout(&self, timeout: Duration) -> CallError {
-        CallError::Timeout { method: self.method.clone(), path: self.path.clone(), timeout }
+    fn failed(&self, failure: Failure) -> CallError {
+        CallError { method: self.method.clone(), path: self.path.clone(), failure }
     }
 }
 
@@ -183,12 +146,14 @@ pub async fn open(
     request: Request<Vec<u8>>,
     timeout: Duration,
 ) -> Result<Response<Body>, CallError> {
-    let name = Name { method: request.method().clone(), path: request.uri().path().to_owned() };
+    let name = Name::of(&request);
     let answered = async {
-        let response = client.send(request.map(Body::from)).await.map_err(|e| name.connection(&e))?;
+        let response = client.send(request.map(Body::from)).await;
+        let response = response.map_err(|e| name.failed(Failure::Connection(with_sources(&e))))?;
         if response.status().is_success() { Ok(response) } else { Err(refused(&name, response).await) }
     };
-    tokio::time::timeout(timeout, answered).await.unwrap_or_else(|_| Err(name.timeout(timeout)))
+    let late = |_| Err(name.failed(Failure::Timeout(timeout)));
+    tokio::time::timeout(timeout, answered).await.unwrap_or_else(late)
 }
 
 /// Sends a request and reads the whole answer.
@@ -201,14 +166,16 @@ pub async fn send(
     timeout: Duration,
     max_bytes: usize,
 ) -> Result<Bytes, CallError> {
-    let name = Name { method: request.method().clone(), path: request.uri().path().to_owned() };
+    let name = Name::of(&request);
     let answered = async {
         let response = open(client, request, timeout).await?;
-        let (bytes, complete) =
-            read(response.into_body(), max_bytes).await.map_err(|e| name.connection(&e))?;
-        if complete { Ok(bytes) } else { Err(name.answer(format!("it is larger than {max_bytes} bytes"))) }
+        let read = read(response.into_body(), max_bytes).await;
+        let (bytes, complete) = read.map_err(|e| name.failed(Failure::Connection(with_sources(&e))))?;
+        let too_large = || name.failed(Failure::Answer(format!("it is larger than {max_bytes} bytes")));
+        complete.then_some(bytes).ok_or_else(too_large)
     };
-    tokio::time::timeout(timeout, answered).await.unwrap_or_else(|_| Err(name.timeout(timeout)))
+    let late = |_| Err(name.failed(Failure::Timeout(timeout)));
+    tokio::time::timeout(timeout, answered).await.unwrap_or_else(late)
 }
 
 /// Sends a request and reads the answer's JSON.
@@ -220,14 +187,19 @@ pub async fn json<T: DeserializeOwned>(
     request: Request<Vec<u8>>,
     timeout: Duration,
 ) -> Result<T, CallError> {
-    let name = Name { method: request.method().clone(), path: request.uri().path().to_owned() };
+    let name = Name::of(&request);
     let bytes = send(client, request, timeout, MAX_OBJECT_BYTES).await?;
-    serde_json::from_slice(&bytes).map_err(|e| name.answer(e))
+    serde_json::from_slice(&bytes).map_err(|e| name.failed(Failure::Answer(e.to_string())))
 }
 
 /// A `GET` of a path of the server.
 pub fn get(path: &str) -> Request<Vec<u8>> {
     with_body(Method::GET, path, "", Vec::new())
+}
+
+/// A request with a JSON body.
+pub fn with_json(method: Method, path: &str, body: &Value) -> Request<Vec<u8>> {
+    with_body(method, path, "application/json", body.to_string().into_bytes())
 }
 
 /// A request with a body.
@@ -265,16 +237,14 @@ fn status_error(name: &Name, status: StatusCode, retry_after: Option<Duration>, 
         message: String::from_utf8_lossy(&body[..body.len().min(200)]).trim().to_owned(),
         ..StatusBody::default()
     });
-    CallError::Status {
-        method: name.method.clone(),
-        path: name.path.clone(),
+    name.failed(Failure::Status {
         code: status.as_u16(),
         reason: Some(parsed.reason)
             .filter(|r| !r.is_empty())
             .unwrap_or_else(|| status.canonical_reason().unwrap_or("Unknown").replace(' ', "")),
         message: parsed.message,
         retry_after: retry_after.map(|d| d.min(MAX_RETRY_AFTER)),
-    }
+    })
 }
 
 /// Reads a body up to a limit; returns whether it was complete.

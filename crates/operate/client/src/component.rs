@@ -3,9 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use berth_serve::health::Readiness;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use crate::lease::{Leadership, LeaseOptions, elect};
+use crate::serving::{self, Addresses, Content, ServeError, ServingOptions};
 
 /// How long the release of the lease may take.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -14,8 +18,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct ComponentHandle<S> {
     status: watch::Receiver<S>,
-    http_address: Option<SocketAddr>,
-    https_address: Option<SocketAddr>,
+    addresses: Addresses,
     task: JoinHandle<()>,
 }
 
@@ -25,14 +28,9 @@ pub struct ComponentHandle<S> {
 pub struct ComponentPanicked(#[from] tokio::task::JoinError);
 
 impl<S> ComponentHandle<S> {
-    /// The handle of a component whose task publishes statuses, and which may serve HTTP and HTTPS at an address each.
-    pub fn new(
-        status: watch::Receiver<S>,
-        http_address: Option<SocketAddr>,
-        https_address: Option<SocketAddr>,
-        task: JoinHandle<()>,
-    ) -> ComponentHandle<S> {
-        ComponentHandle { status, http_address, https_address, task }
+    /// The handle of a component whose task publishes statuses.
+    pub fn new(status: watch::Receiver<S>, addresses: Addresses, task: JoinHandle<()>) -> ComponentHandle<S> {
+        ComponentHandle { status, addresses, task }
     }
 
     /// Its current status, and the later ones.
@@ -42,12 +40,12 @@ impl<S> ComponentHandle<S> {
 
     /// Where `/healthz`, `/readyz` and `/metrics` are served over plain HTTP.
     pub fn http_address(&self) -> Option<SocketAddr> {
-        self.http_address
+        self.addresses.http
     }
 
     /// Where the same is served over HTTPS.
     pub fn https_address(&self) -> Option<SocketAddr> {
-        self.https_address
+        self.addresses.https
     }
 
     /// Waits until the component has stopped.
@@ -67,14 +65,37 @@ impl<S> ComponentHandle<S> {
 /// What was started with a component and stops with it, even if the component panics.
 #[derive(Debug)]
 pub struct Sidecars {
+    /// Stops everything that serves the component until it has ended, the elector included.
     last: CancellationToken,
     elector: Option<JoinHandle<()>>,
 }
 
 impl Sidecars {
-    /// `last` stops everything that serves the component until it has ended, the `elector` included.
-    pub fn new(last: CancellationToken, elector: Option<JoinHandle<()>>) -> Sidecars {
-        Sidecars { last, elector }
+    /// Serves a component, and takes part in its election, if it has one. `client` has no rate limit.
+    ///
+    /// # Errors
+    /// As [`serving::serve`].
+    pub async fn start<S: Readiness>(
+        client: kube::Client,
+        serving: &ServingOptions,
+        content: Content<S>,
+        election: Option<LeaseOptions>,
+    ) -> Result<(Sidecars, Addresses, Leadership), ServeError> {
+        let last = CancellationToken::new();
+        let addresses = serving::serve(client.clone(), serving, content, last.clone()).await?;
+        let (leadership, elector) = match election {
+            Some(lease) => {
+                let (leadership, elector) = elect(client, lease, last.clone());
+                (leadership, Some(elector))
+            }
+            None => (Leadership::uncontested(), None),
+        };
+        Ok((Sidecars { last, elector }, addresses, leadership))
+    }
+
+    /// A token that stops with them.
+    pub fn token(&self) -> CancellationToken {
+        self.last.clone()
     }
 
     /// Stops them. The lease is released, if that does not take too long.

@@ -10,8 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::resource::{CONFIG_MAPS, Resource, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS};
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
+use berth_serve::{ClientAuthorities, ClientIdentity};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -30,16 +29,6 @@ pub const ALWAYS_ALLOWED_PATHS: [&str; 3] = ["/healthz", "/readyz", "/livez"];
 
 /// A refusal: the HTTP status and the message.
 pub type Refusal = (StatusCode, String);
-
-/// [`DelegatedAuthorizer::authorize`] as a function.
-pub type AuthorizeFn = Arc<
-    dyn Fn(Option<Named>, Option<String>, String, String) -> BoxFuture<'static, Result<(), Refusal>>
-        + Send
-        + Sync,
->;
-
-/// The user and the groups that a client certificate names.
-pub type Named = (String, Vec<String>);
 
 /// Asks an API server who may read what a component serves.
 pub struct DelegatedAuthorizer {
@@ -92,31 +81,22 @@ impl DelegatedAuthorizer {
         DelegatedAuthorizer { client, always_allowed, users: Memory::default(), accesses: Memory::default() }
     }
 
-    /// The same as a function of certificate, token, verb and path; see [`DelegatedAuthorizer::authorize`].
-    pub fn into_function(self) -> AuthorizeFn {
-        let authorizer = Arc::new(self);
-        Arc::new(move |certificate, token, verb, path| {
-            let authorizer = authorizer.clone();
-            async move { authorizer.authorize(certificate, token, verb, path).await }.boxed()
-        })
-    }
-
     /// Whether the bearer of a certificate or a token may read a path. `verb` is the HTTP method in lower case.
     ///
     /// # Errors
     /// 401 for a token that is not valid, 403 without the permission, 500 if the API server gives no answer.
     pub async fn authorize(
         &self,
-        certificate: Option<Named>,
+        certificate: Option<ClientIdentity>,
         token: Option<String>,
-        verb: String,
-        path: String,
+        verb: &str,
+        path: &str,
     ) -> Result<(), Refusal> {
-        if self.always_allowed.iter().any(|allowed| is_covered(&path, allowed)) {
+        if self.always_allowed.iter().any(|allowed| is_covered(path, allowed)) {
             return Ok(());
         }
         let user = match (certificate, token) {
-            (Some(named), _) => Arc::new(User::named(named)),
+            (Some(identity), _) => Arc::new(User::identified(identity)),
             (None, Some(token)) => self.user(token).await?,
             (None, None) => Arc::new(User::anonymous()),
         };
@@ -185,8 +165,7 @@ impl DelegatedAuthorizer {
     /// Creates a review and returns its status.
     async fn review(&self, resource: &Resource, spec: Value) -> Result<Value, Refusal> {
         let body = json!({"apiVersion": resource.api_version(), "kind": resource.kind, "spec": spec});
-        let body = body.to_string().into_bytes();
-        let request = call::with_body(Method::POST, &resource.path(""), "application/json", body);
+        let request = call::with_json(Method::POST, &resource.path(""), &body);
         let answer: Result<Value, CallError> = call::json(&self.client, request, TIMEOUT).await;
         let failed = |error| {
             tracing::warn!("a request cannot be authorized: {error}");
@@ -196,9 +175,9 @@ impl DelegatedAuthorizer {
     }
 }
 
-/// Calls `set` with the authorities (PEM) of client certificates whenever they have changed, without end. The cluster
-/// publishes them in the ConfigMap `extension-apiserver-authentication`; a component that may not read it has none.
-pub async fn follow_client_authorities(client: kube::Client, set: impl Fn(&str) -> Result<(), String>) {
+/// Keeps the authorities of client certificates as the cluster has them, without end. The cluster publishes them in the
+/// ConfigMap `extension-apiserver-authentication`; a component that may not read it has none.
+pub(crate) async fn follow_client_authorities(client: kube::Client, authorities: Arc<ClientAuthorities>) {
     let request = || call::get(&CONFIG_MAPS.object_path("kube-system", "extension-apiserver-authentication"));
     let (mut seen, mut is_reported) = (String::new(), false);
     loop {
@@ -208,7 +187,7 @@ pub async fn follow_client_authorities(client: kube::Client, set: impl Fn(&str) 
             Ok(pem) if pem == seen => Ok(()),
             Ok(pem) => {
                 seen = pem;
-                set(&seen)
+                authorities.set_pem(seen.as_bytes())
             }
             Err(error) => Err(error.to_string()),
         };
@@ -228,9 +207,10 @@ impl User {
         User::with_groups("system:anonymous".to_owned(), vec!["system:unauthenticated".to_owned()])
     }
 
-    fn named((name, mut groups): Named) -> User {
+    fn identified(ClientIdentity { common_name, organizations }: ClientIdentity) -> User {
+        let mut groups = organizations;
         groups.push("system:authenticated".to_owned());
-        User::with_groups(name, groups)
+        User::with_groups(common_name, groups)
     }
 
     fn with_groups(name: String, groups: Vec<String>) -> User {

@@ -234,9 +234,7 @@ impl Writer {
             self.series.remove(&event);
         }
         let (body, collection, name) = self.object(&event);
-        let request =
-            || call::with_body(Method::POST, &collection, "application/json", body.to_string().into_bytes());
-        let written = self.send(request).await;
+        let written = self.send(|| call::with_json(Method::POST, &collection, &body)).await;
         self.count(1, written);
         if written {
             if self.series.len() >= self.options.remembered {

@@ -26,6 +26,6 @@ pub async fn evict(
         "deleteOptions": {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}},
     });
     let path = format!("{}/eviction", PODS.object_path(namespace, name));
-    let request = call::with_body(Method::POST, &path, "application/json", body.to_string().into_bytes());
+    let request = call::with_json(Method::POST, &path, &body);
     call::send(client, request, timeout, call::MAX_OBJECT_BYTES).await.map(|_| ())
 }

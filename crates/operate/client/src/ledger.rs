@@ -82,7 +82,7 @@ impl LedgerClient {
             object["data"] = Value::Object(Map::new());
         }
         object["data"][KEY] = Value::String(text);
-        let request = call::with_body(method, &path, "application/json", object.to_string().into_bytes());
+        let request = call::with_json(method, &path, &object);
         let object = call::json::<Value>(&self.client, request, self.timeout).await?;
         Ok(Ledger { content, object: Some(object) })
     }

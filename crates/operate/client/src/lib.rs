@@ -2,8 +2,9 @@
 //!
 //! [`connect`] makes clients from kubeconfig files or from inside a cluster. [`call`] sends one request with a deadline
 //! and a limit on the answer. [`watch`](mod@watch) turns list and watch into one stream of events that survives dropped
-//! connections, expired resource versions and servers that hang. [`informer`] keeps caches of objects with them. [`lease`] elects a leader, [`delegated`] asks who may read what a component serves, [`events`] records events, [`eviction`] evicts pods, and
-//! [`component`] holds a spawned component.
+//! connections, expired resource versions and servers that hang. [`informer`] keeps caches of objects with them. [`lease`] elects a
+//! leader, [`serving`] serves health and metrics to those whom [`delegated`] authorization admits, [`events`] records
+//! events, [`eviction`] evicts pods, and [`component`] holds a spawned component.
 //!
 //! This crate does not use the engine and makes no decisions.
 
@@ -20,11 +21,12 @@ pub mod lease;
 pub mod ledger;
 mod outage_log;
 pub mod rate_limit;
+pub mod serving;
 pub mod watch;
 
 pub use backoff::Backoff;
 pub use failure_log::FailureLog;
-pub use informer::{Cache, Change, ChangedKeys, Indexer, Informer};
+pub use informer::{Cache, Change, ChangedKeys, Indexer, Informer, ObservedObject};
 pub use watch::{
     Event, Generated, HasMetadata, KubeObject, Pages, StreamEvent, WatchOptions, WatchStream, list, watch,
     watch_into, watch_with,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use berth_client::lease::LeaseOptions;
+use berth_client::serving::ServingOptions;
 use berth_engine::{Settings, ViolatedRule};
-use berth_serve::component::ServingOptions;
 
 pub use crate::limiter::LimitOptions;
 
@@ -125,7 +125,7 @@ pub enum EnforcerError {
     Connect(#[from] berth_client::connect::ConnectError),
     /// `/metrics` and its like cannot be served.
     #[error(transparent)]
-    Serve(#[from] berth_serve::component::ServeError),
+    Serve(#[from] berth_client::serving::ServeError),
     /// The enforcer's task panicked.
     #[error("the enforcer ended unexpectedly: {0}")]
     Broken(#[from] berth_client::component::ComponentPanicked),
@@ -134,27 +134,6 @@ pub enum EnforcerError {
 impl EnforcerOptions {
     /// How long a request that only a leader may send can take.
     pub(crate) fn request_timeout(&self) -> Duration {
-        match &self.leader_election {
-            Some(lease) => {
-                let grace = lease.lease_duration.saturating_sub(lease.renew_deadline);
-                self.request_timeout.min(grace).max(Duration::from_millis(100))
-            }
-            None => self.request_timeout,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_leaders_last_eviction_is_over_before_the_next_leader_begins() {
-        let mut options = EnforcerOptions { request_timeout: Duration::from_secs(30), ..Default::default() };
-        assert_eq!(options.request_timeout(), Duration::from_secs(30));
-        let lease = LeaseOptions::new("kube-system", "berth-enforcer", "a");
-        let grace = lease.lease_duration - lease.renew_deadline;
-        options.leader_election = Some(lease);
-        assert_eq!(options.request_timeout(), grace);
+        LeaseOptions::request_timeout(self.leader_election.as_ref(), self.request_timeout)
     }
 }

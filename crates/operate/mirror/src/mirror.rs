@@ -39,6 +39,19 @@ pub struct MirrorOptions {
     pub keeps: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
 }
 
+impl MirrorOptions {
+    /// These resources, with defaults that suit a cluster of any size.
+    pub fn new(sources: &'static [Source]) -> MirrorOptions {
+        MirrorOptions {
+            sources,
+            watch_idle_timeout: Duration::from_secs(90),
+            check_interval: Duration::from_secs(600),
+            check_grace: Duration::from_secs(15),
+            keeps: Arc::new(|_| false),
+        }
+    }
+}
+
 /// Keeps an engine's [`Cluster`] equal to the API server's objects.
 pub struct Mirror {
     options: MirrorOptions,

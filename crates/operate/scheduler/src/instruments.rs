@@ -9,9 +9,9 @@ use berth_api::object::Pod;
 use berth_engine::Cluster;
 use tokio::time::Instant;
 
+use crate::context::Context;
 use crate::metrics::Metrics;
-use crate::pending::{PendingPods, QueuedPod};
-use crate::state::State;
+use crate::pending::QueuedPod;
 
 /// Sampled decisions take no more than one part in this many of the time.
 const SAMPLING_SHARE: u32 = 400;
@@ -51,31 +51,25 @@ impl Instruments {
     }
 
     /// Counts what is not counted at every decision.
-    pub(crate) fn count_if_due(
-        &mut self,
-        state: &State,
-        pending: &PendingPods,
-        n_bindings: usize,
-        now: Instant,
-    ) {
+    pub(crate) fn count_if_due(&mut self, context: &Context, n_bindings: usize, now: Instant) {
         if now < self.count_not_before {
             return;
         }
         self.count_not_before = now + COUNTING_PERIOD;
         for (name, n) in &mut self.decisions {
-            if let Some(profile) = state.config.profile(name).filter(|_| *n > 0) {
+            if let Some(profile) = context.state.config.profile(name).filter(|_| *n > 0) {
                 self.metrics.evaluated(profile, std::mem::take(n));
             }
         }
         let mut pods = BTreeMap::new();
-        for (failure, n) in pending.queue.unschedulable() {
+        for (failure, n) in context.pending.queue.unschedulable() {
             for plugin in &*failure.plugins {
                 *pods.entry((plugin.name(), failure.profile.to_string())).or_insert(0) += n;
             }
         }
-        if pending.queue.counts().gated > 0 {
-            let queued = pending.pods.iter().map(|(_, queued)| &queued.pod);
-            for pod in queued.filter(|pod| state.is_gated(pod)) {
+        if context.pending.queue.counts().gated > 0 {
+            let queued = context.pending.pods.iter().map(|(_, queued)| &queued.pod);
+            for pod in queued.filter(|pod| context.state.is_gated(pod)) {
                 let profile = pod.spec.scheduler_name.clone();
                 *pods.entry((Plugin::SchedulingGates.name(), profile)).or_insert(0) += 1;
             }

@@ -10,6 +10,7 @@
 
 mod binding;
 mod completion;
+mod context;
 mod instruments;
 mod metrics;
 mod observer;

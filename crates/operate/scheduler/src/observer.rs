@@ -34,10 +34,9 @@ pub async fn observe(
     stop: CancellationToken,
 ) -> Result<(), SchedulerError> {
     let client = berth_client::connect::client(connection.into())?;
-    let defaults = SchedulerOptions::default();
     let header = Header {
         scheduler: OTHER_SCHEDULER.to_owned(),
-        identity: defaults.identity,
+        identity: SchedulerOptions::default().identity,
         settings: RecordedSettings::from(&settings),
         ..Header::default()
     };
@@ -46,16 +45,7 @@ pub async fn observe(
     let mut cluster = Cluster::new(Settings { all_node_attributes: false, ..settings });
     let queue = Queue::default();
     cluster.set_journal(journal(&recorder, queue.clone()));
-    let (mut mirror, mut events) = Mirror::start(
-        client.clone(),
-        MirrorOptions {
-            sources: Source::ALL,
-            watch_idle_timeout: defaults.watch_idle_timeout,
-            check_interval: defaults.resync_interval,
-            check_grace: defaults.resync_grace,
-            keeps: Arc::new(|_| false),
-        },
-    );
+    let (mut mirror, mut events) = Mirror::start(client.clone(), MirrorOptions::new(Source::ALL));
     // The mirror does not report conditions.
     let mut unscheduled =
         berth_client::watch::<Pod>(client, WatchOptions::new(PODS.path("")).fields("spec.nodeName="));

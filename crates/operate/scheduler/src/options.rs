@@ -5,8 +5,8 @@ use std::time::Duration;
 use berth_api::config::{DEFAULT_SCHEDULER_NAME, SchedulerConfig};
 use berth_client::lease::LeaseOptions;
 use berth_client::rate_limit::RateLimit;
+use berth_client::serving::ServingOptions;
 use berth_engine::Settings;
-use berth_serve::component::ServingOptions;
 
 use crate::recorder::{RecordError, RecordOptions};
 
@@ -109,7 +109,7 @@ pub enum SchedulerError {
     Connect(#[from] berth_client::connect::ConnectError),
     /// `/metrics` and its like cannot be served.
     #[error(transparent)]
-    Serve(#[from] berth_serve::component::ServeError),
+    Serve(#[from] berth_client::serving::ServeError),
     /// Decisions cannot be recorded.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -130,13 +130,7 @@ impl SchedulerOptions {
 
     /// How long a request to bind may take.
     pub(crate) fn bind_timeout(&self) -> Duration {
-        match &self.leader_election {
-            Some(lease) => {
-                let grace = lease.lease_duration.saturating_sub(lease.renew_deadline);
-                self.bind_timeout.min(grace).max(Duration::from_millis(100))
-            }
-            None => self.bind_timeout,
-        }
+        LeaseOptions::request_timeout(self.leader_election.as_ref(), self.bind_timeout)
     }
 }
 
@@ -180,16 +174,5 @@ mod tests {
         assert!(error.contains("2 profiles (default-scheduler, two)"), "{error}");
         options.scheduler_name = None;
         assert!(options.settings().unwrap().config.profile("two").is_some());
-    }
-
-    #[test]
-    fn a_leaders_last_binding_is_over_before_the_next_leader_begins() {
-        let mut options =
-            SchedulerOptions { bind_timeout: Duration::from_secs(30), ..SchedulerOptions::default() };
-        assert_eq!(options.bind_timeout(), Duration::from_secs(30));
-        let lease = LeaseOptions::new("kube-system", "berth", "a");
-        let grace = lease.lease_duration - lease.renew_deadline;
-        options.leader_election = Some(lease);
-        assert_eq!(options.bind_timeout(), grace);
     }
 }

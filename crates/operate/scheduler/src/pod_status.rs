@@ -177,9 +177,7 @@ pub(crate) async fn evict(client: &kube::Client, victim: &Victim, preemptor: &Po
     let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
     patch_object(client, &format!("{path}/status"), STRATEGIC_MERGE, &patch).await?;
     let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
-    let body = body.to_string().into_bytes();
-    let delete = || call::with_body(Method::DELETE, &path, "application/json", body.clone());
-    with_retries(client, delete, true).await?;
+    with_retries(client, || call::with_json(Method::DELETE, &path, &body), true).await?;
     Ok(())
 }
 

@@ -13,6 +13,7 @@ use berth_engine::{Group, GroupOutcome, Outcome, RelaxedPod};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use crate::context::Context;
 use crate::pending::{PendingPods, QueuedPods};
 use crate::queue::PodId;
 use crate::recorder::Recorder;
@@ -58,32 +59,30 @@ impl Relaxation {
     /// before.
     pub(crate) fn decide(
         &mut self,
-        state: &mut State,
-        pending: &mut PendingPods,
+        context: &mut Context,
         id: PodId,
         outcome: Outcome,
         before: Option<RelaxedPod>,
     ) -> Outcome {
-        let Some(queued) = pending.pods.get_mut(id) else { return outcome };
+        let Some(queued) = context.pending.pods.get_mut(id) else { return outcome };
         if !matches!(outcome, Outcome::Unschedulable { .. }) {
             return outcome;
         }
         let name = queued.pod.metadata.namespaced_name();
         let (time, prepared) = (pending_time(&queued.pod), queued.prepared.clone());
-        self.set_timer(state, &mut pending.pods, id, time);
-        let Some((outcome, relaxed)) = state.cluster.decide_relaxed(&prepared, time) else {
+        self.set_timer(&context.state, &mut context.pending.pods, id, time);
+        let Some((outcome, relaxed)) = context.state.cluster.decide_relaxed(&prepared, time) else {
             return outcome;
         };
-        set_relaxed(state, pending, id, before, relaxed, time);
-        state.recorder.record(|| Entry::Decision(Box::new(outcome.recorded(name))));
+        set_relaxed(context, id, before, relaxed, time);
+        context.state.recorder.record(|| Entry::Decision(Box::new(outcome.recorded(name))));
         outcome
     }
 
     /// As [`Relaxation::decide`] for the members of a group.
     pub(crate) fn decide_group(
         &mut self,
-        state: &mut State,
-        pending: &mut PendingPods,
+        context: &mut Context,
         (name, ids): (&str, &[PodId]),
         group: &Group<'_>,
         outcome: GroupOutcome,
@@ -92,19 +91,19 @@ impl Relaxation {
         if matches!(outcome, GroupOutcome::Placed { .. }) {
             return outcome;
         }
-        let members = ids.iter().filter_map(|id| pending.pods.get(*id));
+        let members = ids.iter().filter_map(|id| context.pending.pods.get(*id));
         let times: Vec<_> = members.map(|queued| pending_time(&queued.pod)).collect();
         for (id, time) in ids.iter().zip(&times) {
-            self.set_timer(state, &mut pending.pods, *id, *time);
+            self.set_timer(&context.state, &mut context.pending.pods, *id, *time);
         }
-        let Some((outcome, relaxed)) = state.cluster.decide_group_relaxed(group, &times) else {
+        let Some((outcome, relaxed)) = context.state.cluster.decide_group_relaxed(group, &times) else {
             return outcome;
         };
         for (((id, before), relaxed), time) in ids.iter().zip(before).zip(relaxed).zip(times) {
-            set_relaxed(state, pending, *id, before, relaxed, time);
+            set_relaxed(context, *id, before, relaxed, time);
         }
-        state.recorder.record(|| {
-            let recorded = state.cluster.recorded_group(name, group);
+        context.state.recorder.record(|| {
+            let recorded = context.state.cluster.recorded_group(name, group);
             Entry::GroupDecision(recorded, Box::new(outcome.recorded(group)))
         });
         outcome
@@ -136,19 +135,21 @@ impl Relaxation {
 }
 
 fn set_relaxed(
-    state: &State,
-    pending: &mut PendingPods,
+    context: &mut Context,
     id: PodId,
     before: Option<RelaxedPod>,
     relaxed: RelaxedPod,
     time: Duration,
 ) {
-    let Some(queued) = pending.pods.get_mut(id).filter(|_| !relaxed.paths.is_empty()) else { return };
+    let Some(queued) = context.pending.pods.get_mut(id).filter(|_| !relaxed.paths.is_empty()) else { return };
     if before.is_none_or(|before| before.paths != relaxed.paths) {
         let (seconds, paths) = (time.as_secs(), relaxed.paths.join(", "));
         let note = format!("Pending for {seconds}s: required rules become preferences: {paths}");
-        pending.events.relaxed(&queued.pod, note);
+        context.pending.events.relaxed(&queued.pod, note);
     }
-    state.recorder.record(|| Entry::Relax(queued.pod.metadata.namespaced_name(), relaxed.paths.clone()));
+    context
+        .state
+        .recorder
+        .record(|| Entry::Relax(queued.pod.metadata.namespaced_name(), relaxed.paths.clone()));
     queued.relaxed = Some(relaxed);
 }

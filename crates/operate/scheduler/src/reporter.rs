@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_mirror::{Mirror, Source};
+use berth_mirror::Source;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::context::Context;
 use crate::metrics::Metrics;
-use crate::pending::PendingPods;
+use crate::state::State;
 use crate::status::Status;
 
 /// The shortest time between two statuses: a thousand per second would be of no use.
@@ -37,23 +38,18 @@ impl Reporter {
     }
 
     /// Publishes the status, but not too often.
-    pub(crate) fn report_if_due(
-        &mut self,
-        mirror: &Mirror,
-        pending: &PendingPods,
-        leads: bool,
-        now: Instant,
-    ) {
+    pub(crate) fn report_if_due(&mut self, context: &Context, leads: bool, now: Instant) {
         self.is_due = now < self.not_before;
         if !self.is_due {
-            self.report(mirror, pending, leads);
+            self.report(context, leads);
             self.not_before = now + REPORT_PERIOD;
         }
     }
 
     /// Publishes the status, if it has changed.
-    pub(crate) fn report(&mut self, mirror: &Mirror, pending: &PendingPods, leads: bool) {
+    pub(crate) fn report(&mut self, context: &Context, leads: bool) {
         let Reporter { current, last, sender, metrics, .. } = self;
+        let Context { state: State { mirror, .. }, pending } = context;
         current.pending_sources = mirror.pending();
         current.leads = leads;
         current.queue = pending.queue.counts();

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::pending::{GroupFailure, GroupKey, PendingPods, QueuedPods};
+use crate::context::Context;
+use crate::pending::{GroupFailure, GroupKey, PendingPods};
 use crate::pod_groups::PodGroups;
 use crate::queue::PodId;
-use crate::state::State;
 
 /// After an evaluation without success, a group is not evaluated again for this many times as long as the evaluation took:
 /// thousands of changes must not keep the scheduler busy with unschedulable pods.
@@ -17,7 +17,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 const FLUSH_PERIOD: Duration = Duration::from_secs(30);
 
 /// The group of unschedulable pods that an entry of the queue belongs to.
-pub(crate) fn group_key(state: &State, pods: &QueuedPods, groups: &PodGroups, id: PodId) -> Option<GroupKey> {
+pub(crate) fn group_key(context: &Context, groups: &PodGroups, id: PodId) -> Option<GroupKey> {
+    let Context { state, pending: PendingPods { pods, .. } } = context;
     if let Some(member) = groups.first_pending(id) {
         return Some((state.cluster.equivalence(&pods.get(member)?.prepared), Some(id)));
     }
@@ -46,19 +47,13 @@ impl Waker {
     }
 
     /// Wakes the pods that changes since the last call help.
-    pub(crate) fn wake(
-        &mut self,
-        state: &mut State,
-        pending: &mut PendingPods,
-        groups: &PodGroups,
-        now: Instant,
-    ) {
-        let changes = state.cluster.take_changes();
+    pub(crate) fn wake(&mut self, context: &mut Context, groups: &PodGroups, now: Instant) {
+        let changes = context.state.cluster.take_changes();
         let mut helped: Vec<(GroupKey, &'static str)> = Vec::new();
         if !changes.is_empty() {
-            for (key, failure) in pending.queue.idle() {
+            for (key, failure) in context.pending.queue.idle() {
                 let helps = changes.iter().find(|change| {
-                    failure.wake.iter().any(|conditions| state.cluster.could_help(conditions, change))
+                    failure.wake.iter().any(|conditions| context.state.cluster.could_help(conditions, change))
                 });
                 if let Some(change) = helps {
                     helped.push((key.clone(), change.event()));
@@ -67,33 +62,32 @@ impl Waker {
         }
         if self.look_again_at.is_some_and(|at| at <= now) {
             self.look_again_at = None;
-            let due = pending.queue.idle().filter(|(_, failure)| failure.is_due);
+            let due = context.pending.queue.idle().filter(|(_, failure)| failure.is_due);
             let due: Vec<_> = due.map(|(key, _)| (key.clone(), "LookAgain")).collect();
             helped.extend(due);
         }
         for (key, event) in helped {
-            self.evaluate(state, pending, groups, &key, event, now);
+            self.evaluate(context, groups, &key, event, now);
         }
         if !changes.is_empty() {
-            activate_settled_nominations(state, pending, groups, now);
+            activate_settled_nominations(context, groups, now);
         }
     }
 
     /// Wakes a group if its first pod fits on a node now.
     fn evaluate(
         &mut self,
-        state: &mut State,
-        pending: &mut PendingPods,
+        context: &mut Context,
         groups: &PodGroups,
         key: &GroupKey,
         event: &'static str,
         now: Instant,
     ) {
         if key.1.is_some_and(|id| groups.is_entry(id)) {
-            return pending.wake(key, event, now);
+            return context.pending.wake(key, event, now);
         }
-        let epoch = state.cluster.signature_epoch();
-        let Some(failure) = pending.queue.failure_mut(key) else { return };
+        let epoch = context.state.cluster.signature_epoch();
+        let Some(failure) = context.pending.queue.failure_mut(key) else { return };
         if let Some(at) = failure.look_again.filter(|at| *at > now) {
             failure.is_due = true;
             self.look_again_at = Some(self.look_again_at.map_or(at, |before| before.min(at)));
@@ -102,23 +96,26 @@ impl Waker {
         failure.is_due = false;
         if failure.epoch != epoch {
             // New selectors may distinguish the pods of the group.
-            for key in split(state, pending, groups, key, now) {
-                self.evaluate(state, pending, groups, &key, event, now);
+            for key in split(context, groups, key, now) {
+                self.evaluate(context, groups, &key, event, now);
             }
             return;
         }
-        let Some(first) = pending.queue.first_of(key, now) else { return };
-        let Some(queued) = pending.pods.get(first) else { return };
+        let Some(first) = context.pending.queue.first_of(key, now) else { return };
+        let Some(queued) = context.pending.pods.get(first) else { return };
         let began = Instant::now();
         // Most nominated pods fit on their node first: then the others need no look.
         let decided = queued.decided();
-        let fits = state.nomination(&queued.pod).is_some_and(|node| state.cluster.fits_on(decided, node))
-            || state.cluster.fits_anywhere(decided);
+        let fits = context
+            .state
+            .nomination(&queued.pod)
+            .is_some_and(|node| context.state.cluster.fits_on(decided, node))
+            || context.state.cluster.fits_anywhere(decided);
         if fits {
-            return pending.wake(key, event, now);
+            return context.pending.wake(key, event, now);
         }
-        let wake = state.cluster.wake_conditions(decided);
-        if let Some(failure) = pending.queue.failure_mut(key) {
+        let wake = context.state.cluster.wake_conditions(decided);
+        if let Some(failure) = context.pending.queue.failure_mut(key) {
             failure.wake = vec![wake];
             failure.look_again = Some(now + (began.elapsed() * EVALUATION_COST).min(LONGEST_WAIT));
         }
@@ -140,41 +137,34 @@ impl Waker {
 
 /// Moves an entry whose attempt failed to the unschedulable ones.
 pub(crate) fn add_unschedulable(
-    state: &mut State,
-    pending: &mut PendingPods,
+    context: &mut Context,
     groups: &PodGroups,
     (id, key): (PodId, &GroupKey),
     failure: &GroupFailure,
     now: Instant,
 ) {
-    if pending.queue.failure_mut(key).is_some_and(|before| before.epoch != failure.epoch) {
+    if context.pending.queue.failure_mut(key).is_some_and(|before| before.epoch != failure.epoch) {
         // This failure may not be that of all pods that were equivalent once.
-        split(state, pending, groups, key, now);
+        split(context, groups, key, now);
     }
     if key.1.is_some() {
         // The preemption is for this pod only: the next of its group is decided separately.
-        pending.queue.release_group(id, now);
+        context.pending.queue.release_group(id, now);
     }
-    pending.queue.add_unschedulable(id, key.clone(), failure.clone(), now);
+    context.pending.queue.add_unschedulable(id, key.clone(), failure.clone(), now);
 }
 
 /// Moves each pod of a group to the group it belongs to now. Returns these groups.
-fn split(
-    state: &mut State,
-    pending: &mut PendingPods,
-    groups: &PodGroups,
-    key: &GroupKey,
-    now: Instant,
-) -> Vec<GroupKey> {
-    let epoch = state.cluster.signature_epoch();
-    let Some(kept) = pending.queue.failure_mut(key) else { return Vec::new() };
+fn split(context: &mut Context, groups: &PodGroups, key: &GroupKey, now: Instant) -> Vec<GroupKey> {
+    let epoch = context.state.cluster.signature_epoch();
+    let Some(kept) = context.pending.queue.failure_mut(key) else { return Vec::new() };
     kept.epoch = epoch;
     let failure = kept.clone();
     let mut keys: Vec<GroupKey> = Vec::new();
-    for id in pending.queue.members(key) {
-        let Some(own) = group_key(state, &pending.pods, groups, id) else { continue };
+    for id in context.pending.queue.members(key) {
+        let Some(own) = group_key(context, groups, id) else { continue };
         if own != *key {
-            pending.queue.move_to_group(id, own.clone(), &failure, now);
+            context.pending.queue.move_to_group(id, own.clone(), &failure, now);
         }
         if !keys.contains(&own) {
             keys.push(own);
@@ -185,23 +175,24 @@ fn split(
 
 /// Activates the unschedulable pods whose nomination is settled: the node is deleted, or the victims are gone. They
 /// fit there now, or they preempt again, or they lose the nomination.
-fn activate_settled_nominations(state: &State, pending: &mut PendingPods, groups: &PodGroups, now: Instant) {
-    let nominated = pending.queue.idle().filter_map(|((_, nominated), _)| *nominated);
+fn activate_settled_nominations(context: &mut Context, groups: &PodGroups, now: Instant) {
+    let nominated = context.pending.queue.idle().filter_map(|((_, nominated), _)| *nominated);
     let is_settled = |id: &PodId| {
         if groups.is_entry(*id) {
-            groups.has_settled_nominations(*id, state, &pending.pods)
+            groups.has_settled_nominations(context, *id)
         } else {
-            is_nomination_settled(state, &pending.pods, *id)
+            is_nomination_settled(context, *id)
         }
     };
     let settled: Vec<PodId> = nominated.filter(is_settled).collect();
     for id in settled {
-        pending.queue.activate(id, now);
-        pending.metrics.queued("active", "NominationSettled");
+        context.pending.queue.activate(id, now);
+        context.pending.metrics.queued("active", "NominationSettled");
     }
 }
 
-fn is_nomination_settled(state: &State, pods: &QueuedPods, id: PodId) -> bool {
+fn is_nomination_settled(context: &Context, id: PodId) -> bool {
+    let Context { state, pending: PendingPods { pods, .. } } = context;
     let Some(queued) = pods.get(id) else { return false };
     let Some(victims) = &queued.preemption else { return false };
     if state.nomination(&queued.pod).is_none_or(|node| !state.cluster.has_node(node)) {

@@ -44,18 +44,10 @@ pub enum CliError {
     Expand(#[from] ExpandError),
     /// A configuration file is not valid.
     #[error("{}", EachAt { place, errors })]
-    Config {
-        /// Its location.
-        place: SourceLocation,
-        /// The errors in it.
-        errors: ConfigErrors,
-    },
+    Config { place: SourceLocation, errors: ConfigErrors },
     /// A configuration file without a configuration.
     #[error("{file}: no KubeSchedulerConfiguration found")]
-    NoConfig {
-        /// The file.
-        file: String,
-    },
+    NoConfig { file: String },
     /// More than one scheduler configuration.
     #[error(
         "{second}: a second KubeSchedulerConfiguration after {first}: remove one, or select one with --config"
@@ -117,13 +109,15 @@ pub enum CliError {
     /// A call to the API server failed.
     #[error(transparent)]
     Call(#[from] berth_client::call::CallError),
+    /// Objects cannot be listed.
+    #[error(transparent)]
+    List(#[from] berth_client::watch::ListError),
     /// Manifests cannot be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
     /// A file or directory cannot be written.
     #[error("cannot write {}: {error}", path.display())]
     File {
-        /// Its path.
         path: PathBuf,
         /// The error of the system.
         error: io::Error,

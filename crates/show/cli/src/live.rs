@@ -1,6 +1,5 @@
 //! Reads the objects of a live cluster into an inventory, page by page.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_api::inventory::{InputError, Inventory};
@@ -93,13 +92,7 @@ fn remedy(error: &ListError) -> &'static str {
 }
 
 /// The cluster to read.
-#[derive(Clone, Debug, Default)]
-pub struct LiveCluster {
-    /// The kubeconfig file; without it, the one that kubectl uses.
-    pub kubeconfig: Option<PathBuf>,
-    /// The context of the file; without it, the current context.
-    pub context: Option<String>,
-}
+pub struct LiveCluster(pub connect::Options);
 
 impl LiveCluster {
     /// Reads the cluster into the inventory; returns warnings about optional resources that could not be read.
@@ -108,25 +101,10 @@ impl LiveCluster {
     /// The server cannot be reached, or refuses to list nodes or pods.
     pub fn read(&self, inventory: &mut Inventory, progress: &ProgressBar) -> Result<Vec<String>, LiveError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(LiveError::Runtime)?.block_on(self.read_all(inventory, progress))
-    }
-
-    async fn read_all(
-        &self,
-        inventory: &mut Inventory,
-        progress: &ProgressBar,
-    ) -> Result<Vec<String>, LiveError> {
-        let (client, server) = self.connect().await?;
-        read(&client, &server, inventory, progress).await
-    }
-
-    async fn config(&self) -> Result<kube::Config, LiveError> {
-        let options = connect::Options {
-            kubeconfig: self.kubeconfig.clone(),
-            context: self.context.clone(),
-            ..connect::Options::default()
-        };
-        Ok(options.config().await?)
+        runtime.map_err(LiveError::Runtime)?.block_on(async {
+            let (client, server) = self.connect().await?;
+            read(&client, &server, inventory, progress).await
+        })
     }
 
     /// A client without a credential, for requests of other users.
@@ -134,11 +112,11 @@ impl LiveCluster {
     /// # Errors
     /// The configuration cannot be used.
     pub async fn anonymous_client(&self) -> Result<kube::Client, LiveError> {
-        Ok(connect::client(Connection::from(self.config().await?).anonymous())?)
+        Ok(connect::client(Connection::from(self.0.config().await?).anonymous())?)
     }
 
     async fn connect(&self) -> Result<(kube::Client, String), LiveError> {
-        let config = self.config().await?;
+        let config = self.0.config().await?;
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         Ok((connect::client(config)?, server))
     }

@@ -22,34 +22,19 @@ pub enum RecordingError {
     #[error(
         "{directory}: no .jsonl or .jsonl.gz file in this directory: give the directory that --record wrote to"
     )]
-    EmptyDirectory {
-        /// The directory.
-        directory: String,
-    },
+    EmptyDirectory { directory: String },
     /// No journal covers the time.
     #[error("{argument}: no journal covers {}", time.map_or_else(|| "any time".to_owned(), rfc3339_micros))]
-    NotCovered {
-        /// The argument.
-        argument: String,
-        /// The time.
-        time: Option<Timestamp>,
-    },
+    NotCovered { argument: String, time: Option<Timestamp> },
     /// The state was not complete.
     #[error("{file}: the recording is not complete at {}: the scheduler had not listed all objects yet", rfc3339_micros(*time))]
-    Incomplete {
-        /// The file.
-        file: String,
-        /// The time.
-        time: Timestamp,
-    },
+    Incomplete { file: String, time: Timestamp },
     /// A journal does not fit together.
     #[error("{file}:{line}: {error}")]
     Journal {
-        /// The file.
         file: String,
         /// Line, from 1.
         line: usize,
-        /// The error.
         error: JournalError,
     },
     /// The file cannot be opened.
@@ -58,7 +43,6 @@ pub enum RecordingError {
     /// Reading the file failed.
     #[error("{file}: {error}")]
     Read {
-        /// The file.
         file: String,
         /// The error of the system.
         error: io::Error,
@@ -66,7 +50,6 @@ pub enum RecordingError {
     /// A line is too long.
     #[error("{file}:{line}: a line of more than {} MiB: each line must be a recording (see docs/recordings.md)", MAX_LINE_BYTES >> 20)]
     LongLine {
-        /// The file.
         file: String,
         /// Line, from 1.
         line: usize,
@@ -74,7 +57,6 @@ pub enum RecordingError {
     /// A line is not a recording.
     #[error("{file}:{line}: {path}{message}: each line must be a recording (see docs/recordings.md)")]
     Line {
-        /// The file.
         file: String,
         /// Line, from 1.
         line: usize,
@@ -136,7 +118,6 @@ pub struct Scenarios<'p> {
     is_at_first: bool,
 }
 
-/// A journal.
 pub struct Journal<'p> {
     /// Its first line.
     pub header: Header,

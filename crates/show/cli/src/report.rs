@@ -17,7 +17,6 @@ pub struct Report<'a> {
     warnings: &'a [String],
 }
 
-/// A pod.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PodReport<'a> {

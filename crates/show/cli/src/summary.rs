@@ -13,7 +13,6 @@ const MAX_EXPLAINED: usize = 300;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// Number of nodes.
     pub n_nodes: usize,
     /// Number of pods that had a node before.
     pub n_running: usize,
@@ -37,11 +36,9 @@ pub struct Summary {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadSummary {
-    /// Namespace.
     pub namespace: String,
     /// Kind and name; none for the group of all pods of the namespace without a workload.
     pub workload: Option<String>,
-    /// Number of its pods.
     pub n_pods: usize,
     /// Number of its unplaced pods.
     pub n_unplaced: usize,

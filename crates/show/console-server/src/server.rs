@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_console::{Response as Page, State};
-use berth_serve::component::reloading_tls;
+use berth_serve::reloading_tls;
 use berth_serve::{CertificateError, CertificateSource, Connection, ConnectionLimits, ListenError, Listener};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};

@@ -1,6 +1,7 @@
 //! Progress bars on standard error, drawn only on a terminal.
 
-use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+pub use indicatif::ProgressBar;
+use indicatif::{ProgressFinish, ProgressStyle};
 
 use crate::input::Input;
 

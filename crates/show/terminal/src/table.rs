@@ -55,6 +55,12 @@ impl Table {
         self.write_within(out, indent, output::width())
     }
 
+    /// Writes it without indent, and an empty line.
+    pub fn write_paragraph(&self, out: &mut impl Write) -> io::Result<()> {
+        self.write(out, "")?;
+        writeln!(out)
+    }
+
     fn write_within(&self, out: &mut impl Write, indent: &str, width: Option<usize>) -> io::Result<()> {
         let n_columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let cells = |i: usize| self.rows.iter().filter_map(move |row| row.get(i));

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use berth_api::config::ConfigErrors;
-use berth_api::object::{Namespace, NamespacedName, ObjectMeta, Shared, StringMap};
+use berth_api::object::{Namespace, NamespacedName, ObjectMeta, PartialObjectMetadata, Shared, StringMap};
 use berth_api::policy::{PlacementPolicy, PolicySet};
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES, PODS, Resource};
 use berth_client::watch::Event;
@@ -24,23 +24,6 @@ use status::{MatchedPods, StatusWriter};
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
 /// Changes within this time cause one write of the status.
 const STATUS_DELAY: Duration = Duration::from_millis(500);
-
-/// A pod, as far as policies select it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PodMeta {
-    metadata: ObjectMeta,
-}
-
-impl KubeObject for PodMeta {
-    fn resource_version(&self) -> &str {
-        &self.metadata.resource_version
-    }
-
-    fn key(&self) -> (&str, &str) {
-        (&self.metadata.namespace, &self.metadata.name)
-    }
-}
 
 /// A policy as the API server has it.
 struct Stored {
@@ -111,7 +94,7 @@ impl AdmissionController {
         let mut namespaced = watch::<Value>(client.clone(), options(PLACEMENT_POLICIES));
         let mut cluster_scoped = watch::<Value>(client.clone(), options(CLUSTER_PLACEMENT_POLICIES));
         let mut namespaces = watch::<Namespace>(client.clone(), options(NAMESPACES));
-        let mut pods: Option<WatchStream<PodMeta>> = None;
+        let mut pods: Option<WatchStream<PartialObjectMetadata>> = None;
         let mut observed = Observed::default();
         let mut statuses = StatusWriter::new(client.clone());
         let mut status_due: Option<Instant> = None;
@@ -157,7 +140,7 @@ impl AdmissionController {
     }
 }
 
-async fn next(pods: &mut Option<WatchStream<PodMeta>>) -> Option<Event<PodMeta>> {
+async fn next(pods: &mut Option<WatchStream<PartialObjectMetadata>>) -> Option<Event<PartialObjectMetadata>> {
     match pods {
         Some(pods) => pods.next().await,
         None => std::future::pending().await,

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use berth_api::object::{Condition, NamespacedName, ObjectMeta, Pod, Shared, StringMap, set_condition};
+use berth_api::object::{
+    Condition, NamespacedName, ObjectMeta, PartialObjectMetadata, Pod, Shared, StringMap, set_condition,
+};
 use berth_api::policy::PolicySet;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, PLACEMENT_POLICIES};
 use berth_client::KubeObject as _;
@@ -15,7 +17,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Observed, PodMeta, Stored};
+use super::{Observed, Stored};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest message of a condition, in bytes.
@@ -33,7 +35,7 @@ pub(super) struct MatchedPods {
 }
 
 impl MatchedPods {
-    pub(super) fn apply(&mut self, event: Event<PodMeta>) {
+    pub(super) fn apply(&mut self, event: Event<PartialObjectMetadata>) {
         match event {
             Event::Restarted(pods) => {
                 *self = MatchedPods::default();
@@ -215,7 +217,7 @@ mod tests {
         }
         let pod = |name: &str, namespace: &str| {
             let metadata = json!({"name": name, "namespace": namespace, "labels": {"app": "web"}});
-            serde_json::from_value::<PodMeta>(json!({"metadata": metadata})).unwrap()
+            serde_json::from_value::<PartialObjectMetadata>(json!({"metadata": metadata})).unwrap()
         };
         let pods = vec![pod("1", "team"), pod("2", "team"), pod("3", "other")];
         observed.pods.apply(Event::Restarted(pods));

@@ -101,9 +101,7 @@ async fn list(client: &kube::Client, namespace: &str) -> Result<Vec<PlacementQuo
 pub(super) async fn write(client: &kube::Client, quota: &PlacementQuota) -> Result<Value, CallError> {
     let metadata = &quota.metadata;
     let path = format!("{}/status", PLACEMENT_QUOTAS.object_path(&metadata.namespace, &metadata.name));
-    let body = quota.object.to_string().into_bytes();
-    let request = call::with_body(Method::PUT, &path, "application/json", body);
-    call::json(client, request, TIMEOUT).await
+    call::json(client, call::with_json(Method::PUT, &path, &quota.object), TIMEOUT).await
 }
 
 fn failed(error: &CallError) -> ReviewError {

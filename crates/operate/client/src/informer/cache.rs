@@ -62,6 +62,11 @@ impl<T: HasMetadata, I: Eq + Hash> Cache<T, I> {
         self.read().objects.contains_key(key)
     }
 
+    /// Number of objects.
+    pub fn n_objects(&self) -> usize {
+        self.read().objects.len()
+    }
+
     /// All objects, unordered.
     pub fn all(&self) -> Vec<Arc<T>> {
         self.read().objects.values().cloned().collect()

@@ -5,8 +5,10 @@
 
 mod cache;
 mod changed_keys;
+mod observed;
 mod run;
 
 pub use cache::{Cache, Change, Indexer};
 pub use changed_keys::ChangedKeys;
+pub use observed::{ObservedObject, ObservedSpec, ObservedStatus};
 pub use run::Informer;

@@ -56,6 +56,14 @@ impl LeaseOptions {
             retry_period: Duration::from_secs(2),
         }
     }
+
+    /// The timeout of a request that only a leader may send: with an election, at most the time between the end of a
+    /// leadership and the earliest beginning of the next.
+    pub fn request_timeout(election: Option<&LeaseOptions>, timeout: Duration) -> Duration {
+        let Some(lease) = election else { return timeout };
+        let grace = lease.lease_duration.saturating_sub(lease.renew_deadline);
+        timeout.min(grace).max(Duration::from_millis(100))
+    }
 }
 
 /// Whether this process leads, and until when.
@@ -220,8 +228,7 @@ impl LeaderElector {
             })
         });
         let lease = held_by(lease, holder, duration, &now());
-        let request = call::with_body(method, path, "application/json", lease.to_string().into_bytes());
-        call::json(&self.client, request, self.timeout()).await
+        call::json(&self.client, call::with_json(method, path, &lease), self.timeout()).await
     }
 
     async fn release(&mut self) -> Result<(), CallError> {
@@ -236,4 +243,17 @@ impl LeaderElector {
 /// The time as `MicroTime` writes it.
 fn now() -> String {
     rfc3339_micros(jiff::Timestamp::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leaders_last_request_is_over_before_the_next_leader_begins() {
+        let (timeout, lease) = (Duration::from_secs(30), LeaseOptions::new("kube-system", "berth", "a"));
+        assert_eq!(LeaseOptions::request_timeout(None, timeout), timeout);
+        let grace = lease.lease_duration - lease.renew_deadline;
+        assert_eq!(LeaseOptions::request_timeout(Some(&lease), timeout), grace);
+    }
 }

@@ -5,13 +5,10 @@ use std::sync::Arc;
 use berth_api::object::DeviceResources;
 use berth_client::component::Sidecars;
 use berth_client::connect::Connection;
-use berth_client::delegated::{self, DelegatedAuthorizer};
 use berth_client::events::{EventRecorder, RecorderOptions};
-use berth_client::lease::{Leadership, elect};
+use berth_client::serving::Content;
 use berth_engine::{Cluster, RemedyOptions, Settings};
 use berth_mirror::{Mirror, MirrorOptions, Source};
-use berth_serve::ClientAuthorities;
-use berth_serve::component::{self, Content};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -44,47 +41,24 @@ pub(crate) async fn start(
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::new(&mut registry));
     let (reporter, status) = Reporter::new(metrics.clone());
-    // Health is served and the lease is held until everything else has ended.
-    let last = CancellationToken::new();
-    let always_allowed = options.serving.always_allowed_paths();
-    let authorizer = DelegatedAuthorizer::new(client.clone(), always_allowed).into_function();
-    let client_authorities = Arc::new(ClientAuthorities::default());
-    if options.serving.lacks_client_authorities() {
-        let set = {
-            let authorities = client_authorities.clone();
-            move |pem: &str| authorities.set_pem(pem.as_bytes())
-        };
-        let follow = delegated::follow_client_authorities(client.clone(), set);
-        tokio::spawn(last.clone().run_until_cancelled_owned(follow));
-    }
-    let content = Content {
-        registry: Arc::new(registry),
-        state: status.clone(),
-        pages: None,
-        authorizer,
-        client_authorities,
-    };
-    let addresses = component::serve(&options.serving, content, last.clone()).await?;
-    let (leadership, elector) = match options.leader_election.as_ref().filter(|_| !options.dry_run) {
-        Some(lease) => {
-            let (leadership, elector) = elect(client.clone(), lease.clone(), last.clone());
-            (leadership, Some(elector))
-        }
-        None => (Leadership::uncontested(), None),
-    };
+    let content = Content { registry: Arc::new(registry), state: status.clone(), pages: None };
+    let election = options.leader_election.clone().filter(|_| !options.dry_run);
+    // Without an election, there is no beginning of a leadership after which pods are listed again.
+    let led_before = election.is_none();
+    let (sidecars, addresses, leadership) =
+        Sidecars::start(client.clone(), &options.serving, content, election).await?;
     let mirrored = MirrorOptions {
-        // The Eviction API checks PodDisruptionBudgets.
-        sources: Source::PLACEMENT,
         watch_idle_timeout: options.watch_idle_timeout,
         check_interval: options.resync_interval,
         check_grace: options.resync_grace,
-        keeps: Arc::new(|_| false),
+        // The Eviction API checks PodDisruptionBudgets.
+        ..MirrorOptions::new(Source::PLACEMENT)
     };
     let (mirror, watch_events) = Mirror::start(client.clone(), mirrored);
     let (completed, completions) = mpsc::unbounded_channel();
     let recorder = (!options.dry_run).then(|| {
         let recording = RecorderOptions::new(CONTROLLER, options.identity.clone());
-        EventRecorder::start(client.clone(), recording, last.clone())
+        EventRecorder::start(client.clone(), recording, sidecars.token())
     });
     let evictor = Evictor {
         client: client.clone(),
@@ -122,11 +96,10 @@ pub(crate) async fn start(
             exempt_namespaces: options.exempt_namespaces.clone(),
             bound_against_rule: Vec::new(),
         },
-        // Without an election, there is no beginning of a leadership after which pods are listed again.
-        led_before: elector.is_none(),
+        led_before,
         leadership,
         options,
     };
-    let task = tokio::spawn(enforcer.run(watch_events, completions, stop, Sidecars::new(last, elector)));
-    Ok(Handle::new(status, addresses.http, addresses.https, task))
+    let task = tokio::spawn(enforcer.run(watch_events, completions, stop, sidecars));
+    Ok(Handle::new(status, addresses, task))
 }

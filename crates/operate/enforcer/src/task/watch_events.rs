@@ -47,18 +47,8 @@ impl Enforcer {
             }
             Change::DeviceClassApplied(class) if self.devices.set(&class) => self.timer.set(Instant::now()),
             Change::DeviceClassDeleted(name) if self.devices.remove(&name) => self.timer.set(Instant::now()),
-            Change::DeviceClassApplied(_) | Change::DeviceClassDeleted(_) => {}
             // The enforcer keeps no pending pods, and watches no budgets and groups.
-            Change::PodBoundElsewhere(_)
-            | Change::BudgetApplied(..)
-            | Change::BudgetDeleted(_)
-            | Change::PodGroupApplied(..)
-            | Change::PodGroupDeleted(_)
-            | Change::ClaimApplied(..)
-            | Change::ClaimDeleted(_)
-            | Change::VolumeApplied(..)
-            | Change::VolumeDeleted(_) => {}
-            Change::NodeApplied(_) | Change::NodeDeleted(_) | Change::Listed(_) => {}
+            _ => {}
         }
     }
 

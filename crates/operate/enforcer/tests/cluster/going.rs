@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
+use berth_client::serving::ServingOptions;
 use berth_enforcer::{CONDITION_REASON, EnforcerOptions, Graces};
-use berth_serve::component::ServingOptions;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -314,3 +314,57 @@ fn claims_of(decision: &VolumeDecision) -> impl Iterator<Item = &String> {
 fn not_found(claim: &NamespacedName) -> String {
     format!("could not find v1.PersistentVolumeClaim \"{claim}\"")
 }
+
+#[cfg(test)]
+mod tests {
+    use berth_api::object::Pod;
+    use berth_client::connect;
+    use berth_client::lease::Leadership;
+    use prometheus_client::registry::Registry;
+    use tokio::sync::{Semaphore, mpsc};
+
+    use super::*;
+
+    /// Two members of a group whose volumes are not bound in time.
+    fn two_waits(now: Instant) -> VolumeBindings {
+        let writer = VolumeWriter {
+            client: connect::client(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap(),
+            leadership: Leadership::uncontested(),
+            timeout: Duration::from_secs(1),
+            permits: Arc::new(Semaphore::new(1)),
+        };
+        let metrics = Arc::new(Metrics::new(&mut Registry::default()));
+        let mut bindings = VolumeBindings::new(writer, mpsc::unbounded_channel().0, metrics);
+        for id in [PodId(1), PodId(2)] {
+            let (pod, node, abandoned) = (Arc::new(Pod::default()), "n".into(), Arc::default());
+            let binding = Binding { id, pod, node, relaxed: None, abandoned };
+            let decision = Arc::new(VolumeDecision::default());
+            bindings.deadlines.insert((now, id));
+            let wait = VolumeWait { binding, decision, is_written: true, began: now, deadline: now };
+            bindings.waits.insert(id, wait);
+        }
+        bindings
+    }
+
+    #[tokio::test]
+    async fn waits_that_the_end_of_another_wait_ended_ended_twice() {
+        let now = Instant::now();
+        for leads in [true, false] {
+            let mut bindings = two_waits(now);
+            let ended = match bindings.expire(now, leads) {
+                Some(VolumeOutcome::Failed(binding, _)) if leads => binding.id,
+                Some(VolumeOutcome::NotSent(binding)) if !leads => binding.id,
+                _ => panic!("one wait ends"),
+            };
+            // The other member of the group is taken back.
+            let other = if ended == PodId(1) { PodId(2) } else { PodId(1) };
+            bindings.forget(other);
+            assert!(bindings.expire(now, leads).is_none() && bindings.next_due().is_none());
+        }
+        let mut bindings = two_waits(now);
+        let on_node = bindings.on_node("n");
+        assert!(matches!(bindings.abandon(on_node[0]), Some(VolumeOutcome::Failed(..))));
+        bindings.forget(on_node[1]);
+        assert!(bindings.abandon(on_node[1]).is_none());
+    }
+}

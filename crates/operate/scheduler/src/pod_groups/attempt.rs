@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use super::groups::PodGroups;
 use super::members::{Batch, Members};
 use crate::completion::Binding;
+use crate::context::Context;
 use crate::metrics::{AttemptResult, ReservationResult};
 use crate::pending::{PendingPods, Preemptions};
 use crate::queue::PodId;
-use crate::state::State;
 
 /// What a scheduling attempt of a group decides.
 pub(crate) struct GroupAttempt {
@@ -32,19 +32,18 @@ impl PodGroups {
     /// What the next attempt of a group decides; none if there is nothing to decide.
     pub(crate) fn attempt(
         &mut self,
-        state: &mut State,
-        pending: &mut PendingPods,
+        context: &mut Context,
         entry: PodId,
         now: Instant,
     ) -> Option<GroupAttempt> {
-        let Ok(rules) = self.rules(&pending.pods, entry) else {
-            self.settle(state, pending, entry);
+        let Ok(rules) = self.rules(&context.pending.pods, entry) else {
+            self.settle(context, entry);
             return None;
         };
         // The results of bindings in flight settle the rest.
         let group =
             self.groups.get(&entry).filter(|group| !group.pending.is_empty() && group.batch.is_none())?;
-        let value = rules.topology.as_ref().and_then(|rule| shared_value(state, pending, group, &rule.key));
+        let value = rules.topology.as_ref().and_then(|rule| shared_value(context, group, &rule.key));
         Some(GroupAttempt {
             ids: group.pending.iter().copied().collect(),
             name: group.key.to_string(),
@@ -79,13 +78,7 @@ impl PodGroups {
 
     /// The binding of a member can be sent. Returns the bindings that are to be sent now: with the last one of a batch, all
     /// of it.
-    pub(crate) fn permit(
-        &mut self,
-        state: &mut State,
-        pending: &mut PendingPods,
-        entry: PodId,
-        binding: Binding,
-    ) -> Vec<Binding> {
+    pub(crate) fn permit(&mut self, context: &mut Context, entry: PodId, binding: Binding) -> Vec<Binding> {
         let slot = self.groups.get_mut(&entry).map(|group| &mut group.batch);
         let Some(slot) = slot else { return vec![binding] };
         let Some(batch) = slot.as_mut().filter(|batch| batch.members.contains(&binding.id)) else {
@@ -96,7 +89,7 @@ impl PodGroups {
             return Vec::new();
         };
         self.metrics.pod_group_attempted(AttemptResult::Scheduled);
-        self.settle(state, pending, entry);
+        self.settle(context, entry);
         batch.ready
     }
 
@@ -110,8 +103,7 @@ impl PodGroups {
     /// be taken back.
     pub(crate) fn return_member(
         &mut self,
-        state: &mut State,
-        pending: &mut PendingPods,
+        context: &mut Context,
         entry: PodId,
         id: PodId,
         is_error: bool,
@@ -122,9 +114,9 @@ impl PodGroups {
             return true;
         }
         if is_error {
-            pending.queue.back_off(entry, Instant::now());
+            context.pending.queue.back_off(entry, Instant::now());
         }
-        self.settle(state, pending, entry);
+        self.settle(context, entry);
         false
     }
 
@@ -141,13 +133,15 @@ impl PodGroups {
 }
 
 /// The value of a node label that members with a node have.
-fn shared_value(state: &State, pending: &PendingPods, group: &Members, key: &str) -> Option<String> {
-    let in_flight =
-        group.in_flight.iter().filter_map(|id| Some(pending.pods.get(*id)?.pod.metadata.namespaced_name()));
+fn shared_value(context: &Context, group: &Members, key: &str) -> Option<String> {
+    let in_flight = group
+        .in_flight
+        .iter()
+        .filter_map(|id| Some(context.pending.pods.get(*id)?.pod.metadata.namespaced_name()));
     let mut placed = group.running.values().cloned().chain(in_flight);
     let value = placed.find_map(|pod| {
-        let node = state.cluster.node_of(pod.namespace(), pod.name())?;
-        state.cluster.node_label(node, key)
+        let node = context.state.cluster.node_of(pod.namespace(), pod.name())?;
+        context.state.cluster.node_label(node, key)
     });
     value.map(str::to_owned)
 }

@@ -13,9 +13,10 @@ use tokio::time::Instant;
 use super::members::Members;
 use super::objects::GroupObjects;
 use super::reservations::Reservations;
+use crate::context::Context;
 use crate::metrics::{Metrics, ReservationResult};
 use crate::options::SchedulerOptions;
-use crate::pending::{PendingPods, QueuedPods, StatusWriter};
+use crate::pending::{QueuedPods, StatusWriter};
 use crate::pod_status::FailureReason;
 use crate::queue::PodId;
 use crate::state::State;
@@ -97,27 +98,30 @@ impl PodGroups {
     }
 
     /// Adds a pending pod that is not in the queue to its group. Returns false if it has none.
-    pub(crate) fn join(&mut self, state: &mut State, pending: &mut PendingPods, id: PodId) -> bool {
-        let Some(key) = pending.pods.get(id).and_then(|queued| self.group_of(state, &queued.pod)) else {
+    pub(crate) fn join(&mut self, context: &mut Context, id: PodId) -> bool {
+        let Some(key) =
+            context.pending.pods.get(id).and_then(|queued| self.group_of(&context.state, &queued.pod))
+        else {
             return false;
         };
-        let entry = self.entry(&key, &mut pending.pods);
-        if let Some(queued) = pending.pods.get_mut(id) {
+        let entry = self.entry(&key, &mut context.pending.pods);
+        if let Some(queued) = context.pending.pods.get_mut(id) {
             queued.group = Some(entry);
         }
         if let Some(group) = self.groups.get_mut(&entry)
             && !std::mem::replace(&mut group.is_queued, true)
         {
-            pending.queue.add(entry, 0, true);
+            context.pending.queue.add(entry, 0, true);
         }
-        self.classify(state, pending, entry, id);
-        self.settle(state, pending, entry);
+        self.classify(context, entry, id);
+        self.settle(context, entry);
         true
     }
 
-    fn classify(&mut self, state: &State, pending: &mut PendingPods, entry: PodId, id: PodId) {
-        let Some(pod) = pending.pods.get(id).map(|queued| queued.pod.clone()) else { return };
-        let is_blocked = state.is_gated(&pod) || pending.park_if_unsupported(state, id);
+    fn classify(&mut self, context: &mut Context, entry: PodId, id: PodId) {
+        let Some(pod) = context.pending.pods.get(id).map(|queued| queued.pod.clone()) else { return };
+        let is_blocked =
+            context.state.is_gated(&pod) || context.pending.park_if_unsupported(&context.state, id);
         let Some(group) = self.groups.get_mut(&entry) else { return };
         if is_blocked {
             group.add_blocked(id);
@@ -128,43 +132,36 @@ impl PodGroups {
 
     /// A changed pod without a binding may belong to another group, or to none. Returns false if it neither was nor is a
     /// member.
-    pub(crate) fn regroup(&mut self, state: &mut State, pending: &mut PendingPods, id: PodId) -> bool {
-        let Some(queued) = pending.pods.get_mut(id) else { return false };
-        let wanted = self.group_of(state, &queued.pod);
+    pub(crate) fn regroup(&mut self, context: &mut Context, id: PodId) -> bool {
+        let Some(queued) = context.pending.pods.get_mut(id) else { return false };
+        let wanted = self.group_of(&context.state, &queued.pod);
         match (queued.group, &wanted) {
             (None, None) => return false,
             (Some(entry), Some(key)) if self.entries.get(key) == Some(&entry) => {
-                self.classify(state, pending, entry, id);
-                self.settle(state, pending, entry);
+                self.classify(context, entry, id);
+                self.settle(context, entry);
                 return true;
             }
             (Some(entry), _) => {
                 queued.group = None;
                 let pod = queued.pod.clone();
-                self.leave(state, pending, entry, id, &pod);
+                self.leave(context, entry, id, &pod);
             }
-            (None, Some(_)) => pending.queue.remove(id, Instant::now()),
+            (None, Some(_)) => context.pending.queue.remove(id, Instant::now()),
         }
-        if !self.join(state, pending, id)
-            && let Some(queued) = pending.pods.get(id)
+        if !self.join(context, id)
+            && let Some(queued) = context.pending.pods.get(id)
         {
             let pod = &queued.pod;
-            pending.queue.add(id, pod.spec.priority.unwrap_or(0), state.is_gated(pod));
+            context.pending.queue.add(id, pod.spec.priority.unwrap_or(0), context.state.is_gated(pod));
         }
         true
     }
 
     /// A member is not pending any more, or belongs to another group. Returns whether the bindings that were decided with
     /// it are to be taken back.
-    pub(crate) fn leave(
-        &mut self,
-        state: &mut State,
-        pending: &mut PendingPods,
-        entry: PodId,
-        id: PodId,
-        pod: &Pod,
-    ) -> bool {
-        let is_placed = state.mirror.is_placed(pod);
+    pub(crate) fn leave(&mut self, context: &mut Context, entry: PodId, id: PodId, pod: &Pod) -> bool {
+        let is_placed = context.state.mirror.is_placed(pod);
         let Some(group) = self.groups.get_mut(&entry) else { return false };
         group.remove(id);
         group.summary = None;
@@ -172,76 +169,64 @@ impl PodGroups {
         if is_placed {
             self.add_running(entry, pod);
         }
-        self.settle(state, pending, entry);
+        self.settle(context, entry);
         was_in_batch
     }
 
     /// A pod with a node that is not in the queue.
-    pub(crate) fn placed_pod_applied(&mut self, state: &mut State, pending: &mut PendingPods, pod: &Pod) {
-        let key = PodGroupKey::of(pod, state.cluster.settings().extensions);
+    pub(crate) fn placed_pod_applied(&mut self, context: &mut Context, pod: &Pod) {
+        let key = PodGroupKey::of(pod, context.state.cluster.settings().extensions);
         let before = self.running.get(&pod.metadata.uid).copied();
         if key.is_none() && before.is_none() {
             return;
         }
-        let entry = key.map(|key| self.entry(&key, &mut pending.pods));
+        let entry = key.map(|key| self.entry(&key, &mut context.pending.pods));
         if entry != before {
-            self.placed_pod_deleted(state, pending, &pod.metadata.uid);
+            self.placed_pod_deleted(context, &pod.metadata.uid);
             if let Some(entry) = entry {
                 self.add_running(entry, pod);
-                self.settle(state, pending, entry);
+                self.settle(context, entry);
             }
         }
     }
 
     /// A pod with a node was deleted, or has ended.
-    pub(crate) fn placed_pod_deleted(&mut self, state: &mut State, pending: &mut PendingPods, uid: &str) {
+    pub(crate) fn placed_pod_deleted(&mut self, context: &mut Context, uid: &str) {
         let Some(entry) = self.running.remove(uid) else { return };
         if let Some(group) = self.groups.get_mut(&entry) {
             group.running.remove(uid);
         }
-        self.settle(state, pending, entry);
+        self.settle(context, entry);
     }
 
-    pub(crate) fn object_applied(
-        &mut self,
-        state: &mut State,
-        pending: &mut PendingPods,
-        key: &PodGroupKey,
-        object: &PodGroup,
-    ) {
+    pub(crate) fn object_applied(&mut self, context: &mut Context, key: &PodGroupKey, object: &PodGroup) {
         let before = self.objects.set(key.clone(), object);
         let rules = Some(object.rules());
         if rules != before {
-            self.object_changed(state, pending, key, [before, rules].contains(&Some(None)));
+            self.object_changed(context, key, [before, rules].contains(&Some(None)));
         }
     }
 
-    pub(crate) fn object_deleted(&mut self, state: &mut State, pending: &mut PendingPods, key: &PodGroupKey) {
+    pub(crate) fn object_deleted(&mut self, context: &mut Context, key: &PodGroupKey) {
         let before = self.objects.remove(key);
-        self.object_changed(state, pending, key, before == Some(None));
+        self.object_changed(context, key, before == Some(None));
     }
 
     /// With `is_regrouped`, pods of this group are placed one by one, or were.
-    fn object_changed(
-        &mut self,
-        state: &mut State,
-        pending: &mut PendingPods,
-        key: &PodGroupKey,
-        is_regrouped: bool,
-    ) {
+    fn object_changed(&mut self, context: &mut Context, key: &PodGroupKey, is_regrouped: bool) {
         if is_regrouped {
-            let extensions = state.cluster.settings().extensions;
+            let extensions = context.state.cluster.settings().extensions;
             let named = |id: &PodId| {
-                let queued = pending.pods.get(*id).filter(|queued| queued.binding.is_none());
+                let queued = context.pending.pods.get(*id).filter(|queued| queued.binding.is_none());
                 queued.and_then(|queued| PodGroupKey::of(&queued.pod, extensions)).as_ref() == Some(key)
             };
-            let pods: Vec<_> = pending.pods.ids().filter(named).collect();
+            let pods: Vec<_> = context.pending.pods.ids().filter(named).collect();
             for id in pods {
-                self.regroup(state, pending, id);
+                self.regroup(context, id);
             }
         }
         if let Some(entry) = self.entries.get(key) {
-            self.settle(state, pending, *entry);
+            self.settle(context, *entry);
         }
     }
 
@@ -266,9 +251,9 @@ impl PodGroups {
     }
 
     /// Moves the entry of a group to where it belongs after a change of the group.
-    pub(crate) fn settle(&mut self, state: &mut State, pending: &mut PendingPods, entry: PodId) {
+    pub(crate) fn settle(&mut self, context: &mut Context, entry: PodId) {
         let now = Instant::now();
-        let rules = self.rules(&pending.pods, entry);
+        let rules = self.rules(&context.pending.pods, entry);
         let Some(group) = self.groups.get(&entry) else { return };
         if let Ok(rules) = &rules
             && group.running.len() >= rules.min
@@ -279,13 +264,13 @@ impl PodGroups {
             return;
         }
         if group.pending.is_empty() || rules.is_err() {
-            self.free_room(state, pending, entry, ReservationResult::Ended);
+            self.free_room(context, entry, ReservationResult::Ended);
         }
         let Some(group) = self.groups.get_mut(&entry) else { return };
         if group.is_empty() {
             group.victims = None;
             if std::mem::replace(&mut group.is_queued, false) {
-                pending.queue.remove(entry, now);
+                context.pending.queue.remove(entry, now);
             }
             if group.running.is_empty()
                 && let Some(group) = self.groups.remove(&entry)
@@ -297,18 +282,18 @@ impl PodGroups {
         if group.pending.is_empty() {
             // While bindings are in flight, so is the entry.
             if group.in_flight.is_empty() {
-                pending.queue.gate(entry, now);
+                context.pending.queue.gate(entry, now);
             }
             return;
         }
         let priority = group.summary.as_ref().map_or(0, |(_, priority)| *priority);
-        pending.queue.set_priority(entry, priority);
+        context.pending.queue.set_priority(entry, priority);
         let is_new_wait = rules.is_err() && !std::mem::replace(&mut group.is_report_due, true);
         if rules.is_ok() {
             group.is_report_due = false;
-            pending.activate_for("PodGroupUpdate", entry, now);
+            context.pending.activate_for("PodGroupUpdate", entry, now);
         } else {
-            pending.queue.gate(entry, now);
+            context.pending.queue.gate(entry, now);
             if is_new_wait {
                 self.due.insert((now + REPORT_AFTER, entry));
             }
@@ -317,13 +302,8 @@ impl PodGroups {
 
     /// Ends reservations whose time is over, and reports members that wait for others. Returns the groups whose bindings
     /// could not be sent in time.
-    pub(crate) fn expire(
-        &mut self,
-        state: &mut State,
-        pending: &mut PendingPods,
-        now: Instant,
-    ) -> Vec<PodId> {
-        self.take_turns(state, pending, now);
+    pub(crate) fn expire(&mut self, context: &mut Context, now: Instant) -> Vec<PodId> {
+        self.take_turns(context, now);
         let mut expired = Vec::new();
         while let Some((_, entry)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
             self.due.pop_first();
@@ -335,13 +315,15 @@ impl PodGroups {
                 continue;
             }
             group.is_report_due = false;
-            let Err(why) = self.rules(&pending.pods, entry) else { continue };
+            let Err(why) = self.rules(&context.pending.pods, entry) else { continue };
             let Some(group) = self.groups.get(&entry) else { continue };
             let message = format!("{}: {why}", group.key);
             for id in &group.pending {
-                pending.write_status(*id, |status| status.fail(FailureReason::Unschedulable, &message));
+                context
+                    .pending
+                    .write_status(*id, |status| status.fail(FailureReason::Unschedulable, &message));
             }
-            self.show_unscheduled(&pending.pods, entry, FailureReason::Unschedulable, &why);
+            self.show_unscheduled(&context.pending.pods, entry, FailureReason::Unschedulable, &why);
         }
         expired
     }

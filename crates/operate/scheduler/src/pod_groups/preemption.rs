@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use super::attempt::GroupAttempt;
 use super::groups::PodGroups;
 use crate::completion::Eviction;
-use crate::pending::{PendingPods, QueuedPods};
+use crate::context::Context;
+use crate::pending::PendingPods;
 use crate::pod_status::Victim;
 use crate::queue::PodId;
-use crate::state::State;
 
 impl PodGroups {
     /// Whether victims of a group are awaited.
@@ -22,20 +22,20 @@ impl PodGroups {
     }
 
     /// Whether pods that are evicted for a group still exist. With a nomination to a deleted node, none are awaited.
-    pub(crate) fn awaits_victims(&self, entry: PodId, state: &State, pods: &QueuedPods) -> bool {
+    pub(crate) fn awaits_victims(&self, context: &Context, entry: PodId) -> bool {
+        let Context { state, pending: PendingPods { pods, .. } } = context;
         let Some(group) = self.groups.get(&entry) else { return true };
         let is_waiting =
             |id: &PodId| pods.get(*id).is_some_and(|queued| state.cluster.awaits_victims(&queued.prepared));
         let mut victims = group.victims.iter().flatten();
         let is_evicting = victims.any(|victim| state.exists(victim)) || group.pending.iter().any(is_waiting);
-        is_evicting && !self.has_lost_nomination(entry, state, pods)
+        is_evicting && !self.has_lost_nomination(context, entry)
     }
 
     /// Preempts for a group. Returns why it is not tried, if so.
     pub(crate) fn preempt(
         &mut self,
-        state: &mut State,
-        pending: &mut PendingPods,
+        context: &mut Context,
         entry: PodId,
         (attempt, group): (&GroupAttempt, &Group<'_>),
         period: Duration,
@@ -43,15 +43,15 @@ impl PodGroups {
         let began = Instant::now();
         self.metrics.preemption_attempts.inc();
         let ids = &attempt.ids;
-        for queued in ids.iter().filter_map(|id| pending.pods.get(*id)) {
-            state.clear_nomination(&queued.pod);
+        for queued in ids.iter().filter_map(|id| context.pending.pods.get(*id)) {
+            context.state.clear_nomination(&queued.pod);
         }
         let too_many = self.groups.get(&entry)?.preemptions.too_many(began, period);
         let found = match too_many {
             None => {
-                let found = state.cluster.preempt_group(group, state.budgets.list());
-                state.recorder.record(|| {
-                    let recorded = state.cluster.recorded_group(&attempt.name, group);
+                let found = context.state.cluster.preempt_group(group, context.state.budgets.list());
+                context.state.recorder.record(|| {
+                    let recorded = context.state.cluster.recorded_group(&attempt.name, group);
                     Entry::GroupPreemption(recorded, Box::new(GroupVictims::recorded(found.as_ref())))
                 });
                 found
@@ -59,10 +59,10 @@ impl PodGroups {
             Some(_) => None,
         };
         let status = if found.is_some() { "Success" } else { "Unschedulable" };
-        let first = ids.first().and_then(|id| pending.pods.get(*id));
+        let first = ids.first().and_then(|id| context.pending.pods.get(*id));
         let profile = first.map(|queued| queued.pod.spec.scheduler_name.as_str()).unwrap_or_default();
         self.metrics.ran("DefaultPreemption", "PostFilter", status, profile, began.elapsed());
-        let victims = found.map(|found| self.evict(state, pending, ids, found));
+        let victims = found.map(|found| self.evict(context, ids, found));
         if let Some(group) = self.groups.get_mut(&entry) {
             if victims.is_some() {
                 group.preemptions.add(began);
@@ -73,36 +73,30 @@ impl PodGroups {
     }
 
     /// Nominates the members, and evicts the victims.
-    fn evict(
-        &self,
-        state: &mut State,
-        pending: &mut PendingPods,
-        ids: &[PodId],
-        found: GroupVictims,
-    ) -> Vec<Victim> {
+    fn evict(&self, context: &mut Context, ids: &[PodId], found: GroupVictims) -> Vec<Victim> {
         self.metrics.preemption_victims.observe(found.victims.len() as f64);
-        pending.clear_nominations(state, &found.nominations);
+        context.pending.clear_nominations(&mut context.state, &found.nominations);
         let mut preemptors: BTreeMap<&str, PodId> = BTreeMap::new();
         for (id, node) in ids.iter().zip(&found.nodes) {
-            if let (Some(node), Some(queued)) = (node, pending.pods.get(*id)) {
-                state.cluster.nominate(queued.decided(), node);
+            if let (Some(node), Some(queued)) = (node, context.pending.pods.get(*id)) {
+                context.state.cluster.nominate(queued.decided(), node);
                 preemptors.entry(node).or_insert(*id);
             }
         }
         let mut by_node: BTreeMap<String, Vec<Victim>> = BTreeMap::new();
         for name in found.victims {
-            let node = state.cluster.node_of(name.namespace(), name.name()).map(str::to_owned);
-            if let (Some(node), Some(victim)) = (node, state.victim(name)) {
+            let node = context.state.cluster.node_of(name.namespace(), name.name()).map(str::to_owned);
+            if let (Some(node), Some(victim)) = (node, context.state.victim(name)) {
                 by_node.entry(node).or_default().push(victim);
             }
         }
         let all = by_node.values().flatten().cloned().collect();
         for (node, victims) in by_node {
             let Some(id) = preemptors.get(&*node).or(ids.first()).copied() else { continue };
-            let Some(pod) = pending.pods.get(id).map(|queued| queued.pod.clone()) else { continue };
+            let Some(pod) = context.pending.pods.get(id).map(|queued| queued.pod.clone()) else { continue };
             tracing::info!(pod = pod.key(), node, victims = victims.len(), "preempting for a pod group");
             let eviction = Eviction { id, pod, node: node.into(), victims };
-            pending.statuses.evict(&mut pending.pods, eviction);
+            context.pending.statuses.evict(&mut context.pending.pods, eviction);
         }
         all
     }
@@ -115,9 +109,9 @@ impl PodGroups {
     }
 
     /// The victims of a group could not be evicted: it is decided again.
-    pub(crate) fn give_up_preemption(&mut self, state: &mut State, pending: &mut PendingPods, entry: PodId) {
+    pub(crate) fn give_up_preemption(&mut self, context: &mut Context, entry: PodId) {
         let Some(group) = self.groups.get_mut(&entry) else { return };
         group.victims = None;
-        self.clear_nominations(state, pending, entry);
+        self.clear_nominations(context, entry);
     }
 }

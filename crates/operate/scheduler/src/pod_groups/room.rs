@@ -11,10 +11,9 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::groups::PodGroups;
+use crate::context::Context;
 use crate::metrics::ReservationResult;
-use crate::pending::{PendingPods, QueuedPods};
 use crate::queue::PodId;
-use crate::state::State;
 
 impl PodGroups {
     /// Holds room for a group that was not placed if it is its turn; otherwise it waits for that. Returns a sentence for its
@@ -24,8 +23,7 @@ impl PodGroups {
     /// members have nodes.
     pub(crate) fn hold_room(
         &mut self,
-        state: &mut State,
-        pending: &mut PendingPods,
+        context: &mut Context,
         (entry, group): (PodId, &Group<'_>),
         nominated: &[(usize, String)],
         is_complete: bool,
@@ -39,19 +37,20 @@ impl PodGroups {
             self.reservations.wait(entry, now);
             return None;
         }
-        let kept: Vec<_> = nominated.iter().filter(|(_, node)| state.cluster.has_node(node)).collect();
+        let kept: Vec<_> =
+            nominated.iter().filter(|(_, node)| context.state.cluster.has_node(node)).collect();
         if self.reservations.holds_room(entry) && kept.len() >= group.min {
             for (at, node) in kept {
-                state.cluster.nominate(&group.members[*at], node);
+                context.state.cluster.nominate(&group.members[*at], node);
             }
-        } else if let Some(found) = self.find_room(state, &pending.pods, entry, group) {
-            pending.clear_nominations(state, &found.nominations);
+        } else if let Some(found) = self.find_room(context, entry, group) {
+            context.pending.clear_nominations(&mut context.state, &found.nominations);
             for (pod, node) in group.members.iter().zip(&found.nodes) {
                 if let Some(node) = node {
-                    state.cluster.nominate(pod, node);
+                    context.state.cluster.nominate(pod, node);
                 }
             }
-            let awaited = found.victims.into_iter().filter_map(|name| state.victim(name)).collect();
+            let awaited = found.victims.into_iter().filter_map(|name| context.state.victim(name)).collect();
             self.reservations.hold(awaited, now, Timestamp::now());
         } else {
             self.leave_reservations(entry, ReservationResult::Ended);
@@ -61,42 +60,36 @@ impl PodGroups {
         self.reservations.sentence()
     }
 
-    fn find_room(
-        &mut self,
-        state: &mut State,
-        pods: &QueuedPods,
-        entry: PodId,
-        group: &Group<'_>,
-    ) -> Option<GroupVictims> {
+    fn find_room(&mut self, context: &mut Context, entry: PodId, group: &Group<'_>) -> Option<GroupVictims> {
         let members = self.groups.get_mut(&entry)?;
-        let in_flight = members.in_flight.iter().filter_map(|id| pods.get(*id));
+        let in_flight = members.in_flight.iter().filter_map(|id| context.pending.pods.get(*id));
         let in_flight = in_flight.map(|queued| queued.pod.metadata.namespaced_name());
         let mut staying: Vec<NamespacedName> = members.running.values().cloned().chain(in_flight).collect();
         let n_own = staying.len();
-        members.outlasting.retain(|pod| state.runs(pod));
+        members.outlasting.retain(|pod| context.state.runs(pod));
         staying.extend(members.outlasting.iter().map(|pod| pod.name.clone()));
-        let found = state.cluster.reserve_group(group, &staying);
+        let found = context.state.cluster.reserve_group(group, &staying);
         if found.is_some() || staying.len() == n_own {
             return found;
         }
         members.outlasting.clear();
-        state.cluster.reserve_group(group, &staying[..n_own])
+        context.state.cluster.reserve_group(group, &staying[..n_own])
     }
 
     /// Ends the turn of the group that has held room for long, or begins that of the next one.
-    pub(super) fn take_turns(&mut self, state: &mut State, pending: &mut PendingPods, now: Instant) {
+    pub(super) fn take_turns(&mut self, context: &mut Context, now: Instant) {
         if let Some((entry, awaited)) = self.reservations.expired(now) {
-            let outlasting = awaited.into_iter().filter(|pod| state.runs(pod));
+            let outlasting = awaited.into_iter().filter(|pod| context.state.runs(pod));
             if let Some(group) = self.groups.get_mut(&entry) {
                 group.outlasting.extend(outlasting);
             }
-            self.free_room(state, pending, entry, ReservationResult::Expired);
+            self.free_room(context, entry, ReservationResult::Expired);
             self.reservations.wait(entry, now);
             // Its condition says no more that room is held.
-            pending.queue.activate(entry, now);
+            context.pending.queue.activate(entry, now);
         }
         if let Some(entry) = self.reservations.begin_turn(now) {
-            pending.queue.activate(entry, now);
+            context.pending.queue.activate(entry, now);
             self.metrics.queued("active", "PodGroupUpdate");
         }
     }
@@ -109,47 +102,41 @@ impl PodGroups {
     }
 
     /// As [`PodGroups::leave_reservations`], and room that is held is free.
-    pub(super) fn free_room(
-        &mut self,
-        state: &mut State,
-        pending: &mut PendingPods,
-        entry: PodId,
-        result: ReservationResult,
-    ) {
+    pub(super) fn free_room(&mut self, context: &mut Context, entry: PodId, result: ReservationResult) {
         if self.reservations.holds_room(entry) {
-            self.clear_nominations(state, pending, entry);
+            self.clear_nominations(context, entry);
         }
         self.leave_reservations(entry, result);
     }
 
     /// Another leader may have held room: groups wait again.
-    pub(crate) fn reset_reservations(&mut self, state: &mut State, pending: &mut PendingPods) {
+    pub(crate) fn reset_reservations(&mut self, context: &mut Context) {
         if let Some(entry) = self.reservations.reset() {
-            self.clear_nominations(state, pending, entry);
-            pending.queue.activate(entry, Instant::now());
+            self.clear_nominations(context, entry);
+            context.pending.queue.activate(entry, Instant::now());
         }
     }
 
     /// Whether a group has to be decided again because of its nominations: victims are gone, or a node is.
-    pub(crate) fn has_settled_nominations(&self, entry: PodId, state: &State, pods: &QueuedPods) -> bool {
+    pub(crate) fn has_settled_nominations(&self, context: &Context, entry: PodId) -> bool {
         let has_lost_room =
-            || self.reservations.holds_room(entry) && self.has_lost_nomination(entry, state, pods);
-        self.is_preempting(entry) && !self.awaits_victims(entry, state, pods) || has_lost_room()
+            || self.reservations.holds_room(entry) && self.has_lost_nomination(context, entry);
+        self.is_preempting(entry) && !self.awaits_victims(context, entry) || has_lost_room()
     }
 
     /// Whether a member is nominated to a deleted node.
-    pub(super) fn has_lost_nomination(&self, entry: PodId, state: &State, pods: &QueuedPods) -> bool {
+    pub(super) fn has_lost_nomination(&self, context: &Context, entry: PodId) -> bool {
         let Some(group) = self.groups.get(&entry) else { return false };
-        let mut pending = group.pending.iter().filter_map(|id| pods.get(*id));
-        pending.any(|queued| state.has_lost_node(&queued.pod))
+        let mut pending = group.pending.iter().filter_map(|id| context.pending.pods.get(*id));
+        pending.any(|queued| context.state.has_lost_node(&queued.pod))
     }
 
-    pub(super) fn clear_nominations(&self, state: &mut State, pending: &mut PendingPods, entry: PodId) {
+    pub(super) fn clear_nominations(&self, context: &mut Context, entry: PodId) {
         let Some(group) = self.groups.get(&entry) else { return };
         for id in group.pending.union(&group.blocked) {
-            if let Some(queued) = pending.pods.get(*id) {
-                state.clear_nomination(&queued.pod);
-                pending.write_status(*id, |status| status.nominated_node.clear());
+            if let Some(queued) = context.pending.pods.get(*id) {
+                context.state.clear_nomination(&queued.pod);
+                context.pending.write_status(*id, |status| status.nominated_node.clear());
             }
         }
     }

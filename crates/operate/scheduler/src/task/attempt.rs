@@ -22,39 +22,41 @@ use crate::wake::{add_unschedulable, group_key};
 
 impl Scheduler {
     pub(super) fn decide(&mut self, id: PodId) {
-        let (state, pending) = (&mut self.state, &mut self.pending);
-        if pending.park_if_unsupported(state, id) {
+        let context = &mut self.context;
+        if context.pending.park_if_unsupported(&context.state, id) {
             return;
         }
-        let Some(key) = group_key(state, &pending.pods, &self.groups, id) else { return };
+        let Some(key) = group_key(context, &self.groups, id) else { return };
         let now = Instant::now();
-        let epoch = state.cluster.signature_epoch();
+        let epoch = context.state.cluster.signature_epoch();
         // An equivalent pod failed, and nothing has happened since that could change that.
-        if let Some(failure) = pending.queue.failure(&key).filter(|failure| failure.epoch == epoch).cloned() {
-            pending.queue.join(id, key.clone(), now);
+        if let Some(failure) =
+            context.pending.queue.failure(&key).filter(|failure| failure.epoch == epoch).cloned()
+        {
+            context.pending.queue.join(id, key.clone(), now);
             self.metrics.queued("unschedulable", "ScheduleAttemptFailure");
-            pending.report_failure(state, id, &key, &failure);
+            context.pending.report_failure(&context.state, id, &key, &failure);
             return;
         }
-        let before = require_all_rules(&mut pending.pods, id, &state.recorder);
-        let Some(queued) = pending.pods.get_mut(id) else { return };
-        let now = self.instruments.sample(&state.cluster, queued, now);
+        let before = require_all_rules(&mut context.pending.pods, id, &context.state.recorder);
+        let Some(queued) = context.pending.pods.get_mut(id) else { return };
+        let now = self.instruments.sample(&context.state.cluster, queued, now);
         queued.attempts += 1;
         queued.decided_at = now;
         queued.preemption = None;
         // Victims of an earlier attempt that are not evicted yet may not have to go.
         queued.eviction = None;
         self.instruments.decided(&queued.pod);
-        let outcome = state.cluster.decide_nominated_first(&queued.prepared);
+        let outcome = context.state.cluster.decide_nominated_first(&queued.prepared);
         self.metrics.decided(now.elapsed());
         let name = || queued.pod.metadata.namespaced_name();
-        state.recorder.record(|| Entry::Decision(Box::new(outcome.recorded(name()))));
-        let outcome = self.relaxation.decide(state, pending, id, outcome, before);
+        context.state.recorder.record(|| Entry::Decision(Box::new(outcome.recorded(name()))));
+        let outcome = self.relaxation.decide(context, id, outcome, before);
         match outcome {
             Outcome::Placed { node, volumes, .. } => self.bind(id, &node, volumes, now),
-            Outcome::Gated { .. } => pending.queue.gate(id, now),
+            Outcome::Gated { .. } => context.pending.queue.gate(id, now),
             Outcome::Unschedulable { message, plugins } => {
-                let message = preempt(state, pending, id, message, self.flush_after);
+                let message = preempt(context, id, message, self.flush_after);
                 self.fail(id, FailureReason::Unschedulable, message, plugins);
             }
             Outcome::Failed { error } => self.fail(id, FailureReason::SchedulerError, error, Vec::new()),
@@ -62,13 +64,13 @@ impl Scheduler {
     }
 
     pub(super) fn bind(&mut self, id: PodId, node: &str, volumes: Option<Box<VolumeDecision>>, now: Instant) {
-        let (state, pending) = (&mut self.state, &mut self.pending);
-        let Some(queued) = pending.pods.get_mut(id) else { return };
-        state.clear_nomination(&queued.pod);
-        state.mirror.assume(&mut state.cluster, &queued.pod, queued.decided(), node);
+        let context = &mut self.context;
+        let Some(queued) = context.pending.pods.get_mut(id) else { return };
+        context.state.clear_nomination(&queued.pod);
+        context.state.mirror.assume(&mut context.state.cluster, &queued.pod, queued.decided(), node);
         let volumes: Option<Arc<VolumeDecision>> = volumes.map(Arc::from);
         if let Some(volumes) = &volumes {
-            state.cluster.assume_volumes(&queued.prepared, node, volumes);
+            context.state.cluster.assume_volumes(&queued.prepared, node, volumes);
         }
         let abandoned = Arc::new(AtomicBool::new(false));
         let node: Arc<str> = node.into();
@@ -79,7 +81,7 @@ impl Scheduler {
             abandoned: abandoned.clone(),
             volumes: volumes.clone(),
         });
-        pending.queue.release_group(id, now);
+        context.pending.queue.release_group(id, now);
         let binding = Binding { id, pod: queued.pod.clone(), node, relaxed, abandoned };
         match volumes {
             Some(volumes) => self.bind_volumes(binding, volumes, now),
@@ -89,18 +91,18 @@ impl Scheduler {
 
     /// Binds the volumes of a pod that is assumed on a node, and then the pod.
     fn bind_volumes(&mut self, binding: Binding, decision: Arc<VolumeDecision>, now: Instant) {
-        let profile = self.state.config.profile(&binding.pod.spec.scheduler_name);
+        let profile = self.context.state.config.profile(&binding.pod.spec.scheduler_name);
         let seconds = profile.map_or(0, |profile| profile.volume_binding.bind_timeout_seconds);
         // Components such as the cluster autoscaler learn where the pod is going to be (NominatedNodeNameForExpectation).
         let node = binding.node.to_string();
-        self.pending.write_status(binding.id, |status| status.nominated_node = node);
+        self.context.pending.write_status(binding.id, |status| status.nominated_node = node);
         self.volumes.start(binding, decision, Duration::from_secs(seconds.unsigned_abs()), now);
     }
 
     /// Sends a binding; that of a member with the others of its batch.
     pub(super) fn send_binding(&mut self, group: Option<PodId>, binding: Binding) {
         let Some(entry) = group else { return self.binds.push(binding) };
-        let permitted = self.groups.permit(&mut self.state, &mut self.pending, entry, binding);
+        let permitted = self.groups.permit(&mut self.context, entry, binding);
         permitted.into_iter().for_each(|binding| self.binds.push(binding));
     }
 
@@ -109,13 +111,13 @@ impl Scheduler {
         let now = Instant::now();
         // Changes made by earlier decisions affect the pods that are unschedulable already, not this one.
         self.wake_unschedulable(now);
-        let (state, pending) = (&mut self.state, &mut self.pending);
-        let Some(key) = group_key(state, &pending.pods, &self.groups, id) else { return };
-        let Some(queued) = pending.pods.get(id) else { return };
+        let context = &mut self.context;
+        let Some(key) = group_key(context, &self.groups, id) else { return };
+        let Some(queued) = context.pending.pods.get(id) else { return };
         let message = message + &relaxed_sentence([queued.relaxed.as_ref()]);
         let profile = &queued.pod.spec.scheduler_name;
-        let wake = vec![state.cluster.wake_conditions(queued.decided())];
-        let epoch = state.cluster.signature_epoch();
+        let wake = vec![context.state.cluster.wake_conditions(queued.decided())];
+        let epoch = context.state.cluster.signature_epoch();
         let failure = GroupFailure::new(reason, message, plugins, profile, wake, epoch);
         let took = now.saturating_duration_since(queued.decided_at);
         let counters = &mut self.reporter.current;
@@ -126,7 +128,7 @@ impl Scheduler {
         *counter += 1;
         self.metrics.attempted(result, profile, took);
         self.metrics.queued("unschedulable", "ScheduleAttemptFailure");
-        add_unschedulable(state, pending, &self.groups, (id, &key), &failure, now);
-        pending.report_failure(state, id, &key, &failure);
+        add_unschedulable(context, &self.groups, (id, &key), &failure, now);
+        context.pending.report_failure(&context.state, id, &key, &failure);
     }
 }

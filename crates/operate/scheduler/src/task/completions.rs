@@ -31,14 +31,14 @@ impl Scheduler {
                 }
             }
             Completion::Status { id, written, result } => {
-                let (statuses, pods) = (&mut self.pending.statuses, &mut self.pending.pods);
+                let (statuses, pods) = (&mut self.context.pending.statuses, &mut self.context.pending.pods);
                 statuses.completed();
                 if statuses.written(pods, id, written, result) {
                     self.check_volumes(&[id]);
                 }
             }
             Completion::Eviction { eviction, failed } => {
-                self.pending.statuses.completed();
+                self.context.pending.statuses.completed();
                 self.eviction_completed(&eviction, failed);
             }
             Completion::PodGroupStatus { key, result } => self.groups.status_written(key, result),
@@ -48,7 +48,9 @@ impl Scheduler {
     /// Binds the pods whose volumes are bound now.
     pub(super) fn check_volumes(&mut self, pods: &[PodId]) {
         for id in pods {
-            if let Some(outcome) = self.volumes.check(*id, &self.pending.pods, &self.state.cluster) {
+            if let Some(outcome) =
+                self.volumes.check(*id, &self.context.pending.pods, &self.context.state.cluster)
+            {
                 self.volumes_settled(outcome);
             }
         }
@@ -58,7 +60,7 @@ impl Scheduler {
     pub(super) fn volumes_settled(&mut self, outcome: VolumeOutcome) {
         match outcome {
             VolumeOutcome::Bound(binding) => {
-                let group = self.pending.pods.get(binding.id).and_then(|queued| queued.group);
+                let group = self.context.pending.pods.get(binding.id).and_then(|queued| queued.group);
                 self.send_binding(group, binding);
             }
             VolumeOutcome::Failed(binding, error) => {
@@ -71,12 +73,12 @@ impl Scheduler {
     fn bind_completed(&mut self, binding: &Binding, result: BindResult) {
         let now = Instant::now();
         let (id, pod) = (binding.id, &binding.pod);
-        let (state, pending) = (&mut self.state, &mut self.pending);
+        let context = &mut self.context;
         // A pod that was deleted meanwhile is not in the queue, and not assumed any more.
-        let Some(queued) = pending.pods.get_mut(id) else { return };
+        let Some(queued) = context.pending.pods.get_mut(id) else { return };
         let volumes = queued.binding.take().and_then(|binding| binding.volumes);
         if let Some(volumes) = volumes.filter(|_| !matches!(result, BindResult::Bound)) {
-            state.cluster.restore_volumes(&queued.prepared, &volumes);
+            context.state.cluster.restore_volumes(&queued.prepared, &volumes);
         }
         let (attempts, waited) = (queued.attempts, now.saturating_duration_since(queued.first_seen));
         let took = now.saturating_duration_since(queued.decided_at);
@@ -85,11 +87,11 @@ impl Scheduler {
                 self.reporter.current.n_bound += 1;
                 self.metrics.attempted(AttemptResult::Scheduled, &pod.spec.scheduler_name, took);
                 self.metrics.scheduled(attempts, waited);
-                pending.events.scheduled(pod, &binding.node);
+                context.pending.events.scheduled(pod, &binding.node);
                 self.dequeue(id);
             }
             BindResult::Deleted => {
-                state.forget(pod);
+                context.state.forget(pod);
                 self.dequeue(id);
             }
             BindResult::Elsewhere(found) => {
@@ -99,18 +101,18 @@ impl Scheduler {
                     found = found.spec.node_name,
                     "the pod is bound to another node already"
                 );
-                state.forget(pod);
+                context.state.forget(pod);
                 self.dequeue(id);
                 self.apply_pod(Arc::new(*found));
             }
             BindResult::NotSent => {
-                if !state.forget(pod) {
+                if !context.state.forget(pod) {
                     return self.dequeue(id);
                 }
                 if !queued.written.nominated_node.is_empty() {
-                    state.cluster.nominate(&queued.prepared, &queued.written.nominated_node);
+                    context.state.cluster.nominate(&queued.prepared, &queued.written.nominated_node);
                 }
-                pending.queue.put_back(id);
+                context.pending.queue.put_back(id);
                 self.return_to_group(id, None);
                 self.after_binding(id);
             }
@@ -124,31 +126,31 @@ impl Scheduler {
 
     fn bind_failed(&mut self, binding: &Binding, error: String, now: Instant) {
         let (id, pod) = (binding.id, &binding.pod);
-        let Some(queued) = self.pending.pods.get(id) else { return };
+        let Some(queued) = self.context.pending.pods.get(id) else { return };
         let took = now.saturating_duration_since(queued.decided_at);
         tracing::warn!(pod = pod.key(), node = %binding.node, "the pod is not bound: {error}");
         self.reporter.current.n_errors += 1;
         self.metrics.attempted(AttemptResult::Error, &pod.spec.scheduler_name, took);
-        if !self.state.forget(pod) {
+        if !self.context.state.forget(pod) {
             // The watch reported the binding after all.
             return self.dequeue(id);
         }
-        self.pending.queue.back_off(id, now);
+        self.context.pending.queue.back_off(id, now);
         self.metrics.queued("backoff", "ScheduleAttemptFailure");
-        self.pending.write_status(id, |status| {
+        self.context.pending.write_status(id, |status| {
             status.fail(FailureReason::SchedulerError, &error);
             status.observed_generation = pod.metadata.generation;
             status.nominated_node.clear();
         });
         self.return_to_group(id, Some(&error));
-        self.pending.events.failed(pod, error);
+        self.context.pending.events.failed(pod, error);
         self.after_binding(id);
     }
 
     /// Changes of a pod that arrived while it was being bound take effect.
     fn after_binding(&mut self, id: PodId) {
-        let Some(queued) = self.pending.pods.get(id) else { return };
-        if !self.state.is_pending(&queued.pod) {
+        let Some(queued) = self.context.pending.pods.get(id) else { return };
+        if !self.context.state.is_pending(&queued.pod) {
             self.dequeue(id);
         } else if queued.is_stale {
             self.requeue(id);
@@ -161,13 +163,13 @@ impl Scheduler {
             return;
         };
         tracing::warn!(pod = eviction.pod.key(), node = %eviction.node, "preemption failed: {error}");
-        let (state, pending) = (&mut self.state, &mut self.pending);
-        let Some(queued) = pending.pods.get_mut(eviction.id) else { return };
+        let context = &mut self.context;
+        let Some(queued) = context.pending.pods.get_mut(eviction.id) else { return };
         queued.preemption = None;
-        state.clear_nomination(&eviction.pod);
-        pending.write_status(eviction.id, |status| status.nominated_node.clear());
-        let entry = pending.entry_of(eviction.id);
-        self.groups.give_up_preemption(state, pending, entry);
-        pending.activate(entry, Instant::now());
+        context.state.clear_nomination(&eviction.pod);
+        context.pending.write_status(eviction.id, |status| status.nominated_node.clear());
+        let entry = context.pending.entry_of(eviction.id);
+        self.groups.give_up_preemption(context, entry);
+        context.pending.activate(entry, Instant::now());
     }
 }

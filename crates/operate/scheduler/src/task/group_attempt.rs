@@ -25,20 +25,20 @@ type PlacedMember = (PodId, String, Option<Box<VolumeDecision>>);
 impl Scheduler {
     pub(super) fn decide_group(&mut self, entry: PodId) {
         let now = Instant::now();
-        let (state, pending) = (&mut self.state, &mut self.pending);
-        let Some(attempt) = self.groups.attempt(state, pending, entry, now) else { return };
+        let context = &mut self.context;
+        let Some(attempt) = self.groups.attempt(context, entry, now) else { return };
         let GroupAttempt { ids, name, n_missing, .. } = &attempt;
         let (mut pods, mut nominated): (Vec<PreparedPod>, Vec<_>) = (Vec::new(), Vec::new());
-        let require = |id: &PodId| require_all_rules(&mut pending.pods, *id, &state.recorder);
+        let require = |id: &PodId| require_all_rules(&mut context.pending.pods, *id, &context.state.recorder);
         let before = ids.iter().map(require).collect();
         for id in ids {
-            let Some(queued) = pending.pods.get_mut(*id) else { continue };
+            let Some(queued) = context.pending.pods.get_mut(*id) else { continue };
             queued.attempts += 1;
             queued.decided_at = now;
             self.instruments.decided(&queued.pod);
             // Members do not keep room from each other: the attempt places them all.
-            if let Some(node) = state.nomination(&queued.pod).map(str::to_owned) {
-                state.clear_nomination(&queued.pod);
+            if let Some(node) = context.state.nomination(&queued.pod).map(str::to_owned) {
+                context.state.clear_nomination(&queued.pod);
                 nominated.push((pods.len(), node));
             }
             pods.push(queued.prepared.clone());
@@ -50,12 +50,12 @@ impl Scheduler {
         });
         // Beyond the required members, one is worth an attempt, and a preemption.
         let group = Group { members: &pods, min: (*n_missing).max(1), topology };
-        let outcome = state.cluster.decide_group(&group);
-        state.recorder.record(|| {
-            let recorded = state.cluster.recorded_group(name, &group);
+        let outcome = context.state.cluster.decide_group(&group);
+        context.state.recorder.record(|| {
+            let recorded = context.state.cluster.recorded_group(name, &group);
             Entry::GroupDecision(recorded, Box::new(outcome.recorded(&group)))
         });
-        let outcome = self.relaxation.decide_group(state, pending, (name, ids), &group, outcome, before);
+        let outcome = self.relaxation.decide_group(context, (name, ids), &group, outcome, before);
         self.metrics.decided(now.elapsed());
         let failure = match outcome {
             GroupOutcome::Placed { members, .. } => {
@@ -68,7 +68,7 @@ impl Scheduler {
             }
             GroupOutcome::Unplaced(failure) => failure,
         };
-        let members = || ids.iter().filter_map(|id| pending.pods.get(*id));
+        let members = || ids.iter().filter_map(|id| context.pending.pods.get(*id));
         let pods: Vec<_> = members().map(|queued| queued.decided().clone()).collect();
         let group = Group { members: &pods, ..group };
         let relaxed = relaxed_sentence(members().map(|queued| queued.relaxed.as_ref()));
@@ -78,18 +78,17 @@ impl Scheduler {
             _ => Vec::new(),
         };
         for (at, node) in &nominated {
-            state.cluster.nominate(&pods[*at], node);
+            context.state.cluster.nominate(&pods[*at], node);
         }
-        if self.groups.awaits_victims(entry, state, &pending.pods) {
+        if self.groups.awaits_victims(context, entry) {
             self.groups.await_victims(entry);
-        } else if let Some(reason) =
-            self.groups.preempt(state, pending, entry, (&attempt, &group), self.flush_after)
+        } else if let Some(reason) = self.groups.preempt(context, entry, (&attempt, &group), self.flush_after)
         {
             message = format!("{message} preemption: {reason}");
         }
         message += &relaxed;
         let is_complete = *n_missing == 0;
-        let held = self.groups.hold_room(state, pending, (entry, &group), &nominated, is_complete);
+        let held = self.groups.hold_room(context, (entry, &group), &nominated, is_complete);
         message += &held.unwrap_or_default();
         self.fail_group(entry, ids, &message, plugins);
     }
@@ -97,10 +96,10 @@ impl Scheduler {
     fn bind_group(&mut self, entry: PodId, placed: Vec<PlacedMember>, deadline: Option<Instant>) {
         let now = Instant::now();
         let members: BTreeSet<PodId> = placed.iter().map(|(id, ..)| *id).collect();
-        self.groups.begin_batch(&mut self.pending, entry, members, deadline, now);
+        self.groups.begin_batch(&mut self.context.pending, entry, members, deadline, now);
         for (id, node, volumes) in placed {
             // Victims of an earlier attempt that are not evicted yet do not have to go.
-            if let Some(queued) = self.pending.pods.get_mut(id) {
+            if let Some(queued) = self.context.pending.pods.get_mut(id) {
                 queued.eviction = None;
             }
             self.bind(id, &node, volumes, now);
@@ -112,46 +111,46 @@ impl Scheduler {
         let now = Instant::now();
         // Changes made by earlier decisions affect the pods that are unschedulable already, not these.
         self.wake_unschedulable(now);
-        let (state, pending) = (&mut self.state, &mut self.pending);
-        let Some(key) = group_key(state, &pending.pods, &self.groups, entry) else { return };
+        let context = &mut self.context;
+        let Some(key) = group_key(context, &self.groups, entry) else { return };
         let Some(name) = self.groups.name(entry) else { return };
-        let members: Vec<_> = ids.iter().filter_map(|id| pending.pods.get(*id)).collect();
+        let members: Vec<_> = ids.iter().filter_map(|id| context.pending.pods.get(*id)).collect();
         let profile = members.first().map_or("", |queued| queued.pod.spec.scheduler_name.as_str());
         let prepared: Vec<_> = members.iter().map(|queued| queued.decided().clone()).collect();
         let reason = FailureReason::Unschedulable;
         let text = format!("{name}: {message}");
-        let wake = state.cluster.wake_conditions_of_group(&prepared);
-        let epoch = state.cluster.signature_epoch();
+        let wake = context.state.cluster.wake_conditions_of_group(&prepared);
+        let epoch = context.state.cluster.signature_epoch();
         let failure = GroupFailure::new(reason, text, plugins, profile, wake, epoch);
         self.metrics.pod_group_attempted(AttemptResult::Unschedulable);
-        pending.queue.add_unschedulable(entry, key, failure.clone(), now);
+        context.pending.queue.add_unschedulable(entry, key, failure.clone(), now);
         if !self.groups.is_preempting(entry) {
             // A search among many nodes is not repeated at every change.
-            pending.queue.keep_backoff(entry);
+            context.pending.queue.keep_backoff(entry);
         }
         for id in ids {
-            let Some(queued) = pending.pods.get(*id) else { continue };
+            let Some(queued) = context.pending.pods.get(*id) else { continue };
             let took = now.saturating_duration_since(queued.decided_at);
             self.metrics.attempted(AttemptResult::Unschedulable, &queued.pod.spec.scheduler_name, took);
             self.metrics.queued("unschedulable", "ScheduleAttemptFailure");
             self.reporter.current.n_unschedulable += 1;
-            pending.report_member_failure(state, *id, &failure);
+            context.pending.report_member_failure(&context.state, *id, &failure);
         }
-        self.groups.show_unscheduled(&pending.pods, entry, reason, message);
+        self.groups.show_unscheduled(&context.pending.pods, entry, reason, message);
     }
 
     /// A member in flight is not bound: it is pending again.
     pub(super) fn return_to_group(&mut self, id: PodId, error: Option<&str>) {
-        let Some(entry) = self.pending.pods.get(id).and_then(|queued| queued.group) else { return };
-        let (state, pending) = (&mut self.state, &mut self.pending);
-        if self.groups.return_member(state, pending, entry, id, error.is_some()) {
+        let Some(entry) = self.context.pending.pods.get(id).and_then(|queued| queued.group) else { return };
+        let context = &mut self.context;
+        if self.groups.return_member(context, entry, id, error.is_some()) {
             self.take_back(entry, error);
         }
     }
 
     /// Takes back the members of a batch on a deleted node, or one that changed, with all others.
     pub(super) fn take_back_member(&mut self, id: PodId) {
-        if let Some(entry) = self.pending.pods.get(id).and_then(|queued| queued.group)
+        if let Some(entry) = self.context.pending.pods.get(id).and_then(|queued| queued.group)
             && self.groups.is_held(entry, id)
         {
             self.take_back(entry, None);
@@ -166,22 +165,22 @@ impl Scheduler {
         let mut changed = Vec::new();
         for id in members {
             self.volumes.forget(id);
-            let Some(queued) = self.pending.pods.get_mut(id) else { continue };
+            let Some(queued) = self.context.pending.pods.get_mut(id) else { continue };
             if let Some(binding) = queued.binding.take() {
                 binding.abandoned.store(true, Ordering::Relaxed);
                 if let Some(volumes) = &binding.volumes {
-                    self.state.cluster.restore_volumes(&queued.prepared, volumes);
+                    self.context.state.cluster.restore_volumes(&queued.prepared, volumes);
                 }
             }
             if queued.is_stale {
                 changed.push(id);
             }
-            if !self.state.forget(&queued.pod) {
+            if !self.context.state.forget(&queued.pod) {
                 // The watch reported that another scheduler bound it.
                 self.dequeue(id);
                 continue;
             }
-            self.pending.write_status(id, |status| {
+            self.context.pending.write_status(id, |status| {
                 status.nominated_node.clear();
                 if let Some(message) = &message {
                     status.fail(FailureReason::SchedulerError, message);
@@ -192,12 +191,12 @@ impl Scheduler {
             Some(error) => {
                 self.metrics.pod_group_attempted(AttemptResult::Error);
                 let reason = FailureReason::SchedulerError;
-                self.groups.show_unscheduled(&self.pending.pods, entry, reason, error);
-                self.pending.queue.back_off(entry, now);
+                self.groups.show_unscheduled(&self.context.pending.pods, entry, reason, error);
+                self.context.pending.queue.back_off(entry, now);
             }
-            None => self.pending.queue.put_back(entry),
+            None => self.context.pending.queue.put_back(entry),
         }
         changed.into_iter().for_each(|id| self.requeue(id));
-        self.groups.settle(&mut self.state, &mut self.pending, entry);
+        self.groups.settle(&mut self.context, entry);
     }
 }

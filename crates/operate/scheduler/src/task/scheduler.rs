@@ -13,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::binding::{BindWorkers, VolumeBindings};
 use crate::completion::{BindResult, Completion, Completions};
+use crate::context::Context;
 use crate::instruments::Instruments;
 use crate::metrics::Metrics;
 use crate::pending::PendingPods;
 use crate::pod_groups::PodGroups;
 use crate::relaxation::Relaxation;
 use crate::reporter::Reporter;
-use crate::state::State;
 use crate::wake::Waker;
 
 /// Watch events applied before pods are decided again.
@@ -31,8 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The task, and the parts that it owns.
 pub(super) struct Scheduler {
-    pub(super) state: State,
-    pub(super) pending: PendingPods,
+    pub(super) context: Context,
     pub(super) groups: PodGroups,
     pub(super) binds: BindWorkers,
     pub(super) volumes: VolumeBindings,
@@ -101,37 +100,37 @@ impl Scheduler {
     fn turn(&mut self) -> bool {
         let now = Instant::now();
         self.observe_leadership();
-        for _ in 0..self.pending.queue.end_backoffs(now) {
+        for _ in 0..self.context.pending.queue.end_backoffs(now) {
             self.metrics.queued("active", "BackoffComplete");
         }
-        self.relaxation.expire(&mut self.pending, now);
+        self.relaxation.expire(&mut self.context.pending, now);
         while let Some(outcome) = self.volumes.expire(now, self.leadership.leads()) {
             self.volumes_settled(outcome);
         }
-        for entry in self.groups.expire(&mut self.state, &mut self.pending, now) {
+        for entry in self.groups.expire(&mut self.context, now) {
             self.take_back(entry, Some("volumes of members are not bound in time"));
         }
         self.wake_unschedulable(now);
-        self.waker.flush(&mut self.pending, now);
-        self.state.mirror.read_node_attributes(&self.state.cluster, now);
+        self.waker.flush(&mut self.context.pending, now);
+        self.context.state.mirror.read_node_attributes(&self.context.state.cluster, now);
         let has_more = self.decide_some();
-        let PendingPods { queue, pods, statuses, events, .. } = &mut self.pending;
+        let PendingPods { queue, pods, statuses, events, .. } = &mut self.context.pending;
         statuses.write_some(pods);
         self.groups.write_statuses(statuses);
-        events.explain_one(queue, pods, &self.state.cluster);
-        self.state.mirror.check_if_due(now);
-        self.instruments.count_if_due(&self.state, &self.pending, self.binds.n_in_flight(), now);
+        events.explain_one(queue, pods, &self.context.state.cluster);
+        self.context.state.mirror.check_if_due(now);
+        self.instruments.count_if_due(&self.context, self.binds.n_in_flight(), now);
         let leads = self.leadership.leads();
-        self.reporter.report_if_due(&self.state.mirror, &self.pending, leads, now);
+        self.reporter.report_if_due(&self.context, leads, now);
         has_more
     }
 
     /// When there is something to do although nothing happens.
     fn next_wake(&self, now: Instant) -> Instant {
         let times = [
-            self.pending.queue.next_due(),
+            self.context.pending.queue.next_due(),
             self.waker.next_due(),
-            self.pending.events.next_due(),
+            self.context.pending.events.next_due(),
             self.relaxation.next_due(),
             self.reporter.next_due(),
             self.volumes.next_due(),
@@ -145,10 +144,10 @@ impl Scheduler {
     fn observe_leadership(&mut self) {
         let leads = self.leadership.leads();
         if leads != self.led_before {
-            self.groups.reset_reservations(&mut self.state, &mut self.pending);
+            self.groups.reset_reservations(&mut self.context);
         }
         if leads && !self.led_before {
-            self.state.mirror.relist_pods();
+            self.context.state.mirror.relist_pods();
             self.groups.forget_victims();
         }
         self.led_before = leads;
@@ -157,7 +156,7 @@ impl Scheduler {
     fn may_decide(&self) -> bool {
         // Twice the maximum in flight: while one binding is in flight, the next is ready.
         self.binds.n_in_flight() < 2 * self.bind_concurrency
-            && self.state.mirror.is_complete()
+            && self.context.state.mirror.is_complete()
             && self.leadership.leads()
     }
 
@@ -167,7 +166,7 @@ impl Scheduler {
             if !self.may_decide() {
                 return false;
             }
-            let Some(popped) = self.pending.queue.pop() else { return false };
+            let Some(popped) = self.context.pending.queue.pop() else { return false };
             if popped.was_in_backoff {
                 self.metrics.queued("active", "PopFromBackoffQ");
             }
@@ -182,7 +181,7 @@ impl Scheduler {
 
     /// Wakes the pods that changes since the last call help.
     pub(super) fn wake_unschedulable(&mut self, now: Instant) {
-        self.waker.wake(&mut self.state, &mut self.pending, &self.groups, now);
+        self.waker.wake(&mut self.context, &self.groups, now);
     }
 
     /// Waits for bindings in flight, within limits.
@@ -206,6 +205,6 @@ impl Scheduler {
             }
         }
         self.binds.abandon_lookups();
-        self.reporter.report(&self.state.mirror, &self.pending, self.leadership.leads());
+        self.reporter.report(&self.context, self.leadership.leads());
     }
 }

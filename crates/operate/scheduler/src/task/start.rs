@@ -6,13 +6,10 @@ use berth_api::journal::{Header, RecordedSettings};
 use berth_api::object::DeviceResources;
 use berth_client::component::Sidecars;
 use berth_client::connect::Connection;
-use berth_client::delegated::{self, DelegatedAuthorizer};
 use berth_client::events::{EventRecorder, RecorderOptions};
-use berth_client::lease::{Leadership, elect};
+use berth_client::serving::Content;
 use berth_engine::{Cluster, Settings};
 use berth_mirror::{Mirror, MirrorOptions, Source};
-use berth_serve::ClientAuthorities;
-use berth_serve::component::{self, Content};
 use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
@@ -20,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::scheduler::Scheduler;
 use crate::binding::{BindWorkers, Binder, VolumeBindings, VolumeWriter};
+use crate::context::Context;
 use crate::instruments::Instruments;
 use crate::metrics::Metrics;
 use crate::options::{SchedulerError, SchedulerOptions};
@@ -46,39 +44,22 @@ pub(crate) async fn start(
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::new(&mut registry));
     let (reporter, status) = Reporter::new(metrics.clone());
-    // Health is served and the lease is held until everything else has ended.
-    let last = CancellationToken::new();
-    let always_allowed = options.serving.always_allowed_paths();
-    let client_authorities = Arc::new(ClientAuthorities::default());
-    if options.serving.lacks_client_authorities() {
-        let set = {
-            let authorities = client_authorities.clone();
-            move |pem: &str| authorities.set_pem(pem.as_bytes())
-        };
-        let follow = delegated::follow_client_authorities(unlimited.clone(), set);
-        tokio::spawn(last.clone().run_until_cancelled_owned(follow));
-    }
     let content = Content {
-        client_authorities,
         registry: Arc::new(registry),
         state: status.clone(),
         pages: Some(serving::pages(&options.settings.config, client.clone())),
-        authorizer: DelegatedAuthorizer::new(unlimited.clone(), always_allowed).into_function(),
     };
-    let addresses = component::serve(&options.serving, content, last.clone()).await?;
-    let (leadership, elector) = match &options.leader_election {
-        Some(lease) => {
-            let (leadership, elector) = elect(unlimited.clone(), lease.clone(), last.clone());
-            (leadership, Some(elector))
-        }
-        None => (Leadership::uncontested(), None),
-    };
+    let election = options.leader_election.clone();
+    // Without an election, there is no beginning of a leadership after which pods are listed again.
+    let led_before = election.is_none();
+    let (sidecars, addresses, leadership) =
+        Sidecars::start(unlimited.clone(), &options.serving, content, election).await?;
     let (completed, completions) = mpsc::unbounded_channel();
     let mut event_options = RecorderOptions::new("berth", options.identity.clone());
     if let Some(limit) = options.rate_limit {
         event_options.rate = limit;
     }
-    let events = EventRecorder::start(unlimited.clone(), event_options, last.clone());
+    let events = EventRecorder::start(unlimited, event_options, sidecars.token());
     let binder = Binder {
         client: client.clone(),
         leadership: leadership.clone(),
@@ -121,27 +102,22 @@ pub(crate) async fn start(
     };
     let now = Instant::now();
     let bind_concurrency = options.bind_concurrency.max(1);
+    let budgets = Budgets::default();
+    let state = State { config, cluster, mirror, budgets, devices: DeviceResources::default(), recorder };
+    let pending = PendingPods {
+        queue: Queue::new(QueueOptions {
+            first_backoff: options.first_backoff,
+            longest_backoff: options.longest_backoff,
+        }),
+        pods: QueuedPods::default(),
+        statuses: StatusWriter::new(client, leadership.clone(), events.clone(), completed.clone()),
+        events: FailureEvents::new(events, now),
+        metrics: metrics.clone(),
+        ignore_unsupported: options.ignore_unsupported,
+        listed: Vec::new(),
+    };
     let scheduler = Scheduler {
-        state: State {
-            config,
-            cluster,
-            mirror,
-            budgets: Budgets::default(),
-            devices: DeviceResources::default(),
-            recorder,
-        },
-        pending: PendingPods {
-            queue: Queue::new(QueueOptions {
-                first_backoff: options.first_backoff,
-                longest_backoff: options.longest_backoff,
-            }),
-            pods: QueuedPods::default(),
-            statuses: StatusWriter::new(client, leadership.clone(), events.clone(), completed.clone()),
-            events: FailureEvents::new(events, now),
-            metrics: metrics.clone(),
-            ignore_unsupported: options.ignore_unsupported,
-            listed: Vec::new(),
-        },
+        context: Context { state, pending },
         groups: PodGroups::new(&options, metrics.clone()),
         binds: BindWorkers::start(bind_concurrency, binder, &completed),
         volumes: VolumeBindings::new(writer, completed, metrics.clone()),
@@ -150,13 +126,12 @@ pub(crate) async fn start(
         instruments: Instruments::new(metrics.clone(), now),
         reporter,
         metrics,
-        // Without an election, there is no beginning of a leadership after which pods are listed again.
-        led_before: elector.is_none(),
+        led_before,
         leadership,
         bind_concurrency,
         flush_after: options.flush_after,
         stop_timeout: options.stop_timeout,
     };
-    let task = tokio::spawn(scheduler.run(watch_events, completions, stop, Sidecars::new(last, elector)));
-    Ok(Handle::new(status, addresses.http, addresses.https, task))
+    let task = tokio::spawn(scheduler.run(watch_events, completions, stop, sidecars));
+    Ok(Handle::new(status, addresses, task))
 }

@@ -9,12 +9,13 @@ use berth_mirror::{Change, DriftReport, PodRef, WatchEvent};
 use tokio::time::Instant;
 
 use super::scheduler::Scheduler;
+use crate::context::Context;
 use crate::queue::PodId;
 
 impl Scheduler {
     pub(super) fn apply(&mut self, event: WatchEvent) {
-        let pods = &self.pending.pods;
-        let changes = self.state.apply(event, |pod| pods.id(&pod.metadata.uid).is_some());
+        let pods = &self.context.pending.pods;
+        let changes = self.context.state.apply(event, |pod| pods.id(&pod.metadata.uid).is_some());
         changes.into_iter().for_each(|change| self.changed(change));
     }
 
@@ -50,32 +51,32 @@ impl Scheduler {
             Change::PodApplied { pod, is_changed } => self.pod_applied(pod, is_changed),
             Change::PodBoundElsewhere(pod) => self.pod_bound_elsewhere(&pod),
             Change::PodDeleted { uid, .. } => {
-                if let Some(id) = self.pending.pods.id(&uid) {
+                if let Some(id) = self.context.pending.pods.id(&uid) {
                     self.dequeue(id);
                 }
-                self.groups.placed_pod_deleted(&mut self.state, &mut self.pending, &uid);
+                self.groups.placed_pod_deleted(&mut self.context, &uid);
             }
             Change::PodGroupApplied(key, object) => {
-                self.groups.object_applied(&mut self.state, &mut self.pending, &key, &object);
+                self.groups.object_applied(&mut self.context, &key, &object);
             }
             Change::PodGroupDeleted(key) => {
-                self.groups.object_deleted(&mut self.state, &mut self.pending, &key);
+                self.groups.object_deleted(&mut self.context, &key);
             }
             Change::BudgetApplied(budget) => {
-                self.state.budgets.set(&budget);
-                self.state.recorder.record(|| Entry::Budget(budget));
+                self.context.state.budgets.set(&budget);
+                self.context.state.recorder.record(|| Entry::Budget(budget));
             }
             Change::BudgetDeleted(name) => {
-                self.state.budgets.remove(&name);
-                self.state.recorder.record(|| Entry::RemoveBudget(name));
+                self.context.state.budgets.remove(&name);
+                self.context.state.recorder.record(|| Entry::RemoveBudget(name));
             }
             Change::Complete => {
-                self.state.recorder.record(|| Entry::Complete {});
-                self.pending.order_listed();
+                self.context.state.recorder.record(|| Entry::Complete {});
+                self.context.pending.order_listed();
                 tracing::info!(
-                    nodes = self.state.mirror.n_nodes(),
-                    pods = self.state.mirror.n_pods(),
-                    queued = self.pending.pods.len(),
+                    nodes = self.context.state.mirror.n_nodes(),
+                    pods = self.context.state.mirror.n_pods(),
+                    queued = self.context.pending.pods.len(),
                     "the state of the cluster is complete"
                 );
             }
@@ -91,25 +92,25 @@ impl Scheduler {
 
     /// Applies a change of the device classes. Pods whose fields are supported now, or are not any more, are decided again.
     fn device_classes_changed(&mut self, change: impl FnOnce(&mut DeviceResources) -> bool) {
-        let before = self.state.devices.clone();
-        if !change(&mut self.state.devices) {
+        let before = self.context.state.devices.clone();
+        if !change(&mut self.context.state.devices) {
             return;
         }
-        let devices = &self.state.devices;
+        let devices = &self.context.state.devices;
         let is_concerned = |id: &PodId| {
-            self.pending.pods.get(*id).is_some_and(|queued| {
+            self.context.pending.pods.get(*id).is_some_and(|queued| {
                 let unsupported = |devices| queued.suspect.unsupported(devices);
                 queued.binding.is_none() && unsupported(&before) != unsupported(devices)
             })
         };
-        let concerned: Vec<_> = self.pending.pods.ids().filter(is_concerned).collect();
+        let concerned: Vec<_> = self.context.pending.pods.ids().filter(is_concerned).collect();
         concerned.into_iter().for_each(|id| self.requeue(id));
     }
 
     /// Bindings to a deleted node that have not been sent yet are not sent any more.
     fn abandon_bindings(&mut self, node: &str) {
         let mut members = Vec::new();
-        for (id, queued) in self.pending.pods.iter() {
+        for (id, queued) in self.context.pending.pods.iter() {
             if let Some(binding) = queued.binding.as_ref().filter(|binding| *binding.node == *node) {
                 binding.abandoned.store(true, Ordering::Relaxed);
                 members.extend(queued.group.map(|_| id));
@@ -122,17 +123,22 @@ impl Scheduler {
 
     /// Another scheduler bound a pod.
     fn pod_bound_elsewhere(&mut self, bound: &PodRef) {
-        let id = self.pending.pods.id(&bound.uid);
-        let Some((id, queued)) = id.and_then(|id| Some((id, self.pending.pods.get_mut(id)?))) else {
+        let id = self.context.pending.pods.id(&bound.uid);
+        let Some((id, queued)) = id.and_then(|id| Some((id, self.context.pending.pods.get_mut(id)?))) else {
             let PodRef { namespace, name, node, .. } = bound;
             tracing::warn!("pod {namespace}/{name} on {node} is unknown: listing pods again");
-            self.state.mirror.relist_pods();
+            self.context.state.mirror.relist_pods();
             return;
         };
         if queued.is_stale {
-            queued.prepared = self.state.cluster.prepare(&queued.pod);
+            queued.prepared = self.context.state.cluster.prepare(&queued.pod);
         }
-        self.state.mirror.bind_pod(&mut self.state.cluster, &queued.pod, &queued.prepared, bound);
+        self.context.state.mirror.bind_pod(
+            &mut self.context.state.cluster,
+            &queued.pod,
+            &queued.prepared,
+            bound,
+        );
         // The result of a binding in flight settles the rest.
         if queued.binding.is_none() {
             self.dequeue(id);
@@ -141,58 +147,58 @@ impl Scheduler {
 
     /// Applies a pod that was read otherwise than by the watch.
     pub(super) fn apply_pod(&mut self, pod: Arc<Pod>) {
-        let changes = self.state.mirror.apply_pod(&mut self.state.cluster, pod);
+        let changes = self.context.state.mirror.apply_pod(&mut self.context.state.cluster, pod);
         changes.into_iter().for_each(|change| self.changed(change));
     }
 
     /// A pod is not pending any more, for whatever reason. The result of a binding in flight is ignored.
     pub(super) fn dequeue(&mut self, id: PodId) {
-        let Some(queued) = self.pending.pods.remove(id) else { return };
+        let Some(queued) = self.context.pending.pods.remove(id) else { return };
         self.volumes.forget(id);
-        let state = &mut self.state;
+        let Context { state, pending } = &mut self.context;
         if let Some(volumes) = queued.binding.as_ref().and_then(|binding| binding.volumes.as_ref()) {
             state.cluster.restore_volumes(&queued.prepared, volumes);
         }
         state.clear_nomination(&queued.pod);
         state.recorder.record(|| Entry::Dequeue(queued.pod.metadata.namespaced_name()));
-        self.pending.queue.remove(id, Instant::now());
+        pending.queue.remove(id, Instant::now());
         if let Some(entry) = queued.group
-            && self.groups.leave(state, &mut self.pending, entry, id, &queued.pod)
+            && self.groups.leave(&mut self.context, entry, id, &queued.pod)
         {
             self.take_back(entry, None);
         }
     }
 
     fn pod_applied(&mut self, pod: Arc<Pod>, is_changed: bool) {
-        let is_pending = self.state.is_pending(&pod);
-        match self.pending.pods.id(&pod.metadata.uid) {
+        let is_pending = self.context.state.is_pending(&pod);
+        match self.context.pending.pods.id(&pod.metadata.uid) {
             Some(id) if is_pending => self.pod_updated(id, pod, is_changed),
             // The result of its binding settles the rest.
-            Some(id) => match self.pending.pods.get_mut(id) {
+            Some(id) => match self.context.pending.pods.get_mut(id) {
                 Some(queued) if queued.binding.is_some() => queued.set_pod(pod),
                 _ => self.dequeue(id),
             },
             // The watch may report a pod as pending although the result of its binding has already arrived.
-            None if is_pending && !self.state.mirror.is_placed(&pod) => self.pod_added(pod),
+            None if is_pending && !self.context.state.mirror.is_placed(&pod) => self.pod_added(pod),
             None if !pod.spec.node_name.is_empty() => {
-                self.groups.placed_pod_applied(&mut self.state, &mut self.pending, &pod);
+                self.groups.placed_pod_applied(&mut self.context, &pod);
             }
             None => {}
         }
     }
 
     fn pod_added(&mut self, pod: Arc<Pod>) {
-        let (priority, is_gated) = (pod.spec.priority.unwrap_or(0), self.state.is_gated(&pod));
-        let id = self.pending.add(&mut self.state, pod);
-        if !self.groups.join(&mut self.state, &mut self.pending, id) {
-            self.pending.queue.add(id, priority, is_gated);
+        let (priority, is_gated) = (pod.spec.priority.unwrap_or(0), self.context.state.is_gated(&pod));
+        let id = self.context.pending.add(&mut self.context.state, pod);
+        if !self.groups.join(&mut self.context, id) {
+            self.context.pending.queue.add(id, priority, is_gated);
         }
         self.metrics.queued(if is_gated { "gated" } else { "active" }, "PodAdd");
     }
 
     fn pod_updated(&mut self, id: PodId, pod: Arc<Pod>, is_changed: bool) {
-        let is_nominated = self.pending.nominated_elsewhere(&mut self.state, id, &pod);
-        let Some(queued) = self.pending.pods.get_mut(id) else { return };
+        let is_nominated = self.context.pending.nominated_elsewhere(&mut self.context.state, id, &pod);
+        let Some(queued) = self.context.pending.pods.get_mut(id) else { return };
         queued.set_pod(pod);
         if (is_changed || is_nominated) && queued.binding.is_some() {
             queued.is_stale = true;
@@ -204,21 +210,21 @@ impl Scheduler {
 
     /// Prepares a changed pod again and activates it: the change may make it schedulable.
     pub(super) fn requeue(&mut self, id: PodId) {
-        let Some(queued) = self.pending.pods.get_mut(id) else { return };
+        let Some(queued) = self.context.pending.pods.get_mut(id) else { return };
         queued.is_stale = false;
         (queued.relaxed, queued.relax_at) = (None, None);
-        queued.prepared = self.state.prepare(&queued.pod);
-        self.state.renew_nomination(&queued.pod, &queued.prepared);
+        queued.prepared = self.context.state.prepare(&queued.pod);
+        self.context.state.renew_nomination(&queued.pod, &queued.prepared);
         let pod = queued.pod.clone();
-        if self.groups.regroup(&mut self.state, &mut self.pending, id) {
+        if self.groups.regroup(&mut self.context, id) {
             return;
         }
         let now = Instant::now();
-        self.pending.queue.set_priority(id, pod.spec.priority.unwrap_or(0));
-        if self.state.is_gated(&pod) {
-            self.pending.queue.gate(id, now);
+        self.context.pending.queue.set_priority(id, pod.spec.priority.unwrap_or(0));
+        if self.context.state.is_gated(&pod) {
+            self.context.pending.queue.gate(id, now);
         } else {
-            self.pending.activate_for("PodUpdate", id, now);
+            self.context.pending.activate_for("PodUpdate", id, now);
         }
     }
 }

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use http::Method;
 use serde_json::json;
 
+use berth_client::serving::ServingOptions;
 use berth_scheduler::SchedulerOptions;
-use berth_serve::component::ServingOptions;
 
 use super::support::*;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use berth_client::call::{self, CallError};
+use berth_client::serving::{SecureServingOptions, ServeError, ServingOptions};
 use berth_scheduler::SchedulerOptions;
 use berth_serve::CertificateSource;
-use berth_serve::component::{SecureServingOptions, ServeError, ServingOptions};
 use serde_json::{Value, json};
 
 use super::support::*;

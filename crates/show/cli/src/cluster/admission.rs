@@ -10,7 +10,6 @@ use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
-/// The group of placement policies.
 const PLACEMENT_GROUP: &str = PLACEMENT_POLICIES.group;
 
 /// Admission inside the embedded API server. The server itself validates the annotation, merges `matchLabelKeys` and restricts

@@ -64,6 +64,16 @@ impl Components {
         Err(ComponentError { name, reason })
     }
 
+    /// Runs until `stop` or until a component ends, and then stops all components.
+    ///
+    /// # Errors
+    /// As [`Components::failed`].
+    pub async fn run_until(mut self, stop: &CancellationToken) -> Result<(), ComponentError> {
+        let ended = stop.run_until_cancelled(self.failed()).await;
+        self.stop().await;
+        ended.unwrap_or(Ok(()))
+    }
+
     /// Stops all components and waits for them.
     pub async fn stop(mut self) {
         self.stop.cancel();

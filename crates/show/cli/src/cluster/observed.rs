@@ -1,70 +1,14 @@
-//! Nodes and pods from watch events, with the fields that summaries need.
+//! Nodes and pods of a running cluster, and what happened to pods.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_api::object::{Condition, NamespacedName, ObjectMeta, find_condition};
-use berth_client::watch::{Event, KubeObject};
-use serde::Deserialize;
-
-/// A node.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct Node {
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    #[serde(default)]
-    pub status: Status,
-}
-
-/// A pod.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct Pod {
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    #[serde(default)]
-    pub spec: PodSpec,
-    #[serde(default)]
-    pub status: Status,
-}
-
-/// The spec of a pod.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodSpec {
-    pub node_name: Option<String>,
-    pub priority: Option<i32>,
-}
-
-/// The status of a node or pod.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Status {
-    pub phase: Option<String>,
-    pub conditions: Vec<Condition>,
-    pub nominated_node_name: Option<String>,
-}
-
-macro_rules! versioned {
-    ($($type:ty),*) => {
-        $(impl KubeObject for $type {
-            fn resource_version(&self) -> &str {
-                &self.metadata.resource_version
-            }
-
-            fn key(&self) -> (&str, &str) {
-                (&self.metadata.namespace, &self.metadata.name)
-            }
-        })*
-    };
-}
-
-versioned!(Node, Pod);
-
-impl Node {
-    /// Whether the condition `Ready` is true.
-    pub fn is_ready(&self) -> bool {
-        find_condition(&self.status.conditions, "Ready").is_some_and(|c| c.status == "True")
-    }
-}
+use berth_api::object::{NamespacedName, find_condition};
+use berth_api::resource::{NODES, PODS};
+use berth_client::{Cache, Change, Informer, ObservedObject, WatchOptions};
+use kube::Client;
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The stage of a pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,15 +21,26 @@ pub enum Stage {
     Bound,
     /// It runs.
     Running,
-    /// It succeeded.
     Succeeded,
-    /// It failed.
     Failed,
     /// It is being deleted.
     Terminating,
 }
 
 impl Stage {
+    /// The stage of a pod.
+    pub fn of(pod: &ObservedObject) -> Stage {
+        match pod.status.phase.as_str() {
+            "Succeeded" => Stage::Succeeded,
+            "Failed" => Stage::Failed,
+            _ if pod.metadata.is_deleting() => Stage::Terminating,
+            "Running" => Stage::Running,
+            _ if pod.node().is_some() => Stage::Bound,
+            _ if pod.unscheduled_condition().is_some() => Stage::Pending,
+            _ => Stage::New,
+        }
+    }
+
     /// Name in summaries.
     pub fn name(self) -> &'static str {
         match self {
@@ -100,140 +55,97 @@ impl Stage {
     }
 }
 
-impl Pod {
-    /// The stage.
-    pub fn stage(&self) -> Stage {
-        match self.status.phase.as_deref() {
-            Some("Succeeded") => Stage::Succeeded,
-            Some("Failed") => Stage::Failed,
-            _ if self.metadata.is_deleting() => Stage::Terminating,
-            Some("Running") => Stage::Running,
-            _ if self.node().is_some() => Stage::Bound,
-            _ if self.unscheduled_condition().is_some() => Stage::Pending,
-            _ => Stage::New,
-        }
-    }
-
-    /// Its node.
-    pub fn node(&self) -> Option<&str> {
-        self.spec.node_name.as_deref().filter(|name| !name.is_empty())
-    }
-
-    /// The condition `PodScheduled` if it is false: why the pod has no node.
-    pub fn unscheduled_condition(&self) -> Option<&Condition> {
-        let condition = find_condition(&self.status.conditions, "PodScheduled")?;
-        (condition.status == "False").then_some(condition)
-    }
-
-    /// Whether a nominated node waits for the termination of preempted pods.
-    pub fn is_nominated(&self) -> bool {
-        self.node().is_none() && self.status.nominated_node_name.as_ref().is_some_and(|n| !n.is_empty())
-    }
-}
-
 /// A pod that a scheduler preempted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Victim {
-    /// Its node.
     pub node: String,
     /// The uid of the pod that preempted it; none if the scheduler does not tell.
     pub preemptor: Option<String>,
 }
 
-/// All nodes and pods.
-#[derive(Debug, Default)]
+/// All nodes and pods, from informers.
 pub struct Observed {
-    pub nodes: BTreeMap<String, Node>,
-    pub pods: HashMap<NamespacedName, Pod>,
+    nodes: Arc<Cache<ObservedObject>>,
+    pods: Arc<Cache<ObservedObject>>,
+    /// Whether nodes and pods have been listed.
+    synced: [watch::Receiver<bool>; 2],
+    history: Arc<Mutex<History>>,
+    _stop: DropGuard,
+}
+
+/// What happened so far.
+#[derive(Debug, Default)]
+pub struct History {
     /// Pods that a scheduler preempted.
     pub victims: BTreeMap<NamespacedName, Victim>,
     /// Pods that were nominated, by node.
     pub nominated: BTreeMap<String, BTreeSet<NamespacedName>>,
     /// Number of observed bindings.
     pub n_bound: u64,
-    /// Increases with every event.
+    /// Increases with every change of a node or pod.
     pub version: u64,
-    has_nodes: bool,
-    has_pods: bool,
 }
 
 impl Observed {
+    /// Starts the informers; they stop when this is dropped.
+    pub fn start(client: &Client) -> Observed {
+        let stop = CancellationToken::new();
+        let history: Arc<Mutex<History>> = Arc::default();
+        let mut nodes = Informer::<ObservedObject>::new(WatchOptions::new(NODES.path("")));
+        let mut pods = Informer::<ObservedObject>::new(WatchOptions::new(PODS.path("")));
+        let changes = history.clone();
+        nodes.on_change(move |_| lock(&changes).version += 1);
+        let changes = history.clone();
+        pods.on_change(move |change| lock(&changes).pod_changed(change));
+        let observed = Observed {
+            nodes: nodes.cache(),
+            pods: pods.cache(),
+            synced: [nodes.synced(), pods.synced()],
+            history,
+            _stop: stop.clone().drop_guard(),
+        };
+        tokio::spawn(nodes.run(client.clone(), stop.clone()));
+        tokio::spawn(pods.run(client.clone(), stop));
+        observed
+    }
+
+    pub fn node(&self, name: &str) -> Option<Arc<ObservedObject>> {
+        self.nodes.get(&NamespacedName::new("", name))
+    }
+
+    /// All nodes, unordered.
+    pub fn nodes(&self) -> Vec<Arc<ObservedObject>> {
+        self.nodes.all()
+    }
+
+    /// All pods, unordered.
+    pub fn pods(&self) -> Vec<Arc<ObservedObject>> {
+        self.pods.all()
+    }
+
+    /// What happened so far.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        lock(&self.history)
+    }
+
     /// Whether a pod is unschedulable, or was preempted.
     pub fn has_failures(&self) -> bool {
-        !self.victims.is_empty() || self.pods.values().any(|pod| pod.stage() == Stage::Pending)
-    }
-
-    /// Applies an event of a node.
-    pub fn node_event(&mut self, event: Event<Node>) {
-        self.version += 1;
-        match event {
-            Event::Restarted(nodes) => {
-                self.nodes = nodes.into_iter().map(|n| (n.metadata.name.clone(), n)).collect();
-                self.has_nodes = true;
-            }
-            Event::Applied(node) => drop(self.nodes.insert(node.metadata.name.clone(), node)),
-            Event::Deleted(node) => drop(self.nodes.remove(&node.metadata.name)),
-        }
-    }
-
-    /// Applies an event of a pod.
-    pub fn pod_event(&mut self, event: Event<Pod>) {
-        self.version += 1;
-        match event {
-            Event::Restarted(pods) => {
-                let mut before = std::mem::take(&mut self.pods);
-                for pod in pods {
-                    let before = before.remove(&pod.metadata.namespaced_name());
-                    self.set_pod(pod, before.as_ref());
-                }
-                self.has_pods = true;
-            }
-            Event::Applied(pod) => {
-                let before = self.pods.remove(&pod.metadata.namespaced_name());
-                self.set_pod(pod, before.as_ref());
-            }
-            Event::Deleted(pod) => {
-                self.note_preemption(&pod);
-                self.pods.remove(&pod.metadata.namespaced_name());
-            }
-        }
-    }
-
-    /// Notes a victim of a preemption, or a pod that is nominated.
-    fn note_preemption(&mut self, pod: &Pod) {
-        let target = find_condition(&pod.status.conditions, "DisruptionTarget");
-        if let Some(condition) = target.filter(|c| c.status == "True" && c.reason == "PreemptionByScheduler")
-            && let Some(node) = pod.node()
-        {
-            let uid = condition.message.rsplit_once(" (uid ").and_then(|(_, uid)| uid.strip_suffix(')'));
-            let victim = Victim { node: node.to_owned(), preemptor: uid.map(str::to_owned) };
-            self.victims.insert(pod.metadata.namespaced_name(), victim);
-        }
-        if let Some(node) = pod.status.nominated_node_name.as_ref().filter(|_| pod.is_nominated()) {
-            self.nominated.entry(node.clone()).or_default().insert(pod.metadata.namespaced_name());
-        }
-    }
-
-    fn set_pod(&mut self, pod: Pod, before: Option<&Pod>) {
-        self.note_preemption(&pod);
-        if pod.node().is_some() && before.is_some_and(|b| b.node().is_none()) {
-            self.n_bound += 1;
-        }
-        self.pods.insert(pod.metadata.namespaced_name(), pod);
+        !self.history().victims.is_empty() || self.pods().iter().any(|pod| Stage::of(pod) == Stage::Pending)
     }
 
     /// Whether nodes and pods have been listed.
     pub fn is_complete(&self) -> bool {
-        self.has_nodes && self.has_pods
+        self.synced.iter().all(|synced| *synced.borrow())
     }
 
     /// Counts.
     pub fn tally(&self) -> Tally {
-        let mut tally = Tally { n_nodes: self.nodes.len(), ..Tally::default() };
-        tally.n_ready = self.nodes.values().filter(|n| n.is_ready()).count();
+        let (nodes, pods) = (self.nodes(), self.pods());
+        let n_ready = nodes.iter().filter(|node| node.is_ready()).count();
+        let mut tally = Tally { n_nodes: nodes.len(), n_ready, ..Tally::default() };
         let mut messages: HashMap<&str, usize> = HashMap::new();
-        for pod in self.pods.values() {
-            let stage = pod.stage();
+        for pod in &pods {
+            let stage = Stage::of(pod);
             *tally.stages.entry(stage).or_default() += 1;
             if stage == Stage::Pending {
                 let message = pod.unscheduled_condition().map(|c| c.message.as_str()).unwrap_or_default();
@@ -247,10 +159,34 @@ impl Observed {
     }
 }
 
+fn lock(history: &Mutex<History>) -> MutexGuard<'_, History> {
+    history.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl History {
+    fn pod_changed(&mut self, change: &Change<'_, ObservedObject>) {
+        self.version += 1;
+        let Some(pod) = change.latest() else { return };
+        let name = || pod.metadata.namespaced_name();
+        let target = find_condition(&pod.status.conditions, "DisruptionTarget");
+        if let Some(condition) = target.filter(|c| c.is_true() && c.reason == "PreemptionByScheduler")
+            && let Some(node) = pod.node()
+        {
+            let uid = condition.message.rsplit_once(" (uid ").and_then(|(_, uid)| uid.strip_suffix(')'));
+            self.victims.insert(name(), Victim { node: node.to_owned(), preemptor: uid.map(str::to_owned) });
+        }
+        if pod.is_nominated() {
+            self.nominated.entry(pod.status.nominated_node_name.clone()).or_default().insert(name());
+        }
+        if pod.node().is_some() && change.old.is_some_and(|old| old.node().is_none()) {
+            self.n_bound += 1;
+        }
+    }
+}
+
 /// Counts of nodes and pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Nodes.
     pub n_nodes: usize,
     /// Nodes that are ready.
     pub n_ready: usize,
@@ -261,41 +197,58 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// All pods.
     pub fn n_pods(&self) -> usize {
         self.stages.values().sum()
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn pod(name: &str, spec: Value, status: Value) -> Pod {
+    impl Observed {
+        /// A cluster that has been listed.
+        pub fn of(nodes: Vec<ObservedObject>, pods: Vec<ObservedObject>) -> Observed {
+            let observed = Observed {
+                nodes: Arc::default(),
+                pods: Arc::default(),
+                synced: [true, true].map(|synced| watch::Sender::new(synced).subscribe()),
+                history: Arc::default(),
+                _stop: CancellationToken::new().drop_guard(),
+            };
+            nodes.into_iter().for_each(|node| _ = observed.nodes.insert(Arc::new(node)));
+            pods.into_iter().for_each(|pod| observed.set(pod));
+            observed
+        }
+
+        fn set(&self, pod: ObservedObject) {
+            let pod = Arc::new(pod);
+            let old = self.pods.insert(pod.clone());
+            self.history().pod_changed(&Change { old: old.as_ref(), new: Some(&pod) });
+        }
+    }
+
+    fn pod(name: &str, spec: Value, status: Value) -> ObservedObject {
         let pod = json!({"metadata": {"name": name, "namespace": "a"}, "spec": spec, "status": status});
         serde_json::from_value(pod).unwrap()
     }
 
-    fn set(observed: &mut Observed, pod: Pod) {
-        observed.pod_event(Event::Applied(pod));
-    }
-
-    fn pending(name: &str, message: &str) -> Pod {
+    fn pending(name: &str, message: &str) -> ObservedObject {
         let condition = json!({"type": "PodScheduled", "status": "False", "message": message});
         pod(name, json!({}), json!({"phase": "Pending", "conditions": [condition]}))
     }
 
     #[test]
     fn pods_are_counted_by_stage() {
-        let mut observed = Observed::default();
-        set(&mut observed, pod("new", json!({}), json!({"phase": "Pending"})));
-        set(&mut observed, pod("bound", json!({"nodeName": "n"}), json!({"phase": "Pending"})));
-        set(&mut observed, pod("running", json!({"nodeName": "n"}), json!({"phase": "Running"})));
-        ["x", "y"].iter().for_each(|name| set(&mut observed, pending(name, "0/3 nodes")));
-        set(&mut observed, pending("z", "gated"));
-        let tally = observed.tally();
+        let mut pods = vec![
+            pod("new", json!({}), json!({"phase": "Pending"})),
+            pod("bound", json!({"nodeName": "n"}), json!({"phase": "Pending"})),
+            pod("running", json!({"nodeName": "n"}), json!({"phase": "Running"})),
+        ];
+        pods.extend([("x", "0/3 nodes"), ("y", "0/3 nodes"), ("z", "gated")].map(|(n, why)| pending(n, why)));
+        let tally = Observed::of(Vec::new(), pods).tally();
         let expected = [(Stage::New, 1), (Stage::Pending, 3), (Stage::Bound, 1), (Stage::Running, 1)];
         assert_eq!(tally.stages, BTreeMap::from(expected));
         assert_eq!(tally.n_pods(), 6);
@@ -304,25 +257,26 @@ mod tests {
 
     #[test]
     fn victims_are_known_with_their_preemptors_and_nodes() {
-        let mut observed = Observed::default();
         let target = json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
             "message": "berth: preempting to accommodate a higher priority pod (uid u)"});
         let victim = pod("low", json!({"nodeName": "n"}), json!({"conditions": [target]}));
-        observed.pod_event(Event::Deleted(victim));
-        set(&mut observed, pod("high", json!({}), json!({"nominatedNodeName": "n"})));
+        let high = pod("high", json!({}), json!({"nominatedNodeName": "n"}));
+        let observed = Observed::of(Vec::new(), vec![high]);
+        let deleted = Change { old: Some(&Arc::new(victim)), new: None };
+        observed.history().pod_changed(&deleted);
         let keys = |name: &str| NamespacedName::new("a", name);
         let victim = Victim { node: "n".to_owned(), preemptor: Some("u".to_owned()) };
-        assert_eq!(observed.victims, BTreeMap::from([(keys("low"), victim)]));
-        assert_eq!(observed.nominated["n"], BTreeSet::from([keys("high")]));
+        let history = observed.history();
+        assert_eq!(history.victims, BTreeMap::from([(keys("low"), victim)]));
+        assert_eq!(history.nominated["n"], BTreeSet::from([keys("high")]));
     }
 
     #[test]
     fn a_binding_is_counted_once_and_only_when_seen() {
-        let mut observed = Observed::default();
-        set(&mut observed, pod("there", json!({"nodeName": "n"}), json!({})));
-        set(&mut observed, pod("p", json!({}), json!({})));
-        set(&mut observed, pod("p", json!({"nodeName": "n"}), json!({})));
-        set(&mut observed, pod("p", json!({"nodeName": "n"}), json!({"phase": "Running"})));
-        assert_eq!(observed.n_bound, 1);
+        let states = [("there", json!({"nodeName": "n"}), json!({})), ("p", json!({}), json!({}))];
+        let bound =
+            [json!({}), json!({"phase": "Running"})].map(|status| ("p", json!({"nodeName": "n"}), status));
+        let pods = states.into_iter().chain(bound).map(|(name, spec, status)| pod(name, spec, status));
+        assert_eq!(Observed::of(Vec::new(), pods.collect()).history().n_bound, 1);
     }
 }

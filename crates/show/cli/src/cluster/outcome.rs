@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use berth_api::object::NamespacedName;
 use berth_api::rules::relaxed_rules;
+use berth_client::ObservedObject;
 
-use super::observed::{Observed, Pod, Stage, Victim};
+use super::observed::{History, Observed, Stage, Victim};
 use super::settled::Workload;
 use crate::render::placement::{PreemptionRow, Row};
 use crate::summary::{Failure, Summary, WorkloadSummary};
@@ -28,12 +29,14 @@ impl Outcome {
         ran: &HashSet<NamespacedName>,
         topology_key: &str,
     ) -> Outcome {
-        let domain_of = |node: &str| observed.nodes.get(node)?.metadata.labels.get(topology_key).cloned();
+        let nodes = observed.nodes();
+        let nodes: HashMap<&str, _> = nodes.iter().map(|n| (&*n.metadata.name, &n.metadata.labels)).collect();
+        let domain_of = |node: &str| nodes.get(node)?.get(topology_key).cloned();
         let owners = Owners::new(workloads);
         let mut outcome = Outcome {
             rows: Vec::new(),
             summary: Summary {
-                n_nodes: observed.nodes.len(),
+                n_nodes: nodes.len(),
                 n_running: 0,
                 n_orphaned: 0,
                 n_placed: 0,
@@ -41,17 +44,16 @@ impl Outcome {
                 // The scheduler parks such pods, and their condition says why.
                 n_unsupported: 0,
                 topology_key: topology_key.to_owned(),
-                domains: observed.nodes.keys().filter_map(|n| domain_of(n)).collect::<BTreeSet<_>>(),
+                domains: nodes.keys().filter_map(|n| domain_of(n)).collect::<BTreeSet<_>>(),
                 workloads: Vec::new(),
             },
             failures: Vec::new(),
         };
         let mut by_workload: BTreeMap<(String, Option<String>), WorkloadSummary> = BTreeMap::new();
-        let pods: BTreeMap<_, _> = observed.pods.iter().collect();
-        for (key, pod) in pods {
-            if pod.stage() == Stage::Terminating {
-                continue;
-            }
+        let mut pods = observed.pods();
+        pods.retain(|pod| Stage::of(pod) != Stage::Terminating);
+        pods.sort_by_cached_key(|pod| pod.metadata.namespaced_name());
+        for pod in &pods {
             let row = Row {
                 namespace: pod.metadata.namespace.clone(),
                 name: pod.metadata.name.clone(),
@@ -75,9 +77,9 @@ impl Outcome {
             if row.node.is_some() {
                 summary.count_in(row.domain.as_deref());
             }
-            let ran = ran.contains(key);
+            let ran = ran.contains(&pod.metadata.namespaced_name());
             match (&row.node, ran) {
-                (Some(node), _) if !observed.nodes.contains_key(node) => outcome.summary.n_orphaned += 1,
+                (Some(node), _) if !nodes.contains_key(node.as_str()) => outcome.summary.n_orphaned += 1,
                 (Some(_), true) => outcome.summary.n_running += 1,
                 (Some(_), false) => outcome.summary.n_placed += 1,
                 (None, _) => {
@@ -98,7 +100,7 @@ impl Outcome {
         outcome
     }
 
-    fn add_failure(&mut self, pod: &Pod, row: &Row) {
+    fn add_failure(&mut self, pod: &ObservedObject, row: &Row) {
         let message = pod.unscheduled_condition().map(|c| c.message.clone()).unwrap_or_default();
         let name = format!("{}/{}", row.namespace, row.name);
         let alike = |f: &&mut Failure| f.workload == row.workload && f.message == message;
@@ -119,17 +121,19 @@ impl Outcome {
 /// to the nodes of the victims.
 pub fn preemptions(observed: &Observed) -> Vec<PreemptionRow> {
     let mut rows: BTreeMap<(&str, Option<&str>), Vec<String>> = BTreeMap::new();
-    for (name, Victim { node, preemptor }) in &observed.victims {
+    let (pods, history) = (observed.pods(), observed.history());
+    let History { victims, nominated, .. } = &*history;
+    for (name, Victim { node, preemptor }) in victims {
         rows.entry((node, preemptor.as_deref())).or_default().push(name.to_string());
     }
     let uids: HashSet<&str> = rows.keys().filter_map(|(_, uid)| *uid).collect();
-    let preemptors = observed.pods.iter().filter(|(_, pod)| uids.contains(&*pod.metadata.uid));
-    let names: HashMap<_, _> = preemptors.map(|(name, pod)| (&*pod.metadata.uid, name.to_string())).collect();
+    let preemptors = pods.iter().map(|pod| &pod.metadata).filter(|pod| uids.contains(&*pod.uid));
+    let names: HashMap<_, _> = preemptors.map(|pod| (&*pod.uid, pod.namespaced_name().to_string())).collect();
     let row = |((node, preemptor), victims): ((&str, Option<&str>), Vec<String>)| {
         let pod = match preemptor {
             Some(uid) => names.get(uid).cloned().unwrap_or_else(|| format!("deleted pod {uid}")),
             None => {
-                let nominated = observed.nominated.get(node).into_iter().flatten();
+                let nominated = nominated.get(node).into_iter().flatten();
                 nominated.map(ToString::to_string).collect::<Vec<_>>().join(", ")
             }
         };
@@ -149,7 +153,7 @@ impl Owners<'_> {
     }
 
     /// Kind and name of the topmost workload, such as `Deployment web`.
-    fn workload_of(&self, pod: &Pod) -> Option<String> {
+    fn workload_of(&self, pod: &ObservedObject) -> Option<String> {
         let mut owner = pod.metadata.controller()?;
         // The Deployment of a ReplicaSet; there are no deeper levels.
         if let Some(above) = self.by_uid.get(owner.uid.as_str()).and_then(|w| w.metadata.controller()) {
@@ -162,24 +166,21 @@ impl Owners<'_> {
 
 #[cfg(test)]
 mod tests {
-    use berth_client::watch::Event;
     use serde_json::json;
 
     use super::*;
 
     #[test]
     fn a_preemptor_is_named_although_its_nomination_was_never_seen() {
-        let mut observed = Observed::default();
-        let mut bound = |name: &str| {
+        let bound = |name: &str| {
             let metadata = json!({"name": name, "namespace": "a", "uid": format!("uid-{name}")});
             let pod = json!({"metadata": metadata, "spec": {"nodeName": "n"}});
-            observed.pod_event(Event::Applied(serde_json::from_value(pod).unwrap()));
+            serde_json::from_value(pod).unwrap()
         };
-        bound("high");
-        bound("other");
+        let observed = Observed::of(Vec::new(), vec![bound("high"), bound("other")]);
         for (name, preemptor) in [("low-0", "uid-high"), ("low-1", "uid-high"), ("low-2", "uid-gone")] {
             let victim = Victim { node: "n".to_owned(), preemptor: Some(preemptor.to_owned()) };
-            observed.victims.insert(NamespacedName::new("a", name), victim);
+            observed.history().victims.insert(NamespacedName::new("a", name), victim);
         }
         let rows: Vec<_> = preemptions(&observed).into_iter().map(|r| (r.pod, r.victims)).collect();
         let victims = |names: &[&str]| names.iter().map(|name| format!("a/{name}")).collect::<Vec<_>>();

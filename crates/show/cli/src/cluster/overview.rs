@@ -3,36 +3,25 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use berth_api::resource::{NODES, PODS};
-use berth_client::call::{self, CallError};
-use berth_client::watch::{WatchOptions, WatchStream, watch};
-use http::Method;
+use berth_client::watch::{ListError, WatchOptions, list};
 use kube::Client;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use super::observed::{Node, Observed, Pod};
+use super::observed::Observed;
 use super::settled::{WORKLOADS, Workload, unsettled_pods, unsettled_workload};
 use super::status_line::{EnforcerStatus, StatusLine};
 
-/// Maximum number of events per batch.
-const MAX_EVENTS: usize = 4096;
 /// Interval between two checks whether the cluster has settled.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between two checks whether there are failures to report.
 const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// Length of the period over which the rate of bindings is measured.
 const RATE_PERIOD: Duration = Duration::from_secs(1);
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-const MAX_LIST_BYTES: usize = 1 << 30;
 
 /// A watched cluster with its live summary.
 pub struct Overview {
     client: Client,
-    nodes: WatchStream<Node>,
-    pods: WatchStream<Pod>,
     observed: Observed,
     status_line: StatusLine,
     rate: Rate,
@@ -65,15 +54,7 @@ impl Overview {
         status_line: StatusLine,
         enforcer: Option<watch::Receiver<berth_enforcer::Status>>,
     ) -> Overview {
-        Overview {
-            nodes: watch(client.clone(), WatchOptions::new(NODES.path(""))),
-            pods: watch(client.clone(), WatchOptions::new(PODS.path(""))),
-            client,
-            observed: Observed::default(),
-            status_line,
-            rate: Rate::default(),
-            enforcer,
-        }
+        Overview { observed: Observed::start(&client), client, status_line, rate: Rate::default(), enforcer }
     }
 
     /// The observed nodes and pods.
@@ -91,29 +72,27 @@ impl Overview {
         self.status_line.clear();
     }
 
-    /// Processes events until `end` completes.
+    /// Shows the summary until `end` completes.
     pub async fn until<T>(&mut self, end: impl Future<Output = T>) -> T {
         let mut show = ticks(self.status_line.interval());
         tokio::pin!(end);
         loop {
             tokio::select! {
                 value = &mut end => return value,
-                () = self.events() => {}
                 _ = show.tick() => self.show(),
             }
         }
     }
 
-    /// Processes events until there is something to report that this version had not: pods that are unschedulable or were preempted.
+    /// Waits until there is something to report that this version had not: pods that are unschedulable or were preempted.
     pub async fn until_failures(&mut self, known: u64) {
         let mut show = ticks(self.status_line.interval());
         let mut check = ticks(REPORT_INTERVAL);
         loop {
             tokio::select! {
-                () = self.events() => {}
                 _ = show.tick() => self.show(),
                 _ = check.tick() => {
-                    if self.observed.version != known && self.observed.has_failures() {
+                    if self.observed.history().version != known && self.observed.has_failures() {
                         return;
                     }
                 }
@@ -121,7 +100,7 @@ impl Overview {
         }
     }
 
-    /// Processes events until the cluster has settled: each pod runs, has ended, is unschedulable, or is on a node that is
+    /// Waits until the cluster has settled: each pod runs, has ended, is unschedulable, or is on a node that is
     /// not ready; and no controller has pending work.
     ///
     /// # Errors
@@ -129,7 +108,7 @@ impl Overview {
     pub async fn until_settled<F>(
         &mut self,
         criteria: SettleCriteria<impl Fn() -> F>,
-    ) -> Result<SettleResult, CallError>
+    ) -> Result<SettleResult, ListError>
     where
         F: Future<Output = bool>,
     {
@@ -140,10 +119,9 @@ impl Overview {
         let mut settled_at = None;
         loop {
             tokio::select! {
-                () = self.events() => {}
                 _ = show.tick() => self.show(),
                 _ = check.tick() => {
-                    let version = self.observed.version;
+                    let version = self.observed.history().version;
                     let Some(why) = self.unsettled_reason(&criteria).await? else {
                         if settled_at == Some(version) {
                             return Ok(SettleResult::Settled);
@@ -164,7 +142,7 @@ impl Overview {
     async fn unsettled_reason<F>(
         &self,
         criteria: &SettleCriteria<impl Fn() -> F>,
-    ) -> Result<Option<String>, CallError>
+    ) -> Result<Option<String>, ListError>
     where
         F: Future<Output = bool>,
     {
@@ -178,23 +156,8 @@ impl Overview {
         Ok(unsettled_workload(&workloads, &self.observed))
     }
 
-    /// Waits for events and applies them.
-    async fn events(&mut self) {
-        let (mut nodes, mut pods) = (Vec::new(), Vec::new());
-        let n_taken = tokio::select! {
-            n = self.nodes.next_many(&mut nodes, MAX_EVENTS) => n,
-            n = self.pods.next_many(&mut pods, MAX_EVENTS) => n,
-        };
-        if n_taken == 0 {
-            // The runtime shuts down: there are no more events.
-            std::future::pending::<()>().await;
-        }
-        nodes.into_iter().for_each(|event| self.observed.node_event(event));
-        pods.into_iter().for_each(|event| self.observed.pod_event(event));
-    }
-
     fn show(&mut self) {
-        let rate = self.rate.per_second(self.observed.n_bound);
+        let rate = self.rate.per_second(self.observed.history().n_bound);
         if self.observed.is_complete() {
             let status = self.enforcer.as_ref().map(|enforcer| EnforcerStatus::new(&enforcer.borrow()));
             self.status_line.show(&self.observed.tally(), rate, &status.unwrap_or_default());
@@ -208,34 +171,14 @@ fn ticks(every: Duration) -> tokio::time::Interval {
     interval
 }
 
-#[derive(Deserialize)]
-struct List<T> {
-    #[serde(default = "Vec::new")]
-    items: Vec<T>,
-}
-
-/// All objects of a collection, in one page.
-///
-/// # Errors
-/// The request fails.
-pub async fn list<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Vec<T>, CallError> {
-    let bytes = call::send(client, call::get(path), REQUEST_TIMEOUT, MAX_LIST_BYTES).await?;
-    let list: List<T> = serde_json::from_slice(&bytes).map_err(|error| CallError::Answer {
-        method: Method::GET,
-        path: path.to_owned(),
-        message: error.to_string(),
-    })?;
-    Ok(list.items)
-}
-
 /// All workloads.
 ///
 /// # Errors
 /// The request fails.
-pub async fn workloads(client: &Client) -> Result<Vec<Workload>, CallError> {
+pub async fn workloads(client: &Client) -> Result<Vec<Workload>, ListError> {
     let mut workloads = Vec::new();
     for resource in WORKLOADS {
-        let items: Vec<Workload> = list(client, &resource.path("")).await?;
+        let items: Vec<Workload> = list(client, &WatchOptions::new(resource.path(""))).await?;
         workloads.extend(items.into_iter().map(|w| Workload { kind: resource.kind, ..w }));
     }
     Ok(workloads)

@@ -6,9 +6,10 @@ use berth_api::object::{Condition, ObjectMeta};
 use berth_api::resource::{
     DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource, STATEFUL_SETS,
 };
+use berth_client::ObservedObject;
 use serde::Deserialize;
 
-use super::observed::{Observed, Pod, Stage};
+use super::observed::{Observed, Stage};
 
 /// A workload, with the fields that show pending work of its controller.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -46,7 +47,6 @@ pub struct Status {
     pub conditions: Vec<Condition>,
 }
 
-/// The resources of workloads.
 pub const WORKLOADS: [Resource; 6] =
     [DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, REPLICATION_CONTROLLERS];
 
@@ -61,20 +61,20 @@ pub fn unsettled_pods(observed: &Observed, n_nodes: usize) -> Option<String> {
         return Some(format!("{} of {n_expected} nodes are ready", tally.n_ready));
     }
     let unsettled = observed
-        .pods
-        .values()
-        .filter_map(|pod| Some((pod.metadata.namespaced_name(), unsettled_reason(pod, observed)?)));
+        .pods()
+        .into_iter()
+        .filter_map(|pod| Some((pod.metadata.namespaced_name(), unsettled_reason(&pod, observed)?)));
     let (name, why) = unsettled.min()?;
     Some(format!("Pod {name} {why}"))
 }
 
-fn unsettled_reason(pod: &Pod, observed: &Observed) -> Option<&'static str> {
-    match pod.stage() {
+fn unsettled_reason(pod: &ObservedObject, observed: &Observed) -> Option<&'static str> {
+    match Stage::of(pod) {
         Stage::New => Some("has not been scheduled"),
         Stage::Pending if pod.is_nominated() => Some("waits for preempted pods to terminate"),
         Stage::Terminating => Some("is being deleted"),
         // On a node that is not ready it would never start.
-        Stage::Bound if pod.node().and_then(|n| observed.nodes.get(n)).is_some_and(|n| n.is_ready()) => {
+        Stage::Bound if pod.node().and_then(|n| observed.node(n)).is_some_and(|n| n.is_ready()) => {
             Some("is starting")
         }
         _ => None,
@@ -86,8 +86,9 @@ fn unsettled_reason(pod: &Pod, observed: &Observed) -> Option<&'static str> {
 /// A workload with unschedulable pods has settled: its controller waits for them.
 pub fn unsettled_workload(workloads: &[Workload], observed: &Observed) -> Option<String> {
     let by_uid: HashMap<_, _> = workloads.iter().map(|w| (w.metadata.uid.as_str(), w)).collect();
+    let pods = observed.pods();
     let mut stuck = HashSet::new();
-    for pod in observed.pods.values().filter(|p| p.stage() == Stage::Pending) {
+    for pod in pods.iter().filter(|pod| Stage::of(pod) == Stage::Pending) {
         let mut owner = pod.metadata.controller();
         // The pod's ReplicaSet and its Deployment.
         for _ in 0..2 {
@@ -97,7 +98,7 @@ pub fn unsettled_workload(workloads: &[Workload], observed: &Observed) -> Option
         }
     }
     let mut n_pods: HashMap<&str, i64> = HashMap::new();
-    for owner in observed.pods.values().filter_map(|p| p.metadata.controller()) {
+    for owner in pods.iter().filter_map(|p| p.metadata.controller()) {
         *n_pods.entry(&owner.uid).or_default() += 1;
     }
     let unsettled = workloads.iter().find_map(|workload| {
@@ -167,29 +168,25 @@ impl Workload {
 
 #[cfg(test)]
 mod tests {
-    use berth_client::watch::Event;
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn pod(name: &str, spec: Value, status: Value) -> Pod {
+    fn pod(name: &str, spec: Value, status: Value) -> ObservedObject {
         let owner = json!({"kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": true});
         let metadata = json!({"name": name, "namespace": "a", "ownerReferences": [owner]});
         serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
     }
 
-    fn pending(name: &str) -> Pod {
+    fn pending(name: &str) -> ObservedObject {
         let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
         pod(name, json!({}), json!({"phase": "Pending", "conditions": [condition]}))
     }
 
-    fn observed(pods: Vec<Pod>) -> Observed {
+    fn observed(pods: Vec<ObservedObject>) -> Observed {
         let ready = json!({"type": "Ready", "status": "True"});
         let node = json!({"metadata": {"name": "n"}, "status": {"conditions": [ready]}});
-        let mut observed = Observed::default();
-        observed.node_event(Event::Restarted(vec![serde_json::from_value(node).unwrap()]));
-        observed.pod_event(Event::Restarted(pods));
-        observed
+        Observed::of(vec![serde_json::from_value(node).unwrap()], pods)
     }
 
     fn workload(kind: &'static str, metadata: Value, spec: Value, status: Value) -> Workload {
@@ -212,10 +209,9 @@ mod tests {
         check(vec![pod("p", bound, json!({"phase": "Pending"}))], Some("Pod a/p is starting"));
         check(vec![pod("p", json!({"nodeName": "gone"}), json!({}))], None);
         let mut nominated = pending("p");
-        nominated.status.nominated_node_name = Some("n".to_owned());
+        nominated.status.nominated_node_name = "n".to_owned();
         check(vec![nominated], Some("Pod a/p waits for preempted pods to terminate"));
         assert_eq!(unsettled_pods(&observed(vec![]), 2).as_deref(), Some("1 of 2 nodes are ready"));
-        assert!(unsettled_pods(&Observed::default(), 0).is_some());
     }
 
     #[test]

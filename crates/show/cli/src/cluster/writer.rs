@@ -218,9 +218,7 @@ mod tests {
     async fn viewers_write_with_their_own_rights_only() {
         let (server, client) = served().await;
         let create = async |path: &str, object: Value| -> Value {
-            let request =
-                call::with_body(Method::POST, path, "application/json", object.to_string().into_bytes());
-            call::json(&client, request, TIMEOUT).await.unwrap()
+            call::json(&client, call::with_json(Method::POST, path, &object), TIMEOUT).await.unwrap()
         };
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
         let rules = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}]);

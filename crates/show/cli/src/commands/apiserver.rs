@@ -78,13 +78,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                 .await?;
         }
         output::kubeconfig_line(server.kubeconfig_path())?;
-        let ended = tokio::select! {
-            () = stop.cancelled() => Ok(()),
-            failed = components.failed() => failed.map_err(CliError::from),
-        };
-        components.stop().await;
+        let ended = components.run_until(&stop).await;
         server.shutdown().await;
-        ended.map(|()| ExitStatus::Success)
+        Ok(ended.map(|()| ExitStatus::Success)?)
     })
 }
 

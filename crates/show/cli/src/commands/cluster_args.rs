@@ -8,6 +8,7 @@ use berth_api::inventory::Inventory;
 use berth_api::read::Manifest;
 use berth_api::rules::parse_relax_after;
 use berth_api::syntax::format::{abbreviated, counted};
+use berth_client::connect::Options;
 use berth_engine::Settings;
 use berth_schema::unknown_fields;
 use berth_simulate::{PendingFor, Simulation, SimulationOptions, add_simulated_nodes};
@@ -94,7 +95,7 @@ impl ClusterArgs {
     pub fn live_cluster(&self) -> Option<LiveCluster> {
         let (kubeconfig, context) = (self.kubeconfig.clone(), self.context.clone());
         (self.live || kubeconfig.is_some() || context.is_some())
-            .then_some(LiveCluster { kubeconfig, context })
+            .then(|| LiveCluster(Options { kubeconfig, context, server: None }))
     }
 
     /// The same arguments, with those replaced that are given.
@@ -116,7 +117,7 @@ impl ClusterArgs {
     /// A name of the cluster for headings.
     pub fn name(&self) -> String {
         match self.live_cluster() {
-            Some(live) => live.context.unwrap_or_else(|| "live cluster".to_owned()),
+            Some(live) => live.0.context.unwrap_or_else(|| "live cluster".to_owned()),
             None => self.dump.iter().chain(&self.files).map(String::as_str).collect::<Vec<_>>().join(", "),
         }
     }

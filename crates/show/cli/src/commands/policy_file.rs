@@ -1,10 +1,9 @@
 //! The file with an AdmissionPolicy.
 
 use berth_admission::Policy;
-use berth_api::inventory::InputError;
-use berth_api::read::{Manifest, ReadError, read_manifests};
-use berth_terminal::input::find_inputs;
+use berth_api::read::Manifest;
 
+use super::read_inputs::read_each;
 use crate::error::CliError;
 
 /// Reads a policy file; without one, the default policy.
@@ -14,14 +13,7 @@ use crate::error::CliError;
 pub fn read(file: Option<&str>) -> Result<Policy, CliError> {
     let Some(file) = file else { return Ok(Policy::default()) };
     let mut found: Vec<Manifest> = Vec::new();
-    for input in find_inputs(&[file.to_owned()])? {
-        let take = &mut |manifest| {
-            found.push(manifest);
-            Ok::<(), ReadError>(())
-        };
-        let reader = input.open(|_| ())?;
-        read_manifests(reader, &input.name(), take).map_err(InputError::from)?;
-    }
+    read_each(&[file.to_owned()], |manifest| found.push(manifest))?;
     match found.as_slice() {
         [one] => Policy::from_value(&one.value)
             .map_err(|errors| CliError::Config { place: one.source.clone(), errors }),

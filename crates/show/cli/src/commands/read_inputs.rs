@@ -1,8 +1,8 @@
 //! Inputs as objects of an inventory.
 
-use berth_api::inventory::Inventory;
-use berth_api::read::{Manifest, read_manifests};
-use berth_terminal::input::Input;
+use berth_api::inventory::{InputError, Inventory};
+use berth_api::read::{Manifest, ReadError, read_manifests};
+use berth_terminal::input::{Input, find_inputs};
 use berth_terminal::progress;
 
 use crate::error::CliError;
@@ -26,6 +26,22 @@ pub fn read(
                 })?;
             }
         }
+    }
+    progress.finish_and_clear();
+    Ok(())
+}
+
+/// Reads the objects of files, directories or standard input, and shows progress.
+pub fn read_each(arguments: &[String], mut each: impl FnMut(Manifest)) -> Result<(), CliError> {
+    let inputs = find_inputs(arguments)?;
+    let progress = progress::of_bytes(&inputs);
+    for input in &inputs {
+        let reader = input.open(|n_bytes| progress.inc(n_bytes))?;
+        let take = &mut |manifest| {
+            each(manifest);
+            Ok::<(), ReadError>(())
+        };
+        read_manifests(reader, &input.name(), take).map_err(InputError::from)?;
     }
     progress.finish_and_clear();
     Ok(())

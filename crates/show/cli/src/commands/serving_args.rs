@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use berth_client::delegated::ALWAYS_ALLOWED_PATHS;
+use berth_client::serving::{SecureServingOptions, ServingOptions};
 use berth_serve::CertificateSource;
-use berth_serve::component::{SecureServingOptions, ServingOptions};
 use berth_terminal::output;
 
 use crate::error::CliError;

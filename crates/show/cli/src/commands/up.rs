@@ -10,21 +10,19 @@ use berth_admission::AdmissionController;
 use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::inventory::Inventory;
 use berth_api::object::NamespacedName;
-use berth_api::read::{Kind, Manifest, ReadError, read_manifests};
+use berth_api::read::{Kind, Manifest};
 use berth_api::resource::PODS;
 use berth_api::syntax::format::{counted, elapsed};
 use berth_apiserver::ApiServer;
-use berth_client::connect;
+use berth_client::{ObservedObject, WatchOptions, connect, list};
 use berth_console_server::{Console, ServerOptions};
 use berth_enforcer::EnforcerOptions;
 use berth_engine::Settings;
 use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
 use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Status};
 use berth_simulate::{PendingFor, Simulation, SimulationOptions};
-use berth_terminal::input::find_inputs;
 use berth_terminal::output;
 use berth_terminal::process::ExitStatus;
-use berth_terminal::progress;
 use berth_terminal::runtime;
 use futures::FutureExt;
 use indicatif::ProgressBar;
@@ -36,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission_args::{self, AdmissionArgs};
 use super::node_args::{MAX_NODES, NodeArgs, TimingArgs, duration};
 use super::provisioner_args::ProvisionerArgs;
+use super::read_inputs::read_each;
 use super::record_args::RecordArgs;
 use super::rules_args::RulesArgs;
 use super::scheduler::Unsupported;
@@ -44,9 +43,8 @@ use super::{console, enforcer, scheduler};
 use crate::cluster::apply::{Applied, apply, apply_after_policies};
 use crate::cluster::components::Components;
 use crate::cluster::log::LogArgs;
-use crate::cluster::observed::Pod;
 use crate::cluster::outcome::{Outcome, preemptions};
-use crate::cluster::overview::{Overview, SettleCriteria, SettleResult, list, workloads};
+use crate::cluster::overview::{Overview, SettleCriteria, SettleResult, workloads};
 use crate::cluster::status_line::StatusLine;
 use crate::cluster::writer;
 use crate::error::CliError;
@@ -144,8 +142,8 @@ struct Input {
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
     let (mut configurations, mut dump, mut manifests) = (Vec::new(), Vec::new(), Vec::new());
-    read(&args.from, &mut |manifest| dump.push(manifest.value))?;
-    read(&args.files, &mut |manifest| {
+    read_each(&args.from, |manifest| dump.push(manifest.value))?;
+    read_each(&args.files, |manifest| {
         match Kind::of(&manifest.api_version, &manifest.kind) {
             Some(Kind::KubeSchedulerConfiguration) => configurations.push(manifest),
             _ => manifests.push(manifest),
@@ -156,21 +154,6 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let input = Input { settings, is_configured, dump, manifests };
     let begin = Instant::now();
     runtime::run(async move |stop| up(args, input, begin, stop).await)
-}
-
-fn read(arguments: &[String], each: &mut dyn FnMut(Manifest)) -> Result<(), CliError> {
-    let inputs = find_inputs(arguments)?;
-    let progress = progress::of_bytes(&inputs);
-    for input in &inputs {
-        let take = &mut |manifest| {
-            each(manifest);
-            Ok::<(), ReadError>(())
-        };
-        let reader = input.open(|n_bytes| progress.inc(n_bytes))?;
-        read_manifests(reader, &input.name(), take).map_err(berth_api::inventory::InputError::from)?;
-    }
-    progress.finish_and_clear();
-    Ok(())
 }
 
 async fn up(
@@ -324,7 +307,7 @@ async fn attend(
             loop {
                 overview.until_failures(known).await;
                 overview.until_settled(criteria()).await?;
-                known = overview.observed().version;
+                known = overview.observed().history().version;
                 let (Outcome { failures, .. }, preemptions) =
                     outcome(args, &client, &overview, (&ran, rules.clone())).await?;
                 let mut text = Vec::new();
@@ -413,6 +396,6 @@ async fn show(
 
 /// The pods that already have a node.
 async fn placed_pods(client: &Client) -> Result<HashSet<NamespacedName>, CliError> {
-    let pods: Vec<Pod> = list(client, &PODS.path("")).await?;
+    let pods: Vec<ObservedObject> = list(client, &WatchOptions::new(PODS.path(""))).await?;
     Ok(pods.iter().filter(|p| p.node().is_some()).map(|p| p.metadata.namespaced_name()).collect())
 }

@@ -88,12 +88,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         let mut components = Components::new(stop.child_token());
         admission_args::start_following(admission, client, &mut components);
         components.start("webhook server", |_| server.stopped());
-        let ended = tokio::select! {
-            () = stop.cancelled() => Ok(()),
-            failed = components.failed() => failed.map_err(CliError::from),
-        };
-        components.stop().await;
-        ended.map(|()| ExitStatus::Success)
+        Ok(components.run_until(&stop).await.map(|()| ExitStatus::Success)?)
     })
 }
 

@@ -6,7 +6,7 @@ mod certificate;
 
 use std::path::PathBuf;
 
-use berth_api::read::{Manifest, ReadError, read_manifests};
+use berth_api::read::{Manifest, ReadError, collect_manifests};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
@@ -137,7 +137,6 @@ pub enum CertificateSource {
 /// An additional argument of a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtraArg {
-    /// The component.
     pub component: Component,
     /// The argument, such as `--dry-run`.
     pub arg: String,
@@ -180,7 +179,6 @@ pub enum InstallError {
     /// A file given by the user cannot be read.
     #[error("{}: {source}", file.display())]
     File {
-        /// The file.
         file: PathBuf,
         /// The error of the system.
         source: std::io::Error,
@@ -299,12 +297,7 @@ impl Installation {
 /// # Errors
 /// The manifest in the binary cannot be parsed; a test excludes this.
 pub fn placement_policy_definitions() -> Result<Vec<Manifest>, InstallError> {
-    let mut definitions = Vec::new();
-    read_manifests(PLACEMENT_POLICY_FILE.as_bytes(), "deploy/kustomize", &mut |manifest| {
-        definitions.push(manifest);
-        Ok::<(), ReadError>(())
-    })?;
-    Ok(definitions)
+    Ok(collect_manifests(PLACEMENT_POLICY_FILE, "deploy/kustomize")?)
 }
 
 fn is_webhook_configuration(object: &Value) -> bool {
@@ -316,12 +309,8 @@ fn webhooks(configuration: &mut Value) -> impl Iterator<Item = &mut Value> {
 }
 
 fn read(text: &str) -> Result<Vec<Value>, InstallError> {
-    let mut objects = Vec::new();
-    read_manifests::<ReadError>(text.as_bytes(), "deploy/kustomize", &mut |manifest| {
-        objects.push(manifest.value);
-        Ok(())
-    })?;
-    Ok(objects)
+    let manifests = collect_manifests(text, "deploy/kustomize")?;
+    Ok(manifests.into_iter().map(|manifest| manifest.value).collect())
 }
 
 fn rank(kind: &str) -> u8 {

@@ -41,9 +41,7 @@ pub struct Audit {
 /// A running pod with fields that decide about placement and that Berth does not support.
 #[derive(Debug, Serialize)]
 pub struct UnsupportedPod {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
     /// Paths of the fields.
     pub fields: Vec<String>,
@@ -181,8 +179,7 @@ pub fn write_by_workload(
         table.row([namespace.into(), workload.into(), n_pods.into(), n_executing.into(), rule.into()]);
     }
     if !audit.violations.is_empty() {
-        table.write(out, "")?;
-        writeln!(out)?;
+        table.write_paragraph(out)?;
     }
     write_totals(out, audit)
 }

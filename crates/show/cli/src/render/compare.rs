@@ -10,6 +10,7 @@ use berth_terminal::output::{ATTENTION, BAD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
 
 use super::placement::domain_name;
+use super::what_if::write_more;
 
 /// Number of pods and workloads with a row each.
 const MAX_ROWS: usize = 20;
@@ -39,8 +40,7 @@ pub fn write(out: &mut impl Write, comparison: &Comparison) -> io::Result<()> {
                 show(&|u| format!("{} %", u.fullest_node_percent)).into(),
             ]);
         }
-        table.write(out, "")?;
-        writeln!(out)?;
+        table.write_paragraph(out)?;
     }
     let Pair { from, to } = &comparison.summary;
     let style = if comparison.moved.is_empty() { GOOD } else { ATTENTION };
@@ -97,10 +97,7 @@ fn write_moved(out: &mut impl Write, moved: &[MovedPod]) -> io::Result<()> {
         ]);
     }
     table.write(out, "")?;
-    match moved.len().saturating_sub(MAX_ROWS) {
-        0 => Ok(()),
-        more => writeln!(out, "and {} more", grouped(more)),
-    }
+    write_more(out, moved.len().saturating_sub(MAX_ROWS))
 }
 
 fn write_spread(out: &mut impl Write, comparison: &Comparison) -> io::Result<()> {

@@ -29,11 +29,8 @@ pub enum Columns {
 /// A pod and its placement.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
-    /// Priority.
     pub priority: i32,
     /// The node; none for an unplaced pod.
     pub node: Option<String>,
@@ -69,20 +66,16 @@ pub fn write(
     preemptions: &[PreemptionRow],
 ) -> io::Result<()> {
     if !rows.is_empty() && columns != Columns::None {
-        pods(rows, columns, &summary.topology_key).write(out, "")?;
-        writeln!(out)?;
+        pods(rows, columns, &summary.topology_key).write_paragraph(out)?;
     }
     if !summary.workloads.is_empty() {
-        workloads(summary).write(out, "")?;
-        writeln!(out)?;
+        workloads(summary).write_paragraph(out)?;
     }
     if rows.iter().any(|row| !row.relaxed.is_empty()) {
-        relaxed_table(rows).write(out, "")?;
-        writeln!(out)?;
+        relaxed_table(rows).write_paragraph(out)?;
     }
     if !groups.is_empty() {
-        group_table(groups).write(out, "")?;
-        writeln!(out)?;
+        group_table(groups).write_paragraph(out)?;
     }
     let n_shown = if columns == Columns::None { MAX_FAILURES } else { failures.len() };
     write_reasons(out, failures, (n_shown, "; -o json has all"), preemptions)?;
@@ -97,8 +90,7 @@ fn write_reasons(
     preemptions: &[PreemptionRow],
 ) -> io::Result<()> {
     if !preemptions.is_empty() {
-        preemption_table(preemptions).write(out, "")?;
-        writeln!(out)?;
+        preemption_table(preemptions).write_paragraph(out)?;
     }
     let (shown, left_out) = failures.split_at(n_shown.min(failures.len()));
     for failure in shown {

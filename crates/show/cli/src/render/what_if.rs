@@ -80,7 +80,8 @@ pub fn write(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
     )
 }
 
-fn write_more(out: &mut impl Write, n: usize) -> io::Result<()> {
+/// Writes how many rows are not shown, if any.
+pub fn write_more(out: &mut impl Write, n: usize) -> io::Result<()> {
     if n > 0 { writeln!(out, "and {} more", grouped(n)) } else { Ok(()) }
 }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use berth_client::call;
 use berth_client::lease::LeaseOptions;
+use berth_client::serving::{SecureServingOptions, ServingOptions};
 use berth_enforcer::EnforcerOptions;
 use berth_scheduler::{SchedulerOptions, Status};
 use berth_serve::CertificateSource;
-use berth_serve::component::{SecureServingOptions, ServingOptions};
 use berth_testkit::programs::TempDir;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;

@@ -3,27 +3,24 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
+use berth_serve::health::{self, Health, Readiness};
+use berth_serve::{
+    CertificateError, CertificateSource, ClientAuthorities, ClientChain, ConnectionLimits, ListenError,
+    Listener, reloading_tls,
+};
 use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::certificate::{CertificateError, CertificateSource, Certificates};
-use crate::client_certificate::{ClientAuthorities, ClientChain, ClientIdentity};
-use crate::health::{self, Health, Readiness};
-use crate::listener::{ConnectionLimits, ListenError, Listener};
-use crate::tls::tls_acceptor_for_clients;
-
-/// How often the files of a certificate are read again.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
+use crate::delegated::{DelegatedAuthorizer, Refusal, follow_client_authorities};
 
 /// Where a component serves.
 #[derive(Clone, Debug, Default)]
@@ -43,21 +40,8 @@ pub struct SecureServingOptions {
     pub certificate: CertificateSource,
     /// The paths that need no permission; one that ends with `*` stands for all paths that begin like it.
     pub always_allowed_paths: Vec<String>,
-    /// PEM file with the authorities of client certificates; none: [`Content::client_authorities`] are kept current by
-    /// the component.
+    /// PEM file with the authorities of client certificates; none: those that the cluster publishes.
     pub client_ca_file: Option<PathBuf>,
-}
-
-impl ServingOptions {
-    /// Whether the component is to look for the authorities of client certificates.
-    pub fn lacks_client_authorities(&self) -> bool {
-        self.https.as_ref().is_some_and(|https| https.client_ca_file.is_none())
-    }
-
-    /// The paths that need no permission over HTTPS.
-    pub fn always_allowed_paths(&self) -> Vec<String> {
-        self.https.as_ref().map(|https| https.always_allowed_paths.clone()).unwrap_or_default()
-    }
 }
 
 /// Why nothing is served.
@@ -77,18 +61,8 @@ pub enum ServeError {
     NotLoopback(SocketAddr),
 }
 
-/// A boxed future.
-pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A page of a component; `None` for a path that it does not serve.
-pub type Pages = Arc<dyn Fn(&str) -> Option<Pending<Response<Full<Bytes>>>> + Send + Sync>;
-/// Whether a client may send a request: the name and the groups of its certificate, or its token, the HTTP method in lower
-/// case, and the path. A refusal is a status and a message.
-pub type Authorizer = Arc<
-    dyn Fn(Option<(String, Vec<String>)>, Option<String>, String, String) -> Pending<Result<(), Refusal>>
-        + Send
-        + Sync,
->;
-type Refusal = (StatusCode, String);
+pub type Pages = Arc<dyn Fn(&str) -> Option<BoxFuture<'static, Response<Full<Bytes>>>> + Send + Sync>;
 
 /// What a component serves.
 pub struct Content<S> {
@@ -98,10 +72,6 @@ pub struct Content<S> {
     pub state: watch::Receiver<S>,
     /// Its own pages, besides health and metrics.
     pub pages: Option<Pages>,
-    /// Who may read over HTTPS.
-    pub authorizer: Authorizer,
-    /// Who signs certificates of clients.
-    pub client_authorities: Arc<ClientAuthorities>,
 }
 
 /// The addresses in use.
@@ -127,11 +97,12 @@ impl<S: Readiness> Health for Content<S> {
     }
 }
 
-/// Serves a component until `stop`.
+/// Serves a component until `stop`. Over HTTPS, the API server of `client` decides who may read.
 ///
 /// # Errors
 /// An address cannot be used, plain HTTP is requested on another address than loopback, or there is no certificate.
 pub async fn serve<S: Readiness>(
+    client: kube::Client,
     options: &ServingOptions,
     content: Content<S>,
     stop: CancellationToken,
@@ -148,21 +119,27 @@ pub async fn serve<S: Readiness>(
         let serve = move |request: Request<Incoming>| respond(content.clone(), request);
         tokio::spawn(listener.run(None, ConnectionLimits::default(), stop.clone(), serve));
     }
-    if let Some(SecureServingOptions { address, certificate, client_ca_file, .. }) = &options.https {
-        let authorities = content.client_authorities.clone();
+    if let Some(https) = &options.https {
+        let SecureServingOptions { address, certificate, always_allowed_paths, client_ca_file } = https;
+        let authorities = Arc::new(ClientAuthorities::default());
         let tls = reloading_tls(certificate, authorities.clone(), &stop).await?;
-        if let Some(path) = client_ca_file.clone() {
-            authorities.read_file(&path).await?;
-            let stopped = stop.clone();
-            let follow = async move { authorities.follow_file(&path, RELOAD_INTERVAL).await };
-            tokio::spawn(async move { stopped.run_until_cancelled(follow).await });
-        }
+        let followed = authorities.clone();
+        let follow = match client_ca_file.clone() {
+            Some(path) => {
+                authorities.read_file(&path).await?;
+                async move { followed.follow_file(&path).await }.boxed()
+            }
+            None => follow_client_authorities(client.clone(), followed).boxed(),
+        };
+        tokio::spawn(stop.clone().run_until_cancelled_owned(follow));
+        let authorizer = Arc::new(DelegatedAuthorizer::new(client, always_allowed_paths.clone()));
         let listener = Listener::bind(*address).await?;
         addresses.https = Some(listener.address());
         let serve = move |request: Request<Incoming>| {
-            let content = content.clone();
+            let (content, authorizer, authorities) =
+                (content.clone(), authorizer.clone(), authorities.clone());
             async move {
-                match authorize(&content.authorizer, &content.client_authorities, &request).await {
+                match authorize(&authorizer, &authorities, &request).await {
                     Ok(()) => respond(content, request).await,
                     Err((status, message)) => health::text(status, message),
                 }
@@ -173,25 +150,8 @@ pub async fn serve<S: Readiness>(
     Ok(addresses)
 }
 
-/// TLS with a certificate whose files are read again when they change, until `stop`.
-///
-/// # Errors
-/// There is no certificate.
-pub async fn reloading_tls(
-    certificate: &CertificateSource,
-    authorities: Arc<ClientAuthorities>,
-    stop: &CancellationToken,
-) -> Result<TlsAcceptor, CertificateError> {
-    let certificates = Arc::new(Certificates::load(certificate).await?);
-    let tls = tls_acceptor_for_clients(certificates.clone(), authorities)?;
-    let reload = certificates.reload_changes(certificate.clone(), RELOAD_INTERVAL, |_| {});
-    let stopped = stop.clone();
-    tokio::spawn(async move { stopped.run_until_cancelled(reload).await });
-    Ok(tls)
-}
-
 async fn authorize<B>(
-    authorizer: &Authorizer,
+    authorizer: &DelegatedAuthorizer,
     authorities: &ClientAuthorities,
     request: &Request<B>,
 ) -> Result<(), Refusal> {
@@ -204,9 +164,8 @@ async fn authorize<B>(
     if chain.is_some() && identity.is_none() && token.is_none() {
         return Err((StatusCode::UNAUTHORIZED, "Unauthorized".to_owned()));
     }
-    let named = identity.map(|ClientIdentity { common_name, organizations }| (common_name, organizations));
     let verb = request.method().as_str().to_ascii_lowercase();
-    authorizer(named, token, verb, request.uri().path().to_owned()).await
+    authorizer.authorize(identity, token, &verb, request.uri().path()).await
 }
 
 async fn respond<S: Readiness>(
