@@ -12,6 +12,7 @@ use berth_api::syntax::quantity::Quantity;
 use berth_engine::{Cluster, Settings};
 use serde::Serialize;
 
+use crate::count;
 use crate::measure::{Samples, rss_bytes, timed};
 use crate::scale::nodes::{self, RACK, ZONE};
 use crate::scale::templates::{namespaces, templates};
@@ -24,15 +25,19 @@ const REPLACED: usize = 50;
 const WARM_UP: usize = 5;
 
 /// The size of a churn benchmark.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Churn {
-    /// Nodes.
+    /// Number of nodes
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = count(1..=9_999_999))]
     pub nodes: usize,
-    /// Rounds.
+    /// Number of rounds
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = count(1..=65_535))]
     pub rounds: usize,
-    /// Pods created and deleted in each round.
+    /// Number of pods in each round
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = count(1..=999_999))]
     pub pods: usize,
-    /// Determines the sizes, labels and taints of nodes.
+    /// Seed for node sizes, labels and taints
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
 

@@ -15,6 +15,7 @@ use berth_engine::{
 use serde::Serialize;
 use serde_json::json;
 
+use crate::count;
 use crate::measure::{Figures, Samples, peak_rss_bytes, reset_peak_rss, timed};
 use crate::scale::nodes;
 
@@ -26,17 +27,22 @@ const N_CACHES: usize = 20;
 const N_EXECUTING_KINDS: usize = 7;
 
 /// The size of a benchmark of violation tracking.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Enforce {
-    /// Nodes.
+    /// Number of nodes
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = count(1..=999_999))]
     pub nodes: usize,
-    /// Pods, distributed evenly over the nodes.
+    /// Number of pods
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = count(1..=9_999_999))]
     pub pods: usize,
-    /// Nodes whose labels change at once.
+    /// Number of nodes whose labels change in each round
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = count(1..=999_999))]
     pub changed: usize,
-    /// Number of changes, and of changes back.
+    /// Number of rounds
+    #[arg(long, value_name = "N", default_value_t = 21, value_parser = count(1..=65_535))]
     pub rounds: usize,
-    /// Determines the sizes and taints of nodes.
+    /// Seed for node sizes and taints
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::check::{self, Findings, Placed};
+use crate::count;
 use crate::measure::{Checksum, Figures, Samples, peak_rss_bytes, reset_peak_rss, timed};
 use crate::scale::nodes::{N_ZONES, ZONE, node_index, node_name, object, plain_node};
 
@@ -18,13 +19,16 @@ use crate::scale::nodes::{N_ZONES, ZONE, node_index, node_name, object, plain_no
 const CPUS_PER_NODE: usize = 4;
 
 /// The size of the benchmark.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Groups {
-    /// Nodes.
+    /// Number of nodes
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = count(1..=999_999))]
     pub nodes: usize,
-    /// Groups.
+    /// Number of groups
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = count(1..=99_999))]
     pub groups: usize,
-    /// Members of each group.
+    /// Number of members of each group
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = count(1..=9_999))]
     pub members: usize,
 }
 

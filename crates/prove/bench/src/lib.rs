@@ -21,3 +21,12 @@ pub mod scale;
 pub mod soak;
 pub mod volumes;
 pub mod workload;
+
+use std::ops::RangeInclusive;
+
+use clap::builder::RangedU64ValueParser;
+
+/// Parses a size of a benchmark.
+pub fn count(range: RangeInclusive<u64>) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(range)
+}

@@ -9,6 +9,7 @@ use berth_engine::{Cluster, DisruptionBudget, Outcome, Preemption, Settings};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::count;
 use crate::measure::{Checksum, Figures, Samples, peak_rss_bytes, reset_peak_rss, timed};
 use crate::scale::nodes::{N_ZONES, ZONE, node_name, object, plain_node};
 
@@ -20,11 +21,13 @@ const N_BUDGETS: usize = 10;
 const ALLOWED: i32 = 20;
 
 /// The size of the benchmark.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Preempt {
-    /// Nodes.
+    /// Number of nodes
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = count(1..=999_999))]
     pub nodes: usize,
-    /// Incoming pods of each kind.
+    /// Number of incoming pods of each kind; at most one per node is sensible
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = count(1..=999_999))]
     pub pods: usize,
 }
 

@@ -50,7 +50,7 @@ pub struct Report {
     /// Pods that the workloads ask for, on average.
     pub pods: usize,
     /// Actions per second.
-    pub actions_per_second: u32,
+    pub actions_per_second: usize,
     /// The samples.
     pub samples: Vec<Sample>,
     /// Trends of the samples after the start-up.
@@ -70,7 +70,7 @@ const VALUES: [Value; 4] = [
 
 impl Report {
     /// A report of these samples.
-    pub fn new(nodes: usize, pods: usize, actions_per_second: u32, samples: Vec<Sample>) -> Report {
+    pub fn new(nodes: usize, pods: usize, actions_per_second: usize, samples: Vec<Sample>) -> Report {
         let end = samples.last().map_or(0.0, |sample| sample.seconds);
         let steady: Vec<&Sample> = samples.iter().filter(|s| s.seconds >= end * WARM_UP).collect();
         let trends: Vec<Trend> = VALUES.iter().map(|value| trend(*value, &steady)).collect();

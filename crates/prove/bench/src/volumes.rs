@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::check::volumes::{VolumeState, VolumeViolation};
 use crate::check::{self, Findings, Placed};
+use crate::count;
 use crate::measure::{Checksum, Figures, Samples, timed};
 use crate::scale::nodes::{N_ZONES, ZONE, node, node_index};
 use crate::workload::volumes::bind;
@@ -25,13 +26,16 @@ const DRIVER: &str = "csi.example.com";
 const ATTACH_LIMIT: i32 = 32;
 
 /// The size of the benchmark.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Volumes {
-    /// Nodes.
+    /// Number of nodes
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = count(1..=9_999_999))]
     pub nodes: usize,
-    /// Pods, and claims, of each case.
+    /// Number of pods of each case
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = count(0..=9_999_999))]
     pub pods: usize,
-    /// Determines the sizes, labels and taints of nodes.
+    /// Seed for node sizes, labels and taints
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
 

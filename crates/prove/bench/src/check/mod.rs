@@ -1,18 +1,18 @@
 //! An independent check of a placement: whether it violates a required rule.
 //!
-//! Written from the documentation of the Kubernetes API on the typed objects. It shares no code with the engine, so that
-//! it does not repeat the engine's mistakes. It expects pods that were placed one after the other and stay. Capacity,
+//! It takes rules of a single pod and node from the naive evaluator of the tests, which shares no code with the engine, so
+//! that it does not repeat the engine's mistakes. What it adds is fast enough for large clusters. It expects pods that were placed one after the other and stay. Capacity,
 //! ports, taints, node affinity and anti-affinity are checked with all pods placed; affinity and spread at the time of
-//! each pod's placement. Init containers and the extensions of the proposals are not supported. [`volumes`] checks claims,
+//! each pod's placement. The extensions of the proposals are not supported. [`volumes`] checks claims,
 //! volumes and the pods that use them.
 
 mod node_rules;
 mod pod_rules;
-mod selectors;
 mod spread;
 pub mod volumes;
 
-use berth_api::object::{Namespace, Node, Pod};
+use berth_api::object::{Namespace, Node, Pod, ResourceList};
+use berth_testkit::naive::pod_requests;
 use serde::Serialize;
 
 use pod_rules::Domains;
@@ -98,11 +98,13 @@ pub fn check(
 ) -> Findings {
     let mut findings = Findings { pods: placed.len(), ..Findings::default() };
     let by_node = ByNode::new(placed);
+    let with_requests = |pod: &Pod| (pod.clone(), pod_requests(pod, &ResourceList::new()));
+    let requesting: Vec<_> = templates.iter().map(with_requests).collect();
     let mut domains = Domains::of(templates);
     let mut spreads = spread::Spreads::of(templates);
     let mut n_nodes = 0;
     for node in nodes {
-        node_rules::check(&node, n_nodes as u32, templates, by_node.on(n_nodes), &mut findings);
+        node_rules::check(&node, n_nodes as u32, &requesting, by_node.on(n_nodes), &mut findings);
         domains.add(&node);
         spreads.add(&node, templates);
         n_nodes += 1;

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use berth_api::object::{Namespace, Node, Pod, PodAffinity, PodAffinityTerm};
+use berth_api::object::{Namespace, Node, Pod, PodAffinity, PodAffinityTerm, StringMap};
+use berth_testkit::naive::selects;
 
-use super::selectors::means;
 use super::{Findings, Placed, Rule};
 
 /// The domains of nodes, by topology key.
@@ -87,6 +87,20 @@ pub fn check(
             check_affinity(domains, index, terms, &all, placed, findings);
         }
     }
+}
+
+/// Whether a term of `pod` selects pods of template `other`.
+fn means(term: &PodAffinityTerm, pod: &Pod, other: &Pod, namespaces: &[Namespace]) -> bool {
+    let namespace = &other.metadata.namespace;
+    let names = term.namespaces.as_deref().unwrap_or_default();
+    let is_own =
+        names.is_empty() && term.namespace_selector.is_none() && *namespace == pod.metadata.namespace;
+    let is_selected = || {
+        let labels = namespaces.iter().find(|n| n.metadata.name == *namespace).map(|n| &n.metadata.labels);
+        selects(term.namespace_selector.as_ref(), labels.map_or(&StringMap::new(), |labels| labels))
+    };
+    selects(term.label_selector.as_ref(), &other.metadata.labels)
+        && (is_own || names.contains(namespace) || is_selected())
 }
 
 fn check_anti_affinity(

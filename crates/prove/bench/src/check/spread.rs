@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::{Node, Pod, TopologySpreadConstraint};
+use berth_testkit::naive::{selects, untolerated};
 
-use super::node_rules::untolerated;
+use super::node_rules::accepts_node;
 use super::pod_rules::Domains;
-use super::selectors::{accepts_node, selects};
 use super::{Findings, Placed, Rule};
 
 /// The constraints of all templates.

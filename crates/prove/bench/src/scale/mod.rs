@@ -10,19 +10,24 @@ use berth_engine::{Cluster, PreparedPod, Settings};
 use serde::Serialize;
 
 use crate::check::{self, Findings, Placed};
+use crate::count;
 use crate::measure::{Checksum, Figures, Samples, peak_rss_bytes, reset_peak_rss, timed};
 use templates::{Kind, PodTemplate, namespaces};
 
 /// The size of a cluster, and which one of that size.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Scale {
-    /// Nodes.
+    /// Number of nodes
+    #[arg(long, value_name = "N", value_parser = count(1..=9_999_999))]
     pub nodes: usize,
-    /// Pods.
+    /// Number of pods
+    #[arg(long, value_name = "N", value_parser = count(0..=99_999_999))]
     pub pods: usize,
-    /// Determines the sizes, labels and taints of nodes, and the order of pods.
+    /// Seed for node sizes, labels and taints, and for the order of pods
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Whether pod terms use `Gt` and `Lt` instead of equal labels.
+    /// Select pods by label ranges (Gt and Lt) instead of equal labels: the same decisions, for comparing the rates
+    #[arg(long)]
     pub label_ranges: bool,
 }
 

@@ -40,11 +40,18 @@ use berth_api::object::{
 };
 use berth_api::syntax::labels::HOSTNAME;
 
+pub use csi_migration::attached_disk;
 pub use decide::{check_node, evaluate};
+pub use node_affinity::selects_node;
+pub use node_ports::{conflict as ports_conflict, host_ports};
 pub use preemption::{Victims, preempt};
 pub use relaxable::relaxable;
+pub use requests::{allocatable, amount, pod_requests};
+pub use selector::{contains_all, selects};
 pub use storage::Storage;
+pub use taint_toleration::{is_tolerated, untolerated};
 pub use violations::{Broken, broken, broken_during_execution};
+pub use volume_restrictions::cannot_share;
 
 /// The highest normalized score of a plugin.
 const MAX_NODE_SCORE: i64 = 100;

@@ -61,6 +61,11 @@ pub fn breaks_rules_of_scheduling(q: Question, node: &Node) -> bool {
         || ignored.iter().any(|s| !s.executing && !node_matches(s.dialect, &s.selector, node))
 }
 
+/// Whether a selector in the v1 dialect selects a node.
+pub fn selects_node(selector: &NodeSelector, node: &Node) -> bool {
+    node_matches(Dialect::V1, selector, node)
+}
+
 /// Terms are ORed. In v1 an empty term, or one that kube-scheduler cannot read, matches nothing; in the
 /// proposal an empty term matches every node.
 pub fn node_matches(dialect: Dialect, selector: &NodeSelector, node: &Node) -> bool {

@@ -5,13 +5,13 @@ use berth_api::object::{ContainerPort, Node, Pod};
 use super::{Code, Question, Verdict, reject};
 
 /// The host ports of containers and sidecars.
-fn host_ports(pod: &Pod) -> impl Iterator<Item = &ContainerPort> {
+pub fn host_ports(pod: &Pod) -> impl Iterator<Item = &ContainerPort> {
     let sidecars = pod.spec.init_containers.iter().filter(|c| c.is_sidecar());
     sidecars.chain(&pod.spec.containers).flat_map(|c| &c.ports).filter(|p| p.host_port > 0)
 }
 
-/// No address means every address, which conflicts with any.
-fn conflict(a: &ContainerPort, b: &ContainerPort) -> bool {
+/// Whether two pods cannot use these ports of one node. No address means every address, which conflicts with any.
+pub fn conflict(a: &ContainerPort, b: &ContainerPort) -> bool {
     let protocol =
         |p: &ContainerPort| if p.protocol.is_empty() { "TCP".to_owned() } else { p.protocol.clone() };
     let every = |p: &ContainerPort| p.host_ip.is_empty() || p.host_ip == "0.0.0.0";

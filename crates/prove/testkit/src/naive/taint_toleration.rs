@@ -1,6 +1,6 @@
 //! `TaintToleration`: `NoSchedule` and `NoExecute` taints must be tolerated, `PreferNoSchedule` ones should be.
 
-use berth_api::object::{Node, Taint, Toleration};
+use berth_api::object::{Node, Pod, Taint, Toleration};
 
 use super::{Code, Question, Verdict, normalize, reject};
 
@@ -16,10 +16,20 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     key && effect && value
 }
 
+/// Whether a pod tolerates a taint.
+pub fn is_tolerated(taint: &Taint, pod: &Pod) -> bool {
+    pod.spec.tolerations.iter().any(|toleration| tolerates(toleration, taint))
+}
+
+/// The first taint of a node that prevents scheduling and that the pod does not tolerate.
+pub fn untolerated<'n>(pod: &Pod, node: &'n Node) -> Option<&'n Taint> {
+    let mut hard = node.spec.taints.iter().filter(|t| t.effect == "NoSchedule" || t.effect == "NoExecute");
+    hard.find(|taint| !is_tolerated(taint, pod))
+}
+
 /// Whether the pod tolerates all taints of the node that prevent scheduling.
 pub fn tolerates_node(q: Question, node: &Node) -> bool {
-    let hard = node.spec.taints.iter().filter(|t| t.effect == "NoSchedule" || t.effect == "NoExecute");
-    hard.into_iter().all(|taint| q.pod.spec.tolerations.iter().any(|t| tolerates(t, taint)))
+    untolerated(q.pod, node).is_none()
 }
 
 pub fn filter(q: Question, node: &Node) -> Verdict {
@@ -33,7 +43,7 @@ pub fn filter(q: Question, node: &Node) -> Verdict {
 pub fn score(q: Question, feasible: &[&Node]) -> Vec<i64> {
     let untolerated = |node: &Node| {
         let soft = node.spec.taints.iter().filter(|t| t.effect == "PreferNoSchedule");
-        soft.filter(|taint| !q.pod.spec.tolerations.iter().any(|t| tolerates(t, taint))).count() as i64
+        soft.filter(|taint| !is_tolerated(taint, q.pod)).count() as i64
     };
     normalize(&feasible.iter().map(|node| untolerated(node)).collect::<Vec<_>>(), true)
 }

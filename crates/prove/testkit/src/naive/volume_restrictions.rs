@@ -48,7 +48,8 @@ pub fn filter(q: Question, node: &Node) -> Verdict {
     Ok(())
 }
 
-fn cannot_share(volume: &Volume, other: &Volume) -> bool {
+/// Whether two pods of a node cannot use these volumes, which are the same disk.
+pub fn cannot_share(volume: &Volume, other: &Volume) -> bool {
     if let (Some(a), Some(b)) = (&volume.gce_persistent_disk, &other.gce_persistent_disk) {
         return a.pd_name == b.pd_name && !(a.read_only && b.read_only);
     }

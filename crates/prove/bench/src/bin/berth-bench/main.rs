@@ -7,18 +7,16 @@ mod cluster;
 mod commands;
 mod error;
 mod render;
+mod workloads;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use berth_terminal::output::{self, Color};
 use berth_terminal::process::{self, ExitStatus};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser};
 
-use crate::commands::{
-    bind, churn, console, dump, enforce, groups, list, load, ops, preempt, scale, soak, up, volumes, webhook,
-    workloads,
-};
+use crate::commands::Command;
 use crate::error::BenchError;
 
 /// The allocator of `berth`.
@@ -76,43 +74,10 @@ struct Cli {
     workloads: workloads::Args,
 }
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    Scale(scale::Args),
-    Volumes(volumes::Args),
-    Churn(churn::Args),
-    Load(load::Args),
-    Dump(dump::Args),
-    Ops(ops::Args),
-    Enforce(enforce::Args),
-    Preempt(preempt::Args),
-    Groups(groups::Args),
-    Bind(bind::Args),
-    Up(up::Args),
-    List(list::Args),
-    Webhook(webhook::Args),
-    Console(console::Args),
-    Soak(soak::Args),
-}
-
 fn run(cli: Cli) -> Result<ExitStatus, BenchError> {
     let mut out = output::stdout();
     let status = match cli.command {
-        Some(Command::Scale(args)) => scale::run(&mut out, &args),
-        Some(Command::Volumes(args)) => volumes::run(&mut out, &args),
-        Some(Command::Churn(args)) => churn::run(&mut out, &args),
-        Some(Command::Load(args)) => load::run(&mut out, &args),
-        Some(Command::Dump(args)) => dump::run(&mut out, &args),
-        Some(Command::Ops(args)) => ops::run(&mut out, &args),
-        Some(Command::Enforce(args)) => enforce::run(&mut out, &args),
-        Some(Command::Preempt(args)) => preempt::run(&mut out, &args),
-        Some(Command::Groups(args)) => groups::run(&mut out, &args),
-        Some(Command::Bind(args)) => bind::run(&mut out, &args),
-        Some(Command::Up(args)) => up::run(&mut out, &args),
-        Some(Command::List(args)) => list::run(&mut out, &args),
-        Some(Command::Webhook(args)) => webhook::run(&mut out, &args),
-        Some(Command::Console(args)) => console::run(&mut out, &args),
-        Some(Command::Soak(args)) => soak::run(&mut out, &args),
+        Some(command) => command.run(&mut out),
         None => workloads::run(&mut out, &cli.workloads),
     }?;
     out.flush()?;

@@ -4,7 +4,6 @@
 //! use their volumes where they are, and pods that wait.
 
 mod bindings;
-mod disks;
 mod pods;
 
 use std::collections::HashMap;

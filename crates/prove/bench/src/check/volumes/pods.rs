@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::volume::{CsiNode, PersistentVolume, PersistentVolumeClaim, Volume};
 use berth_api::object::{NamespacedName, Node, Pod};
+use berth_testkit::naive::{attached_disk, cannot_share, selects_node};
 
-use super::super::selectors::selects_node;
 use super::bindings::claim_text;
-use super::disks::{self, Disk};
 use super::{VolumeRule, VolumeState, VolumeViolation, violation};
 
 /// The labels of zones and regions: the present one and the former one.
@@ -115,13 +114,17 @@ fn check_disks(node: &str, pods: &[&Pod], violations: &mut Vec<VolumeViolation>)
     let with_disks: Vec<_> = pods.iter().filter(|pod| !pod.spec.volumes.is_empty()).collect();
     for (i, pod) in with_disks.iter().enumerate() {
         for other in &with_disks[..i] {
-            if let Some(disk) = disks::conflict(pod, other) {
-                let detail = format!("disk {disk} on {node} is also used by {}", other.key());
+            let is_shared = |volume: &&Volume| other.spec.volumes.iter().any(|o| cannot_share(volume, o));
+            if let Some(volume) = pod.spec.volumes.iter().find(is_shared) {
+                let detail = format!("disk {} on {node} is also used by {}", volume.name, other.key());
                 violations.push(violation(VolumeRule::DiskConflict, pod_text(pod), detail));
             }
         }
     }
 }
+
+/// A disk as its driver sees it: driver and handle.
+type Disk = (String, String);
 
 /// Counts the disks of each driver; a disk of several pods counts once.
 fn check_attachments(
@@ -131,9 +134,14 @@ fn check_attachments(
     violations: &mut Vec<VolumeViolation>,
 ) {
     let disk = |pod: &Pod, volume: &Volume| -> Option<Disk> {
-        let Some(name) = claim_name(pod, volume) else { return disks::inline(volume, csi_node) };
-        let claim = state.claims.get(&name)?;
-        disks::of_volume(state.volumes.get(&claim.spec.volume_name)?, csi_node)
+        let Some(name) = claim_name(pod, volume) else {
+            return attached_disk(volume.in_tree_disks(), csi_node);
+        };
+        let volume = state.volumes.get(&state.claims.get(&name)?.spec.volume_name)?;
+        match &volume.spec.csi {
+            Some(csi) => Some((csi.driver.clone(), csi.volume_handle.clone())),
+            None => attached_disk(volume.spec.in_tree_disks(), csi_node),
+        }
     };
     let attached: BTreeSet<Disk> =
         pods.iter().flat_map(|pod| pod.spec.volumes.iter().filter_map(|v| disk(pod, v))).collect();

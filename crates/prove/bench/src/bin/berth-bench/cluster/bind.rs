@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 use berth_api::resource::PODS;
 use berth_apiserver::TemporaryDir;
 use berth_bench::check::{self, Findings, Placed};
+use berth_bench::count;
 use berth_bench::measure::Figures;
 use berth_bench::scale::templates::{Kind, PodTemplate, namespaces};
 use berth_bench::scale::{GeneratedCluster, generate, nodes, pod_name};
+use berth_client::ObservedObject;
 use berth_client::call;
 use berth_client::connect::{self, Options};
 use berth_client::watch::{KubeObject, WatchOptions, watch};
@@ -26,9 +28,9 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::child::{Server, own_cpu_time};
+use super::child::{Server, own_cpu_time, temporary_dir};
 use super::load::{create, each, namespace_objects, node_objects, pod_object, post};
-use super::watched::{Object, Watched, within};
+use super::watched::{Watched, within};
 use crate::error::BenchError;
 
 /// Connections that create nodes and pods.
@@ -43,19 +45,25 @@ const RECORDINGS: u64 = 1 << 30;
 const NO_SCHEDULER: &str = "no-scheduler";
 
 /// Parameters of the benchmark.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Bind {
-    /// Nodes.
-    pub n_nodes: usize,
-    /// Pods per round.
-    pub n_pods: usize,
-    /// Concurrent connections.
-    pub n_connections: usize,
-    /// Rounds per binder.
-    pub n_rounds: usize,
-    /// Whether the scheduler that records its decisions is also measured.
-    pub records: bool,
-    /// Seed for node sizes, labels and taints.
+    /// Number of nodes
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = count(1..=99_999))]
+    pub nodes: usize,
+    /// Number of pods in each round
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = count(2..=999_999))]
+    pub pods: usize,
+    /// Number of concurrent connections
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = count(1..=1_000))]
+    pub connections: usize,
+    /// Number of rounds of each side
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = count(1..=65_535))]
+    pub rounds: usize,
+    /// Also measure the scheduler while it records its decisions
+    #[arg(long)]
+    pub record: bool,
+    /// Seed for node sizes, labels and taints
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
 
@@ -76,7 +84,6 @@ pub enum Binder {
 /// The results.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Nodes.
     pub nodes: usize,
     /// Pods per round.
     pub pods: usize,
@@ -106,7 +113,6 @@ pub struct Report {
     pub check: Findings,
 }
 
-/// One round.
 #[derive(Debug, Serialize)]
 pub struct Round {
     /// The client.
@@ -161,30 +167,39 @@ struct Task {
     node: String,
 }
 
-/// Runs the benchmark; calls `progress` with the numbers of bound pods and of all pods.
+impl Bind {
+    fn binders(&self) -> &'static [Binder] {
+        let binders = &[Binder::BareClient, Binder::WatchingClient, Binder::Scheduler, Binder::Recording];
+        &binders[..if self.record { 4 } else { 3 }]
+    }
+
+    /// Bindings of all rounds.
+    pub fn n_bindings(&self) -> usize {
+        self.binders().len() * self.rounds * self.pods
+    }
+}
+
+/// Runs the benchmark; calls `progress` with the number of bound pods.
 ///
 /// # Errors
 /// The API server cannot be started or rejects a request, or pods are not bound in time.
-pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, BenchError> {
-    let directory = TemporaryDir::new()
-        .map_err(|e| BenchError::Other(format!("cannot create a temporary directory: {e}")))?;
-    let kubeconfig = directory.path().join("kubeconfig");
+pub async fn run(bind: Bind, progress: &dyn Fn(usize)) -> Result<Report, BenchError> {
+    let directory = temporary_dir()?;
     // Without controllers, no other component uses the API server, and nodes need no heartbeats.
-    let server = Server::start(&["apiserver", "--controllers=false"], &kubeconfig)?;
-    let options = Options { kubeconfig: Some(kubeconfig), ..Options::default() };
+    let (server, options) = Server::start(&["apiserver", "--controllers=false"], &directory)?;
     let client = options.client().await?;
     create(&client, namespace_objects(), 1).await?;
-    create(&client, node_objects(bind.seed, bind.n_nodes), N_CREATORS).await?;
+    create(&client, node_objects(bind.seed, bind.nodes), N_CREATORS).await?;
 
-    let GeneratedCluster { mut cluster, templates, prepared } = generate(bind.n_nodes, bind.seed, false);
+    let GeneratedCluster { mut cluster, templates, prepared } = generate(bind.nodes, bind.seed, false);
     let with_rules: Vec<usize> = (0..templates.len()).filter(|i| has_rules(&templates[*i])).collect();
-    let mut tasks = Vec::with_capacity(bind.n_pods);
-    for i in 0..bind.n_pods {
+    let mut tasks = Vec::with_capacity(bind.pods);
+    for i in 0..bind.pods {
         let template = with_rules[i % with_rules.len()];
         let name = pod_name(&templates[template].pod.metadata.name, i);
         let outcome = cluster.place(&prepared[template].named(&name));
         let node = outcome.node().map(str::to_owned).ok_or_else(|| {
-            BenchError::Other(format!("pod {i} fits on none of the {} nodes: use fewer pods", bind.n_nodes))
+            BenchError::Other(format!("pod {i} fits on none of the {} nodes: use fewer pods", bind.nodes))
         })?;
         tasks.push(Task { template, name, node });
     }
@@ -193,11 +208,8 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
     let findings = Findings::default();
     let mut bench = Bench { bind, directory, options, client, server, templates, tasks, findings };
     let mut rounds = Vec::new();
-    let binders = [Binder::BareClient, Binder::WatchingClient, Binder::Scheduler, Binder::Recording];
-    let binders = &binders[..if bind.records { 4 } else { 3 }];
-    let n_all = binders.len() * bind.n_rounds * bind.n_pods;
-    for (i, binder) in std::iter::repeat_n(binders, bind.n_rounds).flatten().copied().enumerate() {
-        rounds.push(bench.round(binder, &|n_bound| progress(i * bind.n_pods + n_bound, n_all)).await?);
+    for (i, binder) in std::iter::repeat_n(bind.binders(), bind.rounds).flatten().copied().enumerate() {
+        rounds.push(bench.round(binder, &|n_bound| progress(i * bind.pods + n_bound)).await?);
     }
     let rate = |binder| median(rounds.iter().filter(|r| r.binder == binder).map(|r| r.per_second));
     let (bare, scheduler) = (rate(Binder::BareClient), rate(Binder::Scheduler));
@@ -210,9 +222,9 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize, usize)) -> Result<Report, 
     let own = |binder| cpu(binder, |round| round.own_cpu_us);
     let recording = own(Binder::Recording).zip(own(Binder::Scheduler));
     Ok(Report {
-        nodes: bind.n_nodes,
-        pods: bind.n_pods,
-        connections: bind.n_connections,
+        nodes: bind.nodes,
+        pods: bind.pods,
+        connections: bind.connections,
         bare_client_per_second: bare,
         scheduler_per_second: scheduler,
         ratio: if bare > 0.0 { scheduler / bare } else { 0.0 },
@@ -288,7 +300,7 @@ impl Bench {
                 let directory = self.directory.path().join("recordings");
                 let record = RecordOptions { directory, max_bytes: RECORDINGS };
                 let options = SchedulerOptions {
-                    bind_concurrency: self.bind.n_connections,
+                    bind_concurrency: self.bind.connections,
                     record: Some(record).filter(|_| binder == Binder::Recording),
                     ..SchedulerOptions::default()
                 };
@@ -310,7 +322,7 @@ impl Bench {
     /// Binds with one connection per worker and one request at a time.
     async fn bind_all(&self, config: &kube::Config) -> Result<Figures, BenchError> {
         let clients: Result<Vec<_>, _> =
-            (0..self.bind.n_connections).map(|_| connect::client(config.clone())).collect();
+            (0..self.bind.connections).map(|_| connect::client(config.clone())).collect();
         let clients = std::sync::Arc::new(clients?);
         let binding = |task: &Task| {
             let namespace = &self.templates[task.template].pod.metadata.namespace;
@@ -348,7 +360,7 @@ impl Bench {
             })
             .collect();
         let templates: Vec<_> = self.templates.iter().map(|t| t.pod.clone()).collect();
-        let made = (0..self.bind.n_nodes).map(|i| nodes::node(self.bind.seed, i));
+        let made = (0..self.bind.nodes).map(|i| nodes::node(self.bind.seed, i));
         let findings = check::check(made, &namespaces(), &templates, &placed);
         self.findings.pods += findings.pods;
         self.findings.n_violations += findings.n_violations;
@@ -424,7 +436,7 @@ impl Bindings<'_> {
         Sample { at: Instant::now(), server_cpu: self.server.cpu_time(), own_cpu: own_cpu_time() }
     }
 
-    fn add(&mut self, pod: &Object) {
+    fn add(&mut self, pod: &ObservedObject) {
         let Some(node) = pod.node() else { return };
         if self.seen.insert(pod.metadata.name.clone()) {
             self.bound.push((pod.metadata.name.clone(), node.to_owned()));

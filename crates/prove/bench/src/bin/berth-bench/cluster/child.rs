@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use berth_apiserver::TemporaryDir;
 use berth_bench::measure::memory_of;
+use berth_client::connect::Options;
 
 use crate::error::BenchError;
 
@@ -16,19 +18,20 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `berth ARGS` and waits until it has written its kubeconfig to this file in a temporary directory.
+    /// Starts `berth ARGS` and waits until it has written its kubeconfig to this directory. Also returns how to connect.
     ///
     /// # Errors
     /// The process cannot be started or ends.
-    pub fn start(args: &[&str], kubeconfig: &Path) -> Result<Server, BenchError> {
+    pub fn start(args: &[&str], directory: &TemporaryDir) -> Result<(Server, Options), BenchError> {
+        let kubeconfig = directory.path().join("kubeconfig");
         let command = args.join(" ");
         let fail = |reason: String| BenchError::Child { command: command.clone(), reason };
         let mut child = Command::new(program()?)
             .args(args)
             .arg("--kubeconfig-out")
-            .arg(kubeconfig)
+            .arg(&kubeconfig)
             // The directory is removed at the end, with what a killed process leaves there.
-            .env("TMPDIR", kubeconfig.parent().unwrap_or(kubeconfig))
+            .env("TMPDIR", directory.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -38,7 +41,7 @@ impl Server {
         let mut lines = stdout.map(|out| BufReader::new(out).lines()).into_iter().flatten();
         // The process prints nothing after this line: the pipe can be dropped.
         match lines.find(|line| line.as_ref().is_ok_and(|l| l.starts_with("export KUBECONFIG="))) {
-            Some(_) => Ok(server),
+            Some(_) => Ok((server, Options { kubeconfig: Some(kubeconfig), ..Options::default() })),
             None => Err(fail("exited before it was ready; its messages are above".to_owned())),
         }
     }
@@ -84,6 +87,12 @@ impl Drop for Server {
     }
 }
 
+/// A directory that is removed at the end.
+pub fn temporary_dir() -> Result<TemporaryDir, BenchError> {
+    let failed = |error| BenchError::Other(format!("cannot create a temporary directory: {error}"));
+    TemporaryDir::new().map_err(failed)
+}
+
 /// The program `berth`: the one that BERTH_BIN names, or the one beside this program.
 fn program() -> Result<PathBuf, BenchError> {
     let program = match std::env::var_os("BERTH_BIN") {
@@ -96,6 +105,11 @@ fn program() -> Result<PathBuf, BenchError> {
 /// CPU time of this process; Linux only.
 pub fn own_cpu_time() -> Option<Duration> {
     cpu_time("self")
+}
+
+/// CPU time of this process since an earlier reading; Linux only.
+pub fn own_cpu_since(before: Option<Duration>) -> Option<Duration> {
+    Some(own_cpu_time()?.saturating_sub(before?))
 }
 
 fn cpu_time(process: &str) -> Option<Duration> {

@@ -4,15 +4,13 @@
 use std::time::{Duration, Instant};
 
 use berth_api::resource::{NAMESPACES, NODES, PODS};
-use berth_apiserver::TemporaryDir;
 use berth_bench::churn::{Churn, Report, Round, namespaces_of, pod};
 use berth_client::call::{self, CallError};
-use berth_client::connect::Options;
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::child::Server;
+use super::child::{Server, temporary_dir};
 use super::load::{TIMEOUT, create, namespace_object, node_object, node_objects, pod_object};
 use super::watched::Watched;
 use crate::error::BenchError;
@@ -30,13 +28,11 @@ const REST: Duration = Duration::from_millis(500);
 /// # Errors
 /// A process cannot be started, a request fails, or pods are not bound in time.
 pub async fn run(churn: Churn, progress: &dyn Fn(usize)) -> Result<Report, BenchError> {
-    let directory = TemporaryDir::new()
-        .map_err(|e| BenchError::Other(format!("cannot create a temporary directory: {e}")))?;
-    let kubeconfig = directory.path().join("kubeconfig");
+    let directory = temporary_dir()?;
     // Without controllers, nodes need no heartbeats.
-    let server = Server::start(&["apiserver", "--controllers=false"], &kubeconfig)?;
-    let path = kubeconfig.display().to_string();
-    let client = Options { kubeconfig: Some(kubeconfig), ..Options::default() }.client().await?;
+    let (server, options) = Server::start(&["apiserver", "--controllers=false"], &directory)?;
+    let path = directory.path().join("kubeconfig").display().to_string();
+    let client = options.client().await?;
     create(&client, node_objects(churn.seed, churn.nodes), N_CONNECTIONS).await?;
     let scheduler = Server::spawn(&["scheduler", "--kubeconfig", &path])?;
     let mut pods = Watched::start(&client, &PODS);
@@ -90,11 +86,10 @@ async fn delete_namespace(client: &Client, name: &str) -> Result<(), CallError> 
     delete(client, format!("/apis/events.k8s.io/v1/namespaces/{name}/events")).await?;
     let mut namespace: Value = call::json(client, call::get(&path), TIMEOUT).await?;
     namespace["spec"] = json!({"finalizers": []});
-    let body = namespace.to_string().into_bytes();
-    let request = call::with_body(Method::PUT, &format!("{path}/finalize"), "application/json", body);
+    let request = call::with_json(Method::PUT, &format!("{path}/finalize"), &namespace);
     call::send(client, request, TIMEOUT, call::MAX_OBJECT_BYTES).await.map(drop)
 }
 
 fn n_bound(pods: &Watched) -> usize {
-    pods.objects().filter(|pod| pod.node().is_some()).count()
+    pods.objects().iter().filter(|pod| pod.node().is_some()).count()
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_api::object::{Node, Pod};
+use berth_bench::count;
 use berth_bench::dump;
 use berth_bench::measure::rss_bytes;
 use berth_client::call;
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::child::own_cpu_time;
+use super::child::{own_cpu_since, own_cpu_time};
 use crate::error::BenchError;
 
 /// Unschedulable pods.
@@ -30,26 +31,29 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Parameters of the benchmark.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct ConsoleBench {
-    /// Nodes.
-    pub n_nodes: usize,
-    /// Pods with a node.
-    pub n_pods: usize,
-    /// Open pages.
-    pub n_open: usize,
-    /// Changes while they are open.
-    pub n_changes: usize,
-    /// Seed of nodes and pods.
+    /// Number of nodes
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = count(1..=99_999))]
+    pub nodes: usize,
+    /// Number of pods
+    #[arg(long, value_name = "N", default_value_t = 150_000, value_parser = count(1..=9_999_999))]
+    pub pods: usize,
+    /// Number of open pages
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = count(1..=200))]
+    pub open: usize,
+    /// Number of changes while the pages are open
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = count(1..=65_535))]
+    pub changes: usize,
+    /// Seed for nodes and pods
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
 
 /// The results.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Nodes.
     pub nodes: usize,
-    /// Pods.
     pub pods: usize,
     /// Memory of the engine's state alone.
     pub engine_bytes: Option<u64>,
@@ -61,7 +65,6 @@ pub struct Report {
     pub open: OpenPages,
 }
 
-/// One page.
 #[derive(Debug, Serialize)]
 pub struct PageTimes {
     /// Path and query.
@@ -76,12 +79,10 @@ pub struct PageTimes {
     pub again_ms: f64,
 }
 
-/// Open pages.
 #[derive(Debug, Serialize)]
 pub struct OpenPages {
     /// Their number.
     pub pages: usize,
-    /// Changes.
     pub changes: usize,
     /// From a change until a page shows it.
     pub p50_ms: f64,
@@ -103,11 +104,11 @@ fn typed<T: DeserializeOwned>(value: std::io::Result<Value>) -> Result<T, BenchE
 
 impl ConsoleBench {
     fn nodes(&self) -> impl Iterator<Item = Result<Node, BenchError>> {
-        dump::nodes(self.n_nodes, self.seed).map(typed)
+        dump::nodes(self.nodes, self.seed).map(typed)
     }
 
     fn pods(&self) -> impl Iterator<Item = Result<Pod, BenchError>> {
-        dump::pods(self.n_nodes, self.n_pods, self.seed).map(typed)
+        dump::pods(self.nodes, self.pods, self.seed).map(typed)
     }
 
     /// The nodes that a scheduler selects for the pods. An unschedulable pod gets the node of the dump, against its rules.
@@ -251,14 +252,7 @@ pub async fn run(
     }
     let open = follow(&bench, &console, &client, &paths, started).await?;
     let console_bytes = state_bytes.zip(engine_bytes).map(|(state, engine)| state.saturating_sub(engine));
-    Ok(Report {
-        nodes: bench.n_nodes,
-        pods: bench.n_pods + N_PENDING,
-        engine_bytes,
-        console_bytes,
-        pages,
-        open,
-    })
+    Ok(Report { nodes: bench.nodes, pods: bench.pods + N_PENDING, engine_bytes, console_bytes, pages, open })
 }
 
 async fn get(client: &Client, path: &str) -> Result<(u16, usize, f64), BenchError> {
@@ -300,14 +294,14 @@ async fn follow(
         !works_on_copy(&Page { path, query, form: None })
     };
     let paths: Vec<&String> = paths.iter().filter(is_light).collect();
-    let viewers = (0..bench.n_open).map(|i| {
-        tokio::spawn(view(client.clone(), paths[i % paths.len()].clone(), bench.n_changes, changes.clone()))
+    let viewers = (0..bench.open).map(|i| {
+        tokio::spawn(view(client.clone(), paths[i % paths.len()].clone(), bench.changes, changes.clone()))
     });
     let viewers: Vec<_> = viewers.collect();
     let nodes: Result<Vec<Node>, _> = bench.nodes().take(2).collect();
     let nodes = nodes?;
     let (begin, cpu) = (Instant::now(), own_cpu_time());
-    for i in 0..bench.n_changes {
+    for i in 0..bench.changes {
         tokio::time::sleep(INTERVAL).await;
         // What many pages show: a pending pod, and the room and the rules of a node.
         let mut pods = [bench.pending(0, 1001 + i), bench.pending(N_PENDING, 0)];
@@ -319,11 +313,11 @@ async fn follow(
     for viewer in viewers {
         times.extend(viewer.await.map_err(other)??);
     }
-    let cpu = cpu.zip(own_cpu_time()).map(|(before, after)| after.saturating_sub(before));
+    let cpu = own_cpu_since(cpu);
     times.sort_unstable_by(f64::total_cmp);
     Ok(OpenPages {
-        pages: bench.n_open,
-        changes: bench.n_changes,
+        pages: bench.open,
+        changes: bench.changes,
         p50_ms: times.get(times.len() / 2).copied().unwrap_or_default(),
         max_ms: times.last().copied().unwrap_or_default(),
         cpu_cores: cpu.map(|cpu| cpu.as_secs_f64() / begin.elapsed().as_secs_f64()),

@@ -4,13 +4,14 @@ use std::io::Read as _;
 use std::time::Instant;
 
 use berth_apiserver::{ApiServer, ServerOptions};
+use berth_bench::count;
 use berth_bench::dump;
 use http::{Request, StatusCode, header};
 use kube::Client;
 use kube::client::Body;
 use serde::Serialize;
 
-use super::child::own_cpu_time;
+use super::child::{own_cpu_since, own_cpu_time};
 use crate::error::BenchError;
 
 const JSON: &str = "application/json";
@@ -20,20 +21,22 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 const BATCH: usize = 5_000;
 
 /// Parameters of the benchmark.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct ListBench {
-    /// Pods.
-    pub n_pods: usize,
-    /// Pods on a page.
+    /// Number of pods
+    #[arg(long, value_name = "N", default_value_t = 150_000, value_parser = count(1..=9_999_999))]
+    pub pods: usize,
+    /// Number of pods on a page
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = count(1..=4_294_967_295))]
     pub page: usize,
-    /// Seed of the pods.
+    /// Seed for the pods
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
 
 /// The results.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Pods.
     pub pods: usize,
     /// Pods on a page.
     pub page: usize,
@@ -46,7 +49,6 @@ pub struct Report {
 pub struct Way {
     /// Its description.
     pub what: &'static str,
-    /// Requests.
     pub requests: usize,
     /// Bytes of the answers, as they were sent.
     pub bytes: usize,
@@ -69,8 +71,8 @@ pub struct Way {
 pub async fn run(bench: ListBench, progress: &dyn Fn(usize)) -> Result<Report, BenchError> {
     let other = |error: &dyn std::fmt::Display| BenchError::Other(error.to_string());
     let server = ApiServer::start(ServerOptions::default()).await.map_err(|error| other(&error))?;
-    let mut pods = dump::pods(bench.n_pods.min(5_000), bench.n_pods, bench.seed);
-    for n_stored in (0..bench.n_pods).step_by(BATCH) {
+    let mut pods = dump::pods(bench.pods.min(5_000), bench.pods, bench.seed);
+    for n_stored in (0..bench.pods).step_by(BATCH) {
         let batch =
             pods.by_ref().take(BATCH).collect::<std::io::Result<_>>().map_err(|error| other(&error))?;
         server.import(batch).await.map_err(|error| other(&error))?;
@@ -86,10 +88,10 @@ pub async fn run(bench: ListBench, progress: &dyn Fn(usize)) -> Result<Report, B
         ("one list of JSON, gzip", JSON, true, false),
     ] {
         let limit = if paged { bench.page } else { 0 };
-        ways.push(read_all(&client, bench.n_pods, what, accept, gzip, limit).await?);
+        ways.push(read_all(&client, bench.pods, what, accept, gzip, limit).await?);
     }
     server.shutdown().await;
-    Ok(Report { pods: bench.n_pods, page: bench.page, ways })
+    Ok(Report { pods: bench.pods, page: bench.page, ways })
 }
 
 async fn read_all(
@@ -124,7 +126,7 @@ async fn read_all(
             break;
         }
     }
-    let cpu = cpu.zip(own_cpu_time()).map(|(before, after)| after.saturating_sub(before));
+    let cpu = own_cpu_since(cpu);
     let (first, last) = (latencies.first().copied(), latencies.last().copied());
     latencies.sort_unstable_by(f64::total_cmp);
     Ok(Way {

@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 
 /// Timeout of a request.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
-const JSON: &str = "application/json";
 
 /// Runs `work` on all items in order with `n_workers` concurrent tasks, and returns the durations.
 ///
@@ -65,7 +64,7 @@ where
 /// # Errors
 /// The request fails.
 pub async fn post(client: &Client, path: &str, object: &Value) -> Result<(), CallError> {
-    let request = call::with_body(Method::POST, path, JSON, object.to_string().into_bytes());
+    let request = call::with_json(Method::POST, path, object);
     call::send(client, request, TIMEOUT, call::MAX_OBJECT_BYTES).await.map(drop)
 }
 
@@ -94,7 +93,6 @@ pub fn namespace_objects() -> Vec<(String, Value)> {
     namespaces().iter().map(|n| namespace_object(&n.metadata.name)).collect()
 }
 
-/// A namespace.
 pub fn namespace_object(name: &str) -> (String, Value) {
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     ("/api/v1/namespaces".to_owned(), object)

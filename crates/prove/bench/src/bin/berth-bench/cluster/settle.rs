@@ -4,19 +4,18 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use berth_api::resource::{DEPLOYMENTS, NODES, PODS};
-use berth_apiserver::TemporaryDir;
+use berth_bench::count;
 use berth_bench::latency::{Latency, latencies};
 use berth_bench::measure::{Figures, Samples};
 use berth_bench::scale::templates::templates;
 use berth_client::call;
-use berth_client::connect::Options;
 use kube::Client;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::child::{Server, own_cpu_time};
+use super::child::{Server, own_cpu_time, temporary_dir};
 use super::load::{TIMEOUT, create, deployment_object, namespace_objects};
-use super::watched::{Object, Watched, within};
+use super::watched::{Watched, within};
 use crate::error::BenchError;
 
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(1_800);
@@ -24,18 +23,19 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(1_800);
 const PROBE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Parameters of the benchmark.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Settle {
-    /// Simulated nodes.
-    pub n_nodes: usize,
-    /// Pods of all Deployments.
-    pub n_pods: usize,
+    /// Number of simulated nodes
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = count(1..=99_999))]
+    pub nodes: usize,
+    /// Total number of pods of all Deployments
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = count(1..=999_999))]
+    pub pods: usize,
 }
 
 /// The results.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Nodes.
     pub nodes: usize,
     /// Pods at the end.
     pub pods: usize,
@@ -68,11 +68,9 @@ pub struct Report {
 /// # Errors
 /// The cluster cannot be started, rejects a request, or does not settle.
 pub async fn run(settle: Settle, progress: &dyn Fn(usize)) -> Result<Report, BenchError> {
-    let directory = TemporaryDir::new()
-        .map_err(|e| BenchError::Other(format!("cannot create a temporary directory: {e}")))?;
-    let kubeconfig = directory.path().join("kubeconfig");
-    let n_nodes = settle.n_nodes.to_string();
-    let zones = settle.n_nodes.min(10).to_string();
+    let directory = temporary_dir()?;
+    let n_nodes = settle.nodes.to_string();
+    let zones = settle.nodes.min(10).to_string();
     let started = Instant::now();
     let args = [
         "up",
@@ -86,21 +84,19 @@ pub async fn run(settle: Settle, progress: &dyn Fn(usize)) -> Result<Report, Ben
         "--node-label",
         "example.com/disk=ssd",
     ];
-    let server = Server::start(&args, &kubeconfig)?;
-    let client = Options { kubeconfig: Some(kubeconfig), ..Options::default() }.client().await?;
+    let (server, options) = Server::start(&args, &directory)?;
+    let client = options.client().await?;
     let ready = started.elapsed();
 
     let mut nodes = Watched::start(&client, &NODES);
-    let n_ready =
-        |nodes: &Watched| nodes.objects().filter(|node| node.has_condition("Ready", "True")).count();
-    nodes.until("all nodes are ready", SETTLE_TIMEOUT, |nodes| n_ready(nodes) >= settle.n_nodes).await?;
+    let n_ready = |nodes: &Watched| nodes.objects().iter().filter(|node| node.is_ready()).count();
+    nodes.until("all nodes are ready", SETTLE_TIMEOUT, |nodes| n_ready(nodes) >= settle.nodes).await?;
     let nodes_ready = started.elapsed();
 
     create(&client, namespace_objects(), 1).await?;
     let (cpu, own_cpu, begin) = (server.cpu_time(), own_cpu_time(), Instant::now());
     let templates = templates(false);
-    let replicas =
-        |i: usize| settle.n_pods / templates.len() + usize::from(i < settle.n_pods % templates.len());
+    let replicas = |i: usize| settle.pods / templates.len() + usize::from(i < settle.pods % templates.len());
     let deployments = templates.iter().enumerate().map(|(i, template)| {
         let path = DEPLOYMENTS.path(&template.pod.metadata.namespace);
         (path, deployment_object(template, replicas(i)))
@@ -111,10 +107,10 @@ pub async fn run(settle: Settle, progress: &dyn Fn(usize)) -> Result<Report, Ben
     let mut pods = Watched::start(&client, &PODS);
     let mut settled = HashSet::new();
     let settling = async {
-        while settled.len() < settle.n_pods {
+        while settled.len() < settle.pods {
             pods.next(|pod| {
                 let name = pod.metadata.namespaced_name();
-                if pod.is_running() || is_unschedulable(pod) {
+                if pod.status.phase == "Running" || pod.unscheduled_condition().is_some() {
                     settled.insert(name);
                 } else {
                     settled.remove(&name);
@@ -137,8 +133,8 @@ pub async fn run(settle: Settle, progress: &dyn Fn(usize)) -> Result<Report, Ben
     Ok(Report {
         nodes: nodes.len(),
         pods: pods.len(),
-        running: pods.objects().filter(|pod| pod.is_running()).count(),
-        unplaced: pods.objects().filter(|pod| pod.node().is_none()).count(),
+        running: pods.objects().iter().filter(|pod| pod.status.phase == "Running").count(),
+        unplaced: pods.objects().iter().filter(|pod| pod.node().is_none()).count(),
         ready_seconds: ready.as_secs_f64(),
         nodes_ready_seconds: nodes_ready.as_secs_f64(),
         settled_seconds: settled.as_secs_f64(),
@@ -149,10 +145,6 @@ pub async fn run(settle: Settle, progress: &dyn Fn(usize)) -> Result<Report, Ben
         probe: probed.figures(),
         latencies: latencies(&String::from_utf8_lossy(&metrics)),
     })
-}
-
-fn is_unschedulable(pod: &Object) -> bool {
-    pod.node().is_none() && pod.has_condition("PodScheduled", "False")
 }
 
 /// Reads a small object repeatedly to measure the latency that an external client observes.

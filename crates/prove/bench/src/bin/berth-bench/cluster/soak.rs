@@ -4,16 +4,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use berth_api::resource::{DEPLOYMENTS, NODES, PODS};
-use berth_apiserver::TemporaryDir;
+use berth_bench::count;
 use berth_bench::measure::Samples;
 use berth_bench::soak::{Report, Sample};
 use berth_client::call::{self, CallError};
-use berth_client::connect::Options;
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::child::Server;
+use super::child::{Server, temporary_dir};
 use super::load::{TIMEOUT, post};
 use crate::error::BenchError;
 
@@ -25,16 +24,27 @@ const N_SAMPLES: u64 = 120;
 const LEAST_INTERVAL: u64 = 5;
 
 /// Parameters of the test.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Soak {
-    /// How long the load lasts.
-    pub duration: Duration,
-    /// Simulated nodes.
+    /// Length of the test in minutes
+    #[arg(long, value_name = "M", default_value_t = 60, value_parser = count(1..=100_000))]
+    pub minutes: usize,
+    /// Number of simulated nodes
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = count(1..=9_999))]
     pub nodes: usize,
-    /// Deployments.
+    /// Number of Deployments, with ten pods each on average
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = count(1..=9_999))]
     pub deployments: usize,
-    /// Actions per second.
-    pub actions_per_second: u32,
+    /// Actions per second
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count(1..=1_000))]
+    pub rate: usize,
+}
+
+impl Soak {
+    /// How long the load lasts.
+    pub fn seconds(&self) -> u64 {
+        60 * self.minutes as u64
+    }
 }
 
 /// Runs the test; `progress` is called with each sample.
@@ -42,12 +52,12 @@ pub struct Soak {
 /// # Errors
 /// The cluster cannot be started or ends.
 pub async fn run(soak: Soak, progress: &dyn Fn(&Sample)) -> Result<Report, BenchError> {
-    let directory = TemporaryDir::new()
-        .map_err(|e| BenchError::Other(format!("cannot create a temporary directory: {e}")))?;
-    let (kubeconfig, data) = (directory.path().join("kubeconfig"), directory.path().join("data"));
+    let directory = temporary_dir()?;
+    let data = directory.path().join("data");
     let (nodes, data_dir) = (soak.nodes.to_string(), data.display().to_string());
+    let duration = Duration::from_secs(soak.seconds());
     // Events live for a part of the test, so that their number is constant after the start-up.
-    let event_ttl = format!("{}s", soak.duration.as_secs() / 10);
+    let event_ttl = format!("{}s", soak.seconds() / 10);
     let args = [
         "up",
         "--no-summary",
@@ -60,17 +70,17 @@ pub async fn run(soak: Soak, progress: &dyn Fn(&Sample)) -> Result<Report, Bench
         "--event-ttl",
         &event_ttl,
     ];
-    let server = Server::start(&args, &kubeconfig)?;
-    let client = Options { kubeconfig: Some(kubeconfig), ..Options::default() }.client().await?;
+    let (server, options) = Server::start(&args, &directory)?;
+    let client = options.client().await?;
     for i in 0..soak.deployments {
         post(&client, &DEPLOYMENTS.path(NAMESPACE), &deployment(i)).await?;
     }
     let mut load = Load { client, soak, n_actions: 0, latencies: Samples::default(), n_failed: 0 };
-    let mut ticks = tokio::time::interval(Duration::from_secs(1) / soak.actions_per_second.max(1));
+    let mut ticks = tokio::time::interval(Duration::from_secs(1).div_f64(soak.rate as f64));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let interval = Duration::from_secs((soak.duration.as_secs() / N_SAMPLES).max(LEAST_INTERVAL));
+    let interval = Duration::from_secs((soak.seconds() / N_SAMPLES).max(LEAST_INTERVAL));
     let (begin, mut samples, mut next) = (Instant::now(), Vec::new(), interval);
-    while begin.elapsed() < soak.duration {
+    while begin.elapsed() < duration {
         ticks.tick().await;
         load.act().await;
         if begin.elapsed() >= next {
@@ -90,7 +100,7 @@ pub async fn run(soak: Soak, progress: &dyn Fn(&Sample)) -> Result<Report, Bench
             samples.push(sample);
         }
     }
-    Ok(Report::new(soak.nodes, soak.deployments * REPLICAS, soak.actions_per_second, samples))
+    Ok(Report::new(soak.nodes, soak.deployments * REPLICAS, soak.rate, samples))
 }
 
 /// The bytes of the files in a directory.

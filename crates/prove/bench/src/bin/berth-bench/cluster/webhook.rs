@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use berth_apiserver::TemporaryDir;
+use berth_bench::count;
 use berth_bench::measure::Figures;
 use berth_client::call;
 use berth_client::connect::Options;
@@ -12,7 +12,7 @@ use kube::Client;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::child::Server;
+use super::child::{Server, temporary_dir};
 use super::load::{TIMEOUT, create, each, node_objects};
 use crate::error::BenchError;
 
@@ -25,22 +25,23 @@ const POLICY: &str = "apiVersion: admission.berth.dev/v1alpha1\nkind: AdmissionP
                       blastRadius: {nodes: 1000000}\n";
 
 /// Parameters of the benchmark.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct WebhookBench {
-    /// Nodes of the cluster.
-    pub n_nodes: usize,
-    /// Reviews of each kind.
-    pub n_reviews: usize,
-    /// Concurrent connections.
-    pub n_connections: usize,
+    /// Number of nodes of the cluster
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = count(0..=99_999))]
+    pub nodes: usize,
+    /// Number of reviews of each kind
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = count(1..=9_999_999))]
+    pub reviews: usize,
+    /// Number of concurrent connections
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = count(1..=1_000))]
+    pub connections: usize,
 }
 
 /// The results.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Nodes.
     pub nodes: usize,
-    /// Connections.
     pub connections: usize,
     /// By kind of review, and all kinds in turn.
     pub kinds: Vec<Kind>,
@@ -51,7 +52,6 @@ pub struct Report {
 pub struct Kind {
     /// Description of the reviewed pod.
     pub what: &'static str,
-    /// Number of reviews.
     pub reviews: usize,
     /// Reviews per second of elapsed time, with the client on the same machine.
     pub per_second: f64,
@@ -74,22 +74,16 @@ struct ReviewRequest {
 /// A process does not start, or an answer is wrong.
 pub async fn run(bench: WebhookBench) -> Result<Report, BenchError> {
     let io =
-        |error: std::io::Error| BenchError::Other(format!("cannot create a temporary directory: {error}"));
-    let directory = TemporaryDir::new().map_err(io)?;
-    let (kubeconfig, ca, policy) = (
-        directory.path().join("kubeconfig"),
-        directory.path().join("ca.crt"),
-        directory.path().join("policy.yaml"),
-    );
-    fs::write(&policy, POLICY).map_err(io)?;
-    let _api = Server::start(&["apiserver", "--controllers=false"], &kubeconfig)?;
-    let options = Options { kubeconfig: Some(kubeconfig.clone()), ..Options::default() };
-    create(&options.client().await?, node_objects(1, bench.n_nodes), N_CREATORS).await?;
+        |error: std::io::Error| BenchError::Other(format!("cannot write to a temporary directory: {error}"));
+    let directory = temporary_dir()?;
+    fs::write(directory.path().join("policy.yaml"), POLICY).map_err(io)?;
+    let (_api, options) = Server::start(&["apiserver", "--controllers=false"], &directory)?;
+    create(&options.client().await?, node_objects(1, bench.nodes), N_CREATORS).await?;
 
     let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(io)?;
-    let text = |path: &std::path::Path| path.display().to_string();
+    let path = |file: &str| directory.path().join(file).display().to_string();
     let (listen, kubeconfig, ca_file, policy) =
-        (address.to_string(), text(&kubeconfig), text(&ca), text(&policy));
+        (address.to_string(), path("kubeconfig"), path("ca.crt"), path("policy.yaml"));
     let webhook = Server::spawn(&[
         "webhook",
         "--listen",
@@ -111,7 +105,7 @@ pub async fn run(bench: WebhookBench) -> Result<Report, BenchError> {
     let options = Options { kubeconfig: Some(trusting), ..Options::default() };
     is_ready(&options).await?;
     let mut clients = Vec::new();
-    for _ in 0..bench.n_connections {
+    for _ in 0..bench.connections {
         clients.push(options.client().await?);
     }
 
@@ -120,13 +114,13 @@ pub async fn run(bench: WebhookBench) -> Result<Report, BenchError> {
     for (what, make) in requests() {
         let of_kind = |n: usize| (0..n).map(|_| make()).collect::<Vec<_>>();
         send_reviews(&clients, of_kind(N_WARM_UP)).await?;
-        kinds.push(measure(what, &webhook, &clients, of_kind(bench.n_reviews)).await?);
+        kinds.push(measure(what, &webhook, &clients, of_kind(bench.reviews)).await?);
     }
-    for _ in 0..bench.n_reviews {
+    for _ in 0..bench.reviews {
         all.extend(requests().map(|(_, make)| make()));
     }
     kinds.push(measure("all of these in turn", &webhook, &clients, all).await?);
-    Ok(Report { nodes: bench.n_nodes, connections: bench.n_connections, kinds })
+    Ok(Report { nodes: bench.nodes, connections: bench.connections, kinds })
 }
 
 async fn is_ready(options: &Options) -> Result<(), BenchError> {

@@ -294,14 +294,13 @@ pub fn load(out: &mut impl Write, report: &load::Report) -> io::Result<()> {
 pub fn operation(
     out: &mut impl Write,
     op: Op,
-    n_nodes: u32,
+    n_nodes: usize,
     figures: &Figures,
     peak_rss_bytes: Option<u64>,
 ) -> io::Result<()> {
     let mut table =
         Table::new(["OPERATION", "NODES", "COUNT"].into_iter().chain(FIGURES).chain(["PEAK MEMORY"]));
-    let start =
-        [Cell::from(op), Cell::from(grouped(n_nodes as usize)), Cell::from(grouped(figures.decisions))];
+    let start = [Cell::from(op), Cell::from(grouped(n_nodes)), Cell::from(grouped(figures.decisions))];
     let end = [Cell::from(mebibytes(peak_rss_bytes))];
     table.row(start.into_iter().chain(cells(figures)).chain(end));
     table.write(out, "")
