@@ -162,6 +162,19 @@ impl Api {
         }
     }
 
+    /// Sets a field of the metadata of an object that has not changed; `None` if it does not exist any more.
+    pub(crate) async fn set_metadata(
+        &self,
+        kind: &'static Resource,
+        meta: &ObjectMeta,
+        field: &str,
+        value: Value,
+    ) -> Result<Option<PartialObjectMetadata>, CallError> {
+        let patch =
+            json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, field: value}});
+        self.patch_existing(kind, &meta.namespaced_name(), &patch).await
+    }
+
     /// Merges conditions into a status by type, and keeps those of other types.
     pub(crate) async fn merge_status(
         &self,

@@ -14,6 +14,9 @@ use super::view::{ObjectMeta, OwnerReference, PartialObjectMetadata, WorkloadSel
 use berth_client::HasMetadata;
 use berth_client::call::CallError;
 
+/// The field of the metadata with the owners.
+pub(crate) const OWNERS: &str = "ownerReferences";
+
 /// A controller as the owner of the objects it creates.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner<'a> {
@@ -97,12 +100,14 @@ async fn carry_out(
             Claim::Adopt if !checked && !is_still_there(api, owner).await? => false,
             Claim::Adopt => {
                 checked = true;
-                let owners = meta.owner_references.iter().cloned().chain([owner.reference()]);
-                write_owners(api, dependents, meta, owners.collect()).await?
+                let reference = owner.reference();
+                let owners: Vec<_> = meta.owner_references.iter().chain([&reference]).collect();
+                api.set_metadata(dependents, meta, OWNERS, json!(owners)).await?.is_some()
             }
             Claim::Release => {
                 let others = meta.owner_references.iter().filter(|other| other.uid != owner.meta.uid);
-                write_owners(api, dependents, meta, others.cloned().collect()).await?;
+                let others: Vec<_> = others.collect();
+                api.set_metadata(dependents, meta, OWNERS, json!(others)).await?;
                 false
             }
         });
@@ -114,21 +119,6 @@ async fn carry_out(
 async fn is_still_there(api: &Api, owner: Owner<'_>) -> Result<bool, CallError> {
     let live: Option<PartialObjectMetadata> = api.get(owner.kind, &owner.meta.namespaced_name()).await?;
     Ok(live.is_some_and(|live| live.metadata.uid == owner.meta.uid && !live.metadata.is_deleting()))
-}
-
-/// Returns whether the object exists.
-async fn write_owners(
-    api: &Api,
-    kind: &'static Resource,
-    meta: &ObjectMeta,
-    owners: Vec<OwnerReference>,
-) -> Result<bool, CallError> {
-    let patch = json!({"metadata": {
-        "uid": meta.uid,
-        "resourceVersion": meta.resource_version,
-        "ownerReferences": owners,
-    }});
-    Ok(api.patch_existing(kind, &meta.namespaced_name(), &patch).await?.is_some())
 }
 
 #[cfg(test)]

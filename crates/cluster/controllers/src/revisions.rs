@@ -13,7 +13,7 @@ use super::api::{Api, DeleteOptions};
 use super::index::Cache;
 use super::ownership::{Owner, claim};
 use super::template::{same_template, template_hash};
-use super::view::{ControllerRevision, WorkloadSelector};
+use super::view::{ControllerRevision, Pod, WorkloadSelector};
 use berth_client::call::CallError;
 
 /// Label of a pod with its revision.
@@ -149,14 +149,16 @@ async fn make(
     unreachable!("the last attempt returns")
 }
 
-/// Deletes the oldest unused revisions beyond the limit.
+/// Deletes the oldest revisions beyond the limit; those of pods and `current` are in use.
 pub(crate) async fn truncate(
     api: &Api,
     history: &History,
     limit: Option<i32>,
-    live: &BTreeSet<&str>,
+    pods: &[Arc<Pod>],
+    current: Option<&str>,
 ) -> Result<(), CallError> {
-    for revision in beyond_limit(&history.all, &history.update.metadata.name, limit, live) {
+    let live = pods.iter().filter_map(|pod| pod.metadata.label(REVISION_LABEL)).chain(current).collect();
+    for revision in beyond_limit(&history.all, &history.update.metadata.name, limit, &live) {
         let options = DeleteOptions::of_uid(&revision.metadata.uid);
         api.delete(&CONTROLLER_REVISIONS, &revision.metadata.namespaced_name(), options).await?;
     }

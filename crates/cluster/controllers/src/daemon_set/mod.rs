@@ -3,7 +3,7 @@
 mod eligibility;
 mod plan;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ use super::ownership::{Owner, claim};
 use super::pod_control::{BURST, PodControl, object_at, pod_from_template};
 use super::pod_events::PodEvents;
 use super::queue::{Next, Queue, until, work};
-use super::revisions::{History, REVISION_LABEL, history, truncate};
-use super::view::{DaemonSet, Pod};
+use super::revisions::{REVISION_LABEL, history, truncate};
+use super::view::DaemonSet;
 use berth_client::call::CallError;
 
 /// Batching window: pod and node events within this time cause one sync.
@@ -132,7 +132,8 @@ impl DaemonSets {
                 .write_status(&DAEMON_SETS, &set.metadata, &plan.status, Precondition::Version)
                 .await?;
         }
-        self.truncate(&set, &pods, &history).await?;
+        let limit = set.spec.revision_history_limit;
+        truncate(&self.control.api, &history, limit, &pods, None).await?;
         result?;
         let now = Timestamp::now();
         let available = plan.look_again.map(|at| until(at, now));
@@ -189,11 +190,6 @@ impl DaemonSets {
         let error = failed.filter(|error| !error.is_namespace_terminating());
         let error = error.or(self.control.delete(key, &about, &delete).await);
         error.map_or(Ok(()), Err)
-    }
-
-    async fn truncate(&self, set: &DaemonSet, pods: &[Arc<Pod>], history: &History) -> Result<(), CallError> {
-        let live: BTreeSet<&str> = pods.iter().filter_map(|pod| pod.metadata.label(REVISION_LABEL)).collect();
-        truncate(&self.control.api, history, set.spec.revision_history_limit, &live).await
     }
 
     fn lock_failures(&self) -> std::sync::MutexGuard<'_, HashMap<(NamespacedName, String), Failures>> {

@@ -90,33 +90,26 @@ impl DisruptionBudgets {
 
     /// The top-level controller of a pod and its wanted pod count; `None` if unknown.
     fn scale_of(&self, namespace: &String, owner: &OwnerReference) -> Option<(String, i32)> {
-        let key = NamespacedName::new(namespace, &owner.name);
-        match owner.kind.as_str() {
+        let (key, caches) = (NamespacedName::new(namespace, &owner.name), &self.caches);
+        let replicas = match owner.kind.as_str() {
             "ReplicaSet" => {
-                let set = self.caches.replica_sets.get(&key).filter(|set| set.metadata.uid == owner.uid)?;
-                match set.metadata.controller() {
-                    Some(owner) => self.scale_of(namespace, owner),
-                    None => Some((owner.uid.clone(), set.replicas())),
+                let set = caches.replica_sets.get(&key).filter(|set| set.metadata.uid == owner.uid)?;
+                if let Some(owner) = set.metadata.controller() {
+                    return self.scale_of(namespace, owner);
                 }
+                set.replicas()
             }
-            "Deployment" => {
-                let deployment = self.caches.deployments.get(&key).filter(|d| d.metadata.uid == owner.uid)?;
-                Some((owner.uid.clone(), deployment.replicas()))
-            }
+            "Deployment" => caches.deployments.get(&key).filter(|d| d.metadata.uid == owner.uid)?.replicas(),
             "ReplicationController" => {
-                let set = self
-                    .caches
-                    .replication_controllers
-                    .get(&key)
-                    .filter(|set| set.metadata.uid == owner.uid)?;
-                Some((owner.uid.clone(), set.replicas()))
+                let sets = &caches.replication_controllers;
+                sets.get(&key).filter(|set| set.metadata.uid == owner.uid)?.replicas()
             }
             "StatefulSet" => {
-                let set = self.caches.stateful_sets.get(&key).filter(|set| set.metadata.uid == owner.uid)?;
-                Some((owner.uid.clone(), set.replicas()))
+                caches.stateful_sets.get(&key).filter(|set| set.metadata.uid == owner.uid)?.replicas()
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some((owner.uid.clone(), replicas))
     }
 
     /// The sum of the wanted pod counts of these pods' controllers. Pods without a controller add nothing.

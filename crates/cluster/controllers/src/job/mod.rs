@@ -113,12 +113,7 @@ impl Jobs {
     async fn release_one(&self, pod: &Pod) -> Result<(), CallError> {
         let kept: Vec<&str> =
             pod.metadata.finalizers.iter().map(String::as_str).filter(|name| *name != TRACKING).collect();
-        let patch = json!({"metadata": {
-            "uid": pod.metadata.uid,
-            "resourceVersion": pod.metadata.resource_version,
-            "finalizers": kept,
-        }});
-        self.control.api.patch_existing(&PODS, &pod.metadata.namespaced_name(), &patch).await.map(drop)
+        self.control.api.set_metadata(&PODS, &pod.metadata, "finalizers", json!(kept)).await.map(drop)
     }
 
     /// Removes the finalizer of pods whose Job is deleted; they could never be deleted otherwise.

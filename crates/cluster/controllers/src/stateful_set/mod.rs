@@ -6,7 +6,6 @@
 mod identity;
 mod plan;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,9 +19,9 @@ use self::plan::{Action, POD_INDEX_LABEL, POD_NAME_LABEL, Plan, Revision, plan};
 use super::api::{Api, DeleteOptions, Precondition};
 use super::events::{Recorder, Reference};
 use super::informers::{Caches, Informers};
-use super::ownership::{Owner, claim};
+use super::ownership::{OWNERS, Owner, claim};
 use super::queue::{Next, Queue, until, work};
-use super::revisions::{History, REVISION_LABEL, history, truncate};
+use super::revisions::{history, truncate};
 use super::view::{ControllerRevision, PartialObjectMetadata, Pod, StatefulSet};
 use berth_client::call::CallError;
 
@@ -113,7 +112,8 @@ impl StatefulSets {
         if status != set.status {
             self.api.write_status(&STATEFUL_SETS, &set.metadata, &status, Precondition::Version).await?;
         }
-        self.truncate(&set, &pods, &history).await?;
+        let current = Some(set.status.current_revision.as_str());
+        truncate(&self.api, &history, set.spec.revision_history_limit, &pods, current).await?;
         result?;
         let now = Timestamp::now();
         let next = look_again.map(|at| until(at, now)).or(name_is_taken.then_some(NAME_CHECK));
@@ -150,9 +150,7 @@ impl StatefulSets {
                 let Some(owners) = identity::claim_owners(set, &pod.metadata, is_condemned, &meta) else {
                     continue;
                 };
-                let patch = json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version,
-                    "ownerReferences": owners}});
-                self.api.patch_existing(&PERSISTENT_VOLUME_CLAIMS, &key, &patch).await?;
+                self.api.set_metadata(&PERSISTENT_VOLUME_CLAIMS, &meta, OWNERS, json!(owners)).await?;
             }
         }
         Ok(())
@@ -213,17 +211,5 @@ impl StatefulSets {
                 Ok(())
             }
         }
-    }
-
-    async fn truncate(
-        &self,
-        set: &StatefulSet,
-        pods: &[Arc<Pod>],
-        history: &History,
-    ) -> Result<(), CallError> {
-        let mut live: BTreeSet<&str> =
-            pods.iter().filter_map(|pod| pod.metadata.label(REVISION_LABEL)).collect();
-        live.insert(&set.status.current_revision);
-        truncate(&self.api, history, set.spec.revision_history_limit, &live).await
     }
 }

@@ -104,8 +104,7 @@ fn limits(in_use: Option<&Result<LimitsInUse, String>>) -> Markup {
                     p.bad { "The cluster limit stops all evictions until " (parts::time(*until)) "." }
                 }
                 @if limits.is_empty() { p { "The limits count no eviction now." } }
-                (parts::table_of("Limits in use, by the ledger of the enforcer", &headers, limits.iter().take(parts::MAX_SHOWN).map(row).collect()))
-                (parts::more(limits.len(), "limit"))
+                (parts::short_table("Limits in use, by the ledger of the enforcer", &headers, (limits, "limit"), row))
             }
         }
     }
@@ -150,26 +149,17 @@ fn evictions(simulation: &Simulation, remedies: &Remedies, rules: Option<Enforce
         ]
     };
     let headers = ["Pod", "Node", "Priority", "Fits on", "Fixes rules of", "Held by"];
-    let rows: Vec<_> = remedies.remedies.iter().take(parts::MAX_SHOWN).map(row).collect();
+    let caption = "Evictions by the enforcer after the grace periods, in this order";
     html! {
-        (parts::table_of("Evictions by the enforcer after the grace periods, in this order", &headers, rows))
-        (parts::more(remedies.remedies.len(), "eviction"))
+        (parts::short_table(caption, &headers, (&remedies.remedies, "eviction"), row))
         @if rules.is_none() && !evicted.is_empty() { p.hint { "The limits of the enforcer are not applied here." } }
     }
 }
 
 fn stays(stays: &[Stays]) -> Markup {
-    html! {
-        @if !stays.is_empty() {
-            h2 { "Rules that no eviction fixes" }
-            ul {
-                @for stays in stays.iter().take(parts::MAX_SHOWN) {
-                    li { (parts::pod(&stays.key.namespace, &stays.key.name)) " " code { (stays.key.term) } ": " (stays.reason) }
-                }
-            }
-            (parts::more(stays.len(), "rule"))
-        }
-    }
+    parts::short_list("Rules that no eviction fixes", (stays, "rule"), |Stays { key, reason, .. }| {
+        html! { (parts::pod(&key.namespace, &key.name)) " " code { (key.term) } ": " (reason) }
+    })
 }
 
 #[cfg(test)]

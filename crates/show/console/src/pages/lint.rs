@@ -57,11 +57,9 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
             (parts::table(&counted(shown.len(), "finding"), &["Object", "Severity", "Rule", "Finding"], rows.iter().map(row)))
             (pages)
         }
-        @if !report.invalid.is_empty() {
-            h2 { "Objects that the API server rejects" }
-            ul { @for invalid in report.invalid.iter().take(parts::MAX_SHOWN) { li { (invalid.object) ": " (invalid.errors.join("; ")) } } }
-            (parts::more(report.invalid.len(), "object"))
-        }
+        (parts::short_list("Objects that the API server rejects", (&report.invalid, "object"), |invalid| {
+            html! { (invalid.object) ": " (invalid.errors.join("; ")) }
+        }))
     };
     Ok(Page::new("Lint", content))
 }

@@ -83,17 +83,9 @@ fn room(place: &Place<'_>) -> Markup {
 }
 
 fn broken_rules(place: &Place<'_>) -> Markup {
-    html! {
-        @if !place.broken.is_empty() {
-            h2 { "Broken rules" }
-            ul {
-                @for violation in place.broken.iter().take(parts::MAX_SHOWN) {
-                    li { (parts::pod(&violation.namespace, &violation.name)) ": " (parts::verdict(&violation.verdict)) }
-                }
-            }
-            (parts::more(place.broken.len(), "broken rule"))
-        }
-    }
+    parts::short_list("Broken rules", (&place.broken, "broken rule"), |violation| {
+        html! { (parts::pod(&violation.namespace, &violation.name)) ": " (parts::verdict(&violation.verdict)) }
+    })
 }
 
 fn pods(pods: Pods<'_>, on_node: &[usize], request: &Request<'_>) -> Result<Markup, PageError> {

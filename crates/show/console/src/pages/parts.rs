@@ -100,6 +100,34 @@ pub(super) fn list(heading: &str, items: &[String]) -> Markup {
     }
 }
 
+/// A table of at most [`MAX_SHOWN`] items, and how many more there are; nothing without items.
+pub(super) fn short_table<T>(
+    caption: &str,
+    headers: &[&str],
+    (items, what): (&[T], &str),
+    row: impl FnMut(&T) -> Vec<Markup>,
+) -> Markup {
+    html! {
+        (table_of(caption, headers, items.iter().take(MAX_SHOWN).map(row).collect()))
+        (more(items.len(), what))
+    }
+}
+
+/// A list of at most [`MAX_SHOWN`] items under a heading, and how many more there are; nothing without items.
+pub(super) fn short_list<T>(
+    heading: &str,
+    (items, what): (&[T], &str),
+    item: impl Fn(&T) -> Markup,
+) -> Markup {
+    html! {
+        @if !items.is_empty() {
+            h2 { (heading) }
+            ul { @for shown in items.iter().take(MAX_SHOWN) { li { (item(shown)) } } }
+            (more(items.len(), what))
+        }
+    }
+}
+
 /// The number of items beyond [`MAX_SHOWN`].
 pub(super) fn more(n: usize, what: &str) -> Markup {
     html! { @if n > MAX_SHOWN { p { "and " (counted(n - MAX_SHOWN, &format!("more {what}"))) } } }

@@ -55,12 +55,12 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
             shown.iter().map(set).collect(),
         ))
         (pages)
-        (parts::table_of(
+        (parts::short_table(
             "Sets with pods in common",
             &["Set", "Relation", "Other set", "Pods in both"],
-            relations.iter().take(parts::MAX_SHOWN).map(relation).collect(),
+            (&relations, "pair"),
+            relation,
         ))
-        (parts::more(relations.len(), "pair"))
     };
     Ok(Page::new("Sets of pods", content))
 }

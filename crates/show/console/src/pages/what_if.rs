@@ -67,11 +67,11 @@ fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Resu
         (broken_rules(&outcome.broken_rules))
         (evicted(&outcome.evicted))
         (moved(&outcome.moved))
-        @if !outcome.scaled_down.is_empty() {
-            h2 { (counted(outcome.scaled_down.len(), "pod")) " deleted by controllers" }
-            ul { @for pod in outcome.scaled_down.iter().take(parts::MAX_SHOWN) { li { (pod.to_string()) } } }
-            (parts::more(outcome.scaled_down.len(), "pod"))
-        }
+        (parts::short_list(
+            &format!("{} deleted by controllers", counted(outcome.scaled_down.len(), "pod")),
+            (&outcome.scaled_down, "pod"),
+            |pod| html! { (pod.to_string()) },
+        ))
         (apply::offer(&writes, request))
     })
 }
@@ -112,10 +112,7 @@ fn unplaced(unplaced: &[UnplacedPod]) -> Markup {
         ]
     };
     let caption = counted(unplaced.len(), "unplaced pod");
-    html! {
-        (parts::table_of(&caption, &["Pods", "Workload", "Why"], groups.iter().take(parts::MAX_SHOWN).map(row).collect()))
-        (parts::more(groups.len(), "reason"))
-    }
+    parts::short_table(&caption, &["Pods", "Workload", "Why"], (&groups, "reason"), row)
 }
 
 fn broken_rules(broken: &[BrokenRule]) -> Markup {
@@ -143,11 +140,7 @@ fn evicted(evicted: &[EvictedPod]) -> Markup {
         };
         vec![html! { (pod.namespace) "/" (pod.name) }, html! { (by) }]
     };
-    let rows = evicted.iter().take(parts::MAX_SHOWN).map(row).collect();
-    html! {
-        (parts::table_of(&counted(evicted.len(), "evicted pod"), &["Pod", "By"], rows))
-        (parts::more(evicted.len(), "pod"))
-    }
+    parts::short_table(&counted(evicted.len(), "evicted pod"), &["Pod", "By"], (evicted, "pod"), row)
 }
 
 fn moved(moved: &[MovedPod]) -> Markup {
@@ -159,11 +152,8 @@ fn moved(moved: &[MovedPod]) -> Markup {
             parts::workload(&pod.namespace, pod.workload.as_deref()),
         ]
     };
-    let rows = moved.iter().take(parts::MAX_SHOWN).map(row).collect();
-    html! {
-        (parts::table_of(&counted(moved.len(), "moved pod"), &["Pod", "From", "To", "Workload"], rows))
-        (parts::more(moved.len(), "pod"))
-    }
+    let caption = counted(moved.len(), "moved pod");
+    parts::short_table(&caption, &["Pod", "From", "To", "Workload"], (moved, "pod"), row)
 }
 
 /// The loss of each domain in turn.
@@ -192,16 +182,10 @@ fn losses(changed: &mut Changed, key: &str) -> Result<Markup, PageError> {
         "With broken rules",
         "First unplaced pod",
     ];
-    let n = losses.domains.len();
     Ok(html! {
         p { "Each domain is lost on its own. It survives if every pod has a node afterwards." }
         (parts::figure(&pictures::losses(&losses)))
-        (parts::table(
-            &format!("Loss of each domain of {key}"),
-            &headers,
-            losses.domains.iter().take(parts::MAX_SHOWN).map(row),
-        ))
-        (parts::more(n, "domain"))
+        (parts::short_table(&format!("Loss of each domain of {key}"), &headers, (&losses.domains, "domain"), row))
     })
 }
 

@@ -148,11 +148,7 @@ fn domains(key: &str, pods: &[&SimulatedPod], domain_of: impl Fn(&str) -> Option
         };
         vec![name, parts::number(*n)]
     };
-    let n_domains = counts.len();
-    html! {
-        (parts::table_of(&format!("Pods by {key}"), &[key, "Pods"], counts.iter().take(parts::MAX_SHOWN).map(row).collect()))
-        (parts::more(n_domains, "domain"))
-    }
+    parts::short_table(&format!("Pods by {key}"), &[key, "Pods"], (&counts, "domain"), row)
 }
 
 fn pods(pods: &[&SimulatedPod], request: &Request<'_>) -> Result<Markup, PageError> {
