@@ -2,11 +2,15 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -26,6 +30,15 @@ use crate::client_certificate::ClientChain;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_STREAMS: u32 = 1000;
 const HEADER_BYTES: u32 = 64 * 1024;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Answer = Pin<Box<dyn Future<Output = Response<UnsyncBoxBody<Bytes, BoxError>>> + Send>>;
+/// What answers requests. Without a type parameter: HTTP is compiled once, not once for each server.
+type Handler = Arc<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
+type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<I: AsyncRead + AsyncWrite + Unpin + Send> Stream for I {}
 
 /// Among the extensions of a request: ends the connection on which it came.
 #[derive(Clone, Debug)]
@@ -86,27 +99,53 @@ impl Listener {
     }
 
     /// Answers requests until `stop`, then waits for the open ones. Without `tls`, HTTP is served in plain text.
-    pub async fn run<S, F, B>(
+    pub fn run<S, F, B>(
         self,
         tls: Option<TlsAcceptor>,
         limits: ConnectionLimits,
         stop: CancellationToken,
         serve: S,
-    ) where
-        S: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    ) -> Running
+    where
+        S: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
-        B: Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>, Data: Send> + Send + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
+        let handler = move |request| -> Answer {
+            let answer = serve(request);
+            Box::pin(async { answer.await.map(|body| body.map_err(Into::into).boxed_unsync()) })
+        };
+        self.boxed(tls, limits, stop, Arc::new(handler))
+    }
+
+    /// Boxed here: the body of an `async fn` is compiled where it is polled.
+    fn boxed(
+        self,
+        tls: Option<TlsAcceptor>,
+        limits: ConnectionLimits,
+        stop: CancellationToken,
+        handler: Handler,
+    ) -> Running {
+        Box::pin(self.accept(tls, limits, stop, handler))
+    }
+
+    async fn accept(
+        self,
+        tls: Option<TlsAcceptor>,
+        limits: ConnectionLimits,
+        stop: CancellationToken,
+        handler: Handler,
+    ) {
         let slots = Arc::new(Semaphore::new(limits.connections));
         let connections = TaskTracker::new();
         loop {
             let accept = async { (slots.clone().acquire_owned().await, self.listener.accept().await) };
             match stop.run_until_cancelled(accept).await {
                 Some((Ok(slot), Ok((stream, _)))) => {
-                    let (tls, serve, stop) = (tls.clone(), serve.clone(), stop.clone());
+                    let (tls, handler, stop) = (tls.clone(), handler.clone(), stop.clone());
                     connections.spawn(async move {
                         let deadline = Instant::now() + limits.first_request;
-                        connection(stream, tls, deadline, stop, serve).await;
+                        connection(stream, tls, deadline, stop, handler).await;
                         drop(slot);
                     });
                 }
@@ -126,27 +165,23 @@ impl Listener {
     }
 }
 
-async fn connection<S, F, B>(
+async fn connection(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
     deadline: Instant,
     stop: CancellationToken,
-    serve: S,
-) where
-    S: Fn(Request<Incoming>) -> F + Send + Sync,
-    F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>, Data: Send> + Send + 'static,
-{
+    handler: Handler,
+) {
     // Answers and watch events are small and must not wait for more data.
     let _ = stream.set_nodelay(true);
     match tls {
-        None => http(stream, None, deadline, stop, serve).await,
+        None => http(Box::new(stream), None, deadline, stop, handler).await,
         Some(tls) => match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
                 let chain = stream.get_ref().1.peer_certificates();
                 let chain =
                     chain.map(|chain| ClientChain(chain.iter().map(|c| c.clone().into_owned()).collect()));
-                http(stream, chain, deadline, stop, serve).await;
+                http(Box::new(stream), chain, deadline, stop, handler).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
             Err(_) => tracing::debug!("a client did not finish its TLS handshake"),
@@ -154,18 +189,13 @@ async fn connection<S, F, B>(
     }
 }
 
-async fn http<I, S, F, B>(
-    stream: I,
+async fn http(
+    stream: Box<dyn Stream>,
     chain: Option<ClientChain>,
     deadline: Instant,
     stop: CancellationToken,
-    serve: S,
-) where
-    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Fn(Request<Incoming>) -> F + Send + Sync,
-    F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>, Data: Send> + Send + 'static,
-{
+    handler: Handler,
+) {
     let begun = AtomicBool::new(false);
     let aborted = CancellationToken::new();
     let service = service_fn(|mut request: Request<Incoming>| {
@@ -174,7 +204,7 @@ async fn http<I, S, F, B>(
         if let Some(chain) = &chain {
             request.extensions_mut().insert(chain.clone());
         }
-        let answer = serve(request);
+        let answer = handler(request);
         async { Ok::<_, Infallible>(answer.await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());

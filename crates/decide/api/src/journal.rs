@@ -18,6 +18,7 @@ use crate::object::{
     LabelSelector, MIRROR_ANNOTATION, Namespace, NamespacedName, Node, ObjectMeta, Pod, PodDisruptionBudget,
     Service, StringMap, VolumeDecision, VolumeKind, VolumeObject, time,
 };
+use crate::read::{JsonError, from_json};
 
 /// The version of the format that is written; others are not read.
 pub const JOURNAL_VERSION: u32 = 1;
@@ -100,6 +101,16 @@ pub enum Entry {
     GroupDecision(Box<RecordedGroup>, Box<GroupResult>),
     /// Victims were chosen for an unschedulable group.
     GroupPreemption(Box<RecordedGroup>, Box<GroupResult>),
+}
+
+impl Entry {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// The line is not an entry.
+    pub fn from_json(line: &[u8]) -> Result<Entry, JsonError> {
+        from_json(line)
+    }
 }
 
 /// What a journal is of.

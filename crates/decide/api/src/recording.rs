@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::object::{Namespace, Node, Pod, PodDisruptionBudget, Service, time};
+use crate::read::{JsonError, from_json};
 
 /// A scenario with the scheduler's answers.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -17,6 +18,16 @@ pub struct Recording {
     pub scenario: Scenario,
     /// The answers.
     pub expect: Expectation,
+}
+
+impl Recording {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// The line is not a recording.
+    pub fn from_json(line: &[u8]) -> Result<Recording, JsonError> {
+        from_json(line)
+    }
 }
 
 /// A cluster and the pods to schedule, one after the other.

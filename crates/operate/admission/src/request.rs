@@ -2,6 +2,7 @@
 
 use berth_api::admission::Operation;
 use berth_api::object::{Pod, nullable};
+use berth_api::read::{ValueError, from_value};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -98,7 +99,7 @@ pub enum RequestError {
         /// What it should be.
         kind: &'static str,
         /// What is wrong.
-        source: serde_json::Error,
+        source: ValueError,
     },
 }
 
@@ -182,7 +183,7 @@ impl AdmissionRequest {
 
     fn pod_of(&self, field: &'static str, value: &Value) -> Result<Pod, RequestError> {
         let mut pod =
-            Pod::deserialize(value).map_err(|source| RequestError::Object { field, kind: "Pod", source })?;
+            from_value::<Pod>(value).map_err(|source| RequestError::Object { field, kind: "Pod", source })?;
         if pod.metadata.namespace.is_empty() {
             pod.metadata.namespace.clone_from(&self.namespace);
         }

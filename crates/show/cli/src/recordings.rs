@@ -5,12 +5,12 @@ use std::path::Path;
 
 use berth_api::journal::{Entry, Header};
 use berth_api::object::time::rfc3339_micros;
+use berth_api::read::JsonError;
 use berth_api::recording::Recording;
 use berth_engine::Settings;
 use berth_simulate::replay::{JournalError, JournalReplay};
 use berth_terminal::input::{Input, OpenError, find_inputs, open_error};
 use jiff::Timestamp;
-use serde::de::DeserializeOwned;
 
 /// Limit of a line. A recording has a whole cluster.
 const MAX_LINE_BYTES: u64 = 256 << 20;
@@ -138,7 +138,7 @@ impl<'p> Contents<'p> {
         if !lines.line.trim_ascii_start().starts_with(br#"{"journal":"#) {
             return Ok(Contents::Scenarios(Scenarios { lines, is_at_first }));
         }
-        match lines.parse()? {
+        match lines.parse(Entry::from_json)? {
             Entry::Journal(header) => {
                 Ok(Contents::Journal(Journal { header: *header, lines, is_cut: false }))
             }
@@ -169,28 +169,17 @@ impl Lines<'_> {
         }
     }
 
-    fn parse<T: DeserializeOwned>(&self) -> Result<T, RecordingError> {
-        let mut deserializer = serde_json::Deserializer::from_slice(&self.line);
-        let recording = serde_path_to_error::deserialize(&mut deserializer);
-        let recording = recording.map_err(|e| {
-            let path = e.path().to_string();
-            // For truncated text, the last path segment is unknown and is shown as a question mark.
-            let path = path.trim_end_matches(['.', '?']);
-            let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
-            self.broken(path, e.inner())
-        })?;
-        deserializer.end().map_err(|e| self.broken(String::new(), &e))?;
-        Ok(recording)
-    }
-
-    fn broken(&self, path: String, error: &serde_json::Error) -> RecordingError {
-        // The parser gets one line at a time: its line number is always 1.
-        let text = error.to_string();
-        let message = match text.rsplit_once(" at line ") {
-            Some((message, _)) => format!("{message} (column {})", error.column()),
-            None => text,
-        };
-        RecordingError::Line { file: self.file.clone(), line: self.n_lines, path, message }
+    fn parse<T>(&self, read: fn(&[u8]) -> Result<T, JsonError>) -> Result<T, RecordingError> {
+        read(&self.line).map_err(|JsonError { path, error }| {
+            // The parser gets one line at a time: its line number is always 1.
+            let text = error.to_string();
+            let message = match text.rsplit_once(" at line ") {
+                Some((message, _)) => format!("{message} (column {})", error.column()),
+                None => text,
+            };
+            let path = if path.is_empty() { path } else { format!("{path}: ") };
+            RecordingError::Line { file: self.file.clone(), line: self.n_lines, path, message }
+        })
     }
 }
 
@@ -205,7 +194,7 @@ impl Iterator for Scenarios<'_> {
                 Err(error) => return Some(Err(error)),
             }
         }
-        Some(self.lines.parse())
+        Some(self.lines.parse(Recording::from_json))
     }
 }
 
@@ -214,7 +203,7 @@ impl Iterator for Journal<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         match self.lines.advance() {
-            Ok(true) => Some(self.lines.parse()),
+            Ok(true) => Some(self.lines.parse(Entry::from_json)),
             Ok(false) => None,
             // What was compressed last is not written yet.
             Err(RecordingError::Read { error, .. }) if error.kind() == io::ErrorKind::UnexpectedEof => {

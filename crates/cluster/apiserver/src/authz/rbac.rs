@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use berth_api::object::{LabelSelector, NamespacedName};
+use berth_api::read::from_value;
 use berth_api::rules::Selector;
 use berth_schema::resource::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Resource};
-use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::builtin::is_allowed;
@@ -253,7 +253,7 @@ fn aggregated(
     };
     let selectors: Vec<Selector> = selectors
         .iter()
-        .filter_map(|selector| Selector::parse(Some(&LabelSelector::deserialize(selector).ok()?)).ok())
+        .filter_map(|selector| Selector::parse(Some(&from_value::<LabelSelector>(selector).ok()?)).ok())
         .collect();
     let selected = |other: &&Arc<Object>| {
         selectors.iter().any(|selector| selector.matches(|key| other.facts.label(key)))

@@ -1,6 +1,7 @@
 //! Eviction: a deletion that first checks the pod's disruption budget. Rules and messages are kube-apiserver's.
 
 use berth_api::object::LabelSelector;
+use berth_api::read::from_value;
 use berth_api::rules::Selector;
 use berth_schema::resource::{POD_DISRUPTION_BUDGETS, Resource};
 use http::StatusCode;
@@ -132,8 +133,7 @@ async fn ask_budget(
 }
 
 fn selects(budget: &Value, pod: &Object) -> bool {
-    let selector: Option<LabelSelector> =
-        serde_json::from_value(budget["spec"]["selector"].clone()).unwrap_or_default();
+    let selector: Option<LabelSelector> = from_value(&budget["spec"]["selector"]).unwrap_or_default();
     Selector::parse(selector.as_ref()).is_ok_and(|selector| selector.matches(|key| pod.facts.label(key)))
 }
 

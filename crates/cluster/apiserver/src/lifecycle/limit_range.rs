@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::{PodSpec, ResourceList};
+use berth_api::read::from_value;
 use berth_api::rules::{pod_limits, pod_requests};
 use berth_api::syntax::quantity::Quantity;
 use berth_schema::resource::{LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PODS, Resource};
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::request::Status;
@@ -92,7 +92,7 @@ pub(super) fn check(context: &Context<'_>, resource: &Resource, value: &Value) -
                 }
             }
             "Pod" if is_pod => {
-                let spec = PodSpec::deserialize(&value["spec"]).map_err(Status::internal)?;
+                let spec = from_value::<PodSpec>(&value["spec"]).map_err(Status::internal)?;
                 let amounts = Amounts { requests: pod_requests(&spec), limits: pod_limits(&spec) };
                 amounts.check("Pod", limit, &mut problems);
             }
@@ -109,7 +109,7 @@ pub(super) fn check(context: &Context<'_>, resource: &Resource, value: &Value) -
 
 /// The amounts of a field of a limit, by resource.
 fn listed(amounts: &Value) -> ResourceList {
-    ResourceList::deserialize(amounts).unwrap_or_default()
+    from_value::<ResourceList>(amounts).unwrap_or_default()
 }
 
 /// What a container, pod or claim asks for.

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::object::ResourceList;
+use berth_api::read::from_value;
 use berth_schema::resource::{
     PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS, RESOURCES, Resource, SERVICES,
 };
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
@@ -54,7 +54,7 @@ impl Quota {
         let (_, quotas) = store.list(&RESOURCE_QUOTAS, &Filter::in_namespace(namespace));
         let read = |object: Arc<Object>| {
             let value = object.parsed();
-            let hard = ResourceList::deserialize(&value["spec"]["hard"]).unwrap_or_default();
+            let hard = from_value::<ResourceList>(&value["spec"]["hard"]).unwrap_or_default();
             Quota { object, value, hard }
         };
         quotas.into_iter().map(read).collect()
@@ -71,7 +71,7 @@ impl Quota {
 
     /// The used amounts: those in the status, and counted where the status lacks one.
     fn used(&self, store: &Store) -> ResourceList {
-        let stored = ResourceList::deserialize(&self.value["status"]["used"]).unwrap_or_default();
+        let stored = from_value::<ResourceList>(&self.value["status"]["used"]).unwrap_or_default();
         if self.hard.keys().all(|name| stored.contains_key(name)) {
             self.bounded(stored)
         } else {

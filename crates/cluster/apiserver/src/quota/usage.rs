@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::{PodSpec, ResourceList};
+use berth_api::read::from_value;
 use berth_api::rules::{pod_limits, pod_requests};
 use berth_api::syntax::quantity::Quantity;
 use berth_schema::resource::{
     CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PODS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS, RESOURCES,
     Resource, SECRETS, SERVICES,
 };
-use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::strategy::{items, text};
@@ -56,7 +56,7 @@ pub fn of(resource: &Resource, object: &Value) -> ResourceList {
             return used;
         }
         add("pods".to_owned(), one);
-        let spec = PodSpec::deserialize(&object["spec"]).unwrap_or_default();
+        let spec = from_value::<PodSpec>(&object["spec"]).unwrap_or_default();
         for (name, amount) in pod_requests(&spec) {
             if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage")
                 || name.starts_with("hugepages-")
@@ -89,7 +89,7 @@ pub fn of(resource: &Resource, object: &Value) -> ResourceList {
         }
     }
     if *resource == PERSISTENT_VOLUME_CLAIMS {
-        let requests = ResourceList::deserialize(&spec["resources"]["requests"]).unwrap_or_default();
+        let requests = from_value::<ResourceList>(&spec["resources"]["requests"]).unwrap_or_default();
         let storage = requests.get("storage").copied().unwrap_or_default();
         add("requests.storage".to_owned(), storage);
         let class = text(spec, "/storageClassName");

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use berth_api::object::LabelSelector;
+use berth_api::read::from_value;
 use berth_api::rules::Selector;
 use berth_api::syntax;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::cel::Expression;
@@ -103,7 +103,7 @@ pub fn selector(value: &Value) -> Option<Selector> {
     if value.is_null() {
         return Some(Selector::EVERYTHING);
     }
-    let selector = LabelSelector::deserialize(value).ok()?;
+    let selector = from_value::<LabelSelector>(value).ok()?;
     Selector::parse(Some(&selector)).ok()
 }
 

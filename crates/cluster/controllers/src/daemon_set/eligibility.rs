@@ -2,6 +2,7 @@
 
 use berth_api::expand::daemon_tolerations;
 use berth_api::object::{Pod as PodRules, Shared, StringMap, Taint};
+use berth_api::read::from_value;
 use berth_api::rules::{Dialect, NodeSelectorRule, TaintEffect, TolerationRule};
 use serde_json::{Map, Value, json};
 
@@ -28,7 +29,7 @@ impl Eligibility {
     pub(super) fn of(template: &Value) -> Option<Self> {
         let mut pod = template.as_object().cloned().unwrap_or_default();
         add_standard_tolerations(&mut pod);
-        let pod: PodRules = serde_json::from_value(json!({"spec": pod.get("spec")})).ok()?;
+        let pod: PodRules = from_value(&json!({"spec": pod.get("spec")})).ok()?;
         let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
         let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
         Some(Eligibility {

@@ -1,6 +1,7 @@
 //! Selectors of workloads, parsed once.
 
 use berth_api::object::{LabelSelector, StringMap};
+use berth_api::read::from_value;
 use berth_api::rules::Selector;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -37,10 +38,10 @@ impl<'de> Deserialize<'de> for WorkloadSelector {
         let value = Value::deserialize(deserializer)?;
         let plain = value.as_object().is_some_and(|map| map.values().all(Value::is_string));
         let written = if plain {
-            StringMap::deserialize(value)
+            from_value::<StringMap>(&value)
                 .map(|match_labels| LabelSelector { match_labels, ..Default::default() })
         } else {
-            Option::<LabelSelector>::deserialize(value).map(Option::unwrap_or_default)
+            from_value::<Option<LabelSelector>>(&value).map(Option::unwrap_or_default)
         };
         written.map(WorkloadSelector::new).map_err(serde::de::Error::custom)
     }

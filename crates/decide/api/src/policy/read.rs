@@ -7,7 +7,7 @@ use crate::admission::{ValidationOptions, default_pod, validate_pod};
 use crate::config::ConfigErrors;
 use crate::object::{LabelSelector, ObjectMeta, Pod};
 use crate::read::fields::Findings;
-use crate::read::quote_integer_bounds;
+use crate::read::{from_value, quote_integer_bounds};
 use crate::rules::Selector;
 use crate::syntax::annotations::AFFINITY_ANNOTATION;
 
@@ -26,23 +26,18 @@ impl PlacementPolicy {
             spec.get_mut(field).map(quote_integer_bounds);
         }
         let mut policy = PlacementPolicy::default();
-        let metadata = value.get("metadata").cloned().unwrap_or_default();
-        match serde_path_to_error::deserialize::<_, ObjectMeta>(metadata) {
+        match from_value::<ObjectMeta>(&value["metadata"]) {
             Ok(metadata) => policy.metadata = metadata,
-            Err(error) => findings.error(format!("metadata.{}", error.path()), error.inner().to_string()),
+            Err(error) => findings.error(error.path_below("metadata"), error.message()),
         }
-        let given = spec.clone();
-        match serde_path_to_error::deserialize::<_, PlacementPolicySpec>(spec) {
-            Ok(spec) => {
-                policy.spec = spec;
+        match from_value::<PlacementPolicySpec>(&spec) {
+            Ok(read) => {
+                policy.spec = read;
                 let known = serde_json::to_value(&policy.spec).unwrap_or_default();
-                unknown_fields(&given, &known, "spec", &findings);
+                unknown_fields(&spec, &known, "spec", &findings);
                 policy.validate(value["kind"] == "PlacementPolicy", &findings);
             }
-            Err(error) if error.path().to_string() == "." => {
-                findings.error("spec", error.inner().to_string())
-            }
-            Err(error) => findings.error(format!("spec.{}", error.path()), error.inner().to_string()),
+            Err(error) => findings.error(error.path_below("spec"), error.message()),
         }
         findings.finish()?;
         Ok(policy)

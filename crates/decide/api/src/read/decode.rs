@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use serde_path_to_error::Segment;
 
 use super::Manifest;
+use super::value::from_value;
 
 /// A field with a wrong type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,29 +35,14 @@ pub fn decode_at<'de, T: Deserialize<'de>>(
     prefix: &str,
     object: &dyn std::fmt::Display,
 ) -> Result<T, DecodeError> {
-    // The path of each field costs as much as its value, and only errors need it.
-    T::deserialize(value).or_else(|_| serde_path_to_error::deserialize(value)).map_err(|error| {
-        let mut path = prefix.to_owned();
-        let mut found = Some(value);
-        for segment in error.path() {
-            match segment {
-                Segment::Seq { index } => {
-                    path.push_str(&format!("[{index}]"));
-                    found = found.and_then(|value| value.get(index));
-                }
-                Segment::Map { key } => {
-                    push_key(&mut path, key);
-                    found = found.and_then(|value| value.get(key));
-                }
-                Segment::Enum { .. } | Segment::Unknown => {}
-            }
-        }
-        let mut message = in_plain_words(&super::error::shortened(&error.inner().to_string()));
-        if matches!(found, Some(Value::Number(_) | Value::Bool(_))) && message.ends_with("expected a string")
+    from_value(value).map_err(|error| {
+        let mut message = in_plain_words(&super::error::shortened(error.message()));
+        if matches!(error.find(value), Some(Value::Number(_) | Value::Bool(_)))
+            && message.ends_with("expected a string")
         {
             message.push_str(": quote it");
         }
-        DecodeError { object: object.to_string(), path, message }
+        DecodeError { object: object.to_string(), path: error.path_below(prefix), message }
     })
 }
 
@@ -79,16 +64,4 @@ fn in_plain_words(message: &str) -> String {
         None => message.to_owned(),
     };
     WORDS.iter().fold(message, |message, (word, plain)| message.replace(word, plain))
-}
-
-/// Appends a key as Kubernetes writes paths: `.name`, or `[app.kubernetes.io/name]`.
-fn push_key(path: &mut String, key: &str) {
-    if key.contains(['.', '/']) {
-        path.push_str(&format!("[{key}]"));
-    } else {
-        if !path.is_empty() {
-            path.push('.');
-        }
-        path.push_str(key);
-    }
 }

@@ -19,6 +19,7 @@ mod lines;
 mod location;
 pub(crate) mod manifest;
 mod scalar;
+mod value;
 mod volume;
 pub(crate) mod yaml;
 
@@ -30,6 +31,8 @@ pub use limits::{MAX_DEPTH, MAX_OBJECT_BYTES, MAX_YAML_BYTES};
 pub use lines::FieldLines;
 pub use location::SourceLocation;
 pub use manifest::Manifest;
+pub(crate) use value::from_json;
+pub use value::{JsonError, ValueError, from_value};
 
 use std::io::Read;
 

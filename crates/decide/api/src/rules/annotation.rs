@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::label_keys::merge_affinity;
 use crate::object::{Affinity, Pod};
-use crate::read::quote_integer_bounds;
+use crate::read::{from_value, quote_integer_bounds};
 use crate::syntax::annotations::AFFINITY_ANNOTATION;
 
 /// Why the text of the annotation is not an `Affinity`.
@@ -34,13 +34,8 @@ pub fn parse_affinity_annotation(text: &str) -> Result<Affinity, AnnotationError
         return Ok(Affinity::default());
     }
     quote_integer_bounds(&mut value);
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        AnnotationError::Field {
-            path: if path == "." { String::new() } else { path },
-            message: error.into_inner().to_string(),
-        }
-    })
+    from_value(&value)
+        .map_err(|error| AnnotationError::Field { path: error.path(), message: error.message().to_owned() })
 }
 
 /// The affinity of a pod's annotation, with the pod's label keys merged into its selectors; `None` without the

@@ -1,6 +1,7 @@
 //! Changes of a pod as a JSON patch, which is applied while it grows.
 
 use berth_api::object::Pod;
+use berth_api::read::from_value;
 use serde_json::{Value, json};
 
 /// Weight of preferences that requirements become.
@@ -19,7 +20,7 @@ impl PodPatch {
 
     /// The changed pod.
     pub(super) fn pod(&self) -> Option<Pod> {
-        serde_json::from_value(self.object.clone()).ok()
+        from_value(&self.object).ok()
     }
 
     /// Applies an operation and keeps it.

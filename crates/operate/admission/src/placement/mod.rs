@@ -10,6 +10,7 @@ use std::time::Duration;
 use berth_api::config::ConfigErrors;
 use berth_api::object::{Namespace, NamespacedName, ObjectMeta, PartialObjectMetadata, Shared, StringMap};
 use berth_api::policy::{PlacementPolicy, PolicySet};
+use berth_api::read::from_value;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES, PODS, Resource};
 use berth_client::watch::Event;
 use berth_client::{KubeObject, WatchOptions, WatchStream, watch};
@@ -37,7 +38,7 @@ impl Stored {
     fn new(object: &Value) -> Stored {
         Stored {
             read: PlacementPolicy::read(object),
-            metadata: ObjectMeta::deserialize(&object["metadata"]).unwrap_or_default(),
+            metadata: from_value::<ObjectMeta>(&object["metadata"]).unwrap_or_default(),
             status: object["status"].clone(),
         }
     }

@@ -8,6 +8,7 @@ use berth_api::object::{
     Condition, NamespacedName, ObjectMeta, PartialObjectMetadata, Pod, Shared, StringMap, set_condition,
 };
 use berth_api::policy::PolicySet;
+use berth_api::read::from_value;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, PLACEMENT_POLICIES};
 use berth_client::KubeObject as _;
 use berth_client::call::{self, CallError};
@@ -112,7 +113,7 @@ impl PolicyStatus {
     /// The status that a policy should have, with the transition times of the one it has.
     fn of(stored: &Stored, findings: &Findings, now: Timestamp) -> PolicyStatus {
         let key = stored.metadata.namespaced_name().to_string();
-        let mut conditions = PolicyStatus::deserialize(&stored.status).unwrap_or_default().conditions;
+        let mut conditions = from_value::<PolicyStatus>(&stored.status).unwrap_or_default().conditions;
         let mut set =
             |condition_type: &str, found: Option<(&str, String)>, is_bad: (&str, &str), good: &str| {
                 let (status, reason, message) = match found {
@@ -163,7 +164,7 @@ impl StatusWriter {
         let mut is_written = true;
         for (name, stored) in &observed.policies {
             let status = PolicyStatus::of(stored, &findings, Timestamp::now());
-            if PolicyStatus::deserialize(&stored.status).is_ok_and(|old| old == status) {
+            if from_value::<PolicyStatus>(&stored.status).is_ok_and(|old| old == status) {
                 continue;
             }
             if let Err(error) = self.patch(name, stored, &status).await

@@ -15,6 +15,7 @@ pub use metrics::QuotaMetrics;
 pub(crate) use sync::sync;
 
 use berth_api::object::ObjectMeta;
+use berth_api::read::from_value;
 use berth_api::syntax::quantity::{Quantity, with_unit};
 use berth_engine::Reach;
 use serde::ser::SerializeMap as _;
@@ -159,7 +160,7 @@ struct Fields {
 
 impl PlacementQuota {
     fn read(object: Value) -> Result<PlacementQuota, String> {
-        let Fields { metadata, spec, status } = Fields::deserialize(&object).map_err(|error| {
+        let Fields { metadata, spec, status } = from_value::<Fields>(&object).map_err(|error| {
             let name = |field| object["metadata"][field].as_str().unwrap_or_default();
             format!("PlacementQuota {}/{}: {error}", name("namespace"), name("name"))
         })?;

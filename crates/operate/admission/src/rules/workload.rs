@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use berth_api::object::Pod;
+use berth_api::read::from_value;
 use berth_api::rules::PodRules;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::attributes::PodAttributes;
@@ -29,7 +29,7 @@ pub(crate) fn check_template(
         return;
     }
     // The API server reports an invalid pod template.
-    let Ok(mut pod) = Pod::deserialize(template) else { return };
+    let Ok(mut pod) = from_value::<Pod>(template) else { return };
     pod.metadata.namespace.clone_from(&request.namespace);
     let rules = PodRules::parse(&pod, true);
     let mut of_pod = Findings::default();

@@ -9,8 +9,8 @@ pub mod validate;
 use berth_api::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
 use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::object::{self as typed, PriorityClass, ResourceList};
+use berth_api::read::from_value;
 use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, Resource};
-use serde::Deserialize as _;
 
 use defaults::{default_pod, qos_class};
 use validate::{cause, validate_containers};
@@ -132,17 +132,14 @@ fn misuse_of_mirror(pod: &Value) -> Option<&'static str> {
 }
 
 fn read(pod: &Value) -> Result<typed::Pod, Box<Status>> {
-    serde_path_to_error::deserialize(pod).map_err(|error| {
+    from_value(pod).map_err(|error| {
         Status::bad_request(format!("Pod in version \"v1\" cannot be handled as a Pod: {error}"))
     })
 }
 
 fn priority_classes(context: &Context<'_>) -> Result<Vec<PriorityClass>, Box<Status>> {
     let objects = context.lookup.list(&PRIORITY_CLASSES, None);
-    objects
-        .iter()
-        .map(|object| PriorityClass::deserialize(&*object.parsed()).map_err(Status::internal))
-        .collect()
+    objects.iter().map(|object| from_value(&object.parsed()).map_err(Status::internal)).collect()
 }
 
 fn drop_extensions(pod: &mut Value) {

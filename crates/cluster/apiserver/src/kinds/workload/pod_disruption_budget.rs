@@ -1,6 +1,7 @@
 //! PodDisruptionBudgets.
 
 use berth_api::object::LabelSelector;
+use berth_api::read::from_value;
 use berth_api::rules::Selector;
 
 use super::shared::validate_int_or_percent;
@@ -21,7 +22,7 @@ impl Strategy for PodDisruptionBudget {
         for field in ["minAvailable", "maxUnavailable"] {
             validate_int_or_percent(&format!("spec.{field}"), &spec[field], true, causes);
         }
-        let selector: Option<LabelSelector> = serde_json::from_value(spec["selector"].clone()).ok();
+        let selector: Option<LabelSelector> = from_value(&spec["selector"]).ok();
         if let Err(why) = Selector::parse(selector.as_ref()) {
             causes.invalid("spec.selector", &spec["selector"], &why);
         }

@@ -2,6 +2,7 @@
 
 use berth_api::admission::{ValidationOptions, validate_pod};
 use berth_api::object::{LabelSelector, Pod};
+use berth_api::read::from_value;
 use berth_api::rules::Selector;
 
 use crate::kinds::pod::validate::{cause, validate_containers};
@@ -125,7 +126,7 @@ fn validate_selector(spec: &Value, causes: &mut Causes) {
         causes.required("spec.selector", "");
         return;
     }
-    let typed: Option<LabelSelector> = serde_json::from_value(raw.clone()).ok();
+    let typed: Option<LabelSelector> = from_value(raw).ok();
     match typed.as_ref().map(|selector| Selector::parse(Some(selector))) {
         Some(Ok(selector)) if selector.is_everything() => {
             causes.invalid("spec.selector", raw, "empty selector is invalid for workloads");
@@ -159,7 +160,7 @@ pub fn validate_template(
         metadata.insert("name".to_owned(), Value::from("template"));
         metadata.insert("namespace".to_owned(), Value::from("default"));
     }
-    match serde_path_to_error::deserialize::<_, Pod>(&raw) {
+    match from_value::<Pod>(&raw) {
         Ok(mut pod) => {
             berth_api::admission::default_pod(&mut pod);
             let options = ValidationOptions { extensions: context.extensions };
