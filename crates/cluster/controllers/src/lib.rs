@@ -43,6 +43,8 @@ use std::sync::Arc;
 use berth_api::resource::{self, Resource};
 use berth_api::simulated_nodes::CSI_DRIVER;
 use berth_client::HasMetadata;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use kube::Client;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -99,7 +101,12 @@ static ONLY_OWNED: [&Resource; 24] = [
 /// Runs all controllers until `stop`.
 ///
 /// The controllers wait until the caches are filled. They retry failed requests, so the API server may restart.
-pub async fn run(client: Client, options: ControllerOptions, stop: CancellationToken) {
+pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    // Boxed here: the body of an `async fn` is compiled in each crate that polls it.
+    run_here(client, options, stop).boxed()
+}
+
+async fn run_here(client: Client, options: ControllerOptions, stop: CancellationToken) {
     let api = &Api::new(client.clone());
     // A child token: a failure in here does not stop the caller's other components.
     let stop = stop.child_token();

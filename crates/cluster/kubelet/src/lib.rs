@@ -21,6 +21,8 @@ use std::sync::Arc;
 
 use berth_api::rules::SelectorError;
 use berth_client::connect::Connection;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -95,10 +97,10 @@ impl Kubelet {
     /// Runs the nodes until `stop`. Failed requests are retried until then.
     ///
     /// The nodes and their pods stay in the API. After a restart the nodes resume the pods that run.
-    pub async fn run(self, stop: CancellationToken) {
+    pub fn run(self, stop: CancellationToken) -> BoxFuture<'static, ()> {
         // Without this handle, the command channel closes when all other handles are dropped.
         drop(self.control);
-        self.agent.run(self.commands, stop).await;
+        self.agent.run(self.commands, stop).boxed()
     }
 }
 

@@ -30,6 +30,7 @@ mod task;
 mod violations;
 
 use berth_client::connect::Connection;
+use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 pub use evict::CONDITION_REASON;
@@ -43,10 +44,10 @@ pub use status::{Handle, Status};
 /// # Errors
 /// `connection` is not valid for a client, or the address to listen on cannot be used. A server that does not answer is no
 /// error: the enforcer retries until it does.
-pub async fn start(
+pub fn start(
     connection: impl Into<Connection>,
     options: EnforcerOptions,
     stop: CancellationToken,
-) -> Result<Handle, EnforcerError> {
-    task::start(connection.into(), options, stop).await
+) -> BoxFuture<'static, Result<Handle, EnforcerError>> {
+    task::start(connection.into(), options, stop)
 }

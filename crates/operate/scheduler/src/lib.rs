@@ -30,6 +30,7 @@ mod task;
 mod wake;
 
 use berth_client::connect::Connection;
+use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 pub use observer::observe;
@@ -43,12 +44,12 @@ pub use status::{Handle, Status};
 /// # Errors
 /// The options contradict each other, or `connection` is not valid for a client. A server that does not answer is no error: the
 /// scheduler retries until it does.
-pub async fn start(
+pub fn start(
     connection: impl Into<Connection>,
     options: SchedulerOptions,
     stop: CancellationToken,
-) -> Result<Handle, SchedulerError> {
-    task::start(connection.into(), options, stop).await
+) -> BoxFuture<'static, Result<Handle, SchedulerError>> {
+    task::start(connection.into(), options, stop)
 }
 
 /// As [`start`], and waits until the scheduler has stopped.

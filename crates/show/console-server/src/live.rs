@@ -13,6 +13,8 @@ use berth_api::resource::{EVENTS, Resource};
 use berth_client::ledger::LedgerClient;
 use berth_client::{KubeObject, StreamEvent, WatchOptions, watch_into};
 use berth_console::{ClusterEvent, State, Update};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -59,42 +61,47 @@ struct Progress {
 }
 
 /// Keeps the state of a console equal to a cluster until `stop`. `ready` gets true when all resources have been read.
-pub async fn follow(
+pub fn follow(
     console: Arc<Console>,
     client: kube::Client,
     sources: Vec<Source>,
     ready: watch::Sender<bool>,
     stop: CancellationToken,
-) {
-    let (sender, mut events) = mpsc::channel(MAX_WAITING);
-    for (i, source) in sources.iter().enumerate() {
-        watch_source(&client, i, &source.resource, &sender);
-    }
-    let mut follower = Follower { progress: sources.iter().map(|_| Progress::default()).collect(), sources };
-    let work = async {
-        let mut batch = Vec::new();
-        while events.recv_many(&mut batch, MAX_WAITING).await > 0 {
-            let began = Instant::now();
-            let mut updates = Vec::with_capacity(batch.len() + 1);
-            for (source, event) in batch.drain(..) {
-                follower.take(source, event, &mut updates);
-            }
-            updates.push(Update::Notice(follower.notice()));
-            let apply = |state: &mut State| {
-                state.set_time(Timestamp::now());
-                state.apply(updates, |error| {
-                    tracing::warn!("an object of the cluster cannot be shown: {error}")
-                })
-            };
-            console.update(apply).await;
-            if follower.is_ready() {
-                ready.send_if_modified(|ready| !std::mem::replace(ready, true));
-                // What comes meanwhile is applied at once.
-                tokio::time::sleep_until(began + UPDATE_INTERVAL).await;
-            }
+) -> BoxFuture<'static, ()> {
+    // Boxed here: the body of an `async fn` is compiled in each crate that polls it.
+    async move {
+        let (sender, mut events) = mpsc::channel(MAX_WAITING);
+        for (i, source) in sources.iter().enumerate() {
+            watch_source(&client, i, &source.resource, &sender);
         }
-    };
-    stop.run_until_cancelled(work).await;
+        let mut follower =
+            Follower { progress: sources.iter().map(|_| Progress::default()).collect(), sources };
+        let work = async {
+            let mut batch = Vec::new();
+            while events.recv_many(&mut batch, MAX_WAITING).await > 0 {
+                let began = Instant::now();
+                let mut updates = Vec::with_capacity(batch.len() + 1);
+                for (source, event) in batch.drain(..) {
+                    follower.take(source, event, &mut updates);
+                }
+                updates.push(Update::Notice(follower.notice()));
+                let apply = |state: &mut State| {
+                    state.set_time(Timestamp::now());
+                    state.apply(updates, |error| {
+                        tracing::warn!("an object of the cluster cannot be shown: {error}")
+                    })
+                };
+                console.update(apply).await;
+                if follower.is_ready() {
+                    ready.send_if_modified(|ready| !std::mem::replace(ready, true));
+                    // What comes meanwhile is applied at once.
+                    tokio::time::sleep_until(began + UPDATE_INTERVAL).await;
+                }
+            }
+        };
+        stop.run_until_cancelled(work).await;
+    }
+    .boxed()
 }
 
 /// Keeps the limits of the enforcer, as a console shows them, equal to its ledger until `stop`.

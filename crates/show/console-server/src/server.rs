@@ -12,6 +12,8 @@ use berth_console::{Response as Page, State};
 use berth_serve::reloading_tls;
 use berth_serve::{CertificateError, CertificateSource, Connection, ConnectionLimits, ListenError, Listener};
 use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
@@ -99,52 +101,58 @@ pub enum StartError {
 ///
 /// # Errors
 /// The address cannot be used, or there is no certificate.
-pub async fn start(
+pub fn start(
     console: Arc<Console>,
     options: ServerOptions,
     stop: CancellationToken,
-) -> Result<SocketAddr, StartError> {
-    let tls = match &options.certificate {
-        Some(certificate) => Some(reloading_tls(certificate, Arc::default(), &stop).await?),
-        None if !options.address.ip().is_loopback() => return Err(StartError::NotLoopback(options.address)),
-        None => None,
-    };
-    let is_secure = tls.is_some();
-    let changes = options.write.clone().map(Changes::new).transpose()?.map(Arc::new);
-    if changes.is_some() {
-        let allow = |state: &mut State| {
-            state.allows_changes = true;
-            true
+) -> BoxFuture<'static, Result<SocketAddr, StartError>> {
+    // Boxed here: the body of an `async fn` is compiled in each crate that polls it.
+    async move {
+        let tls = match &options.certificate {
+            Some(certificate) => Some(reloading_tls(certificate, Arc::default(), &stop).await?),
+            None if !options.address.ip().is_loopback() => {
+                return Err(StartError::NotLoopback(options.address));
+            }
+            None => None,
         };
-        console.update(allow).await;
+        let is_secure = tls.is_some();
+        let changes = options.write.clone().map(Changes::new).transpose()?.map(Arc::new);
+        if changes.is_some() {
+            let allow = |state: &mut State| {
+                state.allows_changes = true;
+                true
+            };
+            console.update(allow).await;
+        }
+        let listener = Listener::bind(options.address).await?;
+        let address = listener.address();
+        let server = Arc::new(Server {
+            console,
+            hosts: Hosts::new(address, &options.hosts, is_secure),
+            cookie: if is_secure {
+                SECURE_COOKIE.to_owned()
+            } else {
+                format!("berth-console-{}", address.port())
+            },
+            is_secure,
+            options,
+            changes,
+            followers: Arc::new(Semaphore::new(MAX_FOLLOWERS)),
+            stop: stop.clone(),
+        });
+        let limits = ConnectionLimits {
+            connections: MAX_CONNECTIONS,
+            drain: Duration::from_secs(2),
+            ..ConnectionLimits::default()
+        };
+        let serve = move |request| {
+            let server = server.clone();
+            async move { server.answer(request).await }
+        };
+        tokio::spawn(listener.run(tls, limits, stop, serve));
+        Ok(address)
     }
-    let listener = Listener::bind(options.address).await?;
-    let address = listener.address();
-    let server = Arc::new(Server {
-        console,
-        hosts: Hosts::new(address, &options.hosts, is_secure),
-        cookie: if is_secure {
-            SECURE_COOKIE.to_owned()
-        } else {
-            format!("berth-console-{}", address.port())
-        },
-        is_secure,
-        options,
-        changes,
-        followers: Arc::new(Semaphore::new(MAX_FOLLOWERS)),
-        stop: stop.clone(),
-    });
-    let limits = ConnectionLimits {
-        connections: MAX_CONNECTIONS,
-        drain: Duration::from_secs(2),
-        ..ConnectionLimits::default()
-    };
-    let serve = move |request| {
-        let server = server.clone();
-        async move { server.answer(request).await }
-    };
-    tokio::spawn(listener.run(tls, limits, stop, serve));
-    Ok(address)
+    .boxed()
 }
 
 struct Server {

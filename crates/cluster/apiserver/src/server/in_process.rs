@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -23,7 +25,16 @@ impl InProcessServer {
     ///
     /// # Errors
     /// The first objects cannot be written.
-    pub async fn start(
+    pub fn start<'a>(
+        options: &'a ServerOptions,
+        secret: &'a [u8; 32],
+        first_revision: u64,
+        previous: Option<&'a InProcessServer>,
+    ) -> BoxFuture<'a, Result<InProcessServer, WriteError>> {
+        InProcessServer::start_here(options, secret, first_revision, previous).boxed()
+    }
+
+    async fn start_here(
         options: &ServerOptions,
         secret: &[u8; 32],
         first_revision: u64,

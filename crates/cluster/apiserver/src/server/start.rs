@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use berth_serve::{ListenError, Listener};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use kube::Config;
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -66,7 +68,12 @@ impl ApiServer {
     ///
     /// # Errors
     /// The data directory, the keys or the address cannot be used.
-    pub async fn start(options: ServerOptions) -> Result<ApiServer, StartError> {
+    pub fn start(options: ServerOptions) -> BoxFuture<'static, Result<ApiServer, StartError>> {
+        // Boxed here: the body of an `async fn` is compiled in each crate that polls it.
+        ApiServer::start_here(options).boxed()
+    }
+
+    async fn start_here(options: ServerOptions) -> Result<ApiServer, StartError> {
         let (dir, temporary) = match &options.data_dir {
             Some(dir) => {
                 make_private_dir(dir)?;

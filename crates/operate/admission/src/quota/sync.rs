@@ -235,6 +235,9 @@ mod tests {
         let object =
             json!({"metadata": {"name": "q", "namespace": "n"}, "spec": {"hard": {"nodes": "many"}}});
         let error = PlacementQuota::read(object).unwrap_err();
-        assert!(error.starts_with("PlacementQuota n/q: spec.hard.nodes: \"many\" is not a quantity"), "{error}");
+        assert!(
+            error.starts_with("PlacementQuota n/q: spec.hard.nodes: \"many\" is not a quantity"),
+            "{error}"
+        );
     }
 }

@@ -15,6 +15,8 @@ use std::time::Duration;
 use berth_serve::{
     CertificateError, CertificateSource, Certificates, ConnectionLimits, ListenError, Listener, tls_acceptor,
 };
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -134,34 +136,38 @@ impl Running {
 ///
 /// # Errors
 /// An address is taken, or there is no certificate.
-pub async fn start(
+pub fn start(
     admission: Arc<AdmissionController>,
     options: ServerOptions,
     stop: CancellationToken,
-) -> Result<Running, ServerError> {
-    let certificates = Arc::new(Certificates::load(&options.certificate).await?);
-    let tls = tls_acceptor(certificates.clone()).map_err(CertificateError::from)?;
-    let webhooks = Listener::bind(options.listen).await?;
-    let address = webhooks.address();
-    let limits = options.limits;
-    let metrics = Arc::new(Metrics::new(admission.quota_metrics()));
-    let server = Arc::new(Server { admission, metrics: metrics.clone(), limits });
-    let mut tasks = Vec::new();
-    let mut health_address = None;
-    if let Some(address) = options.health_listen {
-        let health = Listener::bind(address).await?;
-        health_address = Some(health.address());
-        let server = server.clone();
-        let serve = move |request| server.clone().health(request);
-        tasks.push(tokio::spawn(health.run(None, limits.connections, stop.clone(), serve)));
+) -> BoxFuture<'static, Result<Running, ServerError>> {
+    // Boxed here: the body of an `async fn` is compiled in each crate that polls it.
+    async move {
+        let certificates = Arc::new(Certificates::load(&options.certificate).await?);
+        let tls = tls_acceptor(certificates.clone()).map_err(CertificateError::from)?;
+        let webhooks = Listener::bind(options.listen).await?;
+        let address = webhooks.address();
+        let limits = options.limits;
+        let metrics = Arc::new(Metrics::new(admission.quota_metrics()));
+        let server = Arc::new(Server { admission, metrics: metrics.clone(), limits });
+        let mut tasks = Vec::new();
+        let mut health_address = None;
+        if let Some(address) = options.health_listen {
+            let health = Listener::bind(address).await?;
+            health_address = Some(health.address());
+            let server = server.clone();
+            let serve = move |request| server.clone().health(request);
+            tasks.push(tokio::spawn(health.run(None, limits.connections, stop.clone(), serve)));
+        }
+        let serve = move |request| server.clone().webhook(request);
+        tasks.push(tokio::spawn(webhooks.run(Some(tls), limits.connections, stop.clone(), serve)));
+        let ca_pem = certificates.ca_pem().map(str::to_owned);
+        if let CertificateSource::Files { .. } = &options.certificate {
+            let report = move |is_good| metrics.certificate_reloaded(is_good);
+            let reload = certificates.reload_changes(options.certificate, options.reload_interval, report);
+            tasks.push(tokio::spawn(async move { _ = stop.run_until_cancelled(reload).await }));
+        }
+        Ok(Running { address, health_address, ca_pem, tasks })
     }
-    let serve = move |request| server.clone().webhook(request);
-    tasks.push(tokio::spawn(webhooks.run(Some(tls), limits.connections, stop.clone(), serve)));
-    let ca_pem = certificates.ca_pem().map(str::to_owned);
-    if let CertificateSource::Files { .. } = &options.certificate {
-        let report = move |is_good| metrics.certificate_reloaded(is_good);
-        let reload = certificates.reload_changes(options.certificate, options.reload_interval, report);
-        tasks.push(tokio::spawn(async move { _ = stop.run_until_cancelled(reload).await }));
-    }
-    Ok(Running { address, health_address, ca_pem, tasks })
+    .boxed()
 }

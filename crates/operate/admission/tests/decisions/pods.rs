@@ -199,5 +199,8 @@ fn an_object_of_another_kind_gets_an_error() {
     let request = request(json!({"object": {"metadata": {"name": 3}}}));
     let error = review(Endpoint::ValidatePods, &request, &Policy::default(), &Nothing, Instant::now());
     let error = error.unwrap_err().to_string();
-    assert!(error.starts_with("request.object: not a Pod: metadata.name: invalid type: integer `3`"), "{error}");
+    assert!(
+        error.starts_with("request.object: not a Pod: metadata.name: invalid type: integer `3`"),
+        "{error}"
+    );
 }

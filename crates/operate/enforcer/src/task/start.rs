@@ -9,6 +9,8 @@ use berth_client::events::{EventRecorder, RecorderOptions};
 use berth_client::serving::Content;
 use berth_engine::{Cluster, RemedyOptions, Settings};
 use berth_mirror::{Mirror, MirrorOptions, Source};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -32,7 +34,16 @@ use crate::violations::Violations;
 /// Name of the controller in events.
 const CONTROLLER: &str = "berth-enforcer";
 
-pub(crate) async fn start(
+pub(crate) fn start(
+    connection: Connection,
+    options: EnforcerOptions,
+    stop: CancellationToken,
+) -> BoxFuture<'static, Result<Handle, EnforcerError>> {
+    // Boxed here: the body of an `async fn` is compiled in each crate that polls it.
+    start_here(connection, options, stop).boxed()
+}
+
+async fn start_here(
     connection: Connection,
     options: EnforcerOptions,
     stop: CancellationToken,
