@@ -85,7 +85,11 @@ pub fn folders(metadata: &Value, root: &Path) -> Vec<String> {
 
 /// The arrows that ARCHITECTURE.md draws, each from a crate to one that it uses.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Drawing(BTreeMap<String, BTreeSet<String>>);
+pub struct Drawing {
+    arrows: BTreeMap<String, BTreeSet<String>>,
+    /// The groups of crates, from the top. Each uses itself and those above it.
+    groups: Vec<String>,
+}
 
 impl Drawing {
     /// Reads the drawing: the first block of text in which a line has an arrow `a <- b`. A line begins with the name of a
@@ -99,7 +103,9 @@ impl Drawing {
             .into_iter()
             .find(|block| block.contains(" <- "))
             .ok_or("ARCHITECTURE.md: no drawing of the crates")?;
-        let mut drawing = Drawing::default();
+        let groups =
+            block.lines().filter_map(|line| line.split(' ').next().filter(|group| !group.is_empty()));
+        let mut drawing = Drawing { groups: groups.map(str::to_owned).collect(), ..Drawing::default() };
         for chain in block.lines().flat_map(|line| line.split("  ")) {
             let names: Vec<Vec<&str>> =
                 chain.split("<-").map(|names| names.split(',').map(str::trim).collect()).collect();
@@ -107,7 +113,7 @@ impl Drawing {
                 for (used, user) in
                     pair[0].iter().flat_map(|used| pair[1].iter().map(move |user| (used, user)))
                 {
-                    drawing.0.entry(crate_name(user)).or_default().insert(crate_name(used));
+                    drawing.arrows.entry(crate_name(user)).or_default().insert(crate_name(used));
                 }
             }
         }
@@ -116,7 +122,7 @@ impl Drawing {
 
     /// The arrows of crates that contradict the drawing, and those of the drawing that are wrong or more than it needs.
     pub fn findings(&self, edges: &[Edge]) -> Vec<String> {
-        let drawn = || self.0.iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to)));
+        let drawn = || self.arrows.iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to)));
         let product = || edges.iter().filter(|edge| !edge.dev);
         // Tests may use any crate; the product may not.
         let undrawn = product().filter(|edge| !self.reaches(&edge.from, &edge.to, None));
@@ -136,9 +142,26 @@ impl Drawing {
         undrawn.chain(unused).chain(implied).chain(too_many).collect()
     }
 
+    /// The dependencies on crates of a group further down. `folders` are those of the crates, `crates/GROUP/CRATE`.
+    pub fn downward(&self, edges: &[Edge], folders: &[String]) -> Vec<String> {
+        let group = |name: &str| {
+            let folder = folders
+                .iter()
+                .find(|folder| folder.rsplit('/').next().map(crate_name).as_deref() == Some(name));
+            self.groups
+                .iter()
+                .position(|group| folder.and_then(|folder| folder.split('/').nth(1)) == Some(group))
+        };
+        let product = edges.iter().filter(|edge| !edge.dev);
+        let downward = product.filter(|edge| group(&edge.from) < group(&edge.to));
+        downward
+            .map(|Edge { from, to, .. }| format!("{from} -> {to}: {to} stands in a group further down"))
+            .collect()
+    }
+
     /// Whether arrows lead from one crate to another, without the arrow from the first one to `without`.
     fn reaches(&self, from: &str, to: &str, without: Option<&String>) -> bool {
-        let next = self.0.get(from).into_iter().flatten().filter(|next| Some(*next) != without);
+        let next = self.arrows.get(from).into_iter().flatten().filter(|next| Some(*next) != without);
         next.into_iter().any(|next| next == to || self.reaches(next, to, None))
     }
 }
@@ -246,6 +269,17 @@ mod tests {
             ]
         );
         assert!(Drawing::read("no picture").is_err());
+    }
+
+    #[test]
+    fn groups_use_those_above_them() {
+        let folders = ["crates/decide/api", "crates/decide/engine", "crates/prove/bench"].map(str::to_owned);
+        let edges =
+            [edge("engine", "api", false), edge("bench", "engine", false), edge("api", "bench", true)];
+        let drawing = Drawing::read(DRAWING).unwrap();
+        assert_eq!(drawing.downward(&edges, &folders), [""; 0]);
+        let findings = drawing.downward(&[edge("api", "bench", false)], &folders);
+        assert_eq!(findings, ["berth-api -> berth-bench: berth-bench stands in a group further down"]);
     }
 
     #[test]

@@ -68,7 +68,9 @@ fn check_arrows() -> Result<String, String> {
     let edges = arrows::edges(&workspace);
     let map = root.join("ARCHITECTURE.md");
     let map = std::fs::read_to_string(&map).map_err(|e| format!("{}: {e}", map.display()))?;
-    let mut findings = arrows::Drawing::read(&map)?.findings(&edges);
+    let drawing = arrows::Drawing::read(&map)?;
+    let mut findings = drawing.findings(&edges);
+    findings.extend(drawing.downward(&edges, &arrows::folders(&workspace, &root)));
     findings.extend(arrows::banned_dependencies(&workspace));
     findings.extend(purity::impure_sources(&root)?);
     if findings.is_empty() {
