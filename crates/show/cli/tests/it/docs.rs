@@ -35,7 +35,8 @@ fn registered_metrics() -> BTreeSet<String> {
         let quoted = |text: &str| text.split('"').nth(1).unwrap_or_default().to_owned();
         let prefix = source.split_once("with_prefix(").map(|(_, rest)| format!("{}_", quoted(rest)));
         let prefix = prefix.unwrap_or_default();
-        names.extend(source.split(".register(").skip(1).map(|rest| format!("{prefix}{}", quoted(rest))));
+        let calls = source.split("register").filter(|rest| rest.starts_with('(') || rest.starts_with("ed("));
+        names.extend(calls.map(|rest| format!("{prefix}{}", quoted(rest))));
     }
     names
 }
