@@ -5,31 +5,19 @@ use super::process::warn_without_effect;
 use super::selector::read_node_affinity;
 use super::version::{API_VERSION, is_readable_version};
 use super::{
-    BalancedAllocationArgs, InterPodAffinityArgs, NodeAffinityArgs, NodeResourcesFitArgs,
-    PodTopologySpreadArgs, ResourceSpec, ScoringStrategy, ScoringStrategyKind, SpreadDefaulting,
-    UtilizationShapePoint, VolumeBindingArgs, cpu_and_memory,
+    BalancedAllocationArgs, InterPodAffinityArgs, NodeResourcesFitArgs, PodTopologySpreadArgs, Profile,
+    ResourceSpec, ScoringStrategy, ScoringStrategyKind, SpreadDefaulting, UtilizationShapePoint,
+    VolumeBindingArgs, cpu_and_memory,
 };
 use crate::object::TopologySpreadConstraint;
 use crate::read::fields::{Fields, Findings, Kind, Node};
 use crate::syntax::label_key;
 
-/// The arguments of all plugins of a profile.
-#[derive(Debug, Default)]
-pub(super) struct PluginArgs {
-    pub inter_pod_affinity: InterPodAffinityArgs,
-    pub node_affinity: NodeAffinityArgs,
-    pub node_resources_fit: NodeResourcesFitArgs,
-    pub balanced_allocation: BalancedAllocationArgs,
-    pub pod_topology_spread: PodTopologySpreadArgs,
-    pub volume_binding: VolumeBindingArgs,
-}
-
-impl PluginArgs {
+impl Profile {
     /// Reads the list `pluginConfig`.
-    pub fn read(profile: &mut Fields<'_>) -> PluginArgs {
-        let mut all = PluginArgs::default();
+    pub(super) fn read_plugin_config(&mut self, fields: &mut Fields<'_>) {
         let mut seen: Vec<&str> = Vec::new();
-        for entry in profile.items("pluginConfig") {
+        for entry in fields.items("pluginConfig") {
             let Some(mut entry) = entry.fields() else { continue };
             let name = entry.required_string("name").filter(is_known_plugin);
             let args = entry.get("args");
@@ -42,13 +30,12 @@ impl PluginArgs {
             }
             seen.push(plugin);
             if let Some(args) = args {
-                all.read_one(plugin, &args);
+                self.read_args(plugin, &args);
             }
         }
-        all
     }
 
-    fn read_one(&mut self, plugin: &str, node: &Node<'_>) {
+    fn read_args(&mut self, plugin: &str, node: &Node<'_>) {
         let Some(mut args) = node.fields() else { return };
         read_type(&mut args, plugin);
         match plugin {

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::args::PluginArgs;
 use super::plugin::Point;
 use super::plugins::Plugins;
 use super::process::{ProcessConfig, check_percentage};
@@ -100,8 +99,9 @@ fn read_root(mut root: Fields<'_>) -> SchedulerConfig {
             let text = "Invalid value: must be the same for all profiles";
             fields.findings.error(fields.path_of("plugins.queueSort"), text);
         }
-        let args = PluginArgs::read(&mut fields);
-        profiles.push(resolve(scheduler_name, &plugins, args, &fields));
+        let mut profile = Profile { scheduler_name, ..Profile::default() };
+        profile.read_plugin_config(&mut fields);
+        profiles.push(resolve(profile, &plugins, &fields));
         fields.finish();
     }
     if nodes.is_empty() {
@@ -126,7 +126,8 @@ fn read_scheduler_name(profile: &mut Fields<'_>, only: bool) -> String {
     String::new()
 }
 
-fn resolve(scheduler_name: String, plugins: &Plugins, args: PluginArgs, fields: &Fields<'_>) -> Profile {
+/// The profile with the plugins of each extension point.
+fn resolve(profile: Profile, plugins: &Plugins, fields: &Fields<'_>) -> Profile {
     let names = |point| plugins.resolve(point).into_iter().map(|(plugin, _)| plugin).collect::<Vec<_>>();
     if names(Point::QueueSort).len() != 1 {
         let text = "Invalid value: a profile needs one queue sort plugin; leave PrioritySort enabled";
@@ -137,18 +138,12 @@ fn resolve(scheduler_name: String, plugins: &Plugins, args: PluginArgs, fields: 
         fields.findings.error(fields.path_of("plugins.bind"), text);
     }
     Profile {
-        scheduler_name,
         scheduling_gates: names(Point::PreEnqueue).contains(&Plugin::SchedulingGates),
         preemption: plugins.preempts(),
         pre_filter: names(Point::PreFilter),
         filter: names(Point::Filter),
         pre_score: names(Point::PreScore),
         score: plugins.resolve(Point::Score),
-        inter_pod_affinity: args.inter_pod_affinity,
-        node_affinity: args.node_affinity,
-        node_resources_fit: args.node_resources_fit,
-        balanced_allocation: args.balanced_allocation,
-        pod_topology_spread: args.pod_topology_spread,
-        volume_binding: args.volume_binding,
+        ..profile
     }
 }
