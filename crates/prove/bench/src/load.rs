@@ -65,7 +65,7 @@ impl Loader {
     /// It cannot be read, is not Kubernetes objects, or a field has the wrong type.
     pub fn read(&mut self, input: impl Read, file: &str) -> Result<(), LoadError> {
         let Loader { cluster, bytes, objects, .. } = self;
-        read_manifests(Counted { input, bytes }, file, &mut |manifest| {
+        read_manifests(CountingReader { input, bytes }, file, &mut |manifest| {
             *objects += 1;
             take(cluster, manifest)
         })
@@ -104,12 +104,12 @@ fn take(cluster: &mut Cluster, manifest: Manifest) -> Result<(), LoadError> {
 }
 
 /// Counts the bytes that pass.
-struct Counted<'a, R> {
+struct CountingReader<'a, R> {
     input: R,
     bytes: &'a mut u64,
 }
 
-impl<R: Read> Read for Counted<'_, R> {
+impl<R: Read> Read for CountingReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.input.read(buffer)?;
         *self.bytes += n as u64;

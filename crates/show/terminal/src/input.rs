@@ -95,7 +95,7 @@ impl Input {
             Input::Stdin => Box::new(io::stdin().lock()),
             Input::File { path, .. } => Box::new(File::open(path).map_err(io_error)?),
         };
-        decompressed(Counted { source, progress }).map_err(io_error)
+        decompressed(CountingReader { source, progress }).map_err(io_error)
     }
 }
 
@@ -226,12 +226,12 @@ fn gunzip<'p>(source: impl BufRead + 'p) -> Box<dyn Read + 'p> {
 }
 
 /// Counts the bytes read.
-struct Counted<R, F> {
+struct CountingReader<R, F> {
     source: R,
     progress: F,
 }
 
-impl<R: Read, F: FnMut(u64)> Read for Counted<R, F> {
+impl<R: Read, F: FnMut(u64)> Read for CountingReader<R, F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n_bytes = self.source.read(buffer)?;
         (self.progress)(n_bytes as u64);

@@ -20,14 +20,14 @@ const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookcon
 type Behaviour = Box<dyn Fn(Phase, &Value) -> Value + Send + Sync>;
 
 /// An admission plugin with a behaviour that the test defines. It records its requests.
-struct Asked {
+struct Reviewer {
     behaviour: Behaviour,
     seen: Mutex<Vec<(Phase, Value)>>,
 }
 
-impl Asked {
-    fn new(behaviour: impl Fn(Phase, &Value) -> Value + Send + Sync + 'static) -> Arc<Asked> {
-        Arc::new(Asked { behaviour: Box::new(behaviour), seen: Mutex::default() })
+impl Reviewer {
+    fn new(behaviour: impl Fn(Phase, &Value) -> Value + Send + Sync + 'static) -> Arc<Reviewer> {
+        Arc::new(Reviewer { behaviour: Box::new(behaviour), seen: Mutex::default() })
     }
 
     /// Phase, operation and object of each request, oldest first.
@@ -43,7 +43,7 @@ impl Asked {
     }
 }
 
-impl Admission for Asked {
+impl Admission for Reviewer {
     fn review(&self, phase: Phase, request: Value) -> BoxFuture<'_, Value> {
         let mut response = (self.behaviour)(phase, &request);
         response["uid"] = request["uid"].clone();
@@ -52,7 +52,7 @@ impl Admission for Asked {
     }
 }
 
-async fn server_with(admission: Arc<Asked>) -> ApiServer {
+async fn server_with(admission: Arc<Reviewer>) -> ApiServer {
     ApiServer::start(ServerOptions { admission: Some(admission), ..ServerOptions::default() }).await.unwrap()
 }
 
@@ -63,8 +63,8 @@ fn patch(operations: Value) -> Value {
 
 #[tokio::test]
 async fn the_plugin_reviews_matching_requests_in_both_phases() {
-    let asked = Asked::new(|_, _| json!({"allowed": true}));
-    let server = server_with(asked.clone()).await;
+    let reviewer = Reviewer::new(|_, _| json!({"allowed": true}));
+    let server = server_with(reviewer.clone()).await;
     let admin = admin(&server);
     post(&admin, "/api/v1/nodes", &json!({"metadata": {"name": "n"}})).await;
     post(&admin, PODS, &pod("p")).await;
@@ -86,8 +86,8 @@ async fn the_plugin_reviews_matching_requests_in_both_phases() {
     .iter()
     .flat_map(|what| [format!("Mutating {what}"), format!("Validating {what}")])
     .collect();
-    assert_eq!(asked.seen(), wanted);
-    let seen = asked.seen.lock().unwrap();
+    assert_eq!(reviewer.seen(), wanted);
+    let seen = reviewer.seen.lock().unwrap();
     let binding = &seen[4].1;
     assert_eq!(binding["kind"], json!({"group": "", "version": "v1", "kind": "Binding"}));
     assert_eq!(binding["object"]["target"]["name"], "n");
@@ -100,19 +100,21 @@ async fn the_plugin_reviews_matching_requests_in_both_phases() {
 
 #[tokio::test]
 async fn the_plugin_denies_warns_and_changes() {
-    let asked = Asked::new(|phase, request| match (phase, request["name"].as_str().unwrap_or_default()) {
-        (Phase::Mutating, "changed") => {
-            patch(json!([{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]))
+    let reviewer = Reviewer::new(|phase, request| {
+        match (phase, request["name"].as_str().unwrap_or_default()) {
+            (Phase::Mutating, "changed") => {
+                patch(json!([{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]))
+            }
+            (Phase::Validating, "changed") => json!({"allowed": true, "warnings": ["hm"]}),
+            (Phase::Validating, "denied") => json!({"allowed": false, "status": {"message": "too far"}}),
+            (Phase::Validating, "later") => {
+                json!({"allowed": false, "status": {"message": "later", "code": 429, "reason": "TooManyRequests"}})
+            }
+            (Phase::Mutating, "broken") => json!({"allowed": true, "patch": "%", "patchType": "JSONPatch"}),
+            _ => json!({"allowed": true}),
         }
-        (Phase::Validating, "changed") => json!({"allowed": true, "warnings": ["hm"]}),
-        (Phase::Validating, "denied") => json!({"allowed": false, "status": {"message": "too far"}}),
-        (Phase::Validating, "later") => {
-            json!({"allowed": false, "status": {"message": "later", "code": 429, "reason": "TooManyRequests"}})
-        }
-        (Phase::Mutating, "broken") => json!({"allowed": true, "patch": "%", "patchType": "JSONPatch"}),
-        _ => json!({"allowed": true}),
     });
-    let server = server_with(asked.clone()).await;
+    let server = server_with(reviewer.clone()).await;
     let admin = admin(&server);
     let (code, created) = post(&admin, PODS, &pod("changed")).await;
     assert_eq!((code, &created["metadata"]["labels"]), (StatusCode::CREATED, &json!({"a": "b"})));
@@ -136,12 +138,12 @@ async fn the_plugin_runs_after_the_webhooks_of_its_phase() {
         _ => Some(json!({"allowed": true})),
     })
     .await;
-    let asked = Asked::new(|_, _| json!({"allowed": true}));
-    let server = server_with(asked.clone()).await;
+    let reviewer = Reviewer::new(|_, _| json!({"allowed": true}));
+    let server = server_with(reviewer.clone()).await;
     let admin = admin(&server);
     configure(&admin, MUTATING, responder.webhook("first.example.com", json!({}))).await;
     post(&admin, PODS, &pod("p")).await;
-    let seen = asked.seen.lock().unwrap();
+    let seen = reviewer.seen.lock().unwrap();
     assert_eq!(seen[0].1["object"]["metadata"]["labels"], json!({"by": "hook"}));
 }
 

@@ -135,7 +135,7 @@ async fn values_that_another_service_has_are_refused_until_it_is_gone() {
     let server = dir.server().await;
     let client = admin(&server);
     assert_eq!(create(&client, "c", address.clone()).await.0, StatusCode::UNPROCESSABLE_ENTITY);
-    // A service keeps its own values, and another one's are refused in updates, too.
+    // A service keeps its own values, and another one's are refused in updates as well.
     let (code, _) =
         merge(&client, &format!("{SERVICES}/b"), &json!({"metadata": {"labels": {"x": "y"}}})).await;
     assert_eq!(code, StatusCode::OK);

@@ -14,7 +14,6 @@ use berth_api::read::from_value;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES, PODS, Resource};
 use berth_client::watch::Event;
 use berth_client::{KubeObject, WatchOptions, WatchStream, watch};
-use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 

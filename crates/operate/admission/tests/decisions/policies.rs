@@ -41,8 +41,8 @@ fn patched(answer: &Answer, pod: &str) -> Value {
 #[tokio::test]
 async fn new_pods_get_the_rules() {
     let pod = "pod team/web app=web";
-    let asked = admission(Policy::default(), &[gpu(json!({}))], &[]);
-    let answer = create(&asked, pod).await.unwrap();
+    let webhook = admission(Policy::default(), &[gpu(json!({}))], &[]);
+    let answer = create(&webhook, pod).await.unwrap();
     let after = patched(&answer, pod);
     assert_eq!(after["spec"]["tolerations"], json!([{"key": "gpu", "operator": "Exists"}]));
     assert_eq!(after["metadata"]["annotations"]["scheduling.berth.dev/placement-policies"], "gpu");
@@ -59,8 +59,8 @@ async fn label_keys_of_added_terms_are_merged() {
     let term = json!({"topologyKey": "zone", "labelSelector": {}, "matchLabelKeys": ["app"]});
     let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
     let pod = "pod team/web app=web";
-    let asked = admission(Policy::default(), &[gpu(json!({"affinity": affinity}))], &[]);
-    let after = patched(&create(&asked, pod).await.unwrap(), pod);
+    let webhook = admission(Policy::default(), &[gpu(json!({"affinity": affinity}))], &[]);
+    let after = patched(&create(&webhook, pod).await.unwrap(), pod);
     let term =
         &after["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
     let app = json!([{"key": "app", "operator": "In", "values": ["web"]}]);
@@ -72,8 +72,8 @@ async fn pods_get_limits_of_anti_affinity() {
     let term = json!({"topologyKey": "rack", "labelSelector": {"matchLabels": {"app": "web"}}, "limit": 3});
     let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
     let pod = "pod team/web app=web";
-    let asked = admission(Policy::default(), &[gpu(json!({"extendedAffinity": affinity}))], &[]);
-    let after = patched(&create(&asked, pod).await.unwrap(), pod);
+    let webhook = admission(Policy::default(), &[gpu(json!({"extendedAffinity": affinity}))], &[]);
+    let after = patched(&create(&webhook, pod).await.unwrap(), pod);
     let annotation = after["metadata"]["annotations"]["scheduling.berth.dev/affinity"].as_str().unwrap();
     assert_eq!(serde_json::from_str::<Value>(annotation).unwrap(), affinity);
 }
@@ -81,34 +81,34 @@ async fn pods_get_limits_of_anti_affinity() {
 #[tokio::test]
 async fn a_pod_waits_for_the_labels_of_its_namespace() {
     let selects = || gpu(json!({"namespaceSelector": {"matchLabels": {"tier": "gold"}}}));
-    let asked = admission(Policy::default(), &[selects()], &["other"]);
+    let webhook = admission(Policy::default(), &[selects()], &["other"]);
     let unseen = review(
         Endpoint::MutatePods,
         &creation(&one_pod("pod team/web")),
-        asked.policy(),
-        &*asked,
+        webhook.policy(),
+        &*webhook,
         Instant::now(),
     );
     assert_eq!(unseen, Err(ReviewError::Unseen("namespace \"team\"".to_owned())));
     let later = async {
         let labels = StringMap::from([("tier".to_owned(), "gold".to_owned())]);
         let policy = PlacementPolicy::read(&selects()).unwrap();
-        asked.set_placement_policies(PolicySet::new(
+        webhook.set_placement_policies(PolicySet::new(
             [policy],
             HashMap::from([("team".to_owned(), labels.into())]),
         ));
     };
-    let (answer, ()) = tokio::join!(create(&asked, "pod team/web"), later);
+    let (answer, ()) = tokio::join!(create(&webhook, "pod team/web"), later);
     assert!(!answer.unwrap().patch.is_empty());
 }
 
 #[tokio::test]
 async fn invalid_policies_are_refused() {
-    let asked = admission(Policy::default(), &[], &[]);
+    let webhook = admission(Policy::default(), &[], &[]);
     let validate = async |resource: &str, object: Value, old: Value| {
         let resource = json!({"group": "scheduling.berth.dev", "version": "v1alpha1", "resource": resource});
         let fields = json!({"resource": resource, "name": "gpu", "object": object, "oldObject": old});
-        asked.review(Endpoint::ValidatePolicies, &request(fields)).await.unwrap().denied.map(|d| d.text())
+        webhook.review(Endpoint::ValidatePolicies, &request(fields)).await.unwrap().denied.map(|d| d.text())
     };
     assert_eq!(validate("clusterplacementpolicies", gpu(json!({})), Value::Null).await, None);
     let wrong = gpu(json!({"podSelectors": {"matchLabels": {"a": "b"}}, "priority": 1}));
@@ -134,12 +134,12 @@ fn required_anti_affinity_can_be_for_trusted_users() {
         r#""requiredAntiAffinity": {"topologyKeys": ["kubernetes.io/hostname"], "users": ["ann"], "groups": ["sre"],
            "serviceAccounts": ["ci/deployer"]}"#,
     );
-    let asked = admission(restricted, &[], &[]);
+    let webhook = admission(restricted, &[], &[]);
     let pod = |text: &str| serde_json::to_value(one_pod(text)).unwrap();
     let zone = pod("pod default/web app=web anti(app=web @zone)");
     let by = |user: &str, groups: &[&str], object: &Value| {
         let user = json!({"username": user, "groups": groups});
-        said(&asked, json!({"name": "web", "namespace": "default", "userInfo": user, "object": object})).0
+        said(&webhook, json!({"name": "web", "namespace": "default", "userInfo": user, "object": object})).0
     };
     let message = "pods \"web\" is forbidden: spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]: \
                    required anti-affinity is for trusted users, and \"bob\" is none; other users may use the topology key \
@@ -163,7 +163,7 @@ fn required_anti_affinity_can_be_for_trusted_users() {
     assert!(by("bob", &[], &owned).is_some());
     let deployment = |user: &str| {
         said(
-            &asked,
+            &webhook,
             json!({"resource": {"group": "apps", "version": "v1", "resource": "deployments"}, "name": "web",
                 "namespace": "default", "userInfo": {"username": user}, "object": {"spec": {"template": zone}}}),
         )
@@ -181,8 +181,8 @@ fn an_annotation_that_the_scheduler_does_not_read_causes_a_warning() {
     let mut pod = one_pod("pod default/web note-aff(app=db @zone)");
     let mut warnings = |scheduler: &str, names: &str| {
         scheduler.clone_into(&mut pod.spec.scheduler_name);
-        let asked = admission(policy(&format!(r#""schedulerNames": {names}"#)), &[], &[]);
-        said(&asked, json!({"name": "web", "namespace": "default", "object": pod})).1
+        let webhook = admission(policy(&format!(r#""schedulerNames": {names}"#)), &[], &[]);
+        said(&webhook, json!({"name": "web", "namespace": "default", "object": pod})).1
     };
     let warning = "metadata.annotations[scheduling.berth.dev/affinity]: the scheduler \"default-scheduler\" does not read it: \
                    set spec.schedulerName to berth or edge";

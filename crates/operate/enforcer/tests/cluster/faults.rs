@@ -63,13 +63,13 @@ impl Scene {
 
 /// All replicas together sent one eviction request per pod.
 pub fn nobody_was_told_twice(proxies: &[&Proxy]) {
-    let mut asked: BTreeMap<String, usize> = BTreeMap::new();
+    let mut sent: BTreeMap<String, usize> = BTreeMap::new();
     for passed in proxies.iter().flat_map(|proxy| proxy.forwarded()) {
         if passed.path.ends_with("/eviction") {
-            *asked.entry(passed.path).or_default() += 1;
+            *sent.entry(passed.path).or_default() += 1;
         }
     }
-    assert!(asked.values().all(|n| *n == 1), "told more than once: {asked:?}");
+    assert!(sent.values().all(|n| *n == 1), "told more than once: {sent:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

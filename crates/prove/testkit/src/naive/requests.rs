@@ -104,8 +104,8 @@ fn containers_requests(
 pub fn running_pod_scoring_requests(pod: &Pod) -> ResourceList {
     let mut missing = scoring_defaults();
     if pod.spec.resources.iter().any(|r| r.requests.keys().any(|name| is_pod_level_resource(name))) {
-        let asked = pod_requests(pod, &ResourceList::new());
-        missing.retain(|name, _| !asked.contains_key(name));
+        let requests = pod_requests(pod, &ResourceList::new());
+        missing.retain(|name, _| !requests.contains_key(name));
     }
     pod_requests(pod, &missing)
 }

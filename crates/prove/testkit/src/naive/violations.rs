@@ -81,14 +81,14 @@ fn judge(q: Question, node: &Node, pod: &Pod, all: &mut BTreeSet<Broken>) {
             add(plugin, String::new(), false);
         }
     }
-    let asked = |executing| executing || enabled(Plugin::InterPodAffinity);
+    let is_checked = |executing| executing || enabled(Plugin::InterPodAffinity);
     for term in required_affinity(q.pod, q.options) {
-        if asked(term.executing) && lacks_company(q, node, &term) {
+        if is_checked(term.executing) && lacks_company(q, node, &term) {
             add(Plugin::InterPodAffinity, term.path.clone(), term.executing);
         }
     }
     for term in required_anti_affinity(q.pod, q.options) {
-        if asked(term.executing) && breaks_anti_affinity(q, node, &term) {
+        if is_checked(term.executing) && breaks_anti_affinity(q, node, &term) {
             add(Plugin::InterPodAffinity, term.path.clone(), term.executing);
         }
     }

@@ -68,7 +68,7 @@ const RUNS: &[(&str, &[&str])] = &[
             "1h",
         ],
     ),
-    ("fits-nowhere", &["explain", "-f", "examples/fits-nowhere", "database-1"]),
+    ("unschedulable", &["explain", "-f", "examples/unschedulable", "database-1"]),
     ("cpu-vendor", &["simulate", "-f", "examples/cpu-vendor"]),
     ("kernel-version", &["simulate", "-f", "examples/kernel-version"]),
     ("kernel-version", &["explain", "-f", "examples/kernel-version", "ebpf-agent"]),

@@ -16,7 +16,7 @@ const RUNS: &[&[&str]] = &[
     &["simulate", "-f", "examples/shared-pool"],
     &["simulate", "-f", "examples/rolling-update"],
     &["explain", "-f", "examples/zone-affinity", "ledger"],
-    &["explain", "-f", "examples/fits-nowhere", "database-1"],
+    &["explain", "-f", "examples/unschedulable", "database-1"],
     &["explain", "-f", "examples/rack-limit", "search-8"],
     &["explain", "-f", "examples/shared-pool", "mounter"],
     &["explain", "-f", "examples/rolling-update", "web-7f9-k2x4p"],

@@ -40,12 +40,12 @@ fn run(args: &[&str]) -> Ran {
 
 #[test]
 fn a_live_cluster_gives_the_same_explanation_as_its_files() {
-    let from_files = run(&["explain", "-f", "examples/fits-nowhere", "database-1"]);
-    let cluster = objects(&repository().join("examples/fits-nowhere/cluster.yaml"));
+    let from_files = run(&["explain", "-f", "examples/unschedulable", "database-1"]);
+    let cluster = objects(&repository().join("examples/unschedulable/cluster.yaml"));
     let live = with_server(cluster, |server| {
         let kubeconfig = server.kubeconfig_path().to_str().unwrap();
         let options = ["explain", "--kubeconfig", kubeconfig];
-        run(&[&options[..], &["-f", "examples/fits-nowhere/pod.yaml", "database-1"]].concat())
+        run(&[&options[..], &["-f", "examples/unschedulable/pod.yaml", "database-1"]].concat())
     });
     assert_eq!(
         (live.stdout, live.stderr, live.code),

@@ -61,7 +61,7 @@ fn text_fits_80_columns_without_broken_words() {
     let explained = |columns: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_berth"));
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-        command.args(["explain", "-f", "examples/fits-nowhere", "database-1"]).current_dir(root);
+        command.args(["explain", "-f", "examples/unschedulable", "database-1"]).current_dir(root);
         String::from_utf8(command.env("COLUMNS", columns).output().unwrap().stdout).unwrap()
     };
     let (narrow, wide) = (explained("80"), explained("1000"));

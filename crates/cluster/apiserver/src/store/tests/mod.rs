@@ -213,7 +213,7 @@ async fn the_file_is_bounded_by_the_bytes_of_objects_and_recent_changes() {
     let (_, events) = store.events_for(pods(), &Filter::default(), last.revision - 3, 9).unwrap();
     assert_eq!(events.iter().map(|e| e.object.revision).collect::<Vec<_>>(), [199, 200, 201]);
     assert!(store.events_for(pods(), &Filter::default(), 101, 9).is_err());
-    // The oldest change in the file has its former object, too: lists of that version are complete.
+    // The oldest change in the file also has its former object: lists of that version are complete.
     let oldest =
         store.events_for(pods(), &Filter::default(), last.revision - 3, 9).unwrap().1[0].object.revision;
     let page = store.page(pods(), &Filter::default(), Some(oldest - 1), None, 9).unwrap();

@@ -275,25 +275,25 @@ pub(crate) struct CellRules {
 }
 
 /// A counter with pods, and its topology.
-type Counted<'a> = (TopologyId, &'a Counter);
-type CountedTopologies<'a> = SmallVec<[Counted<'a>; 1]>;
+type TopologyCounter<'a> = (TopologyId, &'a Counter);
+type TopologyCounters<'a> = SmallVec<[TopologyCounter<'a>; 1]>;
 
 /// The inter-pod rules that are evaluated for each node: their counters in topologies with one node per domain.
 pub(crate) struct NodeRules<'a> {
     state: &'a State,
     /// Per required affinity term, its topologies and its counters.
-    affinity: SmallVec<[(&'a [Source], CountedTopologies<'a>); 1]>,
-    anti_affinity: SmallVec<[Counted<'a>; 2]>,
+    affinity: SmallVec<[(&'a [Source], TopologyCounters<'a>); 1]>,
+    anti_affinity: SmallVec<[TopologyCounter<'a>; 2]>,
     /// Limits, each with its owners and the pods that match.
-    limits: Vec<(u32, Option<&'a Counter>, Counted<'a>)>,
-    preferences: SmallVec<[(Counted<'a>, &'a Preference); 2]>,
+    limits: Vec<(u32, Option<&'a Counter>, TopologyCounter<'a>)>,
+    preferences: SmallVec<[(TopologyCounter<'a>, &'a Preference); 2]>,
 }
 
 impl NodeRules<'_> {
     /// Whether the rules allow a node. Sets its features.
     pub(crate) fn allow(&self, node: NodeId, features: &mut NodeFeatures) -> bool {
         let domain = |topology| self.state.topologies.domain(topology, node);
-        let tally = |(topology, counter): &Counted<'_>| {
+        let tally = |(topology, counter): &TopologyCounter<'_>| {
             domain(*topology).map(|domain| counter.get(domain)).unwrap_or_default()
         };
         features.affinity_terms = 0;

@@ -19,12 +19,12 @@ const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints
 
 struct DoNotSchedule<'a> {
     context: Context<'a>,
-    constraints: Vec<Counted<'a>>,
+    constraints: Vec<CountedConstraint<'a>>,
     witnesses: WitnessCache,
 }
 
 /// A constraint with the matching pods of each domain.
-struct Counted<'a> {
+struct CountedConstraint<'a> {
     spread: &'a Spread,
     by_domain: FxHashMap<DomainId, i64>,
     enough_domains: bool,
@@ -54,7 +54,7 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     }
     let mut counted: Vec<_> = constraints
         .iter()
-        .map(|spread| Counted {
+        .map(|spread| CountedConstraint {
             spread,
             by_domain: FxHashMap::default(),
             enough_domains: false,
@@ -87,7 +87,7 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     Some(Box::new(DoNotSchedule { context, constraints: counted, witnesses: WitnessCache::default() }))
 }
 
-impl Counted<'_> {
+impl CountedConstraint<'_> {
     fn rejects(&self, node: NodeRef<'_>, place: Option<(DomainId, bool)>) -> Option<(Status, &'static str)> {
         match place {
             None => Some((Status::UnschedulableAndUnresolvable, REASON_LABEL)),
@@ -125,7 +125,7 @@ impl Counted<'_> {
 
 impl DoNotSchedule<'_> {
     /// The domain of a node for a constraint, and whether the pods of the node count.
-    fn place(&self, counted: &Counted<'_>, node: NodeRef<'_>) -> Option<(DomainId, bool)> {
+    fn place(&self, counted: &CountedConstraint<'_>, node: NodeRef<'_>) -> Option<(DomainId, bool)> {
         let topologies = &self.context.state.topologies;
         let domain = topologies.domain(counted.spread.topology, node.id)?;
         let has_all_keys =
@@ -150,7 +150,7 @@ impl Filter for DoNotSchedule<'_> {
     fn inputs(&self, node: NodeId, _max_pods: i64, inputs: &mut Vec<i64>) {
         let topologies = &self.context.state.topologies;
         for counted in &self.constraints {
-            let Counted { spread, by_domain, enough_domains, fewest, fewest_elsewhere } = counted;
+            let CountedConstraint { spread, by_domain, enough_domains, fewest, fewest_elsewhere } = counted;
             let domain = topologies.domain(spread.topology, node);
             let lowest = fewest.0.filter(|_| fewest.1 != *fewest_elsewhere);
             inputs.push(i64::from(*enough_domains));
@@ -167,14 +167,16 @@ impl Filter for DoNotSchedule<'_> {
     }
 
     fn terms(&self) -> Vec<TermInfo> {
-        let info =
-            |c: &Counted<'_>| TermInfo { term: c.spread.constraint.path.clone(), detail: c.describe() };
+        let info = |c: &CountedConstraint<'_>| TermInfo {
+            term: c.spread.constraint.path.clone(),
+            detail: c.describe(),
+        };
         self.constraints.iter().map(info).collect()
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let state = self.context.state;
-        let verdict = |counted: &Counted<'_>| {
+        let verdict = |counted: &CountedConstraint<'_>| {
             let place = self.place(counted, node);
             let (status, reason) = counted.rejects(node, place)?;
             let constraint = &counted.spread.constraint;
