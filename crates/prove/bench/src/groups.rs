@@ -68,8 +68,8 @@ pub fn run(groups: Groups, progress: &mut dyn FnMut(usize)) -> Report {
     for group in 0..n_groups {
         let members: Vec<PreparedPod> = (0..n_members).map(|i| cluster.prepare(&pod(group, i))).collect();
         let topology = Some(GroupTopology { key: ZONE, value: None, required: true });
-        let group = Group { members: &members, min: n_members, topology };
-        let (outcome, duration) = timed(|| cluster.place_group(&group));
+        let gang = Group { members: &members, min: n_members, topology };
+        let (outcome, duration) = timed(|| cluster.place_group(&gang));
         samples.add(duration);
         let nodes: Vec<usize> = match &outcome {
             GroupOutcome::Placed { members, .. } => {
