@@ -95,7 +95,7 @@ impl ClusterArgs {
     pub fn live_cluster(&self) -> Option<LiveCluster> {
         let (kubeconfig, context) = (self.kubeconfig.clone(), self.context.clone());
         (self.live || kubeconfig.is_some() || context.is_some())
-            .then(|| LiveCluster(Options { kubeconfig, context, server: None }))
+            .then_some(LiveCluster(Options { kubeconfig, context, server: None }))
     }
 
     /// The same arguments, with those replaced that are given.
