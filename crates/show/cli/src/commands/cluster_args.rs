@@ -94,8 +94,11 @@ impl ClusterArgs {
     /// The live cluster, if one is requested.
     pub fn live_cluster(&self) -> Option<LiveCluster> {
         let (kubeconfig, context) = (self.kubeconfig.clone(), self.context.clone());
-        (self.live || kubeconfig.is_some() || context.is_some())
-            .then_some(LiveCluster(Options { kubeconfig, context, server: None }))
+        (self.live || kubeconfig.is_some() || context.is_some()).then_some(LiveCluster(Options {
+            kubeconfig,
+            context,
+            server: None,
+        }))
     }
 
     /// The same arguments, with those replaced that are given.
