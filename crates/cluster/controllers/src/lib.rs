@@ -103,80 +103,79 @@ static ONLY_OWNED: [&Resource; 24] = [
 /// The controllers wait until the caches are filled. They retry failed requests, so the API server may restart.
 pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) -> BoxFuture<'static, ()> {
     // Boxed here: the body of an `async fn` is compiled in each crate that polls it.
-    run_here(client, options, stop).boxed()
-}
+    async move {
+        let api = &Api::new(client.clone());
+        // A child token: a failure in here does not stop the caller's other components.
+        let stop = stop.child_token();
+        let events_stop = stop.clone();
+        let mut informers = Informers::new();
 
-async fn run_here(client: Client, options: ControllerOptions, stop: CancellationToken) {
-    let api = &Api::new(client.clone());
-    // A child token: a failure in here does not stop the caller's other components.
-    let stop = stop.child_token();
-    let events_stop = stop.clone();
-    let mut informers = Informers::new();
+        let recorder = |controller| Recorder::start(client.clone(), controller, events_stop.clone());
+        let replica_set =
+            ReplicaSets::new(&resource::REPLICA_SETS, api, recorder("replicaset-controller"), &mut informers);
+        let replication_controller = ReplicaSets::new(
+            &resource::REPLICATION_CONTROLLERS,
+            api,
+            recorder("replication-controller"),
+            &mut informers,
+        );
+        let deployment = Deployments::new(api, recorder("deployment-controller"), &mut informers);
+        let stateful_set = StatefulSets::new(api, recorder("statefulset-controller"), &mut informers);
+        let daemon_set = DaemonSets::new(api, recorder("daemonset-controller"), &mut informers);
+        let job = Jobs::new(api, recorder("job-controller"), &mut informers);
+        let cron_job = CronJobs::new(api, recorder("cronjob-controller"), &mut informers);
+        let namespace = Namespaces::new(api, &mut informers);
+        let node_lifecycle =
+            NodeLifecycle::new(api, recorder("node-controller"), &mut informers, options.clone());
+        let taint_eviction = TaintEviction::new(api, recorder("taint-eviction-controller"), &mut informers);
+        let pod_gc = PodGc::new(api, informers.caches(), options.clone());
+        let budget = DisruptionBudgets::new(api, recorder("controllermanager"), &mut informers);
+        let volume = PersistentVolumes::new(api, recorder("persistentvolume-controller"), &mut informers);
+        let ephemeral = EphemeralVolumes::new(api, recorder("ephemeral-volume-controller"), &mut informers);
+        let provisioner = options.provisioner.clone();
+        let provisioner =
+            provisioner.map(|options| Provisioner::new(api, recorder(CSI_DRIVER), options, &mut informers));
 
-    let recorder = |controller| Recorder::start(client.clone(), controller, events_stop.clone());
-    let replica_set =
-        ReplicaSets::new(&resource::REPLICA_SETS, api, recorder("replicaset-controller"), &mut informers);
-    let replication_controller = ReplicaSets::new(
-        &resource::REPLICATION_CONTROLLERS,
-        api,
-        recorder("replication-controller"),
-        &mut informers,
-    );
-    let deployment = Deployments::new(api, recorder("deployment-controller"), &mut informers);
-    let stateful_set = StatefulSets::new(api, recorder("statefulset-controller"), &mut informers);
-    let daemon_set = DaemonSets::new(api, recorder("daemonset-controller"), &mut informers);
-    let job = Jobs::new(api, recorder("job-controller"), &mut informers);
-    let cron_job = CronJobs::new(api, recorder("cronjob-controller"), &mut informers);
-    let namespace = Namespaces::new(api, &mut informers);
-    let node_lifecycle =
-        NodeLifecycle::new(api, recorder("node-controller"), &mut informers, options.clone());
-    let taint_eviction = TaintEviction::new(api, recorder("taint-eviction-controller"), &mut informers);
-    let pod_gc = PodGc::new(api, informers.caches(), options.clone());
-    let budget = DisruptionBudgets::new(api, recorder("controllermanager"), &mut informers);
-    let volume = PersistentVolumes::new(api, recorder("persistentvolume-controller"), &mut informers);
-    let ephemeral = EphemeralVolumes::new(api, recorder("ephemeral-volume-controller"), &mut informers);
-    let provisioner = options.provisioner.clone();
-    let provisioner =
-        provisioner.map(|options| Provisioner::new(api, recorder(CSI_DRIVER), options, &mut informers));
+        let garbage_collector = Arc::new(GarbageCollector::new(api));
+        let mut tasks = Tasks {
+            api: api.clone(),
+            garbage_collector: garbage_collector.clone(),
+            stop,
+            synced: Vec::new(),
+            set: JoinSet::new(),
+        };
+        informers.start(&mut tasks);
+        for kind in ONLY_OWNED {
+            tasks.start(kind, informer::<PartialObjectMetadata>(kind, no_index));
+        }
 
-    let garbage_collector = Arc::new(GarbageCollector::new(api));
-    let mut tasks = Tasks {
-        api: api.clone(),
-        garbage_collector: garbage_collector.clone(),
-        stop,
-        synced: Vec::new(),
-        set: JoinSet::new(),
-    };
-    informers.start(&mut tasks);
-    for kind in ONLY_OWNED {
-        tasks.start(kind, informer::<PartialObjectMetadata>(kind, no_index));
+        if !tasks.are_synced().await {
+            return;
+        }
+        tracing::debug!("the caches are filled, controllers start");
+        let n = options.n_workers;
+        tasks.work(|stop| replica_set.run(n, stop));
+        tasks.work(|stop| replication_controller.run(n, stop));
+        tasks.work(|stop| deployment.run(n, stop));
+        tasks.work(|stop| stateful_set.run(n, stop));
+        tasks.work(|stop| daemon_set.run(n, stop));
+        tasks.work(|stop| job.run(n, stop));
+        tasks.work(|stop| cron_job.run(n, stop));
+        tasks.work(|stop| namespace.run(n, stop));
+        tasks.work(|stop| node_lifecycle.run(n, stop));
+        tasks.work(|stop| taint_eviction.run(n, stop));
+        tasks.work(|stop| pod_gc.run(stop));
+        tasks.work(|stop| budget.run(n, stop));
+        tasks.work(|stop| volume.run(n, stop));
+        tasks.work(|stop| ephemeral.run(n, stop));
+        if let Some(provisioner) = provisioner {
+            tasks.work(|stop| provisioner.run(n, stop));
+        }
+        // Many small concurrent requests.
+        tasks.work(|stop| garbage_collector.run(4 * n, stop));
+        tasks.end().await;
     }
-
-    if !tasks.are_synced().await {
-        return;
-    }
-    tracing::debug!("the caches are filled, controllers start");
-    let n = options.n_workers;
-    tasks.work(|stop| replica_set.run(n, stop));
-    tasks.work(|stop| replication_controller.run(n, stop));
-    tasks.work(|stop| deployment.run(n, stop));
-    tasks.work(|stop| stateful_set.run(n, stop));
-    tasks.work(|stop| daemon_set.run(n, stop));
-    tasks.work(|stop| job.run(n, stop));
-    tasks.work(|stop| cron_job.run(n, stop));
-    tasks.work(|stop| namespace.run(n, stop));
-    tasks.work(|stop| node_lifecycle.run(n, stop));
-    tasks.work(|stop| taint_eviction.run(n, stop));
-    tasks.work(|stop| pod_gc.run(stop));
-    tasks.work(|stop| budget.run(n, stop));
-    tasks.work(|stop| volume.run(n, stop));
-    tasks.work(|stop| ephemeral.run(n, stop));
-    if let Some(provisioner) = provisioner {
-        tasks.work(|stop| provisioner.run(n, stop));
-    }
-    // Many small concurrent requests.
-    tasks.work(|stop| garbage_collector.run(4 * n, stop));
-    tasks.end().await;
+    .boxed()
 }
 
 /// All spawned tasks; dropping it stops them.

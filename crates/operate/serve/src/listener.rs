@@ -115,53 +115,45 @@ impl Listener {
             let answer = serve(request);
             Box::pin(async { answer.await.map(|body| body.map_err(Into::into).boxed_unsync()) })
         };
-        self.boxed(tls, limits, stop, Arc::new(handler))
+        self.accept(tls, limits, stop, Arc::new(handler))
     }
 
-    /// Boxed here: the body of an `async fn` is compiled where it is polled.
-    fn boxed(
+    fn accept(
         self,
         tls: Option<TlsAcceptor>,
         limits: ConnectionLimits,
         stop: CancellationToken,
         handler: Handler,
     ) -> Running {
-        Box::pin(self.accept(tls, limits, stop, handler))
-    }
-
-    async fn accept(
-        self,
-        tls: Option<TlsAcceptor>,
-        limits: ConnectionLimits,
-        stop: CancellationToken,
-        handler: Handler,
-    ) {
-        let slots = Arc::new(Semaphore::new(limits.connections));
-        let connections = TaskTracker::new();
-        loop {
-            let accept = async { (slots.clone().acquire_owned().await, self.listener.accept().await) };
-            match stop.run_until_cancelled(accept).await {
-                Some((Ok(slot), Ok((stream, _)))) => {
-                    let (tls, handler, stop) = (tls.clone(), handler.clone(), stop.clone());
-                    connections.spawn(async move {
-                        let deadline = Instant::now() + limits.first_request;
-                        connection(stream, tls, deadline, stop, handler).await;
-                        drop(slot);
-                    });
+        // Boxed here: the body of an `async fn` is compiled in each crate that polls it.
+        Box::pin(async move {
+            let slots = Arc::new(Semaphore::new(limits.connections));
+            let connections = TaskTracker::new();
+            loop {
+                let accept = async { (slots.clone().acquire_owned().await, self.listener.accept().await) };
+                match stop.run_until_cancelled(accept).await {
+                    Some((Ok(slot), Ok((stream, _)))) => {
+                        let (tls, handler, stop) = (tls.clone(), handler.clone(), stop.clone());
+                        connections.spawn(async move {
+                            let deadline = Instant::now() + limits.first_request;
+                            connection(stream, tls, deadline, stop, handler).await;
+                            drop(slot);
+                        });
+                    }
+                    Some((_, Err(error))) => {
+                        // Most likely no file descriptor is left; connections that end give theirs back.
+                        tracing::warn!(%error, "a connection could not be accepted");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                    Some((Err(_), _)) | None => break,
                 }
-                Some((_, Err(error))) => {
-                    // Most likely no file descriptor is left; connections that end give theirs back.
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-                Some((Err(_), _)) | None => break,
             }
-        }
-        drop(self.listener);
-        connections.close();
-        if tokio::time::timeout(limits.drain, connections.wait()).await.is_err() {
-            tracing::warn!("not all requests ended within {} s", limits.drain.as_secs());
-        }
+            drop(self.listener);
+            connections.close();
+            if tokio::time::timeout(limits.drain, connections.wait()).await.is_err() {
+                tracing::warn!("not all requests ended within {} s", limits.drain.as_secs());
+            }
+        })
     }
 }
 

@@ -31,24 +31,19 @@ impl InProcessServer {
         first_revision: u64,
         previous: Option<&'a InProcessServer>,
     ) -> BoxFuture<'a, Result<InProcessServer, WriteError>> {
-        InProcessServer::start_here(options, secret, first_revision, previous).boxed()
-    }
-
-    async fn start_here(
-        options: &ServerOptions,
-        secret: &[u8; 32],
-        first_revision: u64,
-        previous: Option<&InProcessServer>,
-    ) -> Result<InProcessServer, WriteError> {
-        let store = match previous {
-            Some(previous) => previous.0.api.store.clone(),
-            None => Store::in_memory(first_revision, HistoryBounds::default()),
-        };
-        bootstrap(&store).await?;
-        let url = "https://127.0.0.1:6443".to_owned();
-        let state = State::new(store, Tokens::new(secret), url, None, options);
-        state.spawn_tasks(options.event_ttl);
-        Ok(InProcessServer(Arc::new(state)))
+        // Boxed here: the body of an `async fn` is compiled in each crate that polls it.
+        async move {
+            let store = match previous {
+                Some(previous) => previous.0.api.store.clone(),
+                None => Store::in_memory(first_revision, HistoryBounds::default()),
+            };
+            bootstrap(&store).await?;
+            let url = "https://127.0.0.1:6443".to_owned();
+            let state = State::new(store, Tokens::new(secret), url, None, options);
+            state.spawn_tasks(options.event_ttl);
+            Ok(InProcessServer(Arc::new(state)))
+        }
+        .boxed()
     }
 
     /// Answers a request.

@@ -70,51 +70,50 @@ impl ApiServer {
     /// The data directory, the keys or the address cannot be used.
     pub fn start(options: ServerOptions) -> BoxFuture<'static, Result<ApiServer, StartError>> {
         // Boxed here: the body of an `async fn` is compiled in each crate that polls it.
-        ApiServer::start_here(options).boxed()
-    }
-
-    async fn start_here(options: ServerOptions) -> Result<ApiServer, StartError> {
-        let (dir, temporary) = match &options.data_dir {
-            Some(dir) => {
-                make_private_dir(dir)?;
-                (dir.clone(), None)
-            }
-            None => {
-                let dir = TemporaryDir::new()
-                    .map_err(|source| StartError::Directory { path: std::env::temp_dir(), source })?;
-                (dir.path().to_owned(), Some(dir))
-            }
-        };
-        // Open the store before any other file in the directory: its lock excludes a second process.
-        let store = match &options.data_dir {
-            Some(dir) => Store::open(dir, initial_revision(), options.storage.clone())?,
-            None => Store::in_memory(initial_revision(), options.storage.history),
-        };
-        let credentials = Credentials::load(&dir)?;
-        let listener = listen(options.listen, credentials.last_port()).await?;
-        let address = listener.address();
-        credentials.remember_port(address.port())?;
-        let tls = credentials.tls(address)?;
-        let url = url(address);
-        let tokens = Tokens::new(&credentials.secret);
-        let kubeconfig = options.kubeconfig.clone().unwrap_or_else(|| dir.join("kubeconfig"));
-        credentials.write_kubeconfig(&kubeconfig, &url, tokens.admin())?;
-        bootstrap(&store).await?;
-        let offload = Offload::start().map_err(StartError::Threads)?;
-        let state = Arc::new(State::new(store, tokens, url.clone(), Some(offload), &options));
-        let (limits, stop) = (state.limits.connections, state.api.stop.clone());
-        let serve = {
-            let state = state.clone();
-            move |request| serve(state.clone(), request)
-        };
-        let listening = tokio::spawn(listener.run(Some(tls), limits, stop, serve));
-        state.spawn_tasks(options.event_ttl);
-        let of_task = state.clone();
-        tokio::spawn(async move {
-            of_task.sending.run(of_task.limits.send, of_task.api.stop.clone()).await;
-        });
-        tracing::info!(%url, "API server is listening");
-        Ok(ApiServer { state, url, kubeconfig, ca_der: credentials.ca_der, listening, temporary })
+        async move {
+            let (dir, temporary) = match &options.data_dir {
+                Some(dir) => {
+                    make_private_dir(dir)?;
+                    (dir.clone(), None)
+                }
+                None => {
+                    let dir = TemporaryDir::new()
+                        .map_err(|source| StartError::Directory { path: std::env::temp_dir(), source })?;
+                    (dir.path().to_owned(), Some(dir))
+                }
+            };
+            // Open the store before any other file in the directory: its lock excludes a second process.
+            let store = match &options.data_dir {
+                Some(dir) => Store::open(dir, initial_revision(), options.storage.clone())?,
+                None => Store::in_memory(initial_revision(), options.storage.history),
+            };
+            let credentials = Credentials::load(&dir)?;
+            let listener = listen(options.listen, credentials.last_port()).await?;
+            let address = listener.address();
+            credentials.remember_port(address.port())?;
+            let tls = credentials.tls(address)?;
+            let url = url(address);
+            let tokens = Tokens::new(&credentials.secret);
+            let kubeconfig = options.kubeconfig.clone().unwrap_or_else(|| dir.join("kubeconfig"));
+            credentials.write_kubeconfig(&kubeconfig, &url, tokens.admin())?;
+            bootstrap(&store).await?;
+            let offload = Offload::start().map_err(StartError::Threads)?;
+            let state = Arc::new(State::new(store, tokens, url.clone(), Some(offload), &options));
+            let (limits, stop) = (state.limits.connections, state.api.stop.clone());
+            let serve = {
+                let state = state.clone();
+                move |request| serve(state.clone(), request)
+            };
+            let listening = tokio::spawn(listener.run(Some(tls), limits, stop, serve));
+            state.spawn_tasks(options.event_ttl);
+            let of_task = state.clone();
+            tokio::spawn(async move {
+                of_task.sending.run(of_task.limits.send, of_task.api.stop.clone()).await;
+            });
+            tracing::info!(%url, "API server is listening");
+            Ok(ApiServer { state, url, kubeconfig, ca_der: credentials.ca_der, listening, temporary })
+        }
+        .boxed()
     }
 
     /// The server's URL: `https://127.0.0.1:PORT`.

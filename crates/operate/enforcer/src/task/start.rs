@@ -40,77 +40,72 @@ pub(crate) fn start(
     stop: CancellationToken,
 ) -> BoxFuture<'static, Result<Handle, EnforcerError>> {
     // Boxed here: the body of an `async fn` is compiled in each crate that polls it.
-    start_here(connection, options, stop).boxed()
-}
-
-async fn start_here(
-    connection: Connection,
-    options: EnforcerOptions,
-    stop: CancellationToken,
-) -> Result<Handle, EnforcerError> {
-    let client = berth_client::connect::client(connection)?;
-    let mut registry = Registry::default();
-    let metrics = Arc::new(Metrics::new(&mut registry));
-    let (reporter, status) = Reporter::new(metrics.clone());
-    let content = Content { registry: Arc::new(registry), state: status.clone(), pages: None };
-    let election = options.leader_election.clone().filter(|_| !options.dry_run);
-    // Without an election, there is no beginning of a leadership after which pods are listed again.
-    let led_before = election.is_none();
-    let (sidecars, addresses, leadership) =
-        Sidecars::start(client.clone(), &options.serving, content, election).await?;
-    let mirrored = MirrorOptions {
-        watch_idle_timeout: options.watch_idle_timeout,
-        check_interval: options.resync_interval,
-        check_grace: options.resync_grace,
-        // The Eviction API checks PodDisruptionBudgets.
-        ..MirrorOptions::new(Source::PLACEMENT)
-    };
-    let (mirror, watch_events) = Mirror::start(client.clone(), mirrored);
-    let (completed, completions) = mpsc::unbounded_channel();
-    let recorder = (!options.dry_run).then(|| {
-        let recording = RecorderOptions::new(CONTROLLER, options.identity.clone());
-        EventRecorder::start(client.clone(), recording, sidecars.token())
-    });
-    let evictor = Evictor {
-        client: client.clone(),
-        leadership: leadership.clone(),
-        timeout: options.request_timeout(),
-        metrics: metrics.clone(),
-        stop: CancellationToken::new(),
-    };
-    let mut cluster = Cluster::new(Settings { all_node_attributes: false, ..options.settings.clone() });
-    cluster.watch_violations();
-    let exempt_by_settings =
-        options.settings.exempt_namespaces.iter().filter(|_| options.settings.extensions);
-    let mut limiter = EvictionLimiter::new(options.limits.clone());
-    if options.leader_election.is_none() {
-        limiter = limiter.shared_as(&options.identity);
+    async move {
+        let client = berth_client::connect::client(connection)?;
+        let mut registry = Registry::default();
+        let metrics = Arc::new(Metrics::new(&mut registry));
+        let (reporter, status) = Reporter::new(metrics.clone());
+        let content = Content { registry: Arc::new(registry), state: status.clone(), pages: None };
+        let election = options.leader_election.clone().filter(|_| !options.dry_run);
+        // Without an election, there is no beginning of a leadership after which pods are listed again.
+        let led_before = election.is_none();
+        let (sidecars, addresses, leadership) =
+            Sidecars::start(client.clone(), &options.serving, content, election).await?;
+        let mirrored = MirrorOptions {
+            watch_idle_timeout: options.watch_idle_timeout,
+            check_interval: options.resync_interval,
+            check_grace: options.resync_grace,
+            // The Eviction API checks PodDisruptionBudgets.
+            ..MirrorOptions::new(Source::PLACEMENT)
+        };
+        let (mirror, watch_events) = Mirror::start(client.clone(), mirrored);
+        let (completed, completions) = mpsc::unbounded_channel();
+        let recorder = (!options.dry_run).then(|| {
+            let recording = RecorderOptions::new(CONTROLLER, options.identity.clone());
+            EventRecorder::start(client.clone(), recording, sidecars.token())
+        });
+        let evictor = Evictor {
+            client: client.clone(),
+            leadership: leadership.clone(),
+            timeout: options.request_timeout(),
+            metrics: metrics.clone(),
+            stop: CancellationToken::new(),
+        };
+        let mut cluster = Cluster::new(Settings { all_node_attributes: false, ..options.settings.clone() });
+        cluster.watch_violations();
+        let exempt_by_settings =
+            options.settings.exempt_namespaces.iter().filter(|_| options.settings.extensions);
+        let mut limiter = EvictionLimiter::new(options.limits.clone());
+        if options.leader_election.is_none() {
+            limiter = limiter.shared_as(&options.identity);
+        }
+        let exempt_namespaces = exempt_by_settings.chain(&options.exempt_namespaces).cloned().collect();
+        let ledger = LedgerSync::new(client, &options, completed.clone(), metrics.clone());
+        let enforcer = Enforcer {
+            cluster,
+            mirror,
+            pods: Pods::default(),
+            devices: DeviceResources::default(),
+            is_complete: false,
+            violations: Violations::new(options.graces, exempt_namespaces, metrics.clone()),
+            limits: Limits::new(limiter, ledger),
+            evictions: Evictions::new(evictor, completed, &options),
+            events: EventReporter::new(recorder),
+            reporter,
+            metrics,
+            timer: EvaluationTimer::new(Instant::now()),
+            remedy_options: RemedyOptions {
+                seek_targets: true,
+                evict_without_target: options.evict_without_target,
+                exempt_namespaces: options.exempt_namespaces.clone(),
+                bound_against_rule: Vec::new(),
+            },
+            led_before,
+            leadership,
+            options,
+        };
+        let task = tokio::spawn(enforcer.run(watch_events, completions, stop, sidecars));
+        Ok(Handle::new(status, addresses, task))
     }
-    let exempt_namespaces = exempt_by_settings.chain(&options.exempt_namespaces).cloned().collect();
-    let ledger = LedgerSync::new(client, &options, completed.clone(), metrics.clone());
-    let enforcer = Enforcer {
-        cluster,
-        mirror,
-        pods: Pods::default(),
-        devices: DeviceResources::default(),
-        is_complete: false,
-        violations: Violations::new(options.graces, exempt_namespaces, metrics.clone()),
-        limits: Limits::new(limiter, ledger),
-        evictions: Evictions::new(evictor, completed, &options),
-        events: EventReporter::new(recorder),
-        reporter,
-        metrics,
-        timer: EvaluationTimer::new(Instant::now()),
-        remedy_options: RemedyOptions {
-            seek_targets: true,
-            evict_without_target: options.evict_without_target,
-            exempt_namespaces: options.exempt_namespaces.clone(),
-            bound_against_rule: Vec::new(),
-        },
-        led_before,
-        leadership,
-        options,
-    };
-    let task = tokio::spawn(enforcer.run(watch_events, completions, stop, sidecars));
-    Ok(Handle::new(status, addresses, task))
+    .boxed()
 }

@@ -40,109 +40,104 @@ pub(crate) fn start(
     stop: CancellationToken,
 ) -> BoxFuture<'static, Result<Handle, SchedulerError>> {
     // Boxed here: the body of an `async fn` is compiled in each crate that polls it.
-    start_here(connection, options, stop).boxed()
-}
-
-async fn start_here(
-    connection: Connection,
-    options: SchedulerOptions,
-    stop: CancellationToken,
-) -> Result<Handle, SchedulerError> {
-    let options = SchedulerOptions { settings: options.settings()?, ..options };
-    // Events have the same limit, separately. Leader election sends two requests per retry period.
-    let unlimited = berth_client::connect::client(connection.clone())?;
-    let client = berth_client::connect::limited_client(connection, options.rate_limit)?;
-    let mut registry = Registry::default();
-    let metrics = Arc::new(Metrics::new(&mut registry));
-    let (reporter, status) = Reporter::new(metrics.clone());
-    let content = Content {
-        registry: Arc::new(registry),
-        state: status.clone(),
-        pages: Some(serving::pages(&options.settings.config, client.clone())),
-    };
-    let election = options.leader_election.clone();
-    // Without an election, there is no beginning of a leadership after which pods are listed again.
-    let led_before = election.is_none();
-    let (sidecars, addresses, leadership) =
-        Sidecars::start(unlimited.clone(), &options.serving, content, election).await?;
-    let (completed, completions) = mpsc::unbounded_channel();
-    let mut event_options = RecorderOptions::new("berth", options.identity.clone());
-    if let Some(limit) = options.rate_limit {
-        event_options.rate = limit;
-    }
-    let events = EventRecorder::start(unlimited, event_options, sidecars.token());
-    let binder = Binder {
-        client: client.clone(),
-        leadership: leadership.clone(),
-        timeout: options.bind_timeout(),
-        metrics: metrics.clone(),
-        stop: CancellationToken::new(),
-    };
-    let writer = VolumeWriter {
-        client: client.clone(),
-        leadership: leadership.clone(),
-        timeout: options.bind_timeout(),
-        permits: Arc::new(Semaphore::new(options.bind_concurrency.max(1))),
-    };
-    let config = Arc::new(options.settings.config.clone());
-    let profiles = config.clone();
-    let mirrored = MirrorOptions {
-        sources: Source::ALL,
-        watch_idle_timeout: options.watch_idle_timeout,
-        check_interval: options.resync_interval,
-        check_grace: options.resync_grace,
-        // Pods of this scheduler are kept until they are bound.
-        keeps: Arc::new(move |pod| profiles.profile(&pod.spec.scheduler_name).is_some()),
-    };
-    let (mirror, watch_events) = Mirror::start(client.clone(), mirrored);
-    let mut cluster = Cluster::new(Settings { all_node_attributes: false, ..options.settings.clone() });
-    cluster.record_changes(true);
-    let recorder = match &options.record {
-        Some(record) => {
-            let header = Header {
-                scheduler: "berth".to_owned(),
-                identity: options.identity.clone(),
-                settings: RecordedSettings::from(cluster.settings()),
-                ..Header::default()
-            };
-            let recorder = Recorder::start(record, header)?;
-            cluster.set_journal(recorder.journal());
-            recorder
+    async move {
+        let options = SchedulerOptions { settings: options.settings()?, ..options };
+        // Events have the same limit, separately. Leader election sends two requests per retry period.
+        let unlimited = berth_client::connect::client(connection.clone())?;
+        let client = berth_client::connect::limited_client(connection, options.rate_limit)?;
+        let mut registry = Registry::default();
+        let metrics = Arc::new(Metrics::new(&mut registry));
+        let (reporter, status) = Reporter::new(metrics.clone());
+        let content = Content {
+            registry: Arc::new(registry),
+            state: status.clone(),
+            pages: Some(serving::pages(&options.settings.config, client.clone())),
+        };
+        let election = options.leader_election.clone();
+        // Without an election, there is no beginning of a leadership after which pods are listed again.
+        let led_before = election.is_none();
+        let (sidecars, addresses, leadership) =
+            Sidecars::start(unlimited.clone(), &options.serving, content, election).await?;
+        let (completed, completions) = mpsc::unbounded_channel();
+        let mut event_options = RecorderOptions::new("berth", options.identity.clone());
+        if let Some(limit) = options.rate_limit {
+            event_options.rate = limit;
         }
-        None => Recorder::default(),
-    };
-    let now = Instant::now();
-    let bind_concurrency = options.bind_concurrency.max(1);
-    let budgets = Budgets::default();
-    let state = State { config, cluster, mirror, budgets, devices: DeviceResources::default(), recorder };
-    let pending = PendingPods {
-        queue: Queue::new(QueueOptions {
-            first_backoff: options.first_backoff,
-            longest_backoff: options.longest_backoff,
-        }),
-        pods: QueuedPods::default(),
-        statuses: StatusWriter::new(client, leadership.clone(), events.clone(), completed.clone()),
-        events: FailureEvents::new(events, now),
-        metrics: metrics.clone(),
-        ignore_unsupported: options.ignore_unsupported,
-        listed: Vec::new(),
-    };
-    let scheduler = Scheduler {
-        context: Context { state, pending },
-        groups: PodGroups::new(&options, metrics.clone()),
-        binds: BindWorkers::start(bind_concurrency, binder, &completed),
-        volumes: VolumeBindings::new(writer, completed, metrics.clone()),
-        waker: Waker::new(options.flush_after, now),
-        relaxation: Relaxation::default(),
-        instruments: Instruments::new(metrics.clone(), now),
-        reporter,
-        metrics,
-        led_before,
-        leadership,
-        bind_concurrency,
-        flush_after: options.flush_after,
-        stop_timeout: options.stop_timeout,
-    };
-    let task = tokio::spawn(scheduler.run(watch_events, completions, stop, sidecars));
-    Ok(Handle::new(status, addresses, task))
+        let events = EventRecorder::start(unlimited, event_options, sidecars.token());
+        let binder = Binder {
+            client: client.clone(),
+            leadership: leadership.clone(),
+            timeout: options.bind_timeout(),
+            metrics: metrics.clone(),
+            stop: CancellationToken::new(),
+        };
+        let writer = VolumeWriter {
+            client: client.clone(),
+            leadership: leadership.clone(),
+            timeout: options.bind_timeout(),
+            permits: Arc::new(Semaphore::new(options.bind_concurrency.max(1))),
+        };
+        let config = Arc::new(options.settings.config.clone());
+        let profiles = config.clone();
+        let mirrored = MirrorOptions {
+            sources: Source::ALL,
+            watch_idle_timeout: options.watch_idle_timeout,
+            check_interval: options.resync_interval,
+            check_grace: options.resync_grace,
+            // Pods of this scheduler are kept until they are bound.
+            keeps: Arc::new(move |pod| profiles.profile(&pod.spec.scheduler_name).is_some()),
+        };
+        let (mirror, watch_events) = Mirror::start(client.clone(), mirrored);
+        let mut cluster = Cluster::new(Settings { all_node_attributes: false, ..options.settings.clone() });
+        cluster.record_changes(true);
+        let recorder = match &options.record {
+            Some(record) => {
+                let header = Header {
+                    scheduler: "berth".to_owned(),
+                    identity: options.identity.clone(),
+                    settings: RecordedSettings::from(cluster.settings()),
+                    ..Header::default()
+                };
+                let recorder = Recorder::start(record, header)?;
+                cluster.set_journal(recorder.journal());
+                recorder
+            }
+            None => Recorder::default(),
+        };
+        let now = Instant::now();
+        let bind_concurrency = options.bind_concurrency.max(1);
+        let budgets = Budgets::default();
+        let state = State { config, cluster, mirror, budgets, devices: DeviceResources::default(), recorder };
+        let pending = PendingPods {
+            queue: Queue::new(QueueOptions {
+                first_backoff: options.first_backoff,
+                longest_backoff: options.longest_backoff,
+            }),
+            pods: QueuedPods::default(),
+            statuses: StatusWriter::new(client, leadership.clone(), events.clone(), completed.clone()),
+            events: FailureEvents::new(events, now),
+            metrics: metrics.clone(),
+            ignore_unsupported: options.ignore_unsupported,
+            listed: Vec::new(),
+        };
+        let scheduler = Scheduler {
+            context: Context { state, pending },
+            groups: PodGroups::new(&options, metrics.clone()),
+            binds: BindWorkers::start(bind_concurrency, binder, &completed),
+            volumes: VolumeBindings::new(writer, completed, metrics.clone()),
+            waker: Waker::new(options.flush_after, now),
+            relaxation: Relaxation::default(),
+            instruments: Instruments::new(metrics.clone(), now),
+            reporter,
+            metrics,
+            led_before,
+            leadership,
+            bind_concurrency,
+            flush_after: options.flush_after,
+            stop_timeout: options.stop_timeout,
+        };
+        let task = tokio::spawn(scheduler.run(watch_events, completions, stop, sidecars));
+        Ok(Handle::new(status, addresses, task))
+    }
+    .boxed()
 }
