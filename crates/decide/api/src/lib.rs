@@ -14,6 +14,7 @@
 //! | [`expand`] | workloads to the pods that their controllers create |
 //! | [`recording`], [`journal`] | recorded decisions of kube-scheduler; journals of a running scheduler |
 //! | [`fenceposts`], [`simulated_nodes`], [`split_mix`] | the limits of a rolling update; simulated nodes; pseudo-random numbers |
+//! | [`work`] | how much work one request, event, page or file may cause |
 //!
 //! The crate has no client and no clock and does no I/O: callers pass bytes or JSON values.
 
@@ -35,3 +36,4 @@ pub mod rules;
 pub mod simulated_nodes;
 pub mod split_mix;
 pub mod syntax;
+pub mod work;

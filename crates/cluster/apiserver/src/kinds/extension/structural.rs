@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
+use berth_api::work::WorkBudget;
 use regex::{Regex, RegexBuilder};
 
 use crate::kinds::prelude::*;
@@ -23,21 +24,21 @@ const MAX_PROBLEMS: usize = 100;
 
 /// Work that may still be done.
 struct Budget {
-    steps: Cell<u64>,
+    steps: WorkBudget,
     bytes: Cell<usize>,
 }
 
 impl Budget {
     fn new() -> Budget {
-        Budget { steps: Cell::new(MAX_STEPS), bytes: Cell::new(MAX_BODY_BYTES) }
+        Budget { steps: WorkBudget::new(MAX_STEPS), bytes: Cell::new(MAX_BODY_BYTES) }
     }
 
     fn spend(&self, steps: usize) {
-        self.steps.set(self.steps.get().saturating_sub(steps as u64));
+        self.steps.spend(steps).ok();
     }
 
     fn is_spent(&self) -> bool {
-        self.steps.get() == 0 || self.bytes.get() == 0
+        self.steps.is_spent() || self.bytes.get() == 0
     }
 }
 
