@@ -1,24 +1,35 @@
 //! Whether a user may do something: built-in permissions, the Node authorizer, roles.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use berth_api::object::NamespacedName;
+use tokio::sync::watch;
 
 use super::builtin::is_allowed;
+use super::grants::{Grants, RESOURCES};
+use super::held::Held;
 use super::node;
-use super::rbac::Grants;
 use super::rules::{Rules, rules_for};
 use crate::request::{Attributes, User, refusal};
-use crate::store::{Derived, Store};
+use crate::store::{Object, Store};
 
 /// Authorizes requests by the objects of a store.
 pub struct Authorizer {
     store: Store,
-    grants: Derived<Grants>,
+    /// The last versions of roles and bindings.
+    versions: [watch::Receiver<u64>; RESOURCES.len()],
+    grants: RwLock<Grants>,
 }
 
 impl Authorizer {
     /// Authorizes by the roles, bindings and pods of a store.
     pub fn new(store: &Store) -> Authorizer {
-        Authorizer { store: store.clone(), grants: Grants::derived(store) }
+        Grants::compile_in(store);
+        let versions = RESOURCES.map(|resource| store.changes(resource));
+        let authorizer = Authorizer { store: store.clone(), versions, grants: RwLock::default() };
+        // What was stored before is read now, not by the first request.
+        drop(authorizer.grants());
+        authorizer
     }
 
     /// Whether a user may do something.
@@ -49,13 +60,30 @@ impl Authorizer {
         }
     }
 
-    /// Grants of roles and their bindings.
-    pub fn grants(&self) -> Arc<Grants> {
-        self.grants.get()
+    /// The grants of all roles and bindings that are written.
+    fn grants(&self) -> RwLockReadGuard<'_, Grants> {
+        let versions = self.versions.each_ref().map(|version| *version.borrow());
+        let grants = self.grants.read().unwrap_or_else(PoisonError::into_inner);
+        if grants.is_current(versions) {
+            return grants;
+        }
+        drop(grants);
+        self.grants.write().unwrap_or_else(PoisonError::into_inner).update(&self.store, versions);
+        self.grants.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a user holds in a namespace (in all namespaces, if it is empty).
+    pub fn held(&self, user: &User, namespace: &str) -> Held {
+        self.grants().held(user, namespace)
+    }
+
+    /// The objects whose rules a role has; `None` if there is no such role.
+    pub fn rules_of_role(&self, role: &NamespacedName) -> Option<Vec<Arc<Object>>> {
+        self.grants().rules_of(role)
     }
 
     /// The permissions of a user in a namespace.
     pub fn rules_of(&self, user: &User, namespace: &str) -> Rules {
-        rules_for(user, &self.grants(), namespace)
+        rules_for(user, &self.held(user, namespace))
     }
 }

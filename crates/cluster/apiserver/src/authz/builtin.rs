@@ -1,6 +1,11 @@
 //! Built-in permissions, independent of roles: the admin may do everything, authenticated users may read discovery and
 //! create self reviews. `node` has those of nodes.
 
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Value, json};
+
+use super::role::Role;
 use crate::request::{AUTHENTICATED, Attributes, MASTERS, User};
 
 /// Permissions of all authenticated users.
@@ -23,6 +28,32 @@ pub fn is_allowed(user: &User, what: &Attributes<'_>) -> bool {
         return reads && (under(PUBLIC_PATHS) || (user.is_in(AUTHENTICATED) && under(DISCOVERY_PATHS)));
     }
     user.is_in(AUTHENTICATED) && is_listed(EVERYONE_RULES, what)
+}
+
+/// The built-in permissions of all users, of authenticated ones, and of the admin, as roles.
+static ROLES: LazyLock<[Arc<Role>; 3]> = LazyLock::new(|| {
+    let reads = |paths: &[&str]| {
+        let below = paths.iter().filter(|path| **path != "/").map(|path| format!("{path}/*"));
+        let urls: Vec<String> = paths.iter().map(|path| (*path).to_owned()).chain(below).collect();
+        json!({"verbs": ["get", "head"], "nonResourceURLs": urls})
+    };
+    let mut authenticated = vec![reads(DISCOVERY_PATHS)];
+    authenticated.extend(EVERYONE_RULES.iter().map(listed));
+    let everything =
+        json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]});
+    [vec![reads(PUBLIC_PATHS)], authenticated, vec![everything]].map(|rules| Arc::new(Role::of(&rules)))
+});
+
+/// The built-in permissions of a user as roles.
+pub fn roles(user: &User) -> Vec<Arc<Role>> {
+    let [public, authenticated, everything] = &*ROLES;
+    let has = [(public, true), (authenticated, user.is_in(AUTHENTICATED)), (everything, user.is_in(MASTERS))];
+    has.into_iter().filter(|(_, has)| *has).map(|(role, _)| role.clone()).collect()
+}
+
+/// A rule of a table as a role has it.
+pub fn listed((verbs, group, resources): &(&[&str], &str, &[&str])) -> Value {
+    json!({"verbs": verbs, "apiGroups": [group], "resources": resources})
 }
 
 /// Rules as `(verbs, group, resources)`.

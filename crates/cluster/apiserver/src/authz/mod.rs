@@ -2,10 +2,18 @@
 
 mod authorizer;
 mod builtin;
+mod grants;
+mod held;
 mod node;
-mod rbac;
+mod policy_rule;
+mod role;
+mod rule_set;
 mod rules;
+#[cfg(test)]
+mod tests;
 
 pub use authorizer::Authorizer;
 pub use builtin::is_allowed;
-pub use rbac::{GROUP as RBAC_GROUP, Grants, PolicyRule, quoted};
+pub use grants::{GROUP as RBAC_GROUP, role_of};
+pub use held::Held;
+pub use policy_rule::{PolicyRule, quoted};

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use berth_api::object::NamespacedName;
 use berth_schema::resource::Resource;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::AdmissionChain;
 use crate::authn::Authenticator;
-use crate::authz::{Authorizer, Grants};
+use crate::authz::{Authorizer, Held};
 use crate::quota::Quotas;
 use crate::request::{Attributes, User};
 use crate::store::{Claim, Filter, Object, Store};
@@ -56,7 +57,11 @@ impl Lookup for Api {
         self.authorizer.allows(user, what)
     }
 
-    fn grants(&self) -> Arc<Grants> {
-        self.authorizer.grants()
+    fn held(&self, user: &User, namespace: &str) -> Held {
+        self.authorizer.held(user, namespace)
+    }
+
+    fn rules_of_role(&self, role: &NamespacedName) -> Option<Vec<Arc<Object>>> {
+        self.authorizer.rules_of_role(role)
     }
 }

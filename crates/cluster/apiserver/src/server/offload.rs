@@ -7,6 +7,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::authz::RBAC_GROUP;
 use crate::handlers::{self, Api, Reply};
 use crate::request::{ApiRequest, Status, Verb};
 use crate::store::Store;
@@ -64,14 +65,22 @@ impl Drop for Offload {
     }
 }
 
-/// Whether the body is large, or the object that a patch changes, or a schema of a user is applied.
+/// Whether a request is much work: its body or the object that it changes is large, a schema of a user is applied, or
+/// permissions are compared with each other.
 pub fn is_heavy(store: &Store, request: &ApiRequest) -> bool {
     let info = &request.info;
+    if !info.verb.is_mutating() {
+        return false;
+    }
+    let resource = info.resource;
+    let is_large = || {
+        let stored = resource.stored().filter(|_| !info.name.is_empty());
+        let current = stored.and_then(|stored| store.get(stored, &info.namespace, &info.name));
+        current.is_some_and(|object| object.json().len() > HEAVY_BYTES)
+    };
     request.body.len() > HEAVY_BYTES
-        || info.resource.custom.is_some() && info.verb.is_mutating()
-        || matches!(info.verb, Verb::Patch | Verb::Update)
-            && info.resource.stored().is_some_and(|resource| {
-                let current = store.get(resource, &info.namespace, &info.name);
-                current.is_some_and(|object| object.json().len() > HEAVY_BYTES)
-            })
+        || resource.custom.is_some()
+        || matches!(resource.group, RBAC_GROUP | "authorization.k8s.io")
+        || info.verb == Verb::DeleteCollection
+        || is_large()
 }

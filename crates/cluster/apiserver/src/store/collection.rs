@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use berth_schema::resource::Resource;
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::claim_index::ClaimIndex;
 use super::event::Event;
 use super::field_watchers::FieldWatchers;
-use super::object::{EventType, Facts, Object};
+use super::object::{AnyCompiled, EventType, Facts, Object};
 
 /// Limits of the history, for watchers that lag or reconnect.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +64,8 @@ pub struct Collection {
     /// Watches of objects with one value of one field.
     field_watchers: FieldWatchers,
     claims: ClaimIndex,
+    /// Makes the form in which requests read the objects.
+    pub compile: Option<fn(&Value) -> AnyCompiled>,
 }
 
 impl Collection {
@@ -85,6 +88,7 @@ impl Collection {
             head: watch::Sender::new(floor),
             field_watchers: FieldWatchers::new(resource.watched_field()),
             claims: ClaimIndex::default(),
+            compile: None,
         }
     }
 
@@ -175,7 +179,7 @@ impl Collection {
     pub fn apply(&mut self, object: Arc<Object>, event_type: EventType) {
         let previous = self.replace(&object, event_type);
         if let Some(previous) = &previous {
-            previous.drop_parsed();
+            previous.drop_compiled();
         }
         let revision = object.revision;
         let event = Event { event_type, object, previous };

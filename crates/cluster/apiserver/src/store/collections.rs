@@ -7,7 +7,7 @@ use berth_schema::resource::{MAX_CUSTOM, RESOURCES, Resource, custom_collection_
 
 use super::claim::Claim;
 use super::collection::{Collection, HistoryBounds};
-use super::object::{EventType, Object};
+use super::object::{AnyCompiled, EventType, Object};
 use super::write::{Write, WriteError, check, conflicting_claim, key};
 
 /// All collections, and the version up to which they are complete.
@@ -117,8 +117,14 @@ impl Collections {
         self.revision.store(revision, Ordering::Release);
     }
 
+    /// The compiled form of what a write stores, for resources that have one.
+    pub fn compile(&self, Write { resource, change, value }: &Write) -> Option<AnyCompiled> {
+        let compile = self.read(resource).compile.filter(|_| change.event_type() != EventType::Deleted);
+        compile.map(|compile| compile(value))
+    }
+
     /// Makes a write in memory.
-    pub fn write(&self, write: Write) -> Result<Arc<Object>, WriteError> {
+    pub fn write(&self, write: Write, compiled: Option<AnyCompiled>) -> Result<Arc<Object>, WriteError> {
         let Write { resource, change, value } = write;
         let mut collection = self.lock(resource);
         let (namespace, name) = key(&value);
@@ -131,7 +137,8 @@ impl Collections {
         }
         // Under the collection's lock, so that versions within a collection appear in order.
         let revision = self.revision.fetch_add(1, Ordering::AcqRel) + 1;
-        let object = Arc::new(Object::encode(resource, value, revision, change.event_type()));
+        let object = Object::encode(resource, value, revision, change.event_type());
+        let object = Arc::new(object.with_compiled(compiled));
         collection.apply(object.clone(), change.event_type());
         Ok(object)
     }

@@ -1,5 +1,6 @@
 //! The handle of a store.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::collections::Collections;
 use super::disk::{Disk, StorageOptions};
 use super::disk_error::DiskError;
 use super::event::Event;
-use super::object::Object;
+use super::object::{Compiled, Object};
 use super::page::{Page, Position};
 use super::selector::Filter;
 use super::write::{Change, Write, WriteError, conflicting_claim, key};
@@ -152,6 +153,11 @@ impl Store {
         self.collections.read(resource).len()
     }
 
+    /// Compiles all objects of a resource when they are written, for readers of this form.
+    pub fn compile_as<T: Compiled>(&self, resource: &Resource) {
+        self.collections.lock(resource).compile = Some(|value| Arc::new(T::compile(Cow::Borrowed(value))));
+    }
+
     /// A signal that fires after every change of a resource's objects.
     pub fn changes(&self, resource: &Resource) -> watch::Receiver<u64> {
         self.collections.read(resource).changes()
@@ -195,9 +201,11 @@ impl Store {
     /// # Errors
     /// The precondition does not hold, or the storage failed.
     pub async fn write(&self, write: Write) -> Result<Arc<Object>, WriteError> {
+        // Here, on the thread of the request: neither readers nor the writer wait for it.
+        let compiled = self.collections.compile(&write);
         match &self.writer {
-            None => self.collections.write(write),
-            Some(writer) => writer.write(write).await,
+            None => self.collections.write(write, compiled),
+            Some(writer) => writer.write(write, compiled).await,
         }
     }
 }

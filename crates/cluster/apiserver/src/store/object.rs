@@ -1,5 +1,7 @@
 //! A stored object: its bytes and the fields that selectors read.
 
+use std::any::Any;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -91,6 +93,22 @@ fn selectable_values(resource: &Resource, value: &Value) -> Box<[Box<str>]> {
     resource.selectable_fields.iter().map(|field| read(field.pointers, field.default)).collect()
 }
 
+/// A form of an object that requests read often, made of its JSON once for each version.
+pub trait Compiled: Send + Sync + 'static {
+    /// Reads an object.
+    fn compile(value: Cow<'_, Value>) -> Self;
+}
+
+/// The whole object, parsed. It takes several times the memory of the bytes.
+impl Compiled for Value {
+    fn compile(value: Cow<'_, Value>) -> Value {
+        value.into_owned()
+    }
+}
+
+/// A compiled form of any type.
+pub type AnyCompiled = Arc<dyn Any + Send + Sync>;
+
 /// An object as it was written at one resource version.
 #[derive(Debug)]
 pub struct Object {
@@ -103,8 +121,8 @@ pub struct Object {
     frame_type: EventType,
     /// Where in the frame the metadata is.
     metadata: Range<u32>,
-    /// The object, parsed, if it is read often.
-    parsed: Mutex<Option<Arc<Value>>>,
+    /// The compiled form, if it is read often.
+    compiled: Mutex<Option<AnyCompiled>>,
 }
 
 impl Object {
@@ -138,7 +156,7 @@ impl Object {
             frame: Bytes::copy_from_slice(&frame),
             frame_type: event_type,
             metadata,
-            parsed: Mutex::default(),
+            compiled: Mutex::default(),
         }
     }
 
@@ -150,7 +168,7 @@ impl Object {
             frame: self.frame.clone(),
             frame_type: self.frame_type,
             metadata: self.metadata.clone(),
-            parsed: Mutex::default(),
+            compiled: Mutex::default(),
         }
     }
 
@@ -169,16 +187,31 @@ impl Object {
         (event_type == self.frame_type).then(|| self.frame.clone())
     }
 
-    /// The object, parsed once and kept until it is replaced: for objects that many requests read. A parsed object takes
-    /// several times the memory of its bytes; use [`Object::value`] for pods, nodes and what is read once.
-    pub fn parsed(&self) -> Arc<Value> {
-        let mut parsed = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
-        parsed.get_or_insert_with(|| Arc::new(self.value())).clone()
+    /// With a compiled form that was made before.
+    pub fn with_compiled(self, compiled: Option<AnyCompiled>) -> Object {
+        Object { compiled: Mutex::new(compiled), ..self }
     }
 
-    /// Drops the parsed object: the history keeps the bytes only.
-    pub fn drop_parsed(&self) {
-        *self.parsed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// The compiled form, made once and kept until the object is replaced. One form of an object is kept: all readers of a
+    /// resource's objects use the same one.
+    pub fn compiled<T: Compiled>(&self) -> Arc<T> {
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Ok(known)) = compiled.clone().map(Arc::downcast) {
+            return known;
+        }
+        let made = Arc::new(T::compile(Cow::Owned(self.value())));
+        *compiled = Some(made.clone());
+        made
+    }
+
+    /// The whole object, parsed once; use [`Object::value`] for what is read once.
+    pub fn parsed(&self) -> Arc<Value> {
+        self.compiled()
+    }
+
+    /// Drops the compiled form: the history keeps the bytes only.
+    pub fn drop_compiled(&self) {
+        *self.compiled.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The object, parsed again.

@@ -11,7 +11,7 @@ use super::claim::Claim;
 use super::collections::Collections;
 use super::disk::Disk;
 use super::entry::Decided;
-use super::object::{EventType, Object};
+use super::object::{AnyCompiled, EventType, Object};
 use super::write::{Write, WriteError, check, conflicting_claim, key};
 
 /// Capacity of the write queue. When it is full, callers wait.
@@ -25,6 +25,7 @@ type Done = oneshot::Sender<Result<Arc<Object>, WriteError>>;
 
 struct Job {
     write: Write,
+    compiled: Option<AnyCompiled>,
     done: Done,
 }
 
@@ -60,11 +61,15 @@ impl Writer {
     ///
     /// # Errors
     /// The precondition does not hold, or the write failed.
-    pub async fn write(&self, write: Write) -> Result<Arc<Object>, WriteError> {
+    pub async fn write(
+        &self,
+        write: Write,
+        compiled: Option<AnyCompiled>,
+    ) -> Result<Arc<Object>, WriteError> {
         let closed = || WriteError::Storage("the store is closed".to_owned());
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)?;
         let (done, result) = oneshot::channel();
-        jobs.send(Job { write, done }).await.map_err(|_| closed())?;
+        jobs.send(Job { write, compiled, done }).await.map_err(|_| closed())?;
         drop(jobs);
         result.await.map_err(|_| closed())?
     }
@@ -149,7 +154,7 @@ struct Batch {
 impl Batch {
     /// Checks a write against the state after the previous ones.
     fn decide(&mut self, collections: &Collections, job: Job) {
-        let Job { write: Write { resource, change, value }, done } = job;
+        let Job { write: Write { resource, change, value }, compiled, done } = job;
         let (namespace, name) = key(&value);
         let place = (resource.index(), namespace.to_owned(), name.to_owned());
         let pending = self.changed.get(&place).cloned();
@@ -175,7 +180,8 @@ impl Batch {
         }
         let event_type = change.event_type();
         let revision = collections.revision() + 1 + self.decided.len() as u64;
-        let object = Arc::new(Object::encode(resource, value, revision, event_type));
+        let object = Object::encode(resource, value, revision, event_type);
+        let object = Arc::new(object.with_compiled(compiled));
         self.bytes += object.size();
         let released = previous.iter().flat_map(|previous| &previous.facts.claims);
         self.claims.extend(released.map(|claim| (*claim, false)));

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use berth_api::object::NamespacedName;
 use berth_schema::resource::{Resource, of_kind};
 use serde_json::Value;
 
 use super::interface::{Context, Lookup};
-use crate::authz::Grants;
+use crate::authz::Held;
 use crate::request::{Attributes, User};
 use crate::store::{Claim, EventType, Object};
 
@@ -60,7 +61,11 @@ impl Lookup for FakeCluster {
         self.allowed.contains(&[what.verb, what.resource, what.name])
     }
 
-    fn grants(&self) -> Arc<Grants> {
-        Arc::default()
+    fn held(&self, _user: &User, _namespace: &str) -> Held {
+        Held::default()
+    }
+
+    fn rules_of_role(&self, _role: &NamespacedName) -> Option<Vec<Arc<Object>>> {
+        None
     }
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use berth_api::object::NamespacedName;
 use berth_api::syntax;
 use berth_schema::resource::Resource;
 use serde_json::Value;
 
 use super::fields::{Causes, is_empty};
 use super::metadata;
-use crate::authz::Grants;
+use crate::authz::Held;
 use crate::request::{Attributes, Status, User};
 use crate::store::{Claim, Object};
 
@@ -26,8 +27,11 @@ pub trait Lookup: Sync {
     /// Whether a user may do something.
     fn allows(&self, user: &User, what: &Attributes<'_>) -> bool;
 
-    /// The grants of roles and their bindings.
-    fn grants(&self) -> Arc<Grants>;
+    /// What roles and built-in permissions give a user in a namespace (in all namespaces, if it is empty).
+    fn held(&self, user: &User, namespace: &str) -> Held;
+
+    /// The objects whose rules a role has; `None` if there is no such role.
+    fn rules_of_role(&self, role: &NamespacedName) -> Option<Vec<Arc<Object>>>;
 }
 
 /// The circumstances of a request.

@@ -1,8 +1,10 @@
 //! Roles, ClusterRoles and their bindings.
 
+use berth_api::work::WorkBudget;
 use berth_schema::resource::{CLUSTER_ROLES, ROLES, Resource};
+use http::StatusCode;
 
-use crate::authz::{PolicyRule, RBAC_GROUP as GROUP, quoted};
+use crate::authz::{PolicyRule, RBAC_GROUP as GROUP, quoted, role_of};
 use crate::kinds::prelude::*;
 use crate::request::{Attributes, MASTERS};
 use crate::store::key;
@@ -74,8 +76,10 @@ impl Strategy for RoleBinding {
         if is_exempt(context, "bind", roles, namespace, role_name) {
             return Ok(());
         }
-        let grants = context.lookup.grants();
-        let rules = grants.role(role, namespace).ok_or_else(|| Status::not_found(roles, role_name))?;
+        let parts = role_of(role, namespace).and_then(|role| context.lookup.rules_of_role(&role));
+        let parts = parts.ok_or_else(|| Status::not_found(roles, role_name))?;
+        let rules: Vec<PolicyRule> =
+            parts.iter().flat_map(|part| PolicyRule::list(&part.value()["rules"])).collect();
         check_held(context, self.0, namespace, name, &rules)
     }
 }
@@ -154,6 +158,11 @@ fn is_exempt(context: &Context<'_>, verb: &str, roles: &Resource, namespace: &st
     context.user.is_in(MASTERS) || context.lookup.allows(context.user, &what)
 }
 
+/// Steps of work for finding out whether a user holds the rules of a role: some ten milliseconds.
+const MAX_STEPS: u64 = 2_000_000;
+/// Rules that a refusal names at most.
+const MAX_NAMED: usize = 100;
+
 /// Checks that the user holds every permission that an object grants.
 fn check_held(
     context: &Context<'_>,
@@ -162,12 +171,32 @@ fn check_held(
     name: &str,
     rules: &[PolicyRule],
 ) -> Result<(), Box<Status>> {
-    let beyond = context.lookup.grants().beyond(context.user, namespace, rules);
+    let held = context.lookup.held(context.user, namespace);
+    let budget = WorkBudget::new(MAX_STEPS);
+    let mut beyond = Vec::new();
+    for (i, rule) in rules.iter().enumerate() {
+        match held.covers(rule, &budget) {
+            Ok(true) => {}
+            Ok(false) => beyond.push(rule),
+            Err(error) => {
+                let message = format!(
+                    "{} {name:?}: rules[{i}]: whether user {:?} holds these permissions takes {error} to find out: \
+                     grant fewer permissions at once, or let a user with the verb \"escalate\" or \"bind\" grant them",
+                    resource.group_resource(),
+                    context.user.name
+                );
+                return Err(Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message));
+            }
+        }
+    }
     if beyond.is_empty() {
         return Ok(());
     }
-    let mut missing: Vec<String> = beyond.iter().map(ToString::to_string).collect();
+    let mut missing: Vec<String> = beyond.iter().take(MAX_NAMED).map(ToString::to_string).collect();
     missing.sort();
+    if beyond.len() > MAX_NAMED {
+        missing.push(format!("and {} more rules", beyond.len() - MAX_NAMED));
+    }
     let why = format!(
         "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
         context.user.name,
