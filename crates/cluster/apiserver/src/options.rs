@@ -57,6 +57,8 @@ pub struct Limits {
     pub in_flight: usize,
     /// Watches open at once; more get 429. One user gets half of them at most.
     pub watches: usize,
+    /// Bytes of the selectors of open watches; more get 429. One user gets half of them at most.
+    pub watch_selector_bytes: usize,
     /// Bytes of request bodies held at once; more get 429. One user gets a quarter at most.
     pub body_bytes_held: usize,
     /// Bytes of responses held at once, until they are sent; what would exceed them gets 429. One user gets half of them
@@ -82,6 +84,7 @@ impl Default for Limits {
             },
             in_flight: 600,
             watches: 20_000,
+            watch_selector_bytes: 16 << 20,
             body_bytes_held: 128 << 20,
             response_bytes_held: 256 << 20,
             body: Duration::from_secs(30),

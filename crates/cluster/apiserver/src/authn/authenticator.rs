@@ -1,13 +1,15 @@
 //! Checks tokens against stored objects.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use berth_schema::resource::{NODES, PODS, SECRETS, SERVICE_ACCOUNTS};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::tokens::{API_AUDIENCE, Claims, Tokens};
 use crate::request::User;
-use crate::store::Store;
+use crate::store::{Compiled, Store};
 
 /// How long a token outlives the deletion of an object that finalizers keep.
 const DELETION_LEEWAY: SignedDuration = SignedDuration::from_secs(60);
@@ -49,10 +51,8 @@ impl Authenticator {
         let now = Timestamp::now();
         let exists = |resource, namespace: &str, name: &str, uid: &str| {
             self.store.get(resource, namespace, name).is_some_and(|object| {
-                let metadata = &object.parsed()["metadata"];
-                let deleted =
-                    metadata["deletionTimestamp"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
-                metadata["uid"] == uid && deleted.is_none_or(|at| now < at + DELETION_LEEWAY)
+                let existence: Arc<Existence> = object.compiled();
+                *existence.uid == *uid && existence.deleted.is_none_or(|at| now < at + DELETION_LEEWAY)
             })
         };
         let bound = claims.bound.as_ref();
@@ -62,5 +62,18 @@ impl Authenticator {
                 "Secret" => exists(&SECRETS, &claims.namespace, &bound.name, &bound.uid),
                 _ => exists(&NODES, "", &bound.name, &bound.uid),
             })
+    }
+}
+
+/// What tokens need of the objects that they depend on.
+struct Existence {
+    uid: Box<str>,
+    deleted: Option<Timestamp>,
+}
+
+impl Compiled for Existence {
+    fn compile(value: Cow<'_, Value>) -> Existence {
+        let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default();
+        Existence { uid: text("uid").into(), deleted: text("deletionTimestamp").parse().ok() }
     }
 }

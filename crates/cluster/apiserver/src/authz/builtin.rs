@@ -19,15 +19,7 @@ const DISCOVERY_PATHS: &[&str] = &["/", "/api", "/apis", "/openapi"];
 
 /// Whether a user has a built-in permission.
 pub fn is_allowed(user: &User, what: &Attributes<'_>) -> bool {
-    if user.is_in(MASTERS) {
-        return true;
-    }
-    if what.resource.is_empty() {
-        let under = |prefixes: &[&str]| prefixes.iter().any(|p| is_under(what.path, p));
-        let reads = matches!(what.verb, "get" | "head");
-        return reads && (under(PUBLIC_PATHS) || (user.is_in(AUTHENTICATED) && under(DISCOVERY_PATHS)));
-    }
-    user.is_in(AUTHENTICATED) && is_listed(EVERYONE_RULES, what)
+    roles(user).any(|role| role.allows(what))
 }
 
 /// The built-in permissions of all users, of authenticated ones, and of the admin, as roles.
@@ -45,10 +37,9 @@ static ROLES: LazyLock<[Arc<Role>; 3]> = LazyLock::new(|| {
 });
 
 /// The built-in permissions of a user as roles.
-pub fn roles(user: &User) -> Vec<Arc<Role>> {
-    let [public, authenticated, everything] = &*ROLES;
-    let has = [(public, true), (authenticated, user.is_in(AUTHENTICATED)), (everything, user.is_in(MASTERS))];
-    has.into_iter().filter(|(_, has)| *has).map(|(role, _)| role.clone()).collect()
+pub fn roles(user: &User) -> impl Iterator<Item = &'static Arc<Role>> {
+    let has = [true, user.is_in(AUTHENTICATED), user.is_in(MASTERS)];
+    ROLES.iter().zip(has).filter(|(_, has)| *has).map(|(role, _)| role)
 }
 
 /// A rule of a table as a role has it.
@@ -69,10 +60,6 @@ pub fn is_listed(rules: RuleTable, what: &Attributes<'_>) -> bool {
     rules.iter().any(|(verbs, group, resources)| {
         verbs.contains(&what.verb) && *group == what.group && resources.contains(&full.as_str())
     })
-}
-
-fn is_under(path: &str, prefix: &str) -> bool {
-    path == prefix || (prefix != "/" && path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/')))
 }
 
 #[cfg(test)]

@@ -240,7 +240,7 @@ impl Grants {
 
     /// What a user holds in a namespace (in all namespaces, if it is empty).
     pub fn held(&self, user: &User, namespace: &str) -> Held {
-        let mut held = Held { roles: builtin::roles(user), ..Held::default() };
+        let mut held = Held { roles: builtin::roles(user).cloned().collect(), ..Held::default() };
         let mut seen = HashSet::new();
         let mut add = |held: &mut Held, namespace: &str| {
             for (object, role) in self.bound(user, namespace).flat_map(StoredRole::parts) {

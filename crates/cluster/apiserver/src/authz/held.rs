@@ -34,7 +34,7 @@ impl Held {
         let verbs = sets(all, &rule.verbs, Role::verb, budget)?;
         if !rule.non_resource_urls.is_empty() {
             let paths = sets(cluster_wide, &rule.non_resource_urls, Role::path, budget)?;
-            if !all_meet(&verbs, &[paths], budget)? {
+            if !all_meet(&verbs, &[&paths], budget)? {
                 return Ok(false);
             }
         }
@@ -48,7 +48,10 @@ impl Held {
         };
         let groups = sets(all, &rule.api_groups, Role::group, budget)?;
         let resources = sets(all, &rule.resources, Role::resource, budget)?;
-        all_meet(&verbs, &[resources, groups, names], budget)
+        // The fewest sets first: what is compared with many has become small.
+        let mut dimensions = [&verbs, &resources, &groups, &names];
+        dimensions.sort_by_key(|sets| sets.len());
+        all_meet(dimensions[0], &dimensions[1..], budget)
     }
 }
 
@@ -74,14 +77,14 @@ fn sets(
 }
 
 /// Whether a rule is in all of the sets, however one is chosen of each dimension.
-fn all_meet(sets: &Sets, dimensions: &[Sets], budget: &WorkBudget) -> Result<bool, TooMuchWork> {
+fn all_meet(sets: &Sets, dimensions: &[&Sets], budget: &WorkBudget) -> Result<bool, TooMuchWork> {
     let Some((next, rest)) = dimensions.split_first() else {
         return Ok(sets.iter().all(|set| !set.is_empty()));
     };
     for set in sets {
         let mut met = Sets::new();
-        for other in next {
-            budget.spend(set.n_words() + other.n_words() + 1)?;
+        for other in *next {
+            budget.spend(1 + set.n_words().min(other.n_words()))?;
             met.insert(set.intersection(other));
         }
         if met.contains(&RuleSet::default()) || !all_meet(&met, rest, budget)? {

@@ -1,7 +1,10 @@
 //! The Node authorizer: permissions of a node's identity, by the rules of kube-apiserver's authorizer of this name.
 //!
 //! A node may read an object that pods refer to if there is a path from the object over a pod to the node. The paths are
-//! searched in the store at each request: only nodes cause the search, and no graph has to follow every pod.
+//! searched in the store at each request: only nodes cause the search, and no graph has to follow every pod. The references
+//! of a pod or volume are read once for each of its versions.
+
+use std::borrow::Cow;
 
 use berth_api::admission::node_restriction::{MIRROR, Referent, references};
 use berth_schema::resource::{PERSISTENT_VOLUMES, PODS, Resource, VOLUME_ATTACHMENTS, find};
@@ -9,7 +12,7 @@ use serde_json::Value;
 
 use super::builtin::{RuleTable, is_listed};
 use crate::request::Attributes;
-use crate::store::{Filter, Object, Store};
+use crate::store::{Compiled, Filter, Object, Store};
 
 const READ: &[&str] = &["get", "list", "watch"];
 
@@ -69,7 +72,7 @@ pub fn check(store: &Store, node: &str, what: &Attributes<'_>) -> Result<(), Str
     match (group, resource, subresource, verb) {
         ("", "persistentvolumes", "", "get") => {
             let volume = store.get(&PERSISTENT_VOLUMES, "", name);
-            related(volume.is_some_and(|volume| paths.is_volume_used(&volume.parsed())))
+            related(volume.is_some_and(|volume| paths.is_volume_used(&volume.compiled())))
         }
         ("storage.k8s.io", "volumeattachments", "", "get") => {
             let attachment = store.get(&VOLUME_ATTACHMENTS, "", name);
@@ -119,43 +122,27 @@ impl Paths<'_> {
         node_name.is_some_and(|node| **node == *self.node)
     }
 
-    /// Whether a pod on the node refers to the object. A mirror pod gives no permission: the node creates it itself.
+    /// Whether a pod on the node refers to the object.
     fn is_used(&self, referent: Referent, namespace: &str, name: &str) -> bool {
         let (_, pods) = self.store.list(&PODS, &Filter::in_namespace(namespace));
-        let here = pods.iter().filter(|pod| self.is_here(pod));
-        here.map(|pod| pod.value()).any(|pod| {
-            pod["metadata"]["annotations"].get(MIRROR).is_none()
-                && references(&pod).iter().any(|(of, named)| *of == referent && *named == name)
+        let mut here = pods.iter().filter(|pod| self.is_here(pod));
+        here.any(|pod| {
+            let PodReferences(all) = &*pod.compiled();
+            all.iter().any(|(of, named)| *of == referent && **named == *name)
         })
     }
 
-    fn is_volume_used(&self, volume: &Value) -> bool {
-        let text = |field: &str| volume["spec"]["claimRef"][field].as_str().unwrap_or_default();
-        let (namespace, name) = (text("namespace"), text("name"));
+    fn is_volume_used(&self, volume: &VolumeReferences) -> bool {
+        let (namespace, name) = &volume.claim;
         !name.is_empty() && self.is_used(Referent::PersistentVolumeClaim, namespace, name)
     }
 
     /// Whether the secret is one that a kubelet needs for a volume of a pod on the node.
     fn is_secret_of_volume(&self, namespace: &str, name: &str) -> bool {
         let (_, volumes) = self.store.list(&PERSISTENT_VOLUMES, &Filter::default());
-        volumes.iter().map(|volume| volume.parsed()).any(|volume| {
-            let own = volume["spec"]["claimRef"]["namespace"].as_str().unwrap_or_default();
-            let sources = volume["spec"].as_object().into_iter().flatten().map(|(_, source)| source);
-            let named = sources.filter_map(Value::as_object).flat_map(|source| {
-                let in_azure = source.get("secretName").map(|name| (name, source.get("secretNamespace")));
-                let is_of_node = |field: &str| {
-                    matches!(
-                        field,
-                        "secretRef" | "nodeStageSecretRef" | "nodePublishSecretRef" | "nodeExpandSecretRef"
-                    )
-                };
-                let references = source.iter().filter(move |(field, _)| is_of_node(field));
-                references.map(|(_, secret)| (&secret["name"], secret.get("namespace"))).chain(in_azure)
-            });
-            let is_it = |(secret, place): (&Value, Option<&Value>)| {
-                *secret == name && place.and_then(Value::as_str).unwrap_or(own) == namespace
-            };
-            named.into_iter().any(is_it) && self.is_volume_used(&volume)
+        volumes.iter().map(|volume| volume.compiled::<VolumeReferences>()).any(|volume| {
+            let is_it = |(place, secret): &(Box<str>, Box<str>)| **secret == *name && **place == *namespace;
+            volume.secrets.iter().any(is_it) && self.is_volume_used(&volume)
         })
     }
 
@@ -163,5 +150,49 @@ impl Paths<'_> {
         let slices: Option<&Resource> = find("resource.k8s.io", "v1", "resourceslices");
         let slice = slices.and_then(|slices| self.store.get(slices, "", name));
         slice.is_some_and(|slice| slice.parsed()["spec"]["nodeName"] == self.node)
+    }
+}
+
+/// The references of a pod. A mirror pod has none: the node creates it itself.
+struct PodReferences(Box<[(Referent, Box<str>)]>);
+
+impl Compiled for PodReferences {
+    fn compile(pod: Cow<'_, Value>) -> PodReferences {
+        if pod["metadata"]["annotations"].get(MIRROR).is_some() {
+            return PodReferences(Box::default());
+        }
+        PodReferences(references(&pod).into_iter().map(|(of, name)| (of, name.into())).collect())
+    }
+}
+
+/// The claim of a volume, and the secrets that a kubelet needs for it, by namespace and name.
+struct VolumeReferences {
+    claim: (Box<str>, Box<str>),
+    secrets: Box<[(Box<str>, Box<str>)]>,
+}
+
+impl Compiled for VolumeReferences {
+    fn compile(volume: Cow<'_, Value>) -> VolumeReferences {
+        let claim = |field: &str| volume["spec"]["claimRef"][field].as_str().unwrap_or_default();
+        let sources = volume["spec"].as_object().into_iter().flatten().map(|(_, source)| source);
+        let secrets = sources.filter_map(Value::as_object).flat_map(|source| {
+            let in_azure = source.get("secretName").map(|name| (name, source.get("secretNamespace")));
+            let is_of_node = |field: &str| {
+                matches!(
+                    field,
+                    "secretRef" | "nodeStageSecretRef" | "nodePublishSecretRef" | "nodeExpandSecretRef"
+                )
+            };
+            let references = source.iter().filter(move |(field, _)| is_of_node(field));
+            references.map(|(_, secret)| (&secret["name"], secret.get("namespace"))).chain(in_azure)
+        });
+        let secrets = secrets.filter_map(|(secret, place)| {
+            let place = place.and_then(Value::as_str).unwrap_or(claim("namespace"));
+            Some((place.into(), secret.as_str()?.into()))
+        });
+        VolumeReferences {
+            secrets: secrets.collect(),
+            claim: (claim("namespace").into(), claim("name").into()),
+        }
     }
 }

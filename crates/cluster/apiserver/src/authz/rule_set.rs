@@ -25,12 +25,32 @@ impl RuleSet {
 
     /// What is in one of two sets.
     pub fn union(&self, other: &RuleSet) -> RuleSet {
-        self.merge(other, |a, b| a | b)
+        let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let mut all = SmallVec::new();
+        loop {
+            let order = match (left.peek(), right.peek()) {
+                (Some((a, _)), Some((b, _))) => a.cmp(b),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return RuleSet(all),
+            };
+            let a = left.next_if(|_| order.is_le());
+            let b = right.next_if(|_| order.is_ge());
+            let words = || a.into_iter().chain(b);
+            all.extend(
+                words().next().map(|(place, _)| (*place, words().fold(0, |all, (_, bits)| all | bits))),
+            );
+        }
     }
 
-    /// What is in both.
+    /// What is in both: one step for each word of the smaller set.
     pub fn intersection(&self, other: &RuleSet) -> RuleSet {
-        self.merge(other, |a, b| a & b)
+        let (few, many) = if self.0.len() <= other.0.len() { (self, other) } else { (other, self) };
+        let both = few.0.iter().filter_map(|(place, bits)| {
+            let at = many.0.binary_search_by_key(place, |(place, _)| *place).ok()?;
+            Some((*place, bits & many.0[at].1)).filter(|(_, bits)| *bits != 0)
+        });
+        RuleSet(both.collect())
     }
 
     /// Whether nothing is in it.
@@ -41,28 +61,5 @@ impl RuleSet {
     /// How many words it has.
     pub fn n_words(&self) -> usize {
         self.0.len()
-    }
-
-    fn merge(&self, other: &RuleSet, combine: impl Fn(u64, u64) -> u64) -> RuleSet {
-        let (mut left, mut right) = (self.0.as_slice(), other.0.as_slice());
-        let mut merged = SmallVec::new();
-        loop {
-            let (place, a, b) = match (left, right) {
-                ([(i, a), ..], [(j, b), ..]) => match i.cmp(j) {
-                    Ordering::Less => (*i, *a, 0),
-                    Ordering::Equal => (*i, *a, *b),
-                    Ordering::Greater => (*j, 0, *b),
-                },
-                ([(i, a), ..], []) => (*i, *a, 0),
-                ([], [(j, b), ..]) => (*j, 0, *b),
-                ([], []) => return RuleSet(merged),
-            };
-            left = &left[usize::from(a != 0)..];
-            right = &right[usize::from(b != 0)..];
-            let bits = combine(a, b);
-            if bits != 0 {
-                merged.push((place, bits));
-            }
-        }
     }
 }

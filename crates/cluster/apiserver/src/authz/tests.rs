@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use berth_api::work::WorkBudget;
+use berth_schema::resource::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLES};
 use serde_json::{Value, json};
 
+use super::authorizer::Authorizer;
 use super::held::Held;
 use super::policy_rule::PolicyRule;
 use super::role::Role;
-use crate::request::Attributes;
+use crate::request::{Attributes, User};
+use crate::store::{Change, HistoryBounds, Store, Write};
 
 fn held(roles: &[Vec<Value>]) -> Held {
     let roles: Vec<_> = roles.iter().map(|rules| Arc::new(Role::of(rules))).collect();
@@ -105,4 +108,48 @@ fn work_beyond_the_budget_is_refused() {
     let asked = rule(json!({"verbs": many, "apiGroups": [""], "resources": ["pods"]}));
     assert!(held.covers(&asked, &WorkBudget::new(100)).is_err());
     assert_eq!(held.covers(&asked, &WorkBudget::new(1000)), Ok(true));
+}
+
+#[tokio::test]
+async fn a_change_of_a_role_leaves_all_other_roles_as_they_were_compiled() {
+    let store = Store::in_memory(1, HistoryBounds::default());
+    let authorizer = Authorizer::new(&store);
+    let role = |name: &str, verb: &str| {
+        let rules = json!([{"verbs": [verb], "apiGroups": [""], "resources": ["pods"]}]);
+        json!({"metadata": {"name": name, "labels": {"in": "whole"}}, "rules": rules})
+    };
+    let write = async |resource, change, value| {
+        store.write(Write { resource, change, value }).await.unwrap().revision
+    };
+    let user = User { name: "u".to_owned(), ..User::default() };
+    let compiled = || {
+        let held = authorizer.held(&user, "");
+        let own = held.roles.len() - held.objects.len();
+        let names = held.objects.iter().map(|object| object.facts.name.to_string());
+        let mut all: Vec<_> = names.zip(held.roles[own..].to_vec()).collect();
+        all.sort_by_key(|(name, _)| name.clone());
+        all
+    };
+    let whole = json!({"metadata": {"name": "whole"},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"in": "whole"}}]}});
+    write(&CLUSTER_ROLES, Change::Create, whole).await;
+    for name in ["a", "b", "whole"] {
+        let binding = json!({"metadata": {"name": name}, "roleRef": {"kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "User", "name": "u"}]});
+        write(&CLUSTER_ROLE_BINDINGS, Change::Create, binding).await;
+    }
+    assert!(compiled().is_empty());
+    write(&CLUSTER_ROLES, Change::Create, role("a", "get")).await;
+    let b = write(&CLUSTER_ROLES, Change::Create, role("b", "get")).await;
+    let before = compiled();
+    write(&CLUSTER_ROLES, Change::Update { expected: b }, role("b", "list")).await;
+    let mut elsewhere = role("c", "get");
+    elsewhere["metadata"]["namespace"] = "n".into();
+    write(&ROLES, Change::Create, elsewhere).await;
+    let after = compiled();
+    let same: Vec<bool> = before.iter().zip(&after).map(|((_, a), (_, b))| Arc::ptr_eq(a, b)).collect();
+    assert_eq!(same, [true, false]);
+    // The writer of a role compiled it.
+    let stored = store.get(&CLUSTER_ROLES, "", "b").unwrap();
+    assert!(Arc::ptr_eq(&stored.compiled::<Role>(), &after[1].1));
 }

@@ -33,6 +33,9 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
     let name = binding["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let pods = &PODS;
     let node = target(&binding, &name)?;
+    let done =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    let done = Reply::value(StatusCode::CREATED, &done).with_warnings(warnings);
     for _ in 0..ATTEMPTS {
         let namespace = &request.info.namespace;
         let current = api.store.get(pods, namespace, &name).ok_or_else(|| Status::not_found(pods, &name))?;
@@ -53,18 +56,16 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
         }
         set_node(&mut pod, &binding, &node).map_err(|why| Status::conflict(pods, &name, &why))?;
         if dry_run {
-            break;
+            return Ok(done);
         }
         let change = Change::Update { expected: current.revision };
         match api.store.write(Write { resource: pods, change, value: pod }).await {
-            Ok(_) => break,
+            Ok(_) => return Ok(done),
             Err(WriteError::Modified) => {}
             Err(error) => return Err(write_failed(pods, &name, error)),
         }
     }
-    let done =
-        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Ok(Reply::value(StatusCode::CREATED, &done).with_warnings(warnings))
+    Err(Status::modified(pods, &name))
 }
 
 fn target(binding: &Value, name: &str) -> Result<String, Box<Status>> {

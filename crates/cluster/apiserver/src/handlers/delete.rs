@@ -92,7 +92,7 @@ static RETURNED: [&Resource; 5] =
 pub async fn delete_collection(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let options = read_options(request)?;
     let info = &request.info;
-    let filter = read_options::filter(info, &request.query)?;
+    let filter = read_options::filter(&api.store, info, &request.query)?;
     let (revision, objects) = api.store.list(stored(info)?, &filter);
     let mut deleted = Vec::new();
     let mut warnings = Vec::new();

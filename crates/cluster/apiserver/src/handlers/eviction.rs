@@ -1,8 +1,12 @@
 //! Eviction: a deletion that first checks the pod's disruption budget. Rules and messages are kube-apiserver's.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use berth_api::object::LabelSelector;
 use berth_api::read::from_value;
 use berth_api::rules::Selector;
+use berth_api::work::WorkBudget;
 use berth_schema::resource::{POD_DISRUPTION_BUDGETS, Resource};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -15,13 +19,15 @@ use super::reply::Reply;
 use super::sent;
 use crate::lifecycle::restrict_node;
 use crate::request::{ApiRequest, Cause, DeleteOptions, Status};
-use crate::store::{Change, Filter, Object, Write, WriteError};
+use crate::store::{Change, Compiled, Filter, Object, Store, Write, WriteError};
 use crate::strategy::now;
 use crate::webhook::Operation;
 
 const ATTEMPTS: usize = 64;
 /// Maximum number of evictions that the disruption controller has not yet observed.
 const MAX_DISRUPTED: usize = 2000;
+/// Requirements in the selectors of a namespace's budgets that an eviction evaluates at most.
+const MAX_STEPS: u64 = 2_000_000;
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 /// Answers the creation of an `Eviction`.
@@ -101,14 +107,7 @@ async fn ask_budget(
     pod: &Value,
     dry_run: bool,
 ) -> Result<Budget, Box<Status>> {
-    let (_, all) = api.store.list(resource, &Filter::in_namespace(&pod_object.facts.namespace));
-    let mut matching = all.into_iter().filter(|budget| selects(&budget.parsed(), pod_object));
-    let Some(current) = matching.next() else { return Ok(Budget::Allows) };
-    if matching.next().is_some() {
-        return Err(Status::internal(
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-        ));
-    }
+    let Some(current) = budget_of(&api.store, pod_object)? else { return Ok(Budget::Allows) };
     let mut budget = current.value();
     let status = &budget["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or(0);
@@ -132,9 +131,43 @@ async fn ask_budget(
     }
 }
 
-fn selects(budget: &Value, pod: &Object) -> bool {
-    let selector: Option<LabelSelector> = from_value(&budget["spec"]["selector"]).unwrap_or_default();
-    Selector::parse(selector.as_ref()).is_ok_and(|selector| selector.matches(|key| pod.facts.label(key)))
+/// The selector of a budget.
+struct BudgetSelector(Selector);
+
+impl Compiled for BudgetSelector {
+    fn compile(budget: Cow<'_, Value>) -> BudgetSelector {
+        let selector: Option<LabelSelector> = from_value(&budget["spec"]["selector"]).unwrap_or_default();
+        BudgetSelector(Selector::parse(selector.as_ref()).unwrap_or(Selector::Nothing))
+    }
+}
+
+/// Reads the selectors of budgets when they are written.
+pub fn compile_budgets(store: &Store) {
+    store.compile_as::<BudgetSelector>(&POD_DISRUPTION_BUDGETS);
+}
+
+/// The only budget that selects a pod.
+fn budget_of(store: &Store, pod: &Object) -> Result<Option<Arc<Object>>, Box<Status>> {
+    let namespace = &pod.facts.namespace;
+    let (_, budgets) = store.list(&POD_DISRUPTION_BUDGETS, &Filter::in_namespace(namespace));
+    let work = WorkBudget::new(MAX_STEPS);
+    let mut found = None;
+    for budget in budgets {
+        let BudgetSelector(selector) = &*budget.compiled();
+        work.spend(1 + selector.requirements().len()).map_err(|error| {
+            Status::internal(format!(
+                "the selectors of the disruption budgets in namespace {namespace:?} take {error}, at {:?}: use fewer \
+                 budgets, or fewer requirements in spec.selector",
+                budget.facts.name
+            ))
+        })?;
+        if selector.matches(|key| pod.facts.label(key)) && found.replace(budget).is_some() {
+            return Err(Status::internal(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            ));
+        }
+    }
+    Ok(found)
 }
 
 /// Whether a budget allows one more disruption.

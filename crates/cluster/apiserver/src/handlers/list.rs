@@ -28,6 +28,8 @@ struct Continue {
     remaining: Option<u64>,
     /// The rows of the page before, in a table whose pages grow.
     rows: Option<u64>,
+    /// The list that it continues; `None` in a token of another server.
+    of: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -39,6 +41,8 @@ struct ContinueText {
     remaining: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rows: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    of: Option<String>,
 }
 
 /// From this limit on, kubectl's own, each page of a table has more rows than the one before. kubectl limits itself to five
@@ -59,25 +63,38 @@ impl Continue {
             start: format!("{namespace}{slash}{name}\0"),
             remaining: self.remaining,
             rows: self.rows,
+            of: self.of.clone(),
         };
         // Strings and numbers serialize without failing.
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&text).unwrap_or_default())
     }
 
-    fn decode(token: &str) -> Result<Continue, Box<Status>> {
+    /// Reads a token, for a list of a resource in a namespace.
+    fn decode(token: &str, info: &RequestInfo) -> Result<Continue, Box<Status>> {
         let read = || {
             let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).ok()?;
             let text: ContinueText = serde_json::from_slice(&bytes).ok()?;
             let start = text.start.strip_suffix('\0')?;
             let (namespace, name) = start.split_once('/').unwrap_or(("", start));
             let revision = u64::try_from(text.rv).ok();
-            let is_known = text.v == CONTINUE_VERSION && text.rv != 0;
+            let is_here = if info.namespace.is_empty() {
+                namespace.is_empty() != info.resource.namespaced
+            } else {
+                namespace == info.namespace
+            };
+            let is_own = text.of.as_ref().is_none_or(|of| *of == list_name(info));
+            let is_known = text.v == CONTINUE_VERSION && text.rv != 0 && is_here && is_own;
             let after = (namespace.into(), name.into());
-            let token = Continue { revision, after, remaining: text.remaining, rows: text.rows };
+            let token = Continue { revision, after, remaining: text.remaining, rows: text.rows, of: text.of };
             is_known.then_some(token)
         };
         read().ok_or_else(|| Status::bad_request("continue key is not valid"))
     }
+}
+
+/// The name of a list: two lists of the same objects have the same name.
+fn list_name(info: &RequestInfo) -> String {
+    format!("{}/{}", info.namespace, info.resource.group_resource())
 }
 
 /// The version of a continue token has been forgotten. The status has another token, that goes on with what is present.
@@ -98,7 +115,7 @@ pub fn list(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let resource = info.resource;
     let form = choose(&request.headers)?;
     let include = include_object(query)?;
-    let filter = filter(info, query)?;
+    let filter = filter(&api.store, info, query)?;
     let (page, next) = page(api, info, query, &filter, form)?;
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if let Some(next) = next {
@@ -151,7 +168,7 @@ fn page(
     let current = api.store.revision();
     let token = match query.get("continue") {
         "" => None,
-        token => Some(Continue::decode(token)?),
+        token => Some(Continue::decode(token, info)?),
     };
     let grows = form == Form::Table && limit.is_some_and(|limit| limit >= GROWING_ROWS);
     let earlier_rows = token.as_ref().and_then(|token| token.rows).filter(|_| grows);
@@ -196,6 +213,7 @@ fn page(
             .filter(|_| filter.is_everything())
             .map(|remaining| remaining.saturating_sub(n_sent)),
         rows: grows.then_some(n_sent),
+        of: Some(list_name(info)),
     });
     Ok((page, next))
 }

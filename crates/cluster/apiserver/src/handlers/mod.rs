@@ -28,5 +28,6 @@ pub use api::Api;
 pub use body::Body;
 pub use convert::stored_value;
 pub use dispatch::handle;
+pub use eviction::compile_budgets;
 pub use reply::Reply;
 pub use watch::watch;

@@ -2,18 +2,36 @@
 
 use http::StatusCode;
 
+use super::object::stored;
 use crate::request::{Cause, Query, RequestInfo, Status};
-use crate::store::Filter;
+use crate::store::{Filter, Store};
 use crate::table::IncludeObject;
+
+/// Requirements times objects that a selector may be compared with. What has fewer objects than this may be selected by one
+/// requirement.
+const MAX_COMPARISONS: usize = 5_000_000;
+/// Selectors with fewer requirements are allowed for any number of objects.
+const FEW_REQUIREMENTS: usize = 16;
 
 /// The filter of a list or watch. A name in the path counts as a field selector.
 ///
 /// # Errors
-/// A selector is malformed.
-pub fn filter(info: &RequestInfo, query: &Query) -> Result<Filter, Box<Status>> {
+/// A selector is malformed, or is too much work on the stored objects.
+pub fn filter(store: &Store, info: &RequestInfo, query: &Query) -> Result<Filter, Box<Status>> {
     let namespace = Some(info.namespace.as_str()).filter(|n| !n.is_empty());
-    Filter::parse(info.resource, namespace, query.get("labelSelector"), query.get("fieldSelector"))
-        .map_err(|error| Status::bad_request(error.to_string()))
+    let filter =
+        Filter::parse(info.resource, namespace, query.get("labelSelector"), query.get("fieldSelector"))
+            .map_err(|error| Status::bad_request(error.to_string()))?;
+    let (n_requirements, n_objects) = (filter.n_requirements(), store.count(stored(info)?));
+    if n_requirements > FEW_REQUIREMENTS && n_requirements * n_objects > MAX_COMPARISONS {
+        let message = format!(
+            "labelSelector, fieldSelector: {n_requirements} requirements on {n_objects} {} are more than \
+             {MAX_COMPARISONS} comparisons: use fewer requirements",
+            info.resource.group_resource()
+        );
+        return Err(Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message));
+    }
+    Ok(filter)
 }
 
 /// Reads a resource version; `None` if there is none.

@@ -28,13 +28,15 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 const MAX_DURATION: Duration = Duration::from_secs(3600);
 /// Maximum number of events read per batch.
 const BATCH: usize = 512;
+/// Requirements that the events of a batch are compared with; a longer selector gets smaller batches.
+const BATCH_COMPARISONS: usize = 1 << 16;
 /// Frames are combined up to about this many bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// After a chunk, the watch waits this long for more events. A change on an idle watch is sent at once. At thousands of
 /// events per second, many share one write on the server and one read on the client.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Answers a watch.
+/// Answers a watch. The number is the bytes of its selector, which it holds as long as it is open.
 ///
 /// # Errors
 /// The options are invalid, or the version is too old.
@@ -43,11 +45,12 @@ pub fn watch(
     info: &RequestInfo,
     query: &Query,
     headers: &HeaderMap,
-) -> Result<Reply, Box<Status>> {
+) -> Result<(Reply, usize), Box<Status>> {
     let resource = stored(info)?;
     let form = choose(headers)?;
     let include = read_options::include_object(query)?;
-    let filter = read_options::filter(info, query)?;
+    let filter = read_options::filter(&api.store, info, query)?;
+    let selector_bytes = filter.size();
     let requested = read_options::resource_version(query)?;
     let bookmarks = query.flag("allowWatchBookmarks")? == Some(true);
     let send_initial = query.flag("sendInitialEvents")?;
@@ -106,7 +109,7 @@ pub fn watch(
         let chunk = watcher.next().await?;
         Some((chunk, watcher))
     });
-    Ok(Reply::json(StatusCode::OK, Body::Stream(Box::pin(stream), held)))
+    Ok((Reply::json(StatusCode::OK, Body::Stream(Box::pin(stream), held)), selector_bytes))
 }
 
 fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> Result<(), Box<Status>> {
@@ -172,6 +175,7 @@ impl Watcher {
         if std::mem::take(&mut self.announce_end) {
             return Some(self.bookmark(true));
         }
+        let batch = (BATCH_COMPARISONS / self.filter.n_requirements().max(1)).clamp(1, BATCH);
         loop {
             // Checked here too, for a watch that always has events to send.
             if self.stop.is_cancelled() {
@@ -186,7 +190,7 @@ impl Watcher {
                 tokio::time::sleep_until(self.not_before).await;
             }
             self.changes.mark_unchanged();
-            match self.store.events_for(self.stored, &self.filter, self.position, BATCH) {
+            match self.store.events_for(self.stored, &self.filter, self.position, batch) {
                 Err(error) => {
                     self.ended = true;
                     return Some(error_frame(&Status::expired(error.to_string())));
@@ -205,7 +209,8 @@ impl Watcher {
                         }
                         return Some(chunk);
                     }
-                    if n_events == BATCH {
+                    if n_events == batch {
+                        tokio::task::yield_now().await;
                         continue;
                     }
                     // After a read, so that the bookmark also covers changes of other objects.

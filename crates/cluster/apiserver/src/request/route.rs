@@ -83,6 +83,8 @@ impl RequestInfo {
 pub enum Route {
     /// Objects.
     Resource(RequestInfo),
+    /// A subresource that needs real containers, of the object of a request.
+    Simulated(RequestInfo, String),
     /// Other read-only paths: discovery, OpenAPI, version, health, metrics.
     Path(Vec<String>),
 }
@@ -133,9 +135,14 @@ pub fn route(
     }
     let resource = find(group, version, plural).or_else(|| custom(group, version, plural));
     let resource = resource.ok_or_else(Status::no_such_path)?;
+    let is_simulated = matches!(
+        (resource.group, resource.plural, subresource),
+        ("", "pods", "exec" | "attach" | "portforward" | "proxy") | ("", "nodes" | "services", "proxy")
+    );
+    let simulated = is_simulated.then(|| subresource.to_owned());
     let subresource = match subresource {
-        "" => None,
-        name => Some(resource.subresource(name).ok_or_else(|| Status::no_such_subresource(resource, name))?),
+        name if name.is_empty() || is_simulated => None,
+        name => Some(resource.subresource(name).ok_or_else(Status::no_such_path)?),
     };
     if !resource.namespaced && !namespace.is_empty() {
         return Err(Status::no_such_path());
@@ -144,6 +151,11 @@ pub fn route(
         return Err(Status::no_such_path());
     }
     let verb = verb(method, name, query)?;
+    let info =
+        RequestInfo { verb, resource, subresource, namespace: namespace.to_owned(), name: name.to_owned() };
+    if let Some(subresource) = simulated {
+        return Ok(Route::Simulated(info, subresource));
+    }
     let verbs = subresource.map_or(resource.verbs, |s| s.verbs);
     let across = resource.namespaced && namespace.is_empty();
     if !verbs.contains(&verb.as_str())
@@ -153,13 +165,7 @@ pub fn route(
     {
         return Err(Status::method_not_allowed());
     }
-    Ok(Route::Resource(RequestInfo {
-        verb,
-        resource,
-        subresource,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    }))
+    Ok(Route::Resource(info))
 }
 
 fn verb(method: &Method, name: &str, query: &Query) -> Result<Verb, Box<Status>> {
@@ -214,6 +220,7 @@ mod tests {
                 i.name,
                 i.subresource_name()
             )),
+            Ok(Route::Simulated(i, subresource)) => Ok(format!("{} {subresource}", i.verb.as_str())),
             Ok(Route::Path(segments)) => Ok(segments.join("/")),
             Err(status) => Err(status.code.as_u16()),
         }
@@ -248,11 +255,11 @@ mod tests {
             ("GET", "/apis/authentication.k8s.io/v1/tokenreviews", Err(405)),
             ("GET", "/api/v1/pods/p", Err(404)),
             ("GET", "/api/v1/namespaces/n/nodes", Err(404)),
-            ("POST", "/api/v1/namespaces/n/pods/p/exec?command=x", Err(501)),
-            ("GET", "/api/v1/namespaces/n/pods/p/attach", Err(501)),
-            ("POST", "/api/v1/namespaces/n/pods/p/portforward", Err(501)),
-            ("GET", "/api/v1/nodes/n/proxy", Err(501)),
-            ("GET", "/api/v1/namespaces/n/pods/p/proxy/metrics", Err(501)),
+            ("POST", "/api/v1/namespaces/n/pods/p/exec?command=x", Ok("create exec")),
+            ("GET", "/api/v1/namespaces/n/pods/p/attach", Ok("get attach")),
+            ("POST", "/api/v1/namespaces/n/pods/p/portforward", Ok("create portforward")),
+            ("GET", "/api/v1/nodes/n/proxy", Ok("get proxy")),
+            ("GET", "/api/v1/namespaces/n/pods/p/proxy/metrics", Ok("get proxy")),
             ("GET", "/api/v1/namespaces/n/configmaps/c/exec", Err(404)),
             ("GET", "/apis/metrics.k8s.io/v1beta1/nodes", Err(501)),
             ("GET", "/api/v1/namespaces/n/gadgets", Err(404)),

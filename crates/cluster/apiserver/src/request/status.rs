@@ -79,18 +79,6 @@ impl Status {
         Status::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
     }
 
-    /// The resource has no such subresource. Kubernetes has some that need real containers.
-    pub fn no_such_subresource(resource: &Resource, subresource: &str) -> Box<Status> {
-        match (resource.group, resource.plural, subresource) {
-            ("", "pods", "exec" | "attach" | "portforward" | "proxy")
-            | ("", "nodes" | "services", "proxy") => {
-                let plural = resource.plural;
-                Status::not_implemented(format!("{plural}/{subresource}: simulated pods run no processes"))
-            }
-            _ => Status::no_such_path(),
-        }
-    }
-
     /// The object already exists.
     pub fn already_exists(resource: &Resource, name: &str) -> Box<Status> {
         let message = format!("{} \"{name}\" already exists", resource.group_resource());

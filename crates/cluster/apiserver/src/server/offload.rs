@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use berth_schema::resource::POD_DISRUPTION_BUDGETS;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
@@ -10,10 +11,12 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::authz::RBAC_GROUP;
 use crate::handlers::{self, Api, Reply};
 use crate::request::{ApiRequest, Status, Verb};
-use crate::store::Store;
+use crate::store::{Filter, Store};
 
 /// Requests with a body or a stored object above this size are heavy.
 const HEAVY_BYTES: usize = 64 << 10;
+/// Lists with selectors above this size are heavy.
+const HEAVY_SELECTOR: usize = 1 << 10;
 /// Heavy requests that are worked on at once. A parsed body takes some twenty times its size; more requests wait.
 const AT_ONCE: usize = 8;
 
@@ -65,22 +68,27 @@ impl Drop for Offload {
     }
 }
 
-/// Whether a request is much work: its body or the object that it changes is large, a schema of a user is applied, or
+/// Whether a request is much work: what it sends, changes or compares is large, a schema of a user is applied, or
 /// permissions are compared with each other.
 pub fn is_heavy(store: &Store, request: &ApiRequest) -> bool {
-    let info = &request.info;
-    if !info.verb.is_mutating() {
-        return false;
-    }
+    let ApiRequest { info, query, body, .. } = request;
     let resource = info.resource;
-    let is_large = || {
+    if !info.verb.is_mutating() {
+        return query.get("labelSelector").len() + query.get("fieldSelector").len() > HEAVY_SELECTOR;
+    }
+    let stored = || {
         let stored = resource.stored().filter(|_| !info.name.is_empty());
-        let current = stored.and_then(|stored| store.get(stored, &info.namespace, &info.name));
-        current.is_some_and(|object| object.json().len() > HEAVY_BYTES)
+        let object = stored.and_then(|stored| store.get(stored, &info.namespace, &info.name));
+        object.map_or(0, |object| object.json().len())
     };
-    request.body.len() > HEAVY_BYTES
+    let budgets = || {
+        let (_, budgets) = store.list(&POD_DISRUPTION_BUDGETS, &Filter::in_namespace(&info.namespace));
+        budgets.iter().map(|budget| budget.json().len()).sum::<usize>()
+    };
+    body.len() > HEAVY_BYTES
         || resource.custom.is_some()
         || matches!(resource.group, RBAC_GROUP | "authorization.k8s.io")
         || info.verb == Verb::DeleteCollection
-        || is_large()
+        || stored() > HEAVY_BYTES
+        || (info.subresource_name() == "eviction" && budgets() > HEAVY_BYTES)
 }

@@ -25,8 +25,8 @@ const WATCH_TIMES: u32 = 5;
 pub struct Held {
     /// Its seat.
     pub seat: Option<Seat>,
-    /// Its part of the watches, and its place in their metric.
-    pub watch: Option<(Share, InFlight)>,
+    /// Its part of the watches and of the memory of their selectors, and its place in their metric.
+    pub watch: Option<(Share, Share, InFlight)>,
 }
 
 /// The responses that are being sent.

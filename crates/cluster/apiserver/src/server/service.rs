@@ -116,13 +116,19 @@ async fn answer<B: RequestBody>(
             let _counted = state.metrics.begin(false);
             paths::answer(state, &segments, &query, &parts.headers)
         }
+        Route::Simulated(info, subresource) => {
+            authorize(&state.api.authorizer, &user, &info, &subresource, &query)?;
+            let plural = info.resource.plural;
+            Err(Status::not_implemented(format!("{plural}/{subresource}: simulated pods run no processes")))
+        }
         Route::Resource(info) => {
             exchange.info = Some(info.clone());
-            authorize(&state.api.authorizer, &user, &info, &query)?;
+            authorize(&state.api.authorizer, &user, &info, info.subresource_name(), &query)?;
             if info.verb == Verb::Watch {
                 let slot = state.throttle.watch(&user)?;
-                let reply = handlers::watch(&state.api, &info, &query, &parts.headers)?;
-                exchange.held.watch = Some((slot, state.metrics.begin_watch(&info)));
+                let (reply, selector_bytes) = handlers::watch(&state.api, &info, &query, &parts.headers)?;
+                let selector = state.throttle.watch_selector(&user, selector_bytes)?;
+                exchange.held.watch = Some((slot, selector, state.metrics.begin_watch(&info)));
                 return Ok(reply);
             }
             let work = async {
@@ -163,6 +169,7 @@ fn authorize(
     authorizer: &Authorizer,
     user: &User,
     info: &RequestInfo,
+    subresource: &str,
     query: &Query,
 ) -> Result<(), Box<Status>> {
     if user.is_in(MASTERS) {
@@ -181,7 +188,7 @@ fn authorize(
         verb: info.verb.as_str(),
         group: info.resource.group,
         resource: info.resource.plural,
-        subresource: info.subresource_name(),
+        subresource,
         // A namespace lies in itself: a role in it may grant reading it.
         namespace: if *info.resource == NAMESPACES { &info.name } else { &info.namespace },
         name: if info.name.is_empty() { named } else { &info.name },

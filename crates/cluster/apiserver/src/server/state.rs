@@ -13,7 +13,7 @@ use super::throttle::Throttle;
 use crate::authn::{Authenticator, Tokens};
 use crate::authz::Authorizer;
 use crate::custom::{self, CustomResources};
-use crate::handlers::{AdmissionChain, Api};
+use crate::handlers::{self, AdmissionChain, Api};
 use crate::options::{Limits, ServerOptions};
 use crate::quota::Quotas;
 use crate::store::Store;
@@ -47,6 +47,7 @@ impl State {
         offload: Option<Offload>,
         options: &ServerOptions,
     ) -> State {
+        handlers::compile_budgets(&store);
         let api = Api {
             authenticator: Authenticator::new(&store, tokens),
             authorizer: Authorizer::new(&store),

@@ -14,6 +14,7 @@ pub struct Throttle {
     /// How long a request waits for its seat.
     queue: Duration,
     watches: Arc<Budget>,
+    selector_bytes: Arc<Budget>,
     request_bytes: Arc<Budget>,
     response_bytes: Arc<Budget>,
 }
@@ -25,6 +26,7 @@ impl Throttle {
             fairness: Fairness::new(limits.in_flight),
             queue: limits.queue,
             watches: Budget::new(limits.watches, limits.watches.div_ceil(2)),
+            selector_bytes: Budget::new(limits.watch_selector_bytes, limits.watch_selector_bytes / 2),
             request_bytes: Budget::new(
                 limits.body_bytes_held.max(MAX_BODY_BYTES),
                 (limits.body_bytes_held / 4).max(MAX_BODY_BYTES),
@@ -54,6 +56,22 @@ impl Throttle {
     pub fn watch(&self, user: &Arc<User>) -> Result<Share, Box<Status>> {
         let mut slot = self.watches.share(user);
         if slot.try_grow(1) { Ok(slot) } else { Err(too_many()) }
+    }
+
+    /// Reserves the memory of a watch's selector.
+    ///
+    /// # Errors
+    /// The selectors of the open watches are too large, of the user or of all.
+    pub fn watch_selector(&self, user: &Arc<User>, bytes: usize) -> Result<Share, Box<Status>> {
+        let mut memory = self.selector_bytes.share(user);
+        if memory.try_grow(bytes) {
+            return Ok(memory);
+        }
+        let message = format!(
+            "Too many requests: the selectors of the open watches are too large for another one of {bytes} bytes: \
+             use shorter selectors, or fewer watches."
+        );
+        Err(Status::too_many_requests(message, 1))
     }
 
     /// The memory of a user's request body.

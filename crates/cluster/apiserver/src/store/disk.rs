@@ -13,7 +13,7 @@ use super::compaction::{Compaction, Source};
 use super::disk_error::DiskError;
 use super::disk_io::{DiskIo, FileSystem};
 use super::entry::{Decided, replay, write_change};
-use super::new_file::{NewFile, PublishError, private_file, unfinished};
+use super::new_file::{NewFile, PublishError, lock_data, private_file, unfinished};
 use super::record::{Defect, HeadDefect, Kind, MARKS_AT, Mark, RECORDS_AT, Records, read_head};
 
 const FILE: &str = "store.log";
@@ -55,30 +55,38 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Locks it, and finds out whether it has a store.
+    /// Locks it, and opens the file with the objects, if there is one.
     ///
     /// # Errors
     /// Another process uses it, or it has a store of another version.
-    pub fn lock(dir: &Path) -> Result<(Directory, bool), DiskError> {
+    pub fn lock(dir: &Path) -> Result<(Directory, Option<File>), DiskError> {
         let at = |path: &Path| {
             let path = path.to_owned();
             move |source| DiskError::Io { path, source }
         };
         let lock_path = dir.join(LOCK);
         let lock = private_file(&lock_path).map_err(at(&lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(DiskError::InUse(dir.to_owned())),
-            Err(fs::TryLockError::Error(source)) => return Err(at(&lock_path)(source)),
-        }
+        let in_use = |error, path: &Path| match error {
+            fs::TryLockError::WouldBlock => DiskError::InUse(dir.to_owned()),
+            fs::TryLockError::Error(source) => at(path)(source),
+        };
+        lock.try_lock().map_err(|error| in_use(error, &lock_path))?;
         let path = dir.join(FILE);
-        let exists = path.try_exists().map_err(at(&path))?;
-        if !exists && dir.join(PREVIOUS_FILE).exists() {
+        let file = match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(source) => return Err(at(&path)(source)),
+        };
+        // The lock file may have been deleted while another process holds it.
+        if let Some(file) = &file {
+            lock_data(file).map_err(|error| in_use(error, &path))?;
+        }
+        if file.is_none() && dir.join(PREVIOUS_FILE).exists() {
             return Err(DiskError::PreviousFormat(dir.join(PREVIOUS_FILE)));
         }
         // The rest of a compaction that a crash interrupted.
         let _ = fs::remove_file(unfinished(&path));
-        Ok((Directory { path, _lock: lock }, exists))
+        Ok((Directory { path, _lock: lock }, file))
     }
 
     /// An error of its file.
@@ -129,21 +137,20 @@ impl Disk {
         revision: u64,
         options: StorageOptions,
     ) -> Result<(Disk, Collections), DiskError> {
-        let (directory, exists) = Directory::lock(dir)?;
-        if !exists {
+        let (directory, file) = Directory::lock(dir)?;
+        let file = if let Some(file) = file {
+            file
+        } else {
             let secret = dir.join(SECRET);
             if secret.exists() {
                 return Err(DiskError::Missing { path: directory.path, secret });
             }
-            let create = || -> io::Result<()> {
+            let create = || -> io::Result<File> {
                 let new = NewFile::create(options.io.clone(), &directory.path, revision, &[])?;
-                new.publish(&directory.path, revision)?;
-                Ok(())
+                Ok(new.publish(&directory.path, revision)?)
             };
-            create().map_err(|source| directory.error(source))?;
-        }
-        let file = OpenOptions::new().read(true).write(true).open(&directory.path);
-        let file = file.map_err(|source| directory.error(source))?;
+            create().map_err(|source| directory.error(source))?
+        };
         let (mut disk, collections) = Disk::load(directory, options, file)?;
         let marked = disk.mark_all();
         marked.map_err(|source| disk.directory.error(source))?;

@@ -16,6 +16,7 @@ mod entry;
 mod event;
 mod field_watchers;
 mod handle;
+mod labels;
 mod new_file;
 mod object;
 mod page;

@@ -1,7 +1,7 @@
 //! A new file of the store: for a new cluster, for compaction, and for what recovery saved. It replaces the file once it is
 //! complete and durable.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,6 +45,7 @@ impl NewFile {
     ) -> io::Result<NewFile> {
         let path = unfinished(path);
         let file = private_file(&path)?;
+        lock_data(&file)?;
         let mut new = NewFile { io, path, file, written: RECORDS_AT, buffer: Vec::new(), log_at: 0 };
         let count = objects.len().to_string();
         write_record(&mut new.buffer, Kind::Start, floor, &[count.as_bytes()])?;
@@ -119,6 +120,11 @@ impl From<PublishError> for io::Error {
             PublishError::Unfinished(error) | PublishError::Either(error) => error,
         }
     }
+}
+
+/// Locks a file with objects, as long as it is open. Only where locks do not keep the process itself from reading it.
+pub fn lock_data(file: &File) -> Result<(), TryLockError> {
+    if cfg!(unix) { file.try_lock() } else { Ok(()) }
 }
 
 /// Creates an empty file that only its owner can read.

@@ -121,8 +121,8 @@ pub struct Object {
     frame_type: EventType,
     /// Where in the frame the metadata is.
     metadata: Range<u32>,
-    /// The compiled form, if it is read often.
-    compiled: Mutex<Option<AnyCompiled>>,
+    /// The compiled forms that have been asked for.
+    compiled: Mutex<Vec<AnyCompiled>>,
 }
 
 impl Object {
@@ -189,18 +189,17 @@ impl Object {
 
     /// With a compiled form that was made before.
     pub fn with_compiled(self, compiled: Option<AnyCompiled>) -> Object {
-        Object { compiled: Mutex::new(compiled), ..self }
+        Object { compiled: Mutex::new(compiled.into_iter().collect()), ..self }
     }
 
-    /// The compiled form, made once and kept until the object is replaced. One form of an object is kept: all readers of a
-    /// resource's objects use the same one.
+    /// A compiled form, made once and kept until the object is replaced.
     pub fn compiled<T: Compiled>(&self) -> Arc<T> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Ok(known)) = compiled.clone().map(Arc::downcast) {
+        if let Some(known) = compiled.iter().find_map(|known| known.clone().downcast().ok()) {
             return known;
         }
         let made = Arc::new(T::compile(Cow::Owned(self.value())));
-        *compiled = Some(made.clone());
+        compiled.push(made.clone());
         made
     }
 
@@ -209,9 +208,9 @@ impl Object {
         self.compiled()
     }
 
-    /// Drops the compiled form: the history keeps the bytes only.
+    /// Drops the compiled forms: the history keeps the bytes only.
     pub fn drop_compiled(&self) {
-        *self.compiled.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.compiled.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
     }
 
     /// The object, parsed again.

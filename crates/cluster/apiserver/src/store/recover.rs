@@ -119,9 +119,9 @@ pub fn recover(dir: &Path) -> Result<Recovery, DiskError> {
     if !dir.is_dir() {
         return Err(DiskError::NothingToRecover(dir.to_owned()));
     }
-    let (directory, exists) = Directory::lock(dir)?;
+    let (directory, file) = Directory::lock(dir)?;
     let path = directory.path.clone();
-    if !exists {
+    if file.is_none() {
         return Err(DiskError::NothingToRecover(path));
     }
     let mut reading = read(&path).map_err(|error| match error {

@@ -1,8 +1,9 @@
 //! Selection of objects: namespace, label selector, field selector.
 
-use berth_api::rules::{FieldRequirement, FieldSelector, Selector, SelectorError};
+use berth_api::rules::{FieldRequirement, FieldSelector, SelectorError};
 use berth_schema::resource::Resource;
 
+use super::labels::Labels;
 use super::object::Facts;
 
 /// Why the selectors of a request cannot be used.
@@ -33,18 +34,12 @@ struct ResolvedRequirement {
 }
 
 /// The filter of a list or a watch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Only this namespace.
     pub namespace: Option<String>,
-    labels: Selector,
+    labels: Labels,
     fields: Vec<ResolvedRequirement>,
-}
-
-impl Default for Filter {
-    fn default() -> Self {
-        Filter { namespace: None, labels: Selector::EVERYTHING, fields: Vec::new() }
-    }
 }
 
 impl Filter {
@@ -76,7 +71,18 @@ impl Filter {
 
     /// Whether the filter selects all objects in its namespace.
     pub fn is_everything(&self) -> bool {
-        self.fields.is_empty() && self.labels.is_everything()
+        self.n_requirements() == 0
+    }
+
+    /// How many requirements an object is compared with at most.
+    pub fn n_requirements(&self) -> usize {
+        self.fields.len() + self.labels.len()
+    }
+
+    /// The memory it takes, in bytes.
+    pub fn size(&self) -> usize {
+        let values = self.fields.iter().map(|field| field.value.capacity()).sum::<usize>();
+        self.labels.size() + self.fields.capacity() * size_of::<ResolvedRequirement>() + values
     }
 
     /// The name that the field selector requires, if any.

@@ -34,7 +34,8 @@ struct Job {
 pub struct Writer {
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    broken: Arc<AtomicBool>,
+    /// Whether the last write succeeded.
+    healthy: Arc<AtomicBool>,
 }
 
 impl Writer {
@@ -44,17 +45,17 @@ impl Writer {
     /// The system cannot start a thread.
     pub fn start(disk: Disk, collections: Arc<Collections>) -> std::io::Result<Writer> {
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
-        let broken = Arc::new(AtomicBool::new(false));
-        let flag = broken.clone();
+        let healthy = Arc::new(AtomicBool::new(true));
+        let flag = healthy.clone();
         let thread = std::thread::Builder::new()
             .name("berth-store".to_owned())
             .spawn(move || run(disk, &collections, receiver, &flag))?;
-        Ok(Writer { jobs: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)), broken })
+        Ok(Writer { jobs: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)), healthy })
     }
 
-    /// Whether the writer accepts writes.
+    /// Whether writes succeed. A full disk is healthy again when one does.
     pub fn is_healthy(&self) -> bool {
-        !self.broken.load(Ordering::Relaxed)
+        self.healthy.load(Ordering::Relaxed)
     }
 
     /// Makes one write, and returns once it is on disk.
@@ -91,9 +92,11 @@ impl Drop for Writer {
     }
 }
 
-fn run(mut disk: Disk, collections: &Collections, mut jobs: mpsc::Receiver<Job>, broken: &AtomicBool) {
+fn run(mut disk: Disk, collections: &Collections, mut jobs: mpsc::Receiver<Job>, healthy: &AtomicBool) {
+    // Whether the contents of the file are unknown.
+    let mut broken = false;
     while let Some(first) = jobs.blocking_recv() {
-        if broken.load(Ordering::Relaxed) {
+        if broken {
             let why = "an earlier write failed; restart the server";
             let _ = first.done.send(Err(WriteError::Storage(why.to_owned())));
             continue;
@@ -111,6 +114,7 @@ fn run(mut disk: Disk, collections: &Collections, mut jobs: mpsc::Receiver<Job>,
         }
         match disk.commit(&batch.decided) {
             Ok(()) => {
+                healthy.store(true, Ordering::Relaxed);
                 for (change, done) in batch.decided.into_iter().zip(batch.waiting) {
                     let object = change.object.clone();
                     collections.publish(change.resource, change.object, change.event_type);
@@ -120,12 +124,14 @@ fn run(mut disk: Disk, collections: &Collections, mut jobs: mpsc::Receiver<Job>,
                     let _ = done.send(Err(error));
                 }
                 if let Err(error) = disk.maintain(collections) {
-                    broken.store(true, Ordering::Relaxed);
+                    healthy.store(false, Ordering::Relaxed);
+                    broken = true;
                     tracing::error!(%error, "the store cannot be written");
                 }
             }
             Err(error) => {
-                broken.store(error.broken, Ordering::Relaxed);
+                healthy.store(false, Ordering::Relaxed);
+                broken = error.broken;
                 tracing::error!(error = %error.source, "the store cannot be written");
                 let refused = batch.refused.into_iter().map(|(done, _)| done);
                 for done in batch.waiting.into_iter().chain(refused) {

@@ -134,3 +134,27 @@ async fn a_list_of_a_version_is_exact() {
     let (code, _) = get(&client, &exact("1")).await;
     assert_eq!(code, StatusCode::GONE);
 }
+
+#[tokio::test]
+async fn a_continue_token_of_another_list_is_refused() {
+    let server = server().await;
+    let client = admin(&server);
+    let maps = |namespace: &str| format!("/api/v1/namespaces/{namespace}/configmaps");
+    for name in ["a", "b"] {
+        post(&client, PODS, &pod(name)).await;
+        for namespace in ["default", "kube-system"] {
+            post(&client, &maps(namespace), &json!({"metadata": {"name": name}})).await;
+        }
+    }
+    let namespaced = [PODS.to_owned(), maps("default"), maps("kube-system")];
+    let lists = [&namespaced[..], &["/api/v1/pods".into(), "/api/v1/namespaces".into()]].concat();
+    for from in &lists {
+        let (_, page) = get(&client, &format!("{from}?limit=1")).await;
+        let token = page["metadata"]["continue"].as_str().unwrap();
+        for to in &lists {
+            let (code, answer) = get(&client, &format!("{to}?limit=1&continue={token}")).await;
+            let wanted = if from == to { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+            assert_eq!(code, wanted, "{from} {to}: {answer}");
+        }
+    }
+}

@@ -5,6 +5,7 @@
 mod support;
 
 mod admission;
+mod attacks;
 mod bad_input;
 mod basics;
 mod custom;

@@ -9,16 +9,6 @@ use crate::support::*;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// The admin's client, impersonating a user.
-fn acting_as(server: &ApiServer, user: &str, groups: &[&str]) -> Client {
-    let mut config = server.admin_config();
-    config.headers.push(("impersonate-user".parse().unwrap(), user.parse().unwrap()));
-    for group in groups {
-        config.headers.push(("impersonate-group".parse().unwrap(), group.parse().unwrap()));
-    }
-    client(config)
-}
-
 fn account(server: &ApiServer, name: &str) -> Client {
     acting_as(server, &format!("system:serviceaccount:default:{name}"), &[])
 }

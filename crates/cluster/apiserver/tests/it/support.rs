@@ -29,6 +29,16 @@ pub fn client(mut config: kube::Config) -> Client {
     Client::try_from(config).unwrap()
 }
 
+/// The admin's client, impersonating a user.
+pub fn acting_as(server: &ApiServer, user: &str, groups: &[&str]) -> Client {
+    let mut config = server.admin_config();
+    config.headers.push(("impersonate-user".parse().unwrap(), user.parse().unwrap()));
+    for group in groups {
+        config.headers.push(("impersonate-group".parse().unwrap(), group.parse().unwrap()));
+    }
+    client(config)
+}
+
 /// One request with a body of any type; the status and the answer as JSON.
 pub async fn send(
     client: &Client,

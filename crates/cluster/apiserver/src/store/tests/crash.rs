@@ -218,10 +218,11 @@ async fn a_full_disk_refuses_writes_until_it_has_room() {
         *disk.0.lock().unwrap() = Some(room);
         let error = write(&store, Change::Create, pod("refused", "")).await.unwrap_err();
         assert!(matches!(&error, WriteError::Storage(why) if why.contains("no storage space")), "{error}");
-        assert!(store.is_healthy());
+        assert!(!store.is_healthy());
     }
     *disk.0.lock().unwrap() = None;
     write(&store, Change::Create, pod("b", "")).await.unwrap();
+    assert!(store.is_healthy());
     store.close();
     let names: Vec<_> = state(&dir.open()).into_iter().map(|(name, revision, _)| (name, revision)).collect();
     assert_eq!(names, [("a".to_owned(), 101), ("b".to_owned(), 102)]);

@@ -230,3 +230,28 @@ async fn a_parsed_object_is_kept_until_it_is_replaced() {
     assert!(parsed.upgrade().is_none(), "the history keeps the bytes only");
     assert_eq!(first.parsed()["spec"]["nodeName"], "");
 }
+
+#[tokio::test]
+async fn a_second_store_is_refused_even_if_the_lock_file_was_deleted() {
+    let dir = Dir::new();
+    let options = StorageOptions { log_bytes: 1 << 10, ..options() };
+    let store = Store::open(dir.path(), 1, options.clone()).unwrap();
+    let refused = || {
+        std::fs::remove_file(dir.path().join("store.lock")).unwrap();
+        let error = Store::open(dir.path(), 1, options.clone()).unwrap_err();
+        assert!(matches!(error, DiskError::InUse(_)), "{error}");
+    };
+    refused();
+    let first = std::fs::metadata(dir.file()).unwrap();
+    let mut last = write(&store, Change::Create, pod("a", "")).await.unwrap();
+    // Compaction replaces the file that is locked.
+    while std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(dir.file()).unwrap())
+        == std::os::unix::fs::MetadataExt::ino(&first)
+    {
+        last = write(&store, Change::Update { expected: last.revision }, pod("a", "m")).await.unwrap();
+    }
+    refused();
+    store.close();
+    let again = Store::open(dir.path(), 1, options.clone()).unwrap();
+    assert_eq!(again.get(pods(), "n", "a").unwrap().revision, last.revision);
+}
