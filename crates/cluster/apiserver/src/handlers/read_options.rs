@@ -2,13 +2,11 @@
 
 use http::StatusCode;
 
-use super::object::stored;
 use crate::request::{Cause, Query, RequestInfo, Status};
 use crate::store::{Filter, Store};
 use crate::table::IncludeObject;
 
-/// Requirements times objects that a selector may be compared with. What has fewer objects than this may be selected by one
-/// requirement.
+/// Requirements times objects of a list with a long selector.
 const MAX_COMPARISONS: usize = 5_000_000;
 /// Selectors with fewer requirements are allowed for any number of objects.
 const FEW_REQUIREMENTS: usize = 16;
@@ -22,7 +20,8 @@ pub fn filter(store: &Store, info: &RequestInfo, query: &Query) -> Result<Filter
     let filter =
         Filter::parse(info.resource, namespace, query.get("labelSelector"), query.get("fieldSelector"))
             .map_err(|error| Status::bad_request(error.to_string()))?;
-    let (n_requirements, n_objects) = (filter.n_requirements(), store.count(stored(info)?));
+    let n_objects = info.resource.stored().map_or(0, |stored| store.count(stored));
+    let n_requirements = filter.n_requirements();
     if n_requirements > FEW_REQUIREMENTS && n_requirements * n_objects > MAX_COMPARISONS {
         let message = format!(
             "labelSelector, fieldSelector: {n_requirements} requirements on {n_objects} {} are more than \
