@@ -19,7 +19,7 @@ use super::reply::Reply;
 use super::sent;
 use crate::lifecycle::restrict_node;
 use crate::request::{ApiRequest, Cause, DeleteOptions, Status};
-use crate::store::{Change, Compiled, Filter, Object, Store, Write, WriteError};
+use crate::store::{Change, Compiled, Filter, Labels, Object, Store, Write, WriteError};
 use crate::strategy::now;
 use crate::webhook::Operation;
 
@@ -132,12 +132,12 @@ async fn ask_budget(
 }
 
 /// The selector of a budget.
-struct BudgetSelector(Selector);
+struct BudgetSelector(Labels);
 
 impl Compiled for BudgetSelector {
     fn compile(budget: Cow<'_, Value>) -> BudgetSelector {
         let selector: Option<LabelSelector> = from_value(&budget["spec"]["selector"]).unwrap_or_default();
-        BudgetSelector(Selector::parse(selector.as_ref()).unwrap_or(Selector::Nothing))
+        BudgetSelector(Labels::from(&Selector::parse(selector.as_ref()).unwrap_or(Selector::Nothing)))
     }
 }
 
@@ -154,7 +154,7 @@ fn budget_of(store: &Store, pod: &Object) -> Result<Option<Arc<Object>>, Box<Sta
     let mut found = None;
     for budget in budgets {
         let BudgetSelector(selector) = &*budget.compiled();
-        work.spend(1 + selector.requirements().len()).map_err(|error| {
+        work.spend(1 + selector.len()).map_err(|error| {
             Status::internal(format!(
                 "the selectors of the disruption budgets in namespace {namespace:?} take {error}, at {:?}: use fewer \
                  budgets, or fewer requirements in spec.selector",

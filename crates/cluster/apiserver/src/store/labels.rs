@@ -1,10 +1,9 @@
-//! A label selector in few allocations: open watches hold many.
+//! A label selector in few allocations: open watches and stored budgets hold many.
 
 use std::cmp::Ordering;
 use std::ops::Range;
-use std::str::FromStr;
 
-use berth_api::rules::{Requirement, Selector, SelectorError};
+use berth_api::rules::{Requirement, Selector};
 
 /// A label selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,13 +26,13 @@ enum Operator {
     Lt,
 }
 
-impl FromStr for Labels {
-    type Err = SelectorError;
-
-    fn from_str(text: &str) -> Result<Labels, SelectorError> {
-        let selector: Selector = text.parse()?;
+impl From<&Selector> for Labels {
+    fn from(selector: &Selector) -> Labels {
         let (mut text, mut ends, mut requirements) = (String::new(), Vec::new(), Vec::new());
-        for requirement in selector.requirements() {
+        // Nothing is among no values.
+        let nothing = [Requirement::In(String::new(), Vec::new())];
+        let all = if *selector == Selector::Nothing { &nothing } else { selector.requirements() };
+        for requirement in all {
             let bound;
             let (operator, values) = match requirement {
                 Requirement::In(_, values) => (Operator::In, values.as_slice()),
@@ -48,7 +47,7 @@ impl FromStr for Labels {
                     bound = [number.to_string()];
                     &bound[..]
                 }),
-                // The text form has no versions; nothing is among no values.
+                // Selectors of the API have no versions.
                 Requirement::VersionGt(..) | Requirement::VersionLt(..) => (Operator::In, &[][..]),
             };
             for part in [requirement.key()].into_iter().chain(values.iter().map(String::as_str)) {
@@ -57,7 +56,7 @@ impl FromStr for Labels {
             }
             requirements.push((operator, values.len() as u32));
         }
-        Ok(Labels { text: text.into(), ends: ends.into(), requirements: requirements.into() })
+        Labels { text: text.into(), ends: ends.into(), requirements: requirements.into() }
     }
 }
 
@@ -129,7 +128,8 @@ mod tests {
         for text in
             ["", "a=1", "a!=1,b", "!a", "a in (1,5,x),c notin (x)", "a>1,b<5", "a>-1", "b in (),c", "a=,!b,c"]
         {
-            let (compact, selector): (Labels, Selector) = (text.parse().unwrap(), text.parse().unwrap());
+            let selector: Selector = text.parse().unwrap();
+            let compact = Labels::from(&selector);
             assert_eq!(compact.len(), selector.requirements().len());
             for i in 0..values.len().pow(3) {
                 let of = |key: &str| {
@@ -139,13 +139,13 @@ mod tests {
                 assert_eq!(compact.matches(of), selector.matches(of), "{text:?} {i}");
             }
         }
-        assert!("a b".parse::<Labels>().is_err());
+        assert!(!Labels::from(&Selector::Nothing).matches(|_| Some("")));
     }
 
     #[test]
     fn many_short_requirements_take_a_few_times_their_text() {
         let text: Vec<String> = (0..5000).map(|i| format!("k{i}=v{i}")).collect();
         let text = text.join(",");
-        assert!(text.parse::<Labels>().unwrap().size() < 3 * text.len());
+        assert!(Labels::from(&text.parse().unwrap()).size() < 3 * text.len());
     }
 }

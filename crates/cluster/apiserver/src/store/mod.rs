@@ -36,6 +36,7 @@ pub use disk_error::DiskError;
 pub use disk_io::DiskIo;
 pub use event::Event;
 pub use handle::Store;
+pub use labels::Labels;
 pub use object::{Compiled, EventType, Object, write_frame};
 pub use page::{Page, Position};
 pub use recover::{Lost, Recovery, recover};

@@ -59,7 +59,7 @@ impl Filter {
         });
         Ok(Filter {
             namespace: namespace.map(str::to_owned),
-            labels: label_selector.parse()?,
+            labels: Labels::from(&label_selector.parse()?),
             fields: fields.collect::<Result<_, FilterError>>()?,
         })
     }

@@ -1,7 +1,8 @@
 //! Resources that CustomResourceDefinitions define.
 //!
-//! What refers to a resource does so for as long as the process runs. A definition is therefore read once for each
-//! different `spec`, and what was read is never freed. The collection of a custom resource depends on group and plural
+//! What refers to a resource does so for as long as the process runs. Each different version of a definition is therefore
+//! read once, and what was read is never freed: other changes of a definition, such as a new certificate of its conversion
+//! webhook, take no memory. The collection of a custom resource depends on group and plural
 //! alone, so that objects keep their place when the definition changes.
 
 mod structural;
@@ -29,7 +30,8 @@ pub struct Defined {
 
 /// One for each custom resource, by slot, for what knows an object's group and plural only.
 static COLLECTIONS: Mutex<Vec<&'static Resource>> = Mutex::new(Vec::new());
-static DEFINED: LazyLock<Mutex<HashMap<String, Defined>>> = LazyLock::new(Mutex::default);
+/// All versions that have been read, by the text of all that they depend on.
+static VERSIONS: LazyLock<Mutex<HashMap<String, &'static Resource>>> = LazyLock::new(Mutex::default);
 
 fn leak(text: &str) -> &'static str {
     Box::leak(text.to_owned().into_boxed_str())
@@ -90,24 +92,30 @@ pub fn defined(definition: &Value) -> Option<Defined> {
     let slot = custom_collection(&format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group")))?
         .custom?
         .slot;
-    let key = spec.to_string();
-    let mut known = DEFINED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(found) = known.get(&key) {
-        return Some(found.clone());
-    }
     let mut versions: Vec<&Value> = spec["versions"].as_array()?.iter().collect();
     versions.sort_by_key(|version| std::cmp::Reverse(priority(version["name"].as_str().unwrap_or_default())));
     let stored = versions.iter().find(|version| version["storage"] == true)?;
-    let storage: &'static Resource = Box::leak(Box::new(of_version(spec, stored, slot, Storage::Own)));
-    let served = versions.iter().filter(|version| version["served"] == true).map(|version| {
-        if version["name"] == stored["name"] {
-            return storage;
-        }
-        &*Box::leak(Box::new(of_version(spec, version, slot, Storage::Shared(storage))))
-    });
-    let found = Defined { storage, served: served.collect() };
-    known.insert(key, found.clone());
-    Some(found)
+    let mut known = VERSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut read = |version: &Value, storage: Option<&'static Resource>| -> &'static Resource {
+        let (several, stored_as) = (versions.len() > 1, storage.map(std::ptr::from_ref));
+        let key = format!(
+            "{} {} {} {several} {stored_as:?} {version}",
+            spec["group"], spec["names"], spec["scope"]
+        );
+        known.entry(key).or_insert_with(|| {
+            let storage = storage.map_or(Storage::Own, Storage::Shared);
+            Box::leak(Box::new(of_version(spec, version, slot, storage)))
+        })
+    };
+    let storage = read(stored, None);
+    let served = versions.iter().filter(|version| version["served"] == true);
+    let served =
+        served.map(
+            |version| {
+                if version["name"] == stored["name"] { storage } else { read(version, Some(storage)) }
+            },
+        );
+    Some(Defined { storage, served: served.collect() })
 }
 
 fn of_version(spec: &Value, version: &Value, slot: usize, storage: Storage) -> Resource {
@@ -199,7 +207,7 @@ mod tests {
     fn a_definition_is_read_once_and_keeps_its_collection() {
         let definition = |kind: &str| {
             json!({"spec": {"group": "example.com", "scope": "Cluster", "names": {"plural": "gadgets", "kind": kind},
-            "versions": [
+            "conversion": {}, "versions": [
                 {"name": "v1beta1", "served": true, "storage": false},
                 {"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}},
                 {"name": "v2alpha1", "served": false, "storage": false},
@@ -208,6 +216,15 @@ mod tests {
         let first = defined(&definition("Gadget")).expect("well-formed");
         let again = defined(&definition("Gadget")).expect("well-formed");
         assert!(std::ptr::eq(first.storage, again.storage));
+        let mut other = definition("Gadget");
+        other["spec"]["conversion"] = json!({"strategy": "None"});
+        other["spec"]["versions"][2]["deprecated"] = true.into();
+        let after = defined(&other).expect("well-formed");
+        let same = first.served.iter().zip(&after.served).all(|(a, b)| std::ptr::eq(*a, *b));
+        assert!(
+            same && std::ptr::eq(first.storage, after.storage),
+            "what changed concerns no served version"
+        );
         let versions: Vec<&str> = first.served.iter().map(|r| r.version).collect();
         assert_eq!(versions, ["v1", "v1beta1"]);
         assert_eq!(first.served[1].stored(), Some(first.storage));
