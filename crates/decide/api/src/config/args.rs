@@ -67,16 +67,16 @@ impl Profile {
     }
 }
 
-/// `apiVersion` and `kind` of an argument object, which may be left out.
+/// `apiVersion` and `kind` of an argument object, which may be left out or empty.
 fn read_type(args: &mut Fields<'_>, plugin: &str) {
     if let Some(version) = args.get("apiVersion")
-        && let Some(text) = version.string()
+        && let Some(text) = version.string().filter(|text| !text.is_empty())
         && !is_readable_version(text)
     {
         version.invalid(&format!("must be {:?}", API_VERSION));
     }
     if let Some(kind) = args.get("kind")
-        && let Some(text) = kind.string()
+        && let Some(text) = kind.string().filter(|text| !text.is_empty())
         && text.strip_suffix("Args") != Some(plugin)
     {
         kind.invalid(&format!("must be \"{plugin}Args\" for plugin {plugin}"));

@@ -100,7 +100,7 @@ fn leader_election(root: &mut Fields<'_>) -> Option<LeaderElectionConfig> {
     let mut election = root.get("leaderElection")?.fields()?;
     let leader_elect = election.get("leaderElect").map_or(Some(true), |node| node.bool()).unwrap_or_default();
     if let Some(node) = election.get("resourceLock")
-        && node.string().is_some_and(|lock| lock != "leases")
+        && node.string().is_some_and(|lock| !matches!(lock, "" | "leases"))
     {
         node.invalid("must be \"leases\"");
     }
@@ -161,7 +161,7 @@ fn without_effect(fields: &mut Fields<'_>, name: &'static str, kind: Kind, why: 
 
 /// Warns that a field has no effect, if it is set.
 pub(super) fn warn_without_effect(node: Option<Node<'_>>, why: &str) {
-    if let Some(node) = node.filter(|node| *node.value != false) {
+    if let Some(node) = node.filter(|node| *node.value != false && node.value != "") {
         node.findings.warn(node.path.as_str(), format!("has no effect: {why}"));
     }
 }

@@ -638,6 +638,27 @@ fn a_shown_configuration_reads_back_as_it_is() {
 }
 
 #[test]
+fn empty_values_get_the_defaults_that_kube_scheduler_gives_them() {
+    let body = "leaderElection: {resourceLock: '', resourceName: '', resourceNamespace: '', leaderElect: null, \
+                leaseDuration: 0s}\n\
+                clientConnection: {kubeconfig: '', contentType: '', acceptContentTypes: '', qps: 0, burst: 0}\n\
+                profiles: [{schedulerName: null, plugins: {}, pluginConfig: [\
+                {name: InterPodAffinity, args: {apiVersion: '', kind: '', hardPodAffinityWeight: null}}, \
+                {name: NodeResourcesFit, args: {scoringStrategy: {type: LeastAllocated, resources: []}}}, \
+                {name: NodeResourcesBalancedAllocation, args: {resources: [{name: cpu, weight: 0}, {name: memory}]}}, \
+                {name: PodTopologySpread, args: {defaultingType: ''}}]}]";
+    let process = ProcessConfig {
+        leader_election: LeaderElectionConfig { leader_elect: true, ..LeaderElectionConfig::default() },
+        ..ProcessConfig::default()
+    };
+    assert_eq!(read(body), Ok((SchedulerConfig { process, ..SchedulerConfig::default() }, Vec::new())));
+    // Those are required.
+    for body in ["profiles: [{schedulerName: ''}]", "leaderElection: {leaseDuration: ''}"] {
+        assert!(read(body).is_err(), "{body}");
+    }
+}
+
+#[test]
 fn settings_of_the_process_are_read_and_others_cause_warnings() {
     let body = "podInitialBackoffSeconds: 3\npodMaxBackoffSeconds: 30\nleaderElection: {retryPeriod: 500ms, resourceLock: leases}\n\
                 clientConnection: {qps: -1, burst: 0}";
