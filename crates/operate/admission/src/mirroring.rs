@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use berth_client::WatchFailure;
 use berth_engine::Settings;
 use berth_mirror::{Change, Mirror, MirrorOptions, Source};
+use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use crate::admission::{AdmissionController, POLICY_SOURCES};
@@ -30,16 +32,20 @@ impl AdmissionController {
     }
 
     /// Keeps the state equal to a cluster, for as long as the runtime lives.
-    pub async fn mirror(&self, client: kube::Client) {
+    ///
+    /// # Errors
+    /// The cluster cannot be read.
+    pub async fn mirror(&self, client: kube::Client) -> Result<(), WatchFailure> {
         self.use_ledgers(&client);
-        tokio::join!(self.mirror_state(client.clone()), self.sync_quotas(client));
+        let quotas = self.sync_quotas(client.clone()).map(Ok);
+        tokio::try_join!(self.mirror_state(client), quotas).map(|_| ())
     }
 
-    async fn mirror_state(&self, client: kube::Client) {
+    async fn mirror_state(&self, client: kube::Client) -> Result<(), WatchFailure> {
         let (mut mirror, mut events) = Mirror::start(client, MirrorOptions::new(&SOURCES));
         let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
         while events.recv_many(&mut batch, EVENTS_AT_ONCE).await > 0 {
-            let mut listed = Vec::new();
+            let (mut listed, mut failed) = (Vec::new(), None);
             self.update(|state| {
                 for event in batch.drain(..) {
                     for change in mirror.apply(state.cluster(), event, |_| false) {
@@ -51,6 +57,7 @@ impl AdmissionController {
                                 state.pod_deleted(pod.namespace(), pod.name(), &uid);
                             }
                             Change::Listed(source) => listed.push(source),
+                            Change::Failed(failure) => failed = Some(failure),
                             // The other sources are not watched, and no pending pods are kept.
                             _ => {}
                         }
@@ -58,7 +65,9 @@ impl AdmissionController {
                 }
             });
             listed.into_iter().for_each(|source| self.listed(source.name()));
+            failed.map_or(Ok(()), Err)?;
             mirror.check_if_due(Instant::now());
         }
+        Ok(())
     }
 }

@@ -106,6 +106,13 @@ impl CallError {
     }
 }
 
+/// What to do about a request that is forbidden (403).
+pub fn rule_to_add(group: &str, resource: &str, verbs: &[&str]) -> String {
+    format!(
+        "give this identity a role with the rule {{apiGroups: [{group:?}], resources: [{resource:?}], verbs: {verbs:?}}}"
+    )
+}
+
 /// A request as errors name it.
 struct Name {
     method: Method,

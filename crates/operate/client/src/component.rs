@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lease::{Leadership, LeaseOptions, elect};
 use crate::serving::{self, Addresses, Content, ServeError, ServingOptions};
+use crate::watch::WatchFailure;
 
 /// How long the release of the lease may take.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -19,17 +20,27 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct ComponentHandle<S> {
     status: watch::Receiver<S>,
     addresses: Addresses,
-    task: JoinHandle<()>,
+    task: JoinHandle<Result<(), WatchFailure>>,
 }
 
-/// The component's task panicked.
+/// Why a component ended by itself.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct ComponentPanicked(#[from] tokio::task::JoinError);
+pub enum ComponentError {
+    /// Its task panicked.
+    #[error("it ended unexpectedly: {0}")]
+    Panicked(#[from] tokio::task::JoinError),
+    /// It cannot read the cluster.
+    #[error(transparent)]
+    Watch(#[from] WatchFailure),
+}
 
 impl<S> ComponentHandle<S> {
     /// The handle of a component whose task publishes statuses.
-    pub fn new(status: watch::Receiver<S>, addresses: Addresses, task: JoinHandle<()>) -> ComponentHandle<S> {
+    pub fn new(
+        status: watch::Receiver<S>,
+        addresses: Addresses,
+        task: JoinHandle<Result<(), WatchFailure>>,
+    ) -> ComponentHandle<S> {
         ComponentHandle { status, addresses, task }
     }
 
@@ -51,9 +62,9 @@ impl<S> ComponentHandle<S> {
     /// Waits until the component has stopped.
     ///
     /// # Errors
-    /// The component panicked.
-    pub async fn stopped(self) -> Result<(), ComponentPanicked> {
-        Ok(self.task.await?)
+    /// The component ended by itself.
+    pub async fn stopped(self) -> Result<(), ComponentError> {
+        Ok(self.task.await??)
     }
 
     /// Stops the component as a crash would: requests in flight are dropped, and a lease is not released.

@@ -139,6 +139,7 @@ impl EventRecorder {
         let counts = Arc::new(Counts::default());
         let writer = Writer {
             tokens: Tokens::new(options.rate.qps, options.rate.burst, Instant::now()),
+            reported_forbidden: false,
             client,
             options,
             counts: counts.clone(),
@@ -201,6 +202,7 @@ struct Writer {
     options: RecorderOptions,
     counts: Arc<Counts>,
     tokens: Tokens,
+    reported_forbidden: bool,
     series: HashMap<NewEvent, Series>,
 }
 
@@ -297,6 +299,11 @@ impl Writer {
             else {
                 return true;
             };
+            let is_forbidden = error.code() == Some(403) && !error.is_namespace_terminating();
+            if is_forbidden && !std::mem::replace(&mut self.reported_forbidden, true) {
+                let remedy = call::rule_to_add("events.k8s.io", "events", &["create", "patch"]);
+                tracing::warn!("events are dropped: {error}: {remedy}");
+            }
             let is_worth_another = !error.is_refusal() || error.code() == Some(429);
             let wait = backoff.failed(fastrand::f64());
             if !is_worth_another || backoff.failures() >= MAX_ATTEMPTS {

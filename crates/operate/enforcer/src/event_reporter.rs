@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use berth_api::object::Pod;
-use berth_api::object::support::unsupported_message;
 use berth_client::call::CallError;
 use berth_client::events::{EventRecorder, EventType, NewEvent, ObjectReference};
 use berth_engine::{Remedy, ViolationKey};
@@ -108,9 +107,8 @@ impl EventReporter {
         self.not_evicted(remedy, workload, "no_target", &format!("Not evicted: no feasible node: {why}"));
     }
 
-    pub(crate) fn unsupported(&mut self, remedy: &Remedy, workload: &Workload, fields: &[String]) {
-        let why =
-            format!("Not evicted: {}, so it is not known where the pod fits", unsupported_message(fields));
+    pub(crate) fn unsupported(&mut self, remedy: &Remedy, workload: &Workload, why: &str) {
+        let why = format!("Not evicted: {why}, so it is not known where the pod fits");
         self.not_evicted(remedy, workload, "unsupported", &why);
     }
 

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use berth_api::object::Pod;
 use berth_engine::{Remedy, ViolatedRule};
+use berth_mirror::Needs;
 use jiff::Timestamp;
 
 use crate::limiter::{Candidate, EvictionLimiter, LimitInUse, LimitOptions};
@@ -46,7 +47,7 @@ pub fn delayed_evictions<'a>(
 fn running<'a>(pods: impl IntoIterator<Item = &'a Pod>, now: Timestamp) -> Pods {
     let mut running = Pods::default();
     for pod in pods {
-        running.set(pod, now);
+        running.set(pod, Needs::default(), now);
     }
     running
 }

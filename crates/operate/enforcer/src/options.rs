@@ -86,6 +86,8 @@ pub struct EnforcerOptions {
     pub stop_timeout: Duration,
     /// See [`WatchOptions::idle_timeout`](berth_client::WatchOptions).
     pub watch_idle_timeout: Duration,
+    /// What all watches may keep, in bytes; see [`WatchGroup`](berth_client::WatchGroup).
+    pub cache_limit: usize,
     /// Name of this process in events; unique among replicas.
     pub identity: String,
 }
@@ -112,6 +114,7 @@ impl Default for EnforcerOptions {
             resync_grace: Duration::from_secs(15),
             stop_timeout: Duration::from_secs(10),
             watch_idle_timeout: Duration::from_secs(90),
+            cache_limit: berth_client::WatchGroup::DEFAULT_LIMIT,
             identity: format!("berth-enforcer-{:08x}", fastrand::u32(..)),
         }
     }
@@ -126,9 +129,9 @@ pub enum EnforcerError {
     /// `/metrics` and its like cannot be served.
     #[error(transparent)]
     Serve(#[from] berth_client::serving::ServeError),
-    /// The enforcer's task panicked.
-    #[error("the enforcer ended unexpectedly: {0}")]
-    Broken(#[from] berth_client::component::ComponentPanicked),
+    /// The enforcer ended by itself.
+    #[error("the enforcer cannot go on: {0}")]
+    Broken(#[from] berth_client::component::ComponentError),
 }
 
 impl EnforcerOptions {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use berth_api::object::support::SuspectFields;
 use berth_api::object::{OwnerReference, Pod};
 use berth_client::events::ObjectReference;
+use berth_mirror::Needs;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::options::GRACE_ANNOTATION;
@@ -34,6 +35,8 @@ pub(crate) struct RunningPod {
     pub(crate) seen_at: Timestamp,
     /// Fields that decide about placement and that Berth may not support: where the pod fits is not known then.
     pub(crate) suspect: SuspectFields,
+    /// What where it fits depends on.
+    pub(crate) needs: Needs,
     /// Whether it is being deleted. It does not count for its workload then.
     is_terminating: bool,
 }
@@ -92,7 +95,7 @@ impl Workload {
 
 impl Pods {
     /// A pod was added or changed. `seen_at` is for a new one.
-    pub(crate) fn set(&mut self, pod: &Pod, seen_at: Timestamp) -> GraceChange {
+    pub(crate) fn set(&mut self, pod: &Pod, needs: Needs, seen_at: Timestamp) -> GraceChange {
         let metadata = &pod.metadata;
         if pod.spec.node_name.is_empty() || pod.is_terminal() {
             self.remove(&metadata.namespace, &metadata.name, &metadata.uid);
@@ -107,7 +110,7 @@ impl Pods {
         let grace_before = known.and_then(|known| known.grace);
         let is_terminating = metadata.deletion_timestamp.is_some();
         let is_same = |k: &RunningPod| {
-            (&*k.workload, &k.suspect) == (&workload, &suspect)
+            (&*k.workload, &k.suspect, k.needs) == (&workload, &suspect, needs)
                 && (k.grace, k.is_terminating) == (read, is_terminating)
         };
         if known.is_some_and(is_same) {
@@ -125,7 +128,7 @@ impl Pods {
             self.n_running += 1;
         }
         let uid = metadata.uid.as_str().into();
-        let facts = RunningPod { uid, workload, grace: read, seen_at, suspect, is_terminating };
+        let facts = RunningPod { uid, workload, grace: read, seen_at, suspect, needs, is_terminating };
         self.pods.insert(key, facts);
         match text {
             Some(text) if read.is_none() && (is_new || grace_before.is_some()) => {
@@ -208,34 +211,34 @@ mod tests {
     fn pods_count_for_their_workload_until_they_terminate() {
         let mut pods = Pods::default();
         for name in ["a", "b"] {
-            pods.set(&pod(name, Some("web"), None), SEEN);
+            pods.set(&pod(name, Some("web"), None), Needs::default(), SEEN);
         }
-        pods.set(&pod("alone", None, None), SEEN);
+        pods.set(&pod("alone", None, None), Needs::default(), SEEN);
         let workload = pods.get("default", "a").unwrap().workload.clone();
         assert_eq!(
             (&*workload.name, pods.n_of(&workload), pods.n_running()),
             ("default/ReplicaSet/web", 2, 3)
         );
         assert_eq!(&*pods.get("default", "alone").unwrap().workload.name, "default/Pod/alone");
-        pods.set(&pod("a", Some("web"), None), SEEN);
+        pods.set(&pod("a", Some("web"), None), Needs::default(), SEEN);
         pods.remove("default", "b", "another");
         assert_eq!(pods.n_of(&workload), 2);
         let mut ending = pod("b", Some("web"), None);
         ending.metadata.deletion_timestamp = "2027-01-15T08:10:00Z".parse().ok();
-        pods.set(&ending, SEEN);
+        pods.set(&ending, Needs::default(), SEEN);
         assert_eq!((pods.n_of(&workload), pods.n_running()), (1, 2));
         assert_eq!(&*pods.get("default", "b").unwrap().uid, "uid-b");
         pods.remove("default", "b", "uid-b");
         let mut ended = pod("a", Some("web"), None);
         ended.status.phase = "Succeeded".to_owned();
-        pods.set(&ended, SEEN);
+        pods.set(&ended, Needs::default(), SEEN);
         assert_eq!((pods.n_of(&workload), pods.n_running(), pods.workloads.len()), (0, 1, 1));
     }
 
     #[test]
     fn graces_are_read_and_invalid_ones_are_reported_once() {
         let mut pods = Pods::default();
-        let mut set = |grace| pods.set(&pod("a", None, grace), SEEN);
+        let mut set = |grace| pods.set(&pod("a", None, grace), Needs::default(), SEEN);
         assert_eq!(set(Some("90s")), GraceChange::Changed);
         assert_eq!(set(Some("90s")), GraceChange::Unchanged);
         assert_eq!(set(Some("1m30s")), GraceChange::Unchanged);
@@ -251,12 +254,12 @@ mod tests {
     #[test]
     fn another_pod_of_the_same_name_is_as_old_as_its_first_event() {
         let mut pods = Pods::default();
-        pods.set(&pod("a", None, None), SEEN);
+        pods.set(&pod("a", None, None), Needs::default(), SEEN);
         let mut again = pod("a", None, None);
         again.metadata.uid = "another".to_owned();
         let later = Timestamp::from_second(100).unwrap();
-        pods.set(&again, later);
-        pods.set(&again, Timestamp::from_second(200).unwrap());
+        pods.set(&again, Needs::default(), later);
+        pods.set(&again, Needs::default(), Timestamp::from_second(200).unwrap());
         assert_eq!(pods.get("default", "a").unwrap().seen_at, later);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use berth_api::object::group::{GroupKey, PodGroup};
 use berth_api::object::{DeviceClass, NamespacedName, Node, Pod, PodDisruptionBudget};
+use berth_client::WatchFailure;
 
 use crate::pod_ref::PodRef;
 use crate::source::Source;
@@ -55,6 +56,10 @@ pub enum Change {
     VolumeDeleted(String),
     /// A list of a source is complete.
     Listed(Source),
+    /// A source may [not be read](crate::Mirror::unreadable), or is listed after it might not.
+    Readability(Source),
+    /// The mirror cannot go on: there are too many objects, or one of the required sources may not be read.
+    Failed(WatchFailure),
     /// All sources are listed; again after each list that replaced another.
     Complete,
     /// A drift check repaired the state. The repairs are also reported as changes.

@@ -93,6 +93,7 @@ impl Entries<Fingerprint> {
                     sync(Sync::Unset(key));
                 }
             }
+            StreamEvent::Failed(_) => {}
         }
     }
 }

@@ -7,7 +7,7 @@ use berth_api::object::{
     DeviceClass, Namespace, Node, Pod, PodDisruptionBudget, ReplicationController, Service, VolumeKind,
     Workload,
 };
-use berth_client::StreamEvent;
+use berth_client::{StreamEvent, WatchFailure};
 
 use crate::pod_delta::PodDelta;
 use crate::source::Source;
@@ -58,19 +58,22 @@ pub(crate) enum FullList {
 }
 
 /// Where in a list an event is.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Edge {
     Begin,
     End,
+    /// There is no list.
+    Failed(WatchFailure),
 }
 
 impl Payload {
-    /// The list that starts or ends with this event.
+    /// The list that starts or ends with this event, or cannot be.
     pub(crate) fn list(&self) -> Option<(Source, Edge)> {
         fn edge<T>(source: Source, event: &StreamEvent<T>) -> Option<(Source, Edge)> {
             match event {
                 StreamEvent::Init => Some((source, Edge::Begin)),
                 StreamEvent::InitDone => Some((source, Edge::End)),
+                StreamEvent::Failed(failure) => Some((source, Edge::Failed(failure.clone()))),
                 _ => None,
             }
         }

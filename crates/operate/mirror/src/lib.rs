@@ -30,5 +30,5 @@ pub use change::{Change, DriftReport};
 pub use event::WatchEvent;
 pub use mirror::{Mirror, MirrorOptions};
 pub use pod_ref::PodRef;
-pub use source::Source;
+pub use source::{Needs, Source};
 pub use volume_entry::{ClaimState, VolumeState};

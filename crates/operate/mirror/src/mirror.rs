@@ -1,11 +1,11 @@
 //! The mirror: which sources are listed, and how their events reach the state.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::{NamespacedName, Pod};
-use berth_client::{StreamEvent, WatchOptions};
+use berth_client::{StreamEvent, WatchFailure, WatchGroup, WatchOptions};
 use berth_engine::{Cluster, PreparedPod};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -17,12 +17,15 @@ use crate::event::{Edge, FullList, Payload, WatchEvent};
 use crate::pod_delta::{PodDelta, PodReader};
 use crate::pod_entries::Placement;
 use crate::pod_ref::PodRef;
-use crate::source::Source;
+use crate::source::{Needs, Source};
 use crate::uid::Uid;
 use crate::watches::{WatchTask, Watches};
 
 /// Capacity of the event channel; when it is full, the client stops reading from the server.
 const EVENT_BUFFER: usize = 512;
+
+/// How long a required source may be forbidden when a component starts: an API server that starts has no roles at first.
+const FORBIDDEN_FOR: Duration = Duration::from_secs(10);
 
 /// What to mirror.
 pub struct MirrorOptions {
@@ -35,6 +38,8 @@ pub struct MirrorOptions {
     /// How long after a detected difference the confirming lists are requested. Events in flight arrive
     /// meanwhile.
     pub check_grace: Duration,
+    /// The limit of what all watches keep; see [`WatchGroup`].
+    pub cache_limit: usize,
     /// Whether the component keeps a pod while it is pending, so that its binding can be reported without it.
     pub keeps: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
 }
@@ -47,6 +52,7 @@ impl MirrorOptions {
             watch_idle_timeout: Duration::from_secs(90),
             check_interval: Duration::from_secs(600),
             check_grace: Duration::from_secs(15),
+            cache_limit: WatchGroup::DEFAULT_LIMIT,
             keeps: Arc::new(|_| false),
         }
     }
@@ -59,6 +65,9 @@ pub struct Mirror {
     cache: CacheSync,
     /// Sources whose list is not complete.
     pending: BTreeSet<Source>,
+    /// Sources that may not be read and were never listed, since when, and what to do about it.
+    forbidden: BTreeMap<Source, (Instant, String)>,
+    was_complete: bool,
     nodes_watch: WatchTask,
     pods_watch: WatchTask,
     check: DriftCheck,
@@ -84,13 +93,18 @@ impl Mirror {
     /// Starts the watches. The receiver passes their events to [`Mirror::apply`]; dropping it ends the watches.
     pub fn start(client: kube::Client, options: MirrorOptions) -> (Mirror, mpsc::Receiver<WatchEvent>) {
         let (events, receiver) = mpsc::channel(EVENT_BUFFER);
-        let watch_options =
-            WatchOptions { idle_timeout: options.watch_idle_timeout, ..WatchOptions::new(String::new()) };
+        let watch_options = WatchOptions {
+            idle_timeout: options.watch_idle_timeout,
+            group: WatchGroup::new(options.cache_limit),
+            ..WatchOptions::new(String::new())
+        };
         let watches = Watches { client, options: watch_options, events };
         let mut mirror = Mirror {
             watches,
             cache: CacheSync::default(),
             pending: options.sources.iter().copied().collect(),
+            forbidden: BTreeMap::new(),
+            was_complete: false,
             nodes_watch: WatchTask::default(),
             pods_watch: WatchTask::default(),
             node_attributes: NodeAttributes::default(),
@@ -134,6 +148,21 @@ impl Mirror {
     /// The names of the sources that are not listed.
     pub fn pending(&self) -> Vec<&'static str> {
         self.pending.iter().map(|source| source.name()).collect()
+    }
+
+    /// Why a source is treated as empty, if it may not be read.
+    pub fn unreadable(&self, source: Source) -> Option<&str> {
+        self.forbidden.get(&source).map(|(_, why)| why.as_str())
+    }
+
+    /// The same for the first source that a pod needs.
+    pub fn unreadable_for(&self, needs: impl FnOnce() -> Needs) -> Option<&str> {
+        if self.forbidden.is_empty() {
+            return None;
+        }
+        let needs = needs();
+        let mut needed = self.forbidden.iter().filter(|(source, _)| source.is_needed_by(needs));
+        needed.next().map(|(_, (_, why))| why.as_str())
     }
 
     /// Number of nodes in the state.
@@ -183,6 +212,10 @@ impl Mirror {
             Payload::Pod(generation, _) if *generation != self.pods_watch.generation => return changes,
             event => event.list(),
         };
+        if let Some((source, Edge::Failed(failure))) = list {
+            self.fail(source, failure, &mut changes);
+            return changes;
+        }
         if let Some((source, Edge::Begin)) = list {
             self.pending.insert(source);
             if matches!(source, Source::Nodes | Source::Pods) {
@@ -207,20 +240,48 @@ impl Mirror {
             Payload::Check(..) => {}
         }
         if let Some((source, Edge::End)) = list {
-            self.pending.remove(&source);
+            if self.forbidden.remove(&source).is_some() {
+                tracing::info!("{} may be read now", source.name());
+                changes.push(Change::Readability(source));
+            }
             if source == Source::Nodes
                 && let Some(requested_at) = self.node_attributes.requested_at.take()
             {
                 let now = Instant::now();
                 self.node_attributes.not_before = Some(now + DECIDING_PER_LIST * (now - requested_at));
             }
-            changes.push(Change::Listed(source));
-            if self.pending.is_empty() {
-                self.check.postpone();
-                changes.push(Change::Complete);
-            }
+            self.listed(source, &mut changes);
         }
         changes
+    }
+
+    fn listed(&mut self, source: Source, changes: &mut Vec<Change>) {
+        self.pending.remove(&source);
+        changes.push(Change::Listed(source));
+        if self.pending.is_empty() {
+            self.was_complete = true;
+            self.check.postpone();
+            changes.push(Change::Complete);
+        }
+    }
+
+    /// The objects of a source are not known.
+    fn fail(&mut self, source: Source, failure: WatchFailure, changes: &mut Vec<Change>) {
+        if matches!(failure, WatchFailure::TooLarge { .. }) {
+            return changes.push(Change::Failed(failure));
+        }
+        let now = Instant::now();
+        let (since, _) = self.forbidden.entry(source).or_insert_with(|| {
+            changes.push(Change::Readability(source));
+            (now, failure.to_string())
+        });
+        if source.is_required() {
+            if !self.was_complete && now.saturating_duration_since(*since) >= FORBIDDEN_FOR {
+                changes.push(Change::Failed(failure));
+            }
+        } else if self.pending.contains(&source) {
+            self.listed(source, changes);
+        }
     }
 
     /// Applies a pod that was read otherwise than by the watch.
@@ -276,6 +337,7 @@ impl Mirror {
                 cache.delete_pod(cluster, &pod, changes);
             }
             StreamEvent::InitDone => cache.drop_unlisted_pods(cluster, changes),
+            StreamEvent::Failed(_) => {}
         }
     }
 

@@ -1,11 +1,47 @@
 //! The resources that are watched.
 
-use berth_api::object::VolumeKind;
-use berth_api::object::group::GroupKind;
+use berth_api::config::SpreadDefaulting;
+use berth_api::object::group::{GroupKey, GroupKind};
+use berth_api::object::support::SuspectFields;
+use berth_api::object::volume::Volume;
+use berth_api::object::{Pod, TopologySpreadConstraint, VolumeKind};
 use berth_api::resource::{
     DEVICE_CLASSES, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, REPLICA_SETS,
     REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS,
 };
+use berth_engine::Settings;
+
+/// What of a pod decides which sources its placement depends on, besides those that are required.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// It has volumes that placement depends on.
+    volumes: bool,
+    /// It requests extended resources, which may be those of device classes.
+    devices: bool,
+    /// Required spread constraints of its profile hold for it, which count the pods of its services and owners.
+    default_spread: bool,
+    group: Option<GroupKind>,
+}
+
+impl Needs {
+    /// Of a pod, with these settings.
+    pub fn of(pod: &Pod, settings: &Settings) -> Needs {
+        let profile = settings.config.profile(&pod.spec.scheduler_name);
+        let is_required =
+            |constraint: &TopologySpreadConstraint| constraint.when_unsatisfiable != "ScheduleAnyway";
+        let has_default_spread =
+            profile.is_some_and(|profile| match &profile.pod_topology_spread.defaulting {
+                SpreadDefaulting::System => false,
+                SpreadDefaulting::List(constraints) => constraints.iter().any(is_required),
+            });
+        Needs {
+            volumes: pod.spec.volumes.iter().any(Volume::matters),
+            devices: SuspectFields::of(&pod.spec).depend_on_device_classes(),
+            default_spread: has_default_spread && pod.spec.topology_spread_constraints.is_empty(),
+            group: GroupKey::of(pod, settings.extensions).map(|key| key.kind),
+        }
+    }
+}
 
 /// A watched resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +98,29 @@ impl Source {
         [placement @ .., Source::PodGroups(_), Source::PodGroups(_), Source::Budgets] => placement,
         all => all,
     };
+
+    /// Whether nothing can be decided without it. The others are treated as empty while they may not be read, and the pods
+    /// that [need](Source::is_needed_by) them are not decided.
+    ///
+    /// Namespaces are required because terms of any running pod may select them.
+    pub fn is_required(self) -> bool {
+        matches!(self, Source::Nodes | Source::Pods | Source::Namespaces)
+    }
+
+    /// Whether a pod cannot be decided without it. Only preemption needs PodDisruptionBudgets.
+    pub fn is_needed_by(self, needs: Needs) -> bool {
+        match self {
+            Source::Nodes | Source::Pods | Source::Namespaces => true,
+            Source::Services
+            | Source::ReplicaSets
+            | Source::StatefulSets
+            | Source::ReplicationControllers => needs.default_spread,
+            Source::Volumes(_) => needs.volumes,
+            Source::DeviceClasses => needs.devices,
+            Source::PodGroups(kind) => needs.group == Some(kind),
+            Source::Budgets => false,
+        }
+    }
 
     /// The resource's name in paths.
     pub fn name(self) -> &'static str {

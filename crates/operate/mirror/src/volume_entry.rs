@@ -94,5 +94,6 @@ pub(crate) fn entry(kind: VolumeKind, event: StreamEvent<Value>) -> StreamEvent<
         StreamEvent::Apply(value) => StreamEvent::Apply(read(value)),
         StreamEvent::Delete(value) => StreamEvent::Delete(read(value)),
         StreamEvent::InitDone => StreamEvent::InitDone,
+        StreamEvent::Failed(failure) => StreamEvent::Failed(failure),
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Watches {
 impl Watches {
     fn options(&self, source: Source) -> WatchOptions {
         // A cluster without workloads or budgets can also be scheduled.
-        let missing_is_empty = !matches!(source, Source::Pods | Source::Nodes);
+        let missing_is_empty = !source.is_required();
         WatchOptions { path: source.resource().path(""), missing_is_empty, ..self.options.clone() }
     }
 

@@ -57,6 +57,9 @@ pub async fn observe(
             () = stop.cancelled() => return Ok(()),
             Some(event) = events.recv() => {
                 for change in mirror.apply(&mut cluster, event, |_| false) {
+                    if let Change::Failed(failure) = change {
+                        return Err(SchedulerError::Broken(failure.into()));
+                    }
                     observed(change, &recorder, &queue, |pod| is_pending(&config, pod));
                 }
                 mirror.check_if_due(Instant::now());

@@ -53,6 +53,8 @@ pub struct SchedulerOptions {
     /// A watch that is silent for longer is started again; see
     /// [`WatchOptions::idle_timeout`](berth_client::WatchOptions).
     pub watch_idle_timeout: Duration,
+    /// What all watches may keep, in bytes; see [`WatchGroup`](berth_client::WatchGroup).
+    pub cache_limit: usize,
     /// Name of this process in events; unique among replicas.
     pub identity: String,
     /// Whether pods with fields that Berth does not support are scheduled without these fields. If not, they are parked:
@@ -81,6 +83,7 @@ impl Default for SchedulerOptions {
             group_reservation: Duration::from_secs(300),
             stop_timeout: Duration::from_secs(10),
             watch_idle_timeout: Duration::from_secs(90),
+            cache_limit: berth_client::WatchGroup::DEFAULT_LIMIT,
             identity: format!("berth-{:08x}", fastrand::u32(..)),
             ignore_unsupported: false,
             record: None,
@@ -113,9 +116,9 @@ pub enum SchedulerError {
     /// Decisions cannot be recorded.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The scheduler's own task broke down.
-    #[error("the scheduler ended unexpectedly: {0}")]
-    Broken(#[from] berth_client::component::ComponentPanicked),
+    /// The scheduler ended by itself.
+    #[error("the scheduler cannot go on: {0}")]
+    Broken(#[from] berth_client::component::ComponentError),
 }
 
 impl SchedulerOptions {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use berth_api::journal::Entry;
 use berth_engine::{NotEligible, Preemption, Victims};
+use berth_mirror::Source;
 use tokio::time::Instant;
 
 use crate::completion::Eviction;
@@ -13,6 +14,9 @@ use crate::queue::PodId;
 /// Preempts for an unschedulable pod: nominates it to a node, and evicts its victims there. Returns the message of the
 /// attempt with the result.
 pub(crate) fn preempt(context: &mut Context, id: PodId, message: String, period: Duration) -> String {
+    if let Some(why) = context.state.mirror.unreadable(Source::Budgets) {
+        return format!("{message} preemption: not tried: {why}");
+    }
     let Some(queued) = context.pending.pods.get_mut(id) else { return message };
     let began = Instant::now();
     if queued.pod.spec.preemption_policy.as_deref() != Some("Never") {

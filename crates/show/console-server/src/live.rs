@@ -166,7 +166,7 @@ impl Follower {
             SourceEvent::Outage(Some(error)) => {
                 if !source.is_required && !progress.is_listed {
                     let resource = source.resource.plural;
-                    tracing::warn!("{resource} cannot be read, continuing without them: {error}");
+                    tracing::info!("continuing without {resource}: {error}");
                     progress.is_listed = true;
                 }
                 let since = progress.outage.take().map_or_else(Timestamp::now, |(since, _)| since);
@@ -247,6 +247,7 @@ fn start<T>(
                 let (namespace, name) = object.key();
                 SourceEvent::Removed(NamespacedName::new(namespace, name))
             }
+            StreamEvent::Failed(failure) => SourceEvent::Outage(Some(failure.to_string())),
         };
         (i, event)
     };

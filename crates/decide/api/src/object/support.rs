@@ -88,6 +88,11 @@ impl SuspectFields {
         SuspectFields(fields)
     }
 
+    /// Whether their support depends on the device classes.
+    pub fn depend_on_device_classes(&self) -> bool {
+        self.0.iter().any(|(_, resource)| resource.is_some())
+    }
+
     /// The paths of the fields that Berth does not support with these device classes.
     pub fn unsupported(&self, devices: &DeviceResources) -> Vec<String> {
         let is_unsupported =

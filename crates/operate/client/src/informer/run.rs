@@ -98,13 +98,14 @@ where
     }
 
     fn read_page(&mut self, page: &[u8]) -> Result<PageMeta, serde_json::Error> {
-        if let Ok(Page { metadata, items }) = serde_json::from_slice(page) {
-            items.unwrap_or_default().into_iter().for_each(|object| self.put_listed(object));
+        if let Ok(page) = serde_json::from_slice::<Page<T>>(page) {
+            let (metadata, items) = page.into_parts();
+            items.into_iter().for_each(|object| self.put_listed(object));
             return Ok(metadata);
         }
         // An object cannot be read: the others are read one by one.
-        let Page { metadata, items }: Page<Value> = serde_json::from_slice(page)?;
-        for item in items.unwrap_or_default() {
+        let (metadata, items) = serde_json::from_slice::<Page<Value>>(page)?.into_parts();
+        for item in items {
             match serde_json::from_slice(item.to_string().as_bytes()) {
                 Ok(object) => self.put_listed(object),
                 Err(_) => self.ignore(&serde_json::from_value(item)?),

@@ -135,7 +135,15 @@ impl LeaderElector {
             tokio::select! {
                 () = stop.cancelled() => break,
                 tried = self.try_to_hold() => if let Err(error) = tried {
-                    outage_log::failed(|| format!("leader election with lease {}: {error}", self.options.name));
+                    let LeaseOptions { namespace, name, .. } = &self.options;
+                    outage_log::failed(|| match error.code() {
+                        Some(403) => {
+                            let verbs = ["create", "get", "update"];
+                            let remedy = call::rule_to_add("coordination.k8s.io", "leases", &verbs);
+                            format!("leader election with lease {namespace}/{name}: {error}: {remedy}")
+                        }
+                        _ => format!("leader election with lease {name}: {error}"),
+                    });
                 }
             }
             if self.election.holder() != holder {

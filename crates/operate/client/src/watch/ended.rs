@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::failure::WatchFailure;
 use super::pages::ListError;
 use crate::call::CallError;
 
@@ -24,6 +25,9 @@ pub(super) enum Ended {
     /// An event cannot be read: the same one would come again from the last resource version.
     #[error("an event cannot be read: {0}")]
     Unreadable(#[from] serde_json::Error),
+    /// There are more objects than the client keeps.
+    #[error(transparent)]
+    TooLarge(WatchFailure),
     /// The connection broke, or the response is invalid.
     #[error("{0}")]
     Broken(String),
@@ -46,7 +50,8 @@ impl From<ListError> for Ended {
         match error {
             _ if error.code() == Some(410) => Ended::Expired,
             ListError::Call(error) => Ended::Call(error),
-            error @ ListError::Invalid { .. } => Ended::Broken(error.to_string()),
+            ListError::TooLarge(failure) => Ended::TooLarge(failure),
+            error => Ended::Broken(error.to_string()),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Events of watches.
 
+use super::failure::WatchFailure;
+
 /// An event of [`watch_into`](super::watch_into): lists are streamed, object by object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamEvent<T> {
@@ -13,6 +15,8 @@ pub enum StreamEvent<T> {
     Apply(T),
     /// An object was deleted, or stopped matching the selectors. This is its last state.
     Delete(T),
+    /// The objects are not known: no list has been complete, and none can be, or there are too many of them.
+    Failed(WatchFailure),
 }
 
 /// An event of a [`WatchStream`](super::WatchStream): lists are collected.

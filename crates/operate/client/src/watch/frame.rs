@@ -11,8 +11,10 @@ use super::ended::Ended;
 /// A line of a watch. Objects are not read yet: [`read_object`] does.
 #[derive(Debug, PartialEq)]
 pub(super) enum Frame {
-    /// An object was added or changed.
-    Applied,
+    /// An object was added.
+    Added,
+    /// An object was changed.
+    Modified,
     /// An object was deleted.
     Deleted,
     /// The resource version, and whether this ends the initial events of a streaming list.
@@ -69,7 +71,7 @@ pub fn fuzz_frames(chunks: &[&[u8]]) {
     for chunk in chunks {
         lines.push(chunk);
         while let Ok(Some(line)) = lines.next() {
-            if let Ok(Frame::Applied | Frame::Deleted) = decode(&line) {
+            if let Ok(Frame::Added | Frame::Modified | Frame::Deleted) = decode(&line) {
                 let _ = read_object::<serde_json::Value>(&line);
             }
         }
@@ -133,7 +135,8 @@ fn kind(line: &[u8]) -> Result<Cow<'_, str>, serde_json::Error> {
 /// Decodes a line, but not its object.
 pub(super) fn decode(line: &[u8]) -> Result<Frame, Ended> {
     match kind(line)?.as_ref() {
-        "ADDED" | "MODIFIED" => Ok(Frame::Applied),
+        "ADDED" => Ok(Frame::Added),
+        "MODIFIED" => Ok(Frame::Modified),
         "DELETED" => Ok(Frame::Deleted),
         "BOOKMARK" => {
             let Mark { metadata } = read_object(line)?;
@@ -194,7 +197,7 @@ mod tests {
         let first = format!(r#"{{"type":"MODIFIED","object":{object}}}"#);
         let last = format!(r#"{{"object":{object}, "type" : "MODIFIED"}}"#);
         for line in [first, last] {
-            assert_eq!(decode(line.as_bytes()).unwrap(), Frame::Applied, "{line}");
+            assert_eq!(decode(line.as_bytes()).unwrap(), Frame::Modified, "{line}");
             assert_eq!(read_object::<Value>(line.as_bytes()).unwrap(), object, "{line}");
         }
     }

@@ -5,7 +5,8 @@
 //! where the server supports them, otherwise pages. In both cases the watcher delivers a list as it arrives, without
 //! buffering it; [`watch`] collects it for consumers that need it whole.
 //!
-//! A watcher never gives up: it logs errors and retries with back-off until its receiver is dropped.
+//! A watcher logs errors and retries with back-off until its receiver is dropped. It gives up only when there are more
+//! objects than the client keeps.
 //!
 //! The watcher (`watcher.rs`) does not know the type of the objects; a sink (`sink.rs`) reads and delivers them.
 
@@ -13,7 +14,9 @@
 
 mod ended;
 mod event;
+mod failure;
 mod frame;
+mod group;
 mod object;
 mod options;
 mod pages;
@@ -23,9 +26,11 @@ mod stream;
 mod watcher;
 
 pub use event::{Event, Line, StreamEvent};
+pub use failure::WatchFailure;
 #[cfg(fuzzing)]
 pub use frame::fuzz_frames;
 pub use frame::read_object;
+pub use group::WatchGroup;
 pub use object::{Generated, HasMetadata, KubeObject};
 pub use options::WatchOptions;
 pub use pages::{ListError, Pages, list};
@@ -34,3 +39,6 @@ pub use stream::{WatchStream, watch, watch_into, watch_with};
 pub(crate) use pages::{Page, PageMeta};
 pub(crate) use sink::Sink;
 pub(crate) use watcher::run;
+
+#[cfg(test)]
+mod tests;

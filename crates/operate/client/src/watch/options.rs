@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use berth_api::resource::percent_encoded;
 
+use super::group::WatchGroup;
+
 /// What to watch, with timeouts and limits.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
@@ -37,6 +39,8 @@ pub struct WatchOptions {
     pub longest_retry: Duration,
     /// Capacity of the event channel; when it is full, the client stops reading from the server.
     pub buffer: usize,
+    /// The watches that share a limit of what they keep, and that learn from each other that the server answers.
+    pub group: WatchGroup,
     /// Gets the error while the watch is interrupted, and none while it works.
     pub outage: Option<tokio::sync::watch::Sender<Option<String>>>,
 }
@@ -57,8 +61,9 @@ impl WatchOptions {
             max_object_bytes: 16 << 20,
             max_page_bytes: 1 << 30,
             first_retry: Duration::from_millis(200),
-            longest_retry: Duration::from_secs(10),
+            longest_retry: Duration::from_secs(5),
             buffer: 1024,
+            group: WatchGroup::default(),
             outage: None,
         }
     }

@@ -1,15 +1,22 @@
 //! Lists in pages.
 
+use std::collections::HashSet;
+use std::fmt;
+use std::marker::PhantomData;
+
 use berth_api::resource::percent_encoded;
 use bytes::Bytes;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
+use super::failure::{OBJECT_COST, WatchFailure};
 use super::options::WatchOptions;
 use crate::call::{CallError, get, send};
 
 /// A list that expires this often while it is read is requested in one piece.
 const MAX_EXPIRED: u32 = 2;
+/// The objects of a page are held at once.
+const MAX_PAGE_OBJECTS: usize = 500_000;
 
 /// Why a list failed.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +32,15 @@ pub enum ListError {
         /// What is wrong with the response.
         source: serde_json::Error,
     },
+    /// The same `continue` came again: the list would never end.
+    #[error("{path}: the server sends the same continue token again")]
+    Repeated {
+        /// Path of the collection.
+        path: String,
+    },
+    /// The list is larger than the limit.
+    #[error(transparent)]
+    TooLarge(WatchFailure),
 }
 
 impl ListError {
@@ -32,7 +48,7 @@ impl ListError {
     pub fn code(&self) -> Option<u16> {
         match self {
             ListError::Call(error) => error.code(),
-            ListError::Invalid { .. } => None,
+            _ => None,
         }
     }
 }
@@ -42,8 +58,46 @@ impl ListError {
 pub(crate) struct Page<T> {
     #[serde(default)]
     pub(crate) metadata: PageMeta,
-    // Servers written in Go encode some empty lists as null.
-    pub(crate) items: Option<Vec<T>>,
+    #[serde(bound(deserialize = "T: Deserialize<'de>"), deserialize_with = "bounded", default = "Vec::new")]
+    pub(crate) items: Vec<T>,
+}
+
+/// Reads the items of a page, but not more than a server has reason to send.
+fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    struct Items<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {MAX_PAGE_OBJECTS} objects")
+        }
+
+        // Servers written in Go encode some empty lists as null.
+        fn visit_unit<E>(self) -> Result<Vec<T>, E> {
+            Ok(Vec::new())
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+            let mut read = Vec::new();
+            while let Some(item) = items.next_element()? {
+                if read.len() == MAX_PAGE_OBJECTS {
+                    return Err(serde::de::Error::invalid_length(read.len() + 1, &self));
+                }
+                read.push(item);
+            }
+            Ok(read)
+        }
+    }
+
+    deserializer.deserialize_any(Items(PhantomData))
+}
+
+impl<T> Page<T> {
+    pub(crate) fn into_parts(self) -> (PageMeta, Vec<T>) {
+        let n_items = self.items.len();
+        (PageMeta { n_items, ..self.metadata }, self.items)
+    }
 }
 
 /// `metadata` of a page.
@@ -53,6 +107,8 @@ pub(crate) struct PageMeta {
     resource_version: String,
     #[serde(rename = "continue")]
     token: Option<String>,
+    #[serde(skip)]
+    n_items: usize,
 }
 
 /// A list that is read page by page. When the list expires while it is read, it begins again.
@@ -62,6 +118,10 @@ pub struct Pages<'a> {
     page_size: u32,
     /// `continue` of the next page; none when the list is complete.
     token: Option<String>,
+    /// Those of earlier pages.
+    tokens: HashSet<String>,
+    /// What the pages so far cost.
+    size: usize,
     n_expired: u32,
     is_first: bool,
     /// Resource version of the first page: changes made while later pages are read are part of the watch from here.
@@ -73,7 +133,17 @@ impl<'a> Pages<'a> {
     pub fn new(client: &'a kube::Client, options: &'a WatchOptions) -> Pages<'a> {
         let page_size = options.page_size;
         let token = Some(String::new());
-        Pages { client, options, page_size, token, n_expired: 0, is_first: true, version: None }
+        Pages {
+            client,
+            options,
+            page_size,
+            token,
+            tokens: HashSet::new(),
+            size: 0,
+            n_expired: 0,
+            is_first: true,
+            version: None,
+        }
     }
 
     /// The objects of the next page; none after the last one. If it [is the first](Pages::is_first), the objects of
@@ -84,8 +154,9 @@ impl<'a> Pages<'a> {
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, ListError> {
         let Some(bytes) = self.next_bytes().await? else { return Ok(None) };
         let page: Page<T> = serde_json::from_slice(&bytes).map_err(|source| self.invalid(source))?;
-        self.advance(page.metadata);
-        Ok(Some(page.items.unwrap_or_default()))
+        let (metadata, items) = page.into_parts();
+        self.advance(metadata, bytes.len())?;
+        Ok(Some(items))
     }
 
     /// The text of the next page. The caller reads it and calls [`Self::advance`].
@@ -93,6 +164,10 @@ impl<'a> Pages<'a> {
         loop {
             let Some(token) = &self.token else { return Ok(None) };
             self.is_first = token.is_empty();
+            if self.is_first {
+                self.tokens.clear();
+                self.size = 0;
+            }
             match self.request(token).await {
                 Err(error) if error.code() == Some(410) && !self.is_first => {
                     self.n_expired += 1;
@@ -117,10 +192,23 @@ impl<'a> Pages<'a> {
         send(self.client, request, *list_timeout, *max_page_bytes).await
     }
 
-    /// The page has been read: continues after it.
-    pub(super) fn advance(&mut self, page: PageMeta) {
+    /// The page of `n_bytes` has been read: continues after it. Returns what it costs.
+    pub(super) fn advance(&mut self, page: PageMeta, n_bytes: usize) -> Result<usize, ListError> {
+        let cost = n_bytes + page.n_items * OBJECT_COST;
+        self.size += cost;
+        let WatchOptions { path, group, .. } = self.options;
+        if self.size > group.limit() {
+            let failure = WatchFailure::TooLarge { path: path.clone(), limit: group.limit() };
+            return Err(ListError::TooLarge(failure));
+        }
         self.version.get_or_insert(page.resource_version);
         self.token = page.token.filter(|token| !token.is_empty());
+        match &self.token {
+            Some(token) if !self.tokens.insert(token.clone()) => {
+                Err(ListError::Repeated { path: path.clone() })
+            }
+            _ => Ok(cost),
+        }
     }
 
     pub(super) fn invalid(&self, source: serde_json::Error) -> ListError {

@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use berth_api::resource::percent_encoded;
 use http_body_util::BodyExt;
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::ended::Ended;
 use super::event::Line;
+use super::failure::{OBJECT_COST, WatchFailure};
 use super::frame::{Frame, Lines, decode};
+use super::group::Kept;
 use super::options::WatchOptions;
 use super::sink::{Sink, deliver};
 use crate::call::{get, open};
@@ -16,6 +20,8 @@ use crate::outage_log;
 
 /// How long after `timeoutSeconds` the client waits for the server to close the watch.
 const GRACE: Duration = Duration::from_secs(15);
+/// How long a watch waits for its answer while another of its group is answered again: its connection may be dead.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A watch from the last resource version; without one, it starts with a streaming list.
 pub(super) struct WatchRequest<'a> {
@@ -23,21 +29,47 @@ pub(super) struct WatchRequest<'a> {
     pub(super) options: &'a WatchOptions,
     /// The last resource version seen; none before the first list.
     pub(super) version: &'a mut Option<String>,
+    /// What the receiver keeps.
+    pub(super) kept: &'a mut Kept,
+    /// Whether the last request failed.
+    pub(super) is_failing: &'a mut bool,
     pub(super) sink: &'a mut dyn Sink,
     /// Whether it delivered anything.
     pub(super) progressed: bool,
+    /// When the list was complete and the watch was open.
+    pub(super) watching_since: Option<Instant>,
+}
+
+/// The server answers.
+pub(super) fn answered(options: &WatchOptions, is_failing: &mut bool) {
+    outage_log::succeeded();
+    options.report_outage(None);
+    if std::mem::take(is_failing) {
+        options.group.recovered();
+    }
+}
+
+pub(super) fn too_large(WatchOptions { path, group, .. }: &WatchOptions) -> Ended {
+    Ended::TooLarge(WatchFailure::TooLarge { path: path.clone(), limit: group.limit() })
+}
+
+async fn overtaken(mut recoveries: watch::Receiver<u64>) {
+    if recoveries.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    tokio::time::sleep(PATIENCE).await;
 }
 
 impl WatchRequest<'_> {
     /// Watches until the watch ends.
-    pub(super) async fn run(&mut self) -> Ended {
-        match self.stream().await {
+    pub(super) async fn run(&mut self, recoveries: watch::Receiver<u64>) -> Ended {
+        match self.stream(recoveries).await {
             Ok(never) => match never {},
             Err(ended) => ended,
         }
     }
 
-    async fn stream(&mut self) -> Result<Infallible, Ended> {
+    async fn stream(&mut self, recoveries: watch::Receiver<u64>) -> Result<Infallible, Ended> {
         let length = self.options.watch_timeout.mul_f64(1.0 + fastrand::f64());
         let mut parameters =
             format!("watch=1&allowWatchBookmarks=true&timeoutSeconds={}", length.as_secs().max(1));
@@ -48,7 +80,12 @@ impl WatchRequest<'_> {
             None => parameters.push_str("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
         }
         let header_timeout = self.options.list_timeout.min(self.options.idle_timeout);
-        let opened = open(self.client, get(&self.options.uri(&parameters)), header_timeout).await;
+        let opened = tokio::select! {
+            opened = open(self.client, get(&self.options.uri(&parameters)), header_timeout) => opened,
+            () = overtaken(recoveries) => {
+                return Err(Ended::Broken("no answer, while other watches are answered".to_owned()));
+            }
+        };
         let mut body = match opened {
             Ok(response) => response.into_body(),
             // 400 and 422: the server does not know the parameters, or has the feature switched off.
@@ -58,13 +95,15 @@ impl WatchRequest<'_> {
             Err(error) if error.code() == Some(410) => return Err(Ended::Expired),
             Err(error) => return Err(error.into()),
         };
-        outage_log::succeeded();
-        self.options.report_outage(None);
+        answered(self.options, self.is_failing);
         if is_list {
+            self.kept.clear();
             self.sink.begin_list();
             deliver(self.sink).await?;
         }
-        let deadline = tokio::time::Instant::now() + length + GRACE;
+        let now = Instant::now();
+        self.watching_since = (!is_list).then_some(now);
+        let deadline = now + length + GRACE;
         let mut lines = Lines::new(self.options.max_object_bytes);
         loop {
             let idle = self.options.idle_timeout;
@@ -85,7 +124,8 @@ impl WatchRequest<'_> {
 
     /// Reads a line into the sink.
     fn take(&mut self, line: &[u8], is_list: &mut bool) -> Result<(), Ended> {
-        let kind = match decode(line)? {
+        let frame = decode(line)?;
+        let kind = match frame {
             Frame::Error { code: 410, .. } => return Err(Ended::Expired),
             Frame::Error { code, reason, message } => {
                 return Err(Ended::Broken(format!("the server ended the watch: {code} {reason}: {message}")));
@@ -96,15 +136,22 @@ impl WatchRequest<'_> {
                 }
                 if std::mem::replace(is_list, *is_list && !ends_initial) && ends_initial {
                     self.progressed = true;
+                    self.watching_since = Some(Instant::now());
                     self.sink.end_list();
                 }
                 return Ok(());
             }
             // Before the end of the list, changes and deletions may arrive.
-            Frame::Applied if *is_list => Line::Initial,
-            Frame::Applied => Line::Changed,
+            Frame::Added | Frame::Modified if *is_list => Line::Initial,
+            Frame::Added | Frame::Modified => Line::Changed,
             Frame::Deleted => Line::Deleted,
         };
+        let cost = line.len() + OBJECT_COST;
+        match frame {
+            Frame::Added if !self.kept.add(cost) => return Err(too_large(self.options)),
+            Frame::Deleted => self.kept.remove(cost),
+            _ => {}
+        }
         if *is_list {
             // There is no version to resume from yet.
             self.sink.read_line(line, kind, &mut |_| {})?;

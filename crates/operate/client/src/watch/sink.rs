@@ -11,6 +11,7 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::ended::Ended;
 use super::event::{Line, StreamEvent};
+use super::failure::WatchFailure;
 use super::object::KubeObject;
 use super::pages::{Page, PageMeta};
 
@@ -29,6 +30,9 @@ pub(crate) trait Sink: Send {
 
     /// The list is complete.
     fn end_list(&mut self);
+
+    /// The objects are not known.
+    fn fail(&mut self, _failure: WatchFailure) {}
 
     /// Reads the object of a line of a watch, and reports its resource version.
     fn read_line(
@@ -96,13 +100,19 @@ where
     }
 
     fn read_page(&mut self, page: &[u8]) -> Result<PageMeta, serde_json::Error> {
-        let page: Page<T> = serde_json::from_slice(page)?;
-        self.page = page.items.unwrap_or_default().into_iter();
-        Ok(page.metadata)
+        let (metadata, items) = serde_json::from_slice::<Page<T>>(page)?.into_parts();
+        self.page = items.into_iter();
+        Ok(metadata)
     }
 
     fn end_list(&mut self) {
         self.item = (self.wrap)(StreamEvent::InitDone);
+    }
+
+    fn fail(&mut self, failure: WatchFailure) {
+        // What was read of the list does not count.
+        self.page = Vec::new().into_iter();
+        self.item = (self.wrap)(StreamEvent::Failed(failure));
     }
 
     fn read_line(

@@ -57,6 +57,7 @@ where
                 Some(listed) => listed.retain(|other| other.key() != object.key()),
                 None => return Some(Event::Deleted(object)),
             },
+            StreamEvent::Failed(_) => {}
         }
         None
     };

@@ -2,34 +2,50 @@
 
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use super::ended::Ended;
+use super::failure::WatchFailure;
+use super::group::{Kept, LONG_WATCH};
 use super::options::WatchOptions;
 use super::pages::Pages;
-use super::request::WatchRequest;
+use super::request::{WatchRequest, answered, too_large};
 use super::sink::{Sink, deliver};
 use crate::backoff::Backoff;
 use crate::outage_log;
 
-/// A watch that stayed open this long counts as a success, even without events.
-const LONG_WATCH: Duration = Duration::from_secs(5);
-
-/// Lists and watches until the receiver of the sink's events is dropped.
+/// Lists and watches until the receiver of the sink's events is dropped, or there are too many objects.
 pub(crate) async fn run(client: kube::Client, options: WatchOptions, sink: &mut dyn Sink) {
-    let mut watcher = Watcher { client, streaming: options.streaming_lists, options, version: None };
+    let mut watcher = Watcher {
+        client,
+        streaming: options.streaming_lists,
+        kept: Kept::new(options.group.clone()),
+        options,
+        version: None,
+        is_failing: false,
+    };
     let mut backoff = Backoff::new(watcher.options.first_retry, watcher.options.longest_retry);
-    let mut reported_empty = false;
+    let mut recoveries = watcher.options.group.recoveries();
+    let mut was_listed = false;
+    // The answer that was reported last.
+    let mut refused = None;
     loop {
-        let began = tokio::time::Instant::now();
+        recoveries.mark_unchanged();
         let closed = sink.closed();
-        let (ended, mut progressed) = tokio::select! {
+        let step = tokio::select! {
             // Without events, a watch would not notice that its receiver was dropped.
             () = closed => return,
-            ended = watcher.step(sink) => ended,
+            step = watcher.step(sink, recoveries.clone()) => step,
         };
-        let is_usual_end = matches!(ended, Ended::Closed | Ended::Silent(_));
-        progressed |= is_usual_end && began.elapsed() >= LONG_WATCH.min(watcher.options.idle_timeout);
-        if progressed {
+        was_listed |= watcher.version.is_some();
+        let Step { ended, progressed, lasted } = step;
+        let is_healthy = lasted >= LONG_WATCH.min(watcher.options.idle_timeout);
+        // A list that is followed by the same end each time is no progress.
+        if is_healthy || progressed && !matches!(ended, Ended::Expired | Ended::Unreadable(_)) {
             backoff.succeeded();
+        }
+        if progressed {
+            refused = None;
         }
         let path = &watcher.options.path;
         match &ended {
@@ -44,10 +60,33 @@ pub(crate) async fn run(client: kube::Client, options: WatchOptions, sink: &mut 
                 watcher.version = None;
             }
             Ended::Closed | Ended::Silent(_) => tracing::debug!(path, "watch ended: {ended}"),
+            Ended::TooLarge(failure) => {
+                tracing::error!("{failure}");
+                watcher.options.report_outage(Some(failure.to_string()));
+                sink.fail(failure.clone());
+                // The receiver may be gone.
+                let _ = deliver(sink).await;
+                return;
+            }
             Ended::Call(error) if error.is_not_found() && watcher.options.missing_is_empty => {
-                if !std::mem::replace(&mut reported_empty, true) {
+                if refused.replace(404) != Some(404) {
                     tracing::warn!(path, "the server does not have this resource: treated as an empty list");
                     if deliver_empty_list(sink).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            Ended::Call(error) if error.code() == Some(403) => {
+                let failure = WatchFailure::forbidden(path);
+                if refused.replace(403) != Some(403) {
+                    let kept =
+                        if was_listed { "the last known state is kept" } else { "nothing is known of them" };
+                    tracing::warn!("{failure}. Until then, {kept} ({error})");
+                }
+                watcher.options.report_outage(Some(failure.to_string()));
+                if !was_listed {
+                    sink.fail(failure);
+                    if deliver(sink).await.is_err() {
                         return;
                     }
                 }
@@ -56,18 +95,28 @@ pub(crate) async fn run(client: kube::Client, options: WatchOptions, sink: &mut 
                 if matches!(error, Ended::Unreadable(_)) {
                     watcher.version = None;
                 }
+                watcher.is_failing = true;
                 watcher.options.report_outage(Some(error.to_string()));
                 outage_log::failed(|| format!("watch of {path} interrupted: {error}"));
             }
         }
-        // A watch that made progress is resumed without delay.
-        let at_once = progressed && matches!(ended, Ended::Closed | Ended::Expired | Ended::Silent(_));
-        if !at_once {
+        // A watch that was open for long is resumed without delay.
+        if !(is_healthy && matches!(ended, Ended::Closed | Ended::Expired | Ended::Silent(_))) {
             let wait = backoff.failed(fastrand::f64());
-            let wait = ended.retry_after().map_or(wait, |requested| requested.max(wait));
+            let requested = ended.retry_after().unwrap_or_default();
+            let wait = wait.max(requested.min(watcher.options.longest_retry));
             tokio::select! {
                 () = sink.closed() => return,
                 () = tokio::time::sleep(wait) => {}
+                // The sender lives in the options.
+                Ok(()) = recoveries.changed() => {
+                    backoff.succeeded();
+                    let wait = watcher.options.first_retry.mul_f64(fastrand::f64());
+                    tokio::select! {
+                        () = sink.closed() => return,
+                        () = tokio::time::sleep(wait) => {}
+                    }
+                }
             }
         }
     }
@@ -87,38 +136,64 @@ struct Watcher {
     streaming: bool,
     /// The last resource version seen; none before the first list, and after it expired.
     version: Option<String>,
+    /// What the receiver keeps.
+    kept: Kept,
+    /// Whether the last request failed.
+    is_failing: bool,
+}
+
+/// How a step ended.
+struct Step {
+    ended: Ended,
+    /// Whether anything was delivered.
+    progressed: bool,
+    /// How long changes were watched.
+    lasted: Duration,
 }
 
 impl Watcher {
-    /// Lists if there is no resource version, then watches until the watch ends. Returns also whether there was
-    /// progress.
-    async fn step(&mut self, sink: &mut dyn Sink) -> (Ended, bool) {
+    /// Lists if there is no resource version, then watches until the watch ends.
+    async fn step(&mut self, sink: &mut dyn Sink, recoveries: watch::Receiver<u64>) -> Step {
         let mut progressed = false;
         if self.version.is_none() && !self.streaming {
             match self.list(sink).await {
                 Ok(version) => self.version = Some(version),
-                Err(ended) => return (ended, false),
+                Err(ended) => return Step { ended, progressed, lasted: Duration::ZERO },
             }
             progressed = true;
         }
-        let (client, options, version) = (&self.client, &self.options, &mut self.version);
-        let mut request = WatchRequest { client, options, version, sink, progressed };
-        let ended = request.run().await;
-        (ended, request.progressed)
+        let mut request = WatchRequest {
+            client: &self.client,
+            options: &self.options,
+            version: &mut self.version,
+            kept: &mut self.kept,
+            is_failing: &mut self.is_failing,
+            sink,
+            progressed,
+            watching_since: None,
+        };
+        let ended = request.run(recoveries).await;
+        let lasted = request.watching_since.map_or(Duration::ZERO, |since| since.elapsed());
+        Step { ended, progressed: request.progressed, lasted }
     }
 
     /// Delivers all objects. Returns the resource version to watch from.
-    async fn list(&self, sink: &mut dyn Sink) -> Result<String, Ended> {
+    async fn list(&mut self, sink: &mut dyn Sink) -> Result<String, Ended> {
         let mut pages = Pages::new(&self.client, &self.options);
         while let Some(bytes) = pages.next_bytes().await? {
+            answered(&self.options, &mut self.is_failing);
             if pages.is_first() {
+                self.kept.clear();
                 sink.begin_list();
                 deliver(sink).await?;
             }
             let metadata = sink.read_page(&bytes).map_err(|source| pages.invalid(source))?;
+            let cost = pages.advance(metadata, bytes.len())?;
             drop(bytes);
+            if !self.kept.add(cost) {
+                return Err(too_large(&self.options));
+            }
             deliver(sink).await?;
-            pages.advance(metadata);
         }
         sink.end_list();
         deliver(sink).await?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::DeviceResources;
+use berth_client::WatchFailure;
 use berth_client::component::Sidecars;
 use berth_client::lease::Leadership;
 use berth_engine::{Cluster, RemedyOptions};
@@ -47,6 +48,8 @@ pub(super) struct Enforcer {
     pub(super) remedy_options: RemedyOptions,
     pub(super) leadership: Leadership,
     pub(super) led_before: bool,
+    /// Why it cannot go on.
+    pub(super) failure: Option<WatchFailure>,
     pub(super) options: EnforcerOptions,
 }
 
@@ -57,7 +60,7 @@ impl Enforcer {
         mut completions: mpsc::UnboundedReceiver<Completion>,
         stop: CancellationToken,
         sidecars: Sidecars,
-    ) {
+    ) -> Result<(), WatchFailure> {
         let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
         // One for all turns: it remembers what it has seen of the lease.
         let mut leadership = self.leadership.clone();
@@ -83,10 +86,14 @@ impl Enforcer {
             for event in batch.drain(..) {
                 self.apply(event);
             }
+            if self.failure.is_some() {
+                break;
+            }
             self.turn();
         }
         self.stop(&mut completions).await;
         sidecars.stop().await;
+        self.failure.map_or(Ok(()), Err)
     }
 
     /// One turn, after all events that have arrived are applied.

@@ -55,6 +55,7 @@ pub(crate) fn start(
             watch_idle_timeout: options.watch_idle_timeout,
             check_interval: options.resync_interval,
             check_grace: options.resync_grace,
+            cache_limit: options.cache_limit,
             // The Eviction API checks PodDisruptionBudgets.
             ..MirrorOptions::new(Source::PLACEMENT)
         };
@@ -100,6 +101,7 @@ pub(crate) fn start(
                 exempt_namespaces: options.exempt_namespaces.clone(),
                 bound_against_rule: Vec::new(),
             },
+            failure: None,
             led_before,
             leadership,
             options,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::object::support::unsupported_message;
 use berth_engine::{Remedies, Remedy, Stays, Target, ViolationKey};
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -145,10 +146,9 @@ impl Enforcer {
             }
             // Deleted or replaced since.
             let Some(victim) = self.victim(&remedy) else { continue };
-            let unsupported = self.unsupported_fields(&remedy);
-            if !unsupported.is_empty() {
+            if let Some(why) = self.undecidable(&remedy) {
                 delays.add("unsupported", look_again);
-                self.events.unsupported(&remedy, &victim.workload, &unsupported);
+                self.events.unsupported(&remedy, &victim.workload, &why);
                 continue;
             }
             if let Target::Nowhere(why) = &remedy.target
@@ -179,10 +179,12 @@ impl Enforcer {
         intruders.any(|(namespace, name)| (namespace, name) == (&victim.namespace, &victim.name))
     }
 
-    /// The fields of a victim that decide where it fits and that Berth does not support.
-    fn unsupported_fields(&self, remedy: &Remedy) -> Vec<String> {
-        let pod = self.pods.get(&remedy.victim.namespace, &remedy.victim.name);
-        pod.map(|pod| pod.suspect.unsupported(&self.devices)).unwrap_or_default()
+    /// Why it is not known where a victim fits: it has fields that Berth does not support, or needs what may not be read.
+    fn undecidable(&self, remedy: &Remedy) -> Option<String> {
+        let pod = self.pods.get(&remedy.victim.namespace, &remedy.victim.name)?;
+        let fields = pod.suspect.unsupported(&self.devices);
+        let unsupported = (!fields.is_empty()).then(|| unsupported_message(&fields));
+        unsupported.or_else(|| self.mirror.unreadable_for(|| pod.needs).map(str::to_owned))
     }
 
     fn victim(&self, remedy: &Remedy) -> Option<Victim> {

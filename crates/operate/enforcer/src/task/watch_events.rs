@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::object::Pod;
-use berth_mirror::{Change, WatchEvent};
+use berth_mirror::{Change, Needs, WatchEvent};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
@@ -47,6 +47,8 @@ impl Enforcer {
             }
             Change::DeviceClassApplied(class) if self.devices.set(&class) => self.timer.set(Instant::now()),
             Change::DeviceClassDeleted(name) if self.devices.remove(&name) => self.timer.set(Instant::now()),
+            Change::Readability(_) => self.timer.set(Instant::now()),
+            Change::Failed(failure) => self.failure = Some(failure),
             // The enforcer keeps no pending pods, and watches no budgets and groups.
             _ => {}
         }
@@ -68,7 +70,7 @@ impl Enforcer {
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
         let uid = |pods: &Pods| pods.get(namespace, name).map(|pod| pod.uid.clone());
         let before = uid(&self.pods);
-        let change = self.pods.set(pod, seen_at);
+        let change = self.pods.set(pod, Needs::of(pod, self.cluster.settings()), seen_at);
         if self.is_complete && uid(&self.pods).is_some_and(|uid| before.as_ref() != Some(&uid)) {
             self.violations.pod_arrived(namespace, name);
         }

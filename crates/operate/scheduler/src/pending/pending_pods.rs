@@ -6,6 +6,7 @@ use std::sync::Arc;
 use berth_api::object::support::unsupported_message;
 use berth_api::object::{NamespacedName, Pod};
 use berth_client::events::cut;
+use berth_mirror::Needs;
 use tokio::time::Instant;
 
 use super::failure::{GroupFailure, GroupKey};
@@ -91,18 +92,22 @@ impl PendingPods {
         }
     }
 
-    /// Parks a pod with unsupported fields until it changes: like a pod with scheduling gates, it is not decided.
-    /// Returns whether it is parked.
-    pub(crate) fn park_if_unsupported(&mut self, state: &State, id: PodId) -> bool {
-        let Some(queued) = self.pods.get(id).filter(|_| !self.ignore_unsupported) else {
-            return false;
+    /// Parks a pod with unsupported fields, or that needs what may not be read, until that changes: like a pod with
+    /// scheduling gates, it is not decided. Returns whether it is parked.
+    pub(crate) fn park_if_undecidable(&mut self, state: &State, id: PodId) -> bool {
+        let Some(queued) = self.pods.get(id) else { return false };
+        let fields = match self.ignore_unsupported {
+            true => Vec::new(),
+            false => queued.suspect.unsupported(&state.devices),
         };
-        let fields = queued.suspect.unsupported(&state.devices);
-        if fields.is_empty() {
-            return false;
-        }
+        let unreadable = || {
+            let needs = || Needs::of(&queued.pod, state.cluster.settings());
+            state.mirror.unreadable_for(needs).map(str::to_owned)
+        };
+        let unsupported = (!fields.is_empty()).then(|| unsupported_message(&fields));
+        let Some(why) = unsupported.or_else(unreadable) else { return false };
         let (pod, now) = (queued.pod.clone(), Instant::now());
-        let message = format!("{}: the pod is not scheduled", unsupported_message(&fields));
+        let message = format!("{why}: the pod is not scheduled");
         tracing::info!(pod = pod.key(), "{message}");
         self.queue.gate(id, now);
         self.metrics.queued("gated", "ScheduleAttemptFailure");

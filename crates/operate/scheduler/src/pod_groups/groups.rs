@@ -121,7 +121,7 @@ impl PodGroups {
     fn classify(&mut self, context: &mut Context, entry: PodId, id: PodId) {
         let Some(pod) = context.pending.pods.get(id).map(|queued| queued.pod.clone()) else { return };
         let is_blocked =
-            context.state.is_gated(&pod) || context.pending.park_if_unsupported(&context.state, id);
+            context.state.is_gated(&pod) || context.pending.park_if_undecidable(&context.state, id);
         let Some(group) = self.groups.get_mut(&entry) else { return };
         if is_blocked {
             group.add_blocked(id);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use berth_api::object::group::GroupKind;
 use berth_api::object::time::rfc3339;
 use berth_api::object::{GroupKey as PodGroupKey, GroupRules, PodGroup};
-use berth_client::call::CallError;
+use berth_client::call::{self, CallError};
 use berth_client::events::cut;
 use serde_json::{Value, json};
 
@@ -93,6 +93,7 @@ pub(super) struct GroupObjects {
     /// The groups whose status is to be written.
     queue: VecDeque<PodGroupKey>,
     n_in_flight: usize,
+    reported_forbidden: bool,
 }
 
 impl GroupObjects {
@@ -153,8 +154,16 @@ impl GroupObjects {
 
     pub(super) fn written(&mut self, key: PodGroupKey, result: Result<(), CallError>) {
         self.n_in_flight -= 1;
-        if let Err(error) = &result {
-            tracing::warn!("status of {key} is not written: {error}");
+        match &result {
+            Err(error) if error.code() == Some(403) && !error.is_namespace_terminating() => {
+                if !std::mem::replace(&mut self.reported_forbidden, true) {
+                    let group = key.kind.resource().map(|resource| resource.group).unwrap_or_default();
+                    let remedy = call::rule_to_add(group, "podgroups/status", &["patch"]);
+                    tracing::warn!("the status of pod groups is not written: {error}: {remedy}");
+                }
+            }
+            Err(error) => tracing::warn!("status of {key} is not written: {error}"),
+            Ok(()) => {}
         }
         let Some(object) = self.objects.get_mut(&key) else { return };
         object.is_write_in_flight = false;

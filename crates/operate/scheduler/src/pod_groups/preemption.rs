@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use berth_api::journal::Entry;
 use berth_engine::{Group, GroupVictims};
+use berth_mirror::Source;
 use tokio::time::Instant;
 
 use super::attempt::GroupAttempt;
@@ -40,6 +41,9 @@ impl PodGroups {
         (attempt, group): (&GroupAttempt, &Group<'_>),
         period: Duration,
     ) -> Option<String> {
+        if let Some(why) = context.state.mirror.unreadable(Source::Budgets) {
+            return Some(format!("not tried: {why}"));
+        }
         let began = Instant::now();
         self.metrics.preemption_attempts.inc();
         let ids = &attempt.ids;

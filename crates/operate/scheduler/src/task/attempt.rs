@@ -23,7 +23,7 @@ use crate::wake::{add_unschedulable, group_key};
 impl Scheduler {
     pub(super) fn decide(&mut self, id: PodId) {
         let context = &mut self.context;
-        if context.pending.park_if_unsupported(&context.state, id) {
+        if context.pending.park_if_undecidable(&context.state, id) {
             return;
         }
         let Some(key) = group_key(context, &self.groups, id) else { return };

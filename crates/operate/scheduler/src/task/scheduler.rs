@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_client::WatchFailure;
 use berth_client::component::Sidecars;
 use berth_client::lease::Leadership;
 use berth_mirror::WatchEvent;
@@ -42,6 +43,8 @@ pub(super) struct Scheduler {
     pub(super) metrics: Arc<Metrics>,
     pub(super) leadership: Leadership,
     pub(super) led_before: bool,
+    /// Why it cannot go on.
+    pub(super) failure: Option<WatchFailure>,
     pub(super) bind_concurrency: usize,
     pub(super) flush_after: Duration,
     pub(super) stop_timeout: Duration,
@@ -54,7 +57,7 @@ impl Scheduler {
         mut completions: Completions,
         stop: CancellationToken,
         sidecars: Sidecars,
-    ) {
+    ) -> Result<(), WatchFailure> {
         let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
         let mut has_more = false;
         // One for all turns: it remembers what it has seen of the lease.
@@ -87,6 +90,9 @@ impl Scheduler {
             for event in batch.drain(..) {
                 self.apply(event);
             }
+            if self.failure.is_some() {
+                break;
+            }
             has_more = self.turn();
             if has_more {
                 tokio::task::yield_now().await;
@@ -94,6 +100,7 @@ impl Scheduler {
         }
         self.stop(&mut completions).await;
         sidecars.stop().await;
+        self.failure.map_or(Ok(()), Err)
     }
 
     /// One turn, after all events that have arrived are applied. Returns whether there is more to do at once.

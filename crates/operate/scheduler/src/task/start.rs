@@ -84,6 +84,7 @@ pub(crate) fn start(
             watch_idle_timeout: options.watch_idle_timeout,
             check_interval: options.resync_interval,
             check_grace: options.resync_grace,
+            cache_limit: options.cache_limit,
             // Pods of this scheduler are kept until they are bound.
             keeps: Arc::new(move |pod| profiles.profile(&pod.spec.scheduler_name).is_some()),
         };
@@ -130,6 +131,7 @@ pub(crate) fn start(
             instruments: Instruments::new(metrics.clone(), now),
             reporter,
             metrics,
+            failure: None,
             led_before,
             leadership,
             bind_concurrency,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use berth_api::journal::Entry;
 use berth_api::object::{DeviceResources, Pod};
-use berth_mirror::{Change, DriftReport, PodRef, WatchEvent};
+use berth_mirror::{Change, DriftReport, Needs, PodRef, Source, WatchEvent};
 use tokio::time::Instant;
 
 use super::scheduler::Scheduler;
@@ -22,6 +22,8 @@ impl Scheduler {
     fn changed(&mut self, change: Change) {
         match change {
             Change::NodeApplied(_) | Change::Listed(_) => {}
+            Change::Readability(source) => self.readability_changed(source),
+            Change::Failed(failure) => self.failure = Some(failure),
             Change::NodeDeleted(node) => {
                 self.abandon_bindings(&node);
                 for id in self.volumes.on_node(&node) {
@@ -88,6 +90,19 @@ impl Scheduler {
                 }
             }
         }
+    }
+
+    /// Decides again the pods that need a source, and those that may preempt now.
+    fn readability_changed(&mut self, source: Source) {
+        let settings = self.context.state.cluster.settings();
+        let is_concerned = |id: &PodId| {
+            let queued = self.context.pending.pods.get(*id).filter(|queued| queued.binding.is_none());
+            queued.is_some_and(|queued| {
+                source == Source::Budgets || source.is_needed_by(Needs::of(&queued.pod, settings))
+            })
+        };
+        let concerned: Vec<_> = self.context.pending.pods.ids().filter(is_concerned).collect();
+        concerned.into_iter().for_each(|id| self.requeue(id));
     }
 
     /// Applies a change of the device classes. Pods whose fields are supported now, or are not any more, are decided again.

@@ -1,11 +1,11 @@
 //! Arguments for the admission policy of an embedded API server.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use berth_admission::AdmissionController;
 use berth_apiserver::ServerOptions;
 use berth_client::connect;
+use futures::FutureExt as _;
 
 use super::policy_file;
 use crate::cluster::admission::InProcess;
@@ -75,13 +75,10 @@ pub fn start_following(
     components: &mut Components,
 ) {
     components.start("admission", |stop| async move {
-        let mirror = async {
-            if admission.has_state() {
-                admission.mirror(client.clone()).await;
-            }
-        };
-        let both = futures::future::join(mirror, admission.follow_policies(client.clone()));
-        _ = stop.run_until_cancelled(both).await;
-        Ok::<(), Infallible>(())
+        let mirror =
+            async { if admission.has_state() { admission.mirror(client.clone()).await } else { Ok(()) } };
+        let policies = admission.follow_policies(client.clone()).map(Ok);
+        let both = futures::future::try_join(mirror, policies);
+        stop.run_until_cancelled(both).await.transpose().map(drop)
     });
 }

@@ -1,6 +1,7 @@
 //! Least privilege: each component runs as its service account with the roles of `deploy/`, does all its work without a
 //! rejected request, and uses all its permissions.
 
+mod drop_in;
 mod world;
 
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use berth_enforcer::EnforcerOptions;
 use berth_scheduler::{SchedulerOptions, Status};
 use berth_serve::CertificateSource;
 use berth_testkit::programs::TempDir;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use world::{NAMESPACE, Requests, Right, World, right};
 
@@ -153,10 +154,12 @@ async fn the_scheduler_is_rejected_without_one_of_its_permissions() {
 }
 
 /// A pod on this node that requires an SSD during execution.
-async fn running_pod(world: &World, name: &str, node: &str) {
+async fn running_pod(world: &World, name: &str, node: &str, volumes: Value) {
     let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingRequiredDuringExecution": {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]}}});
-    world.pod(name, "berth", json!({"affinity": affinity, "nodeName": node}), "100m").await;
+    world
+        .pod(name, "berth", json!({"affinity": affinity, "nodeName": node, "volumes": volumes}), "100m")
+        .await;
     let status = json!({"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}});
     world.patch(&format!("/api/v1/namespaces/default/pods/{name}/status"), status).await;
 }
@@ -200,8 +203,8 @@ async fn enforced_world() -> World {
     for node in ["a", "b", "c"] {
         world.node(node, "4", json!({"disk": "ssd", "kubernetes.io/hostname": node})).await;
     }
-    running_pod(&world, "first", "a").await;
-    running_pod(&world, "second", "b").await;
+    running_pod(&world, "first", "a", json!([])).await;
+    running_pod(&world, "second", "b", json!([])).await;
     world
 }
 

@@ -64,7 +64,12 @@ impl World {
             "RoleBinding" => format!("{rbac}/namespaces/{namespace}/rolebindings"),
             _ => return,
         };
-        self.create(&path, object).await;
+        if let Err(error) = self.try_create(&path, &object).await {
+            // The server has some roles of Kubernetes by itself.
+            let present = self.get(&format!("{path}/{}", text("/metadata/name"))).await;
+            let rights = |object: &Value| object["rules"].is_array().then(|| rights_of_role(object));
+            assert_eq!(rights(&present), rights(&object), "{error}");
+        }
     }
 
     /// Creates an object as the admin.
@@ -93,6 +98,14 @@ impl World {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
         let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
         self.create(&path, request).await["status"]["token"].as_str().unwrap().to_owned()
+    }
+
+    /// A kubeconfig file of a user without groups.
+    pub fn kubeconfig_as(&self, user: &str) -> Value {
+        let text = std::fs::read_to_string(self.server.kubeconfig_path()).unwrap();
+        let mut config: Value = serde_saphyr::from_str(&text).unwrap();
+        config["users"][0]["user"]["as"] = user.into();
+        config
     }
 
     /// A client configuration with a token of a service account.
@@ -160,30 +173,43 @@ impl World {
     pub async fn granted(&self, account: &str) -> Vec<Right> {
         let mut rights = BTreeSet::new();
         for path in role_paths(account) {
-            for rule in self.get(&path).await["rules"].as_array().unwrap() {
-                rights.extend(rights_of(rule));
-            }
+            rights.extend(rights_of_role(&self.get(&path).await));
         }
         rights.into_iter().collect()
     }
 
     /// Removes a permission from the roles.
     pub async fn take_away(&self, account: &str, right: &Right) {
+        self.restrict(account, |r| r != right).await;
+    }
+
+    /// Leaves these permissions in the roles. Returns the rules before, for [`World::set_rules`].
+    pub async fn restrict(&self, account: &str, keeps: impl Fn(&Right) -> bool) -> Vec<Value> {
+        let mut before = Vec::new();
         for path in role_paths(account) {
-            let rules = self.get(&path).await["rules"].as_array().unwrap().clone();
-            let kept = rules.iter().flat_map(|rule| rights_of(rule).into_iter().map(move |r| (rule, r)));
+            let rules = self.get(&path).await["rules"].clone();
+            let all = rules.as_array().unwrap().iter();
+            let kept = all.flat_map(|rule| rights_of(rule).into_iter().map(move |r| (rule, r)));
             let one = |(rule, r): (&Value, Right)| {
                 let mut rule = rule.clone();
                 (rule["apiGroups"], rule["resources"]) = (json!([r.group]), json!([r.resource]));
                 rule["verbs"] = json!([r.verb]);
                 rule
             };
-            let rules: Vec<_> = kept.filter(|(_, r)| r != right).map(one).collect();
-            self.patch(&path, json!({"rules": rules})).await;
+            let kept: Vec<_> = kept.filter(|(_, r)| keeps(r)).map(one).collect();
+            self.patch(&path, json!({"rules": kept})).await;
+            before.push(rules);
+        }
+        before
+    }
+
+    pub async fn set_rules(&self, account: &str, rules: &[Value]) {
+        for (path, rules) in role_paths(account).iter().zip(rules) {
+            self.patch(path, json!({"rules": rules})).await;
         }
     }
 
-    async fn get(&self, path: &str) -> Value {
+    pub async fn get(&self, path: &str) -> Value {
         call::json(&self.admin, call::get(path), DEADLINE).await.unwrap()
     }
 
@@ -215,6 +241,11 @@ fn role_paths(account: &str) -> Vec<String> {
     paths
 }
 
+/// The permissions of a role, each once.
+pub fn rights_of_role(role: &Value) -> BTreeSet<Right> {
+    role["rules"].as_array().unwrap().iter().flat_map(rights_of).collect()
+}
+
 fn rights_of(rule: &Value) -> Vec<Right> {
     let words = |field: &str| rule[field].as_array().unwrap().iter().map(|v| v.as_str().unwrap().to_owned());
     let mut rights = Vec::new();
@@ -228,7 +259,7 @@ fn rights_of(rule: &Value) -> Vec<Right> {
     rights
 }
 
-fn objects(file: &str) -> Vec<Value> {
+pub fn objects(file: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../deploy/kustomize/base").join(file);
     let text = std::fs::read_to_string(path).unwrap();
     let mut objects = Vec::new();

@@ -1,0 +1,99 @@
+//! What the watches of one component share.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// A watch that stayed open this long counts as a success, even without events.
+pub(super) const LONG_WATCH: Duration = Duration::from_secs(5);
+
+/// What the watches of one component share: how much all of them keep, and the news that the server answers again.
+#[derive(Clone, Debug)]
+pub struct WatchGroup(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    limit: usize,
+    kept: AtomicUsize,
+    /// How often a watch was answered after a failure, and the others learned of it.
+    recoveries: watch::Sender<u64>,
+    last_recovery: Mutex<Option<Instant>>,
+}
+
+impl Default for WatchGroup {
+    fn default() -> Self {
+        WatchGroup::new(WatchGroup::DEFAULT_LIMIT)
+    }
+}
+
+impl WatchGroup {
+    /// 4 GiB.
+    pub const DEFAULT_LIMIT: usize = 4 << 30;
+
+    /// Watches whose objects may not cost more than `limit` bytes.
+    pub fn new(limit: usize) -> WatchGroup {
+        WatchGroup(Arc::new(Shared {
+            limit,
+            kept: AtomicUsize::new(0),
+            recoveries: watch::Sender::new(0),
+            last_recovery: Mutex::new(None),
+        }))
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.0.limit
+    }
+
+    /// A watch is answered after a failure: the others need not wait any longer. A server that answers and fails by turns
+    /// does not make them try without pause.
+    pub(super) fn recovered(&self) {
+        let now = Instant::now();
+        let mut last = self.0.last_recovery.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_none_or(|last| now.saturating_duration_since(last) >= LONG_WATCH) {
+            *last = Some(now);
+            self.0.recoveries.send_modify(|n| *n += 1);
+        }
+    }
+
+    pub(super) fn recoveries(&self) -> watch::Receiver<u64> {
+        self.0.recoveries.subscribe()
+    }
+}
+
+/// What one watch keeps. It counts until it is dropped.
+#[derive(Debug)]
+pub(super) struct Kept {
+    group: WatchGroup,
+    bytes: usize,
+}
+
+impl Kept {
+    pub(super) fn new(group: WatchGroup) -> Kept {
+        Kept { group, bytes: 0 }
+    }
+
+    /// Returns false if that is too much.
+    pub(super) fn add(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        self.group.0.kept.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.group.0.limit
+    }
+
+    pub(super) fn remove(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.group.0.kept.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.remove(self.bytes);
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
