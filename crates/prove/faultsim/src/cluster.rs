@@ -231,7 +231,7 @@ fn webhook(network: &Network, connection: impl Fn() -> Connection + 'static) -> 
         let serve: Serve = Arc::new(move |request| review(admission.clone(), request).boxed());
         async move {
             let policies = mirroring.follow_policies(client.clone());
-            tokio::join!(mirroring.mirror(client), policies, network.serve(WEBHOOK, serve));
+            _ = tokio::join!(mirroring.mirror(client), policies, network.serve(WEBHOOK, serve));
         }
         .boxed()
     })
