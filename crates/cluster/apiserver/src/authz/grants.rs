@@ -8,6 +8,7 @@ use std::sync::Arc;
 use berth_api::object::NamespacedName;
 use berth_schema::resource::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Resource};
 use serde_json::Value;
+use smallvec::SmallVec;
 
 use super::builtin;
 use super::held::Held;
@@ -19,6 +20,9 @@ use crate::store::{Compiled, Filter, Object, Store};
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 /// The resources that grants are made of.
 pub const RESOURCES: [&Resource; 4] = [&CLUSTER_ROLES, &CLUSTER_ROLE_BINDINGS, &ROLES, &ROLE_BINDINGS];
+/// The kinds of subjects in their keys.
+const USER: char = 'u';
+const USER_GROUP: char = 'g';
 
 /// The roles of all users.
 #[derive(Debug, Default)]
@@ -29,12 +33,14 @@ pub struct Grants {
     roles: HashMap<NamespacedName, StoredRole>,
     /// Like the roles.
     bindings: HashMap<NamespacedName, Arc<Binding>>,
-    users: BySubject,
-    groups: BySubject,
+    /// The roles that bindings give a subject, one for each binding, by [`subject_key`].
+    bound: HashMap<Arc<str>, SmallVec<[Arc<NamespacedName>; 1]>>,
 }
 
-/// The names of roles by subject and namespace, with the number of bindings; cluster-wide ones have no namespace.
-type BySubject = HashMap<Box<str>, HashMap<Box<str>, HashMap<Arc<NamespacedName>, usize>>>;
+/// The key of a subject in a namespace, which is empty for cluster-wide bindings.
+fn subject_key(kind: char, namespace: &str, name: &str) -> String {
+    format!("{kind}{namespace}/{name}")
+}
 
 #[derive(Debug)]
 struct StoredRole {
@@ -55,10 +61,9 @@ impl StoredRole {
 /// A binding as requests read it.
 #[derive(Debug)]
 pub struct Binding {
-    namespace: Box<str>,
     role: Option<Arc<NamespacedName>>,
-    users: Box<[Box<str>]>,
-    groups: Box<[Box<str>]>,
+    /// The keys of its subjects.
+    subjects: Box<[Arc<str>]>,
 }
 
 /// The role that a binding in a namespace names.
@@ -74,22 +79,24 @@ impl Compiled for Binding {
     fn compile(value: Cow<'_, Value>) -> Binding {
         let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
         let namespace = text(&value["metadata"], "namespace");
-        let (mut users, mut groups) = (Vec::new(), Vec::new());
-        for subject in value["subjects"].as_array().into_iter().flatten() {
+        let key = |subject: &Value| {
             let name = text(subject, "name");
-            match subject["kind"].as_str() {
-                Some("User") => users.push(name.into()),
-                Some("Group") => groups.push(name.into()),
-                Some("ServiceAccount") => {
+            Some(match subject["kind"].as_str()? {
+                "User" => subject_key(USER, &namespace, &name),
+                "Group" => subject_key(USER_GROUP, &namespace, &name),
+                "ServiceAccount" => {
                     let own = Some(text(subject, "namespace")).filter(|own| !own.is_empty());
-                    let namespace = own.as_ref().unwrap_or(&namespace);
-                    users.push(format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}").into());
+                    let account = own.as_ref().unwrap_or(&namespace);
+                    subject_key(USER, &namespace, &format!("{SERVICE_ACCOUNT_PREFIX}{account}:{name}"))
                 }
-                _ => {}
-            }
+                _ => return None,
+            })
+        };
+        let subjects = value["subjects"].as_array().into_iter().flatten();
+        Binding {
+            role: role_of(&value["roleRef"], &namespace).map(Arc::new),
+            subjects: subjects.filter_map(|subject| Some(key(subject)?.into())).collect(),
         }
-        let role = role_of(&value["roleRef"], &namespace).map(Arc::new);
-        Binding { namespace: namespace.into(), role, users: users.into(), groups: groups.into() }
     }
 }
 
@@ -181,53 +188,32 @@ impl Grants {
     }
 
     fn set_binding(&mut self, name: NamespacedName, object: Option<Arc<Object>>) {
-        if let Some(earlier) = self.bindings.remove(&name) {
-            self.unbind(&earlier);
-        }
-        if let Some(object) = object {
-            let binding: Arc<Binding> = object.compiled();
-            self.bind(&binding);
-            self.bindings.insert(name, binding);
-        }
-    }
-
-    fn bind(&mut self, binding: &Binding) {
-        let Some(role) = &binding.role else { return };
-        for (subjects, all) in [(&binding.users, &mut self.users), (&binding.groups, &mut self.groups)] {
-            for subject in subjects {
-                let roles = all.entry(subject.clone()).or_default();
-                *roles.entry(binding.namespace.clone()).or_default().entry(role.clone()).or_default() += 1;
+        let binding: Option<Arc<Binding>> = object.map(|object| object.compiled());
+        let earlier = match &binding {
+            Some(binding) => self.bindings.insert(name, binding.clone()),
+            None => self.bindings.remove(&name),
+        };
+        for (earlier, role) in earlier.iter().filter_map(|earlier| Some((earlier, earlier.role.as_ref()?))) {
+            for subject in &earlier.subjects {
+                let Some(roles) = self.bound.get_mut(subject) else { continue };
+                roles.retain(|bound| !Arc::ptr_eq(bound, role));
+                if roles.is_empty() {
+                    self.bound.remove(subject);
+                }
             }
         }
-    }
-
-    fn unbind(&mut self, binding: &Binding) {
-        let Some(role) = &binding.role else { return };
-        for (subjects, all) in [(&binding.users, &mut self.users), (&binding.groups, &mut self.groups)] {
-            for subject in subjects {
-                let Some(by_namespace) = all.get_mut(subject) else { continue };
-                let Some(roles) = by_namespace.get_mut(&binding.namespace) else { continue };
-                if let Some(n_bindings) = roles.get_mut(role) {
-                    *n_bindings -= 1;
-                    if *n_bindings == 0 {
-                        roles.remove(role);
-                    }
-                }
-                if roles.is_empty() {
-                    by_namespace.remove(&binding.namespace);
-                }
-                if by_namespace.is_empty() {
-                    all.remove(subject);
-                }
+        for (binding, role) in binding.iter().filter_map(|binding| Some((binding, binding.role.as_ref()?))) {
+            for subject in &binding.subjects {
+                self.bound.entry(subject.clone()).or_default().push(role.clone());
             }
         }
     }
 
     /// The roles that a user has through bindings in a namespace; cluster-wide if it is empty.
-    fn bound<'g>(&'g self, user: &User, namespace: &str) -> impl Iterator<Item = &'g StoredRole> {
-        let groups = user.groups.iter().filter_map(|group| self.groups.get(group.as_str()));
-        let of_subjects = self.users.get(user.name.as_str()).into_iter().chain(groups);
-        let names = of_subjects.filter_map(move |roles| roles.get(namespace)).flat_map(HashMap::keys);
+    fn bound(&self, user: &User, namespace: &str) -> impl Iterator<Item = &StoredRole> {
+        let groups = user.groups.iter().map(|group| subject_key(USER_GROUP, namespace, group));
+        let subjects = [subject_key(USER, namespace, &user.name)].into_iter().chain(groups);
+        let names = subjects.filter_map(|subject| self.bound.get(subject.as_str())).flatten();
         names.filter_map(|name| self.roles.get(&**name))
     }
 
