@@ -55,7 +55,9 @@ impl Index {
 
 impl Compiled for Role {
     fn compile(value: Cow<'_, Value>) -> Role {
-        let selectors = value["aggregationRule"]["clusterRoleSelectors"].as_array();
+        let is_cluster_role = value["metadata"]["namespace"].is_null();
+        let selectors =
+            value["aggregationRule"]["clusterRoleSelectors"].as_array().filter(|_| is_cluster_role);
         let selector = |selector| Selector::parse(Some(&from_value::<LabelSelector>(selector).ok()?)).ok();
         Role {
             aggregates: selectors.map(|selectors| selectors.iter().filter_map(selector).collect()),
