@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::inventory::Inventory;
+use berth_api::work::WorkBudget;
 use berth_engine::{Cluster, Settings};
 
 const OBJECTS: &str = "
@@ -45,7 +46,7 @@ fn place(objects: &str) -> Result<String, Box<dyn Error>> {
         let prepared = cluster.prepare(&pod);
         let outcome = cluster.decide(&prepared);
         writeln!(lines, "{}: {}", pod.key(), outcome.node().unwrap_or(&outcome.message()))?;
-        let explanation = cluster.explain(&pod, &prepared, None);
+        let explanation = cluster.explain(&pod, &prepared, None, &WorkBudget::unlimited());
         for term in explanation.terms.iter().filter(|term| term.excludes > 0) {
             writeln!(
                 lines,

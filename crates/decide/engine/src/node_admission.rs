@@ -8,7 +8,7 @@
 use berth_api::rules::{PodTerm, TaintEffect, TopologyScope};
 use berth_api::syntax::labels::HOSTNAME;
 
-use crate::plugins::{Shortage, is_extended_resource, rejects, requires, shortages, tolerates};
+use crate::plugins::{Shortage, is_extended_resource, rejects, requires, shortages, tolerate};
 use crate::state::State;
 use crate::state::counting::matcher::MatcherId;
 use crate::state::node::NodeRecord;
@@ -138,7 +138,7 @@ impl State {
             return Err(failed("NodePorts", "node(s) didn't have free ports for the requested pod ports"));
         }
         let mut executing = node.taints.iter().filter(|t| t.effect == TaintEffect::NoExecute);
-        if executing.any(|taint| !tolerates(self, &rules.tolerations, taint)) {
+        if executing.any(|taint| !tolerate(self, &rules.tolerations, taint)) {
             return Err(failed("TaintToleration", "node(s) had untolerated taint(s)"));
         }
         Ok(())

@@ -7,14 +7,14 @@ use std::rc::Rc;
 use berth_api::object::Node;
 use berth_api::rules::{
     Dialect, NodeRequirement, NodeSelectorRule, NodeTerm, PodRules, Requirement, Selector, TaintEffect,
-    TolerationRule,
+    Tolerations,
 };
 
 /// Alternatives beyond this many are not compared.
 const MAX_ALTERNATIVES: usize = 1024;
 
 /// What decides which nodes a pod may run on.
-type NodeRules = (Vec<(String, String)>, Vec<NodeSelectorRule>, Vec<TolerationRule>);
+type NodeRules = (Vec<(String, String)>, Vec<NodeSelectorRule>, Tolerations);
 
 /// The values of a label, each with the nodes that have it.
 type Domains<'a> = Rc<BTreeMap<&'a str, Vec<usize>>>;
@@ -79,7 +79,7 @@ impl<'a> Nodes<'a> {
             self.all[*i].spec.taints.iter().all(|taint| {
                 !TaintEffect::parse(&taint.effect).forbids_scheduling()
                     || is_condition(&taint.key)
-                    || rules.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+                    || rules.tolerations.tolerate(taint)
             })
         };
         let nodes = matching.into_iter().filter(tolerates).collect();

@@ -4,12 +4,16 @@ use core::time::Duration;
 
 use berth_api::object::Pod;
 use berth_api::rules::{dialect_notes, relaxed_rules};
+use berth_api::work::WorkBudget;
 use berth_engine::{Cluster, DisruptionBudget, Explanation, Outcome};
 use serde::Serialize;
 
 use crate::repairs::{CoreTerm, Repair, unsatisfiable_core};
 use crate::rolling_update::blocked_by_own_update;
 use crate::simulation::{GroupPlacement, PodPreemption, SimulatedPod, Simulation, preempt};
+
+/// Steps of work of an explanation, and of the search for repairs: about a second each.
+pub(crate) const EXPLAIN_STEPS: u64 = 10_000_000;
 
 /// Why a pod fits where it fits, or is unschedulable, and what would change that.
 #[derive(Clone, Debug, Serialize)]
@@ -56,8 +60,9 @@ impl PodExplanation {
         pending: Duration,
         node: Option<&str>,
         pods: impl Iterator<Item = &'a Pod>,
+        budget: &WorkBudget,
     ) -> PodExplanation {
-        let mut explanation = cluster.explain_assigned(pod, node);
+        let mut explanation = cluster.explain_assigned(pod, node, budget);
         let (mut preemption, mut relaxed) = (None, relaxed_rules(&pod.metadata));
         let mut prepared = cluster.prepare(pod);
         if explanation.running_on.is_none() {
@@ -65,7 +70,7 @@ impl PodExplanation {
             let decided = is_unschedulable.then(|| cluster.decide_relaxed(&prepared, pending)).flatten();
             relaxed = decided.as_ref().map(|(_, decided)| decided.paths.clone()).unwrap_or_default();
             if let Some((_, decided)) = decided {
-                explanation = cluster.explain(pod, &decided.pod, node);
+                explanation = cluster.explain(pod, &decided.pod, node, budget);
                 prepared = decided.pod;
             }
         }
@@ -84,6 +89,13 @@ impl PodExplanation {
                 _ if explanation.n_nodes == 0 => hints.push("add nodes: the cluster has none".to_owned()),
                 _ => {}
             }
+        }
+        if explanation.n_not_evaluated > 0 {
+            hints.push(format!(
+                "the rules were evaluated one by one on {} of {} nodes only: the pod has too many for all of them",
+                explanation.n_nodes - explanation.n_not_evaluated,
+                explanation.n_nodes
+            ));
         }
         let core = unsatisfiable_core(&explanation);
         let dialect_notes = dialect_notes(pod, extensions);
@@ -107,23 +119,42 @@ impl Simulation {
     /// Explains a pod in the current state; with `node`, the groups of nodes contain only that node. None if the
     /// pod does not exist.
     pub fn explain(&mut self, namespace: &str, name: &str, node: Option<&str>) -> Option<PodExplanation> {
-        let explained = self.explain_without_repairs(namespace, name, node)?;
-        let repairs = self.repairs(namespace, name, node, &explained.explanation);
-        Some(PodExplanation { repairs, ..explained })
+        self.explain_within(namespace, name, node, EXPLAIN_STEPS)
     }
 
-    /// As [`Simulation::explain`], for many pods.
+    /// As [`Simulation::explain`] with at most as many steps of work for the explanation, and for the search for repairs.
+    pub fn explain_within(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        node: Option<&str>,
+        steps: u64,
+    ) -> Option<PodExplanation> {
+        let budget = WorkBudget::new(steps);
+        let mut explained = self.explain_without_repairs(namespace, name, node, &budget)?;
+        let budget = WorkBudget::new(steps);
+        explained.repairs = self.repairs(namespace, name, node, &explained.explanation, &budget);
+        if budget.is_spent() {
+            explained.hints.push(format!(
+                "there may be other repairs: to look for all of them is more than {steps} steps of work"
+            ));
+        }
+        Some(explained)
+    }
+
+    /// As [`Simulation::explain`], for many pods, which share a budget.
     pub fn explain_without_repairs(
         &mut self,
         namespace: &str,
         name: &str,
         node: Option<&str>,
+        budget: &WorkBudget,
     ) -> Option<PodExplanation> {
         let SimulatedPod { pod, unsupported, .. } = &self.pods[self.position(namespace, name)?];
         let budgets = self.preempts.then_some(&*self.budgets);
         let pods = self.pods.iter().map(|p| &p.pod);
-        let explained =
-            PodExplanation::of(&mut self.cluster, budgets, pod, self.pending_for.of(pod), node, pods);
+        let pending = self.pending_for.of(pod);
+        let explained = PodExplanation::of(&mut self.cluster, budgets, pod, pending, node, pods, budget);
         let (unsupported, group) = (unsupported.to_vec(), self.explain_group(namespace, name));
         Some(PodExplanation { unsupported, group, ..explained })
     }

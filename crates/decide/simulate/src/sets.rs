@@ -55,7 +55,8 @@ pub struct SetComparison {
     pub relations: Vec<Relation>,
     /// The pods by the sets that they are in, most pods first.
     pub intersections: Vec<Intersection>,
-    /// Pairs of controllers, and of budgets, that select the same pods now or could.
+    /// Pairs of controllers, and of budgets, that select the same pods now or could: one for each pair of sets, those of most
+    /// pods first.
     pub conflicts: Vec<Conflict>,
     /// Pods that no Service selects; none if no Service is compared.
     pub without_service: Vec<PodGroup>,
@@ -142,6 +143,8 @@ pub struct Conflict {
     pub relation: SetRelation,
     /// The other object.
     pub second: SelectorOwner,
+    /// The number of such pairs of objects with these sets; the two are the first. [`ComparedSet::owners`] has all.
+    pub n_pairs: usize,
     /// The pods that both select now.
     pub n_pods: usize,
     /// The same pods.
@@ -166,6 +169,11 @@ pub struct SetSummary {
     pub n_overlapping: usize,
     /// Pairs of sets that never have pods in common.
     pub n_disjoint: usize,
+    /// Sets whose relations to the others are not known: comparing more sets with each other would be too much work.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub n_not_compared: usize,
+    /// Conflicts, also those that are not listed because there are too many.
+    pub n_conflicts: usize,
     /// Selectors that no pod can match.
     pub n_empty: usize,
     /// Pods that two controllers select.
@@ -174,4 +182,8 @@ pub struct SetSummary {
     pub n_pods_of_two_budgets: usize,
     /// Pods that no Service selects.
     pub n_pods_without_service: usize,
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
 }

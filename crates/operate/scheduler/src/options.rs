@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_api::config::{DEFAULT_SCHEDULER_NAME, SchedulerConfig};
+use berth_api::object::PodLimits;
 use berth_client::lease::LeaseOptions;
 use berth_client::rate_limit::RateLimit;
 use berth_client::serving::ServingOptions;
@@ -60,6 +61,8 @@ pub struct SchedulerOptions {
     /// Whether pods with fields that Berth does not support are scheduled without these fields. If not, they are parked:
     /// their condition and an event name the fields.
     pub ignore_unsupported: bool,
+    /// Pods with larger fields are parked: each decision reads them on many nodes.
+    pub pod_limits: PodLimits,
     /// Where decisions are recorded, if they are.
     pub record: Option<RecordOptions>,
 }
@@ -86,6 +89,7 @@ impl Default for SchedulerOptions {
             cache_limit: berth_client::WatchGroup::DEFAULT_LIMIT,
             identity: format!("berth-{:08x}", fastrand::u32(..)),
             ignore_unsupported: false,
+            pod_limits: PodLimits::default(),
             record: None,
         }
     }

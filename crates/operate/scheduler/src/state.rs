@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use berth_api::config::SchedulerConfig;
 use berth_api::journal::Entry;
-use berth_api::object::{DeviceResources, NamespacedName, Pod, PodDisruptionBudget};
+use berth_api::object::{
+    DeviceResources, NamespacedName, ObjectMeta, Pod, PodDisruptionBudget, PodLimits, PodSpec,
+};
 use berth_engine::{Cluster, DisruptionBudget, PreparedPod};
 use berth_mirror::{Change, Mirror, WatchEvent};
 
@@ -18,6 +20,16 @@ pub(crate) fn is_pending(config: &SchedulerConfig, pod: &Pod) -> bool {
         && !pod.is_terminal()
         && pod.metadata.deletion_timestamp.is_none()
         && config.profile(&pod.spec.scheduler_name).is_some()
+}
+
+fn without_rules(pod: &Pod) -> Pod {
+    let spec = PodSpec {
+        scheduler_name: pod.spec.scheduler_name.clone(),
+        priority: pod.spec.priority,
+        ..PodSpec::default()
+    };
+    let metadata = ObjectMeta { annotations: Default::default(), ..pod.metadata.clone() };
+    Pod { metadata, spec, status: pod.status.clone() }
 }
 
 /// The PodDisruptionBudgets, as preemption takes them.
@@ -51,6 +63,7 @@ pub(crate) struct State {
     pub(crate) mirror: Mirror,
     pub(crate) budgets: Budgets,
     pub(crate) devices: DeviceResources,
+    pub(crate) limits: PodLimits,
     pub(crate) recorder: Recorder,
 }
 
@@ -71,9 +84,14 @@ impl State {
     }
 
     /// Prepares a pod that is to be decided, for the first time or after a change.
+    /// The rules of one that is parked because it has too many are not compiled.
     pub(crate) fn prepare(&mut self, pod: &Arc<Pod>) -> PreparedPod {
+        let pod = match self.limits.excess(pod) {
+            Some(_) => Arc::new(without_rules(pod)),
+            None => pod.clone(),
+        };
         self.recorder.record(|| Entry::Queue(pod.clone()));
-        self.cluster.prepare(pod)
+        self.cluster.prepare(&pod)
     }
 
     /// Gives the nomination of a pod that was prepared again its present rules.

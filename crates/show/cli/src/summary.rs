@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_api::work::WorkBudget;
 use berth_engine::{Explanation, Outcome, TermSummary};
 use berth_simulate::{PodExplanation, SimulatedPod, Simulation};
 use serde::Serialize;
 
 /// Number of groups of unplaced pods that are explained; an explanation costs a pass over all nodes.
 const MAX_EXPLAINED: usize = 300;
+/// Steps of work of all of these explanations together.
+const EXPLAIN_STEPS: u64 = 50_000_000;
 
 /// Counts of pods.
 #[derive(Debug, Serialize)]
@@ -128,7 +131,7 @@ pub fn failures(simulation: &mut Simulation) -> Vec<Failure> {
     let unplaced: Vec<_> =
         simulation.pods().iter().filter(|p| p.node().is_none()).map(Unplaced::of).collect();
     let mut failures: Vec<Failure> = Vec::new();
-    let mut n_explained = 0;
+    let (mut n_explained, budget) = (0, WorkBudget::new(EXPLAIN_STEPS));
     for Unplaced { namespace, name, workload, message, in_group } in unplaced {
         let key = format!("{namespace}/{name}");
         let alike = |f: &&mut Failure| f.workload == workload && f.message == message;
@@ -142,7 +145,7 @@ pub fn failures(simulation: &mut Simulation) -> Vec<Failure> {
         let (mut bottleneck, mut rollout) = (None, None);
         if n_explained < MAX_EXPLAINED && !in_group {
             n_explained += 1;
-            let explanation = simulation.explain_without_repairs(&namespace, &name, None);
+            let explanation = simulation.explain_without_repairs(&namespace, &name, None, &budget);
             bottleneck = explanation.as_ref().and_then(|e| e.explanation.bottleneck().cloned());
             rollout = explanation.and_then(|e| stuck_rollout(simulation, &e));
         }
@@ -159,11 +162,14 @@ pub fn failures(simulation: &mut Simulation) -> Vec<Failure> {
 
 /// Explains failures of a cluster by its state.
 pub fn explain(failures: &mut [Failure], simulation: &mut Simulation) {
+    let budget = WorkBudget::new(EXPLAIN_STEPS);
     for failure in failures.iter_mut().take(MAX_EXPLAINED) {
         let Some((namespace, name)) = failure.pods.first().and_then(|key| key.split_once('/')) else {
             continue;
         };
-        let Some(explained) = simulation.explain_without_repairs(namespace, name, None) else { continue };
+        let Some(explained) = simulation.explain_without_repairs(namespace, name, None, &budget) else {
+            continue;
+        };
         // The message in the pod is that of the last attempt: since then, nodes may have come.
         if let Outcome::Unschedulable { message, .. } = &explained.explanation.outcome {
             failure.message.clone_from(message);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use berth_console::{Request, Response, State, respond, shows_broken_rules, works_on_copy};
 use bytes::Bytes;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Limits of what is kept of rendered pages.
 const MAX_CACHED_PAGES: usize = 256;
@@ -17,6 +17,8 @@ const MAX_CACHED_BYTES: usize = 32 << 20;
 /// A page takes long if rendering it takes more than this. It is rendered again only after a pause, this many times as long.
 const COSTLY: Duration = Duration::from_millis(250);
 const PAUSE: u32 = 4;
+/// How long a page waits for the state.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// A rendered page; clones share its bytes.
 #[derive(Clone)]
@@ -130,7 +132,7 @@ impl Console {
             tokio::time::sleep_until(next).await;
         }
         let _simulation = self.simulation(&question, None).await;
-        let state = self.state.clone().lock_owned().await;
+        let Ok(state) = timeout(DEADLINE, self.state.clone().lock_owned()).await else { return busy() };
         // Another request may have rendered it while this one waited. The version cannot change now.
         let version = *self.version.borrow();
         if let Some(page) = self.cached(&question) {
@@ -153,7 +155,10 @@ impl Console {
     /// The answer to a form.
     pub(crate) async fn submit(&self, question: Question, form: String) -> Rendered {
         let _simulation = self.simulation(&question, Some(&form)).await;
-        render(self.state.clone().lock_owned().await, question, Some(form)).await.0
+        match timeout(DEADLINE, self.state.clone().lock_owned()).await {
+            Ok(state) => render(state, question, Some(form)).await.0,
+            Err(_) => busy(),
+        }
     }
 
     /// Of the pages that work on copies, one is rendered at a time: copies are large.
@@ -172,6 +177,11 @@ impl Console {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn busy() -> Rendered {
+    let body = "The console is busy with other pages and with changes of the cluster: try again.".to_owned();
+    Response { status: 503, content_type: "text/plain; charset=utf-8", body }.into()
 }
 
 /// The page, and how long it took; what it finds for all pages of this version does not count.

@@ -3,6 +3,9 @@
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use berth_api::syntax::quantity::Quantity;
 use flate2::bufread::MultiGzDecoder;
@@ -93,11 +96,14 @@ impl Input {
         let io_error = |error| open_error(&self.name(), error);
         let source: Box<dyn Read> = match self {
             Input::Stdin => Box::new(io::stdin().lock()),
-            Input::File { path, .. } => Box::new(File::open(path).map_err(io_error)?),
+            Input::File { path, .. } => Box::new(open_in_time(path).map_err(io_error)?),
         };
         decompressed(CountingReader { source, progress }).map_err(io_error)
     }
 }
+
+/// How long a pipe waits for the process that writes to it.
+const WRITER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The default limit of an input, after decompression.
 const MAX_BYTES: u64 = 1 << 30;
@@ -118,10 +124,24 @@ fn max_bytes() -> Result<u64, OpenError> {
 pub fn small_text(path: &Path) -> io::Result<String> {
     const SMALL: u64 = 16 << 20;
     let mut text = String::new();
-    match File::open(path)?.take(SMALL + 1).read_to_string(&mut text)? as u64 {
+    match open_in_time(path)?.take(SMALL + 1).read_to_string(&mut text)? as u64 {
         0..=SMALL => Ok(text),
         _ => Err(io::Error::other("more than 16 MiB: not a file of this kind")),
     }
+}
+
+/// Opens a file. A pipe that no process opens for writing is an error after some seconds.
+fn open_in_time(path: &Path) -> io::Result<File> {
+    if fs::metadata(path)?.is_file() {
+        return File::open(path);
+    }
+    let (sender, opened) = mpsc::channel();
+    let path = path.to_owned();
+    thread::spawn(move || sender.send(File::open(path)));
+    opened.recv_timeout(WRITER_TIMEOUT).unwrap_or_else(|_| {
+        let seconds = WRITER_TIMEOUT.as_secs();
+        Err(io::Error::other(format!("no process has opened this pipe for writing in {seconds} seconds")))
+    })
 }
 
 /// Reads at most this many bytes; more are an error.

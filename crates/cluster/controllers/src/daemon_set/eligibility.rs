@@ -1,9 +1,9 @@
 //! Node eligibility for daemon pods: the checks of the DaemonSet controller, a subset of the scheduler's.
 
 use berth_api::expand::daemon_tolerations;
-use berth_api::object::{Pod as PodRules, Shared, StringMap, Taint};
+use berth_api::object::{Pod as PodRules, Shared, StringMap};
 use berth_api::read::from_value;
-use berth_api::rules::{Dialect, NodeSelectorRule, TaintEffect, TolerationRule};
+use berth_api::rules::{Dialect, NodeSelectorRule, TaintEffect, Tolerations};
 use serde_json::{Map, Value, json};
 
 use crate::pod_control::object_at;
@@ -21,7 +21,7 @@ pub(super) struct Eligibility {
     node_name: String,
     node_selector: Shared<StringMap>,
     required: Option<NodeSelectorRule>,
-    tolerations: Vec<TolerationRule>,
+    tolerations: Tolerations,
 }
 
 impl Eligibility {
@@ -34,7 +34,7 @@ impl Eligibility {
         let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
         Some(Eligibility {
             required: required.map(|r| NodeSelectorRule::parse(r, String::new(), Dialect::V1, false)),
-            tolerations: pod.spec.tolerations.iter().map(TolerationRule::parse).collect(),
+            tolerations: Tolerations::parse(&pod.spec.tolerations),
             node_name: pod.spec.node_name,
             node_selector: pod.spec.node_selector,
         })
@@ -48,16 +48,12 @@ impl Eligibility {
             && self.required.as_ref().is_none_or(|required| required.matches(name, labels));
         let untolerated = |forbids: fn(&TaintEffect) -> bool| {
             let taints = node.spec.taints.iter().map(|taint| &taint.taint);
-            taints.filter(|t| forbids(&TaintEffect::parse(&t.effect))).any(|t| !self.tolerates(t))
+            taints.filter(|t| forbids(&TaintEffect::parse(&t.effect))).any(|t| !self.tolerations.tolerate(t))
         };
         Belongs {
             should_run: fits && !untolerated(TaintEffect::forbids_scheduling),
             should_continue: fits && !untolerated(|effect| *effect == TaintEffect::NoExecute),
         }
-    }
-
-    fn tolerates(&self, taint: &Taint) -> bool {
-        self.tolerations.iter().any(|toleration| toleration.tolerates(taint))
     }
 }
 

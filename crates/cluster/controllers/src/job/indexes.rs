@@ -30,8 +30,7 @@ impl Indexes {
     }
 
     pub(super) fn contains(&self, index: i32) -> bool {
-        let at = self.0.partition_point(|&(first, _)| first <= index);
-        at > 0 && index <= self.0[at - 1].1
+        self.end_of(index).is_some()
     }
 
     /// Adds a non-negative index.
@@ -49,8 +48,39 @@ impl Indexes {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = i32> + '_ {
-        self.0.iter().flat_map(|&(first, last)| first..=last)
+    /// The last index of the interval with an index.
+    fn end_of(&self, index: i32) -> Option<i32> {
+        let at = self.0.partition_point(|&(first, _)| first <= index).checked_sub(1)?;
+        Some(self.0[at].1).filter(|last| index <= *last)
+    }
+
+    /// The indexes below `completions` that neither has. Intervals are skipped: a status may claim billions of indexes.
+    pub(super) fn free<'a>(&'a self, other: &'a Indexes, completions: i32) -> impl Iterator<Item = i32> + 'a {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            while let Some(last) = self.end_of(next).or_else(|| other.end_of(next)) {
+                next = last.saturating_add(1);
+            }
+            let index = next;
+            next = next.saturating_add(1);
+            (index < completions).then_some(index)
+        })
+    }
+
+    /// The number of indexes that both have.
+    pub(super) fn n_common(&self, other: &Indexes) -> i64 {
+        let (mut n, mut others) = (0, other.0.iter().peekable());
+        for &(first, last) in &self.0 {
+            while others.next_if(|&&(_, end)| end < first).is_some() {}
+            while let Some(&&(start, end)) = others.peek().filter(|&&&(start, _)| start <= last) {
+                n += i64::from(last.min(end)) - i64::from(first.max(start)) + 1;
+                if end > last {
+                    break;
+                }
+                others.next();
+            }
+        }
+        n
     }
 
     pub(super) fn len(&self) -> i32 {
@@ -99,5 +129,23 @@ mod tests {
             assert_eq!(indexes.to_string(), written);
         }
         assert_eq!((indexes.len(), indexes.contains(5), indexes.contains(6)), (6, true, false));
+    }
+
+    #[test]
+    fn billions_of_claimed_indexes_are_skipped_and_not_visited() {
+        let claimed = Indexes::parse("0-2,4-1999999990", i32::MAX);
+        let failed = Indexes::parse("3,1999999991-1999999995", i32::MAX);
+        let free: Vec<_> = claimed.free(&failed, 2_000_000_000).collect();
+        assert_eq!(free, [1_999_999_996, 1_999_999_997, 1_999_999_998, 1_999_999_999]);
+        for (a, b, n) in [
+            ("0-1999999990", "5-1999999999", 1_999_999_986),
+            ("0-9,20-29", "5-24", 10),
+            ("1,3,5", "0-2,4-9", 2),
+            ("", "0-9", 0),
+            ("3", "1,2", 0),
+        ] {
+            let (a, b) = (Indexes::parse(a, i32::MAX), Indexes::parse(b, i32::MAX));
+            assert_eq!((a.n_common(&b), b.n_common(&a)), (n, n), "{a} {b}");
+        }
     }
 }

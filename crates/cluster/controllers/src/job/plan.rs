@@ -243,8 +243,10 @@ impl Plan {
                 .filter_map(|pod| index_of(pod))
                 .collect();
             let mut pauses = None;
-            let free = (0..job.spec.completions.unwrap_or(0))
-                .filter(|index| !is_over(*index) && !taken.contains(index) && !held.contains(index))
+            let free = counted
+                .completed
+                .free(&counted.failed, job.spec.completions.unwrap_or(0))
+                .filter(|index| !taken.contains(index) && !held.contains(index))
                 .filter(|index| {
                     let last = counted.last.get(index).filter(|_| per_index);
                     let pause = last.and_then(|last| per_index::backoff_ends(last)).filter(|&at| at > now);

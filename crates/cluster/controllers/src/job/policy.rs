@@ -78,8 +78,7 @@ pub(super) fn success(job: &Job, succeeded: &Indexes) -> Option<String> {
         let (n, all) = match &rule.succeeded_indexes {
             Some(text) => {
                 let wanted = Indexes::parse(text, completions);
-                let n = wanted.iter().filter(|index| succeeded.contains(*index)).count();
-                (i64::try_from(n).unwrap_or(i64::MAX), i64::from(wanted.len()))
+                (wanted.n_common(succeeded), i64::from(wanted.len()))
             }
             None => (i64::from(succeeded.len()), i64::MAX),
         };

@@ -2,7 +2,7 @@
 
 use super::draft::PodDraft;
 use crate::object::{Node, Pod};
-use crate::rules::{Dialect, NodeSelectorRule, TaintEffect, TolerationRule};
+use crate::rules::{Dialect, NodeSelectorRule, TaintEffect, Tolerations};
 
 /// The tolerations of every daemon pod: taint keys and effects. The last one is only for pods on the node's network.
 ///
@@ -34,13 +34,11 @@ pub(super) fn should_run_on(pod: &Pod, node: &Node) -> bool {
     (spec.node_name.is_empty() || spec.node_name == node.metadata.name)
         && spec.node_selector.iter().all(|(key, value)| node.metadata.labels.get(key) == Some(value))
         && satisfies_required_node_affinity(pod, node)
-        && node.spec.taints.iter().all(|taint| {
-            !TaintEffect::parse(&taint.effect).forbids_scheduling()
-                || spec
-                    .tolerations
-                    .iter()
-                    .any(|toleration| TolerationRule::parse(toleration).tolerates(taint))
-        })
+        && {
+            let mut taints = node.spec.taints.iter();
+            let tolerations = Tolerations::parse(&spec.tolerations);
+            taints.all(|t| !TaintEffect::parse(&t.effect).forbids_scheduling() || tolerations.tolerate(t))
+        }
 }
 
 /// The node that a daemon pod is bound or pinned to.

@@ -220,6 +220,27 @@ fn aliases_are_counted_over_all_documents() {
 }
 
 #[test]
+fn too_many_empty_documents_are_refused() {
+    let empty = |n: usize| "---\n".repeat(n) + "---\nkind: A\napiVersion: v1\n";
+    assert_eq!(collect_manifests(&empty(1000), "f").map(|found| found.len()).ok(), Some(1));
+    let message = "f: more than 100000 empty documents: remove them";
+    assert_eq!(read_error(empty(100_001).as_bytes()), message);
+}
+
+#[test]
+fn names_that_would_look_like_several_lines_are_refused() {
+    for (field, name) in [("name", "a\\nb"), ("name", "\\u001b[31m"), ("namespace", "a\\rb")] {
+        let item = format!(r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"{field}": "{name}"}}}}"#);
+        let list = format!(r#"{{"apiVersion": "v1", "kind": "PodList", "items": [{item}]}}"#);
+        for text in [item.clone(), format!("# YAML\n{item}"), list] {
+            let message = read_error(text.as_bytes());
+            let expected = format!("metadata.{field} has a control character, such as the end of a line: ");
+            assert!(message.contains(&expected) && !message.contains(char::is_control), "{message}");
+        }
+    }
+}
+
+#[test]
 fn objects_and_lines_without_end_are_refused() {
     let endless = |head: &'static str, next: u8| {
         let text = std::io::Read::chain(head.as_bytes(), std::io::repeat(next));

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::manifest::text_field;
+use super::manifest::{check_name, text_field};
 use super::{Manifest, ReadError, SourceLocation};
 use crate::object::Pod;
 
@@ -69,6 +69,8 @@ impl<'a, E: From<ReadError>> Document<'a, E> {
 
     pub(super) fn pod(&mut self, pod: Box<Pod>) -> Result<(), E> {
         let place = self.place_of_item(None);
+        check_name("name", &pod.metadata.name, &place)?;
+        check_name("namespace", &pod.metadata.namespace, &place)?;
         self.n_passed_on += 1;
         (self.each)(Object::Pod(pod, place))
     }

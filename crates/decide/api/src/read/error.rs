@@ -11,6 +11,22 @@ pub enum ReadError {
         /// The error of the operating system.
         message: String,
     },
+    /// More documents without an object than [`super::MAX_EMPTY_DOCUMENTS`].
+    #[error("{file}: more than {} empty documents: remove them", super::MAX_EMPTY_DOCUMENTS)]
+    EmptyDocuments {
+        /// Name of the input.
+        file: String,
+    },
+    /// A name that would look like more than one in a text.
+    #[error("{place}: metadata.{field} has a control character, such as the end of a line: {value:?}")]
+    ControlCharacter {
+        /// Where.
+        place: super::SourceLocation,
+        /// The field of the metadata.
+        field: &'static str,
+        /// Its value.
+        value: String,
+    },
     /// Not YAML, or not JSON.
     #[error("{file}:{line}:{column}: invalid {format}: {message}")]
     Syntax {

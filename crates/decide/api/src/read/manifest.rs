@@ -50,7 +50,10 @@ impl Manifest {
             });
         };
         quote_integer_bounds_of_object(&kind, &mut value);
-        Ok(Manifest { kind, api_version, value, source })
+        let manifest = Manifest { kind, api_version, value, source };
+        check_name("name", manifest.name(), &manifest.source)?;
+        check_name("namespace", manifest.namespace(), &manifest.source)?;
+        Ok(manifest)
     }
 
     /// `metadata.name`, or an empty string.
@@ -65,6 +68,14 @@ impl Manifest {
 
     fn metadata(&self, field: &str) -> &str {
         self.value.get("metadata").and_then(|m| m.get(field)).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// Names stand in lines of texts: with a line end, one object would look like several.
+pub(super) fn check_name(field: &'static str, value: &str, place: &SourceLocation) -> Result<(), ReadError> {
+    match value.contains(char::is_control) {
+        false => Ok(()),
+        true => Err(ReadError::ControlCharacter { place: place.clone(), field, value: value.to_owned() }),
     }
 }
 

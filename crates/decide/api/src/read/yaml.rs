@@ -13,7 +13,7 @@ use serde_saphyr::granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle
 use super::document::Document;
 use super::document::Each;
 use super::scalar::resolve_plain;
-use super::{MAX_DEPTH, MAX_OBJECT_BYTES, ReadError, SourceLocation, error};
+use super::{MAX_DEPTH, MAX_EMPTY_DOCUMENTS, MAX_OBJECT_BYTES, ReadError, SourceLocation, error};
 
 /// Limit of the data that the aliases of a text expand to, in bytes. What reads the objects may need ten times as much.
 pub(crate) const MAX_ALIASED_BYTES: usize = 8 << 20;
@@ -30,6 +30,7 @@ pub(super) fn read<E: From<ReadError>>(
 ) -> Result<(), E> {
     let file: Arc<str> = file.into();
     let (mut document, mut lines_before, mut reread_bytes, mut aliased_bytes) = (0, 0, 0, 0);
+    let mut n_empty = 0;
     for part in split_documents(text) {
         let mut text = Cow::Borrowed(part);
         let (mut n_handed_over, mut last_indented) = (0, 0);
@@ -63,6 +64,10 @@ pub(super) fn read<E: From<ReadError>>(
                     break;
                 }
             }
+        }
+        n_empty += usize::from(n_handed_over == 0);
+        if n_empty > MAX_EMPTY_DOCUMENTS {
+            return Err(ReadError::EmptyDocuments { file: file.to_string() }.into());
         }
         lines_before += part.bytes().filter(|byte| *byte == b'\n').count();
     }

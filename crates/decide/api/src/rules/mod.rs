@@ -47,4 +47,4 @@ pub(crate) use selector::NOT_A_VERSION;
 pub use selector::{Requirement, Selector};
 pub use selector_text::{FieldRequirement, FieldSelector, SelectorError};
 pub use spread::{SpreadConstraint, WhenUnsatisfiable};
-pub use toleration::{TaintEffect, TolerationOperator, TolerationRule};
+pub use toleration::{TaintEffect, TolerationOperator, TolerationRule, Tolerations};

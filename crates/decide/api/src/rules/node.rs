@@ -65,6 +65,19 @@ impl NodeTerm {
     }
 }
 
+impl NodeRequirement {
+    /// Whether a node with this name and these labels satisfies it, as in [`NodeSelectorRule::matches`].
+    pub fn holds(&self, name: &str, labels: &StringMap) -> bool {
+        match self {
+            NodeRequirement::Label(requirement) => {
+                requirement.matches(labels.get(requirement.key()).map(String::as_str))
+            }
+            NodeRequirement::Name(requirement) => requirement.matches(Some(name)),
+            NodeRequirement::Attribute(requirement) => requirement.matches(None),
+        }
+    }
+}
+
 impl NodeSelectorRule {
     /// Parses a required node selector in the meaning of `dialect`.
     pub fn parse(
@@ -81,13 +94,7 @@ impl NodeSelectorRule {
     /// Whether a node with this name and these labels satisfies it. Annotations and other fields, which only the proposals
     /// select by, count as absent.
     pub fn matches(&self, name: &str, labels: &StringMap) -> bool {
-        let holds = |requirement: &NodeRequirement| match requirement {
-            NodeRequirement::Label(requirement) => {
-                requirement.matches(labels.get(requirement.key()).map(String::as_str))
-            }
-            NodeRequirement::Name(requirement) => requirement.matches(Some(name)),
-            NodeRequirement::Attribute(requirement) => requirement.matches(None),
-        };
+        let holds = |requirement: &NodeRequirement| requirement.holds(name, labels);
         self.terms.iter().any(|term| match term {
             NodeTerm::Nothing | NodeTerm::Invalid(_) => false,
             NodeTerm::All(requirements) => requirements.iter().all(holds),

@@ -1,8 +1,8 @@
 //! Parsing the rules of a pod.
 
 use super::{
-    Dialect, HostPort, NodeFeatures, NodeSelectorRule, PodRequests, PodRules, PreferredNodeTerm,
-    TolerationRule, annotation_affinity, pod_term, relaxed_rules, spread,
+    Dialect, HostPort, NodeFeatures, NodeSelectorRule, PodRequests, PodRules, PreferredNodeTerm, Tolerations,
+    annotation_affinity, pod_term, relaxed_rules, spread,
 };
 use crate::object::{Affinity, NodeAffinity, Pod};
 use crate::syntax::annotations::AFFINITY_ANNOTATION;
@@ -17,7 +17,7 @@ impl PodRules {
         let mut rules = PodRules {
             node_selector: spec.node_selector.clone().into_iter().collect(),
             spread_constraints: spread::parse(pod),
-            tolerations: spec.tolerations.iter().map(TolerationRule::parse).collect(),
+            tolerations: Tolerations::parse(&spec.tolerations),
             requests: PodRequests::of(pod),
             required_features: NodeFeatures::required_by(spec),
             host_ports: host_ports(pod),

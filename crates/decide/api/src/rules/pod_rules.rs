@@ -7,7 +7,7 @@ use super::node::{NodeSelectorRule, PreferredNodeTerm};
 use super::pod_term::{PodTerm, PreferredPodTerm};
 use super::resources::PodRequests;
 use super::spread::SpreadConstraint;
-use super::toleration::TolerationRule;
+use super::toleration::Tolerations;
 
 /// All rules of a pod: required and preferred rules about nodes and pods, requests, ports, images and tolerations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -31,7 +31,7 @@ pub struct PodRules {
     /// Topology spread constraints.
     pub spread_constraints: Vec<SpreadConstraint>,
     /// Tolerations.
-    pub tolerations: Vec<TolerationRule>,
+    pub tolerations: Tolerations,
     /// Requested resources.
     pub requests: PodRequests,
     /// Requested host ports, sorted.

@@ -24,6 +24,14 @@ impl PodSet {
         !self.selector.is_satisfiable() || !known.meet(&self.namespaces, &NamespaceScope::all())
     }
 
+    /// Steps that a comparison with another set costs: names and values are looked up, requirements compared with each other.
+    pub fn comparison_steps(&self, other: &PodSet) -> usize {
+        let size = |set: &PodSet| set.namespaces.names.len() + set.selector.n_values();
+        let pairs = |a: &Selector, b: &Selector| (a.requirements().len() + 1) * (b.requirements().len() + 1);
+        let (own, others) = (&self.namespaces.selector, &other.namespaces.selector);
+        size(self) + size(other) + pairs(&self.selector, &other.selector) + pairs(own, others)
+    }
+
     /// Whether a pod is in it.
     pub fn contains(&self, namespace: &str, labels: &StringMap, known: &KnownNamespaces) -> bool {
         self.selector.matches(|key| labels.get(key).map(String::as_str))

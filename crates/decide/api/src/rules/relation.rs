@@ -3,6 +3,8 @@
 //! Requirements distinguish values by the values they list and the bounds they compare with. Per key it is therefore
 //! enough to try each listed value, integers next to the bounds, one other text, and no label.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::{Requirement, Selector};
@@ -82,8 +84,10 @@ impl Selector {
     /// Whether another selector matches whatever this one does; both can match something.
     pub(super) fn is_within(&self, other: &Selector) -> bool {
         let escapes = |requirement: &Requirement| {
-            let mut constraints = self.holding();
-            constraints.push((requirement, false));
+            // The requirements on other keys can hold with it.
+            let on_key = self.requirements().iter().filter(|other| other.key() == requirement.key());
+            let constraints: Vec<_> =
+                on_key.map(|other| (other, true)).chain([(requirement, false)]).collect();
             satisfiable(&constraints)
         };
         !other.requirements().iter().any(escapes)
@@ -102,13 +106,25 @@ pub(super) fn satisfiable(constraints: &[(&Requirement, bool)]) -> bool {
 /// Labels that satisfy the requirements that are to hold (`true`) and violate the others.
 fn solution(constraints: &[(&Requirement, bool)]) -> Option<StringMap> {
     let mut labels = StringMap::new();
-    for key in constraints.iter().map(|(requirement, _)| requirement.key()) {
-        let of_key: Vec<_> = constraints.iter().filter(|(other, _)| other.key() == key).collect();
+    let mut by_key: BTreeMap<&str, Vec<&(&Requirement, bool)>> = BTreeMap::new();
+    for constraint in constraints {
+        by_key.entry(constraint.0.key()).or_default().push(constraint);
+    }
+    for (key, of_key) in by_key {
         let fits = |value: Option<&str>| of_key.iter().all(|(r, holds)| r.matches(value) == *holds);
-        if !labels.contains_key(key) && !fits(None) {
-            let value = values(of_key.iter().map(|(r, _)| *r)).into_iter().find(|value| fits(Some(value)))?;
-            labels.insert(key.to_owned(), value);
+        if fits(None) {
+            continue;
         }
+        // A value that is in a list is in the shortest one.
+        let lists = of_key.iter().filter_map(|constraint| match constraint {
+            (Requirement::In(_, values), true) | (Requirement::NotIn(_, values), false) => Some(values),
+            _ => None,
+        });
+        let value = match lists.min_by_key(|values| values.len()) {
+            Some(values) => values.iter().find(|value| fits(Some(value))).cloned(),
+            None => values(of_key.iter().map(|(r, _)| *r)).into_iter().find(|value| fits(Some(value))),
+        };
+        labels.insert(key.to_owned(), value?);
     }
     Some(labels)
 }

@@ -261,8 +261,8 @@ impl std::fmt::Display for Requirement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Requirement::In(key, values) if values.len() == 1 => write!(f, "{key}={}", values[0]),
-            Requirement::In(key, values) => write!(f, "{key} in ({})", values.join(", ")),
-            Requirement::NotIn(key, values) => write!(f, "{key} not in ({})", values.join(", ")),
+            Requirement::In(key, values) => write_values(f, key, "in", values),
+            Requirement::NotIn(key, values) => write_values(f, key, "not in", values),
             Requirement::Exists(key) => write!(f, "{key}"),
             Requirement::DoesNotExist(key) => write!(f, "!{key}"),
             Requirement::Gt(key, bound) => write!(f, "{key} > {bound}"),
@@ -271,6 +271,31 @@ impl std::fmt::Display for Requirement {
             Requirement::VersionLt(key, bound) => write!(f, "{key} < version {bound}"),
         }
     }
+}
+
+impl Selector {
+    /// The number of values that it lists.
+    pub(super) fn n_values(&self) -> usize {
+        let of = |requirement: &Requirement| match requirement {
+            Requirement::In(_, values) | Requirement::NotIn(_, values) => values.len(),
+            _ => 0,
+        };
+        self.requirements().iter().map(of).sum()
+    }
+}
+
+/// Value by value: who wants only the beginning of a text can stop.
+fn write_values(
+    f: &mut std::fmt::Formatter<'_>,
+    key: &str,
+    operator: &str,
+    values: &[String],
+) -> std::fmt::Result {
+    write!(f, "{key} {operator} (")?;
+    for (i, value) in values.iter().enumerate() {
+        write!(f, "{}{value}", if i > 0 { ", " } else { "" })?;
+    }
+    f.write_str(")")
 }
 
 impl std::fmt::Display for Selector {

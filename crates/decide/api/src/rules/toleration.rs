@@ -13,6 +13,10 @@ pub struct TolerationRule {
     pub effect: Option<TaintEffect>,
 }
 
+/// The tolerations of a pod, sorted by key: only those of a taint's key, and those of every key, are looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tolerations(Vec<TolerationRule>);
+
 /// `operator` of a toleration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TolerationOperator {
@@ -51,6 +55,33 @@ impl TaintEffect {
     /// Whether a taint of this effect prevents scheduling.
     pub fn forbids_scheduling(&self) -> bool {
         matches!(self, TaintEffect::NoSchedule | TaintEffect::NoExecute)
+    }
+}
+
+impl Tolerations {
+    /// Parses the tolerations of a pod.
+    pub fn parse(tolerations: &[Toleration]) -> Tolerations {
+        let mut rules: Vec<_> = tolerations.iter().map(TolerationRule::parse).collect();
+        rules.sort_by(|a, b| a.key.cmp(&b.key));
+        Tolerations(rules)
+    }
+
+    /// Those of some effects.
+    pub fn of_effects(&self, is_of: impl Fn(Option<&TaintEffect>) -> bool) -> Tolerations {
+        Tolerations(self.0.iter().filter(|rule| is_of(rule.effect.as_ref())).cloned().collect())
+    }
+
+    /// Whether one of them tolerates a taint.
+    pub fn tolerate(&self, taint: &Taint) -> bool {
+        self.tolerate_parts(&taint.key, &taint.value, &TaintEffect::parse(&taint.effect))
+    }
+
+    /// [`Self::tolerate`] on a taint's parts.
+    pub fn tolerate_parts(&self, key: &str, value: &str, effect: &TaintEffect) -> bool {
+        let of_every_key = self.0.iter().take_while(|rule| rule.key.is_empty());
+        let first = self.0.partition_point(|rule| *rule.key < *key);
+        let of_key = self.0[first..].iter().take_while(|rule| rule.key == key);
+        of_every_key.chain(of_key).any(|rule| rule.tolerates_parts(key, value, effect))
     }
 }
 

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::sync::PoisonError;
 
 use berth_api::object::{NamespacedName, Pod};
+use berth_api::work::{TooMuchWork, WorkBudget};
 
 use super::{Caches, Cluster};
 use crate::cycle::context::{Context, CycleState, NodeRef};
@@ -12,7 +13,8 @@ use crate::decision::timing::{self, StageTime};
 use crate::decision::{self, Evaluation, Outcome};
 use crate::explain::blast_radius::{BlastRadius, blast_radius};
 use crate::explain::opportunity_cost::{OpportunityCost, opportunity_cost};
-use crate::explain::{Explanation, explain};
+use crate::explain::terms::verdicts;
+use crate::explain::{Explanation, bottleneck, explain};
 use crate::group::{self, Deciding, Group, GroupOutcome, GroupVictims};
 use crate::node_admission::{NodeRejection, node_admission};
 use crate::plugins;
@@ -161,30 +163,41 @@ impl Cluster {
     /// Every reason against a pod on one node now, in full; none if it fits there or the node is not known.
     pub fn verdicts_on(&self, pod: &PreparedPod, node: &str) -> Vec<Verdict> {
         let node = self.state.find_node(node);
-        self.verdicts_of(pod, node.into_iter()).pop().map(|(_, verdicts)| verdicts).unwrap_or_default()
+        let found = self.verdicts_of(pod, node.into_iter(), &WorkBudget::unlimited());
+        found.ok().and_then(|mut found| found.pop()).map(|(_, verdicts)| verdicts).unwrap_or_default()
     }
 
     /// Every reason against a pod on every node that rejects it now, by the name of the node.
-    pub fn rejecting_nodes(&self, pod: &PreparedPod) -> Vec<(String, Vec<Verdict>)> {
-        let mut rejecting = self.verdicts_of(pod, self.state.nodes.iter().map(|(id, _)| id));
+    ///
+    /// # Errors
+    /// They are more work than the budget allows.
+    pub fn rejecting_nodes(
+        &self,
+        pod: &PreparedPod,
+        budget: &WorkBudget,
+    ) -> Result<Vec<(String, Vec<Verdict>)>, TooMuchWork> {
+        let mut rejecting = self.verdicts_of(pod, self.state.nodes.iter().map(|(id, _)| id), budget)?;
         rejecting.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        rejecting
+        Ok(rejecting)
     }
 
     fn verdicts_of(
         &self,
         pod: &PreparedPod,
         nodes: impl Iterator<Item = NodeId>,
-    ) -> Vec<(String, Vec<Verdict>)> {
+        budget: &WorkBudget,
+    ) -> Result<Vec<(String, Vec<Verdict>)>, TooMuchWork> {
         let cycle = CycleState::new(&self.state, &self.nominations, pod);
-        let Some(context) = Context::new(&self.state, &cycle) else { return Vec::new() };
+        let Some(context) = Context::new(&self.state, &cycle) else { return Ok(Vec::new()) };
         let filters = plugins::filters(context);
-        let verdicts = nodes.filter_map(|id| {
-            let node = NodeRef::new(id, self.state.nodes.get(id));
-            let verdicts: Vec<_> = filters.iter().flat_map(|(_, filter)| filter.verdicts(node)).collect();
-            (!verdicts.is_empty()).then(|| (self.state.node_name(id).to_owned(), verdicts))
-        });
-        verdicts.collect()
+        let mut rejecting = Vec::new();
+        for id in nodes {
+            let found = verdicts(&filters, NodeRef::new(id, self.state.nodes.get(id)), budget)?;
+            if !found.is_empty() {
+                rejecting.push((self.state.node_name(id).to_owned(), found));
+            }
+        }
+        Ok(rejecting)
     }
 
     /// Whether a node admits a pod that is bound to it. The state is not changed; if the state has the pod already,
@@ -203,20 +216,32 @@ impl Cluster {
     }
 
     /// Explains the decision about a pending pod. With a node, the groups of nodes hold that node alone; terms are
-    /// evaluated on all nodes either way.
-    pub fn explain(&self, pod: &Pod, prepared: &PreparedPod, node: Option<&str>) -> Explanation {
-        explain(&self.state, &self.nominations, pod, prepared, node)
+    /// evaluated on all nodes either way, until the budget is spent.
+    pub fn explain(
+        &self,
+        pod: &Pod,
+        prepared: &PreparedPod,
+        node: Option<&str>,
+        budget: &WorkBudget,
+    ) -> Explanation {
+        explain(&self.state, &self.nominations, pod, prepared, node, budget)
+    }
+
+    /// What excludes most nodes of a pod whose decision found no node, in short: [`Cluster::explain`] says all. It is evaluated
+    /// within a budget and on some of the nodes where there are many; none if that is not enough for one node.
+    pub fn bottleneck(&self, pod: &PreparedPod, budget: &WorkBudget) -> Option<String> {
+        bottleneck(&self.state, &self.nominations, pod, budget)
     }
 
     /// As [`Cluster::explain`] for any pod: an assigned one is explained as if it were pending, and stays assigned.
-    pub fn explain_assigned(&mut self, pod: &Pod, node: Option<&str>) -> Explanation {
+    pub fn explain_assigned(&mut self, pod: &Pod, node: Option<&str>, budget: &WorkBudget) -> Explanation {
         let mut prepared = self.prepare(pod);
         prepared.node_name = None;
         // The pod is restored at the end: no change is recorded.
         let (recorded, journal) = (self.state.replace_recorded(None), self.journal.take());
         let assigned = self.node_of(&pod.metadata.namespace, &pod.metadata.name).map(str::to_owned);
         self.forget(&prepared);
-        let explanation = self.explain(pod, &prepared, node);
+        let explanation = self.explain(pod, &prepared, node, budget);
         if let Some(node) = assigned {
             self.assume(&prepared, &node);
         }

@@ -3,29 +3,35 @@
 pub(crate) mod blast_radius;
 mod feasible;
 pub(crate) mod opportunity_cost;
-mod terms;
+pub(crate) mod terms;
 
 use berth_api::config::Plugin;
 use berth_api::object::Pod;
+use berth_api::work::WorkBudget;
 use serde::Serialize;
 
-use crate::cycle::context::{Context, CycleState};
+use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::nomination::Nominations;
 use crate::decision::{Outcome, Run};
+use crate::plugins::{self, PreFilter};
 use crate::state::State;
 use crate::state::pod::prepared::PreparedPod;
-use crate::verdict::{Counts, TopologyPair, Verdict, Witness, plugin_name};
+use crate::verdict::{Counts, TopologyPair, Verdict, Witness, is_zero, plugin_name};
 
 /// Number of groups in [`Explanation::nearest`].
 const MAX_NEAREST: usize = 3;
 
-/// Maximum length of the text of [`Explanation::bottleneck_text`], in bytes.
+/// Number of nodes that [`bottleneck`] looks at.
+const MAX_SAMPLED: usize = 1000;
+
+/// Maximum length of the text of [`Cluster::bottleneck`](crate::Cluster::bottleneck), in bytes.
 pub const MAX_BOTTLENECK: usize = 512;
 
 /// Why a pod fits where it fits, or is unschedulable.
 ///
 /// ```
 /// # use berth_api::inventory::Inventory;
+/// # use berth_api::work::WorkBudget;
 /// # use berth_engine::{Cluster, Settings};
 /// # let objects = Inventory::from_text(
 /// #     "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 4, memory: 8Gi, pods: 10}}}
@@ -37,7 +43,7 @@ pub const MAX_BOTTLENECK: usize = 512;
 /// # cluster.set_node(&objects.nodes[0].object);
 /// # let pod = &objects.pods[0].object;
 /// let prepared = cluster.prepare(pod);
-/// let explanation = cluster.explain(pod, &prepared, None);
+/// let explanation = cluster.explain(pod, &prepared, None, &WorkBudget::unlimited());
 /// assert_eq!(explanation.outcome.message(), "0/1 nodes are available: 1 Insufficient cpu.");
 /// let term = explanation.bottleneck().expect("a rule excludes the node");
 /// assert_eq!((term.excludes, term.excludes_alone), (1, 1));
@@ -58,6 +64,10 @@ pub struct Explanation {
     pub outcome: Outcome,
     /// Number of nodes of the cluster.
     pub n_nodes: usize,
+    /// Number of nodes for which the rules were not evaluated one by one, because that is more work than allowed: terms and
+    /// excluded nodes are without them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub n_not_evaluated: usize,
     /// Every term of every rule, those that exclude most nodes first.
     pub terms: Vec<TermSummary>,
     /// Nodes that are excluded, grouped by the terms that exclude them; fewest terms first.
@@ -162,16 +172,7 @@ impl Explanation {
 
     /// The term whose removal alone makes most nodes feasible; if there is none, the term that excludes most nodes.
     pub fn bottleneck(&self) -> Option<&TermSummary> {
-        self.terms.iter().filter(|t| t.excludes > 0).max_by(|a, b| {
-            let rank = |t: &TermSummary| (t.excludes_alone, t.excludes);
-            rank(a).cmp(&rank(b)).then_with(|| b.term.cmp(&a.term)).then_with(|| b.detail.cmp(&a.detail))
-        })
-    }
-
-    /// The bottleneck as a text of at most [`MAX_BOTTLENECK`] bytes; none for a pod that fits.
-    pub fn bottleneck_text(&self) -> Option<String> {
-        let bottleneck = self.bottleneck().filter(|_| self.outcome.node().is_none())?;
-        Some(shortened(bottleneck.in_short(self.n_nodes), MAX_BOTTLENECK))
+        TermSummary::bottleneck(&self.terms)
     }
 }
 
@@ -184,6 +185,32 @@ fn shortened(mut text: String, most: usize) -> String {
     text
 }
 
+/// The bottleneck of an unschedulable pod as a text of at most [`MAX_BOTTLENECK`] bytes, from some of the nodes where there are
+/// many, and from those before the budget was spent. None if that were none.
+pub(crate) fn bottleneck(
+    state: &State,
+    nominations: &Nominations,
+    prepared: &PreparedPod,
+    budget: &WorkBudget,
+) -> Option<String> {
+    let cycle = CycleState::new(state, nominations, prepared);
+    let context = Context::new(state, &cycle).filter(|_| prepared.held_back().is_none())?;
+    if matches!(plugins::pre_filter(context), PreFilter::Rejected(_)) {
+        return None;
+    }
+    let filters = plugins::filters(context);
+    let (mut summaries, mut n_evaluated) = (terms::Summaries::default(), 0);
+    let n_nodes = state.nodes.len();
+    for (id, record) in state.nodes.iter().step_by(n_nodes.div_ceil(MAX_SAMPLED).max(1)) {
+        let Ok(verdicts) = terms::verdicts(&filters, NodeRef::new(id, record), budget) else { break };
+        summaries.add(&verdicts);
+        n_evaluated += 1;
+    }
+    let terms = summaries.into_terms();
+    let text = TermSummary::bottleneck(&terms)?.in_short(n_evaluated, n_nodes);
+    Some(shortened(text, MAX_BOTTLENECK))
+}
+
 /// Explains a pod that is not in the state. With `node`, the groups of nodes contain only that node.
 pub(crate) fn explain(
     state: &State,
@@ -191,6 +218,7 @@ pub(crate) fn explain(
     pod: &Pod,
     prepared: &PreparedPod,
     node: Option<&str>,
+    budget: &WorkBudget,
 ) -> Explanation {
     let mut explanation = Explanation {
         namespace: pod.metadata.namespace.clone(),
@@ -198,6 +226,7 @@ pub(crate) fn explain(
         running_on: (!pod.spec.node_name.is_empty()).then(|| pod.spec.node_name.clone()),
         outcome: Outcome::Unschedulable { message: String::new(), plugins: Vec::new() },
         n_nodes: state.nodes.len(),
+        n_not_evaluated: 0,
         terms: Vec::new(),
         excluded: Vec::new(),
         feasible: Vec::new(),
@@ -207,7 +236,7 @@ pub(crate) fn explain(
         let cycle = CycleState::new(state, nominations, prepared);
         match Context::new(state, &cycle).map(Run::new) {
             Some(run) => {
-                explanation.fill(&run, node);
+                explanation.fill(&run, node, budget);
                 run.outcome()
             }
             None => prepared.no_profile(),

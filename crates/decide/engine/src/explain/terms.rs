@@ -4,21 +4,41 @@
 use std::collections::{BTreeMap, HashMap};
 
 use berth_api::config::Plugin;
+use berth_api::work::{TooMuchWork, WorkBudget};
 
 use super::feasible::feasible;
 use super::{DomainSummary, ExcludedNodes, Explanation, TermSummary};
 use crate::cycle::context::NodeRef;
 use crate::decision::Run;
+use crate::plugins::Filters;
 use crate::verdict::{Counts, TopologyPair, Verdict};
 
 /// Number of pods that a bottleneck in short names.
 const MAX_NAMED: usize = 3;
+/// Steps of work that a verdict costs: its texts are written, compared and counted.
+const VERDICT_STEPS: usize = 10;
 
 type TermKey = (Plugin, String, String);
 
+/// Every single reason against a node.
+pub(crate) fn verdicts(
+    filters: &Filters<'_>,
+    node: NodeRef<'_>,
+    budget: &WorkBudget,
+) -> Result<Vec<Verdict>, TooMuchWork> {
+    let mut verdicts = Vec::new();
+    for (_, filter) in filters {
+        budget.spend(filter.n_compared(node))?;
+        let of_filter = filter.verdicts(node);
+        budget.spend(of_filter.len() * VERDICT_STEPS)?;
+        verdicts.extend(of_filter);
+    }
+    Ok(verdicts)
+}
+
 impl Explanation {
     /// Adds the results of the rules for every node. With `only`, the groups of nodes contain only that node.
-    pub(super) fn fill(&mut self, run: &Run<'_>, only: Option<&str>) {
+    pub(super) fn fill(&mut self, run: &Run<'_>, only: Option<&str>, budget: &WorkBudget) {
         let state = run.context.state;
         let mut summaries = Summaries::default();
         for (plugin, filter) in &run.filters {
@@ -29,27 +49,19 @@ impl Explanation {
         let mut groups: HashMap<(Vec<TermKey>, Vec<TermKey>), ExcludedNodes> = HashMap::new();
         let mut nodes: Vec<_> = state.nodes.iter().map(|(id, _)| (run.node_name(id), id)).collect();
         nodes.sort_unstable();
-        for (name, id) in nodes {
-            let node = NodeRef::new(id, state.nodes.get(id));
-            let verdicts: Vec<_> = run.filters.iter().flat_map(|(_, f)| f.verdicts(node)).collect();
+        for (i, (name, id)) in nodes.iter().enumerate() {
+            let (name, node) = (*name, NodeRef::new(*id, state.nodes.get(*id)));
+            let Ok(verdicts) = verdicts(&run.filters, node, budget) else {
+                self.n_not_evaluated = nodes.len() - i;
+                break;
+            };
             if self.running_on.as_deref() == Some(name) {
                 self.broken = verdicts.clone();
             }
             if verdicts.is_empty() {
                 continue;
             }
-            let mut keys: Vec<_> = verdicts.iter().map(key).collect();
-            keys.sort_unstable();
-            keys.dedup();
-            for key in &keys {
-                let summary = &mut summaries.of(key.clone()).0;
-                summary.excludes += 1;
-                summary.excludes_alone += usize::from(keys.len() == 1);
-            }
-            for verdict in &verdicts {
-                let (summary, domains) = summaries.of(key(verdict));
-                summary.add_domain(verdict, domains);
-            }
+            let keys = summaries.add(&verdicts);
             if only.is_some_and(|only| only != name) {
                 continue;
             }
@@ -60,7 +72,7 @@ impl Explanation {
             group.nodes.push(name.to_owned());
         }
 
-        self.terms = summaries.0.into_values().map(|(summary, _)| summary).collect();
+        self.terms = summaries.into_terms();
         self.terms.sort_by(|a, b| {
             let rank = |t: &TermSummary| (t.excludes_alone, t.excludes);
             rank(b).cmp(&rank(a))
@@ -88,9 +100,30 @@ type DomainIndex = HashMap<TopologyPair, usize>;
 
 /// All summaries so far.
 #[derive(Default)]
-struct Summaries(BTreeMap<TermKey, (TermSummary, DomainIndex)>);
+pub(super) struct Summaries(BTreeMap<TermKey, (TermSummary, DomainIndex)>);
 
 impl Summaries {
+    /// Counts a node; returns the terms that exclude it.
+    pub(super) fn add(&mut self, verdicts: &[Verdict]) -> Vec<TermKey> {
+        let mut keys: Vec<_> = verdicts.iter().map(key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in &keys {
+            let summary = &mut self.of(key.clone()).0;
+            summary.excludes += 1;
+            summary.excludes_alone += usize::from(keys.len() == 1);
+        }
+        for verdict in verdicts.iter().filter(|verdict| verdict.topology.is_some()) {
+            let (summary, domains) = self.of(key(verdict));
+            summary.add_domain(verdict, domains);
+        }
+        keys
+    }
+
+    pub(super) fn into_terms(self) -> Vec<TermSummary> {
+        self.0.into_values().map(|(summary, _)| summary).collect()
+    }
+
     fn of(&mut self, key: TermKey) -> &mut (TermSummary, DomainIndex) {
         self.0.entry(key).or_insert_with_key(|(plugin, term, detail)| {
             let summary = TermSummary {
@@ -107,13 +140,25 @@ impl Summaries {
 }
 
 impl TermSummary {
-    /// The term, the number of nodes that it excludes, and the first pods that cause this.
-    pub(crate) fn in_short(&self, n_nodes: usize) -> String {
+    /// The term whose removal alone makes most nodes feasible; if there is none, the term that excludes most nodes.
+    pub(super) fn bottleneck(terms: &[TermSummary]) -> Option<&TermSummary> {
+        terms.iter().filter(|t| t.excludes > 0).max_by(|a, b| {
+            let rank = |t: &TermSummary| (t.excludes_alone, t.excludes);
+            rank(a).cmp(&rank(b)).then_with(|| b.term.cmp(&a.term)).then_with(|| b.detail.cmp(&a.detail))
+        })
+    }
+
+    /// The term, the number of nodes that it excludes of those that were evaluated, and the first pods that cause this.
+    pub(super) fn in_short(&self, n_evaluated: usize, n_nodes: usize) -> String {
         let alone = match self.excludes_alone {
             0 => String::new(),
             n => format!(" ({n} by this rule alone)"),
         };
-        let mut text = format!("{} excludes {}/{n_nodes} nodes{alone}", self.term, self.excludes);
+        let nodes = match n_evaluated {
+            n if n == n_nodes => format!("{n_nodes} nodes"),
+            n => format!("{n} of {n_nodes} nodes"),
+        };
+        let mut text = format!("{} excludes {}/{nodes}{alone}", self.term, self.excludes);
         let mut named: Vec<String> = Vec::new();
         for witness in self.domains.iter().flat_map(|d| &d.witnesses) {
             let name = format!("{}/{} on {}", witness.namespace, witness.name, witness.node);

@@ -39,5 +39,5 @@ pub(crate) use registry::{
     scorers,
 };
 pub(crate) use rule::{Filter, PreFilter, Reads, Scorer};
-pub(crate) use taint_toleration::tolerates;
+pub(crate) use taint_toleration::tolerate;
 pub(crate) use volumes::volume_hint;

@@ -163,6 +163,11 @@ pub(crate) trait Filter {
     /// Every single term of the rule, whether or not it rejects a node.
     fn terms(&self) -> Vec<TermInfo>;
 
+    /// Number of things that [`Filter::verdicts`] compares, at most: what is proportional to the size of the pod or node.
+    fn n_compared(&self, _node: NodeRef<'_>) -> usize {
+        1
+    }
+
     /// Every single reason against the node, in detail.
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict>;
 }

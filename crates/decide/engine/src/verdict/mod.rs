@@ -3,6 +3,7 @@
 pub(crate) mod witness;
 
 use std::borrow::Cow;
+use std::fmt::{self, Display, Write as _};
 
 use berth_api::config::Plugin;
 use berth_api::syntax::quantity::with_unit;
@@ -258,8 +259,8 @@ pub struct TopologyPair {
     pub value: Option<String>,
 }
 
-impl std::fmt::Display for TopologyPair {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Display for TopologyPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
             Some(value) => write!(f, "{}={value}", self.key),
             None => write!(f, "no label {}", self.key),
@@ -276,6 +277,41 @@ pub struct Witness {
     pub name: String,
     /// Its node.
     pub node: String,
+}
+
+/// The longest text about one term, in bytes.
+const MAX_DETAIL: usize = 2048;
+
+/// A text about a term, cut to [`MAX_DETAIL`] bytes. What is beyond is not written: it costs nothing, however large the term is.
+pub(crate) fn bounded(text: impl Display) -> String {
+    struct Bounded(String);
+
+    impl fmt::Write for Bounded {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let room = MAX_DETAIL - self.0.len();
+            self.0.push_str(&text[..text.floor_char_boundary(room)]);
+            if text.len() > room { Err(fmt::Error) } else { Ok(()) }
+        }
+    }
+
+    let mut bounded = Bounded(String::new());
+    if write!(bounded, "{text}").is_err() {
+        bounded.0.push_str("...");
+    }
+    bounded.0
+}
+
+/// Items with a text between them.
+pub(crate) fn joined<T: Display>(
+    items: impl IntoIterator<Item = T> + Clone,
+    separator: &str,
+) -> impl Display {
+    fmt::from_fn(move |f| {
+        for (i, item) in items.clone().into_iter().enumerate() {
+            write!(f, "{}{item}", if i > 0 { separator } else { "" })?;
+        }
+        Ok(())
+    })
 }
 
 pub(crate) fn plugin_name<S: Serializer>(plugin: &Plugin, serializer: S) -> Result<S::Ok, S::Error> {

@@ -2,8 +2,8 @@
 
 use berth_api::read::Kind;
 use berth_api::rules::{
-    NodeRequirement, NodeSelectorRule, NodeTerm, PodTerm, PreferredNodeTerm, Requirement, Selector,
-    SetRelation, TopologyScope, WhenUnsatisfiable,
+    NodeRequirement, NodeSelectorRule, NodeTerm, PodTerm, PreferredNodeTerm, Selector, SetRelation,
+    TopologyScope, WhenUnsatisfiable,
 };
 
 use crate::finding::Findings;
@@ -19,8 +19,10 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
             continue;
         }
         empty_preferences(subject, findings);
-        for term in &subject.rules.preferred_node_affinity {
-            if let Some(message) = useless_node_term(input, subject, term) {
+        let terms = &subject.rules.preferred_node_affinity;
+        let required = if terms.is_empty() { None } else { satisfiable_alternatives(subject) };
+        for term in terms {
+            if let Some(message) = useless_node_term(input, subject, required.as_deref(), term) {
                 findings.add(&subject.object, subject.path(&term.path), message);
             }
         }
@@ -71,9 +73,16 @@ fn empty_preferences(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
+/// What the required rules allow, without what no node can satisfy.
+fn satisfiable_alternatives(subject: &Subject<'_>) -> Option<Vec<Selector>> {
+    let selectors = alternatives(&subject.rules)?.into_iter().map(Selector::new);
+    Some(selectors.filter(Selector::is_satisfiable).collect())
+}
+
 fn useless_node_term(
     input: &LintInput<'_>,
     subject: &Subject<'_>,
+    required: Option<&[Selector]>,
     term: &PreferredNodeTerm,
 ) -> Option<String> {
     if term.requirements.iter().any(|r| matches!(r, NodeRequirement::Attribute(_))) {
@@ -84,21 +93,18 @@ fn useless_node_term(
     if !is_satisfiable(&preferred) {
         return Some("no node can match the preference: its requirements contradict each other".to_owned());
     }
-    let required = alternatives(&subject.rules)?;
-    let required: Vec<_> = required.iter().filter(|requirements| is_satisfiable(requirements)).collect();
-    let both =
-        |requirements: &[Requirement]| requirements.iter().chain(&preferred).cloned().collect::<Vec<_>>();
-    let implies = |requirements: &[Requirement]| {
-        let relation = Selector::new(requirements.to_vec()).relation(&Selector::new(preferred.clone()));
-        matches!(relation, SetRelation::Equal | SetRelation::ContainedIn)
-    };
+    let required = required?;
     if required.is_empty() || preferred.len() < term.requirements.len() {
         return None;
     }
-    if required.iter().all(|requirements| implies(requirements)) {
+    let preferred = Selector::new(preferred);
+    let implies = |required: &Selector| {
+        matches!(required.relation(&preferred), SetRelation::Equal | SetRelation::ContainedIn)
+    };
+    if required.iter().all(implies) {
         return Some("all nodes that the required rules allow match the preference".to_owned());
     }
-    if !required.iter().any(|requirements| is_satisfiable(&both(requirements))) {
+    if !required.iter().any(|required| required.common_labels(&preferred).is_some()) {
         return Some("the required rules exclude all nodes that match the preference".to_owned());
     }
     let rule = NodeSelectorRule {

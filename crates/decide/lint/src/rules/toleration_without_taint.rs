@@ -17,11 +17,12 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
         let tolerations = subject.written.spec.tolerations.iter().enumerate();
         for (i, toleration) in tolerations.filter(|(_, t)| !t.key.is_empty() && !is_condition(&t.key)) {
             let rule = TolerationRule::parse(toleration);
-            if taints.iter().any(|taint| rule.tolerates(taint)) {
+            let first = taints.partition_point(|taint| taint.key < toleration.key);
+            let mut of_key = taints[first..].iter().take_while(|taint| taint.key == toleration.key);
+            if of_key.clone().any(|taint| rule.tolerates(taint)) {
                 continue;
             }
-            let near = taints.iter().find(|taint| taint.key == toleration.key);
-            let message = match near {
+            let message = match of_key.next() {
                 Some(taint) => format!(
                     "no node has such a taint; there is {}={}:{}",
                     taint.key, taint.value, taint.effect

@@ -12,6 +12,7 @@ mod subject;
 use std::collections::{BTreeMap, HashMap};
 
 use berth_api::inventory::Inventory;
+use berth_api::work::WorkBudget;
 use berth_engine::{Counts, Explanation, Outcome, Status, TermSummary, Verdict};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -20,6 +21,7 @@ pub use self::error::CapacityError;
 use self::nodes_needed::Model;
 pub use self::nodes_needed::{NewNodes, NodeType, PRICE_ANNOTATION};
 pub use self::subject::Subject;
+use crate::explanation::EXPLAIN_STEPS;
 use crate::simulation::{Simulation, SimulationOptions};
 use crate::what_if::place_new;
 
@@ -116,7 +118,9 @@ pub fn capacity(
     let is_limited = placed.len() < MAX_REPLICAS;
     let next = room.replica(placed.len()).filter(|_| is_limited);
     let pod = room.replicas.get(if subject.has_claims { placed.len() } else { 0 });
-    let explanation = next.zip(pod).map(|(next, pod)| room.simulation.cluster().explain(pod, &next, None));
+    let budget = WorkBudget::new(EXPLAIN_STEPS);
+    let explanation =
+        next.zip(pod).map(|(next, pod)| room.simulation.cluster().explain(pod, &next, None, &budget));
     let mut capacity = Capacity {
         replicas: placed.len(),
         limited_by: explanation.as_ref().and_then(limit),

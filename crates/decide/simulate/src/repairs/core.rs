@@ -1,12 +1,14 @@
 //! The smallest set of rules that together exclude all nodes.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use berth_api::work::WorkBudget;
 use berth_engine::{Explanation, Outcome};
 use serde::Serialize;
 
-/// Number of sets that are tried at most; a larger core is reported as found greedily.
-const MAX_TRIED: usize = 200_000;
+/// Steps of the search; a core that takes longer to find is reported as found greedily.
+const SEARCH_STEPS: u64 = 20_000_000;
 
 /// A rule of the core.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -42,19 +44,13 @@ pub(crate) fn unsatisfiable_core(explanation: &Explanation) -> Vec<CoreTerm> {
         of_group.dedup();
         groups.push(of_group);
     }
-    groups.sort_by_key(Vec::len);
-    let mut least: Vec<Vec<usize>> = Vec::new();
-    for group in groups {
-        if !least.iter().any(|other| other.iter().all(|term| group.contains(term))) {
-            least.push(group);
-        }
-    }
-    let mut search = Search { groups: &least, tried: 0 };
-    let found = (1..=explanation.terms.len()).find_map(|n| {
-        let mut chosen = Vec::new();
-        search.choose(n, &mut chosen).then_some(chosen)
-    });
-    let mut chosen = found.unwrap_or_else(|| search.greedy(explanation.terms.len()));
+    let groups = least(groups);
+    let n_terms = explanation.terms.len();
+    let mut search = Search::new(&groups, n_terms);
+    let budget = WorkBudget::new(SEARCH_STEPS);
+    let mut sizes = (1..=n_terms).take_while(|_| !budget.is_spent());
+    let found = sizes.any(|n| search.choose(n, &budget));
+    let mut chosen = if found { search.chosen } else { Search::new(&groups, n_terms).greedy() };
     chosen.sort_unstable();
     let term = |i: usize| {
         let term = &explanation.terms[i];
@@ -63,54 +59,121 @@ pub(crate) fn unsatisfiable_core(explanation: &Explanation) -> Vec<CoreTerm> {
     chosen.into_iter().map(term).collect()
 }
 
+/// The groups, those of the fewest terms first, without those that contain all terms of another.
+fn least(mut groups: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
+    groups.sort_by_key(Vec::len);
+    let mut least: Vec<Vec<usize>> = Vec::new();
+    let mut by_first: HashMap<usize, Vec<usize>> = HashMap::new();
+    for group in groups {
+        let Some(first) = group.first().copied() else { continue };
+        let mut with_first = group.iter().filter_map(|term| by_first.get(term)).flatten();
+        let contains = |other: &usize| least[*other].iter().all(|term| group.binary_search(term).is_ok());
+        if !with_first.any(contains) {
+            by_first.entry(first).or_default().push(least.len());
+            least.push(group);
+        }
+    }
+    least
+}
+
+/// Terms are chosen until every group has one.
 struct Search<'a> {
     /// The terms that exclude each group of nodes.
     groups: &'a [Vec<usize>],
-    tried: usize,
+    /// The groups of each term.
+    of_term: Vec<Vec<usize>>,
+    chosen: Vec<usize>,
+    /// Of each group, the number of chosen terms.
+    n_chosen: Vec<usize>,
 }
 
 impl<'a> Search<'a> {
-    /// The first group that no chosen term excludes.
-    fn open(&self, chosen: &[usize]) -> Option<&'a [usize]> {
-        let is_open = |group: &&Vec<usize>| !group.iter().any(|term| chosen.contains(term));
-        self.groups.iter().find(is_open).map(Vec::as_slice)
+    fn new(groups: &'a [Vec<usize>], n_terms: usize) -> Search<'a> {
+        let mut of_term = vec![Vec::new(); n_terms];
+        for (i, group) in groups.iter().enumerate() {
+            group.iter().for_each(|term| of_term[*term].push(i));
+        }
+        Search { groups, of_term, chosen: Vec::new(), n_chosen: vec![0; groups.len()] }
     }
 
-    /// Chooses `n` more terms so that every group is excluded.
-    fn choose(&mut self, n: usize, chosen: &mut Vec<usize>) -> bool {
-        self.tried += 1;
-        let Some(open) = self.open(chosen) else { return true };
-        if n == 0 || self.tried > MAX_TRIED {
+    fn push(&mut self, term: usize) {
+        self.chosen.push(term);
+        self.of_term[term].iter().for_each(|group| self.n_chosen[*group] += 1);
+    }
+
+    fn pop(&mut self) {
+        let Some(term) = self.chosen.pop() else { return };
+        self.of_term[term].iter().for_each(|group| self.n_chosen[*group] -= 1);
+    }
+
+    /// Chooses `n` more terms so that every group has one.
+    fn choose(&mut self, n: usize, budget: &WorkBudget) -> bool {
+        if budget.spend(self.groups.len() + 1).is_err() {
             return false;
         }
-        for term in open.iter().copied() {
-            chosen.push(term);
-            if self.choose(n - 1, chosen) {
+        let Some(open) = self.n_chosen.iter().position(|n| *n == 0) else { return true };
+        if n == 0 {
+            return false;
+        }
+        for term in &self.groups[open] {
+            self.push(*term);
+            if self.choose(n - 1, budget) {
                 return true;
             }
-            chosen.pop();
+            self.pop();
         }
         false
     }
 
-    /// Terms until every group is excluded, and none of them needless.
-    fn greedy(&self, n_terms: usize) -> Vec<usize> {
-        let mut chosen: Vec<usize> = Vec::new();
-        while self.open(&chosen).is_some() {
-            let is_open = |group: &&Vec<usize>| !group.iter().any(|term| chosen.contains(term));
-            let closes =
-                |term: usize| self.groups.iter().filter(is_open).filter(|g| g.contains(&term)).count();
-            let Some(best) = (0..n_terms).max_by_key(|term| (closes(*term), std::cmp::Reverse(*term))) else {
-                break;
-            };
-            chosen.push(best);
+    /// Each time the term of most groups without one, the first of several; none of them is needless in the end.
+    fn greedy(mut self) -> Vec<usize> {
+        let mut n_open: Vec<usize> = self.of_term.iter().map(Vec::len).collect();
+        let mut ranked: BTreeSet<_> =
+            n_open.iter().enumerate().map(|(term, n)| (*n, Reverse(term))).collect();
+        while let Some((n, Reverse(best))) = ranked.pop_last().filter(|(n, _)| *n > 0) {
+            debug_assert_eq!(n, n_open[best]);
+            for group in self.of_term[best].iter().filter(|group| self.n_chosen[**group] == 0) {
+                for term in &self.groups[*group] {
+                    if ranked.remove(&(n_open[*term], Reverse(*term))) {
+                        ranked.insert((n_open[*term] - 1, Reverse(*term)));
+                    }
+                    n_open[*term] -= 1;
+                }
+            }
+            self.push(best);
         }
-        let mut i = 0;
-        while i < chosen.len() {
-            let mut without = chosen.clone();
-            without.remove(i);
-            if self.open(&without).is_none() { chosen = without } else { i += 1 }
-        }
+        let mut chosen = std::mem::take(&mut self.chosen);
+        chosen.retain(|term| {
+            let groups = &self.of_term[*term];
+            let is_needed = groups.iter().any(|group| self.n_chosen[*group] == 1);
+            if !is_needed {
+                groups.iter().for_each(|group| self.n_chosen[*group] -= 1);
+            }
+            is_needed
+        });
         chosen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_found_greedily_has_a_term_of_every_group_and_none_that_is_needless() {
+        for n in [1, 10, 300] {
+            // Groups of 3 neighbours: each term is in 3 groups.
+            let groups: Vec<Vec<usize>> = (0..n).map(|i| vec![i, i + 1, i + 2]).collect();
+            let chosen = Search::new(&groups, n + 2).greedy();
+            let has_one =
+                |chosen: &[usize]| groups.iter().all(|group| group.iter().any(|term| chosen.contains(term)));
+            assert!(has_one(&chosen), "{n}: {chosen:?}");
+            for i in 0..chosen.len() {
+                let mut without = chosen.clone();
+                without.remove(i);
+                assert!(!has_one(&without), "{n}: {chosen:?} without {i}");
+            }
+        }
+        assert_eq!(least(vec![vec![1, 2, 3], vec![2, 3], vec![4], vec![4, 9]]), [vec![4], vec![2, 3]]);
     }
 }

@@ -1,5 +1,6 @@
 //! The search for repairs.
 
+use berth_api::work::WorkBudget;
 use berth_engine::{Explanation, Outcome};
 
 use super::change::{Change, Repair};
@@ -9,13 +10,14 @@ use crate::simulation::Simulation;
 
 impl Simulation {
     /// The cheapest repair of each kind for an unschedulable pod, or with `only` not on that node; the cheapest
-    /// first. `explanation` is of the current state.
+    /// first. `explanation` is of the current state. When the budget is spent, kinds that are not found by then are missing.
     pub fn repairs(
         &mut self,
         namespace: &str,
         name: &str,
         only: Option<&str>,
         explanation: &Explanation,
+        budget: &WorkBudget,
     ) -> Vec<Repair> {
         let Some(position) = self.position(namespace, name) else { return Vec::new() };
         let Simulation { cluster, nodes, pods, budgets, .. } = self;
@@ -23,7 +25,7 @@ impl Simulation {
         if explanation.running_on.is_some() {
             return Vec::new();
         }
-        Trial { cluster, nodes, pods, budgets, pod, only }.repairs(explanation)
+        Trial { cluster, nodes, pods, budgets, pod, only, budget }.repairs(explanation)
     }
 }
 
@@ -37,7 +39,9 @@ impl Trial<'_> {
             return Vec::new();
         }
         let prepared = self.cluster.prepare(&self.pod.pod);
-        let mut rejecting = self.cluster.rejecting_nodes(&prepared);
+        let Ok(mut rejecting) = self.cluster.rejecting_nodes(&prepared, self.budget) else {
+            return Vec::new();
+        };
         rejecting.retain(|(node, _)| self.only.is_none_or(|only| only == node));
         let broken = self.cluster.violations().iter().map(|v| v.key()).collect();
         let problem = Problem { rules: self.cluster.rules_of(&self.pod.pod), prepared, rejecting, broken };

@@ -297,7 +297,7 @@ impl<'a> Search<'_, 'a> {
         candidates.sort_by(|a, b| rank(a).cmp(&rank(b)));
         let mut seen: HashSet<(&'a str, Equivalence, &'a StringMap)> = HashSet::new();
         for i in candidates {
-            if self.n_tried >= MAX_TRIES {
+            if self.n_tried >= MAX_TRIES || self.trial.budget.spend(site.needs.len()).is_err() {
                 return None;
             }
             chosen.push(i);

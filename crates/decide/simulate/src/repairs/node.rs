@@ -22,6 +22,8 @@ const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 const MAX_LABEL_COST: u32 = 4;
 /// Number of sets of labels that are tried.
 const MAX_TRIES: usize = 100_000;
+/// Number of changes of one node besides those of labels.
+const MAX_FORCED: usize = 100;
 /// Number of existing values of a missing topology label that are tried.
 const MAX_DOMAINS: usize = 20;
 
@@ -70,6 +72,7 @@ impl Trial<'_> {
             Work { node: name.to_owned(), forced: Vec::new(), needed: BTreeSet::new(), labels: false };
         let mut spread_may_change = false;
         for verdict in verdicts {
+            self.budget.spend(1).ok()?;
             let missing = verdict.topology.as_ref().filter(|pair| pair.value.is_none());
             match (verdict.plugin, &verdict.counts, missing) {
                 (Plugin::NodeUnschedulable, ..) => {
@@ -78,15 +81,14 @@ impl Trial<'_> {
                 (Plugin::TaintToleration, ..) => {}
                 (Plugin::NodeAffinity, ..) => {
                     let term = verdict.term.as_deref().unwrap_or_default();
-                    let selector = problem.rules.node_selector.iter();
-                    let key =
-                        selector.map(|(key, _)| key).find(|key| term == format!("spec.nodeSelector[{key}]"));
+                    let key = term.strip_prefix("spec.nodeSelector[").and_then(|key| key.strip_suffix(']'));
+                    self.budget.spend(problem.rules.required_node_affinity.len()).ok()?;
                     let is_own = problem.rules.required_node_affinity.iter().any(|rule| rule.path == term);
-                    let may_be_set = |key: &String| may_be_set(key, node.metadata.labels.contains_key(key));
+                    let may_be_set = |key: &str| may_be_set(key, node.metadata.labels.contains_key(key));
                     if key.map_or(!is_own, |key| !may_be_set(key)) {
                         return None;
                     }
-                    work.needed.extend(key.cloned());
+                    work.needed.extend(key.map(str::to_owned));
                     work.labels = true;
                 }
                 (Plugin::PodTopologySpread | Plugin::InterPodAffinity, _, Some(pair)) => {
@@ -106,6 +108,9 @@ impl Trial<'_> {
         {
             work.forced
                 .push(Change::RemoveTaint { node: name.to_owned(), taint: commands::taint_text(taint) });
+        }
+        if work.forced.len() > MAX_FORCED {
+            return None;
         }
         let is_changed = !work.forced.is_empty() || work.labels || !work.needed.is_empty();
         (is_changed || !spread_may_change).then_some(work)
@@ -182,6 +187,7 @@ impl Labels<'_, '_> {
     /// Changes of exactly this cost after which the pod fits on the node.
     fn changes_at(&mut self, work: &Work, cost: u32) -> Option<Vec<Change>> {
         let node = self.trial.nodes.get(&work.node)?;
+        self.trial.budget.spend(self.values.len() + work.needed.len()).ok()?;
         let left = cost.checked_sub(work.forced.len() as u32)?;
         let labels = &node.metadata.labels;
         let now = self.values.keys().map(|key| labels.get(key).cloned()).collect();
@@ -195,6 +201,9 @@ impl Labels<'_, '_> {
             values.push((HOSTNAME.to_owned(), vec![Some(work.node.clone())]));
         }
         let (labels, changes) = (labels.clone(), work.forced.clone());
+        if !self.could_match(&work.node, &labels, left) {
+            return None;
+        }
         let mut site = Site { work, node, values, labels, changes, is_close: false };
         if self.assign(&mut site, 0, left) {
             return Some(site.changes);
@@ -203,6 +212,25 @@ impl Labels<'_, '_> {
             self.impossible.insert(like);
         }
         None
+    }
+
+    /// Whether each rule about labels has a term that as many changed labels could satisfy.
+    fn could_match(&self, name: &str, labels: &StringMap, n_changes: u32) -> bool {
+        let mut terms = self.problem.rules.required_node_affinity.iter().map(|rule| &rule.terms);
+        terms.all(|terms| {
+            terms.iter().any(|term| {
+                let NodeTerm::All(requirements) = term else { return false };
+                if self.trial.budget.spend(requirements.len()).is_err() {
+                    return false;
+                }
+                let broken = requirements.iter().filter(|requirement| !requirement.holds(name, labels));
+                let keys = broken.filter_map(|requirement| match requirement {
+                    NodeRequirement::Label(requirement) => Some(requirement.key()),
+                    _ => None,
+                });
+                keys.collect::<HashSet<_>>().len() <= n_changes as usize
+            })
+        })
     }
 
     /// Whether a rule names nodes, and so tells nodes with equal labels apart.
@@ -221,6 +249,9 @@ impl Labels<'_, '_> {
         }
         for i in from..site.values.len() {
             let (key, of_key) = site.values[i].clone();
+            if self.trial.budget.spend(of_key.len()).is_err() {
+                return false;
+            }
             let before = site.labels.get(&key).cloned();
             for value in of_key.into_iter().filter(|value| *value != before) {
                 let (node, key) = (site.work.node.clone(), key.clone());
@@ -244,6 +275,11 @@ impl Labels<'_, '_> {
     /// Whether the pod fits with these changes.
     fn holds(&mut self, site: &mut Site<'_>) -> bool {
         self.n_tried += 1;
+        let rules = &self.problem.rules;
+        let n_rules = rules.node_selector.len() + rules.required_node_affinity.len();
+        if self.trial.budget.spend(n_rules + site.work.needed.len()).is_err() {
+            return false;
+        }
         let (rules, labels, name) = (&self.problem.rules, &site.labels, &site.work.node);
         let selected = rules.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value));
         let is_possible = selected && site.work.needed.iter().all(|key| labels.contains_key(key));
@@ -302,8 +338,7 @@ fn set(labels: &mut StringMap, key: &str, value: Option<String>) {
 /// The taints that keep the pod off the node.
 pub(super) fn untolerated<'n>(problem: &Problem, node: &'n Node) -> Vec<&'n Taint> {
     let forbids = |t: &&Taint| TaintEffect::parse(&t.effect).forbids_scheduling();
-    let tolerated = |t: &Taint| problem.rules.tolerations.iter().any(|rule| rule.tolerates(t));
-    node.spec.taints.iter().filter(forbids).filter(|t| !tolerated(t)).collect()
+    node.spec.taints.iter().filter(forbids).filter(|t| !problem.rules.tolerations.tolerate(t)).collect()
 }
 
 /// Whether Kubernetes itself or a cloud provider sets the label or taint.

@@ -1,7 +1,8 @@
 //! Rules of the pod that are relaxed: the fewest required ones that become preferred, taints that it tolerates and host ports
 //! that it gives up.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 
 use berth_api::config::Plugin;
 use berth_api::object::Taint;
@@ -17,6 +18,8 @@ use super::trial::{Problem, Trial};
 
 /// Number of changed pods that are tried.
 const MAX_TRIES: usize = 100;
+/// Number of rules that a repair relaxes.
+const MAX_RELAXED: usize = 50;
 /// Number of rules up to which all small sets of them are tried.
 const MAX_FOR_ALL_SETS: usize = 8;
 
@@ -48,6 +51,31 @@ impl Rule {
     }
 }
 
+/// The positions of rules by their paths, and of taints by their texts.
+struct Positions<'r> {
+    by_path: HashMap<Cow<'r, str>, usize>,
+    by_taint: HashMap<String, usize>,
+}
+
+impl Positions<'_> {
+    fn new(rules: &[Rule]) -> Positions<'_> {
+        let mut positions = Positions { by_path: HashMap::new(), by_taint: HashMap::new() };
+        for (i, rule) in rules.iter().enumerate() {
+            match rule {
+                Rule::Label(key, _) => {
+                    _ = positions.by_path.insert(format!("spec.nodeSelector[{key}]").into(), i);
+                }
+                Rule::NodeTerms(path) | Rule::Spread(path) | Rule::PodTerm { path, .. } => {
+                    _ = positions.by_path.insert(path.into(), i);
+                }
+                Rule::Taint(taint) => _ = positions.by_taint.insert(commands::taint_text(taint), i),
+                Rule::HostPort(..) => {}
+            }
+        }
+        positions
+    }
+}
+
 /// The rules whose relaxation a node takes.
 struct NodeNeeds {
     certain: BTreeSet<usize>,
@@ -59,14 +87,17 @@ impl Trial<'_> {
     /// The fewest rules of the pod without which it fits; of equally many, those that free most nodes.
     pub(super) fn relax_rules(&mut self, problem: &Problem) -> Option<Repair> {
         let rules = self.rules(problem);
+        let positions = Positions::new(&rules);
         let needs: Vec<_> = problem
             .rejecting
             .iter()
-            .filter_map(|(node, verdicts)| self.needs(problem, &rules, node, verdicts))
+            .filter_map(|(node, verdicts)| self.needs(problem, &rules, &positions, node, verdicts))
             .collect();
         let mut sets: BTreeSet<Vec<usize>> = BTreeSet::new();
         for NodeNeeds { certain, spread } in &needs {
-            sets.insert(certain.union(spread).copied().collect());
+            if certain.len() + spread.len() <= MAX_RELAXED {
+                sets.insert(certain.union(spread).copied().collect());
+            }
         }
         if rules.len() <= MAX_FOR_ALL_SETS && rules.iter().any(|rule| matches!(rule, Rule::Spread(_))) {
             sets.extend(
@@ -74,7 +105,11 @@ impl Trial<'_> {
                     .map(|bits| (0..rules.len()).filter(|i| bits >> i & 1 == 1).collect::<Vec<_>>()),
             );
         }
+        let budget = self.budget;
         let opens = |set: &[usize]| {
+            if budget.spend(needs.len() * (set.len() + 1)).is_err() {
+                return 0;
+            }
             let helps = |needs: &&NodeNeeds| {
                 needs.certain.iter().all(|i| set.contains(i))
                     && (needs.spread.iter().all(|i| set.contains(i))
@@ -132,49 +167,45 @@ impl Trial<'_> {
         &self,
         problem: &Problem,
         rules: &[Rule],
+        positions: &Positions<'_>,
         node: &str,
         verdicts: &[Verdict],
     ) -> Option<NodeNeeds> {
         let mut needs = NodeNeeds { certain: BTreeSet::new(), spread: BTreeSet::new() };
         for verdict in verdicts {
+            self.budget.spend(1).ok()?;
             let term = verdict.term.as_deref().unwrap_or_default();
             let existing = matches!(
                 verdict.counts,
                 Some(Counts::ExistingAntiAffinity { .. } | Counts::ExistingLimit { .. })
             );
-            let find = |is: &dyn Fn(&Rule) -> bool| rules.iter().position(is);
             match verdict.plugin {
                 Plugin::NodeAffinity => {
-                    _ = needs.certain.insert(find(&|rule| match rule {
-                        Rule::Label(key, _) => term == format!("spec.nodeSelector[{key}]"),
-                        Rule::NodeTerms(path) => term == path,
-                        _ => false,
-                    })?)
+                    _ = needs.certain.insert(*positions.by_path.get(term)?);
                 }
                 Plugin::InterPodAffinity if !existing => {
-                    _ = needs
-                        .certain
-                        .insert(find(&|rule| matches!(rule, Rule::PodTerm { path, .. } if path == term))?)
+                    _ = needs.certain.insert(*positions.by_path.get(term)?);
                 }
                 Plugin::PodTopologySpread => {
-                    let rule = find(&|rule| matches!(rule, Rule::Spread(path) if path == term))?;
-                    needs.spread.insert(rule);
+                    _ = needs.spread.insert(*positions.by_path.get(term)?);
                 }
                 Plugin::NodePorts => {
-                    _ = needs.certain.insert(find(&|rule| match rule {
+                    self.budget.spend(rules.len()).ok()?;
+                    let is_of = |rule: &Rule| match rule {
                         Rule::HostPort(port, protocol) => {
                             verdict.detail.starts_with(&format!("host port {port}/{protocol} "))
                         }
                         _ => false,
-                    })?)
+                    };
+                    _ = needs.certain.insert(rules.iter().position(is_of)?);
                 }
                 Plugin::TaintToleration => {}
                 _ => return None,
             }
         }
         for taint in untolerated(problem, self.nodes.get(node)?) {
-            let is_of = |rule: &Rule| matches!(rule, Rule::Taint(known) if known == taint);
-            needs.certain.insert(rules.iter().position(is_of)?);
+            self.budget.spend(1).ok()?;
+            needs.certain.insert(*positions.by_taint.get(&commands::taint_text(taint))?);
         }
         Some(needs)
     }

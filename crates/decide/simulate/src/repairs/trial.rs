@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use berth_api::object::Node;
 use berth_api::rules::PodRules;
+use berth_api::work::WorkBudget;
 use berth_engine::{Cluster, DisruptionBudget, PreparedPod, Verdict, ViolationKey};
 
 use crate::simulation::SimulatedPod;
@@ -19,6 +20,8 @@ pub(super) struct Trial<'a> {
     pub(super) pod: &'a SimulatedPod,
     /// Only this node is changed, or gets the pod.
     pub(super) only: Option<&'a str>,
+    /// Loops over the rules of the pod, its verdicts and the nodes count in it.
+    pub(super) budget: &'a WorkBudget,
 }
 
 /// What is known of the pod before anything is changed.

@@ -10,11 +10,13 @@ use berth_api::journal::{
 };
 use berth_api::object::{NamespacedName, Pod, time};
 use berth_api::rules::Selector;
+use berth_api::work::WorkBudget;
 use berth_engine::{Cluster, DisruptionBudget, Group, GroupTopology, GroupVictims, PreparedPod, Settings};
 use jiff::Timestamp;
 
 use super::comparison::{Comparison, Difference};
 use super::preemption::names;
+use crate::explanation::EXPLAIN_STEPS;
 use crate::{PendingFor, PodExplanation};
 
 /// Why a journal cannot be replayed.
@@ -110,7 +112,8 @@ impl JournalReplay {
         let known = placed.get(pod).or_else(|| queue.get(pod).map(|(pod, _)| pod))?;
         let budgets: Vec<_> = budgets.values().cloned().collect();
         let pending = PendingFor::Until(*now).of(known);
-        Some(PodExplanation::of(cluster, Some(&budgets), known, pending, node, all_pods(queue, placed)))
+        let (pods, budget) = (all_pods(queue, placed), WorkBudget::new(EXPLAIN_STEPS));
+        Some(PodExplanation::of(cluster, Some(&budgets), known, pending, node, pods, &budget))
     }
 
     /// Applies an entry. A decision changes nothing: what follows from it is recorded by entries of its own.

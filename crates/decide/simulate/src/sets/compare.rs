@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use berth_api::rules::{PodSet, SetRelation};
+use berth_api::work::WorkBudget;
 
-use super::membership::intersections;
+use super::membership::{NamespaceIndex, intersections};
 use super::{
     ComparedSet, Conflict, EmptySet, Intersection, PodGroup, Relation, SelectorOwner, SelectorRole,
     SelectorSets, SetComparison, SetSummary,
@@ -13,6 +14,13 @@ use crate::simulation::SimulatedPod;
 
 /// The selectors of which only one is to match a pod.
 const EXCLUSIVE: [SelectorRole; 2] = [SelectorRole::Controller, SelectorRole::DisruptionBudget];
+
+/// Steps of the comparison of sets with each other: about a second.
+const COMPARE_STEPS: u64 = 20_000_000;
+/// Steps that a relation costs, which is kept.
+const RELATION_STEPS: usize = 20;
+/// Conflicts that are listed.
+const MAX_CONFLICTS: usize = 10_000;
 
 impl SelectorSets {
     /// Compares all sets with each other, and counts the pods in them.
@@ -27,22 +35,26 @@ impl SelectorSets {
         });
         let empty: Vec<_> = empty.collect();
         let n_selectors = sets.len();
-        let (distinct, mut relations) = self.distinct(sets);
+        let Distinct { sets: distinct, mut relations, n_compared } = self.distinct(sets);
+        let n_owners: Vec<_> = distinct.iter().map(|(_, owners)| OwnersByRole::new(owners)).collect();
 
         let pod_sets: Vec<_> = distinct.iter().map(|(set, _)| *set).collect();
         let mut intersections = intersections(&pod_sets, &self.namespaces, pods);
         let mut n_pods = vec![0; distinct.len()];
-        let mut n_in_both: HashMap<(usize, usize), usize> = HashMap::new();
-        for Intersection { sets, n_pods: n, .. } in &intersections {
-            for (i, set) in sets.iter().enumerate() {
+        // The intersections of each set.
+        let mut of_set = vec![Vec::new(); distinct.len()];
+        for (i, Intersection { sets, n_pods: n, .. }) in intersections.iter().enumerate() {
+            for set in sets {
                 n_pods[set - 1] += n;
-                for other in &sets[i + 1..] {
-                    *n_in_both.entry((*set, *other)).or_default() += n;
-                }
+                of_set[set - 1].push(i);
             }
         }
+        let in_both = |Relation { set, other, .. }: Relation| {
+            let of_set = of_set[set - 1].iter().map(|i| &intersections[*i]);
+            of_set.filter(move |i| i.sets.binary_search(&other).is_ok())
+        };
         for relation in &mut relations {
-            relation.n_pods = n_in_both.get(&(relation.set, relation.other)).copied().unwrap_or(0);
+            relation.n_pods = in_both(*relation).map(|i| i.n_pods).sum();
         }
         let compared =
             distinct.iter().zip(&n_pods).enumerate().map(|(i, ((set, owners), n_pods))| ComparedSet {
@@ -53,19 +65,36 @@ impl SelectorSets {
                 n_pods: *n_pods,
             });
         let sets: Vec<_> = compared.collect();
-        let conflicts = conflicts(&distinct, &sets, &relations, &intersections);
-        let has_service = |id: &usize| sets[id - 1].owners.iter().any(|o| o.role == SelectorRole::Service);
+        let mut conflicts = conflicts(&n_pods, &n_owners, &relations);
+        let n_conflicts = conflicts.len();
+        conflicts.truncate(MAX_CONFLICTS);
+        let conflict = |(role, relation, n_pairs): (SelectorRole, Relation, usize)| {
+            let owners = |id: usize| distinct[id - 1].1.iter().filter(move |owner| owner.role == role);
+            let selector = |id: usize| &distinct[id - 1].0.selector;
+            let Relation { set, relation: relates, other, n_pods } = relation;
+            let pods = (n_pods > 0).then(|| merged(in_both(relation)));
+            Some(Conflict {
+                role,
+                first: (*owners(set).next()?).clone(),
+                relation: relates,
+                second: (*owners(other).nth(usize::from(set == other))?).clone(),
+                n_pairs,
+                n_pods,
+                pods: pods.unwrap_or_default(),
+                example_labels: selector(set).common_labels(selector(other)).unwrap_or_default(),
+            })
+        };
+        let conflicts: Vec<_> = conflicts.into_iter().filter_map(conflict).collect();
+        let has_service = |id: &usize| n_owners[id - 1].of(SelectorRole::Service) > 0;
         let compares_services = (1..=sets.len()).any(|id| has_service(&id));
         let unserved = |i: &&Intersection| compares_services && !i.sets.iter().any(has_service);
         let without_service = merged(intersections.iter().filter(unserved));
 
         for intersection in &mut intersections {
-            let n_owners = |role| {
-                let of_set = |id: &usize| sets[id - 1].owners.iter().filter(|o| o.role == role).count();
-                intersection.sets.iter().map(of_set).sum::<usize>()
-            };
+            let selecting =
+                |role| intersection.sets.iter().map(|id| n_owners[id - 1].of(role)).sum::<usize>();
             intersection.selected_twice_by =
-                EXCLUSIVE.into_iter().filter(|role| n_owners(*role) > 1).collect();
+                EXCLUSIVE.into_iter().filter(|role| selecting(*role) > 1).collect();
         }
         let n_selected_twice = |role| {
             intersections.iter().filter(|i| i.selected_twice_by.contains(&role)).map(|i| i.n_pods).sum()
@@ -77,7 +106,9 @@ impl SelectorSets {
             n_sets: sets.len(),
             n_contained: relations.len() - n_overlapping,
             n_overlapping,
-            n_disjoint: sets.len() * sets.len().saturating_sub(1) / 2 - relations.len(),
+            n_disjoint: n_compared * n_compared.saturating_sub(1) / 2 - relations.len(),
+            n_not_compared: sets.len() - n_compared,
+            n_conflicts,
             n_empty: empty.len(),
             n_pods_of_two_controllers: n_selected_twice(SelectorRole::Controller),
             n_pods_of_two_budgets: n_selected_twice(SelectorRole::DisruptionBudget),
@@ -87,19 +118,28 @@ impl SelectorSets {
     }
 
     /// The sets with all selectors that describe them, and how they relate; the pods in both are not counted yet.
-    fn distinct<'a>(&self, sets: Vec<&'a (PodSet, SelectorOwner)>) -> (Vec<DistinctSet<'a>>, Vec<Relation>) {
+    fn distinct<'a>(&self, sets: Vec<&'a (PodSet, SelectorOwner)>) -> Distinct<'a> {
         let mut distinct: Vec<DistinctSet<'_>> = Vec::new();
         let mut positions: HashMap<&PodSet, usize> = HashMap::new();
-        let mut relations = Vec::new();
+        let mut index = NamespaceIndex::default();
+        let (mut relations, mut n_compared) = (Vec::new(), 0);
+        let budget = WorkBudget::new(COMPARE_STEPS);
         for (set, owner) in sets {
             if let Some(position) = positions.get(set) {
                 distinct[*position].1.push(owner);
                 continue;
             }
-            let relation = |(i, (other, _)): (usize, &DistinctSet<'_>)| {
-                Some((i, other.relation(set, &self.namespaces))).filter(|(_, r)| *r != SetRelation::Disjoint)
+            // Sets of which no pod can be in one namespace are disjoint.
+            let relation = |i: usize| {
+                let other = distinct[i].0;
+                budget.spend(other.comparison_steps(set)).ok()?;
+                let relation = other.relation(set, &self.namespaces);
+                (relation != SetRelation::Disjoint).then_some((i, relation))
             };
-            let related: Vec<_> = distinct.iter().enumerate().filter_map(relation).collect();
+            let related: Vec<_> =
+                index.candidates(set, distinct.len()).into_iter().filter_map(relation).collect();
+            let is_compared = budget.spend(related.len() * RELATION_STEPS).is_ok();
+            let related = if is_compared { related } else { Vec::new() };
             let equal = related.iter().find(|(_, relation)| *relation == SetRelation::Equal);
             let position = equal.map_or(distinct.len(), |(position, _)| *position);
             positions.insert(set, position);
@@ -114,54 +154,66 @@ impl SelectorSets {
                 other,
                 n_pods: 0,
             }));
+            index.add(distinct.len(), set);
             distinct.push((set, vec![owner]));
+            n_compared += usize::from(is_compared);
         }
         relations.sort_by_key(|relation| (relation.set, relation.other));
-        (distinct, relations)
+        Distinct { sets: distinct, relations, n_compared }
     }
 }
 
 /// A set with the selectors that describe it.
 type DistinctSet<'a> = (&'a PodSet, Vec<&'a SelectorOwner>);
 
-/// The pairs of controllers, then of budgets, that could select the same pods.
+struct Distinct<'a> {
+    sets: Vec<DistinctSet<'a>>,
+    relations: Vec<Relation>,
+    /// The first sets, whose relations are all found; those of the others would be too much work.
+    n_compared: usize,
+}
+
+/// The numbers of selectors that describe a set, by what they are for.
+struct OwnersByRole(BTreeMap<SelectorRole, usize>);
+
+impl OwnersByRole {
+    fn new(owners: &[&SelectorOwner]) -> OwnersByRole {
+        let mut by_role = BTreeMap::new();
+        owners.iter().for_each(|owner| *by_role.entry(owner.role).or_default() += 1);
+        OwnersByRole(by_role)
+    }
+
+    fn of(&self, role: SelectorRole) -> usize {
+        self.0.get(&role).copied().unwrap_or(0)
+    }
+}
+
+/// The sets, and pairs of sets, that several controllers select, then those of several budgets; those of most pods first.
 fn conflicts(
-    distinct: &[DistinctSet<'_>],
-    sets: &[ComparedSet],
+    n_pods: &[usize],
+    n_owners: &[OwnersByRole],
     relations: &[Relation],
-    intersections: &[Intersection],
-) -> Vec<Conflict> {
+) -> Vec<(SelectorRole, Relation, usize)> {
+    let within = n_pods.iter().enumerate().map(|(i, n_pods)| Relation {
+        set: i + 1,
+        relation: SetRelation::Equal,
+        other: i + 1,
+        n_pods: *n_pods,
+    });
+    let all: Vec<Relation> = within.chain(relations.iter().copied()).collect();
     let mut conflicts = Vec::new();
     for role in EXCLUSIVE {
-        let owners = |id: usize| sets[id - 1].owners.iter().filter(move |owner| owner.role == role);
-        let mut add = |Relation { set, relation, other, n_pods },
-                       first: &SelectorOwner,
-                       second: &SelectorOwner| {
-            let in_both = |i: &&Intersection| n_pods > 0 && i.sets.contains(&set) && i.sets.contains(&other);
-            let selector = |id: usize| &distinct[id - 1].0.selector;
-            conflicts.push(Conflict {
-                role,
-                first: first.clone(),
-                relation,
-                second: second.clone(),
-                n_pods,
-                pods: merged(intersections.iter().filter(in_both)),
-                example_labels: selector(set).common_labels(selector(other)).unwrap_or_default(),
-            });
+        let n_pairs = |relation: &Relation| {
+            let n_first = n_owners[relation.set - 1].of(role);
+            match relation.set == relation.other {
+                true => n_first * n_first.saturating_sub(1) / 2,
+                false => n_first * n_owners[relation.other - 1].of(role),
+            }
         };
-        for ComparedSet { id, n_pods, .. } in sets {
-            let relation = Relation { set: *id, relation: SetRelation::Equal, other: *id, n_pods: *n_pods };
-            for (i, first) in owners(*id).enumerate() {
-                owners(*id).skip(i + 1).for_each(|second| add(relation, first, second));
-            }
-        }
-        for relation in relations {
-            for first in owners(relation.set) {
-                owners(relation.other).for_each(|second| add(*relation, first, second));
-            }
-        }
+        let pairs = all.iter().map(|relation| (role, *relation, n_pairs(relation)));
+        conflicts.extend(pairs.filter(|(.., n_pairs)| *n_pairs > 0));
     }
-    conflicts.sort_by(|a, b| a.role.cmp(&b.role).then_with(|| b.n_pods.cmp(&a.n_pods)));
+    conflicts.sort_by(|(a, x, _), (b, y, _)| a.cmp(b).then_with(|| y.n_pods.cmp(&x.n_pods)));
     conflicts
 }
 

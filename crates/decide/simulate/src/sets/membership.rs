@@ -14,14 +14,15 @@ pub(super) fn intersections(
     known: &KnownNamespaces,
     pods: &[&SimulatedPod],
 ) -> Vec<Intersection> {
-    let index = NamespaceIndex::new(sets);
+    let mut index = NamespaceIndex::default();
+    sets.iter().enumerate().for_each(|(i, set)| index.add(i, set));
     let mut of_labels: HashMap<(&str, &StringMap), Vec<usize>> = HashMap::new();
     let mut groups: BTreeMap<Vec<usize>, BTreeMap<(&str, String), usize>> = BTreeMap::new();
     for SimulatedPod { pod, workload, .. } in pods {
         let (namespace, labels) = (pod.metadata.namespace.as_str(), &pod.metadata.labels);
         let members = of_labels.entry((namespace, labels)).or_insert_with(|| {
             let contains = |i: &usize| sets[*i].contains(namespace, labels, known);
-            index.candidates(namespace).filter(contains).map(|i| i + 1).collect()
+            index.of_namespaces([namespace]).into_iter().filter(contains).map(|i| i + 1).collect()
         });
         let object = workload.clone().unwrap_or_else(|| format!("Pod {}", pod.metadata.name));
         *groups.entry(members.clone()).or_default().entry((namespace, object)).or_default() += 1;
@@ -42,31 +43,36 @@ pub(super) fn intersections(
 }
 
 /// The sets that can have pods of a namespace.
-struct NamespaceIndex<'a> {
+#[derive(Default)]
+pub(super) struct NamespaceIndex<'a> {
     by_name: HashMap<&'a str, Vec<usize>>,
     by_label: Vec<usize>,
 }
 
 impl<'a> NamespaceIndex<'a> {
-    fn new(sets: &[&'a PodSet]) -> Self {
-        let mut index = NamespaceIndex { by_name: HashMap::new(), by_label: Vec::new() };
-        for (i, set) in sets.iter().enumerate() {
-            if set.namespaces.selector != Selector::Nothing {
-                index.by_label.push(i);
-                continue;
-            }
-            for name in &set.namespaces.names {
-                index.by_name.entry(name).or_default().push(i);
-            }
+    pub(super) fn add(&mut self, position: usize, set: &'a PodSet) {
+        if set.namespaces.selector != Selector::Nothing {
+            return self.by_label.push(position);
         }
-        index
+        for name in &set.namespaces.names {
+            self.by_name.entry(name).or_default().push(position);
+        }
+    }
+
+    /// The positions, of `n` in all, of sets that can have pods in a namespace of another set; ascending.
+    pub(super) fn candidates(&self, set: &PodSet, n: usize) -> Vec<usize> {
+        match set.namespaces.selector {
+            Selector::Nothing => self.of_namespaces(set.namespaces.names.iter().map(String::as_str)),
+            Selector::All(_) => (0..n).collect(),
+        }
     }
 
     /// Ascending positions.
-    fn candidates(&self, namespace: &str) -> impl Iterator<Item = usize> {
-        let mut candidates = self.by_name.get(namespace).cloned().unwrap_or_default();
-        candidates.extend(&self.by_label);
-        candidates.sort_unstable();
-        candidates.into_iter()
+    fn of_namespaces<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Vec<usize> {
+        let by_name = names.into_iter().filter_map(|name| self.by_name.get(name)).flatten();
+        let mut positions: Vec<usize> = by_name.chain(&self.by_label).copied().collect();
+        positions.sort_unstable();
+        positions.dedup();
+        positions
     }
 }

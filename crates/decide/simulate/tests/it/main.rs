@@ -5,6 +5,7 @@ mod compare;
 mod groups;
 mod hints;
 mod repairs;
+mod sets;
 mod simulation;
 mod what_if;
 mod worlds;

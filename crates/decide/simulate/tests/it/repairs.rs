@@ -1,9 +1,12 @@
 //! Repairs: the cheapest of each kind, verified by the naive evaluator.
 
+use std::collections::BTreeMap;
+
 use berth_api::config::SchedulerConfig;
 use berth_api::inventory::Inventory;
 use berth_api::object::{Node, Pod, Taint};
 use berth_api::syntax::quantity::Quantity;
+use berth_api::work::WorkBudget;
 use berth_engine::{Explanation, TopologyPair};
 use berth_simulate::{Change, PodExplanation, Repair, Simulation, SimulationOptions};
 use berth_testkit::generate::Random;
@@ -551,4 +554,24 @@ fn is_core_minimal(explanation: &Explanation, n_core: usize) -> bool {
     n_core > 0
         && !subsets(terms.len(), n_core - 1).iter().any(excludes_all)
         && subsets(terms.len(), n_core).iter().any(excludes_all)
+}
+
+#[test]
+fn the_search_for_repairs_of_large_pods_grows_with_their_rules() {
+    let spent = |n_keys: usize| {
+        let mut world = text::world("node a zone=z\nnode b zone=z\npod default/p");
+        let keys = (0..n_keys).map(|i| (format!("key-{i}"), "v".to_owned()));
+        world.pods[0].spec.node_selector = keys.collect::<BTreeMap<_, _>>().into();
+        let mut inventory = Inventory::default();
+        inventory.nodes = entries(world.nodes.clone());
+        inventory.pods = entries(world.pods.clone());
+        let mut simulation = Simulation::new(inventory, SimulationOptions::default()).expect("valid");
+        let explained = simulation.explain("default", "p", None).expect("the pod exists");
+        let budget = WorkBudget::unlimited();
+        simulation.repairs("default", "p", None, &explained.explanation, &budget);
+        assert_eq!(explained.core.len(), 1, "one rule excludes all nodes");
+        budget.n_spent()
+    };
+    let (once, twice) = (spent(100), spent(200));
+    assert!(twice <= 5 * once / 2, "{once} {twice}");
 }

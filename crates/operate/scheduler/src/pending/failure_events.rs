@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use berth_api::object::Pod;
+use berth_api::work::WorkBudget;
 use berth_client::events::{EventRecorder, EventType, NewEvent, ObjectReference};
 use berth_engine::Cluster;
 use tokio::time::Instant;
@@ -16,6 +17,8 @@ use crate::queue::{PodId, Queue};
 const MAX_PENDING: usize = 256;
 /// Bottlenecks take no more than this part of the time.
 const EXPLAINING_SHARE: u32 = 20;
+/// Steps of work for one bottleneck: about a millisecond. The whole is what `berth explain` is for.
+const BOTTLENECK_STEPS: u64 = 10_000;
 
 /// An event that waits for its bottleneck.
 struct PendingEvent {
@@ -87,8 +90,8 @@ impl FailureEvents {
             let Some(event) = self.pending.pop_front() else { return };
             // A pod that was placed meanwhile needs no explanation.
             let Some(queued) = pods.get(event.id).filter(|q| q.binding.is_none()) else { continue };
-            let explain = || cluster.explain(&queued.pod, queued.decided(), None).bottleneck_text();
-            let bottleneck = evaluated.clone().or_else(|| explain().map(Arc::from));
+            let find = || cluster.bottleneck(queued.decided(), &WorkBudget::new(BOTTLENECK_STEPS));
+            let bottleneck = evaluated.clone().or_else(|| find().map(Arc::from));
             self.unschedulable(&queued.pod, &event.message, bottleneck.as_deref());
             if evaluated.is_some() {
                 continue;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use berth_api::object::support::unsupported_message;
-use berth_api::object::{NamespacedName, Pod};
+use berth_api::object::{NamespacedName, Pod, TooManyEntries};
 use berth_client::events::cut;
 use berth_mirror::Needs;
 use tokio::time::Instant;
@@ -42,7 +42,7 @@ impl PendingPods {
         if !nominated.is_empty() {
             state.cluster.nominate(&prepared, nominated);
         }
-        let id = self.pods.add(QueuedPod::new(pod, prepared, Instant::now()));
+        let id = self.pods.add(QueuedPod::new(pod, prepared, state.limits, Instant::now()));
         if !state.mirror.is_complete() {
             self.listed.push(id);
         }
@@ -92,10 +92,16 @@ impl PendingPods {
         }
     }
 
-    /// Parks a pod with unsupported fields, or that needs what may not be read, until that changes: like a pod with
-    /// scheduling gates, it is not decided. Returns whether it is parked.
+    /// Parks a pod with unsupported fields, with more than it may carry, or that needs what may not be read, until that
+    /// changes: like a pod with scheduling gates, it is not decided. Returns whether it is parked.
     pub(crate) fn park_if_undecidable(&mut self, state: &State, id: PodId) -> bool {
         let Some(queued) = self.pods.get(id) else { return false };
+        let excess = queued.excess.as_ref().map(|TooManyEntries { path, n_entries }| {
+            format!(
+                "{path} has {n_entries} entries, more than {} (option --max-rule-entries of the scheduler)",
+                state.limits.max_entries
+            )
+        });
         let fields = match self.ignore_unsupported {
             true => Vec::new(),
             false => queued.suspect.unsupported(&state.devices),
@@ -105,7 +111,7 @@ impl PendingPods {
             state.mirror.unreadable_for(needs).map(str::to_owned)
         };
         let unsupported = (!fields.is_empty()).then(|| unsupported_message(&fields));
-        let Some(why) = unsupported.or_else(unreadable) else { return false };
+        let Some(why) = excess.or(unsupported).or_else(unreadable) else { return false };
         let (pod, now) = (queued.pod.clone(), Instant::now());
         let message = format!("{why}: the pod is not scheduled");
         tracing::info!(pod = pod.key(), "{message}");

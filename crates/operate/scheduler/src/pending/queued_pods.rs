@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use berth_api::object::support::SuspectFields;
-use berth_api::object::{Pod, VolumeDecision};
+use berth_api::object::{Pod, PodLimits, TooManyEntries, VolumeDecision};
 use berth_engine::{PreparedPod, RelaxedPod};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
@@ -20,6 +20,8 @@ pub(crate) struct QueuedPod {
     pub(crate) pod: Arc<Pod>,
     /// Of the pod: found while it is in the processor's cache, not at each decision.
     pub(crate) suspect: SuspectFields,
+    /// Of the pod: more than it may carry.
+    pub(crate) excess: Option<TooManyEntries>,
     pub(crate) prepared: PreparedPod,
     /// The entry in the queue of the group that it is decided with.
     pub(crate) group: Option<PodId>,
@@ -58,7 +60,7 @@ pub(crate) struct InFlightBinding {
 }
 
 impl QueuedPod {
-    pub(crate) fn new(pod: Arc<Pod>, prepared: PreparedPod, now: Instant) -> QueuedPod {
+    pub(crate) fn new(pod: Arc<Pod>, prepared: PreparedPod, limits: PodLimits, now: Instant) -> QueuedPod {
         QueuedPod {
             prepared,
             group: None,
@@ -78,12 +80,14 @@ impl QueuedPod {
             is_write_queued: false,
             is_write_in_flight: false,
             suspect: SuspectFields::of(&pod.spec),
+            excess: limits.excess(&pod),
             pod,
         }
     }
 
     /// The pod changed.
-    pub(crate) fn set_pod(&mut self, pod: Arc<Pod>) {
+    pub(crate) fn set_pod(&mut self, pod: Arc<Pod>, limits: PodLimits) {
+        self.excess = limits.excess(&pod);
         self.suspect = SuspectFields::of(&pod.spec);
         self.pod = pod;
     }

@@ -108,7 +108,15 @@ pub(crate) fn start(
         let now = Instant::now();
         let bind_concurrency = options.bind_concurrency.max(1);
         let budgets = Budgets::default();
-        let state = State { config, cluster, mirror, budgets, devices: DeviceResources::default(), recorder };
+        let state = State {
+            config,
+            cluster,
+            mirror,
+            budgets,
+            devices: DeviceResources::default(),
+            limits: options.pod_limits,
+            recorder,
+        };
         let pending = PendingPods {
             queue: Queue::new(QueueOptions {
                 first_backoff: options.first_backoff,

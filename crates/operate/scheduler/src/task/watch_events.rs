@@ -145,7 +145,7 @@ impl Scheduler {
             self.context.state.mirror.relist_pods();
             return;
         };
-        if queued.is_stale {
+        if queued.is_stale || queued.excess.is_some() {
             queued.prepared = self.context.state.cluster.prepare(&queued.pod);
         }
         self.context.state.mirror.bind_pod(
@@ -190,7 +190,7 @@ impl Scheduler {
             Some(id) if is_pending => self.pod_updated(id, pod, is_changed),
             // The result of its binding settles the rest.
             Some(id) => match self.context.pending.pods.get_mut(id) {
-                Some(queued) if queued.binding.is_some() => queued.set_pod(pod),
+                Some(queued) if queued.binding.is_some() => queued.set_pod(pod, self.context.state.limits),
                 _ => self.dequeue(id),
             },
             // The watch may report a pod as pending although the result of its binding has already arrived.
@@ -214,7 +214,7 @@ impl Scheduler {
     fn pod_updated(&mut self, id: PodId, pod: Arc<Pod>, is_changed: bool) {
         let is_nominated = self.context.pending.nominated_elsewhere(&mut self.context.state, id, &pod);
         let Some(queued) = self.context.pending.pods.get_mut(id) else { return };
-        queued.set_pod(pod);
+        queued.set_pod(pod, self.context.state.limits);
         if (is_changed || is_nominated) && queued.binding.is_some() {
             queued.is_stale = true;
             self.take_back_member(id);

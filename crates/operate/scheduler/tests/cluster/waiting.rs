@@ -6,6 +6,7 @@ use berth_faults::{Fault, Proxy};
 use http::Method;
 use serde_json::json;
 
+use berth_api::object::PodLimits;
 use berth_scheduler::SchedulerOptions;
 
 use super::support::*;
@@ -192,6 +193,31 @@ async fn a_pod_with_unsupported_fields_is_parked_unless_they_are_ignored() {
 
     let scheduler = world.schedule(SchedulerOptions { ignore_unsupported: true, ..impatient() }).await;
     world.until_bound("claiming").await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_with_too_many_rules_is_parked_until_the_limit_allows_it() {
+    let world = World::start().await;
+    world.nodes(1, 1, 5).await;
+    let limited = |max_entries| SchedulerOptions { pod_limits: PodLimits { max_entries }, ..impatient() };
+    let scheduler = world.schedule(limited(20)).await;
+    let mut large = pod("large", "x");
+    large["spec"]["tolerations"] = vec![json!({"key": "k", "operator": "Exists"}); 30].into();
+    world.pod(large).await;
+    let condition = world.until_refused("large").await;
+    // With the two tolerations that every pod gets.
+    let message = "spec.tolerations has 32 entries, more than 20 (option --max-rule-entries of the scheduler): \
+                   the pod is not scheduled";
+    assert_eq!((&condition["reason"], &condition["message"]), (&json!("Unschedulable"), &json!(message)));
+    assert_eq!(world.until_event("large", "FailedScheduling").await["note"], message);
+    world.pod(pod("plain", "x")).await;
+    world.until_bound("plain").await;
+    scheduler.until("parked", |s| s.n_bound == 1 && s.queue.gated == 1).await;
+    scheduler.stopped().await;
+
+    let scheduler = world.schedule(limited(32)).await;
+    world.until_bound("large").await;
     scheduler.stopped().await;
 }
 

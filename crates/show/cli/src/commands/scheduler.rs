@@ -1,6 +1,7 @@
 //! `berth scheduler`.
 
 use berth_api::config::{ClientConnectionConfig, DEFAULT_SCHEDULER_NAME, Profile};
+use berth_api::object::PodLimits;
 use berth_client::rate_limit::RateLimit;
 use berth_engine::Settings;
 use berth_scheduler::{SCHEDULER_NAME, SchedulerOptions};
@@ -47,6 +48,8 @@ pub struct Args {
     /// What to do with pods that have fields that Berth does not support
     #[arg(long, value_enum, default_value_t = Unsupported::Park, value_name = "ACTION")]
     unsupported: Unsupported,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Number of concurrent bind requests, each over its own connection
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
     bind_concurrency: u16,
@@ -61,6 +64,21 @@ pub struct Args {
     lease: LeaseArgs,
     #[command(flatten)]
     log: LogArgs,
+}
+
+/// What pods may carry.
+#[derive(Debug, clap::Args)]
+pub struct LimitArgs {
+    /// Park pods with more entries than this in a field that says where they may run: keys, requirements, tolerations, volumes;
+    /// a term between pods or a spread constraint counts as ten, ten values as one
+    #[arg(long, value_name = "N", default_value_t = PodLimits::default().max_entries)]
+    max_rule_entries: usize,
+}
+
+impl LimitArgs {
+    pub fn limits(&self) -> PodLimits {
+        PodLimits { max_entries: self.max_rule_entries }
+    }
 }
 
 /// What the scheduler does with pods that have fields that decide about placement and that Berth does not support.
@@ -79,6 +97,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let is_configured = args.rules.is_configured();
     let mut options = options(settings, &args.scheduler_name, is_configured, &[SCHEDULER_NAME])?;
     options.ignore_unsupported = args.unsupported == Unsupported::Ignore;
+    options.pod_limits = args.limits.limits();
     options.record = args.record.options();
     options.bind_concurrency = args.bind_concurrency.into();
     options.cache_limit = usize::try_from(args.cache_limit).unwrap_or(usize::MAX);

@@ -102,6 +102,8 @@ pub struct Args {
     /// What to do with pods that have fields that Berth does not support
     #[arg(long, value_enum, default_value_t = Unsupported::Park, value_name = "ACTION")]
     unsupported: Unsupported,
+    #[command(flatten)]
+    limits: scheduler::LimitArgs,
     /// Do not run the enforcer
     #[arg(long)]
     no_enforcer: bool,
@@ -171,6 +173,7 @@ async fn up(
         &[DEFAULT_SCHEDULER_NAME, SCHEDULER_NAME],
     )?;
     scheduler.record = args.record.options();
+    scheduler.pod_limits = args.limits.limits();
     scheduler.ignore_unsupported = args.unsupported == Unsupported::Ignore;
     let mut server = args.server.options(settings.extensions);
     let served: Vec<_> =

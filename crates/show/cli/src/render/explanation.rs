@@ -18,6 +18,8 @@ const MAX_NODES: usize = 4;
 const MAX_DOMAINS: usize = 10;
 /// Number of groups of nodes shown.
 const MAX_GROUPS: usize = 10;
+/// Rules, and reasons against a group of nodes.
+const MAX_RULES: usize = 100;
 
 /// Writes an explanation. `only` is the node that the explanation is restricted to; `is_node_known` is false for a
 /// pod that runs on a node that is not in the cluster.
@@ -76,9 +78,18 @@ fn write_core(out: &mut impl Write, core: &[CoreTerm]) -> io::Result<()> {
         return Ok(());
     }
     heading(out, "These rules together exclude all nodes; without any of them, a node is left")?;
-    core.iter().try_for_each(|CoreTerm { plugin, term, detail }| {
+    core.iter().take(MAX_RULES).try_for_each(|CoreTerm { plugin, term, detail }| {
         writeln!(out, "  - {BOLD}{plugin}{BOLD:#} {term}\n    {detail}")
-    })
+    })?;
+    write_cut(out, core.len(), "rule")
+}
+
+/// How many rows of many there are beyond [`MAX_RULES`].
+fn write_cut(out: &mut impl Write, n: usize, what: &str) -> io::Result<()> {
+    match n.saturating_sub(MAX_RULES) {
+        0 => Ok(()),
+        more => writeln!(out, "  {DIM}{} more; -o json has all{DIM:#}", counted(more, what)),
+    }
 }
 
 /// Writes repairs with their commands.
@@ -163,11 +174,12 @@ fn write_terms(out: &mut impl Write, explanation: &Explanation) -> io::Result<()
     if explanation.terms.is_empty() {
         return Ok(());
     }
-    heading(out, &format!("Rules, evaluated individually on {}", counted(explanation.n_nodes, "node")))?;
-    for term in &explanation.terms {
+    let n_evaluated = explanation.n_nodes - explanation.n_not_evaluated;
+    heading(out, &format!("Rules, evaluated individually on {}", counted(n_evaluated, "node")))?;
+    for term in explanation.terms.iter().take(MAX_RULES) {
         write_term(out, term)?;
     }
-    Ok(())
+    write_cut(out, explanation.terms.len(), "rule")
 }
 
 /// Writes a rule with the domains and pods that cause its rejections.
@@ -232,7 +244,8 @@ fn write_more<T>(out: &mut impl Write, groups: &[T], nodes: impl Fn(&T) -> &Vec<
 }
 
 fn write_verdicts(out: &mut impl Write, verdicts: &[Verdict]) -> io::Result<()> {
-    verdicts.iter().try_for_each(|verdict| write_verdict(out, verdict, "    "))
+    verdicts.iter().take(MAX_RULES).try_for_each(|verdict| write_verdict(out, verdict, "    "))?;
+    write_cut(out, verdicts.len(), "reason")
 }
 
 /// Writes one verdict, each line after `indent`.

@@ -41,6 +41,14 @@ pub fn write(out: &mut impl Write, comparison: &SetComparison) -> io::Result<()>
             heading(out, title)?;
             conflicts.iter().take(MAX_ROWS).try_for_each(|conflict| write_conflict(out, conflict))?;
             write_more(out, conflicts.len())?;
+            let n_hidden = comparison.summary.n_conflicts - comparison.conflicts.len();
+            if n_hidden > 0 {
+                writeln!(
+                    out,
+                    "  {DIM}{} in all are not listed{DIM:#}",
+                    counted(n_hidden, "further conflict")
+                )?;
+            }
         }
     }
     if !comparison.without_service.is_empty() {
@@ -114,9 +122,13 @@ fn write_relations(out: &mut impl Write, comparison: &SetComparison) -> io::Resu
 }
 
 fn write_conflict(out: &mut impl Write, conflict: &Conflict) -> io::Result<()> {
-    let Conflict { first, second, relation, n_pods, pods, example_labels, .. } = conflict;
+    let Conflict { first, second, relation, n_pairs, n_pods, pods, example_labels, .. } = conflict;
     let (first, second) = (owner(first, ""), owner(second, ""));
-    write!(out, "  {BOLD}{first}{BOLD:#} {} {BOLD}{second}{BOLD:#}: ", words(*relation))?;
+    write!(out, "  {BOLD}{first}{BOLD:#} {} {BOLD}{second}{BOLD:#}", words(*relation))?;
+    if *n_pairs > 1 {
+        write!(out, " (and {} more)", counted(n_pairs - 1, "such pair"))?;
+    }
+    write!(out, ": ")?;
     if *n_pods > 0 {
         let pods: Vec<_> = pods.iter().map(|group| format!("{} of {}", group.n_pods, group.object)).collect();
         let pods = abbreviated(&pods, MAX_NAMED);
@@ -152,6 +164,13 @@ fn write_summary(out: &mut impl Write, summary: &SetSummary) -> io::Result<()> {
     write!(out, "{selectors}, {sets}, {}; pairs of sets: ", counted(summary.n_pods, "pod"))?;
     let pairs = [summary.n_contained, summary.n_overlapping, summary.n_disjoint].map(grouped);
     writeln!(out, "{} contained, {} overlapping, {} disjoint", pairs[0], pairs[1], pairs[2])?;
+    if summary.n_not_compared > 0 {
+        let n = counted(summary.n_not_compared, "set");
+        writeln!(
+            out,
+            "{ATTENTION}{n} not compared with the others: too many for one comparison; use --namespace or --kind{ATTENTION:#}"
+        )?;
+    }
     for (n_pods, by) in
         [(summary.n_pods_of_two_controllers, "controllers"), (summary.n_pods_of_two_budgets, "budgets")]
     {

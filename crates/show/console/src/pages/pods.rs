@@ -2,7 +2,7 @@
 
 use berth_api::object::support::unsupported_message;
 use berth_api::syntax::format::{counted, grouped};
-use berth_engine::{DomainSummary, ExcludedNodes, FeasibleNodes, TermSummary};
+use berth_engine::{DomainSummary, ExcludedNodes, FeasibleNodes, TermSummary, Verdict};
 use berth_simulate::{PodExplanation, PodPreemption, Repair, SimulatedPod};
 use maud::{Markup, html};
 
@@ -12,12 +12,14 @@ use crate::{State, links, pictures};
 
 /// Groups of nodes, and domains of a rule.
 const MAX_GROUPS: usize = 10;
+/// Steps of work of the explanation, and of the search for repairs: other pages wait meanwhile, some tenths of a second.
+const MAX_STEPS: u64 = 3_000_000;
 /// Nodes of a group with a link each.
 const MAX_NODES: usize = 4;
 
 pub(super) fn page(state: &mut State, namespace: &str, name: &str) -> Answer {
     let simulation = state.simulation();
-    let Some(explained) = simulation.explain(namespace, name, None) else {
+    let Some(explained) = simulation.explain_within(namespace, name, None, MAX_STEPS) else {
         let pods = simulation.pods().iter().map(|pod| &pod.pod.metadata);
         return Err(parts::not_found(
             format!("Pod {namespace}/{name}"),
@@ -42,17 +44,20 @@ pub(super) fn page(state: &mut State, namespace: &str, name: &str) -> Answer {
             @else {
                 h2 { "Rules violated on " (node) }
                 p { "Only rules required during execution cause an eviction." }
-                ul { @for verdict in &explanation.broken { li { (parts::verdict(verdict)) } } }
+                (verdicts(&explanation.broken))
             }
         }
         (repairs(&explained.repairs))
         (parts::list(relaxed, &explained.relaxed))
         (parts::list("Suggestions", &explained.hints))
         @if explained.core.len() > 1 {
-            h2 { "These rules together exclude all nodes; without any of them, a node is left" }
-            ul { @for term in &explained.core { li { strong { (term.plugin) } " " code { (term.term) } ": " (term.detail) } } }
+            (parts::short_list(
+                "These rules together exclude all nodes; without any of them, a node is left",
+                (&explained.core, "rule"),
+                |term| html! { strong { (term.plugin) } " " code { (term.term) } ": " (term.detail) },
+            ))
         }
-        (terms(&explanation.terms, explanation.n_nodes))
+        (terms(&explanation.terms, explanation.n_nodes - explanation.n_not_evaluated))
         (excluded(&explanation.excluded))
         (feasible(&explanation.feasible))
         (parts::list("Different meaning in v1 fields and in proposal fields", &explained.dialect_notes))
@@ -152,7 +157,7 @@ fn terms(terms: &[TermSummary], n_nodes: usize) -> Markup {
     };
     let caption = format!("Rules, evaluated individually on {}", counted(n_nodes, "node"));
     let headers = ["Plugin", "Rule", "Excluded nodes", "By this rule alone", "Where and why"];
-    parts::table_of(&caption, &headers, terms.iter().map(row).collect())
+    parts::short_table(&caption, &headers, (terms, "rule"), row)
 }
 
 fn domain(DomainSummary { topology, n_nodes, counts, witnesses, more_witnesses }: &DomainSummary) -> Markup {
@@ -170,12 +175,18 @@ fn nodes(names: &[String]) -> Markup {
     }
 }
 
+fn verdicts(verdicts: &[Verdict]) -> Markup {
+    html! {
+        ul.plain {
+            @for verdict in verdicts.iter().take(parts::MAX_SHOWN) { li { (parts::verdict(verdict)) } }
+            @if verdicts.len() > parts::MAX_SHOWN { li { "and " (grouped(verdicts.len() - parts::MAX_SHOWN)) " more" } }
+        }
+    }
+}
+
 fn excluded(groups: &[ExcludedNodes]) -> Markup {
     let row = |ExcludedNodes { nodes: names, verdicts }: &ExcludedNodes| {
-        vec![
-            nodes(names),
-            html! { ul.plain { @for verdict in verdicts { li { (parts::verdict(verdict)) } } } },
-        ]
+        vec![nodes(names), self::verdicts(verdicts)]
     };
     html! {
         (parts::table_of(
@@ -233,6 +244,20 @@ mod tests {
                 "href=\"/what-if?evict=shop%2Fweb-1\"",
             ],
         );
+    }
+
+    #[test]
+    fn the_page_of_a_pod_with_many_rules_shows_some_and_counts_the_rest() {
+        let keys: Vec<_> = (0..2000).map(|i| format!("key-{i}: v")).collect();
+        let pod = format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: large, namespace: shop}}, spec: {{nodeSelector: {{{}}},
+               containers: [{{name: c, image: c}}]}}}}",
+            keys.join(", ")
+        );
+        let (status, body) = get(&mut state(&format!("{}\n---\n{pod}", cluster())), "/pods/shop/large");
+        assert_eq!(status, 200);
+        assert!(body.contains("and 1,952 more rules"), "{body}");
+        assert!(body.len() < 200_000, "{} bytes", body.len());
     }
 
     #[test]

@@ -12,6 +12,8 @@ use berth_api::syntax::format::counted;
 /// Rows of each section.
 const MAX_TERMS: usize = 15;
 const MAX_NEAREST: usize = 8;
+/// Reasons in the text of such nodes.
+const MAX_REASONS: usize = 20;
 const MAX_FEASIBLE: usize = 10;
 
 /// The explanation of a pod: the nodes that each rule excludes, the nodes nearest to being feasible, and the scores of the
@@ -69,12 +71,16 @@ fn nearest(explanation: &Explanation) -> Section {
         };
         let reason = |verdict: &Verdict| format!("{}: {}", verdict.plugin.name(), verdict.detail);
         let reasons: BTreeSet<_> = group.verdicts.iter().map(reason).collect();
-        let reasons: Vec<_> = reasons.into_iter().collect();
+        let n_reasons = reasons.len();
+        let mut reasons: Vec<_> = reasons.into_iter().take(MAX_REASONS).collect();
+        let n_more = n_reasons - reasons.len();
+        reasons.extend((n_more > 0).then(|| format!("and {n_more} more")));
+        let reasons = reasons.join("; ");
         Row {
-            title: format!("{name}: {}", reasons.join("; ")),
+            title: format!("{name}: {reasons}"),
             name,
-            parts: vec![(Class::Alert, reasons.len())],
-            note: reasons.join("; "),
+            parts: vec![(Class::Alert, n_reasons)],
+            note: reasons,
             limit: None,
         }
     });

@@ -1,5 +1,7 @@
 //! Validation of the fields of a node that placement reads.
 
+use std::collections::HashSet;
+
 use crate::admission::field::{Errors, FieldError, Path};
 use crate::object::Node;
 use crate::syntax;
@@ -11,6 +13,7 @@ pub fn validate_node(node: &Node) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = Path::Root("spec");
     let taints = spec.child("taints");
+    let mut seen = HashSet::new();
     for (i, taint) in node.spec.taints.iter().enumerate() {
         let path = taints.index(i);
         errors.invalid_each(&path.child("key"), &taint.key, syntax::label_key(&taint.key));
@@ -20,10 +23,7 @@ pub fn validate_node(node: &Node) -> Vec<FieldError> {
             effect if EFFECTS.contains(&effect) => {}
             effect => errors.not_supported(&path.child("effect"), effect, &EFFECTS),
         }
-        if node.spec.taints[..i]
-            .iter()
-            .any(|other| (&other.key, &other.effect) == (&taint.key, &taint.effect))
-        {
+        if !seen.insert((&taint.key, &taint.effect)) {
             errors.duplicate(&path, &format!("{}:{}", taint.key, taint.effect));
         }
     }

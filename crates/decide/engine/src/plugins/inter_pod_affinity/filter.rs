@@ -220,6 +220,10 @@ impl Filter for RequiredPodAffinity<'_> {
         affinity.chain(self.anti_affinity.iter().map(|t| info(t, rejects(t.term)))).collect()
     }
 
+    fn n_compared(&self, _node: NodeRef<'_>) -> usize {
+        self.affinity.len() + self.anti_affinity.len() + self.existing.len()
+    }
+
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let state = self.context.state;
         let mut verdicts = Vec::new();

@@ -1,5 +1,7 @@
 //! Node selector and required node affinity, including the added affinity of the profile.
 
+use std::fmt;
+
 use berth_api::config::Plugin;
 use berth_api::rules::{NodeRequirement, NodeSelectorRule, NodeTerm};
 
@@ -8,7 +10,7 @@ use crate::cycle::context::{Context, NodeRef};
 use crate::state::State;
 use crate::state::node::NodeRecord;
 use crate::state::rule_set::RuleSet;
-use crate::verdict::{Rejection, Status, TopologyPair, Verdict};
+use crate::verdict::{Rejection, Status, TopologyPair, Verdict, bounded, joined};
 
 const REASON: &str = "node(s) didn't match Pod's node affinity/selector";
 const REASON_ENFORCED: &str = "node(s) didn't match scheduler-enforced node affinity";
@@ -85,6 +87,16 @@ impl Filter for RequiredNodeAffinity<'_> {
         selector.chain(rules.map(|r| TermInfo { term: r.path.clone(), detail: describe(r) })).collect()
     }
 
+    fn n_compared(&self, _node: NodeRef<'_>) -> usize {
+        let rules = self.context.rule_set.rules();
+        let terms = rules.required_node_affinity.iter().flat_map(|rule| &rule.terms);
+        let of_term = |term: &NodeTerm| match term {
+            NodeTerm::All(requirements) => requirements.len() + 1,
+            _ => 1,
+        };
+        rules.node_selector.len() + terms.map(of_term).sum::<usize>()
+    }
+
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let Context { state, rule_set, profile, .. } = self.context;
         let verdict = |reason, detail, path: String| {
@@ -141,15 +153,14 @@ fn describe(rule: &NodeSelectorRule) -> String {
         NodeTerm::Nothing => "an empty or null term, which matches no node".to_owned(),
         NodeTerm::Invalid(why) => format!("an invalid term, which matches no node ({why})"),
         NodeTerm::All(requirements) if requirements.is_empty() => "every node".to_owned(),
-        NodeTerm::All(requirements) => describe_all(requirements),
+        NodeTerm::All(requirements) => bounded(joined(requirements.iter().map(quoted), " and ")),
     };
     match rule.terms.as_slice() {
         [] => "the selector has no terms and matches no node".to_owned(),
-        terms => format!("the node must match {}", terms.iter().map(term).collect::<Vec<_>>().join(" or ")),
+        terms => bounded(format_args!("the node must match {}", joined(terms.iter().map(term), " or "))),
     }
 }
 
-fn describe_all(requirements: &[NodeRequirement]) -> String {
-    let texts: Vec<_> = requirements.iter().map(|r| format!("`{r}`")).collect();
-    texts.join(" and ")
+fn quoted(requirement: &NodeRequirement) -> impl fmt::Display {
+    fmt::from_fn(move |f| write!(f, "`{requirement}`"))
 }

@@ -45,6 +45,10 @@ impl Filter for FreePorts<'_> {
         ports.map(|p| TermInfo { term: TERM.to_owned(), detail: describe(p) }).collect()
     }
 
+    fn n_compared(&self, node: NodeRef<'_>) -> usize {
+        self.context.rule_set.rules().host_ports.len() * (node.record.pods.len() + 1)
+    }
+
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let state = self.context.state;
         let verdict = |port: &HostPort| {

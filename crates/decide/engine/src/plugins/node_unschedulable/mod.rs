@@ -20,8 +20,8 @@ impl Rule for NodeUnschedulable {
 
     /// None for a pod that tolerates the taint of cordoned nodes.
     fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
-        let mut tolerations = context.rule_set.rules().tolerations.iter();
-        let tolerated = tolerations.any(|t| t.tolerates_parts(TAINT, "", &TaintEffect::NoSchedule));
+        let tolerations = &context.rule_set.rules().tolerations;
+        let tolerated = tolerations.tolerate_parts(TAINT, "", &TaintEffect::NoSchedule);
         (!tolerated).then(|| Box::new(NodeUnschedulable) as Box<dyn Filter>)
     }
 }

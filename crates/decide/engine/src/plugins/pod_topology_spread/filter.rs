@@ -12,7 +12,7 @@ use crate::state::counting::topology::{DomainId, TopologyId};
 use crate::state::node::NodeId;
 use crate::state::rule_set::spread::Spread;
 use crate::verdict::witness::{DomainOf, WitnessCache};
-use crate::verdict::{Counts, Rejection, Status, Verdict};
+use crate::verdict::{Counts, Rejection, Status, Verdict, bounded};
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
@@ -101,7 +101,7 @@ impl CountedConstraint<'_> {
         let constraint = &self.spread.constraint;
         let pods = match &constraint.selector {
             selector if selector.is_everything() => "pods".to_owned(),
-            selector => format!("pods with `{selector}`"),
+            selector => bounded(format_args!("pods with `{selector}`")),
         };
         format!(
             "a domain of {} may have at most {} more {pods} than the domain with the fewest",
@@ -172,6 +172,10 @@ impl Filter for DoNotSchedule<'_> {
             detail: c.describe(),
         };
         self.constraints.iter().map(info).collect()
+    }
+
+    fn n_compared(&self, _node: NodeRef<'_>) -> usize {
+        self.constraints.len()
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {

@@ -1,7 +1,7 @@
 //! Taints that keep pods off a node.
 
 use berth_api::config::Plugin;
-use berth_api::rules::{TaintEffect, TolerationRule};
+use berth_api::rules::{TaintEffect, Tolerations};
 
 use super::super::rule::{Filter, TermInfo};
 use crate::cycle::context::{Context, NodeRef};
@@ -23,16 +23,16 @@ struct ToleratedTaints<'a> {
 /// The taints of the node that reject the pod.
 fn untolerated<'a>(
     state: &'a State,
-    tolerations: &'a [TolerationRule],
+    tolerations: &'a Tolerations,
     node: &'a NodeRecord,
 ) -> impl Iterator<Item = &'a TaintRecord> {
     let forbidding = node.taints.iter().filter(|t| t.effect.forbids_scheduling());
-    forbidding.filter(move |taint| !tolerates(state, tolerations, taint))
+    forbidding.filter(move |taint| !tolerate(state, tolerations, taint))
 }
 
-pub(crate) fn tolerates(state: &State, tolerations: &[TolerationRule], taint: &TaintRecord) -> bool {
+pub(crate) fn tolerate(state: &State, tolerations: &Tolerations, taint: &TaintRecord) -> bool {
     let (key, value) = (state.symbols.text(taint.key), state.symbols.text(taint.value));
-    tolerations.iter().any(|t| t.tolerates_parts(key, value, &taint.effect))
+    tolerations.tolerate_parts(key, value, &taint.effect)
 }
 
 impl Context<'_> {
@@ -53,6 +53,10 @@ impl Filter for ToleratedTaints<'_> {
     /// None: taints belong to nodes, and appear in the verdicts of the nodes that they reject.
     fn terms(&self) -> Vec<TermInfo> {
         Vec::new()
+    }
+
+    fn n_compared(&self, node: NodeRef<'_>) -> usize {
+        node.record.taints.len()
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {

@@ -10,7 +10,7 @@ use crate::cycle::context::Context;
 use crate::state::node::NodeId;
 use crate::verdict::ViolatedRule;
 
-pub(crate) use filter::tolerates;
+pub(crate) use filter::tolerate;
 
 pub(super) struct TaintToleration;
 

@@ -1,30 +1,28 @@
 //! Taints that pods rather avoid.
 
-use berth_api::rules::{TaintEffect, TolerationRule};
+use berth_api::rules::{TaintEffect, Tolerations};
 
 use super::super::rule::Scorer;
-use super::filter::tolerates;
+use super::filter::tolerate;
 use crate::cycle::context::{Context, NodeRef};
 use crate::state::node::{NodeRecord, TaintRecord};
 
 struct PreferNoSchedule<'a> {
     context: Context<'a>,
-    tolerations: Vec<TolerationRule>,
+    tolerations: Tolerations,
 }
 
 pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
-    let tolerations = context.rule_set.rules().tolerations.iter();
-    let preferring = |t: &&TolerationRule| matches!(t.effect, None | Some(TaintEffect::PreferNoSchedule));
-    Some(Box::new(PreferNoSchedule {
-        context,
-        tolerations: tolerations.filter(preferring).cloned().collect(),
-    }))
+    let preferring =
+        |effect: Option<&TaintEffect>| matches!(effect, None | Some(TaintEffect::PreferNoSchedule));
+    let tolerations = context.rule_set.rules().tolerations.of_effects(preferring);
+    Some(Box::new(PreferNoSchedule { context, tolerations }))
 }
 
 impl PreferNoSchedule<'_> {
     fn intolerable<'n>(&'n self, node: &'n NodeRecord) -> impl Iterator<Item = &'n TaintRecord> {
         let preferring = node.taints.iter().filter(|t| t.effect == TaintEffect::PreferNoSchedule);
-        preferring.filter(|taint| !tolerates(self.context.state, &self.tolerations, taint))
+        preferring.filter(|taint| !tolerate(self.context.state, &self.tolerations, taint))
     }
 }
 

@@ -1,0 +1,151 @@
+//! How much a pod may carry of what Kubernetes does not limit and every decision about the pod reads.
+
+use super::{Affinity, LabelSelector, NodeSelectorTerm, Pod, PodAffinityTerm, SelectorRequirement};
+use crate::syntax::annotations::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
+
+/// A limit for each field of a pod that lists rules about its placement.
+///
+/// An entry is a key, a requirement, a toleration, a name, a resource, a host port or a volume. A term between pods and a spread
+/// constraint count as [`TERM_ENTRIES`], because pods are counted for each; [`VALUES_PER_ENTRY`] values, and as many bytes of an
+/// annotation, count as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodLimits {
+    /// Entries of a field.
+    pub max_entries: usize,
+}
+
+/// Entries that a term between pods counts as.
+pub const TERM_ENTRIES: usize = 10;
+/// Values that count as one entry.
+pub const VALUES_PER_ENTRY: usize = 10;
+
+/// A field with more entries than allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooManyEntries {
+    /// The path of the field.
+    pub path: String,
+    /// Its entries.
+    pub n_entries: usize,
+}
+
+impl Default for PodLimits {
+    fn default() -> Self {
+        PodLimits { max_entries: 1000 }
+    }
+}
+
+impl PodLimits {
+    /// The first field of a pod with more entries than allowed.
+    pub fn excess(&self, pod: &Pod) -> Option<TooManyEntries> {
+        let spec = &pod.spec;
+        let constraints = spec.topology_spread_constraints.iter();
+        let of_constraint = constraints
+            .map(|c| TERM_ENTRIES + selector(c.label_selector.as_ref()) + c.match_label_keys.len());
+        let containers = || spec.init_containers.iter().chain(spec.containers.iter());
+        let ports = containers().flat_map(|c| &c.ports).filter(|port| port.host_port > 0);
+        let requests = containers().map(|c| c.resources.requests.len());
+        let fields = [
+            ("spec.nodeSelector", spec.node_selector.len()),
+            ("spec.affinity", spec.affinity.as_ref().map_or(0, |affinity| of_affinity(affinity))),
+            ("spec.tolerations", spec.tolerations.len()),
+            ("spec.topologySpreadConstraints", of_constraint.sum()),
+            ("spec.containers[*].ports", ports.count()),
+            ("spec.containers[*].resources.requests", requests.sum()),
+            ("spec.volumes", spec.volumes.len()),
+        ];
+        let annotations = [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION].map(|name| {
+            let text = pod.metadata.annotations.get(name);
+            (format!("metadata.annotations[{name}]"), text.map_or(0, |text| text.len() / VALUES_PER_ENTRY))
+        });
+        let fields = fields.into_iter().map(|(path, n)| (path.to_owned(), n)).chain(annotations);
+        let mut fields = fields.map(|(path, n_entries)| TooManyEntries { path, n_entries });
+        fields.find(|field| field.n_entries > self.max_entries)
+    }
+}
+
+fn of_affinity(affinity: &Affinity) -> usize {
+    let node = affinity.node_affinity.iter();
+    let of_nodes = node.map(|node| {
+        let required = node.required_during_scheduling_required_during_execution.iter();
+        let required = required.chain(&node.required_during_scheduling_ignored_during_execution);
+        let terms = required.flat_map(|selector| &selector.node_selector_terms).map(node_term);
+        let preferred = node.preferred_during_scheduling_ignored_during_execution.iter().map(|preferred| {
+            requirements(&preferred.match_expressions) + preferred.preference.as_ref().map_or(1, node_term)
+        });
+        terms.chain(preferred).sum::<usize>()
+    });
+    let of_pods = affinity.pod_affinity.iter().chain(&affinity.pod_anti_affinity).map(|pods| {
+        let required = pods.required_during_scheduling_required_during_execution.iter();
+        let required = required.chain(&pods.required_during_scheduling_ignored_during_execution);
+        let preferred = pods.preferred_during_scheduling_ignored_during_execution.iter();
+        required.chain(preferred.map(|preferred| &preferred.pod_affinity_term)).map(pod_term).sum::<usize>()
+    });
+    of_nodes.chain(of_pods).sum()
+}
+
+fn node_term(term: &NodeSelectorTerm) -> usize {
+    let lists = [&term.match_expressions, &term.match_fields, &term.match_annotations];
+    1 + lists.into_iter().map(|list| requirements(list)).sum::<usize>()
+}
+
+fn pod_term(term: &PodAffinityTerm) -> usize {
+    let names = term.namespaces.as_ref().map_or(0, Vec::len);
+    TERM_ENTRIES
+        + selector(term.label_selector.as_ref())
+        + selector(term.namespace_selector.as_ref())
+        + names
+        + term.match_label_keys.len()
+        + term.mismatch_label_keys.len()
+}
+
+fn selector(selector: Option<&LabelSelector>) -> usize {
+    selector.map_or(0, |selector| selector.match_labels.len() + requirements(&selector.match_expressions))
+}
+
+fn requirements(requirements: &[SelectorRequirement]) -> usize {
+    requirements.iter().map(|requirement| 1 + requirement.values.len() / VALUES_PER_ENTRY).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_first_field_with_too_many_entries_is_named_with_their_number() {
+        let excess = |spec: Value| {
+            let pod: Pod = serde_json::from_value(json!({"spec": spec})).unwrap();
+            PodLimits { max_entries: 30 }.excess(&pod).map(|excess| (excess.path, excess.n_entries))
+        };
+        let keys =
+            |n: usize| (0..n).map(|i| (format!("k{i}"), json!("v"))).collect::<serde_json::Map<_, _>>();
+        let expressions = |n: usize, n_values: usize| {
+            let values = vec!["v"; n_values];
+            vec![json!({"key": "k", "operator": "In", "values": values}); n]
+        };
+        let node = |terms: Vec<Value>| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}});
+        let pods = |n: usize| {
+            let terms = vec![json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}); n];
+            json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
+        };
+        let affinity = |n: usize| Some(("spec.affinity".to_owned(), n));
+        for (spec, expected) in [
+            (json!({"nodeSelector": keys(30), "tolerations": vec![json!({}); 30]}), None),
+            (json!({"nodeSelector": keys(31)}), Some(("spec.nodeSelector".to_owned(), 31))),
+            (json!({"tolerations": vec![json!({}); 40]}), Some(("spec.tolerations".to_owned(), 40))),
+            (node(vec![json!({"matchExpressions": expressions(29, 9)})]), None),
+            (node(vec![json!({"matchExpressions": expressions(30, 1)})]), affinity(31)),
+            (node(vec![json!({"matchExpressions": expressions(1, 300)})]), affinity(32)),
+            (node(vec![json!({"matchExpressions": expressions(1, 1)}); 16]), affinity(32)),
+            (pods(2), None),
+            (pods(3), affinity(33)),
+            (
+                json!({"topologySpreadConstraints": vec![json!({"topologyKey": "zone"}); 4]}),
+                Some(("spec.topologySpreadConstraints".to_owned(), 40)),
+            ),
+        ] {
+            assert_eq!(excess(spec.clone()), expected, "{spec}");
+        }
+    }
+}
