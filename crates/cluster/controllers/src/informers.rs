@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::resource::{self, Resource};
-use berth_client::{HasMetadata, Indexer, WatchOptions};
+use berth_client::{HasMetadata, Indexer, WatchGroup, WatchOptions};
 
 use super::index::{Cache, Index, Informer, by_metadata, no_index};
 use super::view::*;
@@ -13,8 +13,13 @@ use super::view::*;
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 
 /// An informer of a resource in all namespaces.
-pub(crate) fn informer<T: HasMetadata>(kind: &'static Resource, indexer: Indexer<T, Index>) -> Informer<T> {
-    let options = WatchOptions { first_retry: FIRST_RETRY, ..WatchOptions::new(kind.path("")) };
+pub(crate) fn informer<T: HasMetadata>(
+    kind: &'static Resource,
+    indexer: Indexer<T, Index>,
+    group: &WatchGroup,
+) -> Informer<T> {
+    let group = group.clone();
+    let options = WatchOptions { first_retry: FIRST_RETRY, group, ..WatchOptions::new(kind.path("")) };
     Informer::indexed(options, indexer)
 }
 
@@ -33,8 +38,8 @@ macro_rules! informers {
         }
 
         impl Informers {
-            pub(crate) fn new() -> Informers {
-                Informers { $($field: informer(&resource::$resource, $indexer),)* }
+            pub(crate) fn new(group: &WatchGroup) -> Informers {
+                Informers { $($field: informer(&resource::$resource, $indexer, group),)* }
             }
 
             pub(crate) fn caches(&self) -> Caches {

@@ -42,7 +42,7 @@ use std::sync::Arc;
 
 use berth_api::resource::{self, Resource};
 use berth_api::simulated_nodes::CSI_DRIVER;
-use berth_client::HasMetadata;
+use berth_client::{HasMetadata, WatchGroup};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::Client;
@@ -108,7 +108,9 @@ pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) 
         // A child token: a failure in here does not stop the caller's other components.
         let stop = stop.child_token();
         let events_stop = stop.clone();
-        let mut informers = Informers::new();
+        // Controllers trust their API server, and cannot do without a part of the objects.
+        let group = WatchGroup::new(usize::MAX);
+        let mut informers = Informers::new(&group);
 
         let recorder = |controller| Recorder::start(client.clone(), controller, events_stop.clone());
         let replica_set =
@@ -146,7 +148,7 @@ pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) 
         };
         informers.start(&mut tasks);
         for kind in ONLY_OWNED {
-            tasks.start(kind, informer::<PartialObjectMetadata>(kind, no_index));
+            tasks.start(kind, informer::<PartialObjectMetadata>(kind, no_index, &group));
         }
 
         if !tasks.are_synced().await {

@@ -44,7 +44,7 @@ pub(crate) async fn run(client: kube::Client, options: WatchOptions, sink: &mut 
         if is_healthy || progressed && !matches!(ended, Ended::Expired | Ended::Unreadable(_)) {
             backoff.succeeded();
         }
-        if progressed {
+        if progressed || is_healthy {
             refused = None;
         }
         let path = &watcher.options.path;
