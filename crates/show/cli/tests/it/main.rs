@@ -7,6 +7,7 @@ mod browser;
 mod client;
 mod cluster;
 mod clusters;
+mod cost;
 mod docs;
 mod examples;
 mod input;

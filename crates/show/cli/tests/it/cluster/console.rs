@@ -15,14 +15,14 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
 /// The console of a cluster, as a viewer with its token sees it.
-struct Viewer {
+pub struct Viewer {
     client: Client,
     origin: String,
 }
 
 impl Viewer {
     /// Takes the URL that the console printed.
-    fn of(up: &Berth) -> Viewer {
+    pub fn of(up: &Berth) -> Viewer {
         let url = crate::process::eventually("the console is served", || {
             let log = up.stderr();
             let url = log.split_once("the console at ").and_then(|(_, rest)| rest.split_once('\n'));
@@ -34,7 +34,7 @@ impl Viewer {
         Viewer { client: berth_client::connect::client(config).unwrap(), origin: origin.to_owned() }
     }
 
-    async fn get(&self, path: &str) -> Result<String, String> {
+    pub async fn get(&self, path: &str) -> Result<String, String> {
         let sent = call::send(&self.client, call::get(path), DEADLINE, call::MAX_OBJECT_BYTES).await;
         Ok(String::from_utf8_lossy(&sent.map_err(|error| error.to_string())?).into_owned())
     }

@@ -6,7 +6,7 @@
 
 mod check;
 mod commands;
-mod console;
+pub mod console;
 mod enforcer;
 mod examples;
 mod faults;
