@@ -7,7 +7,9 @@
 
 mod commands;
 mod pages;
+mod requests;
 mod scenes;
+mod scheduling;
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ const PAGES: &[&str] = &[
 ];
 
 /// The processor time of a process and its threads so far, which proc(5) has in hundredths of a second.
-pub fn used(process: &Berth) -> Duration {
+fn used(process: &Berth) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
     let fields = stat.rsplit_once(") ").unwrap().1.split(' ');
     let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
@@ -50,7 +50,11 @@ async fn costs_of_pages(directory: &TempDir, dimension: &Dimension, n: usize) ->
     let file = directory.file("cluster.json");
     std::fs::write(&file, dimension.objects(n).all).unwrap();
     let file = file.to_str().unwrap();
-    let console = Berth::start(directory, &format!("console-{n}"), &["console", "-f", file, "--address", "127.0.0.1:0"]);
+    let console = Berth::start(
+        directory,
+        &format!("console-{n}"),
+        &["console", "-f", file, "--address", "127.0.0.1:0"],
+    );
     let viewer = Viewer::of(&console);
     let mut costs = Vec::new();
     for page in PAGES {
