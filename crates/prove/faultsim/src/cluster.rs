@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::history::History;
 use crate::host::{Host, HostId, Program};
 use crate::network::{Network, Serve, ServerResponse};
-use crate::plan::{Faults, Trouble, troubles};
+use crate::plan::{Faults, Kills, Spell, Trouble, troubles};
 use crate::platform;
 use crate::workload::{self, Switches, Workload};
 
@@ -46,6 +46,9 @@ const SECRET: [u8; 32] = [7; 32];
 /// Timers are looked at this often while no message arrives.
 const LONGEST_STEP: Duration = Duration::from_millis(40);
 
+/// A component that was killed, or ended, starts again after this time.
+const RESTART: Duration = Duration::from_secs(1);
+
 type Server = Arc<Mutex<Option<Arc<InProcessServer>>>>;
 
 /// What a seed has chosen besides faults and workload.
@@ -57,6 +60,15 @@ pub struct Setup {
     pub has_webhook: bool,
     /// Whether a binding is refused when the webhook does not answer.
     pub fails_closed: bool,
+}
+
+/// What later seeds have in addition.
+#[derive(Clone, Copy, Debug)]
+pub struct Additions {
+    /// Users create pod groups.
+    pub groups: bool,
+    /// The server lies to hosts, and hosts are killed when they write.
+    pub lies: bool,
 }
 
 /// A running simulation.
@@ -73,10 +85,16 @@ pub struct Cluster {
 
 impl Cluster {
     /// The cluster of a seed; faults occur and users act until `end`.
-    pub fn new(mut rng: Rng, end: Duration, has_groups: bool) -> Cluster {
+    pub fn new(mut rng: Rng, end: Duration, Additions { groups, lies }: Additions) -> Cluster {
         let setup = Setup { is_replicated: rng.bool(), has_webhook: rng.bool(), fails_closed: rng.bool() };
-        let workload = Workload::new(&mut rng, end, has_groups);
-        let network = Network::new(Faults::new(&mut rng, vec![USERS, OBSERVER]));
+        let workload = Workload::new(&mut rng, end, groups);
+        let mut faults = Faults::new(&mut rng, vec![USERS, OBSERVER]);
+        if lies {
+            let clients = [&[WEBHOOK, CONTROLLERS][..], &KUBELETS, &SCHEDULERS, &ENFORCERS].concat();
+            let killed = [&SCHEDULERS[..], &ENFORCERS].concat();
+            faults.add(Spell::some(&mut rng, &clients, end), Kills::some(&mut rng, &killed));
+        }
+        let network = Network::new(faults);
         let server = Server::default();
         let history = History::default();
         let switches = Switches::default();
@@ -94,10 +112,12 @@ impl Cluster {
             hosts.push(Host::new(name, at(80), program));
         }
         for (i, name) in ["scheduler-a", "scheduler-b"].into_iter().enumerate() {
-            hosts.push(Host::new(name, at(90), scheduler(connection(SCHEDULERS[i]), name, &setup)));
+            let program = scheduler(connection(SCHEDULERS[i]), name, &setup);
+            hosts.push(Host::new(name, at(90), program).restarting(RESTART));
         }
         for (i, name) in ["enforcer-a", "enforcer-b"].into_iter().enumerate() {
-            hosts.push(Host::new(name, at(100), enforcer(connection(ENFORCERS[i]), name, &setup)));
+            let program = enforcer(connection(ENFORCERS[i]), name, &setup);
+            hosts.push(Host::new(name, at(100), program).restarting(RESTART));
         }
         let mut shaken: Vec<HostId> =
             (0..hosts.len()).filter(|host| ![USERS, OBSERVER].contains(host)).collect();
@@ -132,6 +152,9 @@ impl Cluster {
 
     /// Lets happen what is due to happen to hosts.
     fn trouble(&mut self) {
+        if let Some(host) = self.network.take_killed() {
+            self.hosts[host].crash(self.now + RESTART);
+        }
         while let Some((at, host, trouble)) =
             self.troubles.first().copied().filter(|(at, ..)| *at <= self.now)
         {
@@ -335,8 +358,10 @@ fn scheduler(connection: impl Fn() -> Connection + 'static, name: &'static str, 
         };
         let connection = connection();
         async move {
-            let handle = berth_scheduler::start(connection, options, CancellationToken::new()).await;
-            let _ = handle.expect("the options are valid").stopped().await;
+            match berth_scheduler::start(connection, options, CancellationToken::new()).await {
+                Ok(handle) => drop(handle.stopped().await),
+                Err(error) => tracing::info!("{name} ended: {error}"),
+            }
         }
         .boxed()
     })
@@ -353,8 +378,10 @@ fn enforcer(connection: impl Fn() -> Connection + 'static, name: &'static str, s
         };
         let connection = connection();
         async move {
-            let handle = berth_enforcer::start(connection, options, CancellationToken::new()).await;
-            let _ = handle.expect("the options are valid").stopped().await;
+            match berth_enforcer::start(connection, options, CancellationToken::new()).await {
+                Ok(handle) => drop(handle.stopped().await),
+                Err(error) => tracing::info!("{name} ended: {error}"),
+            }
         }
         .boxed()
     })

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 
 use crate::platform;
 
@@ -21,7 +22,9 @@ pub struct Host {
     /// The name in logs and reports.
     pub name: &'static str,
     program: Program,
-    runtime: Option<Runtime>,
+    runtime: Option<(Runtime, JoinHandle<()>)>,
+    /// How long after its program has ended it starts again; never if there is no time.
+    restarts_after: Option<Duration>,
     /// Not run until then.
     paused_until: Duration,
     /// When it starts again after a crash.
@@ -52,10 +55,16 @@ impl Host {
             name,
             program,
             runtime: None,
+            restarts_after: None,
             paused_until: Duration::ZERO,
             restarts_at: Some(starts_at),
             skew: 0,
         }
+    }
+
+    /// The host starts again when its program has ended, after this time.
+    pub fn restarting(self, after: Duration) -> Host {
+        Host { restarts_after: Some(after), ..self }
     }
 
     /// Drops all tasks; the host starts again at that time.
@@ -81,17 +90,21 @@ impl Host {
             let runtime = Builder::new_current_thread().enable_time().on_thread_park(idle).build();
             let runtime = runtime.expect("a runtime without I/O needs no resources of the system");
             let in_runtime = runtime.enter();
-            runtime.spawn((self.program)());
+            let task = runtime.spawn((self.program)());
             drop(in_runtime);
-            self.runtime = Some(runtime);
+            self.runtime = Some((runtime, task));
         }
-        if let Some(runtime) = &self.runtime {
+        if let Some((runtime, task)) = &self.runtime {
             IDLE.set(0);
             runtime.block_on(std::future::poll_fn(|context| {
                 TURN.replace(Some(context.waker().clone()));
                 if IDLE.get() < IDLE_TIMES { Poll::Pending } else { Poll::Ready(()) }
             }));
             TURN.replace(None);
+            let ended = task.is_finished();
+            if let (true, Some(after)) = (ended, self.restarts_after) {
+                self.crash(now + after);
+            }
         }
         platform::set_skew(0);
     }

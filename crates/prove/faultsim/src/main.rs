@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         (None, Some(n)) => {
             let jobs = number("--jobs")
                 .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get() as u64));
-            many::run(n, number("--first").unwrap_or(run::FIRST_WITH_GROUPS), jobs)
+            many::run(n, number("--first").unwrap_or(run::FIRST_WITH_LIES), jobs)
         }
         _ => {
             eprintln!("{USAGE}");

@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::host::HostId;
-use crate::plan::{Fate, Faults, Kind};
+use crate::plan::{Fate, Faults, Kind, Token};
 use crate::platform;
 
 /// The response of a server.
@@ -292,6 +292,11 @@ impl Network {
         (state.faults.counts.clone(), state.n_requests)
     }
 
+    /// The host that is killed by what it sent last.
+    pub fn take_killed(&self) -> Option<HostId> {
+        self.lock().faults.take_killed()
+    }
+
     /// Counts a fault that the network did not make.
     pub fn count(&self, fault: &'static str) {
         *self.lock().faults.counts.entry(fault).or_default() += 1;
@@ -314,7 +319,10 @@ impl State {
 
 impl Arrived {
     async fn answer(mut self, serve: Serve) {
-        let Some(request) = self.request.take() else { return };
+        let Some(mut request) = self.request.take() else { return };
+        if let Some(Kind::Continue(_)) = self.call.fate.kind {
+            without_continue(&mut request);
+        }
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let call = self.call.clone();
         let respond = async {
@@ -354,6 +362,11 @@ impl Arrived {
         }
         let (parts, mut body) = response.into_parts();
         self.send(Part::Head(Box::new(parts)));
+        if let Some(Kind::Continue(token)) = call.fate.kind {
+            let page = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+            self.send(Part::Frame(with_continue(&page, token)));
+            return self.end(Part::End);
+        }
         let mut n_frames = 0;
         loop {
             let frame = tokio::select! {
@@ -409,8 +422,31 @@ impl Drop for Arrived {
     }
 }
 
+/// Asks for a list from its start.
+fn without_continue(request: &mut Request<Full<Bytes>>) {
+    let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+    let kept: Vec<&str> = query.split('&').filter(|part| !part.starts_with("continue=")).collect();
+    if let Ok(uri) = format!("{path}?{}", kept.join("&")).parse() {
+        *request.uri_mut() = uri;
+    }
+}
+
+/// A page of a list with a token for a further one.
+fn with_continue(page: &Bytes, token: Token) -> Bytes {
+    let Ok(mut list) = serde_json::from_slice::<serde_json::Value>(page) else { return page.clone() };
+    if !list["items"].is_array() {
+        return page.clone();
+    }
+    list["metadata"]["continue"] = match token {
+        Token::Same => "more".into(),
+        Token::Next => format!("more-{}", platform::now().as_nanos()).into(),
+    };
+    Bytes::from(list.to_string())
+}
+
 fn status_value(code: u16) -> serde_json::Value {
     let (reason, message) = match code {
+        403 => ("Forbidden", "the permission was taken away"),
         409 => ("Conflict", "the object has been modified; please apply your changes to the latest version"),
         410 => ("Expired", "too old resource version"),
         429 => ("TooManyRequests", "too many requests, please try again later"),

@@ -1,7 +1,8 @@
 //! What goes wrong in a run, and when. A seed enables some kinds of faults and chooses how often each occurs: runs with few
 //! kinds reach states that runs with all kinds hide.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use fastrand::Rng;
 use http::{Method, Request};
 
 use crate::host::HostId;
+use crate::platform;
 
 /// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,105 @@ pub enum Kind {
     Expire(u32),
     /// The last event of each n-th frame of a watch comes twice.
     Repeat(u32),
+    /// The list has a further page, whose token is the same each time, or another one.
+    Continue(Token),
+}
+
+/// The tokens of a list that does not end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// It never changes.
+    Same,
+    /// Each page has another one.
+    Next,
+}
+
+/// What the server does to all requests of a host for some time.
+#[derive(Clone, Copy, Debug)]
+enum Lie {
+    /// The permission for a resource is taken away.
+    Forbid(&'static str),
+    /// Every version to watch from has expired, even that of the last list.
+    Expire,
+    /// No list ends.
+    Endless(Token),
+}
+
+/// A time in which the server lies to a host.
+#[derive(Clone, Debug)]
+pub struct Spell {
+    client: HostId,
+    lie: Lie,
+    time: Range<Duration>,
+}
+
+impl Spell {
+    /// What happens to a request in this time.
+    fn kind(&self, request: &Request<Bytes>) -> Option<(Kind, &'static str)> {
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        let is_watch = query.contains("watch=1");
+        match self.lie {
+            Lie::Forbid(resource) if path.split('/').any(|part| part == resource) => {
+                Some((Kind::Answer(403), "permission taken away for a time"))
+            }
+            Lie::Expire if is_watch => Some((Kind::Answer(410), "410 for all watches for a time")),
+            Lie::Endless(token) if request.method() == Method::GET && !is_watch => {
+                Some((Kind::Continue(token), "endless lists for a time"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Some spells until `end`.
+    pub fn some(rng: &mut Rng, hosts: &[HostId], end: Duration) -> Vec<Spell> {
+        let spell = |rng: &mut Rng| {
+            let from = Duration::from_millis(rng.u64(..end.as_millis() as u64));
+            let lie = match rng.u32(..6) {
+                0 => Lie::Expire,
+                1 => Lie::Endless(Token::Same),
+                2 => Lie::Endless(Token::Next),
+                _ => Lie::Forbid(FORBIDDEN[rng.usize(..FORBIDDEN.len())]),
+            };
+            let until = from + Duration::from_millis(rng.u64(..40_000));
+            Spell { client: hosts[rng.usize(..hosts.len())], lie, time: from..until }
+        };
+        (0..rng.usize(..8)).map(|_| spell(rng)).collect()
+    }
+}
+
+/// The resources whose permissions are taken away.
+const FORBIDDEN: [&str; 14] = [
+    "pods",
+    "nodes",
+    "namespaces",
+    "services",
+    "replicasets",
+    "podgroups",
+    "poddisruptionbudgets",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "storageclasses",
+    "csinodes",
+    "leases",
+    "binding",
+    "status",
+];
+
+/// Hosts that are killed when they send certain writes: those of a cluster's work, not events and leases.
+#[derive(Clone, Debug)]
+pub struct Kills {
+    /// The host.
+    pub client: HostId,
+    /// Which of its writes.
+    pub writes: BTreeSet<u64>,
+}
+
+impl Kills {
+    /// Kills of a host.
+    pub fn some(rng: &mut Rng, hosts: &[HostId]) -> Kills {
+        let writes = (0..rng.usize(..8)).map(|_| 1 + rng.u64(..120)).collect();
+        Kills { client: hosts[rng.usize(..hosts.len())], writes }
+    }
 }
 
 /// What happens to a request, and what it costs.
@@ -57,6 +158,10 @@ pub struct Faults {
     watches: Vec<(u32, &'static str)>,
     delays: u32,
     slow_disk: u32,
+    spells: Vec<Spell>,
+    kills: Option<Kills>,
+    n_writes: u64,
+    killed: Option<HostId>,
     is_over: bool,
     /// How often each fault occurred.
     pub counts: BTreeMap<&'static str, u64>,
@@ -100,6 +205,40 @@ impl Faults {
         Faults { perfect, requests, watches, delays, slow_disk, rng, ..Faults::default() }
     }
 
+    /// Lets the server lie, and hosts be killed.
+    pub fn add(&mut self, spells: Vec<Spell>, kills: Kills) {
+        self.spells = spells;
+        self.kills = Some(kills);
+    }
+
+    /// The host that is killed by what it sent last.
+    pub fn take_killed(&mut self) -> Option<HostId> {
+        self.killed.take()
+    }
+
+    /// What a lie or a kill does to a request.
+    fn planned(&mut self, client: HostId, request: &Request<Bytes>) -> Option<(Kind, &'static str)> {
+        let now = platform::now();
+        let mut spells = self.spells.iter().filter(|s| s.client == client && s.time.contains(&now));
+        if let Some(planned) = spells.find_map(|spell| spell.kind(request)) {
+            return Some(planned);
+        }
+        let kills = self.kills.as_ref().filter(|kills| kills.client == client)?;
+        let path = request.uri().path();
+        if request.method() == Method::GET || ["/events", "/leases"].iter().any(|other| path.contains(other))
+        {
+            return None;
+        }
+        self.n_writes += 1;
+        if !kills.writes.contains(&self.n_writes) {
+            return None;
+        }
+        self.killed = Some(client);
+        // Before or after the server has made the write.
+        let kind = if self.rng.bool() { Kind::LoseRequest } else { Kind::HangAnswer };
+        Some((kind, "killed at a write"))
+    }
+
     /// No more faults.
     pub fn end(&mut self) {
         self.is_over = true;
@@ -116,6 +255,10 @@ impl Faults {
         let mut fate = Fate::default();
         if self.is_over || self.perfect.contains(&client) {
             return fate;
+        }
+        if let Some((kind, name)) = self.planned(client, request) {
+            *self.counts.entry(name).or_default() += 1;
+            return Fate { kind: Some(kind), ..fate };
         }
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=1"));
         let faults = if is_watch { &self.watches } else { &self.requests };

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::state::{self, State};
 use crate::check::{Changes, bindings, bound_twice, evictions, settled};
-use crate::cluster::Cluster;
+use crate::cluster::{Additions, Cluster};
 
 /// How long the cluster may take to settle after the last fault: nodes that come back, stalled watches, back-off.
 const SETTLE: Duration = Duration::from_secs(900);
@@ -19,6 +19,8 @@ const LOOK: Duration = Duration::from_secs(30);
 
 /// From this seed on, users also create pod groups; the seeds below keep the runs that they had before.
 pub const FIRST_WITH_GROUPS: u64 = 4_000_000;
+/// From this seed on, the server also lies, takes permissions away, and components are killed when they write.
+pub const FIRST_WITH_LIES: u64 = 5_000_000;
 
 /// What a run has shown.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -56,7 +58,8 @@ pub fn run(seed: u64) -> Report {
         default(panic);
     }));
     let faulty = Duration::from_secs(rng.u64(30..120));
-    let mut cluster = Cluster::new(rng, faulty, seed >= FIRST_WITH_GROUPS);
+    let additions = Additions { groups: seed >= FIRST_WITH_GROUPS, lies: seed >= FIRST_WITH_LIES };
+    let mut cluster = Cluster::new(rng, faulty, additions);
     cluster.run_until(faulty);
     cluster.network.heal();
     let mut end = faulty;
