@@ -189,7 +189,8 @@ impl StatusWriter {
             }
             Err(error) => {
                 tracing::warn!(pod = queued.pod.key(), "status is not written: {error}");
-                let may_succeed = !error.is_refusal() || matches!(error.code(), Some(409 | 429));
+                // A permission may be granted later.
+                let may_succeed = !error.is_refusal() || matches!(error.code(), Some(403 | 409 | 429));
                 if may_succeed && queued.to_write.is_none() && queued.eviction.is_none() {
                     queued.to_write = Some(written);
                     self.failed.push(id);

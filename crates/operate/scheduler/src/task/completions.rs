@@ -170,6 +170,8 @@ impl Scheduler {
         context.pending.write_status(eviction.id, |status| status.nominated_node.clear());
         let entry = context.pending.entry_of(eviction.id);
         self.groups.give_up_preemption(context, entry);
+        // Without a pause, a pod whose evictions are refused would preempt again and again.
+        context.pending.queue.keep_backoff(entry);
         context.pending.activate(entry, Instant::now());
     }
 }
