@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// From this seed on, users also create pod groups; the seeds below keep the runs that they had before.
 pub const FIRST_WITH_GROUPS: u64 = 4_000_000;
 /// From this seed on, the server also lies, takes permissions away, and components are killed when they write.
-pub const FIRST_WITH_LIES: u64 = 5_000_000;
+pub const FIRST_WITH_LIES: u64 = 6_000_000;
 
 /// What a run has shown.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
