@@ -20,8 +20,8 @@ const EVENTS: &str = "/api/v1/namespaces/default/events";
 async fn decided(admin: &Client, name: &str) {
     eventually("the pod is decided", async || {
         let pod = get(admin, &format!("{PODS}/{name}")).await.map_err(|error| error.to_string())?;
-        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-        let scheduled = conditions.filter(|condition| condition["type"] == "PodScheduled").next_back();
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        let scheduled = conditions.find(|condition| condition["type"] == "PodScheduled");
         match scheduled.and_then(|condition| condition["status"].as_str()) {
             Some("True") => Ok(()),
             Some("False") => {
