@@ -9,6 +9,8 @@ use crate::wrap::columns;
 
 /// Spaces between columns.
 const GAP: usize = 3;
+/// Cells are padded to at most this many columns: a few long cells would make every line as long.
+const MAX_PADDED: usize = 200;
 
 /// A cell.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +68,8 @@ impl Table {
         let cells = |i: usize| self.rows.iter().filter_map(move |row| row.get(i));
         let width_of = |i: usize| cells(i).map(|cell| columns(&cell.text)).max().unwrap_or(0);
         let mut widths: Vec<usize> = (0..n_columns).map(width_of).collect();
+        let but_last = n_columns.saturating_sub(1);
+        widths[..but_last].iter_mut().for_each(|width| *width = (*width).min(MAX_PADDED));
         let total =
             indent.len() + widths.iter().map(|width| width + GAP).sum::<usize>() - GAP.min(n_columns * GAP);
         if let (Some(width), Some(last)) = (width.filter(|width| total > *width), widths.last_mut()) {
@@ -94,7 +98,7 @@ impl Table {
                     };
                     write!(out, "{style}{text}{style:#}")?;
                     if i + 1 < n_cells {
-                        let n_spaces = widths[i] - columns(text) + GAP;
+                        let n_spaces = widths[i].saturating_sub(columns(text)) + GAP;
                         write!(out, "{:n_spaces$}", "")?;
                     }
                 }
@@ -123,19 +127,23 @@ impl Table {
 
 /// A text in lines of at most this many columns.
 fn broken(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
+    let mut lines = Vec::new();
+    let (mut line, mut length) = (String::new(), 0);
     for word in text.split(' ') {
-        let last = lines.len() - 1;
-        let line = &mut lines[last];
-        if !line.is_empty() && columns(line) + 1 + columns(word) > width {
-            lines.push(word.to_owned());
-        } else {
-            if !line.is_empty() {
+        let of_word = columns(word);
+        if !line.is_empty() {
+            if length + 1 + of_word > width {
+                lines.push(std::mem::take(&mut line));
+                length = 0;
+            } else {
                 line.push(' ');
+                length += 1;
             }
-            line.push_str(word);
         }
+        line.push_str(word);
+        length += of_word;
     }
+    lines.push(line);
     lines
 }
 
@@ -152,6 +160,17 @@ mod tests {
         table.write_within(&mut out, "  ", None).unwrap();
         let text = String::from_utf8(out.into_inner()).unwrap();
         assert_eq!(text, "  POD     NODE\n  größe   n1\n");
+    }
+
+    #[test]
+    fn a_long_cell_does_not_make_every_line_long() {
+        let mut table = Table::new(["SELECTOR", "PODS"]);
+        table.row([Cell::from("x".repeat(100_000)), Cell::from("1")]);
+        let mut out = anstream::StripStream::new(Vec::new());
+        table.write_within(&mut out, "", None).unwrap();
+        let text = String::from_utf8(out.into_inner()).unwrap();
+        let lengths: Vec<usize> = text.lines().map(str::len).collect();
+        assert_eq!(lengths, [200 + 3 + 4, 100_000 + 3 + 1]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ const PAGES: &[&str] = &[
     "/rules",
     "/sets",
     "/lint",
-    "/what-if?removeNode=node-0",
+    "/what-if?drain=node-0",
 ];
 
 /// The processor time of a process and its threads so far, which proc(5) has in hundredths of a second.

@@ -153,7 +153,7 @@ pub const DIMENSIONS: &[Dimension] = &[
     dimension("pod anti-affinity terms", 200, |scene, n| {
         scene.spec(&format!("affinity.podAntiAffinity.{REQUIRED}"), &list(n, pod_term));
     }),
-    dimension("pod anti-affinity terms that match", 200, |scene, n| {
+    dimension("pod anti-affinity terms that match", 100, |scene, n| {
         let term =
             |i| json!({"topologyKey": format!("key-{i}"), "labelSelector": {"matchLabels": {"app": "web"}}});
         scene.spec(&format!("affinity.podAntiAffinity.{REQUIRED}"), &list(n, term));
@@ -265,7 +265,7 @@ pub const DIMENSIONS: &[Dimension] = &[
             )
         });
     }),
-    dimension("empty documents", 50_000, |scene, n| scene.head = "---\n".repeat(n)),
+    dimension("empty documents", 10_000, |scene, n| scene.head = "---\n".repeat(n)),
     dimension("deployments", 200, |scene, n| {
         let deployment = |i: usize| {
             let labels = json!({"app": format!("app-{i}")});
@@ -283,7 +283,7 @@ pub const DIMENSIONS: &[Dimension] = &[
     dimension("the length of a name", 10_000, |scene, n| {
         scene.pods[0]["metadata"]["labels"]["app"] = "x".repeat(n).into()
     }),
-    dimension("the length of an annotation", 100_000, |scene, n| {
+    dimension("the length of an annotation", 30_000, |scene, n| {
         scene.pods[0]["metadata"]["annotations"]["scheduler.alpha.kubernetes.io/affinity"] =
             "{".repeat(n).into();
     }),
