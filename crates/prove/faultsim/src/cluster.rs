@@ -104,7 +104,7 @@ impl Cluster {
             Host::new("apiserver", at(0), api_server(&network, &server, &setup)),
             Host::new("users", at(50), users(connection(USERS), switches.clone(), workload.actions.clone())),
             Host::new("observer", at(20), observer(connection(OBSERVER), history.clone())),
-            Host::new("webhook", at(60), webhook(&network, connection(WEBHOOK))),
+            Host::new("webhook", at(60), webhook(&network, connection(WEBHOOK))).restarting(RESTART),
             Host::new("controllers", at(70), controllers(connection(CONTROLLERS), rng.fork())),
         ];
         for (i, name) in ["kubelet-a", "kubelet-b"].into_iter().enumerate() {
@@ -254,7 +254,13 @@ fn webhook(network: &Network, connection: impl Fn() -> Connection + 'static) -> 
         let serve: Serve = Arc::new(move |request| review(admission.clone(), request).boxed());
         async move {
             let policies = mirroring.follow_policies(client.clone());
-            _ = tokio::join!(mirroring.mirror(client), policies, network.serve(WEBHOOK, serve));
+            // Without a permission that it needs, the mirror ends, and the command with it.
+            tokio::select! {
+                biased;
+                _ = mirroring.mirror(client) => {}
+                _ = policies => {}
+                () = network.serve(WEBHOOK, serve) => {}
+            }
         }
         .boxed()
     })

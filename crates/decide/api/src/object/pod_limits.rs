@@ -6,7 +6,7 @@ use crate::syntax::annotations::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
 /// A limit for each field of a pod that lists rules about its placement.
 ///
 /// An entry is a key, a requirement, a toleration, a name, a resource, a host port or a volume. A term between pods and a spread
-/// constraint count as [`TERM_ENTRIES`], because pods are counted for each; [`VALUES_PER_ENTRY`] values, and as many bytes of an
+/// constraint count as `TERM_ENTRIES`, because pods are counted for each; `VALUES_PER_ENTRY` values, and as many bytes of an
 /// annotation, count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodLimits {
