@@ -242,6 +242,25 @@ async fn a_condition_that_could_not_be_written_is_written_later() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_condition_that_was_forbidden_is_written_when_the_permission_is_back() {
+    let (world, proxy) = with_proxy().await;
+    let mut n = 0;
+    proxy.rule(move |request| {
+        let is_status = request.method == http::Method::PATCH && request.uri.path().ends_with("/status");
+        n += usize::from(is_status);
+        if is_status && n <= 2 { Fault::Answer(403) } else { Fault::None }
+    });
+    let options = SchedulerOptions { flush_after: Duration::from_secs(1), ..impatient() };
+    let scheduler = start_scheduler(proxy.config(), options).await;
+    let mut pod = pod("large", "large");
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1000".into();
+    world.pod(pod).await;
+    world.until_refused("large").await;
+    assert_eq!(proxy.n_faults(), 2);
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_condition_that_arrives_after_the_binding_changes_nothing() {
     let (world, proxy) = with_proxy().await;
     proxy.rule(|request| {
