@@ -203,61 +203,40 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
     ends_well(&world, &proxy, scheduler, 8).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_condition_that_conflicts_with_another_write_is_written_again() {
+/// The first writes of a condition are answered with a code; a later one succeeds.
+async fn a_condition_is_written_after(n_answers: usize, code: u16, options: SchedulerOptions) {
     let (world, proxy) = with_proxy().await;
     let mut n = 0;
     proxy.rule(move |request| {
         let is_status = request.method == http::Method::PATCH && request.uri.path().ends_with("/status");
         n += usize::from(is_status);
-        if is_status && n <= 2 { Fault::Answer(409) } else { Fault::None }
+        if is_status && n <= n_answers { Fault::Answer(code) } else { Fault::None }
     });
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let scheduler = start_scheduler(proxy.config(), options).await;
     let mut pod = pod("large", "large");
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1000".into();
     world.pod(pod).await;
     world.until_refused("large").await;
-    assert_eq!(proxy.n_faults(), 2);
+    assert_eq!(proxy.n_faults(), n_answers);
     scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_condition_that_conflicts_with_another_write_is_written_again() {
+    a_condition_is_written_after(2, 409, impatient()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_condition_that_could_not_be_written_is_written_later() {
-    let (world, proxy) = with_proxy().await;
-    let mut n = 0;
-    proxy.rule(move |request| {
-        let is_status = request.method == http::Method::PATCH && request.uri.path().ends_with("/status");
-        n += usize::from(is_status);
-        // As many as one write is tried.
-        if is_status && n <= 4 { Fault::Answer(500) } else { Fault::None }
-    });
     let options = SchedulerOptions { flush_after: Duration::from_secs(1), ..impatient() };
-    let scheduler = start_scheduler(proxy.config(), options).await;
-    let mut pod = pod("large", "large");
-    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1000".into();
-    world.pod(pod).await;
-    world.until_refused("large").await;
-    assert_eq!(proxy.n_faults(), 4);
-    scheduler.stopped().await;
+    // As many as one write is tried.
+    a_condition_is_written_after(4, 500, options).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_condition_that_was_forbidden_is_written_when_the_permission_is_back() {
-    let (world, proxy) = with_proxy().await;
-    let mut n = 0;
-    proxy.rule(move |request| {
-        let is_status = request.method == http::Method::PATCH && request.uri.path().ends_with("/status");
-        n += usize::from(is_status);
-        if is_status && n <= 2 { Fault::Answer(403) } else { Fault::None }
-    });
     let options = SchedulerOptions { flush_after: Duration::from_secs(1), ..impatient() };
-    let scheduler = start_scheduler(proxy.config(), options).await;
-    let mut pod = pod("large", "large");
-    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1000".into();
-    world.pod(pod).await;
-    world.until_refused("large").await;
-    assert_eq!(proxy.n_faults(), 2);
-    scheduler.stopped().await;
+    a_condition_is_written_after(2, 403, options).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -35,8 +35,7 @@ async fn decided(admin: &Client, name: &str) {
     .await;
 }
 
-/// A large pod costs the scheduler, and the cluster around it, no more than its size; and a small pod of somebody else is
-/// scheduled beside it.
+/// The cost includes all components of `berth up`, and a small pod of another user that is scheduled beside the large one.
 #[tokio::test]
 async fn a_pod_costs_the_scheduler_no_more_than_its_size() {
     let directory = TempDir::new("scheduling");
