@@ -82,7 +82,7 @@ pub(crate) fn node_admission(
             return Err(state.anti_affinity(term, other));
         }
     }
-    for (term, matcher) in on_node(&rule_set.executing_affinity, &rule_set.rules().required_affinity) {
+    for (term, matcher) in on_node(&rule_set.required_affinity, &rule_set.rules().required_affinity) {
         if term.topology == TopologyScope::All {
             continue;
         }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::severity::Severity;
 use crate::subject::Object;
+use crate::work::Work;
 
 /// A mistake in an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -36,8 +37,8 @@ pub struct Finding {
 /// A finding with what it is sorted by: the order of its object, the rule and the path.
 pub(crate) struct Found {
     pub(crate) position: (usize, &'static str, String),
-    /// Whether the object is exempt from the rule.
-    pub(crate) is_exempt: bool,
+    /// Whether the object is not exempt from the rule, and the rule had enough steps of work to know.
+    pub(crate) counts: bool,
     pub(crate) finding: Finding,
 }
 
@@ -46,13 +47,14 @@ pub(crate) struct Findings {
     rule: &'static str,
     severity: Severity,
     fix: &'static str,
+    work: Work,
     pub(crate) all: Vec<Found>,
 }
 
 impl Findings {
     /// For a rule with this name, and with this usual severity and fix.
-    pub(crate) fn new(rule: &'static str, severity: Severity, fix: &'static str) -> Findings {
-        Findings { rule, severity, fix, all: Vec::new() }
+    pub(crate) fn new(rule: &'static str, severity: Severity, fix: &'static str, work: Work) -> Findings {
+        Findings { rule, severity, fix, work, all: Vec::new() }
     }
 
     /// Adds a finding with the severity and the fix of the rule. `path` is that in the whole object.
@@ -77,7 +79,8 @@ impl Findings {
             place: object.source.clone(),
         };
         let position = (object.order, rule, path);
-        self.all.push(Found { position, is_exempt: object.is_exempt(rule), finding });
+        let counts = !object.is_exempt(rule) && !self.work.is_spent();
+        self.all.push(Found { position, counts, finding });
         &mut self.all.last_mut().expect("a finding was just added").finding
     }
 }

@@ -1,12 +1,14 @@
 //! What is linted, and what it is linted against.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::Pod;
 use berth_api::read::SourceLocation;
-use berth_api::rules::{KnownNamespaces, NamespaceScope, PodSet, Requirement, Selector};
+use berth_api::rules::{
+    KnownNamespaces, NamespaceScope, PodSet, PodTerm, Requirement, Selector, SetRelation,
+};
 use berth_engine::{Cluster, Settings};
 use berth_simulate::{InvalidObject, Workloads};
 
@@ -15,6 +17,7 @@ use crate::nodes::Nodes;
 use crate::population::{PodGroup, Population};
 use crate::subject::{Object, Subject};
 use crate::terms::set;
+use crate::work::Work;
 
 /// The rules that state errors of the API server.
 const STATING_ERRORS: [&str; 2] = ["dialects-differ", "label-not-an-integer"];
@@ -33,6 +36,9 @@ pub struct LintInput<'a> {
     pub(crate) namespaces: KnownNamespaces,
     pub(crate) population: Population,
     pub(crate) nodes: Nodes<'a>,
+    pub(crate) work: Work,
+    /// How many of the subjects the current rule has begun.
+    n_begun: Cell<usize>,
     /// The nodes alone, for simulated rollouts; made at the first one.
     pub(crate) empty_cluster: RefCell<Option<Cluster>>,
     pub(crate) review: Option<&'a Review<'a>>,
@@ -74,10 +80,13 @@ impl<'a> LintInput<'a> {
         }
         subjects.sort_by_key(|subject| subject.object.order);
         let namespaces = KnownNamespaces::new(inventory.namespaces.iter().map(|entry| &entry.object));
-        let population = Population::new(&subjects, inventory, namespaces.clone());
+        let work = Work::new();
+        let population = Population::new(&subjects, inventory, namespaces.clone(), work.clone());
         LintInput {
             objects: objects(inventory).into_iter().filter(|object| is_linted(object.source)).collect(),
-            nodes: Nodes::new(inventory.nodes.iter().map(|entry| &entry.object).collect()),
+            nodes: Nodes::new(inventory.nodes.iter().map(|entry| &entry.object).collect(), work.clone()),
+            work,
+            n_begun: Cell::default(),
             inventory,
             settings,
             subjects,
@@ -88,6 +97,18 @@ impl<'a> LintInput<'a> {
             annotation_readers: &[],
             rejected,
         }
+    }
+
+    /// The linted objects with pods, as long as the rule has steps of work.
+    pub(crate) fn subjects(&self) -> impl Iterator<Item = &Subject<'a>> {
+        self.n_begun.set(0);
+        let begin = |_: &&Subject<'a>| self.n_begun.set(self.n_begun.get() + 1);
+        self.subjects.iter().take_while(|_| self.work.spend(1)).inspect(begin)
+    }
+
+    /// The object at which the steps of work of the current rule ended.
+    pub(crate) fn last_subject(&self) -> Option<&Subject<'a>> {
+        self.subjects.get(self.n_begun.get().checked_sub(1)?)
     }
 
     /// Names schedulers that read Berth's annotations, besides `berth` and those that have a profile of their own.
@@ -117,17 +138,28 @@ impl<'a> LintInput<'a> {
             && self.population.in_set(&of_keys).next().is_some()
     }
 
-    /// The pods of the input that match all required affinity of a subject.
-    pub(crate) fn partners(&self, subject: &Subject<'_>) -> Vec<&PodGroup> {
-        let sets: Vec<_> = subject.rules.required_affinity.iter().map(set).collect();
+    /// The pods of the input that match all of these terms.
+    pub(crate) fn partners(&self, terms: &[PodTerm]) -> Vec<&PodGroup> {
+        let sets: Vec<_> = terms.iter().map(set).collect();
         let Some((first, others)) = sets.split_first() else { return Vec::new() };
         let groups = self.population.in_set(first);
-        groups.filter(|group| others.iter().all(|set| self.population.is_in(group, set))).collect()
+        let is_in_all = |group: &&PodGroup| others.iter().all(|set| self.population.is_in(group, set));
+        groups.filter(is_in_all).collect()
     }
 
-    /// Whether the first pod of a subject may go anywhere, because it matches its required affinity itself.
-    pub(crate) fn satisfies_itself(&self, subject: &Subject<'_>) -> bool {
-        subject.rules.required_affinity.iter().all(|term| subject.is_in(&set(term), &self.namespaces))
+    /// How two sets relate; that they overlap, if the rule has no more steps of work.
+    pub(crate) fn relation(&self, a: &PodSet, b: &PodSet) -> SetRelation {
+        if self.work.spend(a.comparison_steps(b)) {
+            a.relation(b, &self.namespaces)
+        } else {
+            SetRelation::Overlaps
+        }
+    }
+
+    /// Whether the first pod of a subject may go anywhere as far as a requirement of its affinity is concerned, because it
+    /// matches all of the terms itself.
+    pub(crate) fn satisfies_itself(&self, subject: &Subject<'_>, terms: &[PodTerm]) -> bool {
+        terms.iter().all(|term| subject.is_in(&set(term), &self.namespaces))
     }
 
     /// The objects that the API server rejects for reasons that no finding states.

@@ -16,6 +16,7 @@ mod selection;
 mod severity;
 mod subject;
 mod terms;
+mod work;
 
 pub use finding::Finding;
 pub use input::{LintInput, Review};
@@ -28,6 +29,9 @@ use berth_simulate::InvalidObject;
 
 use finding::{Findings, Found};
 
+/// Steps of work of each rule: some seconds.
+const MAX_STEPS: u64 = 100_000_000;
+
 /// The result of the rules.
 #[derive(Clone, Debug, Default)]
 pub struct LintReport {
@@ -35,20 +39,36 @@ pub struct LintReport {
     pub findings: Vec<Finding>,
     /// Objects that the API server rejects for reasons that no finding states.
     pub invalid: Vec<InvalidObject>,
+    /// The rules that were not applied to all objects because that is too much work, each with the first of these objects.
+    pub incomplete: Vec<String>,
 }
 
 /// Puts the input to the selected rules.
 pub fn lint(input: &LintInput<'_>, selection: &Selection) -> LintReport {
-    let mut all: Vec<Found> = Vec::new();
+    lint_within(input, selection, MAX_STEPS)
+}
+
+/// As [`lint`], with at most as many steps of work for each rule.
+pub fn lint_within(input: &LintInput<'_>, selection: &Selection, steps: u64) -> LintReport {
+    let (mut all, mut incomplete): (Vec<Found>, _) = (Vec::new(), Vec::new());
     for info in RULES.iter().filter(|info| selection.contains(info.name)) {
-        let mut findings = Findings::new(info.name, info.severity, info.fix);
+        input.work.begin(steps);
+        let mut findings = Findings::new(info.name, info.severity, info.fix, input.work.clone());
         (info.check)(input, &mut findings);
+        if input.work.is_spent() {
+            let name = info.name;
+            let first = input.last_subject().map(|subject| &subject.object);
+            let first =
+                first.map(|first| format!(" from {} {}/{} on", first.kind, first.namespace, first.name));
+            let first = first.unwrap_or_default();
+            incomplete.push(format!("{name} was not applied{first}: more than {steps} steps of work"));
+        }
         all.extend(findings.all);
     }
-    all.retain(|found| !found.is_exempt);
+    all.retain(|found| found.counts);
     all.sort_by(|a, b| a.position.cmp(&b.position));
     let mut findings: Vec<_> = all.into_iter().map(|found| found.finding).collect();
     findings.dedup();
     let invalid = input.invalid(&findings);
-    LintReport { findings, invalid }
+    LintReport { findings, invalid, incomplete }
 }

@@ -10,6 +10,8 @@ use berth_api::rules::{
     Tolerations,
 };
 
+use crate::work::Work;
+
 /// Alternatives beyond this many are not compared.
 const MAX_ALTERNATIVES: usize = 1024;
 
@@ -22,6 +24,7 @@ type Domains<'a> = Rc<BTreeMap<&'a str, Vec<usize>>>;
 /// The nodes.
 pub(crate) struct Nodes<'a> {
     all: Vec<&'a Node>,
+    work: Work,
     domains: RefCell<HashMap<String, Domains<'a>>>,
     eligible: RefCell<HashMap<NodeRules, Rc<Eligible<'a>>>>,
 }
@@ -34,8 +37,8 @@ pub(crate) struct Eligible<'a> {
 }
 
 impl<'a> Nodes<'a> {
-    pub(crate) fn new(all: Vec<&'a Node>) -> Nodes<'a> {
-        Nodes { all, domains: RefCell::default(), eligible: RefCell::default() }
+    pub(crate) fn new(all: Vec<&'a Node>, work: Work) -> Nodes<'a> {
+        Nodes { all, work, domains: RefCell::default(), eligible: RefCell::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -55,6 +58,7 @@ impl<'a> Nodes<'a> {
         if let Some(domains) = self.domains.borrow().get(key) {
             return domains.clone();
         }
+        self.work.spend(self.all.len());
         let mut domains: BTreeMap<&'a str, Vec<usize>> = BTreeMap::new();
         for (i, node) in self.all.iter().enumerate() {
             if let Some(value) = node.metadata.label(key) {
@@ -71,12 +75,16 @@ impl<'a> Nodes<'a> {
     pub(crate) fn eligible(&self, rules: &PodRules) -> Rc<Eligible<'a>> {
         let key =
             (rules.node_selector.clone(), rules.required_node_affinity.clone(), rules.tolerations.clone());
+        if !self.work.spend(steps(rules)) {
+            return Rc::new(Eligible { nodes: Vec::new(), domains: RefCell::default() });
+        }
         if let Some(eligible) = self.eligible.borrow().get(&key) {
             return eligible.clone();
         }
         let matching = self.matching(rules);
         let tolerates = |i: &usize| {
             self.all[*i].spec.taints.iter().all(|taint| {
+                self.work.spend(1);
                 !TaintEffect::parse(&taint.effect).forbids_scheduling()
                     || is_condition(&taint.key)
                     || rules.tolerations.tolerate(taint)
@@ -90,9 +98,11 @@ impl<'a> Nodes<'a> {
 
     /// The nodes that the node selector and the required node affinity of a pod match.
     pub(crate) fn matching(&self, rules: &PodRules) -> Vec<usize> {
+        let steps = steps(rules);
         let matches = |i: &usize| {
             let node = self.all[*i];
-            rules.node_selector.iter().all(|(key, value)| node.metadata.label(key) == Some(value))
+            self.work.spend(steps)
+                && rules.node_selector.iter().all(|(key, value)| node.metadata.label(key) == Some(value))
                 && rules.required_node_affinity.iter().all(|rule| matches(rule, node))
         };
         (0..self.all.len()).filter(matches).collect()
@@ -104,6 +114,7 @@ impl<'a> Nodes<'a> {
         if let Some(domains) = known.get(key) {
             return domains.clone();
         }
+        self.work.spend(eligible.nodes.len());
         let values = eligible.nodes.iter().filter_map(|i| self.all[*i].metadata.label(key));
         let domains = Rc::new(values.collect::<BTreeSet<_>>());
         known.insert(key.to_owned(), domains.clone());
@@ -127,6 +138,16 @@ fn matches(rule: &NodeSelectorRule, node: &Node) -> bool {
     has_attributes || rule.matches(&node.metadata.name, &node.metadata.labels)
 }
 
+/// Steps that it costs to compare the rules about nodes with one node.
+fn steps(rules: &PodRules) -> usize {
+    let of_term = |term: &NodeTerm| match term {
+        NodeTerm::All(requirements) => 1 + requirements.len(),
+        _ => 1,
+    };
+    let terms = rules.required_node_affinity.iter().flat_map(|rule| &rule.terms);
+    1 + rules.node_selector.len() + terms.map(of_term).sum::<usize>()
+}
+
 /// The requirements of a node term on labels and on the name; those on versions, annotations and other fields are left
 /// out. None for a term that matches no node.
 pub(crate) fn term_requirements(term: &NodeTerm) -> Option<Vec<Requirement>> {
@@ -141,20 +162,23 @@ pub(crate) fn term_requirements(term: &NodeTerm) -> Option<Vec<Requirement>> {
 
 /// What the node selector and the required node affinity of a pod allow: one of these conjunctions must hold. None if
 /// there are too many.
-pub(crate) fn alternatives(rules: &PodRules) -> Option<Vec<Vec<Requirement>>> {
+pub(crate) fn alternatives(rules: &PodRules, work: &Work) -> Option<Vec<Vec<Requirement>>> {
     let selector = rules.node_selector.iter();
     let selector = selector.map(|(key, value)| Requirement::In(key.clone(), vec![value.clone()])).collect();
-    conjunction(vec![selector], &rules.required_node_affinity)
+    conjunction(vec![selector], &rules.required_node_affinity, work)
 }
 
 /// The conjunctions that also satisfy node selector rules.
 pub(crate) fn conjunction(
     mut alternatives: Vec<Vec<Requirement>>,
     rules: &[NodeSelectorRule],
+    work: &Work,
 ) -> Option<Vec<Vec<Requirement>>> {
     for rule in rules {
         let terms: Vec<_> = rule.terms.iter().filter_map(term_requirements).collect();
-        if alternatives.len() * terms.len() > MAX_ALTERNATIVES {
+        let size = |all: &[Vec<Requirement>]| 1 + all.iter().map(Vec::len).sum::<usize>();
+        let steps = size(&alternatives) * terms.len() + size(&terms) * alternatives.len();
+        if alternatives.len() * terms.len() > MAX_ALTERNATIVES || !work.spend(steps) {
             return None;
         }
         let with = |all: &Vec<Requirement>| {
@@ -176,9 +200,10 @@ pub(crate) fn volume_rule(selector: &berth_api::object::NodeSelector) -> NodeSel
 }
 
 /// The values of a node label that the rules of a pod allow, if they list them.
-pub(crate) fn listed_values(rules: &PodRules, key: &str) -> Option<BTreeSet<String>> {
+pub(crate) fn listed_values(rules: &PodRules, key: &str, work: &Work) -> Option<BTreeSet<String>> {
     let mut values = BTreeSet::new();
-    for requirements in alternatives(rules)?.iter().filter(|requirements| is_satisfiable(requirements)) {
+    for requirements in alternatives(rules, work)?.iter().filter(|requirements| is_satisfiable(requirements))
+    {
         let of_key: Vec<_> = requirements.iter().filter(|r| r.key() == key).collect();
         let listed =
             of_key.iter().find_map(|r| if let Requirement::In(_, values) = r { Some(values) } else { None });

@@ -7,7 +7,8 @@ use berth_api::object::StringMap;
 use berth_api::rules::{KnownNamespaces, PodSet, Requirement, Selector};
 use berth_simulate::Workloads;
 
-use crate::subject::{Subject, controller_labels};
+use crate::subject::{Subject, UNKNOWN_VALUE, controller_labels};
+use crate::work::Work;
 
 /// Pods with the same namespace, owner and labels, as far as selectors mention the labels.
 pub(crate) struct PodGroup {
@@ -27,6 +28,7 @@ pub(crate) struct Population {
     pub(crate) groups: Vec<PodGroup>,
     by_namespace: HashMap<String, Vec<usize>>,
     namespaces: KnownNamespaces,
+    work: Work,
 }
 
 impl Population {
@@ -34,6 +36,7 @@ impl Population {
         subjects: &[Subject<'_>],
         inventory: &Inventory,
         namespaces: KnownNamespaces,
+        work: Work,
     ) -> Population {
         let mut keys = BTreeSet::new();
         for subject in subjects {
@@ -41,7 +44,8 @@ impl Population {
                 keys.extend(selector.requirements().iter().map(|r| r.key().to_owned()));
             }
         }
-        let mut population = Population { groups: Vec::new(), by_namespace: HashMap::new(), namespaces };
+        let mut population =
+            Population { groups: Vec::new(), by_namespace: HashMap::new(), namespaces, work };
         let mut positions: HashMap<(String, String), usize> = HashMap::new();
         let mut linted_pods = HashMap::new();
         for (i, subject) in subjects.iter().enumerate() {
@@ -97,18 +101,27 @@ impl Population {
         let is_named = set.namespaces.selector == Selector::Nothing;
         let named =
             || set.namespaces.names.iter().filter_map(|name| self.by_namespace.get(name)).flatten().copied();
-        let candidates: Vec<usize> =
-            if is_named { named().collect() } else { (0..self.groups.len()).collect() };
+        let candidates: Vec<usize> = match is_named {
+            _ if self.work.is_spent() => Vec::new(),
+            true => named().collect(),
+            false => (0..self.groups.len()).collect(),
+        };
         let set = set.clone();
         candidates.into_iter().map(|i| &self.groups[i]).filter(move |group| self.is_in(group, &set))
     }
 
     /// Whether the pods of a group are in a set, or could be as far as only their controller knows.
     pub(crate) fn is_in(&self, group: &PodGroup, set: &PodSet) -> bool {
+        if !self.work.spend(1 + set.selector.requirements().len() + set.namespaces.names.len()) {
+            return false;
+        }
         if group.unknown.is_empty() {
             return set.contains(&group.namespace, &group.labels, &self.namespaces);
         }
-        let is_known = |requirement: &&Requirement| !group.unknown.contains(&requirement.key());
+        // A value that stands for another unknown one is compared: workloads have different ones.
+        let is_known = |requirement: &&Requirement| {
+            !group.unknown.contains(&requirement.key()) || is_unknown_value(requirement)
+        };
         let selector = match &set.selector {
             Selector::Nothing => Selector::Nothing,
             Selector::All(all) => Selector::All(all.iter().filter(is_known).cloned().collect()),
@@ -116,6 +129,11 @@ impl Population {
         let set = PodSet { namespaces: set.namespaces.clone(), selector };
         set.contains(&group.namespace, &group.labels, &self.namespaces)
     }
+}
+
+fn is_unknown_value(requirement: &Requirement) -> bool {
+    let (Requirement::In(_, values) | Requirement::NotIn(_, values)) = requirement else { return false };
+    values.iter().any(|value| value.starts_with(UNKNOWN_VALUE))
 }
 
 /// The label selectors of pods in the rules of a subject.

@@ -50,6 +50,9 @@ pub(crate) fn pod_of_revision(subject: &Subject<'_>, revision: &str, extensions:
 impl LintInput<'_> {
     /// Updates a subject: `n_old` pods of one revision run, and a pod of another one comes.
     pub(crate) fn try_rollout(&self, subject: &Subject<'_>, n_old: usize) -> Trial {
+        if !self.work.spend(n_old.saturating_mul(1 + self.nodes.all().len())) {
+            return Trial::NewFits;
+        }
         let extensions = self.settings.extensions;
         let old = pod_of_revision(subject, "old", extensions);
         let new = pod_of_revision(subject, "new", extensions);

@@ -51,6 +51,9 @@ rules! {
     "annotation-ignored-by-scheduler" annotation_ignored Warning:
         "An annotation with placement rules is not read by the scheduler of the pod";
         "set schedulerName to a scheduler that reads the annotation, or use fields of the pod spec"
+    "budget-blocks-evictions" budget_blocks_evictions Warning:
+        "A PodDisruptionBudget never allows an eviction";
+        "allow one unavailable pod, or run one replica more than must be available"
     "contradictory-terms" contradictory_terms Error:
         "Node selector and required node affinity contradict each other: no node can ever match";
         "remove one of the contradicting requirements"
@@ -90,6 +93,9 @@ rules! {
     "preference-without-effect" preference_without_effect Warning:
         "A preference that does not distinguish any nodes";
         "remove the preference, or correct it"
+    "redundant-term" redundant_term Info:
+        "A required term between pods that another one implies";
+        "remove the term"
     "replicas-exceed-domains" replicas_exceed_domains Error:
         "More replicas than the topology has domains for: the last pods stay pending";
         "lower replicas, add domains, or make the rule preferred"

@@ -85,8 +85,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) errors: Vec<FieldError>,
 }
 
-/// Stands for a value that only a controller knows.
-const UNKNOWN_VALUE: &str = "set-by-the-controller";
+/// Begins what stands for a value that only a controller knows. Each workload has another one.
+pub(crate) const UNKNOWN_VALUE: &str = "set-by-the-controller-";
 
 /// The labels that controllers add to the pods of a workload.
 pub(crate) fn controller_labels(kind: Kind) -> &'static [&'static str] {
@@ -123,8 +123,11 @@ impl<'a> Subject<'a> {
         let mut written = workload_pods(entry)?.template;
         written.metadata.name.clone_from(&metadata.name);
         for label in controller_labels(kind) {
-            let labels = &mut written.metadata.labels;
-            labels.entry((*label).to_owned()).or_insert_with(|| UNKNOWN_VALUE.to_owned());
+            let value = match *label {
+                "job-name" | "batch.kubernetes.io/job-name" if kind == Kind::Job => metadata.name.clone(),
+                _ => format!("{UNKNOWN_VALUE}{}", entry.order),
+            };
+            written.metadata.labels.entry((*label).to_owned()).or_insert(value);
         }
         if kind == Kind::DaemonSet {
             for (key, effect) in daemon_tolerations(written.spec.host_network) {
@@ -186,7 +189,7 @@ impl<'a> Subject<'a> {
 
     /// The labels of the pods with their values, without those that controllers add.
     pub(crate) fn own_labels(&self) -> impl Iterator<Item = (&String, &String)> {
-        self.written.metadata.labels.iter().filter(|(_, value)| *value != UNKNOWN_VALUE)
+        self.written.metadata.labels.iter().filter(|(_, value)| !value.starts_with(UNKNOWN_VALUE))
     }
 
     /// `Deployment web`.

@@ -12,6 +12,10 @@ const MAX_EXPLAINED: usize = 300;
 /// Steps of work of all of these explanations together.
 const EXPLAIN_STEPS: u64 = 50_000_000;
 
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
 /// Counts of pods.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,6 +67,9 @@ pub struct Failure {
     pub message: String,
     /// The rule with the largest effect; none when no term of a rule is the reason.
     pub bottleneck: Option<TermSummary>,
+    /// Nodes on which the rules were not evaluated to find it, because that is too much work.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub n_not_evaluated: usize,
     /// For a rolling update that is stuck: the reason and the smallest change that lets it proceed.
     pub rollout: Option<String>,
 }
@@ -142,19 +149,29 @@ pub fn failures(simulation: &mut Simulation) -> Vec<Failure> {
             failure.pods.push(key);
             continue;
         }
-        let (mut bottleneck, mut rollout) = (None, None);
+        let (mut bottleneck, mut n_not_evaluated, mut rollout) = (None, 0, None);
         if n_explained < MAX_EXPLAINED && !in_group {
             n_explained += 1;
             let explanation = simulation.explain_without_repairs(&namespace, &name, None, &budget);
-            bottleneck = explanation.as_ref().and_then(|e| e.explanation.bottleneck().cloned());
-            rollout = explanation.and_then(|e| stuck_rollout(simulation, &e));
+            if let Some(explained) = explanation {
+                bottleneck = explained.explanation.bottleneck().cloned();
+                n_not_evaluated = explained.explanation.n_not_evaluated;
+                rollout = stuck_rollout(simulation, &explained);
+            }
         }
         let cause =
             |b: &Option<TermSummary>| b.as_ref().map(|t| (t.plugin, t.term.clone(), t.detail.clone()));
         let alike = |f: &&mut Failure| alike(f) && cause(&f.bottleneck) == cause(&bottleneck);
         match failures.iter_mut().find(alike) {
             Some(failure) => failure.pods.push(key),
-            None => failures.push(Failure { workload, pods: vec![key], message, bottleneck, rollout }),
+            None => failures.push(Failure {
+                workload,
+                pods: vec![key],
+                message,
+                bottleneck,
+                n_not_evaluated,
+                rollout,
+            }),
         }
     }
     failures
@@ -175,6 +192,7 @@ pub fn explain(failures: &mut [Failure], simulation: &mut Simulation) {
             failure.message.clone_from(message);
         }
         failure.bottleneck = explained.explanation.bottleneck().cloned();
+        failure.n_not_evaluated = explained.explanation.n_not_evaluated;
         failure.rollout = stuck_rollout(simulation, &explained);
     }
 }

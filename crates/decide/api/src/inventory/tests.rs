@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::object::{Pod, VolumeKind, VolumeObject};
-use crate::read::{Manifest, ReadError, collect_manifests, decode, quote_integer_bounds, read_manifests};
+use crate::read::{Manifest, ReadError, collect_manifests, decode, read_manifests};
 
 fn manifests(text: &str) -> Vec<Manifest> {
     collect_manifests(text, "f").unwrap()
@@ -328,7 +328,7 @@ fn integer_bounds_of_pod_terms_become_strings_and_only_those() {
     let expression = |op: &str| json!({"key": "a", "operator": op, "values": [20, "30"]});
     let term =
         |op: &str| json!({"labelSelector": {"matchExpressions": [expression(op)]}, "topologyKey": "z"});
-    let mut affinity = json!({
+    let affinity = json!({
         "podAffinity": {
             "requiredDuringSchedulingRequiredDuringExecution": [term("Gt"), term("In")],
             "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term("Lt")}],
@@ -338,7 +338,9 @@ fn integer_bounds_of_pod_terms_become_strings_and_only_those() {
             {"matchExpressions": [expression("Gt")]}]}},
     });
     let before = affinity.to_string();
-    quote_integer_bounds(&mut affinity);
+    let pod =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"affinity": affinity}});
+    let affinity = &manifests(&pod.to_string())[0].value["spec"]["affinity"];
     let quoted = |op: &str, text: &str| {
         let bound = format!(r#""operator":"{op}","values":[20,"#);
         text.replace(&bound, &bound.replace("20", "\"20\""))

@@ -6,8 +6,7 @@ use crate::syntax::annotations::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
 /// A limit for each field of a pod that lists rules about its placement.
 ///
 /// An entry is a key, a requirement, a toleration, a name, a resource, a host port or a volume. A term between pods and a spread
-/// constraint count as `TERM_ENTRIES`, because pods are counted for each; `VALUES_PER_ENTRY` values, and as many bytes of an
-/// annotation, count as one.
+/// constraint count as ten, because pods are counted for each; ten values, and ten bytes of an annotation, count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodLimits {
     /// Entries of a field.
@@ -15,9 +14,9 @@ pub struct PodLimits {
 }
 
 /// Entries that a term between pods counts as.
-pub const TERM_ENTRIES: usize = 10;
+const TERM_ENTRIES: usize = 10;
 /// Values that count as one entry.
-pub const VALUES_PER_ENTRY: usize = 10;
+const VALUES_PER_ENTRY: usize = 10;
 
 /// A field with more entries than allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,13 +52,15 @@ impl PodLimits {
             ("spec.containers[*].resources.requests", requests.sum()),
             ("spec.volumes", spec.volumes.len()),
         ];
-        let annotations = [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION].map(|name| {
-            let text = pod.metadata.annotations.get(name);
-            (format!("metadata.annotations[{name}]"), text.map_or(0, |text| text.len() / VALUES_PER_ENTRY))
-        });
-        let fields = fields.into_iter().map(|(path, n)| (path.to_owned(), n)).chain(annotations);
-        let mut fields = fields.map(|(path, n_entries)| TooManyEntries { path, n_entries });
-        fields.find(|field| field.n_entries > self.max_entries)
+        let exceeds = |n_entries: usize| n_entries > self.max_entries;
+        if let Some((path, n_entries)) = fields.into_iter().find(|(_, n)| exceeds(*n)) {
+            return Some(TooManyEntries { path: path.to_owned(), n_entries });
+        }
+        [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION].into_iter().find_map(|name| {
+            let n_entries = pod.metadata.annotations.get(name)?.len() / VALUES_PER_ENTRY;
+            exceeds(n_entries)
+                .then(|| TooManyEntries { path: format!("metadata.annotations[{name}]"), n_entries })
+        })
     }
 }
 

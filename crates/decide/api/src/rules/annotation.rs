@@ -67,6 +67,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn integer_bounds_need_no_quotes_in_terms_about_nodes_and_pods() {
+        let yaml = "nodeAffinity:\n  requiredDuringSchedulingRequiredDuringExecution:\n    nodeSelectorTerms:\n    - matchExpressions: \
+                    [{key: cores, operator: Gt, values: [8]}]\n      matchAnnotations: [{key: slot, operator: Lt, values: [2]}]\n";
+        let affinity = parse_affinity_annotation(yaml).unwrap().node_affinity.unwrap();
+        let required = affinity.required_during_scheduling_required_during_execution.unwrap();
+        let term = &required.node_selector_terms[0];
+        assert_eq!(term.match_expressions[0].values, ["8"]);
+        assert_eq!(term.match_annotations[0].values, ["2"]);
+        let unquoted = yaml.replace("operator: Gt", "operator: In");
+        assert!(parse_affinity_annotation(&unquoted).is_err(), "labels are strings");
+    }
+
+    #[test]
     fn json_and_yaml_read_alike() {
         let json = r#"{"podAffinity": {"requiredDuringSchedulingRequiredDuringExecution": [{"labelSelector":
             {"matchExpressions": [{"key": "size", "operator": "Gt", "values": ["20"]}]}, "namespaces": []}]}}"#;

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::Dialect;
 use super::features::NodeFeatures;
 use super::node::{NodeSelectorRule, PreferredNodeTerm};
 use super::pod_term::{PodTerm, PreferredPodTerm};
@@ -20,7 +21,7 @@ pub struct PodRules {
     pub preferred_node_affinity: Vec<PreferredNodeTerm>,
     /// Whether the pod has preferred node affinity at all (even terms that are no-ops).
     pub has_preferred_node_affinity: bool,
-    /// Required pod affinity: a pod counts when it matches all terms.
+    /// Required pod affinity, the terms of v1 first.
     pub required_affinity: Vec<PodTerm>,
     /// Required pod anti-affinity.
     pub required_anti_affinity: Vec<PodTerm>,
@@ -51,6 +52,14 @@ pub struct PodRules {
     pub preferred_node_affinity_error: Option<String>,
     /// The parse error of pod terms: the pod cannot be filtered.
     pub pod_term_error: Option<String>,
+}
+
+impl PodRules {
+    /// The requirements of required pod affinity: the terms of v1 together, which one pod has to match, and each term of the
+    /// proposals.
+    pub fn affinity_requirements(&self) -> impl Iterator<Item = &[PodTerm]> {
+        self.required_affinity.chunk_by(|a, b| a.dialect == Dialect::V1 && b.dialect == Dialect::V1)
+    }
 }
 
 /// A required rule that becomes a preference.

@@ -117,15 +117,16 @@ impl InTreePlugin {
         let required = volume.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.clone());
         let Some(topology_key) = self.topology_key() else { return required };
         let mut selector = required.unwrap_or_default();
-        let in_affinity = |key: &str| {
-            let mut expressions =
-                selector.node_selector_terms.iter().flat_map(|term| &term.match_expressions);
-            expressions.any(|expression| expression.key == key)
+        let any = |selector: &NodeSelector, key: &str, test: fn(&SelectorRequirement) -> bool| {
+            let mut terms = selector.node_selector_terms.iter().flat_map(|term| &term.match_expressions);
+            terms.any(|expression| expression.key == key && test(expression))
         };
+        let in_affinity = |key| any(&selector, key, |_| true);
+        let has_values = |selector: &NodeSelector, key| any(selector, key, |e| !e.values.is_empty());
         let is_stable =
             in_affinity(ZONE) || (!in_affinity(BETA_ZONE) && volume.metadata.labels.contains_key(ZONE));
         let zone_key = if is_stable { ZONE } else { BETA_ZONE };
-        if in_affinity(zone_key) {
+        if has_values(&selector, zone_key) {
             replace_key(&mut selector, zone_key, topology_key);
         } else if let Some(zones) = volume.metadata.label(zone_key) {
             let zones: BTreeSet<_> =
@@ -142,7 +143,7 @@ impl InTreePlugin {
                 term.match_expressions.push(requirement.clone());
             }
         }
-        if !is_stable {
+        if !is_stable && has_values(&selector, BETA_REGION) {
             replace_key(&mut selector, BETA_REGION, REGION);
         }
         (!selector.node_selector_terms.is_empty()).then_some(selector)
@@ -193,5 +194,38 @@ fn gce_handle(disk: &str, labels: &StringMap) -> String {
             let region = zone.rsplit_once('-').map_or(*zone, |(region, _)| region);
             format!("projects/UNSPECIFIED/regions/{region}/disks/{disk}")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_topology_key_is_translated_where_the_volume_has_values_for_it() {
+        let translated = |labels: Value, expressions: Value| -> Value {
+            let volume: PersistentVolume = serde_json::from_value(json!({
+                "metadata": {"name": "v", "labels": labels},
+                "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}},
+            }))
+            .unwrap();
+            let selector = InTreePlugin::AwsEbs.translated_node_affinity(&volume).unwrap();
+            json!(selector)["nodeSelectorTerms"][0]["matchExpressions"].clone()
+        };
+        let is_in = |key: &str| json!({"key": key, "operator": "In", "values": ["a"]});
+        let absent = |key: &str| json!({"key": key, "operator": "DoesNotExist"});
+        let driver = "topology.ebs.csi.aws.com/zone";
+        assert_eq!(translated(json!({}), json!([is_in(ZONE)])), json!([is_in(driver)]));
+        assert_eq!(translated(json!({}), json!([absent(ZONE)])), json!([absent(ZONE)]));
+        assert_eq!(
+            translated(json!({BETA_ZONE: "a"}), json!([absent(BETA_ZONE), absent(BETA_REGION)])),
+            json!([absent(BETA_ZONE), absent(BETA_REGION), is_in(driver)])
+        );
+        assert_eq!(
+            translated(json!({}), json!([is_in(BETA_ZONE), is_in(BETA_REGION)])),
+            json!([is_in(driver), is_in(REGION)])
+        );
     }
 }

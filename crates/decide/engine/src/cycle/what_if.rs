@@ -31,7 +31,8 @@ impl<'a> RelevantMatchers<'a> {
         let spread = context.cycle.spread.iter().filter_map(|s| s.matcher);
         let state = context.state;
         let existing = state.signatures.get(context.cycle.signature).matched_by_existing.iter().copied();
-        let limited = existing.filter(|m| !state.matchers.get(*m).limited_owners.is_empty());
+        let is_limited = |(_, limit, _)| limit > 0;
+        let limited = existing.filter(|m| state.matchers.get(*m).anti_affinity().any(is_limited));
         let mut matching: SmallVec<[MatcherId; 4]> = terms.chain(spread).chain(limited).collect();
         matching.sort_unstable();
         matching.dedup();

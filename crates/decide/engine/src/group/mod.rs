@@ -33,6 +33,7 @@ use crate::state::State;
 use crate::state::counting::matcher::MatcherId;
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
+use crate::state::rule_set::RequiredTerm;
 use crate::view::Views;
 use crate::view::rejections::RejectionViews;
 use crate::wake::WakeConditions;
@@ -198,14 +199,23 @@ fn order(state: &State, members: &[PreparedPod]) -> Vec<usize> {
     order
 }
 
-/// Whether some of these pods satisfy the required affinity of a pod.
+/// Whether some of these pods satisfy required affinity of a pod.
 fn requires_any<'a>(
     state: &State,
     pod: &PreparedPod,
-    mut others: impl Iterator<Item = &'a PreparedPod>,
+    others: impl Iterator<Item = &'a PreparedPod> + Clone,
 ) -> bool {
-    let affinity = state.rule_sets.get(pod.rule_set).required_affinity.first();
-    affinity.is_some_and(|term| others.any(|other| matches(state, other, term.matcher)))
+    terms_satisfied(state, pod, others).next().is_some()
+}
+
+/// The terms of a pod's required affinity that some of these pods satisfy.
+fn terms_satisfied<'s, 'a>(
+    state: &'s State,
+    pod: &PreparedPod,
+    others: impl Iterator<Item = &'a PreparedPod> + Clone,
+) -> impl Iterator<Item = &'s RequiredTerm> {
+    let terms = state.rule_sets.get(pod.rule_set).required_affinity.iter();
+    terms.filter(move |term| others.clone().any(|other| matches(state, other, term.matcher)))
 }
 
 fn matches(state: &State, pod: &PreparedPod, matcher: MatcherId) -> bool {
@@ -216,10 +226,10 @@ fn matches(state: &State, pod: &PreparedPod, matcher: MatcherId) -> bool {
 /// The topology key in which a member requires another one.
 fn mutual_topology(state: &State, members: &[PreparedPod]) -> Option<String> {
     let requiring = members.iter().find(|pod| requires_any(state, pod, members.iter()))?;
-    let terms = state.rule_sets.get(requiring.rule_set).required_affinity.iter();
+    let terms = terms_satisfied(state, requiring, members.iter());
     let mut keys = terms.flat_map(|term| &term.topologies).filter_map(|topology| {
-        match state.topologies.keys(*topology) {
-            [key] if state.topologies.is_shared(*topology) => Some(state.symbols.text(*key).to_owned()),
+        match state.topologies.key(*topology) {
+            Some(key) if state.topologies.is_shared(*topology) => Some(state.symbols.text(key).to_owned()),
             _ => None,
         }
     });

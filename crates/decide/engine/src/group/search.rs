@@ -8,7 +8,7 @@
 use berth_api::rules::{PodRules, WhenUnsatisfiable};
 use smallvec::SmallVec;
 
-use super::{Deciding, Domain, MemberFailure, matches, requires_any};
+use super::{Deciding, Domain, MemberFailure, matches, terms_satisfied};
 use crate::cycle::context::{Context, CycleState};
 use crate::decision::{self, Outcome, Run};
 use crate::plugins;
@@ -70,18 +70,17 @@ pub(super) fn relaxed<'a>(
     others: impl Iterator<Item = &'a PreparedPod> + Clone,
     change: impl FnOnce(&mut PodRules),
 ) -> Option<PreparedPod> {
-    let affinity = requires_any(state, pod, others.clone());
+    let affinity: Vec<usize> = terms_satisfied(state, pod, others.clone()).map(|term| term.index).collect();
     let spread = state.spread_of(pod).iter().any(|spread| {
         let counted = |matcher| others.clone().any(|other| matches(state, other, matcher));
         spread.constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule
             && spread.matcher.is_some_and(counted)
     });
-    (affinity || spread).then(|| {
+    (!affinity.is_empty() || spread).then(|| {
         state.with_rules(pod, |rules| {
             change(rules);
-            if affinity {
-                rules.required_affinity.clear();
-            }
+            let mut index = 0..;
+            rules.required_affinity.retain(|_| !index.next().is_some_and(|i| affinity.contains(&i)));
             if spread {
                 let kept = |c: &WhenUnsatisfiable| *c == WhenUnsatisfiable::ScheduleAnyway;
                 rules.spread_constraints.retain(|c| kept(&c.when_unsatisfiable));

@@ -28,7 +28,8 @@ mod volumes;
 pub(crate) use hints::{Hints, QueueingHint};
 pub(crate) use image_locality::images_in_use;
 pub(crate) use inter_pod_affinity::{
-    REASON_AFFINITY, REASON_ANTI_AFFINITY, rejects, requires, view as inter_pod_affinity_view,
+    REASON_AFFINITY, REASON_ANTI_AFFINITY, rejects, requires, requires_together,
+    view as inter_pod_affinity_view,
 };
 pub(crate) use node_affinity::required_verdict as node_affinity_verdict;
 pub(crate) use node_resources_fit::{Shortage, is_extended_resource, shortages};

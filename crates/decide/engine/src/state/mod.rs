@@ -178,10 +178,7 @@ impl State {
             ("default spreads", self.default_spreads.len()),
             ("topologies", self.topologies.table.len()),
             ("matchers", self.matchers.table.len()),
-            (
-                "counters",
-                matchers().map(|m| m.matching.len() + m.owners.len() + m.limited_owners.len()).sum(),
-            ),
+            ("counters", matchers().map(|m| m.matching.len() + m.owners.len()).sum()),
         ]);
         sizes
     }

@@ -66,13 +66,13 @@ impl WitnessCache {
 }
 
 impl State {
-    /// A topology and domain as a node label. Topologies of several keys have no such form.
+    /// A topology and domain as a node label.
     pub(crate) fn topology_pair(
         &self,
         topology: TopologyId,
         domain: Option<DomainId>,
     ) -> Option<TopologyPair> {
-        let [key] = *self.topologies.keys(topology) else { return None };
+        let key = self.topologies.key(topology)?;
         let value = domain.map(|d| self.symbols.text(crate::state::interned::intern::Symbol(d.0)).to_owned());
         Some(TopologyPair { key: self.symbols.text(key).to_owned(), value })
     }

@@ -395,7 +395,7 @@ impl View {
     /// The groups whose nodes are feasible now.
     fn candidates(&self, state: &State) -> SmallVec<[Candidate; 16]> {
         let all_terms = self.inter_pod.all_affinity_terms();
-        let first_of_group = self.inter_pod.is_first_of_group(state);
+        let as_first = self.inter_pod.terms_as_first(state);
         let mut candidates = SmallVec::new();
         for (i, cell) in self.cells.all.iter().enumerate().filter(|(_, cell)| !cell.groups.is_empty()) {
             let domain = |topology| self.domain(&cell.key, topology);
@@ -406,7 +406,7 @@ impl View {
             for (j, group) in cell.groups.iter().enumerate().filter(|(_, g)| g.n_nodes > 0) {
                 let features = &group.features;
                 let satisfied =
-                    (features.inter_pod.affinity_terms | rules.affinity_terms) == all_terms || first_of_group;
+                    features.inter_pod.affinity_terms | rules.affinity_terms | as_first == all_terms;
                 if satisfied && !self.constraints.exceeds_skew_on(&features.spread) {
                     candidates.push(Candidate {
                         cell: i,

@@ -5,7 +5,9 @@
 
 use berth_api::config::Plugin;
 
-use crate::plugins::{REASON_AFFINITY, REASON_ANTI_AFFINITY, node_affinity_verdict, rejects, requires};
+use crate::plugins::{
+    REASON_AFFINITY, REASON_ANTI_AFFINITY, node_affinity_verdict, rejects, requires_together,
+};
 use crate::state::State;
 use crate::state::counting::matcher::MatcherId;
 use crate::state::counting::topology::{DomainId, TopologyId};
@@ -24,10 +26,7 @@ impl State {
                 let (selector, node) = (&rule_set.required_node_affinity[i as usize], self.nodes.get(node));
                 selector.is_known(node) && !selector.matches(&self.symbols, node)
             }
-            RuleAt::Affinity(i) => {
-                let (term, group) = rule_set.affinity_of_running(i as usize);
-                !self.satisfies_affinity(pod, group, term, node)
-            }
+            RuleAt::Affinity(i) => !self.satisfies_affinity(pod, rule_set, i as usize, node),
             RuleAt::AntiAffinity(i) => {
                 let term = &rule_set.required_anti_affinity[i as usize];
                 self.conflicts(pod, term, node).next().is_some()
@@ -58,21 +57,17 @@ impl State {
     }
 
     /// Whether a term of affinity holds for a pod: there is a domain of the topology, and in it another pod that
-    /// matches; or it is the first of its group.
-    fn satisfies_affinity(
-        &self,
-        pod: &PodRecord,
-        group: &[RequiredTerm],
-        term: &RequiredTerm,
-        node: NodeId,
-    ) -> bool {
+    /// matches; or the pod is the first of its group.
+    fn satisfies_affinity(&self, pod: &PodRecord, rule_set: &RuleSet, i: usize, node: NodeId) -> bool {
+        let term = &rule_set.required_affinity[i];
         term.topologies.iter().any(|t| self.topologies.domain(*t, node).is_some())
-            && (self.conflicts(pod, term, node).next().is_some() || self.is_first_of_group(pod, group, node))
+            && (self.conflicts(pod, term, node).next().is_some()
+                || self.is_first_of_group(pod, rule_set.affinity_requirement(i), node))
     }
 
-    /// Whether a pod matches its own terms of affinity and no other pod does, on any node with their topology keys.
-    fn is_first_of_group(&self, pod: &PodRecord, group: &[RequiredTerm], node: NodeId) -> bool {
-        group.iter().all(|term| {
+    /// Whether a pod matches a requirement of its own and no other pod does, on any node with the topology keys.
+    fn is_first_of_group(&self, pod: &PodRecord, requirement: &[RequiredTerm], node: NodeId) -> bool {
+        requirement.iter().all(|term| {
             let matcher = self.matchers.get(term.matcher);
             let mut counters = term.topologies.iter().filter_map(|t| Some((*t, matcher.matching_in(*t)?)));
             self.is_matched(pod, term.matcher)
@@ -95,15 +90,8 @@ impl State {
     }
 
     fn affinity_verdict(&self, pod: &PodRecord, rule_set: &RuleSet, i: usize, node: NodeId) -> Verdict {
-        let (required, group) = rule_set.affinity_of_running(i);
+        let required = &rule_set.required_affinity[i];
         let term = &rule_set.rules().required_affinity[required.index];
-        let together = match group.len() {
-            1 => String::new(),
-            n if term.required_during_execution => {
-                format!(" (pods that match all {n} terms required during execution)")
-            }
-            n => format!(" (pods that match all {n} required terms)"),
-        };
         let matcher = self.matchers.get(required.matcher);
         let total = |topology| -> i64 {
             let counter = matcher.matching_in(topology);
@@ -116,7 +104,7 @@ impl State {
         let elsewhere = required.topologies.iter().map(others).max().unwrap_or(0);
         let first = required.topologies.first();
         let pair = first.and_then(|t| self.topology_pair(*t, self.topologies.domain(*t, node)));
-        let detail = format!("{}{together}", requires(term));
+        let detail = requires_together(term, rule_set.affinity_requirement(i).len());
         let (plugin, status) = (Plugin::InterPodAffinity, Status::UnschedulableAndUnresolvable);
         Verdict::new(plugin, status, REASON_AFFINITY, detail)
             .term(&term.path)

@@ -247,7 +247,7 @@ fn places(state: &State, pod: &PodRecord) -> SmallVec<[Place; 2]> {
     let Some(node) = pod.node else { return SmallVec::new() };
     let terms = rule_set.executing.iter().filter_map(|rule| match rule {
         RuleAt::Node(_) => None,
-        RuleAt::Affinity(i) => Some(rule_set.affinity_of_running(*i as usize).0),
+        RuleAt::Affinity(i) => Some(&rule_set.required_affinity[*i as usize]),
         RuleAt::AntiAffinity(i) => Some(&rule_set.required_anti_affinity[*i as usize]),
     });
     let of_term = terms.flat_map(|term| {

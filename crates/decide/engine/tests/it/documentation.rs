@@ -254,6 +254,55 @@ fn required_anti_affinity_is_symmetric_and_required_affinity_a_preference() {
     }
 }
 
+/// "The lists of nodes corresponding to each PodAffinityTerm are intersected."
+#[test]
+fn a_pod_goes_where_different_pods_satisfy_each_term_of_the_proposals() {
+    let apart = "node n zone=z2\nnode a zone=z1\nnode b zone=z1\npod default/db on a app=db\npod default/be on b tier=be\n";
+    for (terms, expected) in [
+        ("rdrd-aff(app=db @zone) rdrd-aff(tier=be @zone)", "p=a"),
+        ("rdrd-aff(app=db @zone) rdrd-aff(tier=be @hostname)", "p=b"),
+        ("note-aff(app=db @hostname) note-aff(tier=be @hostname)", "p=-"),
+        ("aff(app=db @zone) note-aff(tier=be @zone)", "p=a"),
+        ("aff(app=db @zone) aff(tier=be @zone)", "p=-"),
+        ("aff(app=db @zone) aff(tier=be @zone) note-aff(app=db @zone)", "p=-"),
+        // The first of its own service, beside the database.
+        ("app=web rdrd-aff(app=web @hostname) rdrd-aff(tier=be @hostname)", "p=b"),
+        ("app=web aff(app=web @zone) note-aff(tier=be @hostname)", "p=b"),
+        ("app=web aff(app=web @zone) aff(tier=be @hostname)", "p=-"),
+    ] {
+        assert_eq!(placed(&format!("{apart}pod default/p {terms}")), expected, "{terms}");
+    }
+}
+
+/// "Adding "weight" to the sum if the node matches": once, however many pods match.
+#[test]
+fn three_matching_pods_of_weight_40_lose_to_one_of_weight_100() {
+    let pods = "pod default/a-1 on a app=a\npod default/a-2 on a app=a\npod default/a-3 on a app=a\npod default/b on b app=b\n";
+    let placed = |field: &str| {
+        let pod = format!("pod default/p {field}(40 app=a @hostname) {field}(100 app=b @hostname)");
+        placed(&format!("node a\nnode b\n{pods}{pod}"))
+    };
+    assert_eq!(placed("note-prefer-aff"), "p=b");
+    assert_eq!(placed("prefer-aff"), "p=a", "v1 counts pods");
+    assert_eq!(placed("note-prefer-anti"), "p=a");
+}
+
+/// Step 4: "satisfied if Z runs on A but are not satisfied if Z does not run on A".
+#[test]
+fn a_running_pod_draws_the_first_pod_that_it_wants_and_no_more() {
+    for wish in ["note-prefer-aff(10 app=db @hostname)", "rdrd-aff(app=db @hostname)"] {
+        // Where db runs already, one more makes no difference, so that the weak wish on c decides.
+        let running = format!(
+            "pod default/w-1 on b {wish}\npod default/db-1 on b app=db\npod default/w-2 on c note-prefer-aff(1 app=db @hostname)\n"
+        );
+        assert_eq!(
+            placed(&format!("node a\nnode b\nnode c\n{running}pod default/db-2 app=db")),
+            "db-2=c",
+            "{wish}"
+        );
+    }
+}
+
 #[test]
 fn strict_v1_knows_no_extensions() {
     let strict = || Settings::strict_v1(SchedulerConfig::default());

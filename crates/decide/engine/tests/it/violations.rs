@@ -49,14 +49,18 @@ fn every_required_rule_is_audited() {
         ("pod d/p on a1 rdrd-aff(app=db @zone)\npod d/db on b1 app=db", &["p: PodAffinity!"]),
         ("pod d/p on a1 rdrd-aff(app=db @zone)\npod d/db on a2 app=db", &[]),
         ("pod d/p on a1 aff(app=db @hostname)\npod d/db on a2 app=db", &["p: PodAffinity"]),
-        // Company has to match all terms that go on; a term that was asked once evicts nobody later.
+        // Each term of the proposals is a requirement by itself; one that is required during scheduling only evicts no pod.
         (
             "pod d/p on a1 rdrd-aff(app=db @zone) aff(tier=hot @zone)\npod d/db on a2 app=db",
             &["p: PodAffinity"],
         ),
         (
             "pod d/p on a1 rdrd-aff(app=db @zone) rdrd-aff(tier=hot @zone)\npod d/db on a2 app=db",
-            &["p: PodAffinity!", "p: PodAffinity!"],
+            &["p: PodAffinity!"],
+        ),
+        (
+            "pod d/p on a1 rdrd-aff(app=db @zone) note-rdrd-aff(tier=hot @zone)\npod d/db on a2 app=db\npod d/hot on a1 tier=hot",
+            &[],
         ),
         (
             "pod d/p on a1 app=x rdrd-aff(app=x @zone) aff(tier=hot @zone)\npod d/q on b1 app=x tier=cold",

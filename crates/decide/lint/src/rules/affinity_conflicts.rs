@@ -9,7 +9,7 @@ use crate::subject::Subject;
 use crate::terms::{set, shown};
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         for affinity in &subject.rules.required_affinity {
             own_conflict(input, subject, affinity, findings);
             conflict_of_partners(input, subject, affinity, findings);
@@ -25,10 +25,9 @@ fn own_conflict(input: &LintInput<'_>, subject: &Subject<'_>, affinity: &PodTerm
         return;
     }
     let is_in_conflict = |anti: &&PodTerm| {
-        let relation = required.relation(&set(anti), &input.namespaces);
         anti.limit == 0
             && covers(input, &affinity.topology, &anti.topology)
-            && matches!(relation, SetRelation::Equal | SetRelation::ContainedIn)
+            && matches!(input.relation(&required, &set(anti)), SetRelation::Equal | SetRelation::ContainedIn)
     };
     if let Some(anti) = subject.rules.required_anti_affinity.iter().find(is_in_conflict) {
         let result = if is_own { "only the first pod can be placed" } else { "no pod can be placed" };
@@ -56,7 +55,9 @@ fn conflict_of_partners(
         let partner = &input.subjects[i?];
         let mut anti = partner.rules.required_anti_affinity.iter().filter(|anti| anti.limit == 0);
         let excludes = |anti: &&PodTerm| {
-            subject.is_in(&set(anti), &input.namespaces) && covers(input, &affinity.topology, &anti.topology)
+            input.work.spend(1 + anti.selector.requirements().len())
+                && subject.is_in(&set(anti), &input.namespaces)
+                && covers(input, &affinity.topology, &anti.topology)
         };
         anti.find(excludes).map(|anti| format!("{} of {}", partner.path(&anti.path), partner.shown()))
     };
@@ -73,7 +74,7 @@ fn conflict_of_partners(
 }
 
 /// Whether pods that share a domain of one topology share a domain of another one.
-fn covers(input: &LintInput<'_>, inner: &TopologyScope, outer: &TopologyScope) -> bool {
+pub(super) fn covers(input: &LintInput<'_>, inner: &TopologyScope, outer: &TopologyScope) -> bool {
     let rank = |key: &str| {
         let key = key.replace("failure-domain.beta.kubernetes.io", "topology.kubernetes.io");
         NESTED_TOPOLOGIES.iter().position(|nested| *nested == key)

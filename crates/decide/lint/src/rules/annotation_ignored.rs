@@ -20,7 +20,7 @@ const OLD: [(&str, &str); 4] = [
 ];
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         let scheduler = match subject.pod.spec.scheduler_name.as_str() {
             "" => DEFAULT_SCHEDULER_NAME,
             name => name,

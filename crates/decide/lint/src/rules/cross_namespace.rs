@@ -6,7 +6,7 @@ use crate::finding::Findings;
 use crate::input::LintInput;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         for term in &subject.rules.required_anti_affinity {
             if !term.selects_other_namespaces(subject.namespace()) {
                 continue;

@@ -9,7 +9,7 @@ use crate::input::LintInput;
 use crate::subject::Subject;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         let places = places(subject);
         let used: BTreeSet<&str> = places.iter().map(|(_, key)| key.as_str()).collect();
         for (path, key) in &places {

@@ -4,7 +4,7 @@ use crate::finding::Findings;
 use crate::input::LintInput;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         for term in subject.terms().filter(|term| term.term.selector.is_everything()) {
             let message = format!(
                 "the {} is with all pods of {}, whatever their labels",

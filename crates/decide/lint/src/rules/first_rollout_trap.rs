@@ -14,7 +14,7 @@ use crate::subject::Subject;
 use crate::terms::set;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    let candidates = input.subjects.iter().filter_map(|subject| Some((subject, term_with_keys(subject)?)));
+    let candidates = input.subjects().filter_map(|subject| Some((subject, term_with_keys(subject)?)));
     let mut candidates = candidates.peekable();
     if candidates.peek().is_none() {
         return;
@@ -38,7 +38,10 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
             };
             rules.required_anti_affinity.iter().map(set).any(selects)
         };
-        if !old.iter().any(|old| excludes(old, &new) && !excludes(&new, old)) {
+        let n_terms = subject.terms().count();
+        let is_trap =
+            |old: &Pod| input.work.spend(1 + n_terms) && excludes(old, &new) && !excludes(&new, old);
+        if !old.iter().any(is_trap) {
             continue;
         }
         let path = subject.path(format!("{path}.matchLabelKeys"));

@@ -8,7 +8,7 @@ use crate::severity::Severity;
 use crate::subject::Subject;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         let node_expressions = subject.node_expressions().into_iter().map(|(path, _, r)| (path, r));
         let pod_expressions = subject.written_terms().into_iter().flat_map(|(path, term)| {
             let expressions =

@@ -4,7 +4,7 @@ use crate::finding::Findings;
 use crate::input::LintInput;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         let mut lists = Vec::new();
         for (path, term) in subject.written_terms() {
             lists.push((format!("{path}.matchLabelKeys"), term.match_label_keys));

@@ -3,6 +3,7 @@
 pub(crate) mod affinity_conflicts;
 pub(crate) mod affinity_cycle;
 pub(crate) mod annotation_ignored;
+pub(crate) mod budget_blocks_evictions;
 pub(crate) mod contradictory_terms;
 pub(crate) mod cross_namespace;
 pub(crate) mod deprecated_api;
@@ -16,6 +17,7 @@ pub(crate) mod never_first;
 pub(crate) mod null_selector;
 pub(crate) mod policy_refuses;
 pub(crate) mod preference_without_effect;
+pub(crate) mod redundant_term;
 pub(crate) mod replicas_exceed_domains;
 pub(crate) mod request_exceeds;
 pub(crate) mod rollout_deadlock;

@@ -1,54 +1,102 @@
 //! Required affinity that no pod satisfies, and that the pod itself does not satisfy as the first of its group.
 
-use berth_api::rules::{PodTerm, Selector, SetRelation};
+use std::cell::LazyCell;
+
+use berth_api::object::PodAffinityTerm;
+use berth_api::rules::{PodSet, PodTerm, Selector, SetRelation};
 
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::severity::Severity;
+use crate::subject::{Subject, controller_labels};
 use crate::terms::{set, shown};
 
+/// How to require pods one by one.
+const ANNOTATION_INSTEAD: &str =
+    "; terms of the annotation scheduling.berth.dev/affinity are requirements by themselves";
+
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
-        let terms = &subject.rules.required_affinity;
-        let has_null = terms.iter().any(|term| term.selector == Selector::Nothing);
-        if terms.is_empty()
-            || has_null
-            || input.satisfies_itself(subject)
-            || !input.partners(subject).is_empty()
-        {
-            continue;
-        }
-        let missed = |term: &&PodTerm| !subject.is_in(&set(term), &input.namespaces);
-        let missed = terms.iter().find(missed).unwrap_or(&terms[0]);
-        let excludes =
-            |a: &PodTerm, b: &PodTerm| set(a).relation(&set(b), &input.namespaces) == SetRelation::Disjoint;
-        let exclusive = terms.iter().enumerate().find_map(|(i, a)| {
-            let other = terms[i + 1..].iter().find(|b| excludes(a, b))?;
-            Some((a, other))
-        });
-        let message = match exclusive {
-            Some((a, b)) => format!(
-                "one pod must match all required terms, and no pod can match both {} and {}",
-                shown(&a.selector),
-                shown(&b.selector)
-            ),
-            None if !terms.iter().all(|term| input.shows_all_pods(&term.namespaces)) => continue,
-            None if terms.len() > 1 => {
-                "no pod of the input matches all required terms, nor does the pod itself: no first pod can be placed"
-                    .to_owned()
+    for subject in input.subjects() {
+        let written = LazyCell::new(|| subject.written_terms());
+        for terms in subject.rules.affinity_requirements() {
+            let has_null = terms.iter().any(|term| term.selector == Selector::Nothing);
+            if !has_null && !input.satisfies_itself(subject, terms) && input.partners(terms).is_empty() {
+                check_requirement(input, subject, terms, &written, findings);
             }
-            None => format!(
-                "no pod of the input has {} in {}, nor does the pod itself: no first pod can be placed",
-                shown(&missed.selector),
-                missed.namespaces
-            ),
-        };
-        let severity = match exclusive {
-            Some(_) => Severity::Error,
-            None if input.population.has_running() => Severity::Error,
-            None if terms.iter().any(|term| input.selects_elsewhere(&set(term))) => Severity::Info,
-            None => Severity::Warning,
-        };
-        findings.add(&subject.object, subject.path(&missed.path), message).severity(severity);
+        }
     }
+}
+
+/// A requirement that no pod satisfies, nor the subject itself.
+fn check_requirement(
+    input: &LintInput<'_>,
+    subject: &Subject<'_>,
+    terms: &[PodTerm],
+    written: &[(String, PodAffinityTerm)],
+    findings: &mut Findings,
+) {
+    let missed = |term: &&PodTerm| !subject.is_in(&set(term), &input.namespaces);
+    let missed = terms.iter().find(missed).unwrap_or(&terms[0]);
+    let excludes = |a: &PodTerm, b: &PodTerm| input.relation(&set(a), &set(b)) == SetRelation::Disjoint;
+    let exclusive = terms.iter().enumerate().find_map(|(i, a)| {
+        let other = terms[i + 1..].iter().find(|b| excludes(a, b))?;
+        Some((a, other))
+    });
+    let own_key = own_key(subject, missed, written).filter(|key| {
+        let others = without_key(missed, key);
+        input.population.in_set(&others).next().is_some() && !subject.is_in(&others, &input.namespaces)
+    });
+    let matched_apart =
+        terms.len() > 1 && terms.iter().all(|term| input.population.in_set(&set(term)).next().is_some());
+    let message = match exclusive {
+        _ if let Some(key) = own_key => format!(
+            "matchLabelKeys has {key}, which each workload gets its own value of: no pod of another workload can match, nor does the pod itself"
+        ),
+        Some((a, b)) => format!(
+            "one pod must match all required terms, and no pod can match both {} and {}{ANNOTATION_INSTEAD}",
+            shown(&a.selector),
+            shown(&b.selector)
+        ),
+        None if !terms.iter().all(|term| input.shows_all_pods(&term.namespaces)) => return,
+        None if matched_apart => format!(
+            "one pod must match all {} required terms, and different pods of the input match each{ANNOTATION_INSTEAD}",
+            terms.len()
+        ),
+        None if terms.len() > 1 => {
+            "no pod of the input matches all required terms, nor does the pod itself: no first pod can be placed"
+                .to_owned()
+        }
+        None => format!(
+            "no pod of the input has {} in {}, nor does the pod itself: no first pod can be placed",
+            shown(&missed.selector),
+            missed.namespaces
+        ),
+    };
+    let severity = match exclusive {
+        _ if own_key.is_some() => Severity::Error,
+        Some(_) => Severity::Error,
+        None if input.population.has_running() => Severity::Error,
+        None if matched_apart => Severity::Warning,
+        None if terms.iter().any(|term| input.selects_elsewhere(&set(term))) => Severity::Info,
+        None => Severity::Warning,
+    };
+    findings.add(&subject.object, subject.path(&missed.path), message).severity(severity);
+}
+
+/// A key of a term's `matchLabelKeys` whose value the controller of the workload chooses.
+fn own_key(
+    subject: &Subject<'_>,
+    term: &PodTerm,
+    written: &[(String, PodAffinityTerm)],
+) -> Option<&'static str> {
+    let (_, written) = written.iter().find(|(path, _)| *path == term.path)?;
+    let is_listed = |key: &&&str| written.match_label_keys.iter().any(|listed| listed == **key);
+    controller_labels(subject.kind).iter().find(is_listed).copied()
+}
+
+/// The pods that a term selects, whatever their value of a label.
+fn without_key(term: &PodTerm, key: &str) -> PodSet {
+    let set = set(term);
+    let others = set.selector.requirements().iter().filter(|requirement| requirement.key() != key);
+    PodSet { selector: Selector::new(others.cloned().collect()), namespaces: set.namespaces }
 }

@@ -5,7 +5,7 @@ use crate::input::LintInput;
 use crate::severity::Severity;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         let terms = subject.written_terms().into_iter().filter(|(_, term)| term.label_selector.is_none());
         for (path, _) in terms {
             let is_required_affinity = path.contains(".podAffinity.required");

@@ -13,14 +13,14 @@ use crate::subject::Subject;
 use crate::terms::set;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         if subject.kind == Kind::DaemonSet || !subject.written.spec.node_name.is_empty() {
             bound_to_nodes(subject, findings);
             continue;
         }
         empty_preferences(subject, findings);
         let terms = &subject.rules.preferred_node_affinity;
-        let required = if terms.is_empty() { None } else { satisfiable_alternatives(subject) };
+        let required = if terms.is_empty() { None } else { satisfiable_alternatives(input, subject) };
         for term in terms {
             if let Some(message) = useless_node_term(input, subject, required.as_deref(), term) {
                 findings.add(&subject.object, subject.path(&term.path), message);
@@ -74,8 +74,8 @@ fn empty_preferences(subject: &Subject<'_>, findings: &mut Findings) {
 }
 
 /// What the required rules allow, without what no node can satisfy.
-fn satisfiable_alternatives(subject: &Subject<'_>) -> Option<Vec<Selector>> {
-    let selectors = alternatives(&subject.rules)?.into_iter().map(Selector::new);
+fn satisfiable_alternatives(input: &LintInput<'_>, subject: &Subject<'_>) -> Option<Vec<Selector>> {
+    let selectors = alternatives(&subject.rules, &input.work)?.into_iter().map(Selector::new);
     Some(selectors.filter(Selector::is_satisfiable).collect())
 }
 
@@ -98,6 +98,12 @@ fn useless_node_term(
         return None;
     }
     let preferred = Selector::new(preferred);
+    let n_preferred = 1 + preferred.requirements().len();
+    let n_required: usize = required.iter().map(|selector| 1 + selector.requirements().len()).sum();
+    let eligible = input.nodes.eligible(&subject.rules);
+    if !input.work.spend(n_preferred * (n_required + eligible.nodes.len())) {
+        return None;
+    }
     let implies = |required: &Selector| {
         matches!(required.relation(&preferred), SetRelation::Equal | SetRelation::ContainedIn)
     };
@@ -114,7 +120,6 @@ fn useless_node_term(
         terms: vec![term_alone],
         node_names: None,
     };
-    let eligible = input.nodes.eligible(&subject.rules);
     let matches = |i: &&usize| {
         let metadata = &input.nodes.get(**i).metadata;
         rule.matches(&metadata.name, &metadata.labels)
@@ -139,7 +144,7 @@ fn useless_pod_term(
     let required =
         if anti { &subject.rules.required_anti_affinity } else { &subject.rules.required_affinity };
     let is_same = |other: &&PodTerm| {
-        let relation = set(term).relation(&set(other), &input.namespaces);
+        let relation = input.relation(&set(term), &set(other));
         other.limit == 0
             && other.topology == term.topology
             && (relation == SetRelation::Equal || anti && relation == SetRelation::ContainedIn)

@@ -9,7 +9,7 @@ use crate::subject::Subject;
 use crate::terms::set;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         // A DaemonSet has a pod on each node.
         let eligible = input.nodes.eligible(&subject.rules);
         let replicas = subject.replicas.unwrap_or(eligible.nodes.len() as i64);
@@ -40,7 +40,10 @@ pub(crate) fn n_domains(
     key: &str,
 ) -> Option<(usize, &'static str)> {
     if input.nodes.is_empty() {
-        return Some((listed_values(&subject.rules, key)?.len(), "that the node affinity lists"));
+        return Some((
+            listed_values(&subject.rules, key, &input.work)?.len(),
+            "that the node affinity lists",
+        ));
     }
     let eligible = input.nodes.eligible(&subject.rules);
     Some((input.nodes.domains_of(key, &eligible).len(), "that the pod may go to"))

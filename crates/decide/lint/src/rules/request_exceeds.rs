@@ -9,7 +9,7 @@ use crate::input::LintInput;
 use crate::subject::Subject;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         let eligible = &input.nodes.eligible(&subject.rules).nodes;
         let requests = &subject.rules.requests;
         let names: Vec<String> = pod_requests(&subject.pod.spec).into_keys().collect();

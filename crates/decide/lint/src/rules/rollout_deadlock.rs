@@ -13,7 +13,7 @@ use crate::subject::Subject;
 use crate::terms::set;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         let replicas = subject.n_pods();
         if subject.kind == Kind::DaemonSet {
             daemon_set(input, subject, findings);

@@ -11,7 +11,7 @@ use crate::subject::Subject;
 use crate::terms::shown;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         for term in subject.terms() {
             let (set, selector) = (term.set(), &term.term.selector);
             let is_open = *selector == Selector::Nothing || selector.is_everything();
@@ -61,7 +61,8 @@ fn node_rules(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut Findi
         return;
     }
     // Otherwise no node can ever match, which is another rule.
-    let could_match = alternatives(rules).is_none_or(|all| all.iter().any(|all| is_satisfiable(all)));
+    let could_match =
+        alternatives(rules, &input.work).is_none_or(|all| all.iter().any(|all| is_satisfiable(all)));
     if !could_match {
         return;
     }

@@ -7,7 +7,7 @@ use crate::input::LintInput;
 use crate::terms::shown;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         for constraint in &subject.rules.spread_constraints {
             let set = subject.spread_set(constraint);
             if constraint.selector == Selector::Nothing || subject.is_in(&set, &input.namespaces) {

@@ -13,7 +13,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     let mut taints: Vec<_> = input.nodes.all().iter().flat_map(|node| &node.spec.taints).collect();
     taints.sort_by_key(|taint| (&taint.key, &taint.value, &taint.effect));
     taints.dedup();
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         let tolerations = subject.written.spec.tolerations.iter().enumerate();
         for (i, toleration) in tolerations.filter(|(_, t)| !t.key.is_empty() && !is_condition(&t.key)) {
             let rule = TolerationRule::parse(toleration);

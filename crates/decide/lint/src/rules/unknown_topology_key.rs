@@ -25,7 +25,7 @@ const KNOWN: [&str; 12] = [
 ];
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
+    for subject in input.subjects() {
         for (path, key) in topology_keys(subject) {
             if key.is_empty() {
                 // The API server rejects it.

@@ -13,8 +13,8 @@ use crate::nodes::{alternatives, conjunction, is_satisfiable, volume_rule};
 use crate::subject::Subject;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
-    for subject in &input.subjects {
-        let Some(own) = alternatives(&subject.rules) else { continue };
+    for subject in input.subjects() {
+        let Some(own) = alternatives(&subject.rules, &input.work) else { continue };
         let own: Vec<_> = own.into_iter().map(current_keys).filter(|own| is_satisfiable(own)).collect();
         // Without an allowed node the volumes do not matter.
         if own.is_empty() {
@@ -23,7 +23,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
         for (path, claim) in claims(input, subject) {
             let Some((source, rules)) = restriction(input, &claim) else { continue };
             let rules: Vec<_> = rules.iter().map(with_current_keys).collect();
-            let Some(both) = conjunction(own.clone(), &rules) else { continue };
+            let Some(both) = conjunction(own.clone(), &rules, &input.work) else { continue };
             let reason = if !both.iter().any(|requirements| is_satisfiable(requirements)) {
                 "the node affinity of the pod excludes all of them"
             } else if !input.nodes.is_empty() && !any_node(input, subject, &rules) {
@@ -50,6 +50,7 @@ fn any_node(input: &LintInput<'_>, subject: &Subject<'_>, rules: &[NodeSelectorR
 /// The claims of a pod with the paths in its object; those of a StatefulSet also as its templates make them.
 fn claims(input: &LintInput<'_>, subject: &Subject<'_>) -> Vec<(String, PersistentVolumeClaim)> {
     let existing = || {
+        input.work.spend(input.inventory.volume_objects.len());
         input.inventory.volume_objects.iter().filter_map(|entry| match &entry.object {
             VolumeObject::PersistentVolumeClaim(claim) if claim.metadata.namespace == subject.namespace() => {
                 Some(claim)

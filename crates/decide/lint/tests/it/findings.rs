@@ -1,6 +1,8 @@
 //! What holds of the findings of all rules.
 
-use berth_lint::{RULES, Selection, Severity, UnknownRule};
+use berth_api::inventory::Inventory;
+use berth_engine::Settings;
+use berth_lint::{LintInput, RULES, Selection, Severity, UnknownRule, lint_within};
 
 use crate::report;
 
@@ -241,4 +243,59 @@ fn static_volumes_of_a_class_are_alternatives() {
     };
     assert_eq!(on("b"), [""; 0]);
     assert_eq!(on("c"), ["volume-outside-affinity"]);
+}
+
+#[test]
+fn a_rule_that_is_too_much_work_says_from_where_it_was_not_applied_and_finds_nothing_wrong_there() {
+    let term = |i: usize| format!("{{topologyKey: zone, labelSelector: {{matchLabels: {{a{i}: b}}}}}}");
+    let terms = (0..50).map(term).collect::<Vec<_>>().join(", ");
+    let pod = |name: &str, affinity: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: x}}}}, spec: {{containers: [{{name: c, image: c}}],
+               affinity: {affinity}}}}}"
+        )
+    };
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let both =
+        format!("{{podAffinity: {{{required}: [{terms}]}}, podAntiAffinity: {{{required}: [{terms}]}}}}");
+    let text =
+        [pod("small", &format!("{{podAffinity: {{{required}: [{}]}}}}", term(0))), pod("large", &both)];
+    let inventory = Inventory::from_text(&text.join("\n---\n")).unwrap();
+    let settings = Settings::default();
+    let input = LintInput::new(&inventory, &settings, |_| true, None);
+    let count = |steps: u64, rule: &str, name: &str| {
+        let report = lint_within(&input, &Selection::default(), steps);
+        let n = report.findings.iter().filter(|f| f.rule == rule && f.name == name).count();
+        (n, report.incomplete)
+    };
+    let rule = "affinity-conflicts-with-anti-affinity";
+    assert_eq!(count(1 << 20, rule, "large"), (50, vec![]));
+    let (n, incomplete) = count(1000, rule, "large");
+    let expected = format!("{rule} was not applied from Pod default/large on: more than 1000 steps of work");
+    assert!(n < 50 && incomplete.contains(&expected), "{n}: {incomplete:?}");
+    // A rule that was cut does not take what it could not look for as missing.
+    let (n, incomplete) = count(10, "selector-matches-nothing", "large");
+    assert!(
+        n == 0 && incomplete.iter().any(|text| text.starts_with("selector-matches-nothing")),
+        "{n}: {incomplete:?}"
+    );
+}
+
+#[test]
+fn a_rollout_of_billions_of_pods_is_not_simulated() {
+    let anti = "{podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname,
+        labelSelector: {matchLabels: {app: web}}}]}}";
+    let text = format!(
+        "{{apiVersion: v1, kind: Node, metadata: {{name: a, labels: {{kubernetes.io/hostname: a}}}}}}
+---
+{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{replicas: 2000000000, selector: {{matchLabels: {{app: web}}}},
+  strategy: {{rollingUpdate: {{maxUnavailable: 0, maxSurge: 1}}}}, template: {{metadata: {{labels: {{app: web}}}},
+  spec: {{affinity: {anti}, containers: [{{name: c, image: c}}]}}}}}}}}"
+    );
+    let report = report(&text, &["rollout-deadlock"]);
+    let [incomplete] = report.incomplete.as_slice() else { panic!("{report:?}") };
+    assert!(
+        incomplete.starts_with("rollout-deadlock was not applied from Deployment default/web on"),
+        "{incomplete}"
+    );
 }

@@ -29,6 +29,10 @@ pub struct Scale {
     /// Select pods by label ranges (Gt and Lt) instead of equal labels: the same decisions, for comparing the rates
     #[arg(long)]
     pub label_ranges: bool,
+    /// Write the affinity of pods in the annotation scheduling.berth.dev/affinity, where it has the meaning of the proposals,
+    /// for comparing the rates
+    #[arg(long)]
+    pub annotation: bool,
 }
 
 /// What was measured.
@@ -101,9 +105,12 @@ pub fn generate(n_nodes: usize, seed: u64, label_ranges: bool) -> GeneratedClust
 /// Decides all pods and checks the placement; `progress` is called with the number of decided pods.
 pub fn run(scale: Scale, progress: &mut dyn FnMut(usize)) -> Report {
     reset_peak_rss();
-    let Scale { nodes: n_nodes, pods: n_pods, seed, label_ranges } = scale;
+    let Scale { nodes: n_nodes, pods: n_pods, seed, label_ranges, annotation } = scale;
     let (generated, setup) = timed(|| generate(n_nodes, seed, label_ranges));
-    let GeneratedCluster { mut cluster, templates, prepared } = generated;
+    let GeneratedCluster { mut cluster, templates, mut prepared } = generated;
+    if annotation {
+        prepared = templates.iter().map(|t| cluster.prepare(&templates::annotated(&t.pod))).collect();
+    }
     let mut order = Order::new(seed, templates.len());
     let mut samples = vec![Samples::default(); templates.len()];
     let mut first_of_template = Samples::default();

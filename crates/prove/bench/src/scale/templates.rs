@@ -8,6 +8,7 @@ use berth_api::object::{
     Pod, PodAffinity, PodAffinityTerm, PreferredSchedulingTerm, SelectorRequirement, Toleration,
     TopologySpreadConstraint, WeightedPodAffinityTerm,
 };
+use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use berth_api::syntax::labels::HOSTNAME;
 use berth_api::syntax::quantity::Quantity;
 use serde::{Serialize, Serializer};
@@ -121,6 +122,16 @@ pub fn templates(label_ranges: bool) -> Vec<PodTemplate> {
         Kind::ALL.iter().flat_map(|(kind, count)| std::iter::repeat_n(*kind, *count)).collect();
     // 3 and 40 have no common divisor: each kind occurs as often as `Kind::ALL` says.
     (0..N_TEMPLATES).map(|i| template(i, kinds[i * 3 % N_TEMPLATES], label_ranges)).collect()
+}
+
+/// A pod with its affinity in the annotation instead of the specification.
+pub fn annotated(pod: &Pod) -> Pod {
+    let mut pod = pod.clone();
+    if let Some(affinity) = pod.spec.affinity.take() {
+        let text = serde_json::json!(*affinity).to_string();
+        pod.metadata.annotations.insert(AFFINITY_ANNOTATION.to_owned(), text);
+    }
+    pod
 }
 
 /// The namespaces of the templates.

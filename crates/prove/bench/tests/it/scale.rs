@@ -6,7 +6,7 @@ use berth_bench::ops::{Bench, Op};
 use berth_bench::scale::{Report, Scale, run};
 
 fn scale(nodes: usize, pods: usize, seed: u64) -> Report {
-    run(Scale { nodes, pods, seed, label_ranges: false }, &mut |_| ())
+    run(Scale { nodes, pods, seed, label_ranges: false, annotation: false }, &mut |_| ())
 }
 
 #[test]
@@ -19,10 +19,14 @@ fn a_cluster_is_filled_and_keeps_every_rule() {
 }
 
 #[test]
-fn label_ranges_lead_to_the_same_decisions_as_equal_labels() {
-    let ranges = run(Scale { nodes: 200, pods: 2000, seed: 7, label_ranges: true }, &mut |_| ());
+fn rules_in_other_words_are_kept_as_well() {
+    let scale_of = |label_ranges| Scale { nodes: 200, pods: 2000, seed: 7, label_ranges, annotation: false };
+    let ranges = run(scale_of(true), &mut |_| ());
     assert_eq!((ranges.check.pods, &ranges.check.violations), (2000, &vec![]));
     assert_eq!(ranges.checksum, scale(200, 2000, 7).checksum);
+    // Single terms are required by the annotation as by the specification.
+    let annotation = run(Scale { annotation: true, ..scale_of(false) }, &mut |_| ());
+    assert_eq!((annotation.check.pods, &annotation.check.violations), (2000, &vec![]));
 }
 
 #[test]

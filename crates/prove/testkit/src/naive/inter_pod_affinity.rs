@@ -1,8 +1,10 @@
 //! `InterPodAffinity`: affinity and anti-affinity between pods within topology domains.
 
+use std::collections::BTreeMap;
+
 use berth_api::object::{Node, Pod};
 
-use super::terms::{PodTerm, preferences, required_affinity, required_anti_affinity};
+use super::terms::{Dialect, PodTerm, preferences, required_affinity, required_anti_affinity};
 use super::{Code, MAX_NODE_SCORE, Question, Verdict, reject};
 
 /// Whether two nodes are in one domain of any of the keys; a node without a key is in none of its domains.
@@ -30,41 +32,71 @@ pub fn filter(q: Question, node: &Node) -> Verdict {
     Ok(())
 }
 
-/// In the domain of every term there must be a pod that matches all terms. The first pod of a group with
-/// affinity to itself may go anywhere that has the topology keys.
+/// v1: in the domain of every term there must be a pod that matches all terms. The first pod of a group with affinity to
+/// itself may go anywhere that has the topology keys.
+///
+/// Proposals: the lists of nodes that correspond to each term are intersected. A term is disregarded if it matches the pod's
+/// own labels and there are no other such pods.
 fn satisfies_affinity(q: Question, node: &Node) -> bool {
-    let terms = required_affinity(q.pod, q.options);
-    let matches_all = |pod: &Pod| terms.iter().all(|t| t.of_incoming_matches(q, pod));
-    if !terms.iter().all(|t| has_key(&t.topology_keys(q), node)) {
-        return false;
+    let (v1, proposals): (Vec<PodTerm>, Vec<PodTerm>) =
+        required_affinity(q.pod, q.options).into_iter().partition(|term| term.dialect == Dialect::V1);
+    holds_together(q, node, &v1) && proposals.iter().all(|term| holds_alone(q, node, term))
+}
+
+fn holds_together(q: Question, node: &Node, terms: &[PodTerm]) -> bool {
+    let near = |term: &PodTerm| is_near(q, node, term, terms);
+    terms.iter().all(|t| has_key(&t.topology_keys(q), node))
+        && (terms.iter().all(near) || is_first_of_group(q, terms))
+}
+
+/// Whether a pod that matches all of these terms is in the node's domain of one of them.
+fn is_near(q: Question, node: &Node, term: &PodTerm, terms: &[PodTerm]) -> bool {
+    let keys = term.topology_keys(q);
+    q.running().any(|(pod, at)| matches_all(q, terms, pod) && share_domain(&keys, node, at))
+}
+
+/// Whether the pod matches all of these terms, and no pod on a node with one of their topology keys does.
+fn is_first_of_group(q: Question, terms: &[PodTerm]) -> bool {
+    let is_counted = |at: &Node| terms.iter().any(|t| has_key(&t.topology_keys(q), at));
+    matches_all(q, terms, q.pod) && !q.running().any(|(pod, at)| matches_all(q, terms, pod) && is_counted(at))
+}
+
+fn matches_all(q: Question, terms: &[PodTerm], pod: &Pod) -> bool {
+    terms.iter().all(|term| term.of_incoming_matches(q, pod))
+}
+
+/// Step 1a of the algorithm, for one term: the pods that it matches are counted by the value of the topology key.
+fn holds_alone(q: Question, node: &Node, term: &PodTerm) -> bool {
+    let keys = term.topology_keys(q);
+    let counted = |key: &str| count_by_value(q, key, |pod| term.of_incoming_matches(q, pod));
+    let no_pod_matches = keys.iter().all(|key| counted(key).is_empty());
+    if no_pod_matches && term.of_incoming_matches(q, q.pod) {
+        return has_key(&keys, node);
     }
-    let near = |term: &PodTerm| {
-        q.running().any(|(pod, at)| matches_all(pod) && share_domain(&term.topology_keys(q), node, at))
-    };
-    if terms.iter().all(near) {
-        return true;
+    let value = |key: &str| node.metadata.labels.get(key);
+    keys.iter().any(|key| value(key).is_some_and(|value| counted(key).contains_key(value)))
+}
+
+/// The number of running pods on nodes with each value of a topology key.
+fn count_by_value(q: Question, key: &str, matches: impl Fn(&Pod) -> bool) -> BTreeMap<String, usize> {
+    let mut counted = BTreeMap::new();
+    for (pod, at) in q.running() {
+        if let Some(value) = at.metadata.labels.get(key).filter(|_| matches(pod)) {
+            *counted.entry(value.clone()).or_default() += 1;
+        }
     }
-    let anyone = q
-        .running()
-        .any(|(pod, at)| matches_all(pod) && terms.iter().any(|t| has_key(&t.topology_keys(q), at)));
-    !anyone && matches_all(q.pod)
+    counted
 }
 
 /// Whether one term of required affinity does not hold on a node where the pod runs, in a world without the pod itself.
-/// A term required during execution goes together with the others that are, and with no more.
 pub fn lacks_company(q: Question, node: &Node, term: &PodTerm) -> bool {
-    let mut terms = required_affinity(q.pod, q.options);
-    if term.executing {
-        terms.retain(|t| t.executing);
+    if term.dialect == Dialect::Proposal {
+        return !holds_alone(q, node, term);
     }
-    let matches_all = |pod: &Pod| terms.iter().all(|t| t.of_incoming_matches(q, pod));
-    let keys = term.topology_keys(q);
-    let near = q.running().any(|(pod, at)| matches_all(pod) && share_domain(&keys, node, at));
-    let anyone = q
-        .running()
-        .any(|(pod, at)| matches_all(pod) && terms.iter().any(|t| has_key(&t.topology_keys(q), at)));
-    let is_first = !anyone && matches_all(q.pod);
-    !has_key(&keys, node) || !(near || is_first)
+    let mut terms = required_affinity(q.pod, q.options);
+    terms.retain(|term| term.dialect == Dialect::V1);
+    !has_key(&term.topology_keys(q), node)
+        || !(is_near(q, node, term, &terms) || is_first_of_group(q, &terms))
 }
 
 fn satisfies_anti_affinity(q: Question, node: &Node) -> bool {
@@ -100,35 +132,48 @@ fn satisfies_existing_anti_affinity(q: Question, node: &Node) -> bool {
 }
 
 /// `None` when no preference concerns this pod and any pod on a node that has the topology key.
+///
+/// v1: the weight for each pod. Proposals, steps 3 and 4: the weight if the node is in a domain where the term is satisfied;
+/// and of a running pod, if its term is satisfied with the new pod on the node and not without it, or for anti-affinity the
+/// other way round.
 pub fn score(q: Question, feasible: &[&Node]) -> Option<Vec<i64>> {
     let args = &q.profile.inter_pod_affinity;
     let own = preferences(q.pod, q.options);
     if args.ignore_preferred_terms_of_existing_pods && own.is_empty() {
         return None;
     }
-    let mut pulls: Vec<(i64, Vec<&str>, &Node)> = Vec::new();
-    let running: Vec<(&Pod, &Node)> = q.running().collect();
-    let theirs: Vec<Vec<(i64, PodTerm)>> =
-        running.iter().map(|(pod, _)| preferences_on_others(q, pod)).collect();
-    for ((pod, at), theirs) in running.iter().zip(&theirs) {
-        let matching_own = own.iter().filter(|(_, term)| term.of_incoming_matches(q, pod));
-        let matching_theirs = theirs.iter().filter(|(_, term)| term.of_existing_matches_incoming(q));
-        for (weight, term) in matching_own.chain(matching_theirs) {
-            let keys = term.topology_keys(q);
-            if has_key(&keys, at) {
-                pulls.push((*weight, keys, at));
+    // Weights of domains: of a topology key and its value.
+    let mut pulls: Vec<(i64, String, String)> = Vec::new();
+    for (weight, term) in &own {
+        for key in term.topology_keys(q) {
+            for (value, n) in count_by_value(q, key, |pod| term.of_incoming_matches(q, pod)) {
+                let times = if term.dialect == Dialect::V1 { n as i64 } else { 1 };
+                pulls.push((weight * times, key.to_owned(), value));
+            }
+        }
+    }
+    for (owner, at) in q.running() {
+        let theirs = preferences_on_others(q, owner);
+        for (weight, term) in theirs.iter().filter(|(_, term)| term.of_existing_matches_incoming(q)) {
+            for key in term.topology_keys(q) {
+                let Some(value) = at.metadata.labels.get(key) else { continue };
+                let is_other = |pod: &Pod| !std::ptr::eq(pod, owner) && term.of_incoming_matches(q, pod);
+                let is_satisfied = count_by_value(q, key, is_other).contains_key(value);
+                let counts = term.dialect == Dialect::V1 || !is_satisfied;
+                pulls.push((weight * i64::from(counts), key.to_owned(), value.clone()));
             }
         }
     }
     if pulls.is_empty() {
         return None;
     }
-    let raw: Vec<i64> = feasible
-        .iter()
-        .map(|node| {
-            pulls.iter().filter(|(_, keys, at)| share_domain(keys, node, at)).map(|(weight, ..)| weight).sum()
-        })
-        .collect();
+    let is_at =
+        |node: &Node, key: &str, value: &str| node.metadata.labels.get(key).is_some_and(|v| v == value);
+    let raw_of = |node: &&Node| {
+        let here = pulls.iter().filter(|(_, key, value)| is_at(node, key, value));
+        here.map(|(weight, ..)| weight).sum()
+    };
+    let raw: Vec<i64> = feasible.iter().map(raw_of).collect();
     Some(normalize(&raw))
 }
 

@@ -27,7 +27,7 @@ pub enum Dialect {
 /// A pod affinity term with its context.
 #[derive(Clone, Debug)]
 pub struct PodTerm {
-    dialect: Dialect,
+    pub dialect: Dialect,
     term: PodAffinityTerm,
     carrier_namespace: String,
     /// The field path in the pod, if the term is required.
@@ -127,7 +127,7 @@ pub fn preferred_node_terms(pod: &Pod, options: &Options) -> Vec<(Dialect, Prefe
     written.chain(relaxed).collect()
 }
 
-/// All required affinity terms: one list, whatever field or dialect they come from.
+/// All required affinity terms.
 pub fn required_affinity(pod: &Pod, options: &Options) -> Vec<PodTerm> {
     required(pod, options, PICK_AFFINITY)
 }

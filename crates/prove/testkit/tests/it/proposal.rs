@@ -152,31 +152,100 @@ fn all_topologies_means_any_of_the_listed_domains() {
 }
 
 #[test]
-fn a_pod_counts_once_per_preference_for_all_topologies() {
-    // On a the database shares hostname and zone, on b the zone only: the same preference.
+fn a_preference_for_all_topologies_counts_in_each_of_them() {
+    // On a the database shares hostname and zone, on b the zone only.
     let cluster = cluster("pod default/db on a app=db");
     let got = scores("InterPodAffinity", &cluster, "pod default/p note-prefer-aff(10 app=db @*)");
-    assert_eq!(got, expect(&[("a", 200), ("b", 200), ("c", 0), ("d", 0)]));
+    assert_eq!(got, expect(&[("a", 200), ("b", 100), ("c", 0), ("d", 0)]));
 }
 
+/// "The lists of nodes corresponding to each PodAffinityTerm are intersected": each term looks at all pods by itself.
 #[test]
-fn all_required_affinity_terms_are_one_list() {
+fn each_term_of_required_affinity_is_a_requirement_by_itself() {
     let apart = cluster("pod default/x on a app=db\n pod default/y on b tier=be");
-    let together = cluster("pod default/x on a app=db tier=be");
-    for pod in [
-        "pod default/p aff(app=db @zone) rdrd-aff(tier=be @zone)",
-        "pod default/p aff(app=db @zone) note-aff(tier=be @zone)",
-        "pod default/p rdrd-aff(app=db @zone) note-rdrd-aff(tier=be @zone)",
+    for (pod, expected) in [
+        ("pod default/p rdrd-aff(app=db @zone) rdrd-aff(tier=be @zone)", "a b"),
+        ("pod default/p note-aff(app=db @zone) note-rdrd-aff(tier=be @zone)", "a b"),
+        ("pod default/p rdrd-aff(app=db @hostname) note-aff(tier=be @zone)", "a"),
+        ("pod default/p note-aff(app=db @hostname) note-aff(tier=be @hostname)", ""),
+        // A v1 term keeps its meaning beside them.
+        ("pod default/p aff(app=db @zone) note-aff(tier=be @zone)", "a b"),
+        ("pod default/p aff(app=db @zone) aff(tier=be @zone)", ""),
+        ("pod default/p aff(app=db @zone) aff(tier=be @zone) note-aff(tier=be @zone)", ""),
     ] {
-        assert_eq!(feasible(&apart, pod), "", "{pod}");
-        assert_eq!(feasible(&together, pod), "a b", "{pod}");
+        assert_eq!(feasible(&apart, pod), expected, "{pod}");
     }
-    // The exception for the first pod is for the whole list as well.
-    assert_eq!(
-        feasible(NODES, "pod default/p app=db tier=be aff(app=db @zone) rdrd-aff(tier=be @rack)"),
-        "a b c"
+}
+
+/// "If the RequiredDuringScheduling affinity requirement matches a pod's own labels, and there are no other such pods
+/// anywhere, then disregard the requirement": for each requirement; the terms of v1 are one.
+#[test]
+fn the_first_pod_of_a_group_disregards_the_requirement_that_it_matches() {
+    let with_db = cluster("pod default/x on c app=db");
+    for (pod, expected) in [
+        ("pod default/p app=web rdrd-aff(app=web @zone) rdrd-aff(app=db @zone)", "c"),
+        ("pod default/p app=web note-aff(app=web @hostname) note-aff(app=db @zone)", "c"),
+        ("pod default/p app=web note-aff(app=web @rack) aff(app=db @zone)", "c"),
+        ("pod default/p app=web aff(app=web @zone) note-aff(app=db @zone)", "c"),
+        ("pod default/p app=web aff(app=web @zone) aff(app=db @zone)", ""),
+        // It is no longer the first.
+        ("pod default/p app=db rdrd-aff(app=db @zone)", "c"),
+    ] {
+        assert_eq!(feasible(&with_db, pod), expected, "{pod}");
+    }
+    // Of the two terms of v1, the pod matches both, and of the proposals' only its own.
+    let both = "pod default/p app=db tier=be aff(app=db @zone) aff(tier=be @rack)";
+    assert_eq!(feasible(NODES, both), "a b c");
+    assert_eq!(feasible(NODES, "pod default/p app=db rdrd-aff(app=db @zone) rdrd-aff(tier=be @rack)"), "");
+}
+
+/// "Adding "weight" to the sum if the node matches": once, however many pods match.
+#[test]
+fn a_preferred_term_counts_once_however_many_pods_match() {
+    let cluster = cluster(
+        "pod default/x on a app=a\n pod default/y on a app=a\n pod default/z on a app=a\n pod default/b on c app=b",
     );
-    assert_eq!(feasible(NODES, "pod default/p app=db aff(app=db @zone) rdrd-aff(tier=be @rack)"), "");
+    let scored = |prefer: &str| {
+        let pod = format!("pod default/p {prefer}(40 app=a @zone) {prefer}(100 app=b @zone)");
+        scores("InterPodAffinity", &cluster, &pod)
+    };
+    assert_eq!(scored("note-prefer-aff"), expect(&[("a", 80), ("b", 80), ("c", 200), ("d", 0)]));
+    assert_eq!(scored("prefer-aff"), expect(&[("a", 200), ("b", 200), ("c", 166), ("d", 0)]), "v1");
+    // Step 3b: a node that is not near them gets the weight.
+    assert_eq!(scored("note-prefer-anti"), expect(&[("a", 120), ("b", 120), ("c", 0), ("d", 200)]));
+}
+
+/// Step 4: "increment Y\[A\] by the number of B's SoftPodAffinity, SoftPodAntiAffinity, and HardPodAffinity that are
+/// satisfied if Z runs on A but are not satisfied if Z does not run on A".
+#[test]
+fn a_preference_of_a_running_pod_counts_where_the_new_pod_satisfies_it() {
+    for (wish, weight) in [("note-prefer-aff(1 app=db @zone)", 1), ("note-aff(app=db @zone)", 1)] {
+        let lonely = format!("pod default/x on c app=web {wish}");
+        let db = "pod default/p app=db";
+        assert_eq!(
+            scores("InterPodAffinity", &cluster(&lonely), db),
+            expect(&[("a", 0), ("b", 0), ("c", 200 * weight), ("d", 0)]),
+            "{wish}"
+        );
+        // A database is there already: one more makes no difference.
+        let served = format!("{lonely}\n pod default/y on c app=db");
+        let none = expect(&[("a", 0), ("b", 0), ("c", 0), ("d", 0)]);
+        assert_eq!(scores("InterPodAffinity", &cluster(&served), db), none, "{wish}");
+        // Its own match does not serve it.
+        let own = format!("pod default/x on c app=db {wish}");
+        let expected = expect(&[("a", 0), ("b", 0), ("c", 200 * weight), ("d", 0)]);
+        assert_eq!(scores("InterPodAffinity", &cluster(&own), db), expected, "{wish}");
+        // Two of them serve each other.
+        let pair = format!("{own}\n pod default/y on c app=db {wish}");
+        assert_eq!(scores("InterPodAffinity", &cluster(&pair), db), none, "{wish}");
+    }
+    // A new pod is kept away from a pod whose preference it would break, not from one whose preference is broken already.
+    let avoided = "pod default/x on c app=web note-prefer-anti(1 app=db @zone)";
+    let got = scores("InterPodAffinity", &cluster(avoided), "pod default/p app=db");
+    assert_eq!(got, expect(&[("a", 200), ("b", 200), ("c", 0), ("d", 200)]));
+    let broken = format!("{avoided}\n pod default/y on c app=db");
+    let got = scores("InterPodAffinity", &cluster(&broken), "pod default/p app=db");
+    assert_eq!(got, expect(&[("a", 0), ("b", 0), ("c", 0), ("d", 0)]));
 }
 
 #[test]

@@ -46,7 +46,7 @@ Examples:
   berth lint -f manifests/ -o sarif > lint.sarif
   berth lint -f manifests/ --disable toleration-without-taint --fail-on error
 
-Exit codes: 0 no finding at or above --fail-on, 1 some findings, 2 invalid input or usage
+Exit codes: 0 no finding at or above --fail-on, 1 some findings, 2 invalid or too large input, or usage
 
 See docs/lint/README.md for the rules and the configuration file, and docs/json.md for the fields of -o json."
 )]
@@ -136,8 +136,14 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
 
     let mut out = output::stdout();
     match args.output {
-        Format::Table => output::text(&mut out, |out| lint::write(out, &report.findings))?,
-        Format::Json => output::json(&mut out, &json!({"findings": report.findings}))?,
+        Format::Table => output::text(&mut out, |out| lint::write(out, &report))?,
+        Format::Json => {
+            let mut json = json!({"findings": report.findings});
+            if !report.incomplete.is_empty() {
+                json["incomplete"] = json!(report.incomplete);
+            }
+            output::json(&mut out, &json)?;
+        }
         Format::Sarif => output::json(&mut out, &sarif::log(&report.findings))?,
         Format::Github => lint::write_workflow_commands(&mut out, &report.findings)?,
         Format::Junit => lint::write_junit(&mut out, &report.findings)?,
@@ -145,6 +151,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     out.flush()?;
     if !report.invalid.is_empty() {
         return Err(SimulationError::Invalid(report.invalid).into());
+    }
+    if !report.incomplete.is_empty() {
+        return Err(CliError::Incomplete(report.incomplete));
     }
     let fail_on = args.fail_on.or(config.fail_on).unwrap_or(FailOn::Warning);
     let fails = |finding: &Finding| match fail_on {

@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 use berth_api::syntax::format::counted;
-use berth_lint::{Finding, RULES, Severity};
+use berth_lint::{Finding, LintReport, RULES, Severity};
 use berth_picture::escaped as xml;
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM};
 
-/// Writes the findings by file and line, and their number.
-pub fn write(out: &mut impl Write, findings: &[Finding]) -> io::Result<()> {
+/// Writes the findings by file and line, what was not looked at, and the number of findings.
+pub fn write(out: &mut impl Write, LintReport { findings, incomplete, .. }: &LintReport) -> io::Result<()> {
     for finding in findings {
         let style = match finding.severity {
             Severity::Error => BAD,
@@ -28,7 +28,11 @@ pub fn write(out: &mut impl Write, findings: &[Finding]) -> io::Result<()> {
     }
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    for rule in incomplete {
+        writeln!(out, "{BAD}incomplete{BAD:#}: {rule}")?;
+    }
     match findings.len() {
+        0 if !incomplete.is_empty() => Ok(()),
         0 => writeln!(out, "no findings"),
         n => writeln!(
             out,

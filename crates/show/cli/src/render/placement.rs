@@ -215,7 +215,7 @@ fn workloads(summary: &Summary) -> Table {
 }
 
 fn write_failure(out: &mut impl Write, failure: &Failure) -> io::Result<()> {
-    let Failure { workload, pods, message, bottleneck, rollout } = failure;
+    let Failure { workload, pods, message, bottleneck, n_not_evaluated, rollout } = failure;
     let pods_named = abbreviated(pods, MAX_PODS);
     match (workload, pods.len()) {
         (Some(workload), n) => writeln!(
@@ -228,7 +228,10 @@ fn write_failure(out: &mut impl Write, failure: &Failure) -> io::Result<()> {
     }
     writeln!(out, "  {message}")?;
     if let Some(term) = bottleneck {
-        writeln!(out, "  {DIM}bottleneck:{DIM:#}")?;
+        match n_not_evaluated {
+            0 => writeln!(out, "  {DIM}bottleneck:{DIM:#}")?,
+            n => writeln!(out, "  {DIM}bottleneck, by a sample without {}:{DIM:#}", counted(*n, "node"))?,
+        }
         explanation::write_term(out, term)?;
     }
     rollout.as_ref().map_or(Ok(()), |rollout| writeln!(out, "  {rollout}"))

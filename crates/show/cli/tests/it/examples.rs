@@ -40,6 +40,8 @@ const RUNS: &[(&str, &[&str])] = &[
     ("rack-limit", &["simulate", "-f", "examples/rack-limit", "--topology-key", "example.com/rack"]),
     ("rack-limit", &["explain", "-f", "examples/rack-limit", "search-8"]),
     // The enforcer knows which pod came last: tests/it/cluster/scripts/bound-against-rule.txt.
+    ("affinity-terms", &["simulate", "-f", "examples/affinity-terms", "-o", "wide"]),
+    ("affinity-terms", &["lint", "-f", "examples/affinity-terms"]),
     ("bound-against-rule", &["audit", "-f", "examples/bound-against-rule", "--nodes", "4", "--zones", "2"]),
     ("daemon-toleration", &["simulate", "-f", "examples/daemon-toleration", "--nodes", "3"]),
     ("daemon-toleration", &["simulate", "-f", "examples/daemon-toleration", "--nodes", "3", "--strict-v1"]),

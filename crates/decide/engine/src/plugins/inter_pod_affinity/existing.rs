@@ -3,19 +3,16 @@
 use crate::cycle::context::{Context, NodeRef};
 use crate::state::State;
 use crate::state::counting::counter::{Counter, Tally};
-use crate::state::counting::matcher::{MatcherId, TermOwners};
+use crate::state::counting::matcher::{Matcher, MatcherId};
 use crate::state::counting::topology::{DomainId, TopologyId};
 
-/// All terms of existing pods that match the pod, by matcher and topology.
-pub(super) fn existing_terms<'a>(
+/// The matchers of all terms of existing pods that match the pod.
+pub(super) fn existing_matchers<'a>(
     context: Context<'a>,
-) -> impl Iterator<Item = (MatcherId, TopologyId, &'a TermOwners)> {
+) -> impl Iterator<Item = (MatcherId, &'a Matcher)> + Clone {
     let Context { state, cycle, .. } = context;
     let matched = &state.signatures.get(cycle.signature).matched_by_existing;
-    matched.iter().flat_map(|matcher| {
-        let owners = state.matchers.get(*matcher).owners.iter();
-        owners.map(|owners| (*matcher, owners.topology, &owners.counter))
-    })
+    matched.iter().map(|matcher| (*matcher, state.matchers.get(*matcher)))
 }
 
 /// Terms of anti-affinity of existing pods that match the pod, with one matcher, topology and limit.
@@ -29,26 +26,19 @@ pub(super) struct Existing<'a> {
 }
 
 pub(super) fn existing_anti_affinity<'a>(context: Context<'a>) -> impl Iterator<Item = Existing<'a>> {
-    let Context { state, cycle, .. } = context;
-    let unlimited = existing_terms(context).map(|(matcher, topology, owners)| Existing {
-        matcher,
-        topology,
-        limit: 0,
-        owners: &owners.required_anti_affinity,
-        matching: None,
-    });
-    let matched = &state.signatures.get(cycle.signature).matched_by_existing;
-    let limited = matched.iter().flat_map(|id| {
-        let matcher = state.matchers.get(*id);
-        matcher.limited_owners.iter().map(|owners| Existing {
-            matcher: *id,
-            topology: owners.topology,
-            limit: owners.limit,
-            owners: &owners.counter,
-            matching: matcher.matching_in(owners.topology),
+    let of = |limited: bool| {
+        existing_matchers(context).flat_map(move |(id, matcher)| {
+            let terms = matcher.anti_affinity().filter(move |(_, limit, _)| (*limit > 0) == limited);
+            terms.map(move |(topology, limit, owners)| Existing {
+                matcher: id,
+                topology,
+                limit,
+                owners,
+                matching: limited.then(|| matcher.matching_in(topology)).flatten(),
+            })
         })
-    });
-    unlimited.chain(limited)
+    };
+    of(false).chain(of(true))
 }
 
 impl Existing<'_> {

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::super::rule::{Filter, PreFilter, TermInfo};
 use super::existing::{Existing, existing_anti_affinity};
-use super::terms::{REASON_AFFINITY, REASON_ANTI_AFFINITY, rejects, requires};
+use super::terms::{REASON_AFFINITY, REASON_ANTI_AFFINITY, rejects, requires_together};
 use crate::cycle::context::{Context, NodeRef};
 use crate::state::State;
 use crate::state::counting::counter::{Counter, Tally};
@@ -33,15 +33,20 @@ pub(super) fn pre_filter(context: Context<'_>) -> PreFilter {
 
 struct RequiredPodAffinity<'a> {
     context: Context<'a>,
-    /// Whether the pod matches its own affinity terms.
-    matches_itself: bool,
-    /// Whether no existing pod matches them. A pod that matches itself is then the first of its group.
-    no_pod_matches: bool,
-    affinity: Vec<Term<'a>>,
+    affinity: Vec<Requirement<'a>>,
     anti_affinity: Vec<Term<'a>>,
     /// Terms of existing pods that match the pod.
     existing: Vec<Existing<'a>>,
     witnesses: WitnessCache,
+}
+
+/// Terms of required affinity that hold together: all of v1, or one of the proposals.
+struct Requirement<'a> {
+    /// Whether the pod matches the terms itself.
+    matches_itself: bool,
+    /// Whether no existing pod matches them. A pod that matches itself is then the first of its group.
+    no_pod_matches: bool,
+    terms: Vec<Term<'a>>,
 }
 
 /// A required term with the counters of its topologies.
@@ -54,7 +59,14 @@ struct Term<'a> {
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     let Context { state, rule_set, cycle, .. } = context;
     let rules = rule_set.rules();
-    let affinity = terms(state, &rule_set.required_affinity, &rules.required_affinity);
+    let matched = &state.signatures.get(cycle.signature).matched;
+    let requirement = |compiled| {
+        let terms = terms(state, compiled, &rules.required_affinity);
+        let matches_itself = terms.first().is_some_and(|t| matched.binary_search(&t.matcher).is_ok());
+        let no_pod_matches = terms.iter().all(|t| t.counters.iter().all(|(_, c)| c.is_empty()));
+        Requirement { matches_itself, no_pod_matches, terms }
+    };
+    let affinity: Vec<_> = rule_set.affinity_requirements().map(requirement).collect();
     let anti_affinity = terms(state, &rule_set.required_anti_affinity, &rules.required_anti_affinity);
     let existing = existing_anti_affinity(context);
     // The terms of nominated pods are not counted.
@@ -62,19 +74,8 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     if affinity.is_empty() && anti_affinity.is_empty() && existing.is_empty() {
         return None;
     }
-    let no_pod_matches = affinity.iter().all(|t| t.counters.iter().all(|(_, c)| c.is_empty()));
-    let matched = &state.signatures.get(cycle.signature).matched;
-    let matches_itself = affinity.first().is_some_and(|t| matched.binary_search(&t.matcher).is_ok());
-    let rule = RequiredPodAffinity {
-        context,
-        matches_itself,
-        no_pod_matches,
-        affinity,
-        anti_affinity,
-        existing,
-        witnesses: WitnessCache::default(),
-    };
-    Some(Box::new(rule))
+    let witnesses = WitnessCache::default();
+    Some(Box::new(RequiredPodAffinity { context, affinity, anti_affinity, existing, witnesses }))
 }
 
 fn terms<'a>(state: &'a State, compiled: &'a [RequiredTerm], terms: &'a [PodTerm]) -> Vec<Term<'a>> {
@@ -120,35 +121,39 @@ impl Term<'_> {
     }
 }
 
-impl RequiredPodAffinity<'_> {
-    /// Whether the pod is the first of its group: it matches its own affinity terms, and no other pod does.
-    fn is_first_of_group(&self, node: NodeRef<'_>) -> bool {
+impl Requirement<'_> {
+    /// Whether the pod is the first of its group: it matches the terms, and no other pod does.
+    fn is_first_of_group(&self, state: &State, node: NodeRef<'_>) -> bool {
         let no_pod_matches = match node.delta {
             None => self.no_pod_matches,
-            Some(_) => self.affinity.iter().all(|t| t.is_matched_by_no_pod(self.context.state, node)),
+            Some(_) => self.terms.iter().all(|t| t.is_matched_by_no_pod(state, node)),
         };
         self.matches_itself && no_pod_matches
     }
 
+    fn is_satisfied(&self, state: &State, node: NodeRef<'_>) -> bool {
+        self.terms.iter().all(|t| t.has_domain(state, node.id))
+            && (self.is_first_of_group(state, node)
+                || self.terms.iter().all(|t| t.matching_domains(state, node).next().is_some()))
+    }
+
+    fn describe(&self, term: &Term<'_>) -> String {
+        requires_together(term.term, self.terms.len())
+    }
+}
+
+impl<'a> RequiredPodAffinity<'a> {
+    fn affinity_terms(&self) -> impl Iterator<Item = &Term<'a>> {
+        self.affinity.iter().flat_map(|requirement| &requirement.terms)
+    }
+
     fn satisfies_pod_affinity(&self, node: NodeRef<'_>) -> bool {
-        let state = self.context.state;
-        self.affinity.iter().all(|t| t.has_domain(state, node.id))
-            && (self.affinity.is_empty()
-                || self.is_first_of_group(node)
-                || self.affinity.iter().all(|t| t.matching_domains(state, node).next().is_some()))
+        self.affinity.iter().all(|requirement| requirement.is_satisfied(self.context.state, node))
     }
 
     fn satisfies_pod_anti_affinity(&self, node: NodeRef<'_>) -> bool {
         let state = self.context.state;
         self.anti_affinity.iter().all(|t| t.matching_domains(state, node).next().is_none())
-    }
-
-    fn describe_affinity(&self, term: &Term<'_>) -> String {
-        let together = match self.affinity.len() {
-            1 => String::new(),
-            n => format!(" (pods that match all {n} required terms)"),
-        };
-        format!("{}{together}", requires(term.term))
     }
 
     /// Terms of existing pods that the pod would violate on the node.
@@ -179,7 +184,7 @@ impl Filter for RequiredPodAffinity<'_> {
 
     /// Without the terms of existing pods, which appear in the verdicts of the nodes that they reject.
     fn shared_topologies(&self) -> SmallVec<[TopologyId; 2]> {
-        let own = self.affinity.iter().chain(&self.anti_affinity).flat_map(|t| &t.counters).map(|(t, _)| *t);
+        let own = self.affinity_terms().chain(&self.anti_affinity).flat_map(|t| &t.counters).map(|(t, _)| *t);
         let existing = self.existing.iter().map(|e| e.topology);
         own.chain(existing).filter(|t| self.context.state.topologies.is_shared(*t)).collect()
     }
@@ -194,7 +199,7 @@ impl Filter for RequiredPodAffinity<'_> {
         let count = |topology, counter, limit: u32| {
             Some(tally(topology, counter)?.count.min(max_pods + i64::from(limit)))
         };
-        for (topology, counter) in self.affinity.iter().flat_map(|t| &t.counters) {
+        for (topology, counter) in self.affinity_terms().flat_map(|t| &t.counters) {
             // Whether no pod matches, or those of one domain only: the node may be in it.
             inputs.push(counter.n_domains().min(2) as i64);
             inputs.extend(count(*topology, counter, 0));
@@ -216,24 +221,28 @@ impl Filter for RequiredPodAffinity<'_> {
 
     fn terms(&self) -> Vec<TermInfo> {
         let info = |t: &Term<'_>, detail| TermInfo { term: t.term.path.clone(), detail };
-        let affinity = self.affinity.iter().map(|t| info(t, self.describe_affinity(t)));
+        let of = |requirement: &Requirement<'_>| {
+            requirement.terms.iter().map(|t| info(t, requirement.describe(t))).collect::<Vec<_>>()
+        };
+        let affinity = self.affinity.iter().flat_map(of);
         affinity.chain(self.anti_affinity.iter().map(|t| info(t, rejects(t.term)))).collect()
     }
 
     fn n_compared(&self, _node: NodeRef<'_>) -> usize {
-        self.affinity.len() + self.anti_affinity.len() + self.existing.len()
+        self.affinity_terms().count() + self.anti_affinity.len() + self.existing.len()
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let state = self.context.state;
         let mut verdicts = Vec::new();
-        for term in &self.affinity {
+        let requirements = self.affinity.iter();
+        for (of, term) in requirements.flat_map(|of| of.terms.iter().map(move |term| (of, term))) {
             let satisfied = term.has_domain(state, node.id)
-                && (self.is_first_of_group(node) || term.matching_domains(state, node).next().is_some());
+                && (of.is_first_of_group(state, node) || term.matching_domains(state, node).next().is_some());
             if satisfied {
                 continue;
             }
-            let detail = self.describe_affinity(term);
+            let detail = of.describe(term);
             let elsewhere =
                 term.counters.iter().map(|(_, c)| c.iter().map(|(_, t)| t.count).sum::<i64>()).max();
             let verdict = Verdict::new(

@@ -11,15 +11,15 @@ use crate::state::rule_set::RequiredTerm;
 /// The counts that the required terms of a pod read.
 #[derive(Debug)]
 pub(super) struct InterPodHints {
-    /// Pods to be near.
-    affinity: Places,
+    /// Pods to be near, by requirement.
+    affinity: Vec<Places>,
     /// Pods to be away from.
     anti_affinity: Places,
 }
 
 impl Hints for InterPodHints {
     fn places(&mut self) -> Vec<&mut Places> {
-        vec![&mut self.affinity, &mut self.anti_affinity]
+        self.affinity.iter_mut().chain([&mut self.anti_affinity]).collect()
     }
 
     fn hint(&self, context: Context<'_>, change: &Change) -> QueueingHint {
@@ -44,7 +44,7 @@ impl InterPodHints {
             Places::new(context.state, counts)
         };
         InterPodHints {
-            affinity: places(&context.rule_set.required_affinity),
+            affinity: context.rule_set.affinity_requirements().map(places).collect(),
             anti_affinity: places(&context.rule_set.required_anti_affinity),
         }
     }
@@ -81,28 +81,29 @@ impl InterPodHints {
         // The pod may have become the first of its group.
         let unmatched =
             |p: &Place| state.matchers.get(p.matcher).matching_in(p.topology).is_none_or(Counter::is_empty);
-        if self.affinity.matched(matched).next().is_some() && self.affinity.iter().all(unmatched) {
+        let mut requirements = self.affinity.iter();
+        if requirements.any(|of| of.matched(matched).next().is_some() && of.iter().all(unmatched)) {
             return true;
         }
         let rejecting = &state.signatures.get(context.cycle.signature).matched_by_existing;
         let mut own = state.rule_sets.get(pod.rule_set).existing_terms.iter();
         own.any(|term| {
-            term.kind == ExistingTermKind::RequiredAntiAffinity
+            let owners = || state.matchers.get(term.matcher).owners_in(term.topology, term.kind);
+            term.kind == ExistingTermKind::RequiredAntiAffinity(0)
                 && rejecting.binary_search(&term.matcher).is_ok()
                 && reaches_others(term.topology)
-                && tally(state.matchers.get(term.matcher).owners_in(term.topology), term.topology).count == 0
+                && tally(owners(), term.topology).count == 0
         }) || rejecting.iter().any(|id| {
             // An owner of a limited term left, or a pod that counts for it.
             let counts = matched.binary_search(id).is_ok();
             let matcher = state.matchers.get(*id);
-            matcher.limited_owners.iter().any(|owners| {
-                let topology = owners.topology;
-                let kind = ExistingTermKind::LimitedAntiAffinity(owners.limit);
+            matcher.anti_affinity().filter(|(_, limit, _)| *limit > 0).any(|(topology, limit, owners)| {
+                let kind = ExistingTermKind::RequiredAntiAffinity(limit);
                 let mut own = state.rule_sets.get(pod.rule_set).existing_terms.iter();
                 let n_matching = tally(matcher.matching_in(topology), topology).count;
                 (counts || own.any(|t| (t.matcher, t.topology, t.kind) == (*id, topology, kind)))
                     && reaches_others(topology)
-                    && !exceeds_limit(owners.limit, Some(tally(Some(&owners.counter), topology)), n_matching)
+                    && !exceeds_limit(limit, Some(tally(Some(owners), topology)), n_matching)
             })
         })
     }
@@ -110,23 +111,25 @@ impl InterPodHints {
     /// Whether a pod that came could make a node feasible: one that the pod is to be near.
     fn coming_hint(&self, context: Context<'_>, pod: &PodAt) -> QueueingHint {
         let state = context.state;
-        let near = |place: &Place| match state.topologies.is_shared(place.topology) {
-            true => QueueingHint::queue_if(self.affinity.allow(state, place, &pod.node)),
+        let near = |of: &Places, place: &Place| match state.topologies.is_shared(place.topology) {
+            true => QueueingHint::queue_if(of.allow(state, place, &pod.node)),
             false => QueueingHint::CheckNode,
         };
         let matched = &state.signatures.get(pod.signature).matched;
-        self.affinity.matched(matched).map(near).max().unwrap_or(QueueingHint::Skip)
+        let hints = self.affinity.iter().flat_map(|of| of.matched(matched).map(|place| near(of, place)));
+        hints.max().unwrap_or(QueueingHint::Skip)
     }
 
     /// Whether other labels of a namespace could change what terms match.
     fn namespace_helps(&self, context: Context<'_>, namespace: &str) -> bool {
         let matchers = &context.state.matchers;
         let looks = |m: MatcherId| matchers.get(m).looks_at_namespace_labels();
-        let mut places = self.affinity.iter().chain(self.anti_affinity.iter());
+        let mut places = self.affinity.iter().flat_map(Places::iter).chain(self.anti_affinity.iter());
         // Terms of running pods that the pod may have matched until now; they may have been removed since.
         let rejects = |m: &Matcher| m.looks_at_namespace_labels() && !m.owners.is_empty();
         // With a limit, it matters as well which other pods match.
-        let limits = |m: &Matcher| m.looks_at_namespace_labels() && !m.limited_owners.is_empty();
+        let limits =
+            |m: &Matcher| m.looks_at_namespace_labels() && m.anti_affinity().any(|(_, limit, _)| limit > 0);
         places.any(|p| looks(p.matcher))
             || matchers.any(limits)
             || (context.state.symbols.text(context.rule_set.key.namespace) == namespace
@@ -138,9 +141,7 @@ impl InterPodHints {
 fn is_rejected_by_others(context: Context<'_>) -> bool {
     let state = context.state;
     let matched = &state.signatures.get(context.cycle.signature).matched_by_existing;
-    let mut topologies = matched.iter().flat_map(|m| {
-        let Matcher { owners, limited_owners, .. } = state.matchers.get(*m);
-        owners.iter().map(|o| o.topology).chain(limited_owners.iter().map(|o| o.topology))
-    });
+    let mut topologies =
+        matched.iter().flat_map(|m| state.matchers.get(*m).owners.iter().map(|owners| owners.topology));
     topologies.any(|topology| state.topologies.is_shared(topology))
 }

@@ -15,7 +15,7 @@ use crate::cycle::context::Context;
 use crate::state::node::NodeId;
 use crate::state::rule_set::RuleSet;
 
-pub(crate) use terms::{REASON_AFFINITY, REASON_ANTI_AFFINITY, rejects, requires};
+pub(crate) use terms::{REASON_AFFINITY, REASON_ANTI_AFFINITY, rejects, requires, requires_together};
 
 pub(super) struct InterPodAffinity;
 

@@ -1,12 +1,14 @@
 //! Preferred inter-pod affinity and anti-affinity: the score.
 
-use berth_api::rules::PodTerm;
+use berth_api::config::InterPodAffinityArgs;
+use berth_api::rules::{Dialect, PodTerm};
 
 use super::super::rule::{MAX_NODE_SCORE, Scorer};
-use super::existing::existing_terms;
+use super::existing::existing_matchers;
 use crate::cycle::context::{Context, NodeRef};
 use crate::state::State;
-use crate::state::counting::counter::Counter;
+use crate::state::counting::counter::{Counter, Tally};
+use crate::state::counting::matcher::{ExistingTermKind, PreferenceOf, TopologyCounter};
 use crate::state::counting::topology::TopologyId;
 use crate::state::node::NodeId;
 use crate::state::rule_set::PreferredTerm;
@@ -16,20 +18,42 @@ struct Preferences<'a> {
     parts: Vec<Part<'a>>,
 }
 
-/// A counter that contributes to the score.
+/// Counters that contribute to the score.
 struct Part<'a> {
     topology: TopologyId,
-    counter: &'a Counter,
-    value: Value,
+    value: Value<'a>,
+    factor: i64,
     source: Source<'a>,
 }
 
-/// The contribution of a counter to the score.
-enum Value {
-    /// Number of pods times this.
-    Count(i64),
-    /// Sum of the weights times this.
-    Weight(i64),
+/// What the factor is multiplied with.
+enum Value<'a> {
+    /// The number of pods.
+    Count(&'a Counter),
+    /// One if there are any.
+    Once(&'a Counter),
+    /// The sum of the weights.
+    Weight(&'a Counter),
+    Difference(Difference<'a>),
+}
+
+/// The owners of a preference of the proposals for which the pod makes the difference: no other pod in the domain matches.
+struct Difference<'a> {
+    /// Those that do not match their own term, and those that do.
+    owners: [Option<&'a Counter>; 2],
+    matching: Option<&'a Counter>,
+}
+
+impl Difference<'_> {
+    fn is_empty(&self) -> bool {
+        self.owners.iter().flatten().all(|counter| counter.is_empty())
+    }
+}
+
+/// The weight of the owners that one more pod satisfies, or does no longer, where so many match already.
+pub(super) fn difference(n_matching: i64, weight_of_owners: impl FnOnce(usize) -> i64) -> i64 {
+    // The one that matches is the owner itself.
+    if n_matching > 1 { 0 } else { weight_of_owners(n_matching as usize) }
 }
 
 enum Source<'a> {
@@ -41,10 +65,22 @@ enum Source<'a> {
 impl Part<'_> {
     fn score(&self, state: &State, node: NodeId) -> i64 {
         let Some(domain) = state.topologies.domain(self.topology, node) else { return 0 };
-        let tally = self.counter.get(domain);
-        match self.value {
-            Value::Count(factor) => tally.count * factor,
-            Value::Weight(factor) => tally.weight * factor,
+        let tally = |counter: Option<&Counter>| counter.map_or(Tally::default(), |c| c.get(domain));
+        self.factor
+            * match &self.value {
+                Value::Count(counter) => counter.get(domain).count,
+                Value::Once(counter) => i64::from(counter.get(domain).count > 0),
+                Value::Weight(counter) => counter.get(domain).weight,
+                Value::Difference(Difference { owners, matching }) => {
+                    difference(tally(*matching).count, |i| tally(owners[i]).weight)
+                }
+            }
+    }
+
+    fn is_empty(&self) -> bool {
+        match &self.value {
+            Value::Count(counter) | Value::Once(counter) | Value::Weight(counter) => counter.is_empty(),
+            Value::Difference(difference) => difference.is_empty(),
         }
     }
 }
@@ -60,29 +96,54 @@ pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
     let terms = rules.preferred_affinity.iter().chain(&rules.preferred_anti_affinity).map(|p| &p.term);
     let mut parts = Vec::new();
     for (preferred, term) in rule_set.preferred.iter().zip(terms) {
-        let PreferredTerm { weight, matcher, topologies } = preferred;
+        let PreferredTerm { weight, dialect, matcher, topologies } = preferred;
         let matcher = state.matchers.get(*matcher);
-        for (topology, sign) in topologies {
+        for topology in topologies {
             if let Some(counter) = matcher.matching_in(*topology) {
-                let value = Value::Count(weight * sign);
-                parts.push(Part { topology: *topology, counter, value, source: Source::Own(term) });
+                let value = match dialect {
+                    Dialect::V1 => Value::Count(counter),
+                    Dialect::Proposal => Value::Once(counter),
+                };
+                parts.push(Part { topology: *topology, value, factor: *weight, source: Source::Own(term) });
             }
         }
     }
-    for (_, topology, owners) in existing_terms(context) {
-        let mut part = |counter, factor, source| {
-            parts.push(Part { topology, counter, value: Value::Weight(factor), source });
-        };
-        part(&owners.preferred, 1, Source::ExistingPreferred);
-        if !args.ignore_preferred_anti_affinity_of_existing_pods {
-            part(&owners.preferred_anti_affinity, 1, Source::ExistingPreferred);
-        }
-        if args.hard_pod_affinity_weight > 0 {
-            part(&owners.required_affinity, args.hard_pod_affinity_weight, Source::ExistingRequired);
+    for (_, matcher) in existing_matchers(context) {
+        for TopologyCounter { topology, kind, counter, .. } in &matcher.owners {
+            let Some((factor, of)) = preference(*kind, args) else { continue };
+            let source = match kind {
+                ExistingTermKind::RequiredAffinity(_) => Source::ExistingRequired,
+                _ => Source::ExistingPreferred,
+            };
+            let value = match of {
+                PreferenceOf::V1 => Value::Weight(counter),
+                PreferenceOf::Proposal { matches_itself: true } => continue,
+                PreferenceOf::Proposal { matches_itself: false } => Value::Difference(Difference {
+                    owners: [Some(counter), matcher.owners_in(*topology, kind.of_owner(true))],
+                    matching: matcher.matching_in(*topology),
+                }),
+            };
+            parts.push(Part { topology: *topology, value, factor, source });
         }
     }
-    parts.retain(|p| !p.counter.is_empty());
+    parts.retain(|p| !p.is_empty());
     (!parts.is_empty()).then(|| Box::new(Preferences { context, parts }) as Box<dyn Scorer>)
+}
+
+/// The factor with which a profile counts a preference of existing pods; none if it does not.
+pub(super) fn preference(
+    mut kind: ExistingTermKind,
+    args: &InterPodAffinityArgs,
+) -> Option<(i64, PreferenceOf)> {
+    let of = *kind.preference_mut()?;
+    let factor = match kind {
+        ExistingTermKind::RequiredAffinity(_) => args.hard_pod_affinity_weight,
+        ExistingTermKind::PreferredAntiAffinity(_) => {
+            i64::from(!args.ignore_preferred_anti_affinity_of_existing_pods)
+        }
+        _ => 1,
+    };
+    (factor > 0).then_some((factor, of))
 }
 
 impl Scorer for Preferences<'_> {

@@ -12,6 +12,14 @@ pub(crate) fn requires(term: &PodTerm) -> String {
     bounded(format_args!("requires {}", pods_of(term)))
 }
 
+/// An affinity term in words, with the number of terms that a pod must match together with it.
+pub(crate) fn requires_together(term: &PodTerm, n_terms: usize) -> String {
+    match n_terms {
+        1 => requires(term),
+        n => format!("{} (pods that match all {n} required terms)", requires(term)),
+    }
+}
+
 /// An anti-affinity term in words.
 pub(crate) fn rejects(term: &PodTerm) -> String {
     let verb = if term.limit == 0 || term.selector == Selector::Nothing { "rejects" } else { "allows" };

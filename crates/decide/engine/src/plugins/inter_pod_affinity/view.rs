@@ -2,14 +2,16 @@
 //! evaluated for each node, the others for each cell.
 
 use berth_api::config::Plugin;
+use berth_api::rules::Dialect;
 use smallvec::SmallVec;
 
 use super::super::rule::MAX_NODE_SCORE;
-use super::existing::exceeds_limit;
+use super::existing::{exceeds_limit, existing_matchers};
+use super::score::{difference, preference};
 use crate::cycle::context::Context;
 use crate::state::State;
 use crate::state::counting::counter::{Counter, Tally};
-use crate::state::counting::matcher::MatcherId;
+use crate::state::counting::matcher::{ExistingTermKind, MatcherId, PreferenceOf};
 use crate::state::counting::topology::{DomainId, TopologyId};
 use crate::state::node::NodeId;
 
@@ -24,25 +26,15 @@ struct Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Matching,
-    RequiredAntiAffinity,
-    /// Owners of anti-affinity with this limit.
-    LimitedAntiAffinity(u32),
-    RequiredAffinity,
-    Preferred,
-    PreferredAntiAffinity,
+    Owners(ExistingTermKind),
 }
 
 impl Source {
     fn counter<'a>(&self, state: &'a State) -> Option<&'a Counter> {
         let matcher = state.matchers.get(self.matcher);
-        let owners = || matcher.owners_by(self.topology);
         match self.kind {
             Kind::Matching => matcher.matching_in(self.topology),
-            Kind::LimitedAntiAffinity(limit) => matcher.limited_owners_in(self.topology, limit),
-            Kind::RequiredAntiAffinity => Some(&owners()?.required_anti_affinity),
-            Kind::RequiredAffinity => Some(&owners()?.required_affinity),
-            Kind::Preferred => Some(&owners()?.preferred),
-            Kind::PreferredAntiAffinity => Some(&owners()?.preferred_anti_affinity),
+            Kind::Owners(kind) => matcher.owners_in(self.topology, kind),
         }
     }
 
@@ -55,17 +47,47 @@ impl Source {
     }
 }
 
-/// A counter that is scored by the number of pods or by the sum of their weights.
+/// A counter that is scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Preference {
     source: Source,
-    by_count: bool,
+    by: By,
     factor: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// The number of pods.
+    Count,
+    /// Whether there are any.
+    Presence,
+    /// The sum of the weights.
+    Weight,
 }
 
 impl Preference {
     fn score(&self, tally: Tally) -> i64 {
-        self.factor * if self.by_count { tally.count } else { tally.weight }
+        self.factor
+            * match self.by {
+                By::Count => tally.count,
+                By::Presence => i64::from(tally.count > 0),
+                By::Weight => tally.weight,
+            }
+    }
+}
+
+/// A preference of existing pods that is scored where the pod makes the difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Difference {
+    /// Owners that do not match their own term, and those that do.
+    owners: [Source; 2],
+    matching: Source,
+    factor: i64,
+}
+
+impl Difference {
+    fn score(&self, tally: impl Fn(&Source) -> Tally) -> i64 {
+        self.factor * difference(tally(&self.matching).count, |i| tally(&self.owners[i]).weight)
     }
 }
 
@@ -95,11 +117,13 @@ pub(super) const MAX_AFFINITY_TERMS: usize = 63;
 pub(crate) struct InterPod {
     /// Required affinity. One of the topologies of each term has to match.
     affinity: Vec<SmallVec<[Source; 1]>>,
-    matches_itself: bool,
+    /// The requirements of affinity that the pod satisfies itself, as bits of their terms.
+    own: SmallVec<[u64; 1]>,
     /// Required anti-affinity without a limit, the pod's own and that of existing pods: all of these have to be zero.
     anti_affinity: Vec<Source>,
     limits: Vec<Limit>,
     preferences: Vec<Preference>,
+    differences: Vec<Difference>,
     /// Of the score; 0 without it.
     weight: i64,
 }
@@ -109,10 +133,11 @@ impl InterPod {
         let Context { state, rule_set, cycle, profile } = context;
         let signature = state.signatures.get(cycle.signature);
         let source = |kind, matcher, topology| Source { kind, matcher, topology };
-        let against = || {
-            signature.matched_by_existing.iter().flat_map(|matcher| {
-                let owners = &state.matchers.get(*matcher).owners;
-                owners.iter().map(|owners| (*matcher, owners.topology))
+        let existing = || {
+            existing_matchers(context).flat_map(|(id, matcher)| {
+                let owners = matcher.owners.iter();
+                owners
+                    .map(move |owners| (owners.kind, source(Kind::Owners(owners.kind), id, owners.topology)))
             })
         };
         let mut rules = InterPod::default();
@@ -121,8 +146,14 @@ impl InterPod {
                 let topologies = term.topologies.iter();
                 rules.affinity.push(topologies.map(|t| source(Kind::Matching, term.matcher, *t)).collect());
             }
-            let first = rule_set.required_affinity.first();
-            rules.matches_itself = first.is_some_and(|t| signature.matched.binary_search(&t.matcher).is_ok());
+            let mut n_terms = 0;
+            for terms in rule_set.affinity_requirements() {
+                let bits = ((1 << terms.len()) - 1) << n_terms;
+                n_terms += terms.len();
+                if signature.matched.binary_search(&terms[0].matcher).is_ok() {
+                    rules.own.push(bits);
+                }
+            }
             for term in &rule_set.required_anti_affinity {
                 let counted = term.topologies.iter().map(|t| source(Kind::Matching, term.matcher, *t));
                 match term.limit {
@@ -133,14 +164,15 @@ impl InterPod {
                     }
                 }
             }
-            rules.anti_affinity.extend(against().map(|(m, t)| source(Kind::RequiredAntiAffinity, m, t)));
-            for matcher in &signature.matched_by_existing {
-                let owners = state.matchers.get(*matcher).limited_owners.iter();
-                rules.limits.extend(owners.map(|owners| Limit {
-                    limit: owners.limit,
-                    owners: Some(source(Kind::LimitedAntiAffinity(owners.limit), *matcher, owners.topology)),
-                    matching: source(Kind::Matching, *matcher, owners.topology),
-                }));
+            for (kind, owners) in existing() {
+                match kind.anti_affinity_limit() {
+                    None => {}
+                    Some(0) => rules.anti_affinity.push(owners),
+                    Some(limit) => {
+                        let matching = Source { kind: Kind::Matching, ..owners };
+                        rules.limits.push(Limit { limit, owners: Some(owners), matching });
+                    }
+                }
             }
         }
         let args = &profile.profile.inter_pod_affinity;
@@ -151,24 +183,25 @@ impl InterPod {
             return rules;
         }
         for term in &rule_set.preferred {
-            for (topology, sign) in &term.topologies {
+            let by = match term.dialect {
+                Dialect::V1 => By::Count,
+                Dialect::Proposal => By::Presence,
+            };
+            for topology in &term.topologies {
                 let source = source(Kind::Matching, term.matcher, *topology);
-                rules.preferences.push(Preference { source, by_count: true, factor: term.weight * sign });
+                rules.preferences.push(Preference { source, by, factor: term.weight });
             }
         }
-        let reads_anti_affinity = state.counts_preferred_anti_affinity_apart()
-            && !args.ignore_preferred_anti_affinity_of_existing_pods;
-        for (matcher, topology) in against() {
-            let preferred = source(Kind::Preferred, matcher, topology);
-            rules.preferences.push(Preference { source: preferred, by_count: false, factor: 1 });
-            if reads_anti_affinity {
-                let preferred = source(Kind::PreferredAntiAffinity, matcher, topology);
-                rules.preferences.push(Preference { source: preferred, by_count: false, factor: 1 });
-            }
-            if args.hard_pod_affinity_weight > 0 {
-                let required = source(Kind::RequiredAffinity, matcher, topology);
-                let factor = args.hard_pod_affinity_weight;
-                rules.preferences.push(Preference { source: required, by_count: false, factor });
+        for (kind, source) in existing() {
+            let Some((factor, of)) = preference(kind, args) else { continue };
+            match of {
+                PreferenceOf::V1 => rules.preferences.push(Preference { source, by: By::Weight, factor }),
+                PreferenceOf::Proposal { matches_itself: true } => {}
+                PreferenceOf::Proposal { matches_itself: false } => rules.differences.push(Difference {
+                    owners: [source, Source { kind: Kind::Owners(kind.of_owner(true)), ..source }],
+                    matching: Source { kind: Kind::Matching, ..source },
+                    factor,
+                }),
             }
         }
         rules
@@ -183,21 +216,27 @@ impl InterPod {
     ) -> bool {
         let harmless = |source: &Source| source.is_empty(state) && known(source.topology);
         self.affinity == before.affinity
-            && self.matches_itself == before.matches_itself
+            && self.own == before.own
             && self.anti_affinity.iter().all(|s| before.anti_affinity.contains(s) || harmless(s))
             && self
                 .limits
                 .iter()
                 .all(|l| before.limits.contains(l) || l.owners.is_some_and(|owners| harmless(&owners)))
             && self.preferences.iter().all(|p| before.preferences.contains(p) || harmless(&p.source))
+            && self
+                .differences
+                .iter()
+                .all(|d| before.differences.contains(d) || d.owners.iter().all(harmless))
     }
 
     /// All topologies of the counters.
     pub(crate) fn topologies(&self) -> impl Iterator<Item = TopologyId> + '_ {
         let affinity = self.affinity.iter().flatten();
         let preferences = self.preferences.iter().map(|p| &p.source);
+        let differences = self.differences.iter().map(|d| &d.matching);
         let limits = self.limits.iter().map(|limit| &limit.matching);
-        affinity.chain(&self.anti_affinity).chain(limits).chain(preferences).map(|s| s.topology)
+        let counters = affinity.chain(&self.anti_affinity).chain(limits);
+        counters.chain(preferences).chain(differences).map(|s| s.topology)
     }
 
     /// The counters of topologies with one node per domain.
@@ -226,12 +265,19 @@ impl InterPod {
                 })
                 .collect(),
             preferences: self.preferences.iter().filter_map(|p| Some((counter(&p.source)?, p))).collect(),
+            differences: self
+                .differences
+                .iter()
+                .filter(|d| d.owners.iter().any(|owners| counter(owners).is_some()))
+                .collect(),
         }
     }
 
-    /// Whether the pod is the first of its group now.
-    pub(crate) fn is_first_of_group(&self, state: &State) -> bool {
-        self.matches_itself && self.affinity.iter().flatten().all(|s| s.is_empty(state))
+    /// Bits of the required affinity terms of whose group the pod is the first now.
+    pub(crate) fn terms_as_first(&self, state: &State) -> u64 {
+        let terms = |bits: u64| self.affinity.iter().enumerate().filter(move |(i, _)| bits >> i & 1 == 1);
+        let is_first = |bits: &u64| terms(*bits).all(|(_, term)| term.iter().all(|s| s.is_empty(state)));
+        self.own.iter().copied().filter(is_first).fold(0, |all, bits| all | bits)
     }
 
     /// Evaluates the topologies with several nodes per domain for a cell.
@@ -249,12 +295,14 @@ impl InterPod {
         }
         let mut limits = self.limits.iter().filter(|limit| shared(&&limit.matching));
         let preferences = self.preferences.iter().filter(|p| shared(&&p.source));
+        let differences = self.differences.iter().filter(|d| shared(&&d.matching));
         CellRules {
             allowed: self.anti_affinity.iter().filter(shared).all(|s| tally(s).count == 0)
                 && !limits
                     .any(|l| exceeds_limit(l.limit, l.owners.as_ref().map(tally), tally(&l.matching).count)),
             affinity_terms,
-            score: preferences.map(|p| p.score(tally(&p.source))).sum(),
+            score: preferences.map(|p| p.score(tally(&p.source))).sum::<i64>()
+                + differences.map(|d| d.score(tally)).sum::<i64>(),
         }
     }
 
@@ -287,6 +335,7 @@ pub(crate) struct NodeRules<'a> {
     /// Limits, each with its owners and the pods that match.
     limits: Vec<(u32, Option<&'a Counter>, TopologyCounter<'a>)>,
     preferences: SmallVec<[(TopologyCounter<'a>, &'a Preference); 2]>,
+    differences: SmallVec<[&'a Difference; 1]>,
 }
 
 impl NodeRules<'_> {
@@ -305,6 +354,8 @@ impl NodeRules<'_> {
             features.affinity_terms |= u64::from(satisfied) << i;
         }
         features.score = self.preferences.iter().map(|(counted, p)| p.score(tally(counted))).sum();
+        let in_domain = |s: &Source| s.tally_in(self.state, domain(s.topology));
+        features.score += self.differences.iter().map(|d| d.score(in_domain)).sum::<i64>();
         self.anti_affinity.iter().all(|c| tally(c).count == 0)
             && !self.limits.iter().any(|(limit, owners, matching)| {
                 let owners = owners.map(|owners| tally(&(matching.0, owners)));

@@ -6,6 +6,7 @@
 
 use std::hash::Hash;
 
+use berth_api::rules::Dialect;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -99,97 +100,121 @@ impl PodQuery {
 }
 
 /// The kinds of terms that running pods act on others with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ExistingTermKind {
-    RequiredAntiAffinity,
-    /// Required anti-affinity with this limit, which is not 0.
-    LimitedAntiAffinity(u32),
-    RequiredAffinity,
+    /// Required anti-affinity with a limit, which is 0 where it has none.
+    RequiredAntiAffinity(u32),
+    RequiredAffinity(PreferenceOf),
     /// Preferred affinity, and with a negative weight preferred anti-affinity.
-    Preferred,
+    Preferred(PreferenceOf),
     /// Preferred anti-affinity, if a profile ignores that of existing pods.
-    PreferredAntiAffinity,
+    PreferredAntiAffinity(PreferenceOf),
+}
+
+/// The dialect of a running pod's preference. One of v1 counts for every pod that it matches, one of the proposals only for
+/// the first in a domain: that pod makes the difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum PreferenceOf {
+    V1,
+    /// The proposals; of pods that match their own term, or of pods that do not.
+    Proposal {
+        matches_itself: bool,
+    },
+}
+
+impl PreferenceOf {
+    /// Those that the owners of a term are counted by.
+    pub(crate) fn all(dialect: Dialect) -> &'static [PreferenceOf] {
+        use PreferenceOf::{Proposal, V1};
+        match dialect {
+            Dialect::V1 => &[V1],
+            Dialect::Proposal => &[Proposal { matches_itself: false }, Proposal { matches_itself: true }],
+        }
+    }
 }
 
 impl ExistingTermKind {
-    pub(crate) fn anti_affinity(limit: u32) -> ExistingTermKind {
-        match limit {
-            0 => ExistingTermKind::RequiredAntiAffinity,
-            limit => ExistingTermKind::LimitedAntiAffinity(limit),
-        }
-    }
-
     /// The limit of required anti-affinity; none for other kinds.
     pub(crate) fn anti_affinity_limit(self) -> Option<u32> {
         match self {
-            ExistingTermKind::RequiredAntiAffinity => Some(0),
-            ExistingTermKind::LimitedAntiAffinity(limit) => Some(limit),
+            ExistingTermKind::RequiredAntiAffinity(limit) => Some(limit),
             _ => None,
         }
     }
-}
 
-/// Pods that carry a term, per domain of its topology.
-#[derive(Clone, Default)]
-pub(crate) struct TermOwners {
-    pub(crate) required_anti_affinity: Counter,
-    pub(crate) required_affinity: Counter,
-    pub(crate) preferred: Counter,
-    pub(crate) preferred_anti_affinity: Counter,
-}
+    /// The preference; none for required anti-affinity.
+    pub(crate) fn preference_mut(&mut self) -> Option<&mut PreferenceOf> {
+        match self {
+            ExistingTermKind::RequiredAntiAffinity(_) => None,
+            ExistingTermKind::RequiredAffinity(of)
+            | ExistingTermKind::Preferred(of)
+            | ExistingTermKind::PreferredAntiAffinity(of) => Some(of),
+        }
+    }
 
-impl TermOwners {
-    pub(crate) fn all(&self) -> [&Counter; 4] {
-        [
-            &self.required_anti_affinity,
-            &self.required_affinity,
-            &self.preferred,
-            &self.preferred_anti_affinity,
-        ]
+    /// Whether owners that match their own term are counted apart.
+    pub(in crate::state) fn looks_at_owner(mut self) -> bool {
+        self.anti_affinity_limit().is_some_and(|limit| limit > 0)
+            || matches!(self.preference_mut(), Some(PreferenceOf::Proposal { .. }))
+    }
+
+    /// The kind by which owners are counted that match their own term, or do not.
+    pub(crate) fn of_owner(mut self, matches_itself: bool) -> ExistingTermKind {
+        if let Some(of @ PreferenceOf::Proposal { .. }) = self.preference_mut() {
+            *of = PreferenceOf::Proposal { matches_itself };
+        }
+        self
     }
 }
 
 /// A counter in a topology, and the number of rules that read it. A user of the topology.
 #[derive(Clone)]
-pub(crate) struct TopologyCounter<C> {
+pub(crate) struct TopologyCounter<K> {
     pub(crate) topology: TopologyId,
-    /// Of [`Matcher::limited_owners`]; 0 for other counters.
-    pub(crate) limit: u32,
-    pub(crate) counter: C,
+    pub(crate) kind: K,
+    pub(crate) counter: Counter,
     n_users: u32,
 }
 
-/// The counters of one kind, one for each topology and limit.
-pub(crate) type TopologyCounters<C> = SmallVec<[TopologyCounter<C>; 1]>;
+/// One counter for each topology and kind, sorted by these.
+pub(crate) type TopologyCounters<K> = SmallVec<[TopologyCounter<K>; 1]>;
+
+/// Where a counter is, or would be.
+pub(in crate::state) fn position<K: Copy + Ord>(
+    counters: &TopologyCounters<K>,
+    topology: TopologyId,
+    kind: K,
+) -> Result<usize, usize> {
+    counters.binary_search_by_key(&(topology, kind), |c| (c.topology, c.kind))
+}
 
 /// Counts one more user of a counter; adds it, with one user, if it is the first.
-pub(in crate::state) fn retain_counter<C: Default>(
-    counters: &mut TopologyCounters<C>,
+pub(in crate::state) fn retain_counter<K: Copy + Ord>(
+    counters: &mut TopologyCounters<K>,
     topology: TopologyId,
-    limit: u32,
+    kind: K,
 ) -> bool {
-    let known = counters.iter_mut().find(|c| (c.topology, c.limit) == (topology, limit));
-    let is_new = known.is_none();
+    let known = position(counters, topology, kind);
     match known {
-        Some(counter) => counter.n_users += 1,
-        None => counters.push(TopologyCounter { topology, limit, counter: C::default(), n_users: 1 }),
+        Ok(i) => counters[i].n_users += 1,
+        Err(i) => {
+            counters.insert(i, TopologyCounter { topology, kind, counter: Counter::default(), n_users: 1 });
+        }
     }
-    is_new
+    known.is_err()
 }
 
 /// Counts one user fewer; returns whether that was the last one, and the counter is removed.
-pub(in crate::state) fn release_counter<C>(
-    counters: &mut TopologyCounters<C>,
+pub(in crate::state) fn release_counter<K: Copy + Ord>(
+    counters: &mut TopologyCounters<K>,
     topology: TopologyId,
-    limit: u32,
+    kind: K,
 ) -> bool {
-    let Some(i) = counters.iter().position(|c| (c.topology, c.limit) == (topology, limit)) else {
-        return false;
-    };
+    let Ok(i) = position(counters, topology, kind) else { return false };
     counters[i].n_users -= 1;
     let is_unused = counters[i].n_users == 0;
     if is_unused {
-        counters.swap_remove(i);
+        counters.remove(i);
     }
     is_unused
 }
@@ -199,11 +224,10 @@ pub(in crate::state) fn release_counter<C>(
 pub(crate) struct Matcher {
     pub(in crate::state) queries: SmallVec<[PodQuery; 1]>,
     /// Pods that match, per domain of each topology that rules ask about.
-    pub(crate) matching: TopologyCounters<Counter>,
-    /// Pods that own a term with this matcher, per domain of the term's topology.
-    pub(crate) owners: TopologyCounters<TermOwners>,
-    /// The owners of anti-affinity with a limit. The weight is the number of those that match the term themselves.
-    pub(crate) limited_owners: TopologyCounters<Counter>,
+    pub(crate) matching: TopologyCounters<()>,
+    /// Pods that own a term with this matcher, per domain of the term's topology. The weight of required anti-affinity with a
+    /// limit is the number of those that match the term themselves.
+    pub(crate) owners: TopologyCounters<ExistingTermKind>,
 }
 
 impl Keyed for Matcher {
@@ -245,42 +269,25 @@ impl Matcher {
 
     /// The counter of matching pods in a topology; none if no rule reads it.
     pub(crate) fn matching_in(&self, topology: TopologyId) -> Option<&Counter> {
-        self.matching.iter().find(|c| c.topology == topology).map(|c| &c.counter)
-    }
-
-    /// The counter of pods with a required anti-affinity term in a topology; none if no rule set has one.
-    pub(crate) fn owners_in(&self, topology: TopologyId) -> Option<&Counter> {
-        self.owners_by(topology).map(|owners| &owners.required_anti_affinity)
-    }
-
-    /// The counters of pods with a term in a topology; none if no rule has one.
-    pub(crate) fn owners_by(&self, topology: TopologyId) -> Option<&TermOwners> {
-        self.owners.iter().find(|c| c.topology == topology).map(|c| &c.counter)
+        position(&self.matching, topology, ()).ok().map(|i| &self.matching[i].counter)
     }
 
     /// The counter of owners of a kind of term in a topology; none if no rule set has one.
-    pub(in crate::state) fn owners_mut(
-        &mut self,
-        kind: ExistingTermKind,
-        topology: TopologyId,
-    ) -> Option<&mut Counter> {
-        if let ExistingTermKind::LimitedAntiAffinity(limit) = kind {
-            let mut owners = self.limited_owners.iter_mut();
-            return owners.find(|o| (o.topology, o.limit) == (topology, limit)).map(|o| &mut o.counter);
-        }
-        let owners = &mut self.owners.iter_mut().find(|o| o.topology == topology)?.counter;
-        Some(match kind {
-            ExistingTermKind::RequiredAntiAffinity => &mut owners.required_anti_affinity,
-            ExistingTermKind::RequiredAffinity => &mut owners.required_affinity,
-            ExistingTermKind::PreferredAntiAffinity => &mut owners.preferred_anti_affinity,
-            ExistingTermKind::Preferred | ExistingTermKind::LimitedAntiAffinity(_) => &mut owners.preferred,
-        })
+    pub(crate) fn owners_in(&self, topology: TopologyId, kind: ExistingTermKind) -> Option<&Counter> {
+        position(&self.owners, topology, kind).ok().map(|i| &self.owners[i].counter)
     }
 
-    /// The counter of owners of anti-affinity with a limit.
-    pub(crate) fn limited_owners_in(&self, topology: TopologyId, limit: u32) -> Option<&Counter> {
-        let mut owners = self.limited_owners.iter();
-        owners.find(|o| (o.topology, o.limit) == (topology, limit)).map(|o| &o.counter)
+    pub(in crate::state) fn owners_mut(
+        &mut self,
+        topology: TopologyId,
+        kind: ExistingTermKind,
+    ) -> Option<&mut Counter> {
+        position(&self.owners, topology, kind).ok().map(|i| &mut self.owners[i].counter)
+    }
+
+    /// The owners of required anti-affinity, with their limits.
+    pub(crate) fn anti_affinity(&self) -> impl Iterator<Item = (TopologyId, u32, &Counter)> {
+        self.owners.iter().filter_map(|o| Some((o.topology, o.kind.anti_affinity_limit()?, &o.counter)))
     }
 
     pub(in crate::state) fn requirements(&self) -> impl Iterator<Item = &LabelRequirement> {
@@ -324,8 +331,8 @@ impl Matchers {
     }
 
     pub(in crate::state) fn insert(&mut self, queries: SmallVec<[PodQuery; 1]>) -> MatcherId {
-        let (matching, owners, limited_owners) = Default::default();
-        let matcher = Matcher { queries, matching, owners, limited_owners };
+        let (matching, owners) = Default::default();
+        let matcher = Matcher { queries, matching, owners };
         self.n_with_namespace_labels += usize::from(matcher.looks_at_namespace_labels());
         let id = self.table.insert(matcher);
         match self.table.get(id).anchor() {

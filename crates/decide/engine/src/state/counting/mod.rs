@@ -8,7 +8,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use self::counter::{Counter, Tally};
-use self::matcher::{Candidate, Direction, ExistingTermKind, Matcher, MatcherId, PodQuery, retain_counter};
+use self::matcher::{
+    Candidate, Direction, ExistingTermKind, Matcher, MatcherId, PodQuery, position, retain_counter,
+};
 use self::topology::{Topologies, TopologyId};
 use super::State;
 use super::change::TrackedChange;
@@ -37,14 +39,15 @@ impl State {
         let signature = self.signatures.table.get_mut(signature);
         signature.place(node, sign);
         for matcher in &signature.matched {
-            let Matcher { matching, limited_owners, .. } = self.matchers.table.get_mut(*matcher);
+            let Matcher { matching, owners, .. } = self.matchers.table.get_mut(*matcher);
             for matching in matching {
                 let (topology, counter) = (matching.topology, &mut matching.counter);
                 if let Some(domain) = self.topologies.domain(topology, node) {
                     counter.add(domain, Tally::one(sign, 1));
                     if let Some(tracked) = &mut self.tracked {
-                        let limits =
-                            limited_owners.iter().filter(|o| o.topology == topology).map(|o| o.limit);
+                        let first = owners.partition_point(|o| o.topology < topology);
+                        let owners = owners[first..].iter().take_while(|o| o.topology == topology);
+                        let limits = owners.filter_map(|o| o.kind.anti_affinity_limit());
                         tracked
                             .extend(TrackedChange::count(*matcher, topology, domain, counter, sign, limits));
                     }
@@ -53,34 +56,42 @@ impl State {
         }
         for term in &self.rule_sets.get(rule_set).existing_terms {
             let Some(domain) = self.topologies.domain(term.topology, node) else { continue };
-            if let Some(owners) =
-                self.matchers.table.get_mut(term.matcher).owners_mut(term.kind, term.topology)
-            {
-                let weight = match term.kind {
-                    ExistingTermKind::LimitedAntiAffinity(_) => i64::from(signature.matches(term.matcher)),
-                    _ => term.weight,
-                };
+            let (mut kind, mut weight) = (term.kind, term.weight);
+            if kind.looks_at_owner() {
+                let matches_itself = signature.matches(term.matcher);
+                kind = kind.of_owner(matches_itself);
+                if kind.anti_affinity_limit().is_some() {
+                    weight = i64::from(matches_itself);
+                }
+            }
+            if let Some(owners) = self.matchers.table.get_mut(term.matcher).owners_mut(term.topology, kind) {
                 owners.add(domain, Tally::one(sign, weight));
             }
         }
     }
 
-    /// Counts that owners of limited anti-affinity with a signature match their own term (1) or no longer do (−1).
+    /// Counts that owners of a term with a signature match it themselves (1) or no longer do (−1).
     pub(super) fn count_self_matches(&mut self, matcher: MatcherId, signature: SignatureId, sign: i64) {
-        if self.matchers.get(matcher).limited_owners.is_empty() {
+        if !self.matchers.get(matcher).owners.iter().any(|owners| owners.kind.looks_at_owner()) {
             return;
         }
         for node in self.signatures.get(signature).placed.keys() {
             let pods = self.nodes.get(*node).pods.iter().map(|pod| self.pods.get(*pod));
             for pod in pods.filter(|pod| pod.signature == signature) {
                 for term in self.rule_sets.get(pod.rule_set).existing_terms.iter() {
-                    if term.matcher == matcher
-                        && matches!(term.kind, ExistingTermKind::LimitedAntiAffinity(_))
-                        && let Some(domain) = self.topologies.domain(term.topology, *node)
-                        && let Some(owners) =
-                            self.matchers.table.get_mut(matcher).owners_mut(term.kind, term.topology)
-                    {
-                        owners.add(domain, Tally { count: 0, weight: sign });
+                    if term.matcher != matcher || !term.kind.looks_at_owner() {
+                        continue;
+                    }
+                    let Some(domain) = self.topologies.domain(term.topology, *node) else { continue };
+                    let owners = self.matchers.table.get_mut(matcher);
+                    let mut add = |kind, tally| {
+                        owners.owners_mut(term.topology, kind).into_iter().for_each(|o| o.add(domain, tally));
+                    };
+                    if term.kind.anti_affinity_limit().is_some() {
+                        add(term.kind, Tally { count: 0, weight: sign });
+                    } else {
+                        add(term.kind.of_owner(true), Tally::one(sign, term.weight));
+                        add(term.kind.of_owner(false), Tally::one(-sign, term.weight));
                     }
                 }
             }
@@ -143,7 +154,7 @@ impl State {
         &mut self,
         queries: SmallVec<[PodQuery; 1]>,
         matching: impl IntoIterator<Item = TopologyId>,
-        owners: impl IntoIterator<Item = TopologyId>,
+        owners: impl IntoIterator<Item = (TopologyId, ExistingTermKind)>,
         uses: &mut Vec<Use>,
     ) -> MatcherId {
         let id = match self.matchers.table.find(&queries) {
@@ -157,7 +168,7 @@ impl State {
         uses.push(Use::Matcher(id));
         for topology in matching {
             uses.push(Use::Matching(id, topology));
-            if retain_counter(&mut self.matchers.table.get_mut(id).matching, topology, 0) {
+            if retain_counter(&mut self.matchers.table.get_mut(id).matching, topology, ()) {
                 self.topologies.table.retain(topology);
                 let mut counter = Counter::default();
                 for signature in self.signatures.candidates(self.matchers.get(id).anchor()) {
@@ -166,37 +177,20 @@ impl State {
                         count_placed(&self.topologies, topology, &mut counter, signature, 1);
                     }
                 }
-                if let Some(added) = self.matchers.table.get_mut(id).matching.last_mut() {
-                    added.counter = counter;
+                let matching = &mut self.matchers.table.get_mut(id).matching;
+                if let Ok(i) = position(matching, topology, ()) {
+                    matching[i].counter = counter;
                 }
             }
         }
-        for topology in owners {
-            uses.push(Use::Owners(id, topology));
-            let owners = &mut self.matchers.table.get_mut(id).owners;
-            if retain_counter(owners, topology, 0) {
+        for (topology, kind) in owners {
+            uses.push(Use::Owners(id, topology, kind));
+            if retain_counter(&mut self.matchers.table.get_mut(id).owners, topology, kind) {
                 self.topologies.table.retain(topology);
                 self.changes.epochs.terms += 1;
             }
         }
         id
-    }
-
-    /// A matcher's counters of owners of anti-affinity with a limit. What is used is added to `uses`.
-    pub(super) fn count_limited_owners(
-        &mut self,
-        id: MatcherId,
-        topologies: &[TopologyId],
-        limit: u32,
-        uses: &mut Vec<Use>,
-    ) {
-        for topology in topologies {
-            uses.push(Use::LimitedOwners(id, *topology, limit));
-            if retain_counter(&mut self.matchers.table.get_mut(id).limited_owners, *topology, limit) {
-                self.topologies.table.retain(*topology);
-                self.changes.epochs.terms += 1;
-            }
-        }
     }
 
     fn add_matcher(&mut self, queries: SmallVec<[PodQuery; 1]>) -> MatcherId {
@@ -282,8 +276,7 @@ impl State {
     pub(crate) fn n_counted(&self) -> usize {
         let matchers = self.matchers.table.iter().map(|(_, m)| {
             let matching = m.matching.iter().map(|m| m.counter.iter().count());
-            let owners = m.owners.iter().flat_map(|o| o.counter.all());
-            let owners = owners.chain(m.limited_owners.iter().map(|o| &o.counter)).map(|c| c.iter().count());
+            let owners = m.owners.iter().map(|o| o.counter.iter().count());
             matching.sum::<usize>() + owners.sum::<usize>()
         });
         let placed = self.signatures.table.iter().map(|(_, signature)| signature.placed.len());

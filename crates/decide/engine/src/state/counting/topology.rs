@@ -1,8 +1,5 @@
 //! Topologies: how node labels divide the nodes into domains.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use rustc_hash::FxHashMap;
 
 use crate::state::interned::intern::{Labels, Symbol};
@@ -23,17 +20,12 @@ pub(crate) struct DomainId(pub(crate) u32);
 
 const NO_DOMAIN: u32 = u32::MAX;
 
-/// A user of its keys.
+/// A user of its key.
 #[derive(Clone)]
 pub(crate) struct Topology {
-    /// Sorted label keys; nodes with equal values of all of them share a domain. Usually one key.
-    keys: Box<[Symbol]>,
-    /// Domains of a topology with several keys; with one key the value's symbol is the domain.
-    by_values: HashMap<Arc<[Symbol]>, u32>,
-    /// Their values, by number of the domain; none for numbers that are free.
-    values: Vec<Option<Arc<[Symbol]>>>,
-    free: Vec<u32>,
-    /// Domain of each node, `NO_DOMAIN` where it lacks a key.
+    /// A label key, whose values' symbols are the domains; none of [`TopologyId::NODE`].
+    key: Option<Symbol>,
+    /// Domain of each node, `NO_DOMAIN` where it lacks the key.
     of_node: Vec<u32>,
     /// Number of nodes in each domain.
     n_nodes: FxHashMap<u32, u32>,
@@ -42,9 +34,9 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    fn new(keys: Box<[Symbol]>) -> Topology {
-        let (by_values, values, free, of_node, n_nodes) = Default::default();
-        Topology { keys, by_values, values, free, of_node, n_nodes, shared: false }
+    fn new(key: Option<Symbol>) -> Topology {
+        let (of_node, n_nodes) = Default::default();
+        Topology { key, of_node, n_nodes, shared: false }
     }
 
     /// Sets the domain of a node; returns whether that made the topology a shared one.
@@ -61,10 +53,6 @@ impl Topology {
             *n -= 1;
             if *n == 0 {
                 self.n_nodes.remove(&before);
-                if let Some(values) = self.values.get_mut(before as usize).and_then(Option::take) {
-                    self.by_values.remove(&values);
-                    self.free.push(before);
-                }
             }
         }
         if domain == NO_DOMAIN {
@@ -77,27 +65,10 @@ impl Topology {
         becomes_shared
     }
 
-    fn domain(&mut self, labels: &Labels) -> u32 {
-        if let [key] = *self.keys {
-            return labels.get(key).map_or(NO_DOMAIN, |value| value.0);
-        }
-        let Some(values) = self.keys.iter().map(|k| labels.get(*k)).collect::<Option<Arc<[Symbol]>>>() else {
-            return NO_DOMAIN;
-        };
-        if let Some(domain) = self.by_values.get(&values) {
-            return *domain;
-        }
-        let domain = self.free.pop().unwrap_or_else(|| {
-            self.values.push(None);
-            (self.values.len() - 1) as u32
-        });
-        self.values[domain as usize] = Some(values.clone());
-        self.by_values.insert(values, domain);
-        domain
+    fn domain(&self, labels: &Labels) -> u32 {
+        self.key.and_then(|key| labels.get(key)).map_or(NO_DOMAIN, |value| value.0)
     }
-}
 
-impl Topology {
     #[inline]
     fn domain_of(&self, node: NodeId) -> Option<DomainId> {
         self.of_node.get(node.0 as usize).copied().filter(|d| *d != NO_DOMAIN).map(DomainId)
@@ -105,10 +76,10 @@ impl Topology {
 }
 
 impl Keyed for Topology {
-    type Key = [Symbol];
+    type Key = Option<Symbol>;
 
-    fn key(&self) -> &[Symbol] {
-        &self.keys
+    fn key(&self) -> &Option<Symbol> {
+        &self.key
     }
 }
 
@@ -121,7 +92,7 @@ pub(crate) struct Topologies {
 impl Default for Topologies {
     fn default() -> Self {
         let mut topologies = Topologies { table: Table::default() };
-        let node = topologies.table.insert(Topology::new(Box::default()));
+        let node = topologies.table.insert(Topology::new(None));
         debug_assert_eq!(node, TopologyId::NODE);
         topologies
     }
@@ -130,10 +101,10 @@ impl Default for Topologies {
 impl Topologies {
     pub(in crate::state) fn insert<'a>(
         &mut self,
-        keys: Box<[Symbol]>,
+        key: Symbol,
         nodes: impl Iterator<Item = (NodeId, &'a Labels)>,
     ) -> TopologyId {
-        let mut topology = Topology::new(keys);
+        let mut topology = Topology::new(Some(key));
         for (node, labels) in nodes {
             let domain = topology.domain(labels);
             topology.set(node, domain);
@@ -144,7 +115,7 @@ impl Topologies {
     /// Sets a node's labels; `None` when the node is removed. Returns whether a topology became a shared one.
     pub(crate) fn set_node(&mut self, node: NodeId, labels: Option<&Labels>) -> bool {
         let mut becomes_shared = false;
-        for topology in self.table.iter_mut().filter(|t| !t.keys.is_empty()) {
+        for topology in self.table.iter_mut().filter(|t| t.key.is_some()) {
             let domain = labels.map_or(NO_DOMAIN, |labels| topology.domain(labels));
             becomes_shared |= topology.set(node, domain);
         }
@@ -156,7 +127,7 @@ impl Topologies {
         self.table.get(topology).shared
     }
 
-    /// The domain a node is in; none when it lacks a key.
+    /// The domain a node is in; none when it lacks the key.
     #[inline]
     pub(crate) fn domain(&self, topology: TopologyId, node: NodeId) -> Option<DomainId> {
         if topology == TopologyId::NODE {
@@ -170,8 +141,8 @@ impl Topologies {
         self.table.find_by_id(topology)?.domain_of(node)
     }
 
-    /// The label keys of a topology.
-    pub(crate) fn keys(&self, topology: TopologyId) -> &[Symbol] {
-        &self.table.get(topology).keys
+    /// The label key of a topology.
+    pub(crate) fn key(&self, topology: TopologyId) -> Option<Symbol> {
+        self.table.get(topology).key
     }
 }

@@ -102,24 +102,17 @@ impl State {
         match used {
             Use::Topology(id) => {
                 if let Some(topology) = self.topologies.table.release(id) {
-                    self.symbols.release_all(topology.key().iter().copied());
+                    self.symbols.release_all(*topology.key());
                 }
             }
             Use::Matcher(id) => self.release_matcher(id),
             Use::Matching(matcher, topology) => {
-                if release_counter(&mut self.matchers.table.get_mut(matcher).matching, topology, 0) {
+                if release_counter(&mut self.matchers.table.get_mut(matcher).matching, topology, ()) {
                     self.release_use(Use::Topology(topology));
                 }
             }
-            Use::Owners(matcher, topology) => {
-                if release_counter(&mut self.matchers.table.get_mut(matcher).owners, topology, 0) {
-                    self.changes.epochs.terms += 1;
-                    self.release_use(Use::Topology(topology));
-                }
-            }
-            Use::LimitedOwners(matcher, topology, limit) => {
-                let owners = &mut self.matchers.table.get_mut(matcher).limited_owners;
-                if release_counter(owners, topology, limit) {
+            Use::Owners(matcher, topology, kind) => {
+                if release_counter(&mut self.matchers.table.get_mut(matcher).owners, topology, kind) {
                     self.changes.epochs.terms += 1;
                     self.release_use(Use::Topology(topology));
                 }

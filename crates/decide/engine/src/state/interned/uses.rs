@@ -1,6 +1,6 @@
 //! What compiled rules use.
 
-use crate::state::counting::matcher::MatcherId;
+use crate::state::counting::matcher::{ExistingTermKind, MatcherId};
 use crate::state::counting::topology::TopologyId;
 
 /// An interned value that compiled rules use, once.
@@ -10,8 +10,6 @@ pub(crate) enum Use {
     Matcher(MatcherId),
     /// A matcher's counter of matching pods; besides the matcher.
     Matching(MatcherId, TopologyId),
-    /// A matcher's counters of term owners; besides the matcher.
-    Owners(MatcherId, TopologyId),
-    /// A matcher's counter of owners of anti-affinity with a limit; besides the matcher.
-    LimitedOwners(MatcherId, TopologyId, u32),
+    /// A matcher's counter of owners of a kind of term; besides the matcher.
+    Owners(MatcherId, TopologyId, ExistingTermKind),
 }

@@ -9,7 +9,9 @@ use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 
 use crate::state::State;
-use crate::state::counting::matcher::{ExistingTermKind, NamespaceMatcher, PodQuery};
+use crate::state::counting::matcher::{
+    ExistingTermKind, MatcherId, NamespaceMatcher, PodQuery, PreferenceOf,
+};
 use crate::state::counting::topology::TopologyId;
 use crate::state::interned::intern::Symbol;
 use crate::state::interned::uses::Use;
@@ -79,7 +81,6 @@ impl State {
 
         let mut draft = Draft::default();
         let required_affinity = self.compile_required_affinity(&rules.required_affinity, &mut draft);
-        let executing_affinity = self.compile_executing_affinity(&rules.required_affinity, &mut draft);
         let required_anti_affinity = self.compile_required_anti_affinity(rules, key.namespace, &mut draft);
         let affinity = rules.preferred_affinity.iter().map(|p| (p.weight, &p.term));
         let anti_affinity = rules.preferred_anti_affinity.iter().map(|p| (-p.weight, &p.term));
@@ -106,59 +107,58 @@ impl State {
             preferred,
             existing_terms: draft.existing_terms.into(),
             executing,
-            executing_affinity,
             spread,
             uses: draft.uses.into(),
             key,
         }
     }
 
-    /// The terms share one matcher: kube-scheduler counts a pod for any of them only if it matches all.
+    /// Terms of v1 share one matcher: kube-scheduler counts a pod for any of them only if it matches all. Each term of the
+    /// proposals is a requirement by itself. As a preference of a running pod, each term acts alone.
     fn compile_required_affinity(&mut self, terms: &[PodTerm], draft: &mut Draft) -> Box<[RequiredTerm]> {
+        let mut compiled: Vec<RequiredTerm> = Vec::with_capacity(terms.len());
         let (mut queries, mut seen) = (SmallVec::new(), FxHashSet::default());
-        let mut topologies = Vec::new();
-        for term in terms {
+        for (index, term) in terms.iter().enumerate() {
             let query = self.query(term, false);
-            // As a wish towards others each term acts alone, and one over all topologies counts a pod once.
-            let combined = self.combined_topologies(&term.topology, &mut draft.uses);
-            self.retain_query(&query);
-            let owners = combined.iter().map(|(t, _)| *t);
-            let matcher = self.matcher(smallvec![query.clone()], [], owners, &mut draft.uses);
-            draft.existing_terms.extend(combined.into_iter().map(|(topology, sign)| ExistingTerm {
-                matcher,
-                topology,
-                kind: ExistingTermKind::RequiredAffinity,
-                weight: sign,
-            }));
-            topologies.push(self.single_topologies(&term.topology, &mut draft.uses));
-            self.add_query(&mut queries, &mut seen, query);
+            if term.dialect == Dialect::V1 {
+                self.retain_query(&query);
+                self.add_query(&mut queries, &mut seen, query.clone());
+            }
+            let topologies = self.topologies_of(&term.topology, &mut draft.uses);
+            let kind = ExistingTermKind::RequiredAffinity;
+            let matcher = self.preference(query, &topologies, term.dialect, kind, 1, draft);
+            compiled.push(RequiredTerm { index, matcher, topologies, limit: 0 });
         }
-        if terms.is_empty() {
-            return Box::default();
+        let n_v1 = terms.iter().take_while(|term| term.dialect == Dialect::V1).count();
+        let of_v1 = &mut compiled[..n_v1];
+        if !of_v1.is_empty() {
+            let topologies = of_v1.iter().flat_map(|term| term.topologies.iter().copied());
+            let matcher = self.matcher(queries, topologies.collect::<Vec<_>>(), [], &mut draft.uses);
+            of_v1.iter_mut().for_each(|term| term.matcher = matcher);
         }
-        let matcher = self.matcher(queries, topologies.iter().flatten().copied(), [], &mut draft.uses);
-        let term = |(index, topologies)| RequiredTerm { index, matcher, topologies, limit: 0 };
-        topologies.into_iter().enumerate().map(term).collect()
+        compiled.into()
     }
 
-    /// Those required during execution share a separate matcher.
-    fn compile_executing_affinity(&mut self, terms: &[PodTerm], draft: &mut Draft) -> Box<[RequiredTerm]> {
-        let executing = || terms.iter().enumerate().filter(|(_, term)| term.required_during_execution);
-        let (mut queries, mut seen) = (SmallVec::new(), FxHashSet::default());
-        for (_, term) in executing() {
-            let query = self.query(term, false);
-            self.add_query(&mut queries, &mut seen, query);
-        }
-        if queries.is_empty() {
-            return Box::default();
-        }
-        let topologies: Vec<_> = executing()
-            .map(|(index, term)| (index, self.single_topologies(&term.topology, &mut draft.uses)))
-            .collect();
-        let matcher =
-            self.matcher(queries, topologies.iter().flat_map(|(_, t)| t).copied(), [], &mut draft.uses);
-        let term = |(index, topologies)| RequiredTerm { index, matcher, topologies, limit: 0 };
-        topologies.into_iter().map(term).collect()
+    /// A preference of running pods, with the counters of its owners and of the pods that match.
+    fn preference(
+        &mut self,
+        query: PodQuery,
+        topologies: &[TopologyId],
+        dialect: Dialect,
+        kind: fn(PreferenceOf) -> ExistingTermKind,
+        weight: i64,
+        draft: &mut Draft,
+    ) -> MatcherId {
+        let of = PreferenceOf::all(dialect);
+        let owners = topologies.iter().flat_map(|t| of.iter().map(move |of| (*t, kind(*of))));
+        let matcher = self.matcher(smallvec![query], topologies.iter().copied(), owners, &mut draft.uses);
+        draft.existing_terms.extend(topologies.iter().map(|topology| ExistingTerm {
+            matcher,
+            topology: *topology,
+            kind: kind(of[0]),
+            weight,
+        }));
+        matcher
     }
 
     fn compile_required_anti_affinity(
@@ -178,17 +178,15 @@ impl State {
             if rules.is_relaxable(term) {
                 self.exclude_relaxed(&mut query, term);
             }
-            let topologies = self.single_topologies(&term.topology, &mut draft.uses);
+            let topologies = self.topologies_of(&term.topology, &mut draft.uses);
             let limit = term.limit;
-            let owners = topologies.iter().copied().filter(|_| limit == 0);
+            let kind = ExistingTermKind::RequiredAntiAffinity(limit);
+            let owners = topologies.iter().map(|topology| (*topology, kind));
             let matcher = self.matcher(smallvec![query], topologies.iter().copied(), owners, &mut draft.uses);
-            if limit > 0 {
-                self.count_limited_owners(matcher, &topologies, limit, &mut draft.uses);
-            }
             draft.existing_terms.extend(topologies.iter().map(|topology| ExistingTerm {
                 matcher,
                 topology: *topology,
-                kind: ExistingTermKind::anti_affinity(limit),
+                kind,
                 weight: 1,
             }));
             compiled.push(RequiredTerm { index, matcher, topologies, limit });
@@ -198,20 +196,13 @@ impl State {
 
     fn compile_preferred(&mut self, weight: i64, term: &PodTerm, draft: &mut Draft) -> PreferredTerm {
         let query = self.query(term, false);
-        let topologies = self.combined_topologies(&term.topology, &mut draft.uses);
-        let ids = topologies.iter().map(|(t, _)| *t);
-        let matcher = self.matcher(smallvec![query], ids.clone(), ids, &mut draft.uses);
+        let topologies = self.topologies_of(&term.topology, &mut draft.uses);
         let kind = match weight < 0 && self.counts_preferred_anti_affinity_apart() {
             true => ExistingTermKind::PreferredAntiAffinity,
             false => ExistingTermKind::Preferred,
         };
-        draft.existing_terms.extend(topologies.iter().map(|(topology, sign)| ExistingTerm {
-            matcher,
-            topology: *topology,
-            kind,
-            weight: weight * sign,
-        }));
-        PreferredTerm { weight, matcher, topologies }
+        let matcher = self.preference(query, &topologies, term.dialect, kind, weight, draft);
+        PreferredTerm { weight, dialect: term.dialect, matcher, topologies }
     }
 
     /// Whether a profile ignores preferred anti-affinity of existing pods: its owners then have a separate counter.
@@ -260,51 +251,25 @@ impl State {
         query.symbols().for_each(|symbol| self.symbols.retain(symbol));
     }
 
-    fn topology_keys(&mut self, scope: &TopologyScope) -> SmallVec<[Symbol; 4]> {
+    fn topologies_of(&mut self, scope: &TopologyScope, uses: &mut Vec<Use>) -> SmallVec<[TopologyId; 1]> {
         let keys: BTreeSet<&str> = match scope {
             TopologyScope::Key(key) => [key.as_str()].into(),
             TopologyScope::All => self.settings.all_topologies.iter().map(String::as_str).collect(),
         };
         let mut keys: SmallVec<[Symbol; 4]> = keys.into_iter().map(|k| self.symbols.intern(k)).collect();
         keys.sort_unstable();
-        keys
+        keys.into_iter().map(|key| self.topology(key, uses)).collect()
     }
 
-    fn single_topologies(&mut self, scope: &TopologyScope, uses: &mut Vec<Use>) -> SmallVec<[TopologyId; 1]> {
-        let keys = self.topology_keys(scope);
-        keys.into_iter().map(|key| self.topology([key].into(), uses)).collect()
-    }
-
-    /// The topologies, with signs, whose counts add up to the number of pods that share at least one
-    /// domain of the scope with a node.
-    fn combined_topologies(
-        &mut self,
-        scope: &TopologyScope,
-        uses: &mut Vec<Use>,
-    ) -> SmallVec<[(TopologyId, i64); 1]> {
-        let keys = self.topology_keys(scope);
-        let subsets = 1..1u32 << keys.len().min(MAX_ALL_TOPOLOGIES);
-        let combine = |subset: u32| {
-            let chosen = keys.iter().enumerate().filter(|(i, _)| subset >> i & 1 == 1).map(|(_, k)| *k);
-            let chosen: Box<[Symbol]> = chosen.collect();
-            chosen.iter().for_each(|key| self.symbols.retain(*key));
-            let sign = if chosen.len() % 2 == 1 { 1 } else { -1 };
-            (self.topology(chosen, uses), sign)
-        };
-        let combined = subsets.map(combine).collect();
-        self.symbols.release_all(keys);
-        combined
-    }
-
-    /// The topology of these sorted label keys, which it takes over; added to `uses`.
-    pub(in crate::state) fn topology(&mut self, keys: Box<[Symbol]>, uses: &mut Vec<Use>) -> TopologyId {
-        let id = match self.topologies.table.find(&keys) {
+    /// The topology of a label key, which it takes over; added to `uses`.
+    pub(in crate::state) fn topology(&mut self, key: Symbol, uses: &mut Vec<Use>) -> TopologyId {
+        let id = match self.topologies.table.find(&Some(key)) {
             Some(id) => {
-                self.symbols.release_all(keys);
+                self.symbols.release(key);
                 self.topologies.table.retain(id);
                 id
             }
-            None => self.topologies.insert(keys, self.nodes.iter().map(|(id, n)| (id, &n.labels))),
+            None => self.topologies.insert(key, self.nodes.iter().map(|(id, n)| (id, &n.labels))),
         };
         uses.push(Use::Topology(id));
         id
@@ -318,5 +283,5 @@ struct Draft {
     uses: Vec<Use>,
 }
 
-/// "All topologies" may stand for this many label keys at most: their combinations are counted.
+/// "All topologies" may stand for this many label keys at most.
 pub const MAX_ALL_TOPOLOGIES: usize = 6;

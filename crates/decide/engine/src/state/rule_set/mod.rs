@@ -7,7 +7,7 @@ pub(crate) mod selector;
 pub(crate) mod spread;
 pub(in crate::state) mod workload;
 
-use berth_api::rules::{PodRules, PodTerm};
+use berth_api::rules::{Dialect, PodRules, PodTerm};
 use smallvec::SmallVec;
 
 use self::spread::Spread;
@@ -43,14 +43,14 @@ pub(crate) struct RequiredTerm {
     pub(crate) limit: u32,
 }
 
-/// A preferred pod term. A term over all topologies counts each pod once, however many domains the pod
-/// shares with the node: by inclusion and exclusion over combined topologies, whose signs are here.
+/// A preferred pod term. It counts in each of its topologies: for every matching pod in v1, once in the proposals.
 #[derive(Clone, Debug)]
 pub(crate) struct PreferredTerm {
     /// Negative for anti-affinity.
     pub(crate) weight: i64,
+    pub(crate) dialect: Dialect,
     pub(crate) matcher: MatcherId,
-    pub(crate) topologies: SmallVec<[(TopologyId, i64); 1]>,
+    pub(crate) topologies: SmallVec<[TopologyId; 1]>,
 }
 
 /// A term as it acts on other pods: a place in the counters of its matcher.
@@ -74,16 +74,13 @@ pub(crate) struct RuleSet {
     pub(crate) node_selector: Box<[(Symbol, Symbol)]>,
     pub(crate) required_node_affinity: Box<[NodeSelectorMatcher]>,
     pub(crate) preferred_node_affinity: Box<[NodeMatcher]>,
-    /// A pod must match *all* of them, so they share a matcher.
+    /// First the terms of v1, which share a matcher.
     pub(crate) required_affinity: Box<[RequiredTerm]>,
     pub(crate) required_anti_affinity: Box<[RequiredTerm]>,
     pub(crate) preferred: Box<[PreferredTerm]>,
     pub(crate) existing_terms: Box<[ExistingTerm]>,
     /// The rules that are also required during execution.
     pub(crate) executing: Box<[RuleAt]>,
-    /// The terms of affinity among them, as evaluated for a running pod: they share a matcher for the pods that
-    /// match all of *these*, since what is ignored during execution must not evict anybody.
-    pub(crate) executing_affinity: Box<[RequiredTerm]>,
     /// Its own spread constraints.
     pub(crate) spread: Box<[Spread]>,
 }
@@ -116,13 +113,18 @@ impl RuleSet {
         &self.key.rules
     }
 
-    /// A required term of affinity as evaluated for a running pod, and the terms with the same matcher.
-    pub(crate) fn affinity_of_running(&self, i: usize) -> (&RequiredTerm, &[RequiredTerm]) {
-        let term = &self.required_affinity[i];
-        match self.executing_affinity.iter().find(|executing| executing.index == term.index) {
-            Some(executing) => (executing, &self.executing_affinity),
-            None => (term, &self.required_affinity),
-        }
+    /// The requirements of required affinity: all terms of v1, and each term of the proposals.
+    pub(crate) fn affinity_requirements(&self) -> impl Iterator<Item = &[RequiredTerm]> {
+        let terms = &self.required_affinity;
+        let dialect = |term: &RequiredTerm| self.rules().required_affinity[term.index].dialect;
+        terms.chunk_by(move |a, b| dialect(a) == Dialect::V1 && dialect(b) == Dialect::V1)
+    }
+
+    /// The requirement that a term of required affinity is part of.
+    pub(crate) fn affinity_requirement(&self, i: usize) -> &[RequiredTerm] {
+        let index = self.required_affinity[i].index;
+        let has_term = |terms: &&[RequiredTerm]| terms.iter().any(|term| term.index == index);
+        self.affinity_requirements().find(has_term).unwrap_or_default()
     }
 }
 

@@ -44,7 +44,7 @@ impl State {
         uses: &mut Vec<Use>,
     ) -> Spread {
         let key = self.symbols.intern(&constraint.topology_key);
-        let topology = self.topology([key].into(), uses);
+        let topology = self.topology(key, uses);
         let counts =
             !matches!(constraint.selector, Selector::Nothing) && !constraint.selector.is_everything();
         let matcher = counts.then(|| {

@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use super::speculation::Savepoint;
 use super::{Plan, PodName, Step};
 use crate::state::counting::matcher::MatcherId;
+use crate::state::rule_set::RuleAt;
 use crate::violation::types::Target;
 
 impl Plan<'_, '_> {
@@ -16,8 +17,11 @@ impl Plan<'_, '_> {
                 continue;
             }
             let rule_set = self.speculation.state().rule_sets.get(self.steps[i].pod.rule_set);
-            let matcher = rule_set.executing_affinity.first().map(|term| term.matcher);
-            let matching = matcher.and_then(|matcher| last.get(&matcher)).filter(|later| **later > i);
+            let rules = rule_set.executing.iter().filter_map(|rule| match rule {
+                RuleAt::Affinity(term) => Some(rule_set.required_affinity[*term as usize].matcher),
+                _ => None,
+            });
+            let matching = rules.filter_map(|matcher| last.get(&matcher)).filter(|later| **later > i).max();
             if let Some(matching) = matching.map(|later| self.steps[*later].name())
                 && self.try_without(i, &matching)
             {

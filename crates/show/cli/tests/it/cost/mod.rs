@@ -5,6 +5,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod attacks;
 mod commands;
 mod pages;
 mod requests;

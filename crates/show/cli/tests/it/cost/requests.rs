@@ -19,14 +19,14 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// A server process, with the admin of it and a user who may create pods, evictions and roles.
-struct Server {
-    process: Berth,
-    admin: Client,
-    user: Client,
+pub struct Server {
+    pub process: Berth,
+    pub admin: Client,
+    pub user: Client,
 }
 
 impl Server {
-    async fn start(directory: &TempDir, name: &str) -> Server {
+    pub async fn start(directory: &TempDir, name: &str) -> Server {
         let process = Berth::start(directory, name, &["apiserver", "--controllers=false"]);
         let kubeconfig = PathBuf::from(process.line_after("export KUBECONFIG="));
         let admin = connect(&kubeconfig).await;
@@ -67,7 +67,7 @@ async fn with_token(kubeconfig: &Path, token: &Value) -> Client {
 }
 
 /// Gives the user a role with rules.
-async fn bind(admin: &Client, name: &str, rules: &Value) {
+pub async fn bind(admin: &Client, name: &str, rules: &Value) {
     create(admin, &format!("{RBAC}/roles"), json!({"metadata": {"name": name}, "rules": rules})).await;
     let subject = json!({"kind": "ServiceAccount", "name": "user", "namespace": "default"});
     let role = json!({"kind": "Role", "name": name, "apiGroup": "rbac.authorization.k8s.io"});

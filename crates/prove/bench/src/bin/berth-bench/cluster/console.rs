@@ -8,7 +8,7 @@ use berth_bench::count;
 use berth_bench::dump;
 use berth_bench::measure::rss_bytes;
 use berth_client::call;
-use berth_console::{Request as Page, State, Update, works_on_copy};
+use berth_console::{Request as Page, State, Update, reads_objects};
 use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, start};
 use berth_engine::{Cluster, Settings};
 use berth_simulate::SimulationOptions;
@@ -288,10 +288,10 @@ async fn follow(
     started: Option<u64>,
 ) -> Result<OpenPages, BenchError> {
     let (changed, changes) = watch::channel(Instant::now());
-    // Pages that work on a copy of the state are not those that people leave open.
+    // Pages that read all objects again are not those that people leave open.
     let is_light = |path: &&String| {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        !works_on_copy(&Page { path, query, form: None })
+        !reads_objects(&Page { path, query, form: None })
     };
     let paths: Vec<&String> = paths.iter().filter(is_light).collect();
     let viewers = (0..bench.open).map(|i| {

@@ -1,0 +1,200 @@
+//! What one user asks for, and would be much work, beside the requests of another user.
+//!
+//! How long the other user waits is measured in the processor time that the process uses meanwhile: a request that waits for the work of
+//! another one waits at least as long as that takes.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use berth_client::call;
+use berth_testkit::programs::TempDir;
+use futures::future::join_all;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::pages::cost_of;
+use super::requests::{Server, bind};
+use super::scheduling::decided;
+use crate::client::{connect, create, send};
+use crate::cluster::console::Viewer;
+use crate::process::Berth;
+
+/// How much longer a request may wait beside an attack: half a second of two cores.
+const MOST: Duration = Duration::from_secs(1);
+/// Probes without an attack, and at least as many beside it.
+const PROBES: usize = 3;
+
+/// Fails if a probe waits longer while the requests of an attack are answered.
+async fn assert_waits_little(
+    process: &Berth,
+    attack: impl IntoIterator<Item = impl Future<Output = ()>>,
+    probe: impl AsyncFn(),
+) {
+    let mut alone = Duration::ZERO;
+    for _ in 0..PROBES {
+        alone = alone.max(cost_of(process, probe()).await.unwrap());
+    }
+    let (has_ended, mut longest) = (Cell::new(false), Duration::ZERO);
+    let attack = async {
+        join_all(attack).await;
+        has_ended.set(true);
+    };
+    let probes = async {
+        let mut n = 0;
+        while n < PROBES || !has_ended.get() {
+            let beside = cost_of(process, probe()).await;
+            assert!(beside.is_some_and(|beside| beside <= alone + MOST), "{beside:?} instead of {alone:?}");
+            longest = longest.max(beside.unwrap());
+            n += 1;
+        }
+        n
+    };
+    let ((), n) = tokio::join!(attack, probes);
+    println!("{n} probes: {longest:?} beside the attack, {alone:?} without it");
+}
+
+fn map(n: usize) -> Value {
+    Value::Object((0..n).map(|i| (format!("key-{i}"), "v".into())).collect())
+}
+
+fn pod(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    })
+}
+
+fn large_pod(n_keys: usize) -> Value {
+    let mut pod = pod("large");
+    pod["spec"]["nodeSelector"] = map(n_keys);
+    pod
+}
+
+/// A console of some objects and ten nodes with the labels that the large pod wants.
+fn console(directory: &TempDir, objects: impl IntoIterator<Item = Value>) -> (Berth, Viewer) {
+    let node = |i: usize| {
+        let status = json!({"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}});
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("node-{i}"), "labels": map(100)}, "status": status})
+    };
+    let items: Value = (0..10).map(node).chain(objects).collect();
+    let file = directory.file("cluster.json");
+    std::fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).unwrap();
+    let args = ["console", "-f", file.to_str().unwrap(), "--address", "127.0.0.1:0"];
+    let console = Berth::start(directory, "console", &args);
+    let viewer = Viewer::of(&console);
+    (console, viewer)
+}
+
+/// Asks for pages that are not rendered yet.
+async fn assert_pages_wait_little(console: &Berth, viewer: &Viewer, attack: impl Iterator<Item = String>) {
+    let get = async |path: String| drop(viewer.get(&path).await);
+    let n = Cell::new(0);
+    let probe = async || {
+        let n = n.replace(n.get() + 1);
+        viewer.get(&format!("/nodes?n={n}")).await.unwrap();
+    };
+    assert_waits_little(console, attack.map(get), probe).await;
+}
+
+#[tokio::test]
+async fn pages_do_not_wait_for_the_page_of_a_pod_with_many_selector_keys() {
+    let directory = TempDir::new("attack-page");
+    let (console, viewer) = console(&directory, [large_pod(20_000)]);
+    // Three of the four pages that are rendered at a time.
+    let attack = (0..3).map(|i| format!("/pods/default/large?n={i}"));
+    assert_pages_wait_little(&console, &viewer, attack).await;
+}
+
+#[tokio::test]
+async fn pages_do_not_wait_for_the_sets_of_many_budgets() {
+    let directory = TempDir::new("attack-sets");
+    let budget = |i: usize| {
+        let expression = json!({"key": format!("key-{}", i % 40), "operator": "DoesNotExist"});
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": format!("budget-{i}"), "namespace": "default"},
+            "spec": {"minAvailable": 1, "selector": {"matchExpressions": [expression]}},
+        })
+    };
+    let (console, viewer) = console(&directory, (0..4000).map(budget).chain([pod("web")]));
+    assert_pages_wait_little(&console, &viewer, (0..2).map(|i| format!("/sets?n={i}"))).await;
+    assert!(resident_bytes(&console) < 1 << 30, "{}", resident_bytes(&console));
+}
+
+fn resident_bytes(process: &Berth) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let most = status.split_once("VmHWM:").unwrap().1.split_whitespace().next().unwrap();
+    most.parse::<u64>().unwrap() << 10
+}
+
+#[tokio::test]
+async fn a_pod_is_scheduled_beside_one_with_many_selector_keys() {
+    let directory = TempDir::new("attack-pod");
+    let up = Berth::start(&directory, "up", &["up", "--nodes", "50", "--zones", "2"]);
+    let kubeconfig = up.line_after("export KUBECONFIG=");
+    let admin = connect(kubeconfig.as_ref()).await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let n = Cell::new(0);
+    let probe = async || {
+        let name = format!("small-{}", n.replace(n.get() + 1));
+        create(&admin, pods, pod(&name)).await;
+        decided(&admin, &name).await;
+    };
+    let attack = async {
+        create(&admin, pods, large_pod(60_000)).await;
+        decided(&admin, "large").await;
+    };
+    assert_waits_little(&up, [attack], probe).await;
+}
+
+/// An API server with a user who may read config maps, and with as many of them.
+async fn server_with_config_maps(directory: &TempDir, n: usize) -> Server {
+    let server = Server::start(directory, "server").await;
+    let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]});
+    bind(&server.admin, "reader", &json!([rule])).await;
+    for i in 0..n {
+        create(&server.admin, MAPS, json!({"metadata": {"name": format!("m{i}")}})).await;
+    }
+    server
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Requirements on labels that no object has, of about 60 kB.
+fn selector(i: usize) -> String {
+    (0..6500).map(|j| format!("!{i:03x}{j:04}")).collect::<Vec<_>>().join(",")
+}
+
+#[tokio::test]
+async fn requests_do_not_wait_for_lists_with_long_selectors() {
+    let directory = TempDir::new("attack-lists");
+    let server = server_with_config_maps(&directory, 1000).await;
+    let list = async |i| {
+        let path = format!("{MAPS}?labelSelector={}", selector(i));
+        assert_eq!(send(&server.user, Method::GET, &path, None).await.unwrap_err().code(), Some(413));
+    };
+    let probe = async || drop(send(&server.admin, Method::GET, &format!("{MAPS}/m0"), None).await.unwrap());
+    assert_waits_little(&server.process, (0..20).map(list), probe).await;
+}
+
+#[tokio::test]
+async fn requests_do_not_wait_for_watches_with_long_selectors_which_take_little_memory() {
+    let directory = TempDir::new("attack-watches");
+    let server = server_with_config_maps(&directory, 1).await;
+    let before = resident_bytes(&server.process);
+    let answers = RefCell::new(Vec::new());
+    let watch = async |connection: usize| {
+        for i in 0..50_usize {
+            let path = format!("{MAPS}?watch=true&labelSelector={}", selector(50 * connection + i));
+            let answer = server.user.send(call::get(&path).map(kube::client::Body::from)).await.unwrap();
+            answers.borrow_mut().push(answer);
+        }
+    };
+    let probe = async || drop(send(&server.admin, Method::GET, &format!("{MAPS}/m0"), None).await.unwrap());
+    assert_waits_little(&server.process, (0..8).map(watch), probe).await;
+    let answers = answers.into_inner();
+    let n_open = answers.iter().filter(|answer| answer.status().is_success()).count();
+    assert!(n_open > 0 && n_open < answers.len(), "{n_open} of {} are open", answers.len());
+    let grown = resident_bytes(&server.process) - before;
+    assert!(grown < 150 << 20, "{n_open} watches, {grown} bytes");
+}
