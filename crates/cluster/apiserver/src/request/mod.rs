@@ -14,6 +14,6 @@ pub use api_request::{ApiRequest, MAX_BODY_BYTES};
 pub use attributes::{Attributes, refusal};
 pub use delete_options::DeleteOptions;
 pub use query::{Query, decode};
-pub use route::{RequestInfo, Route, Verb, route};
+pub use route::{RequestInfo, Route, UnknownResource, Verb, route};
 pub use status::{Cause, Status};
 pub use user::{AUTHENTICATED, MASTERS, SERVICE_ACCOUNT_PREFIX, User, service_account};

@@ -85,8 +85,27 @@ pub enum Route {
     Resource(RequestInfo),
     /// A subresource that needs real containers, of the object of a request.
     Simulated(RequestInfo, String),
+    /// Objects of a resource that does not exist. Only users who may ask for them learn that.
+    Unknown(UnknownResource),
     /// Other read-only paths: discovery, OpenAPI, version, health, metrics.
     Path(Vec<String>),
+}
+
+/// What was asked of a resource that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownResource {
+    /// The verb.
+    pub verb: Verb,
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The plural.
+    pub plural: String,
+    /// The subresource; empty for the resource itself.
+    pub subresource: String,
+    /// The namespace; empty without one.
+    pub namespace: String,
+    /// The object's name; empty for collections and creation.
+    pub name: String,
 }
 
 /// Reads method and path. `custom` finds the custom resource at `/apis/GROUP/VERSION/PLURAL`.
@@ -134,7 +153,12 @@ pub fn route(
         return Err(Status::not_implemented("metrics (kubectl top): simulated pods use no resources"));
     }
     let resource = find(group, version, plural).or_else(|| custom(group, version, plural));
-    let resource = resource.ok_or_else(Status::no_such_path)?;
+    let Some(resource) = resource else {
+        let verb = verb(method, name, query)?;
+        let [group, plural, subresource, namespace, name] =
+            [group, plural, subresource, namespace, name].map(str::to_owned);
+        return Ok(Route::Unknown(UnknownResource { verb, group, plural, subresource, namespace, name }));
+    };
     let is_simulated = matches!(
         (resource.group, resource.plural, subresource),
         ("", "pods", "exec" | "attach" | "portforward" | "proxy") | ("", "nodes" | "services", "proxy")
@@ -220,6 +244,7 @@ mod tests {
                 i.name,
                 i.subresource_name()
             )),
+            Ok(Route::Unknown(i)) => Ok(format!("{} unknown {} {}", i.verb.as_str(), i.plural, i.group)),
             Ok(Route::Simulated(i, subresource)) => Ok(format!("{} {subresource}", i.verb.as_str())),
             Ok(Route::Path(segments)) => Ok(segments.join("/")),
             Err(status) => Err(status.code.as_u16()),
@@ -262,8 +287,9 @@ mod tests {
             ("GET", "/api/v1/namespaces/n/pods/p/proxy/metrics", Ok("get proxy")),
             ("GET", "/api/v1/namespaces/n/configmaps/c/exec", Err(404)),
             ("GET", "/apis/metrics.k8s.io/v1beta1/nodes", Err(501)),
-            ("GET", "/api/v1/namespaces/n/gadgets", Err(404)),
-            ("GET", "/api/v2/pods", Err(404)),
+            ("GET", "/api/v1/namespaces/n/gadgets", Ok("list unknown gadgets ")),
+            ("DELETE", "/apis/x.com/v1/gadgets/g", Ok("delete unknown gadgets x.com")),
+            ("GET", "/api/v2/pods", Ok("list unknown pods ")),
             ("GET", "/api/v1/namespaces/n/pods/p/status/x", Err(404)),
             ("GET", "/api/v1/namespaces/n/pods/../secrets", Err(404)),
             ("GET", "/api/v1/namespaces/n/pods/%2e%2e/secrets", Err(404)),

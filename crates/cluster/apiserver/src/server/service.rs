@@ -24,8 +24,8 @@ use super::throttle::too_many;
 use crate::authz::{Authorizer, is_allowed};
 use crate::handlers::{self, Body, Reply};
 use crate::request::{
-    AUTHENTICATED, ApiRequest, Attributes, MASTERS, Query, RequestInfo, Route, Status, User, Verb,
-    accepts_gzip, refusal, route,
+    AUTHENTICATED, ApiRequest, Attributes, MASTERS, Query, RequestInfo, Route, Status, UnknownResource, User,
+    Verb, accepts_gzip, refusal, route,
 };
 
 /// What is known of a request, and what it holds until its response has been sent.
@@ -115,6 +115,27 @@ async fn answer<B: RequestBody>(
             }
             let _counted = state.metrics.begin(false);
             paths::answer(state, &segments, &query, &parts.headers)
+        }
+        Route::Unknown(asked) => {
+            let what = Attributes {
+                verb: asked.verb.as_str(),
+                group: &asked.group,
+                resource: &asked.plural,
+                subresource: &asked.subresource,
+                namespace: &asked.namespace,
+                name: &asked.name,
+                ..Attributes::default()
+            };
+            let refused = |why: String| {
+                let UnknownResource { plural, group, .. } = &asked;
+                let resource = if group.is_empty() { plural.clone() } else { format!("{plural}.{group}") };
+                let message = format!("{resource} is forbidden: {why}");
+                Status::new(StatusCode::FORBIDDEN, "Forbidden", message)
+            };
+            if !user.is_in(MASTERS) {
+                state.api.authorizer.check(&user, &what).map_err(refused)?;
+            }
+            Err(Status::no_such_path())
         }
         Route::Simulated(info, subresource) => {
             authorize(&state.api.authorizer, &user, &info, &subresource, &query)?;

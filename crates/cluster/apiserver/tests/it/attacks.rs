@@ -255,6 +255,18 @@ async fn long_selectors_are_refused_where_there_are_many_objects() {
 }
 
 #[tokio::test]
+async fn a_user_without_permission_does_not_learn_whether_a_resource_exists() {
+    let server = server().await;
+    let eve = acting_as(&server, "eve", &[]);
+    for path in ["/apis/none.example.com/v1/things", "/api/v1/namespaces/default/gadgets/g"] {
+        let (code, refused) = get(&eve, path).await;
+        assert_eq!(code, StatusCode::FORBIDDEN, "{refused}");
+        assert_eq!(get(&admin(&server), path).await.0, StatusCode::NOT_FOUND);
+    }
+    server.shutdown().await;
+}
+
+#[tokio::test]
 async fn the_proxy_of_a_node_is_authorized_before_it_is_not_implemented() {
     let server = server().await;
     let eve = acting_as(&server, "eve", &[]);

@@ -1,6 +1,7 @@
 //! Evicts pods from nodes whose `NoExecute` taints they do not tolerate, or no longer.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::object::NamespacedName;
@@ -29,8 +30,12 @@ enum Leaves {
 }
 
 /// When to evict a pod from a node with these taints: at once if one is not tolerated, otherwise when the first
-/// toleration expires, counted from the time its taint was added.
-fn leaves(tolerations: &[Toleration], taints: &[NodeTaint]) -> Leaves {
+/// toleration expires, counted from the time its taint was added, or was first seen if it does not say.
+fn leaves(
+    tolerations: &[Toleration],
+    taints: &[NodeTaint],
+    seen: impl Fn(&NodeTaint) -> Timestamp,
+) -> Leaves {
     let mut leaves = Leaves::Never;
     for taint in taints.iter().filter(|taint| taint.taint.effect == "NoExecute") {
         let tolerating: Vec<&Toleration> =
@@ -40,12 +45,11 @@ fn leaves(tolerations: &[Toleration], taints: &[NodeTaint]) -> Leaves {
         }
         // The shortest toleration applies; one without a limit sets none.
         let Some(seconds) = tolerating.iter().filter_map(|t| t.toleration_seconds).min() else { continue };
-        let at = match taint.time_added {
-            _ if seconds <= 0 => return Leaves::Now,
-            None => return Leaves::Now,
-            Some(added) => added.checked_add(SignedDuration::from_secs(seconds)),
-        };
-        let Ok(at) = at else { continue };
+        if seconds <= 0 {
+            return Leaves::Now;
+        }
+        let added = taint.time_added.unwrap_or_else(|| seen(taint));
+        let Ok(at) = added.checked_add(SignedDuration::from_secs(seconds)) else { continue };
         leaves = match leaves {
             Leaves::At(earlier) => Leaves::At(earlier.min(at)),
             _ => Leaves::At(at),
@@ -64,24 +68,34 @@ pub(crate) struct TaintEviction {
     recorder: Recorder,
     caches: Caches,
     queue: Arc<Queue<NamespacedName>>,
+    seen: Arc<Mutex<Seen>>,
 }
+
+/// By uid of pods, since when the taints of their nodes have been seen that do not say when they were added.
+type Seen = HashMap<String, Vec<(NodeTaint, Timestamp)>>;
 
 impl TaintEviction {
     /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
         let caches = informers.caches();
-        let controller = TaintEviction { api: api.clone(), recorder, caches, queue: Arc::default() };
+        let (queue, seen) = Default::default();
+        let controller = TaintEviction { api: api.clone(), recorder, caches, queue, seen };
         let (queue, cache) = (controller.queue.clone(), controller.caches.pods.clone());
         informers.nodes.on_change(move |change| {
-            let Some(node) = change.new.filter(|node| has_no_execute(node)) else { return };
-            if change.old.is_none_or(|old| old.spec.taints != node.spec.taints) {
+            let Some(node) = change.new else { return };
+            let is_new = || change.old.is_none_or(|old| old.spec.taints != node.spec.taints);
+            if (has_no_execute(node) || change.old.is_some_and(|old| has_no_execute(old))) && is_new() {
                 for pod in cache.by(&Index::Node(node.metadata.name.clone())) {
                     queue.add(pod.metadata.namespaced_name());
                 }
             }
         });
         let (queue, cache) = (controller.queue.clone(), controller.caches.nodes.clone());
+        let seen = controller.seen.clone();
         informers.pods.on_change(move |change| {
+            if let (Some(old), None) = (change.old, change.new) {
+                seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&old.metadata.uid);
+            }
             let Some(pod) = change.new.filter(|pod| !pod.spec.node_name.is_empty()) else { return };
             let same = change.old.is_some_and(|old| {
                 old.spec.node_name == pod.spec.node_name && old.spec.tolerations == pod.spec.tolerations
@@ -106,7 +120,10 @@ impl TaintEviction {
         let node = NamespacedName::new("", pod.spec.node_name.as_str());
         let Some(node) = self.caches.nodes.get(&node) else { return Ok(Next::Wait) };
         let now = Timestamp::now();
-        match leaves(&pod.spec.tolerations, &node.spec.taints) {
+        let seen = self.seen(&pod, &node.spec.taints, now);
+        let since =
+            |taint: &NodeTaint| seen.iter().find(|(known, _)| known == taint).map_or(now, |(_, at)| *at);
+        match leaves(&pod.spec.tolerations, &node.spec.taints, since) {
             Leaves::Never => Ok(Next::Wait),
             Leaves::At(at) if at > now => Ok(Next::After(until(at, now).max(Duration::from_millis(1)))),
             Leaves::At(_) | Leaves::Now => {
@@ -114,6 +131,20 @@ impl TaintEviction {
                 Ok(Next::Wait)
             }
         }
+    }
+
+    /// The taints of a pod's node that do not say when they were added, with the time they were first seen.
+    fn seen(&self, pod: &Pod, taints: &[NodeTaint], now: Timestamp) -> Vec<(NodeTaint, Timestamp)> {
+        let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = all.remove(&pod.metadata.uid).unwrap_or_default();
+        let since =
+            |taint: &NodeTaint| before.iter().find(|(known, _)| known == taint).map_or(now, |(_, at)| *at);
+        let silent = taints.iter().filter(|t| t.taint.effect == "NoExecute" && t.time_added.is_none());
+        let seen: Vec<_> = silent.map(|taint| (taint.clone(), since(taint))).collect();
+        if !seen.is_empty() {
+            all.insert(pod.metadata.uid.clone(), seen.clone());
+        }
+        seen
     }
 
     async fn evict(&self, pod: &Pod) -> Result<(), CallError> {
@@ -167,7 +198,16 @@ mod tests {
             );
             let taints: Vec<NodeTaint> = serde_json::from_value(taints.collect()).unwrap();
             let parsed: Vec<Toleration> = serde_json::from_value(json!(tolerations)).unwrap();
-            assert_eq!(leaves(&parsed, &taints), expected, "{taints:?} {tolerations:?}");
+            let never_asked = |_: &NodeTaint| unreachable!("the taint says when it was added");
+            assert_eq!(leaves(&parsed, &taints, never_asked), expected, "{taints:?} {tolerations:?}");
+            // As `kubectl taint` leaves it.
+            let silent: Vec<_> = taints.iter().map(|t| NodeTaint { time_added: None, ..t.clone() }).collect();
+            let seen: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
+            let later = match expected {
+                Leaves::At(at) => Leaves::At(at + SignedDuration::from_hours(1)),
+                expected => expected,
+            };
+            assert_eq!(leaves(&parsed, &silent, |_| seen), later, "{silent:?} {tolerations:?}");
         }
     }
 }

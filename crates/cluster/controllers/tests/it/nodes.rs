@@ -96,8 +96,19 @@ async fn cordon_adds_a_taint_and_no_execute_evicts_at_once() {
     pod["spec"]["nodeName"] = "n0".into();
     world.create(PODS, &pod).await;
     world.until("ready", &format!("{PODS}/a"), is_ready).await;
+    // A toleration counts from the moment the taint is seen, also if the taint does not say when it was added.
+    for (name, seconds) in [("brief", 1), ("patient", 3600)] {
+        pod["metadata"]["name"] = name.into();
+        pod["spec"]["tolerations"] =
+            json!([{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]);
+        world.create(PODS, &pod).await;
+        world.until("ready", &format!("{PODS}/{name}"), is_ready).await;
+    }
     world.merge("/api/v1/nodes/n0", json!({"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}})).await;
     world.until_gone(&format!("{PODS}/a")).await;
+    world.until_gone(&format!("{PODS}/brief")).await;
+    let patient = world.until("there", &format!("{PODS}/patient"), is_ready).await;
+    assert!(!is_deleting(&patient), "it tolerates an hour of it");
     world
         .until_listed("an event", "/api/v1/namespaces/default/events", |events| {
             events.iter().any(|event| event["reason"] == "TaintManagerEviction")
