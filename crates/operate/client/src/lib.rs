@@ -4,10 +4,11 @@
 //! and a limit on the answer. [`watch`](mod@watch) turns list and watch into one stream of events that survives dropped
 //! connections, expired resource versions and servers that hang. [`informer`] keeps caches of objects with them. [`lease`] elects a
 //! leader, [`serving`] serves health and metrics to those whom [`delegated`] authorization admits, [`events`] records
-//! events, [`eviction`] evicts pods, and [`component`] holds a spawned component.
+//! events, [`eviction`] evicts pods, [`mod@apply`] applies manifests, and [`component`] holds a spawned component.
 //!
 //! This crate does not use the engine and makes no decisions.
 
+pub mod apply;
 mod backoff;
 pub mod call;
 pub mod component;

@@ -8,6 +8,7 @@ use berth_api::object::{GroupKey, NamespacedName, Pod};
 use berth_client::call::CallError;
 use berth_mirror::{ClaimState, VolumeState};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::pod_status::{ScheduledCondition, Victim};
 use crate::queue::PodId;
@@ -31,8 +32,10 @@ pub(crate) enum Completion {
         written: ScheduledCondition,
         result: Result<Option<u64>, CallError>,
     },
+    /// How many of its victims are evicted, and why the next is not.
     Eviction {
         eviction: Eviction,
+        n_evicted: usize,
         failed: Option<CallError>,
     },
     PodGroupStatus {
@@ -105,4 +108,6 @@ pub(crate) struct Eviction {
     pub(crate) pod: Arc<Pod>,
     pub(crate) node: Arc<str>,
     pub(crate) victims: Vec<Victim>,
+    /// When the victims were chosen; the evictions of one preemption have the same time.
+    pub(crate) chosen_at: Instant,
 }

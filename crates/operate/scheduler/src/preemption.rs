@@ -45,7 +45,7 @@ pub(crate) fn preempt(context: &mut Context, id: PodId, message: String, period:
         None => message,
     };
     match preemption {
-        Preemption::Victims(victims) => evict(context, id, victims),
+        Preemption::Victims(victims) => evict(context, id, victims, began),
         // While victims of this pod terminate, its nomination stays. It is decided again when those that other attempts
         // evict from its node are gone.
         Preemption::NotEligible(NotEligible::VictimsTerminating) => queued.preemption = Some(Vec::new()),
@@ -55,9 +55,8 @@ pub(crate) fn preempt(context: &mut Context, id: PodId, message: String, period:
     message
 }
 
-fn evict(context: &mut Context, id: PodId, victims: Victims) {
+fn evict(context: &mut Context, id: PodId, victims: Victims, chosen_at: Instant) {
     let Some(queued) = context.pending.pods.get_mut(id) else { return };
-    queued.preemptions.add(Instant::now());
     let pod = queued.pod.clone();
     context.state.cluster.nominate(queued.decided(), &victims.node);
     context.pending.metrics.preemption_victims.observe(victims.victims.len() as f64);
@@ -71,6 +70,6 @@ fn evict(context: &mut Context, id: PodId, victims: Victims) {
     let found: Vec<_> = victims.victims.into_iter().filter_map(|name| context.state.victim(name)).collect();
     queued.preemption = Some(found.clone());
     context.pending.clear_nominations(&mut context.state, &victims.nominations);
-    let eviction = Eviction { id, pod, node: victims.node.into(), victims: found };
+    let eviction = Eviction { id, pod, node: victims.node.into(), victims: found, chosen_at };
     context.pending.statuses.evict(&mut context.pending.pods, eviction);
 }

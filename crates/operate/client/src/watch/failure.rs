@@ -11,10 +11,18 @@ pub enum WatchFailure {
         /// The plural.
         resource: String,
     },
+    /// The server does not have the resource. The watch keeps trying.
+    #[error(
+        "{path}: the server does not have this resource (404): is it the address of a Kubernetes API server?"
+    )]
+    Missing {
+        /// Path of the collection.
+        path: String,
+    },
     /// There are more of them than the client keeps. The watch has ended.
     #[error(
         "{path}: with this list, the watched objects exceed the limit of {limit} bytes for their JSON and \
-         {OBJECT_COST} bytes for each: if the server is right, raise the limit with --cache-limit"
+         {OBJECT_COST} bytes for each: if the server is right, raise the limit (--cache-limit of berth scheduler and berth enforcer)"
     )]
     TooLarge {
         /// Path of the collection.

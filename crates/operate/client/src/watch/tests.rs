@@ -189,6 +189,26 @@ async fn a_resource_that_may_not_be_read_is_reported_until_it_may_and_kept_when_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resource_that_the_server_does_not_have_is_reported_until_it_has_it() {
+    let code = Arc::new(Mutex::new(404));
+    let answered = code.clone();
+    let client = server(move |_| match *answered.lock().unwrap() {
+        200 => open(listed()),
+        code => status(code),
+    });
+    let mut events = start(&client, WatchOptions::new(PODS));
+    for _ in 0..3 {
+        let StreamEvent::Failed(failure) = events.recv().await.unwrap() else { panic!() };
+        assert!(
+            failure.to_string().starts_with("/api/v1/pods: the server does not have this resource"),
+            "{failure}"
+        );
+    }
+    *code.lock().unwrap() = 200;
+    while events.recv().await.unwrap() != StreamEvent::InitDone {}
+}
+
+#[tokio::test(start_paused = true)]
 async fn when_the_server_answers_one_watch_again_the_others_do_not_wait_any_longer() {
     let ends_at = Instant::now() + Duration::from_secs(600);
     let (seen, mut requests) = mpsc::unbounded_channel();

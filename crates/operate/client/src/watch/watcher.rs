@@ -76,9 +76,13 @@ pub(crate) async fn run(client: kube::Client, options: WatchOptions, sink: &mut 
                     }
                 }
             }
-            Ended::Call(error) if error.code() == Some(403) => {
-                let failure = WatchFailure::forbidden(path);
-                if refused.replace(403) != Some(403) {
+            Ended::Call(error) if matches!(error.code(), Some(403 | 404)) => {
+                let failure = match error.is_not_found() {
+                    true => WatchFailure::Missing { path: path.clone() },
+                    false => WatchFailure::forbidden(path),
+                };
+                if refused != error.code() {
+                    refused = error.code();
                     let kept =
                         if was_listed { "the last known state is kept" } else { "nothing is known of them" };
                     tracing::warn!("{failure}. Until then, {kept} ({error})");

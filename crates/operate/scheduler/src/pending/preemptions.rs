@@ -16,9 +16,10 @@ pub(crate) struct Preemptions {
 }
 
 impl Preemptions {
-    pub(crate) fn add(&mut self, now: Instant) {
-        self.n += 1;
-        self.last = Some(now);
+    /// Victims that were chosen at this time have been evicted; some of them may have been counted before.
+    pub(crate) fn add(&mut self, chosen_at: Instant) {
+        self.n += u32::from(self.last != Some(chosen_at));
+        self.last = Some(chosen_at);
     }
 
     /// Why there is none now, if there have been several; one more follows in each `period`.
@@ -38,10 +39,13 @@ mod tests {
     fn preemptions_that_make_no_room_become_rare() {
         let (mut preemptions, now, period) =
             (Preemptions::default(), Instant::now(), Duration::from_secs(300));
-        for _ in 0..PROMPT_PREEMPTIONS {
+        let now = (0..PROMPT_PREEMPTIONS).fold(now, |now, _| {
             assert_eq!(preemptions.too_many(now, period), None);
             preemptions.add(now);
-        }
+            preemptions.add(now);
+            now + Duration::from_secs(1)
+        });
+        let now = now - Duration::from_secs(1);
         let reason = preemptions.too_many(now + period / 2, period).unwrap();
         assert!(reason.contains("5 preemptions have not made room"), "{reason}");
         assert_eq!(preemptions.too_many(now + period, period), None, "one follows in each period");

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use berth_client::call::CallError;
+use berth_client::call::{self, CallError};
 use berth_client::events::{EventRecorder, EventType, NewEvent, ObjectReference};
 use berth_client::lease::Leadership;
 use tokio::task::JoinSet;
@@ -28,6 +28,8 @@ pub(crate) struct StatusWriter {
     /// Pods whose status could not be written.
     failed: Vec<PodId>,
     n_in_flight: usize,
+    /// Whether the last answer was that this identity may not write the status of pods.
+    is_forbidden: bool,
     tasks: JoinSet<()>,
 }
 
@@ -47,6 +49,7 @@ impl StatusWriter {
             preemptors: VecDeque::new(),
             failed: Vec::new(),
             n_in_flight: 0,
+            is_forbidden: false,
             tasks: JoinSet::new(),
         }
     }
@@ -104,32 +107,28 @@ impl StatusWriter {
             }
             let Some(eviction) = eviction else { return };
             let preemptor = &eviction.pod;
-            let mut failed = None;
+            let (mut n_evicted, mut failed) = (0, None);
             for victim in &eviction.victims {
                 if !leadership.leads() {
                     break;
                 }
-                match pod_status::evict(&client, victim, preemptor).await {
-                    Ok(()) => recorder.record(NewEvent {
-                        regarding: ObjectReference::pod(
-                            victim.name.namespace(),
-                            victim.name.name(),
-                            &victim.uid,
-                        ),
-                        related: Some(pod_reference(preemptor)),
-                        event_type: EventType::Normal,
-                        reason: "Preempted",
-                        action: "Preempting",
-                        note: format!(
-                            "Preempted by pod {} on node {}",
-                            preemptor.metadata.uid, eviction.node
-                        ),
-                        controller: Some(preemptor.spec.scheduler_name.clone()),
-                    }),
-                    Err(error) => failed = Some(error),
+                if let Err(error) = pod_status::evict(&client, victim, preemptor).await {
+                    // Without this one, the others are evicted in vain.
+                    failed = Some(error);
+                    break;
                 }
+                n_evicted += 1;
+                recorder.record(NewEvent {
+                    regarding: ObjectReference::pod(victim.name.namespace(), victim.name.name(), &victim.uid),
+                    related: Some(pod_reference(preemptor)),
+                    event_type: EventType::Normal,
+                    reason: "Preempted",
+                    action: "Preempting",
+                    note: format!("Preempted by pod {} on node {}", preemptor.metadata.uid, eviction.node),
+                    controller: Some(preemptor.spec.scheduler_name.clone()),
+                });
             }
-            let _ = completed.send(Completion::Eviction { eviction, failed });
+            let _ = completed.send(Completion::Eviction { eviction, n_evicted, failed });
         });
     }
 
@@ -184,11 +183,18 @@ impl StatusWriter {
         queued.is_write_in_flight = false;
         match result {
             Ok(version) => {
+                self.is_forbidden = false;
                 queued.written = written;
                 queued.written_version = version.unwrap_or(queued.written_version);
             }
             Err(error) => {
-                tracing::warn!(pod = queued.pod.key(), "status is not written: {error}");
+                let pod = queued.pod.key();
+                if error.code() != Some(403) || error.is_namespace_terminating() {
+                    tracing::warn!(pod, "status is not written: {error}");
+                } else if !std::mem::replace(&mut self.is_forbidden, true) {
+                    let remedy = call::rule_to_add("", "pods/status", &["patch"]);
+                    tracing::warn!(pod, "the status of pods is not written: {error}: {remedy}");
+                }
                 // A permission may be granted later.
                 let may_succeed = !error.is_refusal() || matches!(error.code(), Some(403 | 409 | 429));
                 if may_succeed && queued.to_write.is_none() && queued.eviction.is_none() {

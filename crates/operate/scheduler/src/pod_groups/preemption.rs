@@ -66,18 +66,21 @@ impl PodGroups {
         let first = ids.first().and_then(|id| context.pending.pods.get(*id));
         let profile = first.map(|queued| queued.pod.spec.scheduler_name.as_str()).unwrap_or_default();
         self.metrics.ran("DefaultPreemption", "PostFilter", status, profile, began.elapsed());
-        let victims = found.map(|found| self.evict(context, ids, found));
+        let victims = found.map(|found| self.evict(context, ids, found, began));
         if let Some(group) = self.groups.get_mut(&entry) {
-            if victims.is_some() {
-                group.preemptions.add(began);
-            }
             group.victims = victims;
         }
         too_many
     }
 
     /// Nominates the members, and evicts the victims.
-    fn evict(&self, context: &mut Context, ids: &[PodId], found: GroupVictims) -> Vec<Victim> {
+    fn evict(
+        &self,
+        context: &mut Context,
+        ids: &[PodId],
+        found: GroupVictims,
+        chosen_at: Instant,
+    ) -> Vec<Victim> {
         self.metrics.preemption_victims.observe(found.victims.len() as f64);
         context.pending.clear_nominations(&mut context.state, &found.nominations);
         let mut preemptors: BTreeMap<&str, PodId> = BTreeMap::new();
@@ -99,7 +102,7 @@ impl PodGroups {
             let Some(id) = preemptors.get(&*node).or(ids.first()).copied() else { continue };
             let Some(pod) = context.pending.pods.get(id).map(|queued| queued.pod.clone()) else { continue };
             tracing::info!(pod = pod.key(), node, victims = victims.len(), "preempting for a pod group");
-            let eviction = Eviction { id, pod, node: node.into(), victims };
+            let eviction = Eviction { id, pod, node: node.into(), victims, chosen_at };
             context.pending.statuses.evict(&mut context.pending.pods, eviction);
         }
         all
@@ -109,6 +112,13 @@ impl PodGroups {
     pub(crate) fn await_victims(&mut self, entry: PodId) {
         if let Some(group) = self.groups.get_mut(&entry) {
             group.victims.get_or_insert_default();
+        }
+    }
+
+    /// Victims that were chosen at this time for a group have been evicted.
+    pub(crate) fn preempted(&mut self, entry: PodId, chosen_at: Instant) {
+        if let Some(group) = self.groups.get_mut(&entry) {
+            group.preemptions.add(chosen_at);
         }
     }
 

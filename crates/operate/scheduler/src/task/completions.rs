@@ -11,6 +11,7 @@ use crate::completion::{BindResult, Binding, Completion, Eviction};
 use crate::metrics::AttemptResult;
 use crate::pod_status::FailureReason;
 use crate::queue::PodId;
+use crate::wake::group_key;
 
 impl Scheduler {
     pub(super) fn completed(&mut self, completion: Completion) {
@@ -37,9 +38,9 @@ impl Scheduler {
                     self.check_volumes(&[id]);
                 }
             }
-            Completion::Eviction { eviction, failed } => {
+            Completion::Eviction { eviction, n_evicted, failed } => {
                 self.context.pending.statuses.completed();
-                self.eviction_completed(&eviction, failed);
+                self.eviction_completed(&eviction, n_evicted, failed);
             }
             Completion::PodGroupStatus { key, result } => self.groups.status_written(key, result),
         }
@@ -157,21 +158,27 @@ impl Scheduler {
         }
     }
 
-    fn eviction_completed(&mut self, eviction: &Eviction, failed: Option<CallError>) {
-        let Some(error) = failed else {
-            self.reporter.current.n_preempted += eviction.victims.len() as u64;
-            return;
-        };
-        tracing::warn!(pod = eviction.pod.key(), node = %eviction.node, "preemption failed: {error}");
-        let context = &mut self.context;
+    fn eviction_completed(&mut self, eviction: &Eviction, n_evicted: usize, failed: Option<CallError>) {
+        self.reporter.current.n_preempted += n_evicted as u64;
+        let (context, now) = (&mut self.context, Instant::now());
+        let entry = context.pending.entry_of(eviction.id);
         let Some(queued) = context.pending.pods.get_mut(eviction.id) else { return };
+        if n_evicted > 0 {
+            queued.preemptions.add(eviction.chosen_at);
+            self.groups.preempted(entry, eviction.chosen_at);
+        }
+        let Some(error) = failed else { return };
+        tracing::warn!(pod = eviction.pod.key(), node = %eviction.node, "preemption failed: {error}");
         queued.preemption = None;
         context.state.clear_nomination(&eviction.pod);
         context.pending.write_status(eviction.id, |status| status.nominated_node.clear());
-        let entry = context.pending.entry_of(eviction.id);
         self.groups.give_up_preemption(context, entry);
         // Without a pause, a pod whose evictions are refused would preempt again and again.
         context.pending.queue.keep_backoff(entry);
-        context.pending.activate(entry, Instant::now());
+        context.pending.activate(entry, now);
+        // While this pod was nominated, equivalent ones found no victims.
+        if let Some(key) = group_key(context, &self.groups, entry) {
+            context.pending.wake(&key, "PreemptionFailed", now);
+        }
     }
 }

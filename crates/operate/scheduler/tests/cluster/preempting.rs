@@ -1,6 +1,7 @@
 //! Preemption.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use berth_faults::{Fault, Proxy};
 use http::Method;
@@ -249,6 +250,37 @@ async fn a_pod_whose_preemptions_make_no_room_does_not_preempt_without_end() {
     // Room that others make is taken at once.
     world.delete(&format!("{PODS}/web-5{FORCE}")).await;
     world.until_bound("apart").await;
+    scheduler.stopped().await;
+}
+
+/// Two of three equal pods may preempt; the third finds no victims while they are nominated.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_whose_evictions_are_refused_preempt_after_their_back_off_until_they_are_permitted() {
+    let world = World::start().await;
+    classes(&world).await;
+    world.nodes(2, 1, 1).await;
+    let proxy = Proxy::start(world.server.admin_config()).await;
+    proxy.rule(|request| if request.method == Method::DELETE { Fault::Answer(403) } else { Fault::None });
+    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    for i in 0..2 {
+        world.pod(of_class(pod(&format!("low-{i}"), "low"), "low")).await;
+    }
+    world.until_n_bound(2).await;
+    let began = tokio::time::Instant::now();
+    for i in 0..3 {
+        world.pod(of_class(pod(&format!("high-{i}"), "high"), "high")).await;
+    }
+    // More often than a pod may preempt without making room.
+    until("evictions are refused again and again", async || {
+        let n = proxy.n_faults();
+        if n >= 20 { Ok(()) } else { Err(n) }
+    })
+    .await;
+    // Each pod pauses for 100 ms, 200 ms, 400 ms and so on.
+    assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(scheduler.shows().n_preempted, 0);
+    proxy.rule(|_| Fault::None);
+    scheduler.until("two are bound", |s| s.n_bound == 4 && s.n_preempted == 2).await;
     scheduler.stopped().await;
 }
 
