@@ -8,11 +8,11 @@ use berth_api::config::ConfigErrors;
 use berth_api::expand::ExpandError;
 use berth_api::inventory::InputError;
 use berth_api::read::SourceLocation;
+use berth_client::apply::ApplyError;
 use berth_simulate::SimulationError;
 use berth_terminal::input::OpenError;
 use berth_terminal::runtime::RuntimeError;
 
-use crate::cluster::apply::ApplyError;
 use crate::cluster::components::ComponentError;
 use crate::installation::InstallError;
 use crate::live::LiveError;
@@ -64,6 +64,9 @@ pub enum CliError {
     /// Input that does not describe a cluster.
     #[error("the input has no pods and no nodes: give a cluster with -f, --dump or --live")]
     NoPodsAndNodes,
+    /// A report does not cover all objects.
+    #[error("too large for all checks:\n{}\ncheck the largest objects one by one, or disable these rules", .0.join("\n"))]
+    Incomplete(Vec<String>),
     /// The requested object does not exist.
     #[error("{0}")]
     NotFound(String),

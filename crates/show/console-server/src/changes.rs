@@ -17,7 +17,7 @@ use crate::access::RandomnessError;
 pub type WriteFn = Arc<dyn Fn(Write, Option<String>) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// Carries out lists of writes, one list at a time.
-pub(crate) struct Changes {
+pub struct Changes {
     write: WriteFn,
     /// Lives as long as the process: forms of an earlier one do nothing.
     key: hmac::Key,
@@ -25,25 +25,29 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    pub(crate) fn new(write: WriteFn) -> Result<Changes, RandomnessError> {
+    /// With a new key.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub fn new(write: WriteFn) -> Result<Changes, RandomnessError> {
         let key =
             hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).map_err(|_| RandomnessError)?;
         Ok(Changes { write, key, turn: Mutex::default() })
     }
 
     /// What a form must have to carry out this list for the viewer with this token. It cannot be made without the key.
-    pub(crate) fn digest(&self, plan: &WritePlan, token: Option<&str>) -> String {
+    pub fn digest(&self, plan: &WritePlan, token: Option<&str>) -> String {
         URL_SAFE_NO_PAD.encode(hmac::sign(&self.key, content(plan, token).as_bytes()))
     }
 
     /// Whether a viewer confirmed this list.
-    pub(crate) fn is_confirmed(&self, plan: &WritePlan, token: Option<&str>, digest: &str) -> bool {
+    pub fn is_confirmed(&self, plan: &WritePlan, token: Option<&str>, digest: &str) -> bool {
         let Ok(digest) = URL_SAFE_NO_PAD.decode(digest) else { return false };
         hmac::verify(&self.key, content(plan, token).as_bytes(), &digest).is_ok()
     }
 
     /// The results, which end with the first that failed.
-    pub(crate) async fn carry_out(&self, plan: &WritePlan, token: Option<&str>) -> Vec<Result<(), String>> {
+    pub async fn carry_out(&self, plan: &WritePlan, token: Option<&str>) -> Vec<Result<(), String>> {
         let _turn = self.turn.lock().await;
         let mut results = Vec::new();
         for write in &plan.writes {

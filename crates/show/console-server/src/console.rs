@@ -6,18 +6,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use berth_console::{Request, Response, State, respond, shows_broken_rules, works_on_copy};
+use berth_console::{Request, Response, State, reads_objects, respond, shows_broken_rules};
 use bytes::Bytes;
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
-use tokio::time::{Instant, timeout};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Limits of what is kept of rendered pages.
 const MAX_CACHED_PAGES: usize = 256;
 const MAX_CACHED_BYTES: usize = 32 << 20;
-/// A page takes long if rendering it takes more than this. It is rendered again only after a pause, this many times as long.
+/// Pages that are rendered at the same time; each has a snapshot.
+const MAX_RENDERERS: usize = 4;
+/// A page takes long if rendering it takes more than this.
 const COSTLY: Duration = Duration::from_millis(250);
+/// A page that takes long is rendered again, and another snapshot made, only after a pause, this many times as long as that takes.
 const PAUSE: u32 = 4;
-/// How long a page waits for the state.
+/// How long a page waits for other pages and a snapshot.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// A rendered page; clones share its bytes.
@@ -51,70 +54,135 @@ impl Question {
     }
 }
 
-/// The pages rendered from one version of the state.
+/// Rendered pages, each with the version of the state that it shows.
 #[derive(Default)]
 struct Cache {
-    version: u64,
-    pages: HashMap<Question, Rendered>,
+    pages: HashMap<Question, (u64, Rendered)>,
     n_bytes: usize,
 }
 
 impl Cache {
+    /// The page of this version, or of a later one.
     fn get(&self, version: u64, question: &Question) -> Option<Rendered> {
-        (self.version == version).then(|| self.pages.get(question).cloned()).flatten()
+        let (_, page) = self.pages.get(question).filter(|(of, _)| *of >= version)?;
+        Some(page.clone())
     }
 
     fn insert(&mut self, version: u64, question: Question, page: Rendered) {
-        if self.version != version {
-            *self = Cache { version, ..Cache::default() };
+        let n_bytes = |page: &Rendered| question.query.len() + page.body.len();
+        if let Some((_, outdated)) = self.pages.remove(&question) {
+            self.n_bytes -= n_bytes(&outdated);
         }
-        let n_bytes = self.n_bytes + question.query.len() + page.body.len();
-        if self.pages.len() < MAX_CACHED_PAGES && n_bytes <= MAX_CACHED_BYTES {
-            self.n_bytes = n_bytes;
-            self.pages.insert(question, page);
+        if self.pages.len() >= MAX_CACHED_PAGES || self.n_bytes + n_bytes(&page) > MAX_CACHED_BYTES {
+            *self = Cache::default();
         }
+        self.n_bytes += n_bytes(&page);
+        self.pages.insert(question, (version, page));
     }
 }
 
 /// A state with its pages, shared by all who look at it.
+///
+/// Pages are rendered from snapshots: changes of the state wait for no page, and no page for another one.
 pub struct Console {
     state: Arc<tokio::sync::Mutex<State>>,
     version: watch::Sender<u64>,
     cache: Mutex<Cache>,
-    /// When pages that take long may be rendered again: one that is open must not keep all others waiting.
-    costly: Mutex<HashMap<Question, Instant>>,
-    simulations: Semaphore,
+    /// Locked while a page is rendered; when it may be rendered again.
+    turns: Mutex<HashMap<Question, Arc<tokio::sync::Mutex<Instant>>>>,
+    renderers: Semaphore,
+    /// Of the pages that read all objects, one is rendered at a time: they need much memory.
+    readers: Semaphore,
+    /// A snapshot of the current version that no page uses.
+    idle: Mutex<Option<Snapshot>>,
+    returned: Notify,
+    /// Locked while a snapshot is made; when the next one may be made.
+    next_snapshot: tokio::sync::Mutex<Instant>,
+}
+
+struct Snapshot {
+    version: u64,
+    state: State,
 }
 
 impl Console {
     /// Shows a state.
     pub fn new(state: State) -> Arc<Console> {
-        let state = Arc::new(tokio::sync::Mutex::new(state));
         Arc::new(Console {
-            state,
+            state: Arc::new(tokio::sync::Mutex::new(state)),
             version: watch::Sender::new(1),
             cache: Mutex::default(),
-            costly: Mutex::default(),
-            simulations: Semaphore::new(1),
+            turns: Mutex::default(),
+            renderers: Semaphore::new(MAX_RENDERERS),
+            readers: Semaphore::new(1),
+            idle: Mutex::default(),
+            returned: Notify::new(),
+            next_snapshot: tokio::sync::Mutex::new(Instant::now()),
         })
     }
 
     /// Changes the state. Open pages are rendered again afterwards, if `change` says that they may differ.
-    pub async fn update(&self, change: impl FnOnce(&mut State) -> bool + Send + 'static) {
-        let mut state = self.state.clone().lock_owned().await;
-        let changed = tokio::task::spawn_blocking(move || guarded(&mut state, change)).await;
-        if !matches!(changed, Ok(Some(false))) {
-            self.version.send_modify(|version| *version += 1);
-        }
+    pub async fn update(self: &Arc<Self>, change: impl FnOnce(&mut State) -> bool + Send + 'static) {
+        let (console, mut state) = (self.clone(), self.state.clone().lock_owned().await);
+        let update = move || {
+            if guarded(&mut state, change) != Some(false) {
+                console.version.send_modify(|version| *version += 1);
+                drop(state);
+                let outdated = lock(&console.idle).take();
+                drop(outdated);
+            }
+        };
+        tokio::task::spawn_blocking(update).await.ok();
     }
 
-    /// Reads the state; none if `read` panics.
+    /// Reads a snapshot of the state; none if `read` panics.
     pub(crate) async fn read<T: Send + 'static>(
-        &self,
+        self: &Arc<Self>,
         read: impl FnOnce(&mut State) -> T + Send + 'static,
     ) -> Option<T> {
-        let mut state = self.state.clone().lock_owned().await;
-        tokio::task::spawn_blocking(move || guarded(&mut state, read)).await.ok().flatten()
+        let snapshot = self.snapshot().await?;
+        self.read_snapshot(snapshot, read).await
+    }
+
+    /// Reads a snapshot, and keeps it for the next page.
+    async fn read_snapshot<T: Send + 'static>(
+        self: &Arc<Self>,
+        mut snapshot: Snapshot,
+        read: impl FnOnce(&mut State) -> T + Send + 'static,
+    ) -> Option<T> {
+        let console = self.clone();
+        let read = move || {
+            let result = catch_unwind(AssertUnwindSafe(|| read(&mut snapshot.state)));
+            if result.is_err() {
+                tracing::error!("a page panicked; this is a bug in Berth, please report it");
+            } else if snapshot.version == *console.version.borrow() {
+                let other = lock(&console.idle).replace(snapshot);
+                console.returned.notify_one();
+                drop(other);
+            }
+            result.ok()
+        };
+        tokio::task::spawn_blocking(read).await.ok().flatten()
+    }
+
+    /// A snapshot of the current version.
+    async fn snapshot(&self) -> Option<Snapshot> {
+        let mut next = self.next_snapshot.lock().await;
+        loop {
+            let idle = lock(&self.idle).take();
+            if let Some(snapshot) = idle.filter(|snapshot| snapshot.version == *self.version.borrow()) {
+                return Some(snapshot);
+            }
+            if timeout_at(*next, self.returned.notified()).await.is_err() {
+                break;
+            }
+        }
+        let state = self.state.clone().lock_owned().await;
+        let version = *self.version.borrow();
+        let begin = Instant::now();
+        let state = tokio::task::spawn_blocking(move || state.snapshot()).await.ok()?;
+        *next = Instant::now() + begin.elapsed() * PAUSE;
+        Some(Snapshot { version, state })
     }
 
     /// The version of the state, and when it changes.
@@ -123,55 +191,72 @@ impl Console {
     }
 
     /// The page; rendered once for each version of the state.
-    pub(crate) async fn page(&self, question: Question) -> Rendered {
-        if let Some(page) = self.cached(&question) {
-            return page;
-        }
-        let next = lock(&self.costly).get(&question).copied();
-        if let Some(next) = next {
-            tokio::time::sleep_until(next).await;
-        }
-        let _simulation = self.simulation(&question, None).await;
-        let Ok(state) = timeout(DEADLINE, self.state.clone().lock_owned()).await else { return busy() };
-        // Another request may have rendered it while this one waited. The version cannot change now.
+    pub(crate) async fn page(self: &Arc<Self>, question: Question) -> Rendered {
         let version = *self.version.borrow();
-        if let Some(page) = self.cached(&question) {
+        let cached = || lock(&self.cache).get(version, &question);
+        if let Some(page) = cached() {
             return page;
         }
-        let (page, took) = render(state, question.clone(), None).await;
-        if took > COSTLY {
-            let mut costly = lock(&self.costly);
-            if costly.len() >= MAX_CACHED_PAGES {
-                costly.clear();
+        let mut next = self.turn(&question).lock_owned().await;
+        // Another request may have rendered it while this one waited.
+        if let Some(page) = cached() {
+            return page;
+        }
+        tokio::time::sleep_until(*next).await;
+        let console = self.clone();
+        // A task: it goes on without the viewer, so that the pause follows.
+        let render = async move {
+            let (version, page, took) = console.render(question.clone(), None).await;
+            if took > COSTLY {
+                *next = Instant::now() + took * PAUSE;
             }
-            costly.insert(question.clone(), Instant::now() + took * PAUSE);
-        }
-        if page.status == 200 {
-            lock(&self.cache).insert(version, question, page.clone());
-        }
-        page
+            if page.status == 200 {
+                lock(&console.cache).insert(version, question, page.clone());
+            }
+            page
+        };
+        tokio::spawn(render).await.unwrap_or_else(|_| broken())
     }
 
     /// The answer to a form.
-    pub(crate) async fn submit(&self, question: Question, form: String) -> Rendered {
-        let _simulation = self.simulation(&question, Some(&form)).await;
-        match timeout(DEADLINE, self.state.clone().lock_owned()).await {
-            Ok(state) => render(state, question, Some(form)).await.0,
-            Err(_) => busy(),
-        }
+    pub(crate) async fn submit(self: &Arc<Self>, question: Question, form: String) -> Rendered {
+        let console = self.clone();
+        let render = async move { console.render(question, Some(form)).await.1 };
+        tokio::spawn(render).await.unwrap_or_else(|_| broken())
     }
 
-    /// Of the pages that work on copies, one is rendered at a time: copies are large.
-    async fn simulation(&self, question: &Question, form: Option<&str>) -> Option<SemaphorePermit<'_>> {
-        match works_on_copy(&question.request(form)) {
-            true => self.simulations.acquire().await.ok(),
+    fn turn(&self, question: &Question) -> Arc<tokio::sync::Mutex<Instant>> {
+        let mut turns = lock(&self.turns);
+        if turns.len() >= MAX_CACHED_PAGES && !turns.contains_key(question) {
+            turns.clear();
+        }
+        let new = || Arc::new(tokio::sync::Mutex::new(Instant::now()));
+        turns.entry(question.clone()).or_insert_with(new).clone()
+    }
+
+    /// The version of the state, its page, and how long that took; what it finds for all pages of this version does not count.
+    async fn render(self: &Arc<Self>, question: Question, form: Option<String>) -> (u64, Rendered, Duration) {
+        let _reader = match reads_objects(&question.request(form.as_deref())) {
+            true => self.readers.acquire().await.ok(),
             false => None,
-        }
-    }
-
-    fn cached(&self, question: &Question) -> Option<Rendered> {
-        let version = *self.version.borrow();
-        lock(&self.cache).get(version, question)
+        };
+        let free = async { (self.renderers.acquire().await, self.snapshot().await) };
+        let Ok((_renderer, snapshot)) = timeout(DEADLINE, free).await else {
+            return (0, busy(), Duration::ZERO);
+        };
+        let Some(snapshot) = snapshot else { return (0, broken(), Duration::ZERO) };
+        let version = snapshot.version;
+        let show = move |state: &mut State| {
+            let request = question.request(form.as_deref());
+            if shows_broken_rules(&request) {
+                state.audited();
+            }
+            let begin = Instant::now();
+            (Rendered::from(respond(state, &request)), begin.elapsed())
+        };
+        let shown = self.read_snapshot(snapshot, show).await;
+        let (page, took) = shown.unwrap_or_else(|| (broken(), Duration::ZERO));
+        (version, page, took)
     }
 }
 
@@ -184,48 +269,54 @@ fn busy() -> Rendered {
     Response { status: 503, content_type: "text/plain; charset=utf-8", body }.into()
 }
 
-/// The page, and how long it took; what it finds for all pages of this version does not count.
-async fn render(
-    mut state: tokio::sync::OwnedMutexGuard<State>,
-    question: Question,
-    form: Option<String>,
-) -> (Rendered, Duration) {
-    let rendered = tokio::task::spawn_blocking(move || {
-        let request = question.request(form.as_deref());
-        let mut begin = Instant::now();
-        let page = if works_on_copy(&request) {
-            let copy = state.copy();
-            drop(state);
-            let answer = || copy().map(|mut copy| respond(&mut copy, &request));
-            catch_unwind(AssertUnwindSafe(answer)).ok()?.ok()
-        } else {
-            guarded(&mut state, |state| {
-                if shows_broken_rules(&request) {
-                    state.audited();
-                    begin = Instant::now();
-                }
-                respond(state, &request)
-            })
-        };
-        Some((page?.into(), begin.elapsed()))
-    });
-    let broken = || {
-        let body = "This page cannot be shown: a bug in Berth, please report it with the log.".to_owned();
-        let page = Response { status: 500, content_type: "text/plain; charset=utf-8", body };
-        (page.into(), Duration::ZERO)
-    };
-    rendered.await.ok().flatten().unwrap_or_else(broken)
+fn broken() -> Rendered {
+    let body = "This page cannot be shown: a bug in Berth, please report it with the log.".to_owned();
+    Response { status: 500, content_type: "text/plain; charset=utf-8", body }.into()
 }
 
-/// Runs `use_state`. If it panics, the state is built again from its objects, because it may be half changed.
-fn guarded<T>(state: &mut State, use_state: impl FnOnce(&mut State) -> T) -> Option<T> {
-    let result = catch_unwind(AssertUnwindSafe(|| use_state(state)));
+/// Runs `change`. If it panics, the state is built again from its objects, because it may be half changed.
+fn guarded<T>(state: &mut State, change: impl FnOnce(&mut State) -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(|| change(state)));
     if result.is_err() {
-        tracing::error!("a page panicked; this is a bug in Berth, please report it");
+        tracing::error!("a change of the state panicked; this is a bug in Berth, please report it");
         let rebuilt = catch_unwind(AssertUnwindSafe(|| state.rebuild()));
         if !matches!(rebuilt, Ok(Ok(()))) {
             tracing::error!("the state cannot be built again; restart the console");
         }
     }
     result.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use berth_console::Update;
+    use berth_simulate::SimulationOptions;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn neither_changes_nor_other_pages_wait_for_a_page_that_does_not_end() {
+        let console = Console::new(State::live("test", SimulationOptions::default()).unwrap());
+        let nodes = Question { path: "/nodes".to_owned(), query: String::new() };
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (end, ends) = mpsc::channel::<()>();
+        let endless = tokio::spawn({
+            let console = console.clone();
+            async move {
+                let wait = move |_: &mut State| (begun.send(()).ok(), ends.recv().is_err());
+                console.read(wait).await
+            }
+        });
+        has_begun.await.unwrap();
+        assert!(console.page(nodes.clone()).await.body.starts_with(b"<!DOCTYPE"));
+        let node = serde_json::json!({"metadata": {"name": "new-node"}});
+        let node = Update::node(serde_json::from_value(node).unwrap());
+        console.update(|state| state.apply([node], |error| panic!("{error}"))).await;
+        let page = console.page(nodes).await;
+        assert!(String::from_utf8_lossy(&page.body).contains("new-node"));
+        drop(end);
+        assert!(endless.await.unwrap().is_some());
+    }
 }

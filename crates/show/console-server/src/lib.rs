@@ -10,8 +10,9 @@ mod console;
 mod events;
 pub mod live;
 mod server;
+pub mod writer;
 
 pub use access::{AccessToken, Authenticator, RandomnessError};
-pub use changes::WriteFn;
+pub use changes::{Changes, WriteFn};
 pub use console::Console;
 pub use server::{ServerOptions, StartError, start};

@@ -6,7 +6,7 @@ use berth_engine::{Cluster, Violation, ViolationKey};
 use jiff::Timestamp;
 
 /// The broken rules that are required during execution, each with the time at which it was first seen broken.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct BrokenSince(BTreeMap<ViolationKey, Timestamp>);
 
 impl BrokenSince {

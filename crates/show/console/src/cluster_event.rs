@@ -64,7 +64,7 @@ impl ClusterEvent {
 }
 
 /// The latest events, the newest last.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct LatestEvents(pub(crate) VecDeque<ClusterEvent>);
 
 impl LatestEvents {

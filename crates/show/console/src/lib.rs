@@ -25,7 +25,7 @@ pub mod writes;
 
 pub use cluster_event::ClusterEvent;
 pub use enforcer_rules::{EnforcerRules, LimitsInUse};
-pub use pages::{APPLY, CONFIRM, respond, shows_broken_rules, works_on_copy};
+pub use pages::{APPLY, CONFIRM, reads_objects, respond, shows_broken_rules};
 pub use request::{Request, Response};
 pub use state::State;
 pub use update::Update;

@@ -7,7 +7,7 @@ use berth_simulate::replay::{Timeline, is_evicted};
 use jiff::Timestamp;
 
 /// The timeline of a cluster that changes.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct LiveTimeline {
     pub(crate) timeline: Timeline,
     /// Pods whose eviction is counted, until they are removed.

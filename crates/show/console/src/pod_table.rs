@@ -14,7 +14,7 @@ use crate::workloads::{WorkloadName, name_of};
 const NONE: u32 = u32::MAX;
 
 /// The pods in the order of [`Simulation::pods`].
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct PodTable {
     rows: Vec<Row>,
     nodes: Names<Arc<str>>,
@@ -196,6 +196,7 @@ fn tag(name: &str) -> u32 {
 }
 
 /// Names by number. A number is used again when no row has it any more.
+#[derive(Clone)]
 struct Names<K> {
     numbers: HashMap<K, u32>,
     /// The name of each number, and how many rows have it.

@@ -132,9 +132,13 @@ proptest! {
         let mut state = State::live("test", SimulationOptions::default()).unwrap();
         for batch in batches {
             state.apply(batch.iter().map(updates), |error| panic!("{error}"));
-            let mut built = state.copy()().unwrap();
+            let mut built = state.snapshot();
+            built.rebuild().unwrap();
+            let mut snapshot = state.snapshot();
             for page in PAGES {
-                prop_assert_eq!(get(&mut state, page), get(&mut built, page), "{}", page);
+                let shown = get(&mut state, page);
+                prop_assert_eq!(&shown, &get(&mut built, page), "built again: {}", page);
+                prop_assert_eq!(&shown, &get(&mut snapshot, page), "snapshot: {}", page);
             }
         }
     }

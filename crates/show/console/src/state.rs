@@ -1,6 +1,7 @@
 //! What the pages show.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use berth_api::inventory::{Entry, InputError, Inventory};
 use berth_api::object::{NamespacedName, SharedParts};
@@ -22,7 +23,7 @@ pub struct State {
     /// Its name in headings, such as a file or a server.
     pub name: String,
     /// Its objects without nodes and pods; those of `simulation` are the current ones.
-    inventory: Inventory,
+    inventory: Arc<Inventory>,
     options: SimulationOptions,
     simulation: Simulation,
     /// What the pods of `simulation` have in common.
@@ -30,7 +31,7 @@ pub struct State {
     /// The pods of `simulation`.
     table: PodTable,
     /// The broken rules of running pods; none until a page needs them after a change that concerns them.
-    broken: Option<BrokenRules<'static>>,
+    broken: Option<Arc<BrokenRules<'static>>>,
     /// The time of the last changes of a cluster that changes.
     now: Option<Timestamp>,
     broken_since: BrokenSince,
@@ -63,7 +64,7 @@ impl State {
         (inventory.nodes, inventory.pods) = (Vec::new(), Vec::new());
         Ok(State {
             name: name.into(),
-            inventory,
+            inventory: Arc::new(inventory),
             options,
             table: PodTable::new(&simulation),
             simulation,
@@ -132,7 +133,7 @@ impl State {
                         |path| manifest.value.pointer(path).and_then(|v| v.as_str()).unwrap_or_default();
                     let name = NamespacedName::new(text("/metadata/namespace"), text("/metadata/name"));
                     changed.extend(kind.map(|kind| (kind, name)));
-                    self.inventory.set(*manifest).map_err(&mut failed).is_ok()
+                    Arc::make_mut(&mut self.inventory).set(*manifest).map_err(&mut failed).is_ok()
                 }
                 Update::Removed(kind, name) => self.remove(kind, name, &mut changed),
                 Update::Listed(kind, listed) => {
@@ -211,7 +212,7 @@ impl State {
             Kind::Pod => {
                 self.change_pod(&name, |simulation| simulation.remove_pod(name.namespace(), name.name()))
             }
-            _ if self.inventory.remove(kind, &name) => {
+            _ if Arc::make_mut(&mut self.inventory).remove(kind, &name) => {
                 changed.push((kind, name));
                 true
             }
@@ -230,51 +231,63 @@ impl State {
         }
     }
 
+    /// A copy from which pages are rendered while this state changes. It is not to be changed itself.
+    pub fn snapshot(&self) -> State {
+        State {
+            name: self.name.clone(),
+            inventory: self.inventory.clone(),
+            options: self.options.clone(),
+            simulation: self.simulation.clone(),
+            parts: SharedParts::default(),
+            table: self.table.clone(),
+            broken: self.broken.clone(),
+            now: self.now,
+            broken_since: self.broken_since.clone(),
+            timeline: self.timeline.clone(),
+            ledger: self.ledger.clone(),
+            is_live: self.is_live,
+            events: self.events.clone(),
+            notice: self.notice.clone(),
+            enforcer: self.enforcer,
+            allows_changes: self.allows_changes,
+        }
+    }
+
     /// Builds the state again from its objects.
     ///
     /// # Errors
     /// As [`Simulation::new`].
     pub fn rebuild(&mut self) -> Result<(), SimulationError> {
-        let rebuilt = self.copy()()?;
+        let (mut inventory, options) = self.objects();
+        let mut rebuilt = if self.is_live {
+            let mut state = State::live(&self.name, options)?;
+            let (nodes, pods) = (std::mem::take(&mut inventory.nodes), std::mem::take(&mut inventory.pods));
+            inventory.index();
+            state.simulation.refresh(&inventory, &inventory.names().collect::<Vec<_>>());
+            nodes.into_iter().for_each(|entry| _ = state.simulation.set_node(entry.object));
+            pods.into_iter().for_each(|entry| _ = state.simulation.set_pod(entry.object));
+            State { inventory: Arc::new(inventory), table: PodTable::new(&state.simulation), ..state }
+        } else {
+            State::new(&self.name, inventory, options)?
+        };
+        rebuilt.broken_since = std::mem::take(&mut self.broken_since);
+        rebuilt.broken_since.retain_broken(rebuilt.simulation.cluster());
         *self = State {
             events: std::mem::take(&mut self.events),
             now: self.now,
-            broken_since: std::mem::take(&mut self.broken_since),
             timeline: std::mem::take(&mut self.timeline),
             ledger: self.ledger.take(),
+            notice: self.notice.take(),
+            enforcer: self.enforcer,
+            allows_changes: self.allows_changes,
             ..rebuilt
         };
-        self.broken_since.retain_broken(self.simulation.cluster());
         Ok(())
-    }
-
-    /// A copy without events. Building it takes longer than taking the objects, and is possible when this state has changed.
-    pub fn copy(&self) -> impl FnOnce() -> Result<State, SimulationError> + Send + use<> {
-        let (name, (mut inventory, options)) = (self.name.clone(), self.objects());
-        let (is_live, notice) = (self.is_live, self.notice.clone());
-        let (enforcer, allows_changes) = (self.enforcer, self.allows_changes);
-        move || {
-            let copy = if is_live {
-                let mut copy = State::live(name, options)?;
-                let (nodes, pods) =
-                    (std::mem::take(&mut inventory.nodes), std::mem::take(&mut inventory.pods));
-                inventory.index();
-                copy.inventory = inventory;
-                copy.simulation.refresh(&copy.inventory, &copy.inventory.names().collect::<Vec<_>>());
-                nodes.into_iter().for_each(|entry| _ = copy.simulation.set_node(entry.object));
-                pods.into_iter().for_each(|entry| _ = copy.simulation.set_pod(entry.object));
-                copy.table = PodTable::new(&copy.simulation);
-                copy
-            } else {
-                State::new(name, inventory, options)?
-            };
-            Ok(State { notice, enforcer, allows_changes, ..copy })
-        }
     }
 
     /// The objects and the options, for a simulation of another state.
     pub fn objects(&self) -> (Inventory, SimulationOptions) {
-        let mut inventory = self.inventory.clone();
+        let mut inventory = Inventory::clone(&self.inventory);
         let source = SourceLocation::file(&self.name);
         let pods = self.simulation.pods().iter().filter(|pod| pod.was_running || pod.node().is_none());
         let mut pods: Vec<_> = pods.map(|pod| pod.pod.clone()).collect();
@@ -330,7 +343,7 @@ impl State {
     pub(crate) fn overview(&mut self) -> Overview<'_> {
         if self.broken.is_none() {
             let violations = self.simulation.cluster().audit();
-            self.broken = Some(BrokenRules::new(self.pods(), violations.into()));
+            self.broken = Some(Arc::new(BrokenRules::new(self.pods(), violations.into())));
         }
         let broken = self.broken.as_ref().expect("found above");
         Overview { pods: self.pods(), broken }

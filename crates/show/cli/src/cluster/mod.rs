@@ -9,4 +9,3 @@ pub mod outcome;
 pub mod overview;
 pub mod settled;
 pub mod status_line;
-pub mod writer;

@@ -111,6 +111,7 @@ impl Outcome {
                 pods: vec![name],
                 message,
                 bottleneck: None,
+                n_not_evaluated: 0,
                 rollout: None,
             }),
         }

@@ -43,7 +43,11 @@ impl AdmissionArgs {
         if self.no_admission || !extensions {
             return Ok(None);
         }
-        policy.scheduler_names.extend_from_slice(scheduler_names);
+        for name in scheduler_names {
+            if !policy.scheduler_names.contains(name) {
+                policy.scheduler_names.push(name.clone());
+            }
+        }
         let in_process = InProcess::new(policy);
         let admission = in_process.admission();
         server.admission = Some(Arc::new(in_process));

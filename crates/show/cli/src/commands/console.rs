@@ -8,7 +8,7 @@ use berth_api::inventory::Inventory;
 use berth_client::delegated::DelegatedAuthorizer;
 use berth_client::ledger::LedgerClient;
 use berth_console::{EnforcerRules, LimitsInUse, State};
-use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, live};
+use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, live, writer};
 use berth_enforcer::{EnforcerOptions, Graces, delayed_evictions, grace_period, limits_in_use};
 use berth_simulate::SimulationOptions;
 use berth_terminal::output;
@@ -21,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 use super::cluster_args::{ClusterArgs, warn_about};
 use super::serving_args::BindArgs;
 use crate::cluster::log::LogArgs;
-use crate::cluster::writer;
 use crate::error::CliError;
 use crate::live::{LiveCluster, sources};
 

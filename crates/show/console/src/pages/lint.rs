@@ -52,7 +52,8 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
             }
         }
         @if wanted_severity.is_some() || wanted_rule.is_some() { p { (parts::link("/lint", "All findings")) } }
-        @if shown.is_empty() { p { "No findings." } }
+        (parts::short_list("Rules that were not applied to all objects", (&report.incomplete, "rule"), |rule| html! { (rule) }))
+        @if shown.is_empty() && report.incomplete.is_empty() { p { "No findings." } }
         @else {
             (parts::table(&counted(shown.len(), "finding"), &["Object", "Severity", "Rule", "Finding"], rows.iter().map(row)))
             (pages)

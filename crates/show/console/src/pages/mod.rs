@@ -70,13 +70,13 @@ fn rendered(state: &State, request: &Request<'_>, answer: Answer) -> Response {
     Response::html(status, layout::page(&state.name, state.notice(), request, &title, &content))
 }
 
-/// Whether a page asks about its own state. It takes long: a server renders it from a copy of the state, so that other pages
-/// need not wait.
-pub fn works_on_copy(request: &Request<'_>) -> bool {
+/// Whether a page reads the objects again, such as for a simulation of its own. It takes memory and seconds: a server renders one
+/// of them at a time.
+pub fn reads_objects(request: &Request<'_>) -> bool {
     match request.path.trim_matches('/') {
         "lint" | "sets" => true,
         "what-if" => request.parameters().next().is_some(),
-        _ => false,
+        path => path.starts_with("workloads/") && request.parameter("capacity").is_some(),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{State, links, pictures};
 
 /// Groups of nodes, and domains of a rule.
 const MAX_GROUPS: usize = 10;
-/// Steps of work of the explanation, and of the search for repairs: other pages wait meanwhile, some tenths of a second.
+/// Steps of work of the explanation, and of the search for repairs: some tenths of a second.
 const MAX_STEPS: u64 = 3_000_000;
 /// Nodes of a group with a link each.
 const MAX_NODES: usize = 4;

@@ -3,22 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::object::Taint;
-use berth_api::resource::NODES;
+use berth_api::object::{NamespacedName, Taint};
+use berth_api::resource::{NODES, PODS};
+use berth_client::apply::{ApplyError, apply_one};
 use berth_client::call::{self, CallError};
 use berth_client::{connect, eviction};
 use berth_console::writes::Write;
-use berth_console_server::WriteFn;
 use futures::FutureExt as _;
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::apply::apply_one;
+use crate::WriteFn;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Attempts to change an object that others change at the same time.
+/// Attempts to change an object that others change at the same time, or to hear whether it is changed.
 const ATTEMPTS: usize = 5;
+/// Before an attempt to hear whether an object is changed.
+const PAUSE: Duration = Duration::from_millis(500);
 const FIELD_MANAGER: &str = "berth-console";
 
 /// Writes with the credential of a client.
@@ -42,7 +44,7 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
         Write::SetLabel { node, key, value, before } => {
             edit(client, &NODES.object_path("", &node), |node| {
                 let now = node["metadata"]["labels"][&key].as_str();
-                if now != before.as_deref() {
+                if now != before.as_deref() && now != value.as_deref() {
                     let now =
                         now.map_or_else(|| "was removed".to_owned(), |now| format!("is {key}={now} now"));
                     return Err(format!("the label {key} {now}: nothing is written"));
@@ -72,8 +74,10 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
             edit(client, &path, |_| Ok(json!({"spec": {"unschedulable": true}}))).await
         }
         Write::Evict { name, uid, .. } => {
-            let evicted = eviction::evict(client, name.namespace(), name.name(), &uid, TIMEOUT).await;
-            evicted.map_err(|error| error.to_string())
+            match eviction::evict(client, name.namespace(), name.name(), &uid, TIMEOUT).await {
+                Err(error) if !error.is_refusal() && is_evicted(client, &name, &uid).await => Ok(()),
+                evicted => evicted.map_err(message),
+            }
         }
         Write::Scale { kind, name, n_replicas, before } => {
             let resource = kind.resource().ok_or("this kind has no replicas")?;
@@ -82,7 +86,7 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
                 // Without the field, the server has omitted 0.
                 let now = scale["spec"]["replicas"].as_i64().unwrap_or(0);
                 match before {
-                    Some(before) if now != i64::from(before) => {
+                    Some(before) if now != i64::from(before) && now != i64::from(n_replicas) => {
                         Err(format!("the number of replicas has changed to {now}: nothing is written"))
                     }
                     _ => Ok(json!({"spec": {"replicas": n_replicas}})),
@@ -92,7 +96,10 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
         }
         Write::Apply { manifest, is_forced } => {
             let applied = apply_one(client, *manifest, FIELD_MANAGER, is_forced).await;
-            applied.map_err(|error| error.to_string())
+            applied.map_err(|error| match error {
+                ApplyError::Client(error) => unknown(&ApplyError::Client(error)),
+                error => error.to_string(),
+            })
         }
     }
 }
@@ -107,24 +114,57 @@ async fn edit_taints(client: &Client, node: &str, change: impl Fn(&mut Vec<Value
     .await
 }
 
-/// Sends a merge patch of the object as it is now; made again if the object has changed meanwhile.
+/// Whether a pod has been evicted, or has ended otherwise.
+async fn is_evicted(client: &Client, name: &NamespacedName, uid: &str) -> bool {
+    let path = PODS.object_path(name.namespace(), name.name());
+    match call::json::<Value>(client, call::get(&path), TIMEOUT).await {
+        Ok(pod) => {
+            let metadata = &pod["metadata"];
+            metadata["uid"] != uid || !metadata["deletionTimestamp"].is_null()
+        }
+        Err(error) => error.is_not_found(),
+    }
+}
+
+/// Why a write failed; without an answer of the server, it may have been made.
+fn message(error: CallError) -> String {
+    if error.is_refusal() { error.to_string() } else { unknown(&error) }
+}
+
+fn unknown(error: &dyn std::error::Error) -> String {
+    format!("{error}: this may have been written")
+}
+
+/// Sends a merge patch of the object as it is now, unless it changes nothing; made again if the object has changed meanwhile, or if it is not
+/// known whether it was made.
 async fn edit(
     client: &Client,
     path: &str,
     patch: impl Fn(&Value) -> Result<Value, String>,
 ) -> Result<(), String> {
-    let text = |error: CallError| error.to_string();
-    let mut n_left = ATTEMPTS;
+    let (mut n_left, mut lost) = (ATTEMPTS, None);
     loop {
-        let object: Value = call::json(client, call::get(path), TIMEOUT).await.map_err(text)?;
+        let object: Value = match call::json(client, call::get(path), TIMEOUT).await {
+            Ok(object) => object,
+            Err(error) => return Err(lost.map_or_else(|| error.to_string(), message)),
+        };
         let mut patch = patch(&object)?;
+        let mut changed = object.clone();
+        json_patch::merge(&mut changed, &patch);
+        if changed == object {
+            return Ok(());
+        }
         patch["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
         let body = patch.to_string().into_bytes();
         let request = call::with_body(Method::PATCH, path, "application/merge-patch+json", body);
         n_left -= 1;
         match call::send(client, request, TIMEOUT, call::MAX_OBJECT_BYTES).await {
             Err(error) if error.is_stale() && n_left > 0 => {}
-            sent => return sent.map(|_| ()).map_err(text),
+            Err(error) if !error.is_refusal() && n_left > 0 => {
+                lost = Some(error);
+                tokio::time::sleep(PAUSE).await;
+            }
+            sent => return sent.map(|_| ()).map_err(message),
         }
     }
 }
@@ -134,6 +174,7 @@ mod tests {
     use berth_api::read::collect_manifests;
     use berth_apiserver::{ApiServer, ServerOptions};
     use berth_client::connect::Connection;
+    use berth_faults::{Fault, Proxy};
 
     use super::*;
 
@@ -211,6 +252,33 @@ mod tests {
         let error =
             write(&client, Write::Apply { manifest: Box::new(unknown), is_forced: true }).await.unwrap_err();
         assert!(error.contains("does not serve this kind"), "{error}");
+        server.shutdown().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_write_whose_answer_is_lost_is_looked_up_and_not_made_again() {
+        let (server, client) = served().await;
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let pods = PODS.path("default");
+        let pod: Value =
+            call::json(&client, call::with_json(Method::POST, &pods, &pod), TIMEOUT).await.unwrap();
+        let proxy = Proxy::start(server.admin_config()).await;
+        proxy.rule(|request| if request.method == Method::GET { Fault::None } else { Fault::LoseAnswer });
+        let unreliable = connect::client(proxy.config()).unwrap();
+        let evict = || Write::Evict {
+            name: NamespacedName::new("default", "p"),
+            uid: pod["metadata"]["uid"].as_str().unwrap().to_owned(),
+            is_recreated: false,
+        };
+        write(&unreliable, Write::Cordon { node: "a".to_owned() }).await.unwrap();
+        write(&unreliable, label(Some("1"), "2")).await.unwrap();
+        write(&unreliable, evict()).await.unwrap();
+        assert_eq!(proxy.n_faults(), 3);
+        assert_eq!(object(&client, "/api/v1/nodes/a").await["metadata"]["labels"]["x"], "2");
+        proxy.rule(|_| Fault::LoseAnswer);
+        let error = write(&unreliable, evict()).await.unwrap_err();
+        assert!(error.ends_with(": this may have been written"), "{error}");
         server.shutdown().await;
     }
 
