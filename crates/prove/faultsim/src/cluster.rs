@@ -24,6 +24,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::console::Viewers;
 use crate::history::History;
 use crate::host::{Host, HostId, Program};
 use crate::network::{Network, Serve, ServerResponse};
@@ -37,9 +38,14 @@ const OBSERVER: HostId = 2;
 const WEBHOOK: HostId = 3;
 const CONTROLLERS: HostId = 4;
 const KUBELETS: [HostId; 2] = [5, 6];
-const SCHEDULERS: [HostId; 2] = [7, 8];
+/// The schedulers.
+pub const SCHEDULERS: [HostId; 2] = [7, 8];
 /// The enforcers.
 pub const ENFORCERS: [HostId; 2] = [9, 10];
+/// The console, with its viewers.
+pub const CONSOLE: HostId = 11;
+/// Hosts without faults.
+const PERFECT: [HostId; 2] = [USERS, OBSERVER];
 /// The version before the first write.
 const FIRST_VERSION: u64 = 1000;
 const SECRET: [u8; 32] = [7; 32];
@@ -69,6 +75,8 @@ pub struct Additions {
     pub groups: bool,
     /// The server lies to hosts, and hosts are killed when they write.
     pub lies: bool,
+    /// Viewers of the console change the cluster.
+    pub console: bool,
 }
 
 /// A running simulation.
@@ -77,23 +85,62 @@ pub struct Cluster {
     hosts: Vec<Host>,
     troubles: Vec<(Duration, HostId, Trouble)>,
     now: Duration,
+    server: Server,
     /// The network.
     pub network: Network,
     /// What the API server stored.
     pub history: History,
+    /// The viewers of the console.
+    pub viewers: Viewers,
 }
 
 impl Cluster {
     /// The cluster of a seed; faults occur and users act until `end`.
-    pub fn new(mut rng: Rng, end: Duration, Additions { groups, lies }: Additions) -> Cluster {
+    pub fn new(mut rng: Rng, end: Duration, additions: Additions) -> Cluster {
         let setup = Setup { is_replicated: rng.bool(), has_webhook: rng.bool(), fails_closed: rng.bool() };
-        let workload = Workload::new(&mut rng, end, groups);
-        let mut faults = Faults::new(&mut rng, vec![USERS, OBSERVER]);
-        if lies {
-            let clients = [&[WEBHOOK, CONTROLLERS][..], &KUBELETS, &SCHEDULERS, &ENFORCERS].concat();
-            let killed = [&SCHEDULERS[..], &ENFORCERS].concat();
-            faults.add(Spell::some(&mut rng, &clients, end), Kills::some(&mut rng, &killed));
+        let workload = Workload::new(&mut rng, end, additions.groups);
+        let viewers = match additions.console {
+            true => Viewers::some(&mut rng, &workload.nodes(), end),
+            false => Viewers::default(),
+        };
+        let mut faults = Faults::new(&mut rng, PERFECT.to_vec());
+        if additions.lies {
+            let mut clients = [&[WEBHOOK, CONTROLLERS][..], &KUBELETS, &SCHEDULERS, &ENFORCERS].concat();
+            let mut killed = [&SCHEDULERS[..], &ENFORCERS].concat();
+            if additions.console {
+                clients.push(CONSOLE);
+                killed.extend([CONSOLE; 4]);
+            }
+            let (spells, mut kills) = (Spell::some(&mut rng, &clients, end), Kills::some(&mut rng, &killed));
+            if kills.client == CONSOLE {
+                // It writes less than others.
+                kills.writes = kills.writes.iter().map(|write| 1 + write / 10).collect();
+            }
+            faults.add(spells, kills);
         }
+        let mut cluster = Cluster::start(rng, &setup, &workload, faults);
+        if additions.console {
+            let client = admin(&cluster.network, CONSOLE, &cluster.server);
+            let program = console(client, viewers.clone());
+            cluster.hosts.push(Host::new("console", Duration::from_millis(110), program));
+            cluster.viewers = viewers;
+        }
+        let mut shaken: Vec<HostId> =
+            (0..cluster.hosts.len()).filter(|host| !PERFECT.contains(host)).collect();
+        if !setup.is_replicated {
+            shaken.retain(|host| ![SCHEDULERS[1], ENFORCERS[1]].contains(host));
+        }
+        cluster.troubles = troubles(&mut cluster.rng, &shaken, end);
+        cluster
+    }
+
+    /// A cluster with one scheduler and one enforcer, of which one may be killed.
+    pub fn with_kills(rng: Rng, workload: &Workload, kills: Kills) -> Cluster {
+        let setup = Setup { is_replicated: false, has_webhook: false, fails_closed: false };
+        Cluster::start(rng, &setup, workload, Faults::only(kills, PERFECT.to_vec()))
+    }
+
+    fn start(mut rng: Rng, setup: &Setup, workload: &Workload, faults: Faults) -> Cluster {
         let network = Network::new(faults);
         let server = Server::default();
         let history = History::default();
@@ -101,34 +148,31 @@ impl Cluster {
         let connection = |client: HostId| admin(&network, client, &server);
         let at = Duration::from_millis;
         let mut hosts = vec![
-            Host::new("apiserver", at(0), api_server(&network, &server, &setup)),
+            Host::new("apiserver", at(0), api_server(&network, &server, setup)),
             Host::new("users", at(50), users(connection(USERS), switches.clone(), workload.actions.clone())),
             Host::new("observer", at(20), observer(connection(OBSERVER), history.clone())),
             Host::new("webhook", at(60), webhook(&network, connection(WEBHOOK))).restarting(RESTART),
             Host::new("controllers", at(70), controllers(connection(CONTROLLERS), rng.fork())),
         ];
         for (i, name) in ["kubelet-a", "kubelet-b"].into_iter().enumerate() {
-            let program = kubelet(connection(KUBELETS[i]), &workload, i, switches.clone());
+            let program = kubelet(connection(KUBELETS[i]), workload, i, switches.clone());
             hosts.push(Host::new(name, at(80), program));
         }
         for (i, name) in ["scheduler-a", "scheduler-b"].into_iter().enumerate() {
-            let program = scheduler(connection(SCHEDULERS[i]), name, &setup);
+            let program = scheduler(connection(SCHEDULERS[i]), name, setup);
             hosts.push(Host::new(name, at(90), program).restarting(RESTART));
         }
         for (i, name) in ["enforcer-a", "enforcer-b"].into_iter().enumerate() {
-            let program = enforcer(connection(ENFORCERS[i]), name, &setup);
+            let program = enforcer(connection(ENFORCERS[i]), name, setup);
             hosts.push(Host::new(name, at(100), program).restarting(RESTART));
         }
-        let mut shaken: Vec<HostId> =
-            (0..hosts.len()).filter(|host| ![USERS, OBSERVER].contains(host)).collect();
         if !setup.is_replicated {
             let never = Duration::MAX;
             hosts[SCHEDULERS[1]] = Host::new("none", never, Box::new(|| std::future::pending().boxed()));
             hosts[ENFORCERS[1]] = Host::new("none", never, Box::new(|| std::future::pending().boxed()));
-            shaken.retain(|host| ![SCHEDULERS[1], ENFORCERS[1]].contains(host));
         }
-        let troubles = troubles(&mut rng, &shaken, end);
-        Cluster { rng, hosts, troubles, now: Duration::ZERO, network, history }
+        let viewers = Viewers::default();
+        Cluster { rng, hosts, troubles: Vec::new(), now: Duration::ZERO, network, server, history, viewers }
     }
 
     /// Whether the wall clock of an enforcer's host was set during the run.
@@ -311,6 +355,10 @@ fn users(
 
 fn observer(connection: impl Fn() -> Connection + 'static, history: History) -> Program {
     Box::new(move || history.clone().record(client(&connection), FIRST_VERSION).boxed())
+}
+
+fn console(connection: impl Fn() -> Connection + 'static, viewers: Viewers) -> Program {
+    Box::new(move || viewers.clone().view(client(&connection)).boxed())
 }
 
 fn controllers(connection: impl Fn() -> Connection + 'static, mut rng: Rng) -> Program {

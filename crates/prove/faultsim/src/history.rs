@@ -47,7 +47,7 @@ pub struct Change {
 
 /// The changes by their version.
 #[derive(Clone, Default)]
-pub struct History(Arc<Mutex<BTreeMap<u64, Change>>>);
+pub struct History(Arc<Mutex<BTreeMap<u64, Arc<Change>>>>);
 
 impl History {
     /// Watches all kinds, from the version at which the store was empty.
@@ -84,13 +84,13 @@ impl History {
         if event["type"] != "BOOKMARK" {
             let deleted = event["type"] == "DELETED";
             let change = Change { at: platform::now(), kind: kind.kind.to_owned(), deleted, object };
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(version, change);
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(version, Arc::new(change));
         }
         Some(version)
     }
 
     /// All changes so far, by version.
-    pub fn changes(&self) -> BTreeMap<u64, Change> {
+    pub fn changes(&self) -> BTreeMap<u64, Arc<Change>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

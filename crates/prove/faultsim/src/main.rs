@@ -1,6 +1,6 @@
 //! Deterministic simulation of Berth's components under faults.
 //!
-//! Scheduler, enforcer, webhook, controllers, kubelets and the API server run in one thread, each in its own runtime, on
+//! Scheduler, enforcer, webhook, console, controllers, kubelets and the API server run in one thread, each in its own runtime, on
 //! simulated time (`platform`, `host`) and a simulated network (`network`). A seed chooses what users do (`workload`) and what
 //! goes wrong (`plan`). After the run, `check` judges the history of the API server.
 //!
@@ -8,6 +8,7 @@
 
 mod check;
 mod cluster;
+mod console;
 mod history;
 mod host;
 mod many;
@@ -15,6 +16,7 @@ mod network;
 mod plan;
 mod platform;
 mod run;
+mod scenario;
 mod workload;
 
 use std::process::ExitCode;
@@ -22,34 +24,44 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: berth-faultsim --seed N                        one run, with its log on standard error (RUST_LOG=info) and its
                                                       history in the file that FAULTSIM_HISTORY names
-       berth-faultsim --runs N [--first N] [--jobs N]  the seeds that failed once, and N others in their own processes";
+       berth-faultsim --runs N [--first N] [--jobs N]  the seeds that failed once, and N others in their own processes
+       berth-faultsim --scenario NAME [--lost N | --made N]
+                                                      a fixed scenario in which a component is killed when it sends its
+                                                      N-th write, which the server does not make, or makes
+       berth-faultsim --every-write [--jobs N]         all scenarios with each of their kills";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let number = |name: &str| -> Option<u64> {
-        let at = args.iter().position(|arg| arg == name)?;
-        args.get(at + 1)?.parse().ok()
-    };
-    match (number("--seed"), number("--runs")) {
-        (Some(seed), None) => one(seed),
-        (None, Some(n)) => {
-            let jobs = number("--jobs")
-                .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get() as u64));
-            many::run(n, number("--first").unwrap_or(run::FIRST_WITH_LIES), jobs)
-        }
-        _ => {
-            eprintln!("{USAGE}");
-            ExitCode::from(2)
-        }
+    let position = |name: &str| args.iter().position(|arg| arg == name);
+    let value = |name: &str| args.get(position(name)? + 1);
+    let number = |name: &str| -> Option<u64> { value(name)?.parse().ok() };
+    let jobs = number("--jobs")
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get() as u64));
+    if let Some(seed) = number("--seed") {
+        return one(seed, || run::run(seed));
     }
+    if let Some(n) = number("--runs") {
+        return many::seeds(n, number("--first").unwrap_or(run::FIRST_WITH_CONSOLE), jobs);
+    }
+    if position("--every-write").is_some() {
+        return many::every_write(jobs);
+    }
+    let scenario = value("--scenario").and_then(|name| scenario::ALL.iter().find(|s| s.name == name));
+    let Some(scenario) = scenario else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let lost = number("--lost").map(|write| (write, false));
+    let kill = lost.or(number("--made").map(|write| (write, true)));
+    one(0, || scenario.run(kill))
 }
 
-fn one(seed: u64) -> ExitCode {
+fn one(seed: u64, run: impl FnOnce() -> run::Report) -> ExitCode {
     // First of all: what draws random numbers before this draws real ones.
     platform::simulate(seed);
     let filter = tracing_subscriber::EnvFilter::from_default_env();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let report = run::run(seed);
+    let report = run();
     println!("{}", serde_json::to_string(&report).expect("a report is plain data"));
     ExitCode::from(u8::from(!report.findings.is_empty()))
 }

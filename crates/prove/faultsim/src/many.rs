@@ -7,11 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::run::Report;
+use crate::scenario::{self, Scenario};
 
 /// Seeds that failed once. They run first.
 const KEPT: &str = include_str!("../seeds.txt");
-/// A run takes a second.
-const LONGEST: Duration = Duration::from_secs(300);
+/// A run takes a second. On a busy machine it may wait; `platform` limits its time of the processor.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Sums of all runs.
 #[derive(Default)]
@@ -20,6 +21,7 @@ struct Sums {
     n_failed: u64,
     n_bindings: usize,
     n_evictions: usize,
+    n_confirmed: usize,
     n_requests: u64,
     n_changes: usize,
     seconds: u64,
@@ -28,19 +30,40 @@ struct Sums {
 }
 
 /// Runs the kept seeds and `n` more from `first` on.
-pub fn run(n: u64, first: u64, jobs: u64) -> ExitCode {
-    let begun = Instant::now();
+pub fn seeds(n: u64, first: u64, jobs: u64) -> ExitCode {
     let kept = KEPT.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
-    let seeds: Mutex<Vec<u64>> = Mutex::new(kept.chain(first..first + n).rev().collect());
+    run(kept.chain(first..first + n).map(|seed: u64| format!("--seed {seed}")).collect(), jobs)
+}
+
+/// Runs each scenario with a kill at each of the writes that it has without a kill.
+pub fn every_write(jobs: u64) -> ExitCode {
+    let mut commands = Vec::new();
+    for Scenario { name, .. } in &scenario::ALL {
+        let command = format!("--scenario {name}");
+        let n_writes = child(&command).n_writes;
+        println!("{name}: {n_writes} writes");
+        commands.push(command.clone());
+        for write in 1..=n_writes {
+            commands.extend(["lost", "made"].map(|kind| format!("{command} --{kind} {write}")));
+        }
+    }
+    run(commands, jobs)
+}
+
+/// Runs commands of this program.
+fn run(mut commands: Vec<String>, jobs: u64) -> ExitCode {
+    let begun = Instant::now();
+    commands.reverse();
+    let commands = Mutex::new(commands);
     let sums = Mutex::new(Sums::default());
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
                 loop {
-                    let next = seeds.lock().unwrap_or_else(PoisonError::into_inner).pop();
-                    let Some(seed) = next else { break };
-                    let report = child(seed);
-                    sums.lock().unwrap_or_else(PoisonError::into_inner).add(&report);
+                    let next = commands.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                    let Some(command) = next else { break };
+                    let report = child(&command);
+                    sums.lock().unwrap_or_else(PoisonError::into_inner).add(&command, &report);
                 }
             });
         }
@@ -48,7 +71,7 @@ pub fn run(n: u64, first: u64, jobs: u64) -> ExitCode {
     let sums = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!(
         "{} runs, {} failed; {} simulated hours in {:.0} s; {} requests, {} changes of objects, {} bindings judged, {} \
-         evictions by enforcers",
+         evictions by enforcers, {} writes by viewers of the console",
         sums.n_runs,
         sums.n_failed,
         sums.seconds / 3600,
@@ -56,7 +79,8 @@ pub fn run(n: u64, first: u64, jobs: u64) -> ExitCode {
         sums.n_requests,
         sums.n_changes,
         sums.n_bindings,
-        sums.n_evictions
+        sums.n_evictions,
+        sums.n_confirmed
     );
     println!("{:<40} {:>8} {:>10}", "FAULT", "RUNS", "TIMES");
     for (fault, (runs, times)) in &sums.faults {
@@ -66,10 +90,11 @@ pub fn run(n: u64, first: u64, jobs: u64) -> ExitCode {
 }
 
 impl Sums {
-    fn add(&mut self, report: &Report) {
+    fn add(&mut self, command: &str, report: &Report) {
         self.n_runs += 1;
         self.n_bindings += report.n_bindings;
         self.n_evictions += report.n_evictions;
+        self.n_confirmed += report.n_confirmed;
         self.n_requests += report.n_requests;
         self.n_changes += report.n_changes;
         self.seconds += report.seconds;
@@ -80,20 +105,17 @@ impl Sums {
         }
         if !report.findings.is_empty() {
             self.n_failed += 1;
-            println!(
-                "seed {} failed; repeat it with: cargo xtask simulate --seed {}",
-                report.seed, report.seed
-            );
+            println!("failed; repeat it with: cargo xtask simulate {command}");
             report.findings.iter().take(5).for_each(|finding| println!("  {finding}"));
         }
     }
 }
 
-fn child(seed: u64) -> Report {
-    let failed = |why: String| Report { seed, findings: vec![why], ..Report::default() };
+fn child(command: &str) -> Report {
+    let failed = |why: String| Report { findings: vec![why], ..Report::default() };
     let started = std::env::current_exe().and_then(|program| {
         Command::new(program)
-            .args(["--seed", &seed.to_string()])
+            .args(command.split(' '))
             .env_remove("RUST_LOG")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

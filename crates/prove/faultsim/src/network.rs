@@ -292,6 +292,11 @@ impl Network {
         (state.faults.counts.clone(), state.n_requests)
     }
 
+    /// The number of writes that the host sent that may be killed.
+    pub fn n_writes(&self) -> u64 {
+        self.lock().faults.n_writes
+    }
+
     /// The host that is killed by what it sent last.
     pub fn take_killed(&self) -> Option<HostId> {
         self.lock().faults.take_killed()

@@ -126,13 +126,15 @@ pub struct Kills {
     pub client: HostId,
     /// Which of its writes.
     pub writes: BTreeSet<u64>,
+    /// Whether the server makes the last write; none for either.
+    pub is_made: Option<bool>,
 }
 
 impl Kills {
     /// Kills of a host.
     pub fn some(rng: &mut Rng, hosts: &[HostId]) -> Kills {
         let writes = (0..rng.usize(..8)).map(|_| 1 + rng.u64(..120)).collect();
-        Kills { client: hosts[rng.usize(..hosts.len())], writes }
+        Kills { client: hosts[rng.usize(..hosts.len())], writes, is_made: None }
     }
 }
 
@@ -160,7 +162,8 @@ pub struct Faults {
     slow_disk: u32,
     spells: Vec<Spell>,
     kills: Option<Kills>,
-    n_writes: u64,
+    /// Writes of the host that may be killed.
+    pub n_writes: u64,
     killed: Option<HostId>,
     is_over: bool,
     /// How often each fault occurred.
@@ -205,6 +208,11 @@ impl Faults {
         Faults { perfect, requests, watches, delays, slow_disk, rng, ..Faults::default() }
     }
 
+    /// No faults but kills.
+    pub fn only(kills: Kills, perfect: Vec<HostId>) -> Faults {
+        Faults { perfect, kills: Some(kills), ..Faults::default() }
+    }
+
     /// Lets the server lie, and hosts be killed.
     pub fn add(&mut self, spells: Vec<Spell>, kills: Kills) {
         self.spells = spells;
@@ -234,8 +242,8 @@ impl Faults {
             return None;
         }
         self.killed = Some(client);
-        // Before or after the server has made the write.
-        let kind = if self.rng.bool() { Kind::LoseRequest } else { Kind::HangAnswer };
+        let is_made = kills.is_made.unwrap_or_else(|| !self.rng.bool());
+        let kind = if is_made { Kind::HangAnswer } else { Kind::LoseRequest };
         Some((kind, "killed at a write"))
     }
 

@@ -32,8 +32,14 @@ thread_local! {
     static RANDOM: Cell<Option<SplitMix64>> = const { Cell::new(None) };
 }
 
+/// A run takes a second of the processor; one without end is killed after this time.
+const MOST_SECONDS: u64 = 300;
+
 /// Starts the simulation of time and randomness. There is no way back: a process simulates once.
 pub fn simulate(seed: u64) {
+    let limit = libc::rlimit { rlim_cur: MOST_SECONDS, rlim_max: MOST_SECONDS };
+    // SAFETY: the pointer is valid for reads.
+    unsafe { libc::setrlimit(libc::RLIMIT_CPU, &limit) };
     RANDOM.set(Some(SplitMix64::new(seed)));
     SIMULATES.store(true, Ordering::Relaxed);
     EPOCH.get_or_init(Instant::now);

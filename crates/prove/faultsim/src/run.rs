@@ -9,7 +9,7 @@ use berth_enforcer::LimitOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::check::state::{self, State};
-use crate::check::{Changes, bindings, bound_twice, evictions, settled};
+use crate::check::{Changes, bindings, bound_twice, console, evictions, settled};
 use crate::cluster::{Additions, Cluster};
 
 /// How long the cluster may take to settle after the last fault: nodes that come back, stalled watches, back-off.
@@ -21,6 +21,8 @@ const LOOK: Duration = Duration::from_secs(30);
 pub const FIRST_WITH_GROUPS: u64 = 4_000_000;
 /// From this seed on, the server also lies, takes permissions away, and components are killed when they write.
 pub const FIRST_WITH_LIES: u64 = 6_000_000;
+/// From this seed on, viewers of the console change the cluster.
+pub const FIRST_WITH_CONSOLE: u64 = 7_000_000;
 
 /// What a run has shown.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -37,8 +39,12 @@ pub struct Report {
     pub n_bindings: usize,
     /// Evictions by enforcers.
     pub n_evictions: usize,
+    /// Writes that viewers of the console confirmed.
+    pub n_confirmed: usize,
     /// Requests over the network.
     pub n_requests: u64,
+    /// Writes of the host that may be killed.
+    pub n_writes: u64,
     /// How often each fault occurred.
     pub faults: BTreeMap<String, u64>,
     /// What is wrong.
@@ -49,17 +55,30 @@ static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Runs a seed, once the platform simulates. A process runs only one.
 pub fn run(seed: u64) -> Report {
+    let mut rng = start(seed);
+    let faulty = Duration::from_secs(rng.u64(30..120));
+    let additions = Additions {
+        groups: seed >= FIRST_WITH_GROUPS,
+        lies: seed >= FIRST_WITH_LIES,
+        console: seed >= FIRST_WITH_CONSOLE,
+    };
+    Report { seed, ..settle(&mut Cluster::new(rng, faulty, additions), faulty) }
+}
+
+/// The random numbers of a seed. Panics are findings: runtimes catch those of tasks.
+pub fn start(seed: u64) -> fastrand::Rng {
     let mut rng = fastrand::Rng::with_seed(seed);
     fastrand::seed(rng.u64(..));
-    // Runtimes catch the panics of tasks.
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(panic.to_string());
         default(panic);
     }));
-    let faulty = Duration::from_secs(rng.u64(30..120));
-    let additions = Additions { groups: seed >= FIRST_WITH_GROUPS, lies: seed >= FIRST_WITH_LIES };
-    let mut cluster = Cluster::new(rng, faulty, additions);
+    rng
+}
+
+/// Runs a cluster whose faults end at a time until it has settled, and judges its history.
+pub fn settle(cluster: &mut Cluster, faulty: Duration) -> Report {
     cluster.run_until(faulty);
     cluster.network.heal();
     let mut end = faulty;
@@ -68,7 +87,8 @@ pub fn run(seed: u64) -> Report {
         cluster.run_until(end);
         let changes = cluster.history.changes();
         let state = State::after(&state::steps(&changes));
-        let unsettled = settled::unsettled(&changes, &state, &cluster.network.attempts());
+        let mut unsettled = settled::unsettled(&changes, &state, &cluster.network.attempts());
+        unsettled.extend(cluster.viewers.unanswered());
         if unsettled.is_empty() || end >= faulty + SETTLE {
             break (changes, unsettled);
         }
@@ -83,18 +103,22 @@ pub fn run(seed: u64) -> Report {
     if !cluster.enforcer_clock_jumped() {
         findings.extend(over_limits);
     }
+    let (n_confirmed, of_console) = console::check(&cluster.viewers.lists(), &changes, &accepted);
+    findings.extend(of_console);
     findings.extend(bound_twice(&changes));
     findings.extend(evictions::against_budgets(&changes));
     findings.extend(unsettled.into_iter().map(|finding| format!("not settled: {finding}")));
     findings.extend(PANICS.lock().unwrap_or_else(PoisonError::into_inner).drain(..));
     Report {
-        seed,
+        seed: 0,
         hash: hash(&changes, &accepted),
         seconds: end.as_secs(),
         n_changes: changes.len(),
         n_bindings,
         n_evictions,
+        n_confirmed,
         n_requests,
+        n_writes: cluster.network.n_writes(),
         faults: faults.into_iter().map(|(fault, n)| (fault.to_owned(), n)).collect(),
         findings,
     }

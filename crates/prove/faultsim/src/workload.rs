@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use crate::platform;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
-const APPS: [&str; 6] = ["web", "db", "cache", "queue", "batch", "mail"];
+/// The workloads.
+pub const APPS: [&str; 6] = ["web", "db", "cache", "queue", "batch", "mail"];
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The switches of the simulated nodes, by kubelet.
@@ -52,15 +53,8 @@ impl Workload {
         let n_nodes = [rng.usize(2..6), rng.usize(1..5)];
         let mut workload =
             Workload { n_nodes, n_zones: rng.usize(1..4), cpus: rng.i64(2..5), actions: Vec::new() };
-        let mut nodes: Vec<String> = Vec::new();
-        for (prefix, n) in ["a-", "b-"].into_iter().zip(n_nodes) {
-            nodes.extend((1..=n).map(|i| format!("{prefix}{i}")));
-        }
-        for (name, value) in [("low", 10), ("high", 1000)] {
-            let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
-                "metadata": {"name": name}, "value": value});
-            workload.post(0, "/apis/scheduling.k8s.io/v1/priorityclasses", class);
-        }
+        let nodes = workload.nodes();
+        workload.classes();
         let n_apps = rng.usize(2..=APPS.len());
         for app in &APPS[..n_apps] {
             workload.app(rng, app, end);
@@ -100,11 +94,32 @@ impl Workload {
         workload
     }
 
+    /// The names of the nodes.
+    pub fn nodes(&self) -> Vec<String> {
+        let kubelets = ["a-", "b-"].into_iter().zip(self.n_nodes);
+        kubelets.flat_map(|(prefix, n)| (1..=n).map(move |i| format!("{prefix}{i}"))).collect()
+    }
+
+    /// The priority classes.
+    pub fn classes(&mut self) {
+        for (name, value) in [("low", 10), ("high", 1000)] {
+            let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                "metadata": {"name": name}, "value": value});
+            self.post(0, "/apis/scheduling.k8s.io/v1/priorityclasses", class);
+        }
+    }
+
     fn add(&mut self, millis: u64, action: Action) {
         self.actions.push((Duration::from_millis(millis), action));
     }
 
-    fn post(&mut self, millis: u64, path: &str, object: Value) {
+    /// A user changes an object.
+    pub fn patch(&mut self, millis: u64, path: &str, change: Value) {
+        self.add(millis, Action::Request(Method::PATCH, path.to_owned(), change));
+    }
+
+    /// A user creates an object.
+    pub fn post(&mut self, millis: u64, path: &str, object: Value) {
         self.add(millis, Action::Request(Method::POST, path.to_owned(), object));
     }
 

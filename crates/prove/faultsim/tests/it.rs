@@ -10,7 +10,7 @@ fn simulate(args: &[&str]) -> Output {
 
 #[test]
 fn the_same_seed_gives_the_same_history() {
-    for seed in ["3", "4000004", "5000004"] {
+    for seed in ["3", "4000004", "7000004"] {
         let [first, second] = [(); 2].map(|()| simulate(&["--seed", seed]).stdout);
         assert!(!first.is_empty());
         assert_eq!(String::from_utf8_lossy(&first), String::from_utf8_lossy(&second), "seed {seed}");
@@ -20,6 +20,13 @@ fn the_same_seed_gives_the_same_history() {
 #[test]
 fn no_run_breaks_a_rule_and_all_settle() {
     let output = simulate(&["--runs", "100"]);
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success());
+}
+
+#[test]
+fn volumes_are_bound_and_pods_preempted_and_evicted_wherever_the_component_is_killed() {
+    let output = simulate(&["--every-write"]);
     println!("{}", String::from_utf8_lossy(&output.stdout));
     assert!(output.status.success());
 }

@@ -6,6 +6,7 @@
 //! decided bindings. Bindings that were sent before its own count in all of them: schedulers made them and must know them. The pod
 //! itself may have been relabelled since the decision.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_api::config::Profile;
@@ -104,7 +105,8 @@ fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod,
         return true;
     }
     // A decision about a pod with claims may fail before anything of it is sent: such a pod may have counted anywhere.
-    let unsent = unsent(&steps[..bound_at], &state, name);
+    let since_lag = (0..bound_at).find(|i| steps[*i].at + lag >= at).unwrap_or(bound_at);
+    let unsent = unsent(&steps[..bound_at], since_lag, &state, name);
     let pairs = |i: usize| (0..i).map(move |j| (i, j));
     if (0..unsent.len()).flat_map(pairs).chain((0..unsent.len()).map(|i| (i, i))).any(|(i, j)| {
         let mut pods: Vec<Pod> = [&unsent[i], &unsent[j]].into_iter().cloned().collect();
@@ -166,20 +168,25 @@ fn subsets(pods: &[Pod]) -> Vec<Vec<Pod>> {
     (0..=n).flat_map(|from| (from..=n).map(move |to| pods[from..to].to_vec())).collect()
 }
 
-/// Pods with claims that have no node yet, on each node, with the labels of each of their versions.
-fn unsent(steps: &[Step], state: &State, but: &str) -> Vec<Pod> {
-    let waiting = state
-        .pods()
-        .filter(|pod| pod.spec.node_name.is_empty() && !pod.spec.volumes.is_empty() && pod.key() != but);
+/// Pods with claims that have no node yet, or had none when they were deleted after `since`, on each node, with the labels of
+/// each of their versions.
+fn unsent(steps: &[Step], since: usize, state: &State, but: &str) -> Vec<Pod> {
+    let recent = steps[since..].iter().map(|step| &step.key).filter(|(kind, _)| kind == "Pod").cloned();
+    let keys = state.pods().map(|pod| ("Pod".to_owned(), pod.key())).chain(recent);
     let mut placed = Vec::new();
-    for pod in waiting {
-        let key = ("Pod".to_owned(), pod.key());
-        let mut labels: Vec<_> = versions(steps, &key).map(|pod| &pod.metadata.labels).collect();
+    for key in keys.filter(|(_, name)| name != but).collect::<BTreeSet<_>>() {
+        let last = steps.iter().rposition(|step| step.key == key && step.object.is_some());
+        let known = &steps[..last.map_or(0, |last| last + 1)];
+        let Some(pod) = versions(known, &key).next() else { continue };
+        if !pod.spec.node_name.is_empty() || pod.spec.volumes.is_empty() {
+            continue;
+        }
+        let mut labels: Vec<_> = versions(known, &key).map(|pod| &pod.metadata.labels).collect();
         labels.dedup();
         for (labels, node) in
             labels.into_iter().flat_map(|labels| state.nodes().map(move |node| (labels, node)))
         {
-            let mut pod = (**pod).clone();
+            let mut pod = pod.clone();
             pod.metadata.labels.clone_from(labels);
             pod.spec.node_name.clone_from(&node.metadata.name);
             placed.push(pod);

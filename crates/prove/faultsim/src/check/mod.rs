@@ -2,6 +2,7 @@
 //! the naive evaluator, volumes by the check of the benchmarks.
 
 pub mod bindings;
+pub mod console;
 pub mod evictions;
 pub mod groups;
 pub mod settled;
@@ -10,13 +11,14 @@ pub mod state;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::history::Change;
 
 /// The changes by version.
-pub type Changes = BTreeMap<u64, Change>;
+pub type Changes = BTreeMap<u64, Arc<Change>>;
 
 /// Pods that were bound twice, or whose node changed: by uid.
 pub fn bound_twice(changes: &Changes) -> Vec<String> {

@@ -1,11 +1,14 @@
 //! Histories that break a rule: each check finds what it is for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use berth_console::writes::Write;
 use serde_json::{Value, json};
 
 use super::state::{State, steps};
-use super::{Changes, bindings, bound_twice, evictions, settled};
+use super::{Changes, bindings, bound_twice, console, evictions, settled};
+use crate::console::List;
 use crate::history::Change;
 use crate::network::{Accepted, Attempt};
 
@@ -15,7 +18,7 @@ fn history(objects: &[Value]) -> Changes {
         let kind = object["kind"].as_str().unwrap().to_owned();
         let change =
             Change { at: Duration::from_secs(i as u64), kind, deleted: false, object: object.clone() };
-        (i as u64 + 1, change)
+        (i as u64 + 1, Arc::new(change))
     };
     objects.iter().enumerate().map(change).collect()
 }
@@ -136,4 +139,36 @@ fn a_group_that_is_partly_bound_or_waits_although_it_fits_is_found() {
     let mut replacement = member("b", "", 2);
     replacement["metadata"]["uid"] = json!("b2");
     assert!(with(&[member("a", "n", 2), member("b", "m", 2), replacement, pod("x", "m")]).is_empty());
+}
+
+#[test]
+fn writes_of_the_console_that_are_repeated_or_reported_wrongly_are_found() {
+    let mut cordoned = node("n");
+    cordoned["spec"] = json!({"unschedulable": true});
+    let changes = history(&[node("n"), cordoned]);
+    let seconds = Duration::from_secs;
+    let patch = |node: &str| Accepted {
+        at: seconds(1),
+        client: crate::cluster::CONSOLE,
+        method: http::Method::PATCH,
+        path: format!("/api/v1/nodes/{node}"),
+    };
+    let list = |nodes: &[&str], results: &[Result<(), &str>]| List {
+        question: 0,
+        began: seconds(1),
+        writes: nodes.iter().map(|node| Write::Cordon { node: (*node).to_owned() }).collect(),
+        report: Some((seconds(2), results.iter().map(|r| r.map_err(str::to_owned)).collect())),
+    };
+    let findings =
+        |list: List, accepted: &[Accepted]| console::check(&[list], &changes, accepted).1.join("\n");
+    let done = list(&["n"], &[Ok(())]);
+    assert_eq!(findings(done.clone(), &[patch("n")]), "");
+    assert!(findings(done.clone(), &[patch("n"), patch("n")]).contains("wrote /api/v1/nodes/n 2 times"));
+    assert!(findings(done, &[patch("m")]).contains("/api/v1/nodes/m 1 times, 0 times at most"));
+    assert!(findings(list(&["m"], &[Ok(())]), &[]).contains("reports as done: Cordon node m"));
+    let failed = |error| list(&["n", "m"], &[Err(error)]);
+    assert!(findings(failed("403"), &[patch("n")]).contains("1 times, 0 times at most"));
+    assert!(findings(failed("403"), &[patch("m")]).contains("1 times, 0 times at most"), "it was not tried");
+    assert!(!findings(failed("500: this may have been written"), &[patch("n")]).contains("at most"));
+    assert!(findings(failed("403"), &[]).contains("gave up"));
 }

@@ -1,0 +1,170 @@
+//! Viewers of the console who change the cluster: they confirm lists of writes, and ask the same again until nothing is left to
+//! write.
+//!
+//! The console renders pages in threads of their own, which simulated time does not know. What runs here is what writes: the list
+//! and its report, its confirmation and execution (`Changes`), and the requests (`writer`). The state is listed for each question.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use berth_api::read::{Manifest, SourceLocation};
+use berth_api::resource::{DEPLOYMENTS, NODES, PODS, Resource, STATEFUL_SETS};
+use berth_client::call::{self, CallError};
+use berth_console::writes::{Write, WritePlan};
+use berth_console::{CONFIRM, Request, State, Update};
+use berth_console_server::{Changes, writer};
+use berth_simulate::SimulationOptions;
+use fastrand::Rng;
+use serde_json::Value;
+
+use crate::platform;
+use crate::workload::APPS;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a viewer reads a list, and a report.
+const READING: Duration = Duration::from_secs(2);
+/// A viewer gives up after as many lists.
+const MOST_LISTS: usize = 40;
+
+/// A list of writes that a viewer has confirmed.
+#[derive(Clone, Debug)]
+pub struct List {
+    /// What was asked.
+    pub question: usize,
+    /// When its execution began.
+    pub began: Duration,
+    /// The writes, in their order.
+    pub writes: Vec<Write>,
+    /// When the viewer got the report, with the results; none if the console was killed before.
+    pub report: Option<(Duration, Vec<Result<(), String>>)>,
+}
+
+impl List {
+    /// Whether all is written.
+    pub fn is_done(&self) -> bool {
+        let results = self.report.as_ref().map(|(_, results)| results);
+        results.is_some_and(|results| results.len() == self.writes.len() && results.iter().all(Result::is_ok))
+    }
+}
+
+/// What viewers ask, and the lists of all of them, which outlive the console.
+#[derive(Clone, Default)]
+pub struct Viewers {
+    questions: Arc<Vec<(Duration, String)>>,
+    lists: Arc<Mutex<Vec<List>>>,
+}
+
+impl Viewers {
+    /// Questions with several changes each, until `end`.
+    pub fn some(rng: &mut Rng, nodes: &[String], end: Duration) -> Viewers {
+        let change = |rng: &mut Rng| {
+            let (node, app) = (&nodes[rng.usize(..nodes.len())], APPS[rng.usize(..APPS.len())]);
+            match rng.u32(..6) {
+                0 | 1 => format!("drain={node}"),
+                2 => format!("set-label={node}+disk%3D{}", ["ssd", "hdd"][rng.usize(..2)]),
+                3 => format!("taint={node}+dedicated%3Dx:{}", ["NoSchedule", "NoExecute"][rng.usize(..2)]),
+                4 => format!("scale={}/{app}%3D{}", ["deploy", "sts"][rng.usize(..2)], rng.u32(..8)),
+                _ => format!("evict=default/bare-{}", rng.u32(..4)),
+            }
+        };
+        let question = |rng: &mut Rng| {
+            let at = Duration::from_millis(rng.u64(15_000..end.as_millis() as u64));
+            let changes: Vec<String> = (0..1 + rng.usize(..4)).map(|_| change(rng)).collect();
+            (at, format!("namespace=default&{}", changes.join("&")))
+        };
+        let mut questions: Vec<_> = (0..1 + rng.usize(..5)).map(|_| question(rng)).collect();
+        questions.sort();
+        Viewers { questions: Arc::new(questions), lists: Arc::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<List>> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All lists so far.
+    pub fn lists(&self) -> Vec<List> {
+        self.lock().clone()
+    }
+
+    fn is_answered(&self, question: usize) -> bool {
+        let lists = self.lock();
+        let mut own = lists.iter().filter(|list| list.question == question);
+        own.clone().count() >= MOST_LISTS || own.any(List::is_done)
+    }
+
+    /// What is not written yet.
+    pub fn unanswered(&self) -> Vec<String> {
+        let unanswered = self.questions.iter().enumerate().filter(|(i, _)| !self.is_answered(*i));
+        unanswered
+            .map(|(_, (_, question))| format!("the console has not written all of {question}"))
+            .collect()
+    }
+
+    /// Asks one question after the other, from the first that is not answered.
+    pub async fn view(self, client: kube::Client) {
+        let changes = Changes::new(writer::as_client(client.clone())).expect("there are random numbers");
+        for (i, (at, query)) in self.questions.iter().enumerate() {
+            tokio::time::sleep_until(platform::instant(*at)).await;
+            while !self.is_answered(i) {
+                if self.ask(&client, &changes, i, query).await.is_err() {
+                    tokio::time::sleep(READING).await;
+                }
+            }
+        }
+        std::future::pending().await
+    }
+
+    async fn ask(
+        &self,
+        client: &kube::Client,
+        changes: &Changes,
+        question: usize,
+        query: &str,
+    ) -> Result<(), CallError> {
+        let request = Request { path: CONFIRM, query, form: None };
+        let shown = WritePlan::of_request(&state(client).await?, &request).unwrap_or_default();
+        let digest = changes.digest(&shown, None);
+        tokio::time::sleep(READING).await;
+        let state = state(client).await?;
+        let plan = WritePlan::of_request(&state, &request).unwrap_or_default();
+        if !changes.is_confirmed(&plan, None, &digest) {
+            return Ok(());
+        }
+        let began = platform::now();
+        let n = self.lock().len();
+        self.lock().push(List { question, began, writes: plan.writes.clone(), report: None });
+        let results = changes.carry_out(&plan, None).await;
+        let page = plan.report(&state, &request, &results).body;
+        let n_failed = results.iter().filter(|result| result.is_err()).count();
+        assert_eq!(page.matches("Failed: ").count(), n_failed, "{page}");
+        self.lock()[n].report = Some((platform::now(), results));
+        tokio::time::sleep(READING).await;
+        Ok(())
+    }
+}
+
+/// The cluster as it is now.
+async fn state(client: &kube::Client) -> Result<State, CallError> {
+    let list = async |resource: &Resource| -> Result<Vec<Value>, CallError> {
+        let list: Value = call::json(client, call::get(&resource.path("")), TIMEOUT).await?;
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    };
+    fn read<T: serde::de::DeserializeOwned>(item: Value) -> T {
+        serde_json::from_value(item).expect("the API server stores valid objects")
+    }
+    let mut updates: Vec<Update> = Vec::new();
+    updates.extend(list(&NODES).await?.into_iter().map(|node| Update::node(read(node))));
+    updates.extend(list(&PODS).await?.into_iter().map(|pod| Update::pod(read(pod))));
+    for resource in [DEPLOYMENTS, STATEFUL_SETS] {
+        let (kind, api_version) = (resource.kind, resource.api_version());
+        for mut value in list(&resource).await? {
+            value["apiVersion"] = api_version.as_str().into();
+            let (kind, api_version) = (kind.to_owned(), api_version.clone());
+            let source = SourceLocation::file(&resource.path(""));
+            updates.push(Update::Object(Box::new(Manifest { kind, api_version, value, source })));
+        }
+    }
+    let mut state = State::live("simulated", SimulationOptions::default()).expect("the options are valid");
+    state.apply(updates, |error| panic!("{error}"));
+    Ok(state)
+}
