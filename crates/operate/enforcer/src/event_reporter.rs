@@ -6,8 +6,10 @@ use berth_api::object::Pod;
 use berth_client::call::CallError;
 use berth_client::events::{EventRecorder, EventType, NewEvent, ObjectReference};
 use berth_engine::{Remedy, ViolationKey};
+use jiff::Timestamp;
 
 use crate::completion::Sent;
+use crate::held_pods::held_until;
 use crate::limiter::Throttled;
 use crate::message;
 use crate::options::GRACE_ANNOTATION;
@@ -24,6 +26,8 @@ const REFUSED: &str = "EvictionRefused";
 const FAILED: &str = "EvictionFailed";
 /// The annotation of the grace period is invalid.
 const BAD_GRACE: &str = "InvalidEvictionGrace";
+/// The annotation about pods without a feasible node is invalid.
+const BAD_HOLD: &str = "InvalidWithoutTarget";
 /// The cluster limit stops all evictions.
 const STOPPED: &str = "EvictionsLimited";
 
@@ -103,8 +107,15 @@ impl EventReporter {
         }
     }
 
-    pub(crate) fn no_target(&mut self, remedy: &Remedy, workload: &Workload, why: &str) {
-        self.not_evicted(remedy, workload, "no_target", &format!("Not evicted: no feasible node: {why}"));
+    pub(crate) fn no_target(
+        &mut self,
+        remedy: &Remedy,
+        workload: &Workload,
+        (until, now): (Option<Timestamp>, Timestamp),
+        why: &str,
+    ) {
+        let held = format!("{}no feasible node: {why}", held_until(until, now));
+        self.not_evicted(remedy, workload, "no_target", &held);
     }
 
     pub(crate) fn unsupported(&mut self, remedy: &Remedy, workload: &Workload, why: &str) {
@@ -144,15 +155,19 @@ impl EventReporter {
         self.record(ledger, None, STOPPED, throttled.to_string());
     }
 
-    pub(crate) fn invalid_grace(&self, pod: &Pod, text: &str) {
+    pub(crate) fn invalid_annotation(&self, pod: &Pod, annotation: &str, text: &str) {
         let metadata = &pod.metadata;
+        let (words, reason) = match annotation {
+            GRACE_ANNOTATION => ("", BAD_GRACE),
+            _ => ("evict, hold, or ", BAD_HOLD),
+        };
         let note = format!(
-            "metadata.annotations[{GRACE_ANNOTATION}]: {text:?} is not a duration such as 90s, 5m or 1h30m; the \
-             default grace period applies"
+            "metadata.annotations[{annotation}]: {text:?} is not {words}a duration such as 90s, 5m or 1h30m; the \
+             default applies"
         );
         tracing::warn!(pod = pod.key(), "{note}");
         let about = ObjectReference::pod(&metadata.namespace, &metadata.name, &metadata.uid);
-        self.record(about, None, BAD_GRACE, note);
+        self.record(about, None, reason, note);
     }
 }
 

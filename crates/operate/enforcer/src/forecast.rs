@@ -1,14 +1,15 @@
 //! For reports about a cluster: which evictions an enforcer that has evicted nothing yet would delay, and what a ledger counts.
 
+use core::fmt;
 use core::time::Duration;
 
 use berth_api::object::Pod;
 use berth_engine::{Remedy, ViolatedRule};
 use berth_mirror::Needs;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::limiter::{Candidate, EvictionLimiter, LimitInUse, LimitOptions};
-use crate::options::{GRACE_ANNOTATION, Graces};
+use crate::options::{GRACE_ANNOTATION, Graces, Hold, Holds};
 use crate::pods::{Pods, grace};
 
 /// For each of these evictions, in order, the limit that delays it; none if it is not delayed. `pods` are all pods of the
@@ -79,6 +80,58 @@ pub fn limits_in_use<'a>(
     let n_pods = running.workload_sizes();
     let limits = limiter.in_use(|workload| n_pods.get(workload).copied().unwrap_or(0));
     Ok(LimitsInUse { stopped_until, limits })
+}
+
+/// How a pod without a feasible node is held.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// How long.
+    pub hold: Hold,
+    /// Since when, if its condition says so.
+    pub since: Option<Timestamp>,
+}
+
+/// What comes after "held until".
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.hold, self.since.and_then(|since| self.hold.until(since))) {
+            (_, Some(until)) => write!(f, "{until:.0}"),
+            (Hold::Always, None) => f.write_str("a node is feasible"),
+            (Hold::For(duration), None) => {
+                let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
+                write!(f, "{duration:#} after its grace period")
+            }
+        }
+    }
+}
+
+/// How long pods without a feasible node are held, as far as their objects say.
+pub struct Holding<'a> {
+    holds: &'a Holds,
+    running: Pods,
+}
+
+impl<'a> Holding<'a> {
+    /// `pods` are all pods of the cluster.
+    pub fn new<'p>(holds: &'a Holds, pods: impl IntoIterator<Item = &'p Pod>) -> Holding<'a> {
+        Holding { holds, running: running(pods, Timestamp::UNIX_EPOCH) }
+    }
+
+    /// How a pod of the cluster is held.
+    pub fn of(&self, namespace: &str, name: &str) -> Option<Held> {
+        let pod = self.running.get(namespace, name)?;
+        let hold = self.running.hold(pod, namespace, self.holds);
+        Some(Held { hold, since: pod.held.as_ref().map(|held| held.since) })
+    }
+
+    /// Namespace and name of the pods that are not held any more at a time: the hold of their condition is over, or they are not held
+    /// at all.
+    pub fn released(&self, now: Timestamp) -> Vec<(String, String)> {
+        let is_over =
+            |held: Held| held.hold.until(held.since.unwrap_or(now)).is_some_and(|until| until <= now);
+        let names = self.running.names().filter(|(ns, name)| self.of(ns, name).is_some_and(is_over));
+        names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).collect()
+    }
 }
 
 /// How long a rule of a pod may be violated before an eviction.

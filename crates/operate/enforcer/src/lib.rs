@@ -1,7 +1,8 @@
 //! The enforcer: evicts running pods that violate rules required during execution.
 //!
 //! The engine reports violations, selects the pods to be evicted, and checks that a feasible node exists. This crate adds
-//! what takes time: grace periods (`violations`), limits of evictions (`limits`), and the Eviction API (`evictions`). Like
+//! what takes time: grace periods (`violations`), how long pods without a feasible node are held (`held_pods`), limits of
+//! evictions (`limits`), and the Eviction API (`evictions`). Like
 //! in the scheduler, one task owns these parts; watch events and results of requests reach it through channels; requests
 //! run in separate tasks, a bounded number at a time.
 //!
@@ -17,6 +18,7 @@ mod evict;
 mod evictions;
 mod forecast;
 mod grace_timers;
+mod held_pods;
 mod ledger_sync;
 mod limiter;
 mod limits;
@@ -34,9 +36,13 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 pub use evict::CONDITION_REASON;
-pub use forecast::{LimitsInUse, delayed_evictions, grace_period, limits_in_use};
+pub use forecast::{Held, Holding, LimitsInUse, delayed_evictions, grace_period, limits_in_use};
+pub use held_pods::HELD_CONDITION;
 pub use limiter::{LEAST_CLUSTER_LIMIT, LimitInUse};
-pub use options::{EnforcerError, EnforcerOptions, GRACE_ANNOTATION, Graces, LimitOptions};
+pub use options::{
+    EnforcerError, EnforcerOptions, GRACE_ANNOTATION, Graces, Hold, Holds, LimitOptions,
+    WITHOUT_TARGET_ANNOTATION,
+};
 pub use status::{Handle, Status};
 
 /// Starts an enforcer. It runs until `stop`, then waits for evictions in flight and releases its lease.

@@ -33,6 +33,7 @@ pub(crate) fn evicted(remedy: &Remedy) -> String {
     let why = verdict(&remedy.verdict);
     match &remedy.target {
         Target::Node(node) => format!("{why}. The pod (or its replacement) fits on {node}"),
-        Target::Nowhere(_) | Target::NotAsked => why,
+        Target::Nowhere(nowhere) => format!("{why}. No node is feasible for the pod: {nowhere}"),
+        Target::NotAsked => why,
     }
 }

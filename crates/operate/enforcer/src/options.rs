@@ -1,10 +1,12 @@
 //! Options of an enforcer.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use berth_client::lease::LeaseOptions;
 use berth_client::serving::ServingOptions;
 use berth_engine::{Settings, ViolatedRule};
+use jiff::{SignedDuration, Timestamp};
 
 pub use crate::limiter::LimitOptions;
 
@@ -44,6 +46,57 @@ impl Graces {
     }
 }
 
+/// The annotation of a pod that says what happens if it has to go and no node is feasible: `evict`, `hold`, or how long it is held.
+pub const WITHOUT_TARGET_ANNOTATION: &str = "scheduling.berth.dev/without-target";
+/// A workload with one running pod is held so many times as long as others, unless its annotation says how long.
+const ONE_REPLICA: u32 = 6;
+
+/// How long a pod that has to go stays because no node is feasible for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// So long from the first selection without a feasible node. Then the pod is evicted anyway.
+    For(Duration),
+    /// Until a node is feasible.
+    Always,
+}
+
+impl Hold {
+    /// 10 minutes.
+    pub const DEFAULT: Hold = Hold::For(Duration::from_secs(600));
+
+    /// Until when a pod is held that has been held since a time; none: until a node is feasible.
+    pub fn until(self, since: Timestamp) -> Option<Timestamp> {
+        let Hold::For(duration) = self else { return None };
+        // What is beyond the last timestamp has no end.
+        since.checked_add(SignedDuration::try_from(duration).ok()?).ok()
+    }
+}
+
+/// How long pods without a feasible node are held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holds {
+    /// In namespaces without their own.
+    pub default: Hold,
+    /// By namespace.
+    pub namespaces: BTreeMap<String, Hold>,
+}
+
+impl Default for Holds {
+    fn default() -> Self {
+        Holds { default: Hold::DEFAULT, namespaces: BTreeMap::new() }
+    }
+}
+
+impl Holds {
+    /// How long a pod is held that has no annotation.
+    pub(crate) fn of(&self, namespace: &str, n_workload_pods: usize) -> Hold {
+        match *self.namespaces.get(namespace).unwrap_or(&self.default) {
+            Hold::For(duration) if n_workload_pods <= 1 => Hold::For(duration.saturating_mul(ONE_REPLICA)),
+            hold => hold,
+        }
+    }
+}
+
 /// Options of an enforcer.
 #[derive(Clone, Debug)]
 pub struct EnforcerOptions {
@@ -51,8 +104,8 @@ pub struct EnforcerOptions {
     pub settings: Settings,
     /// Grace periods.
     pub graces: Graces,
-    /// Whether to evict pods even where no feasible node exists.
-    pub evict_without_target: bool,
+    /// How long pods are held for which no node is feasible.
+    pub holds: Holds,
     /// Whether to write nothing: no evictions, events, conditions, leases and ledger.
     pub dry_run: bool,
     /// Limits of evictions.
@@ -97,7 +150,7 @@ impl Default for EnforcerOptions {
         EnforcerOptions {
             settings: Settings::default(),
             graces: Graces::default(),
-            evict_without_target: false,
+            holds: Holds::default(),
             dry_run: false,
             limits: LimitOptions::default(),
             exempt_namespaces: Vec::new(),

@@ -1,6 +1,6 @@
 //! The enforcer's own data about running pods: their workload, grace period and age.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use berth_client::events::ObjectReference;
 use berth_mirror::Needs;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::options::GRACE_ANNOTATION;
+use crate::held_pods;
+use crate::options::{GRACE_ANNOTATION, Hold, Holds, WITHOUT_TARGET_ANNOTATION};
 
 /// Namespace and name.
 type Key = (Box<str>, Box<str>);
@@ -30,7 +31,11 @@ pub(crate) struct RunningPod {
     pub(crate) uid: Box<str>,
     pub(crate) workload: Arc<Workload>,
     /// The grace period of its annotation.
-    pub(crate) grace: Option<Duration>,
+    grace: Given<Duration>,
+    /// How long it is held without a feasible node, by its annotation.
+    without_target: Given<Hold>,
+    /// The condition that says until when it is held.
+    pub(crate) held: Option<HeldCondition>,
     /// When it was first seen; for pods older than this process, when the API server created it.
     pub(crate) seen_at: Timestamp,
     /// Fields that decide about placement and that Berth may not support: where the pod fits is not known then.
@@ -41,13 +46,59 @@ pub(crate) struct RunningPod {
     is_terminating: bool,
 }
 
-/// Whether the grace period of a pod changed.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum GraceChange {
-    Unchanged,
-    Changed,
-    /// It changed to an invalid value, which is ignored.
-    Invalid(String),
+/// What an annotation says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Given<T> {
+    Nothing,
+    Value(T),
+    /// It is ignored.
+    Invalid(Box<str>),
+}
+
+impl<T: Copy> Given<T> {
+    fn read(pod: &Pod, annotation: &str, parse: impl Fn(&str) -> Option<T>) -> Given<T> {
+        let Some(text) = pod.metadata.annotations.get(annotation) else { return Given::Nothing };
+        parse(text).map_or_else(|| Given::Invalid(text.as_str().into()), Given::Value)
+    }
+
+    fn value(&self) -> Option<T> {
+        if let Given::Value(value) = self { Some(*value) } else { None }
+    }
+}
+
+/// That a pod is held, as its status says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HeldCondition {
+    pub(crate) since: Timestamp,
+    pub(crate) message: Box<str>,
+}
+
+/// What changed about the annotations of a pod.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct AnnotationChanges {
+    /// Its grace period.
+    pub(crate) grace: bool,
+    /// How long it is held.
+    pub(crate) hold: bool,
+    /// Annotations that became invalid, with their values.
+    pub(crate) invalid: Vec<(&'static str, Box<str>)>,
+}
+
+impl AnnotationChanges {
+    fn note<T: PartialEq>(
+        &mut self,
+        annotation: &'static str,
+        before: Option<&Given<T>>,
+        now: &Given<T>,
+    ) -> bool {
+        if before == Some(now) {
+            return false;
+        }
+        if let Given::Invalid(text) = now {
+            self.invalid.push((annotation, text.clone()));
+        }
+        before.is_some() || *now != Given::Nothing
+    }
 }
 
 /// Pods on nodes that have not terminated, by namespace and name.
@@ -56,6 +107,8 @@ pub(crate) struct Pods {
     pods: HashMap<Key, RunningPod>,
     /// The workloads of these pods, with their number of pods that are not terminating.
     workloads: HashMap<Arc<Workload>, usize>,
+    /// Those whose status says that they are held.
+    held: BTreeSet<Key>,
     n_running: usize,
 }
 
@@ -68,8 +121,24 @@ pub(crate) fn grace(text: &str) -> Option<Duration> {
     text.parse::<SignedDuration>().ok()?.try_into().ok()
 }
 
+/// `evict`, `hold`, or a duration as for a grace period.
+pub(crate) fn without_target(text: &str) -> Option<Hold> {
+    match text.trim() {
+        "evict" => Some(Hold::For(Duration::ZERO)),
+        "hold" => Some(Hold::Always),
+        text => grace(text).map(Hold::For),
+    }
+}
+
 fn key(namespace: &str, name: &str) -> Key {
     (namespace.into(), name.into())
+}
+
+impl RunningPod {
+    /// The grace period of its annotation.
+    pub(crate) fn grace(&self) -> Option<Duration> {
+        self.grace.value()
+    }
 }
 
 impl Workload {
@@ -95,28 +164,32 @@ impl Workload {
 
 impl Pods {
     /// A pod was added or changed. `seen_at` is for a new one.
-    pub(crate) fn set(&mut self, pod: &Pod, needs: Needs, seen_at: Timestamp) -> GraceChange {
+    pub(crate) fn set(&mut self, pod: &Pod, needs: Needs, seen_at: Timestamp) -> AnnotationChanges {
         let metadata = &pod.metadata;
         if pod.spec.node_name.is_empty() || pod.is_terminal() {
             self.remove(&metadata.namespace, &metadata.name, &metadata.uid);
-            return GraceChange::Unchanged;
+            return AnnotationChanges::default();
         }
-        let text = metadata.annotations.get(GRACE_ANNOTATION);
-        let read = text.and_then(|text| grace(text));
+        let given = Given::read(pod, GRACE_ANNOTATION, grace);
+        let hold = Given::read(pod, WITHOUT_TARGET_ANNOTATION, without_target);
         let workload = Workload::of(pod);
         let suspect = SuspectFields::of(&pod.spec);
         let key = key(&metadata.namespace, &metadata.name);
         let known = self.pods.get(&key).filter(|known| *known.uid == *metadata.uid);
-        let grace_before = known.and_then(|known| known.grace);
         let is_terminating = metadata.deletion_timestamp.is_some();
+        let held = held_pods::shown(pod).filter(|_| !is_terminating);
         let is_same = |k: &RunningPod| {
-            (&*k.workload, &k.suspect, k.needs) == (&workload, &suspect, needs)
-                && (k.grace, k.is_terminating) == (read, is_terminating)
+            (&*k.workload, &k.suspect, k.needs, k.is_terminating)
+                == (&workload, &suspect, needs, is_terminating)
+                && (&k.grace, &k.without_target, &k.held) == (&given, &hold, &held)
         };
         if known.is_some_and(is_same) {
-            return GraceChange::Unchanged;
+            return AnnotationChanges::default();
         }
-        let is_new = known.is_none();
+        let mut changes = AnnotationChanges::default();
+        changes.grace = changes.note(GRACE_ANNOTATION, known.map(|known| &known.grace), &given);
+        let hold_before = known.map(|known| &known.without_target);
+        changes.hold = changes.note(WITHOUT_TARGET_ANNOTATION, hold_before, &hold);
         let seen_at = known.map_or(seen_at, |known| known.seen_at);
         self.discount(&key);
         let workload = match self.workloads.get_key_value(&workload) {
@@ -128,15 +201,22 @@ impl Pods {
             self.n_running += 1;
         }
         let uid = metadata.uid.as_str().into();
-        let facts = RunningPod { uid, workload, grace: read, seen_at, suspect, needs, is_terminating };
-        self.pods.insert(key, facts);
-        match text {
-            Some(text) if read.is_none() && (is_new || grace_before.is_some()) => {
-                GraceChange::Invalid(text.clone())
-            }
-            _ if grace_before != read => GraceChange::Changed,
-            _ => GraceChange::Unchanged,
+        if held.is_some() {
+            self.held.insert(key.clone());
         }
+        let facts = RunningPod {
+            uid,
+            workload,
+            grace: given,
+            without_target: hold,
+            held,
+            seen_at,
+            suspect,
+            needs,
+            is_terminating,
+        };
+        self.pods.insert(key, facts);
+        changes
     }
 
     /// A pod was deleted. Another pod that has its name by now stays.
@@ -148,6 +228,7 @@ impl Pods {
     }
 
     fn discount(&mut self, key: &Key) {
+        self.held.remove(key);
         let Some(known) = self.pods.remove(key).filter(|known| !known.is_terminating) else { return };
         self.n_running -= 1;
         if let Some(n) = self.workloads.get_mut(&known.workload) {
@@ -160,6 +241,21 @@ impl Pods {
 
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&RunningPod> {
         self.pods.get(&key(namespace, name))
+    }
+
+    /// How long a pod is held without a feasible node.
+    pub(crate) fn hold(&self, pod: &RunningPod, namespace: &str, holds: &Holds) -> Hold {
+        pod.without_target.value().unwrap_or_else(|| holds.of(namespace, self.n_of(&pod.workload)))
+    }
+
+    /// Namespace and name of all pods.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pods.keys().map(|(namespace, name)| (&**namespace, &**name))
+    }
+
+    /// The pods whose status says that they are held: namespace, name, and what is known about them.
+    pub(crate) fn shown_as_held(&self) -> impl Iterator<Item = (&str, &str, &RunningPod)> {
+        self.held.iter().filter_map(|key| Some((&*key.0, &*key.1, self.pods.get(key)?)))
     }
 
     /// Number of pods of a workload that are not terminating.
@@ -238,17 +334,45 @@ mod tests {
     #[test]
     fn graces_are_read_and_invalid_ones_are_reported_once() {
         let mut pods = Pods::default();
-        let mut set = |grace| pods.set(&pod("a", None, grace), Needs::default(), SEEN);
-        assert_eq!(set(Some("90s")), GraceChange::Changed);
-        assert_eq!(set(Some("90s")), GraceChange::Unchanged);
-        assert_eq!(set(Some("1m30s")), GraceChange::Unchanged);
-        assert_eq!(set(Some("0")), GraceChange::Changed);
-        assert_eq!(set(Some("soon")), GraceChange::Invalid("soon".to_owned()));
-        assert_eq!(set(Some("soon")), GraceChange::Unchanged);
-        assert_eq!(set(Some("-5s")), GraceChange::Unchanged);
-        assert_eq!(set(Some("1h")), GraceChange::Changed);
-        assert_eq!(set(None), GraceChange::Changed);
-        assert_eq!(pods.get("default", "a").unwrap().grace, None);
+        let mut set = |grace| {
+            let changes = pods.set(&pod("a", None, grace), Needs::default(), SEEN);
+            let invalid: Vec<_> = changes.invalid.iter().map(|(_, text)| text.to_string()).collect();
+            (changes.grace, invalid.concat())
+        };
+        let mut check = |grace, is_changed, invalid: &str| {
+            assert_eq!(set(grace), (is_changed, invalid.to_owned()), "{grace:?}");
+        };
+        check(None, false, "");
+        check(Some("90s"), true, "");
+        check(Some("90s"), false, "");
+        check(Some("1m30s"), false, "");
+        check(Some("0"), true, "");
+        check(Some("soon"), true, "soon");
+        check(Some("soon"), false, "");
+        check(Some("-5s"), true, "-5s");
+        check(Some("1h"), true, "");
+        check(None, true, "");
+        assert_eq!(pods.get("default", "a").unwrap().grace(), None);
+    }
+
+    #[test]
+    fn workloads_with_one_running_pod_are_held_six_times_as_long_unless_the_pod_says_how_long() {
+        let holds = Holds { namespaces: [("db".to_owned(), Hold::Always)].into(), ..Holds::default() };
+        let mut pods = Pods::default();
+        for name in ["a", "b"] {
+            pods.set(&pod(name, Some("web"), None), Needs::default(), SEEN);
+        }
+        let mut alone = pod("alone", None, None);
+        pods.set(&alone, Needs::default(), SEEN);
+        let hold = |pods: &Pods, name| pods.hold(pods.get("default", name).unwrap(), "default", &holds);
+        let minutes = |n: u64| Hold::For(Duration::from_secs(60 * n));
+        assert_eq!((hold(&pods, "a"), hold(&pods, "alone")), (minutes(10), minutes(60)));
+        assert_eq!((holds.of("db", 3), holds.of("db", 1)), (Hold::Always, Hold::Always));
+        for (text, expected) in [("5m", minutes(5)), ("evict", minutes(0)), ("hold", Hold::Always)] {
+            alone.metadata.annotations.insert(WITHOUT_TARGET_ANNOTATION.to_owned(), text.to_owned());
+            assert!(pods.set(&alone, Needs::default(), SEEN).hold);
+            assert_eq!(hold(&pods, "alone"), expected);
+        }
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl Violations {
                 continue;
             }
             let key = violation.key();
-            let given = pods.get(&key.namespace, &key.name).and_then(|facts| facts.grace);
+            let given = pods.get(&key.namespace, &key.name).and_then(|facts| facts.grace());
             let mut grace = given.unwrap_or_else(|| self.graces.of(violation.rule));
             let intruders = intruders(&violation, &arrived);
             if !intruders.is_empty() {

@@ -55,12 +55,17 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
         }
         Write::SetTaint { node, taint: Taint { key, value, effect } } => {
             edit_taints(client, &node, |taints| {
-                taints.retain(|taint| taint["key"] != key || taint["effect"] != effect);
-                let mut taint = json!({"key": key, "effect": effect});
+                let is_it = |taint: &&mut Value| taint["key"] == key && taint["effect"] == effect;
+                let mut new = json!({"key": key, "effect": effect});
                 if !value.is_empty() {
-                    taint["value"] = value.as_str().into();
+                    new["value"] = value.as_str().into();
                 }
-                taints.push(taint);
+                // In its place: a taint that is there already must not be written again because others came after it.
+                match taints.iter_mut().find(is_it) {
+                    Some(taint) if taint["value"].as_str().unwrap_or("") == value => {}
+                    Some(taint) => *taint = new,
+                    None => taints.push(new),
+                }
             })
             .await
         }
@@ -279,6 +284,23 @@ mod tests {
         proxy.rule(|_| Fault::LoseAnswer);
         let error = write(&unreliable, evict()).await.unwrap_err();
         assert!(error.ends_with(": this may have been written"), "{error}");
+        server.shutdown().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_taint_that_is_there_is_not_written_again_when_others_have_come_after_it() {
+        let (server, client) = served().await;
+        let version =
+            async || object(&client, "/api/v1/nodes/a").await["metadata"]["resourceVersion"].clone();
+        let before = version().await;
+        let taint = |value: &str| Write::SetTaint {
+            node: "a".to_owned(),
+            taint: Taint { key: "t".to_owned(), value: value.to_owned(), effect: "NoSchedule".to_owned() },
+        };
+        write(&client, taint("")).await.unwrap();
+        assert_eq!(version().await, before);
+        write(&client, taint("v")).await.unwrap();
+        assert_ne!(version().await, before);
         server.shutdown().await;
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_api::object::Pod;
-use berth_engine::{Remedy, ViolatedRule};
+use berth_engine::{Remedy, RemedyOptions, ViolatedRule};
 use berth_simulate::Simulation;
 use jiff::Timestamp;
 
@@ -12,6 +12,10 @@ use jiff::Timestamp;
 pub struct EnforcerRules {
     /// Why the default limits delay each of these evictions.
     pub delays: fn(&Simulation, &[&Remedy]) -> Vec<Option<String>>,
+    /// How it looks for evictions at a time, if that is known: which pods are held no longer without a feasible node.
+    pub remedy_options: fn(&Simulation, Option<Timestamp>) -> RemedyOptions,
+    /// Until when each of these pods without a feasible node is held.
+    pub held: fn(&Simulation, &[&Remedy]) -> Vec<String>,
     /// How long a rule of a pod may be broken before an eviction.
     pub grace: fn(&Pod, ViolatedRule) -> Duration,
     /// What the limits count by a ledger at a time, as the enforcer has it by default; or why the ledger cannot be read.

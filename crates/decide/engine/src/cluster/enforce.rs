@@ -57,9 +57,8 @@ impl Cluster {
     ///
     /// Every rule is answered: it is in [`Remedy::cures`](crate::Remedy::cures) of the pods to be evicted for it, or in
     /// [`Remedies::stays`] with the reason why no pod is; so are rules that are not required during execution, and
-    /// rules that hold. The remedies are one plan: each takes those before it as carried out. A pod with
-    /// [`Target::Nowhere`](crate::Target::Nowhere) is expected to stay, unless
-    /// [`RemedyOptions::evict_without_target`] says otherwise.
+    /// rules that hold. The remedies are one plan: each takes those before it as carried out. A pod without
+    /// a target is held ([`Remedy::is_held`](crate::Remedy::is_held)), unless [`RemedyOptions::evict_without_target`] has it.
     pub fn remedy(&mut self, broken: &[ViolationKey], options: &RemedyOptions) -> Remedies {
         let Cluster { state, caches, nominations, tracker, .. } = self;
         let views = &mut caches.get_mut().unwrap_or_else(PoisonError::into_inner).views;

@@ -74,9 +74,9 @@ impl ViolationChanges {
 pub struct RemedyOptions {
     /// Whether a place is looked for, for every pod that would go. Without, all targets are [`Target::NotAsked`].
     pub seek_targets: bool,
-    /// Whether pods without a feasible node are evicted too: the plan then continues without them.
-    /// Otherwise such pods stay, and what they conflict with stays broken.
-    pub evict_without_target: bool,
+    /// Namespace and name of pods that go also without a feasible node: the plan then continues without them.
+    /// Other pods without one are held, and what they conflict with stays broken.
+    pub evict_without_target: Vec<(String, String)>,
     /// Pods in these namespaces never go, besides those that the cluster's settings exempt.
     pub exempt_namespaces: Vec<String>,
     /// Namespace and name of pods that were bound against a rule: of the pods that break a term of anti-affinity, these go,
@@ -89,7 +89,7 @@ impl Default for RemedyOptions {
     fn default() -> Self {
         RemedyOptions {
             seek_targets: true,
-            evict_without_target: false,
+            evict_without_target: Vec::new(),
             exempt_namespaces: Vec::new(),
             bound_against_rule: Vec::new(),
         }
@@ -119,6 +119,9 @@ pub struct Remedy {
     pub verdict: Verdict,
     /// Where it would go.
     pub target: Target,
+    /// Whether the pod stays for now, because it has no target. The plan continues with it.
+    #[serde(rename = "held")]
+    pub is_held: bool,
 }
 
 /// A pod to be evicted.
@@ -144,7 +147,7 @@ pub enum Target {
     /// To this node. All its rules hold there, and no rule of another pod that is required during execution is
     /// broken by its coming.
     Node(String),
-    /// Nowhere, and why. Under proof before eviction it has to stay.
+    /// Nowhere, and why.
     Nowhere(String),
     /// Not requested.
     NotAsked,

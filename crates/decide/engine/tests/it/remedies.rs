@@ -22,7 +22,8 @@ fn shown(remedies: &Remedies) -> Vec<String> {
     let remedy = |r: &Remedy| {
         let target = match &r.target {
             Target::Node(node) => node.as_str(),
-            Target::Nowhere(_) => "-",
+            Target::Nowhere(_) if r.is_held => "-",
+            Target::Nowhere(_) => "gone",
             Target::NotAsked => "?",
         };
         let cures: Vec<&str> = r.cures.iter().map(|k| k.name.as_str()).collect();
@@ -165,8 +166,9 @@ fn without_proof_pods_go_all_the_same() {
     assert_eq!(remedied_with(&text, &options), ["p@a1>? (p)"]);
     // With the one gone that has no place, the other need not go.
     let apart = "pod d/p on a1 app=x cpu=40 rdrd-aff(app=x @zone)\npod d/f on b1 cpu=30\npod d/q on b1 app=x cpu=1 rdrd-aff(app=x @zone)";
-    let options = RemedyOptions { evict_without_target: true, ..RemedyOptions::default() };
-    assert_eq!(remedied_with(&format!("{ZONES}{apart}"), &options), ["p@a1>- (p q)"]);
+    let evict_without_target = vec![("d".to_owned(), "p".to_owned())];
+    let options = RemedyOptions { evict_without_target, ..RemedyOptions::default() };
+    assert_eq!(remedied_with(&format!("{ZONES}{apart}"), &options), ["p@a1>gone (p q)"]);
 }
 
 #[test]

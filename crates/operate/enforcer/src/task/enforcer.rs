@@ -17,6 +17,7 @@ use crate::completion::Completion;
 use crate::evaluation_timer::EvaluationTimer;
 use crate::event_reporter::EventReporter;
 use crate::evictions::Evictions;
+use crate::held_pods::HeldPods;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::options::EnforcerOptions;
@@ -38,6 +39,7 @@ pub(super) struct Enforcer {
     /// Whether all sources were listed once. Before that, violations mean nothing.
     pub(super) is_complete: bool,
     pub(super) violations: Violations,
+    pub(super) held: HeldPods,
     pub(super) limits: Limits,
     pub(super) evictions: Evictions,
     pub(super) events: EventReporter,

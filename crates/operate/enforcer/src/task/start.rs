@@ -21,6 +21,7 @@ use crate::evaluation_timer::EvaluationTimer;
 use crate::event_reporter::EventReporter;
 use crate::evict::Evictor;
 use crate::evictions::Evictions;
+use crate::held_pods::HeldPods;
 use crate::ledger_sync::LedgerSync;
 use crate::limiter::EvictionLimiter;
 use crate::limits::Limits;
@@ -65,6 +66,12 @@ pub(crate) fn start(
             let recording = RecorderOptions::new(CONTROLLER, options.identity.clone());
             EventRecorder::start(client.clone(), recording, sidecars.token())
         });
+        let held = HeldPods::new(
+            client.clone(),
+            leadership.clone(),
+            options.request_timeout(),
+            options.holds.clone(),
+        );
         let evictor = Evictor {
             client: client.clone(),
             leadership: leadership.clone(),
@@ -88,6 +95,7 @@ pub(crate) fn start(
             pods: Pods::default(),
             devices: DeviceResources::default(),
             is_complete: false,
+            held,
             violations: Violations::new(options.graces, exempt_namespaces, metrics.clone()),
             limits: Limits::new(limiter, ledger),
             evictions: Evictions::new(evictor, completed, &options),
@@ -97,7 +105,7 @@ pub(crate) fn start(
             timer: EvaluationTimer::new(Instant::now()),
             remedy_options: RemedyOptions {
                 seek_targets: true,
-                evict_without_target: options.evict_without_target,
+                evict_without_target: Vec::new(),
                 exempt_namespaces: options.exempt_namespaces.clone(),
                 bound_against_rule: Vec::new(),
             },

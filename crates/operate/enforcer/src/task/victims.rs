@@ -23,6 +23,10 @@ struct Victim {
     workload: Arc<Workload>,
     seen_at: Timestamp,
     n_workload_pods: usize,
+    /// Until when it is held without a feasible node; none: until there is one.
+    held_until: Option<Timestamp>,
+    /// Whether the engine knew that it is held no longer.
+    is_released: bool,
     /// Path of the term that its eviction fixes.
     term: String,
 }
@@ -70,13 +74,14 @@ impl Enforcer {
     /// Selects victims. Those in the ledger are evicted, the others are added to it.
     pub(super) fn select_victims(&mut self, now: Instant) {
         let due = self.violations.due();
+        let time = (now, Timestamp::now());
         if due.is_empty() {
             self.limits.release(&HashSet::new());
             self.check_cluster_limit(0, now);
             self.reporter.current.held.clear();
+            self.hold(&[], time);
             return;
         }
-        let time = (now, Timestamp::now());
         if let Some(throttled) = self.limits.limiter.stops_all(n_owners(&due), time.1) {
             // With wrong labels on the whole cluster, a selection would be expensive and useless.
             self.limits.release(&HashSet::new());
@@ -85,7 +90,10 @@ impl Enforcer {
             return;
         }
         self.remedy_options.bound_against_rule = self.violations.intruders(&due);
+        let owners = due.iter().map(|key| (key.namespace.clone(), key.name.clone())).collect();
+        self.remedy_options.evict_without_target = self.held.released(&self.pods, owners, time.1);
         let Remedies { remedies, stays } = self.cluster.remedy(&due, &self.remedy_options);
+        self.hold(&remedies, time);
         self.metrics.selected(now.elapsed());
         let mut delays = Delays::default();
         let look_again = now + self.options.look_again;
@@ -145,18 +153,17 @@ impl Enforcer {
                 continue;
             }
             // Deleted or replaced since.
-            let Some(victim) = self.victim(&remedy) else { continue };
+            let Some(victim) = self.victim(&remedy, time.1) else { continue };
             if let Some(why) = self.undecidable(&remedy) {
                 delays.add("unsupported", look_again);
                 self.events.unsupported(&remedy, &victim.workload, &why);
                 continue;
             }
-            if let Target::Nowhere(why) = &remedy.target
-                && !self.options.evict_without_target
-                && !self.is_intruder(&remedy)
-            {
-                delays.add("no_target", look_again);
-                self.events.no_target(&remedy, &victim.workload, why);
+            if let (Target::Nowhere(why), true) = (&remedy.target, remedy.is_held) {
+                let Victim { held_until, is_released, .. } = victim;
+                let again_at = held_until.filter(|_| !is_released).map(|until| instant(until, time));
+                delays.add("no_target", again_at.map_or(look_again, |at| at.min(look_again)));
+                self.events.no_target(&remedy, &victim.workload, (held_until, time.1), why);
                 continue;
             }
             if let Some((reason, until)) = self.evictions.waits(uid, time.0) {
@@ -173,10 +180,14 @@ impl Enforcer {
         candidates
     }
 
-    /// Whether a pod was bound against a rule.
-    fn is_intruder(&self, Remedy { victim, .. }: &Remedy) -> bool {
-        let mut intruders = self.remedy_options.bound_against_rule.iter();
-        intruders.any(|(namespace, name)| (namespace, name) == (&victim.namespace, &victim.name))
+    /// Pods without a feasible node are held; those that were, and are not any more, show it.
+    fn hold(&mut self, remedies: &[Remedy], time: (Instant, Timestamp)) {
+        self.held.selected(remedies, &self.pods, time.1);
+        if let Some(again_at) =
+            self.keeps_ledger().then(|| self.held.write_conditions(&self.pods, time)).flatten()
+        {
+            self.timer.set(again_at);
+        }
     }
 
     /// Why it is not known where a victim fits: it has fields that Berth does not support, or needs what may not be read.
@@ -187,12 +198,16 @@ impl Enforcer {
         unsupported.or_else(|| self.mirror.unreadable_for(|| pod.needs).map(str::to_owned))
     }
 
-    fn victim(&self, remedy: &Remedy) -> Option<Victim> {
-        let facts = self.pods.get(&remedy.victim.namespace, &remedy.victim.name)?;
+    fn victim(&self, remedy: &Remedy, now: Timestamp) -> Option<Victim> {
+        let (namespace, name) = (&remedy.victim.namespace, &remedy.victim.name);
+        let facts = self.pods.get(namespace, name)?;
+        let released = &self.remedy_options.evict_without_target;
         (*facts.uid == *remedy.victim.uid && !remedy.victim.uid.is_empty()).then(|| Victim {
             workload: facts.workload.clone(),
             seen_at: facts.seen_at,
             n_workload_pods: self.pods.n_of(&facts.workload),
+            held_until: self.held.until(&self.pods, facts, namespace, now),
+            is_released: released.binary_search(&(namespace.clone(), name.clone())).is_ok(),
             term: remedy.cures.first().map(|key| key.term.clone()).unwrap_or_default(),
         })
     }

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::enforcer::Enforcer;
-use crate::pods::{GraceChange, Pods};
+use crate::pods::Pods;
 
 /// API servers cut creation timestamps to seconds.
 const LATEST_IN_A_SECOND: SignedDuration = SignedDuration::from_millis(999);
@@ -58,6 +58,7 @@ impl Enforcer {
     pub(super) fn forget_pod(&mut self, uid: &str) {
         self.evictions.forget(uid);
         self.limits.forget(uid);
+        self.held.forget(uid);
         self.events.forget(uid);
     }
 
@@ -70,16 +71,19 @@ impl Enforcer {
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
         let uid = |pods: &Pods| pods.get(namespace, name).map(|pod| pod.uid.clone());
         let before = uid(&self.pods);
-        let change = self.pods.set(pod, Needs::of(pod, self.cluster.settings()), seen_at);
+        let changes = self.pods.set(pod, Needs::of(pod, self.cluster.settings()), seen_at);
         if self.is_complete && uid(&self.pods).is_some_and(|uid| before.as_ref() != Some(&uid)) {
             self.violations.pod_arrived(namespace, name);
         }
-        if let GraceChange::Invalid(text) = &change {
-            self.events.invalid_grace(pod, text);
+        for (annotation, text) in &changes.invalid {
+            self.events.invalid_annotation(pod, annotation, text);
         }
-        if change != GraceChange::Unchanged {
-            let given = self.pods.get(namespace, name).and_then(|facts| facts.grace);
+        if changes.grace {
+            let given = self.pods.get(namespace, name).and_then(|facts| facts.grace());
             self.violations.set_grace(namespace, name, given);
+        }
+        if changes.hold {
+            self.timer.set(Instant::now());
         }
     }
 

@@ -65,7 +65,7 @@ async fn a_pod_without_a_feasible_node_stays_with_an_event_until_there_is_one() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_feasibility_check_a_pod_is_evicted_anyway() {
     let world = World::start(1, 1).await;
-    let enforcer = world.enforce(EnforcerOptions { evict_without_target: true, ..hasty() }).await;
+    let enforcer = world.enforce(EnforcerOptions { holds: held_for(0), ..hasty() }).await;
     world.label_node("node-1", "disk", json!("ssd")).await;
     world.run(on_nodes_with(pod("web", "web"), "disk", "ssd")).await;
     enforcer.until("aware of it", |s| s.n_pods == 1).await;
@@ -78,7 +78,7 @@ async fn without_the_feasibility_check_a_pod_is_evicted_anyway() {
 async fn when_every_node_is_relabelled_the_limiter_stops_evictions_until_the_labels_are_back() {
     let world = World::start(4, 1).await;
     let limits = LimitOptions { max_cluster_share: 0.1, window: LONG, ..hasty().limits };
-    let options = EnforcerOptions { limits, evict_without_target: true, ..hasty() };
+    let options = EnforcerOptions { limits, holds: held_for(0), ..hasty() };
     let enforcer = world.enforce(options).await;
     let nodes = ["node-1", "node-2", "node-3", "node-4"];
     for node in nodes {

@@ -3,13 +3,16 @@
 use std::io::Write;
 
 use berth_console::pictures::ColorBy;
+use berth_enforcer::Holding;
 use berth_engine::{Cluster, Remedies, RemedyOptions, Violation, ViolationKey};
 use berth_simulate::SimulatedPod;
 use berth_terminal::output;
 use berth_terminal::process::ExitStatus;
 use berth_terminal::progress;
+use jiff::Timestamp;
 
 use super::cluster_args::{ClusterArgs, ZONE};
+use super::hold_args::HoldArgs;
 use super::picture_args::PictureArgs;
 use crate::error::CliError;
 use crate::pictures::PictureOutputArgs;
@@ -40,9 +43,8 @@ pub struct Args {
     /// Check only rules that are required during execution
     #[arg(long)]
     executing_only: bool,
-    /// Evict pods even where no feasible node exists, as the enforcer does with this option
-    #[arg(long)]
-    evict_without_target: bool,
+    #[command(flatten)]
+    hold: HoldArgs,
     /// Show counts by workload and rule, without the pods
     #[arg(long)]
     summary: bool,
@@ -62,25 +64,21 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         fields: pod.unsupported.to_vec(),
     });
     let unsupported: Vec<_> = unsupported.collect();
+    let holds = args.hold.holds();
+    let holding = Holding::new(&holds, simulation.pods().iter().map(|pod| &pod.pod));
     let cluster = simulation.cluster();
     let violations = violations(cluster, args.executing_only);
     let executing: Vec<ViolationKey> =
         violations.iter().filter(|v| v.required_during_execution).map(Violation::key).collect();
-    let evict_without_target = args.evict_without_target;
+    let evict_without_target = holding.released(Timestamp::now());
     let options = RemedyOptions { evict_without_target, ..RemedyOptions::default() };
     let remedies = cluster.remedy(&executing, &options);
     let size = (cluster.n_pods(), cluster.n_nodes());
-    let summary = Summary::new(size, &violations, &remedies, &unsupported, evict_without_target);
+    let summary = Summary::new(size, &violations, &remedies, &unsupported);
     let Remedies { remedies, stays } = remedies;
-    let mut audit = Audit {
-        violations,
-        remedies,
-        stays,
-        unsupported,
-        delayed: Vec::new(),
-        summary,
-        evict_without_target,
-    };
+    let mut audit =
+        Audit { violations, remedies, stays, unsupported, delayed: Vec::new(), held: Vec::new(), summary };
+    audit.set_held(&holding);
     audit.set_delayed(simulation.pods().iter().map(|pod| &pod.pod));
     let mut out = output::stdout();
     let table = |mut out: &mut dyn Write| {

@@ -8,6 +8,7 @@ use berth_terminal::process::ExitStatus;
 use berth_terminal::runtime;
 
 use super::connection_args::ConnectionArgs;
+use super::hold_args::HoldArgs;
 use super::lease_args::{LeaseArgs, identity};
 use super::node_args::duration;
 use super::record_args::bytes;
@@ -22,7 +23,7 @@ const LEASE: &str = "berth-enforcer";
 /// Evict running pods that violate rules required during execution
 ///
 /// The enforcer evicts a pod if a rule has been violated for its grace period, the eviction fixes the rule, the pod fits on
-/// another node with all its rules, its PodDisruptionBudget allows the eviction, and no eviction limit is reached. If it
+/// another node with all its rules or has waited long enough for such a node, its PodDisruptionBudget allows the eviction, and no eviction limit is reached. If it
 /// does not evict a pod, an event says why.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -31,7 +32,8 @@ Examples:
   berth enforcer --context staging --protected-namespaces monitoring
   berth enforcer --leader-elect --secure-port 10260 --max-cluster-share 5%
 
-The annotation scheduling.berth.dev/eviction-grace sets the grace period of a pod, for example 90s.
+Annotations of a pod: scheduling.berth.dev/eviction-grace is its grace period, for example 90s;
+scheduling.berth.dev/without-target says what happens if no node is feasible: evict, hold, or a duration.
 
 Exit codes: 0 stopped by SIGINT or SIGTERM, 2 invalid input or usage, or the enforcer cannot continue
 
@@ -51,9 +53,8 @@ pub struct Args {
     /// Grace period of pod anti-affinity rules
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pod_anti_affinity_grace: Duration,
-    /// Evict pods even where no feasible node exists
-    #[arg(long)]
-    evict_without_target: bool,
+    #[command(flatten)]
+    hold: HoldArgs,
     /// Never evict pods of these namespaces, separated by commas
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     protected_namespaces: Vec<String>,
@@ -134,7 +135,7 @@ impl Args {
             repeat_window: self.repeat_window,
         };
         options.dry_run = self.dry_run;
-        options.evict_without_target = self.evict_without_target;
+        options.holds = self.hold.holds();
         options.exempt_namespaces.clone_from(&self.protected_namespaces);
         options.ledger_namespace =
             self.ledger_namespace.clone().unwrap_or_else(|| self.lease.namespace().to_owned());
@@ -184,7 +185,8 @@ mod tests {
         let (parsed, default) = (parsed(&[]), EnforcerOptions::default());
         assert_eq!((parsed.graces, parsed.limits), (default.graces, default.limits));
         assert_eq!(parsed.ledger_namespace, default.ledger_namespace);
-        assert!(!parsed.dry_run && !parsed.evict_without_target && parsed.leader_election.is_none());
+        assert_eq!(parsed.holds, default.holds);
+        assert!(!parsed.dry_run && parsed.leader_election.is_none());
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod connection_args;
 pub mod console;
 pub mod enforcer;
 pub mod explain;
+mod hold_args;
 pub mod install;
 pub mod kubelet;
 mod lease_args;

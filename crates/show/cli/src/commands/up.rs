@@ -33,6 +33,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::admission_args::{self, AdmissionArgs};
+use super::hold_args::HoldArgs;
 use super::node_args::{MAX_NODES, NodeArgs, TimingArgs, duration};
 use super::provisioner_args::ProvisionerArgs;
 use super::read_inputs::read_each;
@@ -107,6 +108,8 @@ pub struct Args {
     /// Do not run the enforcer
     #[arg(long)]
     no_enforcer: bool,
+    #[command(flatten)]
+    hold: HoldArgs,
     #[command(flatten)]
     rules: RulesArgs,
     #[command(flatten)]
@@ -191,7 +194,8 @@ async fn up(
             admission_args::follow(admission.clone(), config, &mut components).await?;
         }
         args.provisioner.install(client.clone()).await?;
-        let enforcer = (!args.no_enforcer).then(|| enforcer::options(settings.clone()));
+        let enforcer = || EnforcerOptions { holds: args.hold.holds(), ..enforcer::options(settings.clone()) };
+        let enforcer = (!args.no_enforcer).then(enforcer);
         let ran = if args.exit_when_settled { placed_pods(&client).await? } else { HashSet::new() };
         start_components(args, settings, &server, &mut components)?;
         let scheduler = berth_scheduler::start(

@@ -6,10 +6,11 @@ use std::io::{self, Write};
 use berth_api::object::Pod;
 use berth_api::object::support::unsupported_message;
 use berth_api::syntax::format::{abbreviated, counted, grouped};
-use berth_enforcer::{EnforcerOptions, delayed_evictions};
+use berth_enforcer::{EnforcerOptions, Held, Hold, Holding, delayed_evictions};
 use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::explanation::{heading, write_verdict};
@@ -31,11 +32,24 @@ pub struct Audit {
     pub unsupported: Vec<UnsupportedPod>,
     /// Evictions that the default limits of the enforcer delay.
     pub delayed: Vec<Delayed>,
+    /// Pods that are to be evicted and stay for now, because no node is feasible.
+    pub held: Vec<HeldPod>,
     /// Counts.
     pub summary: Summary,
-    /// Whether pods are evicted even where no feasible node exists.
+}
+
+/// A pod that the enforcer holds.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldPod {
+    pub namespace: String,
+    pub name: String,
+    /// How long, in seconds; null: until a node is feasible.
+    pub hold_seconds: Option<u64>,
+    /// Until when, if the condition of the pod says since when.
+    pub until: Option<Timestamp>,
     #[serde(skip)]
-    pub evict_without_target: bool,
+    held: Held,
 }
 
 /// A running pod with fields that decide about placement and that Berth does not support.
@@ -61,10 +75,7 @@ pub struct Delayed {
 impl Audit {
     /// Finds the evictions that the default limits of the enforcer delay.
     pub fn set_delayed<'a>(&mut self, pods: impl Iterator<Item = &'a Pod>) {
-        let is_evicted = |remedy: &&Remedy| {
-            self.unsupported_fields(remedy).is_none()
-                && (self.evict_without_target || !matches!(remedy.target, Target::Nowhere(_)))
-        };
+        let is_evicted = |remedy: &&Remedy| self.unsupported_fields(remedy).is_none() && !remedy.is_held;
         let evicted: Vec<&Remedy> = self.remedies.iter().filter(is_evicted).collect();
         let delays = delayed_evictions(&EnforcerOptions::default().limits, pods, &evicted);
         let delayed = evicted.iter().zip(delays).filter_map(|(remedy, reason)| {
@@ -73,6 +84,27 @@ impl Audit {
         });
         self.delayed = delayed.collect();
         self.summary.n_delayed = self.delayed.len();
+    }
+
+    /// Finds out how long the enforcer holds the pods that it does not evict now.
+    pub fn set_held(&mut self, holding: &Holding<'_>) {
+        let held = |remedy: &Remedy| {
+            let (namespace, name) = (remedy.victim.namespace.clone(), remedy.victim.name.clone());
+            let held = holding.of(&namespace, &name)?;
+            let hold_seconds =
+                if let Hold::For(duration) = held.hold { Some(duration.as_secs()) } else { None };
+            let until = held.since.and_then(|since| held.hold.until(since));
+            Some(HeldPod { namespace, name, hold_seconds, until, held })
+        };
+        let is_held = |remedy: &&Remedy| remedy.is_held && self.unsupported_fields(remedy).is_none();
+        self.held = self.remedies.iter().filter(is_held).filter_map(held).collect();
+    }
+
+    /// Until when the pod that would be evicted is held; none if it is not held.
+    fn held_until(&self, remedy: &Remedy) -> Option<Held> {
+        let is_it =
+            |pod: &&HeldPod| (&pod.namespace, &pod.name) == (&remedy.victim.namespace, &remedy.victim.name);
+        self.held.iter().find(is_it).map(|pod| pod.held)
     }
 
     /// The unsupported fields of the pod that would be evicted.
@@ -98,7 +130,9 @@ pub struct Summary {
     n_executing_violations: usize,
     /// Pods that would be evicted.
     n_evictions: usize,
-    /// Victims without a feasible node; they are evicted only with `evict_without_target`.
+    /// Pods that are to be evicted and stay for now, because no node is feasible.
+    n_held: usize,
+    /// Those of the pods that would be evicted that have no feasible node.
     n_without_target: usize,
     /// Pods that would be evicted, but not at once: a limit delays them.
     n_delayed: usize,
@@ -113,21 +147,22 @@ impl Summary {
         violations: &[Violation],
         found: &Remedies,
         unsupported: &[UnsupportedPod],
-        evict_without_target: bool,
     ) -> Summary {
         let pods: BTreeSet<_> = violations.iter().map(|v| (&v.namespace, &v.name)).collect();
         let unsupported_keys: BTreeSet<_> = unsupported.iter().map(|p| (&p.namespace, &p.name)).collect();
         let is_supported = |r: &&Remedy| !unsupported_keys.contains(&(&r.victim.namespace, &r.victim.name));
         let victims = || found.remedies.iter().filter(is_supported);
-        let n_without_target = victims().filter(|r| matches!(r.target, Target::Nowhere(_))).count();
+        let n_held = victims().filter(|r| r.is_held).count();
+        let n_nowhere = victims().filter(|r| matches!(r.target, Target::Nowhere(_))).count();
         Summary {
             n_nodes,
             n_pods,
             n_pods_with_violations: pods.len(),
             n_violations: violations.len(),
             n_executing_violations: violations.iter().filter(|v| v.required_during_execution).count(),
-            n_evictions: victims().count() - if evict_without_target { 0 } else { n_without_target },
-            n_without_target,
+            n_evictions: victims().count() - n_held,
+            n_held,
+            n_without_target: n_nowhere - n_held,
             n_delayed: 0,
             n_unsupported: unsupported.len(),
         }
@@ -185,7 +220,7 @@ pub fn write_by_workload(
 }
 
 fn write_totals(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
-    write_summary(out, &audit.summary, audit.evict_without_target)?;
+    write_summary(out, &audit.summary)?;
     write_unsupported(out, audit.summary.n_unsupported)
 }
 
@@ -211,10 +246,15 @@ fn write_answer(out: &mut impl Write, audit: &Audit, key: &ViolationKey) -> io::
                 )?;
             }
             Target::Nowhere(why) => {
-                let evicts = if audit.evict_without_target { "would evict" } else { "would not evict" };
+                let would = match audit.held_until(remedy) {
+                    None if remedy.is_held => format!("would not evict {victim}"),
+                    None => format!("would evict {victim}"),
+                    Some(Held { hold: Hold::Always, .. }) => format!("would hold {victim}"),
+                    Some(until) => format!("would hold {victim} until {until} and then evict it"),
+                };
                 writeln!(
                     out,
-                    "      {BAD}required during execution{BAD:#}: the enforcer {evicts} {victim}, which fits on no node: {why}"
+                    "      {BAD}required during execution{BAD:#}: the enforcer {would}; it fits on no node: {why}"
                 )?;
             }
             Target::NotAsked => writeln!(
@@ -234,7 +274,10 @@ fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
         return Ok(());
     }
     heading(out, "Evictions by the enforcer after the grace periods, in this order")?;
-    let mut table = Table::new(["POD", "NODE", "PRIORITY", "TARGET", "FIXES RULES OF"]);
+    let mut headers = vec!["POD", "NODE", "PRIORITY", "TARGET"];
+    headers.extend((!audit.held.is_empty()).then_some("HELD UNTIL"));
+    headers.push("FIXES RULES OF");
+    let mut table = Table::new(headers);
     for remedy in &audit.remedies {
         let victim = &remedy.victim;
         let target = match &remedy.target {
@@ -242,20 +285,23 @@ fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
                 Cell::styled("<unsupported>: not evicted", DIM)
             }
             Target::Node(node) => Cell::styled(node, GOOD),
-            Target::Nowhere(_) if audit.evict_without_target => Cell::styled("<none>", BAD),
-            Target::Nowhere(_) => Cell::styled("<none>: not evicted", DIM),
+            Target::Nowhere(_) => Cell::styled("<none>", if remedy.is_held { DIM } else { BAD }),
             Target::NotAsked => Cell::styled("<unknown>", DIM),
         };
         let cured: BTreeSet<String> =
             remedy.cures.iter().map(|k| format!("{}/{}", k.namespace, k.name)).collect();
         let cured: Vec<String> = cured.into_iter().collect();
-        table.row([
+        let mut row = vec![
             format!("{}/{}", victim.namespace, victim.name).into(),
             victim.node.as_str().into(),
             victim.priority.into(),
             target,
-            abbreviated(&cured, MAX_FIXED).into(),
-        ]);
+        ];
+        if !audit.held.is_empty() {
+            row.push(audit.held_until(remedy).map(|until| until.to_string()).unwrap_or_default().into());
+        }
+        row.push(abbreviated(&cured, MAX_FIXED).into());
+        table.row(row);
     }
     table.write(out, "  ")?;
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -272,7 +318,7 @@ fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
     Ok(())
 }
 
-fn write_summary(out: &mut impl Write, summary: &Summary, evict_without_target: bool) -> io::Result<()> {
+fn write_summary(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     let of = format!("{} on {}", counted(summary.n_pods, "pod"), counted(summary.n_nodes, "node"));
     if summary.n_violations == 0 {
         return writeln!(out, "{GOOD}No required rule is violated{GOOD:#}: {of}");
@@ -288,10 +334,11 @@ fn write_summary(out: &mut impl Write, summary: &Summary, evict_without_target: 
     if summary.n_delayed > 0 {
         write!(out, ", {} of them later because of a limit", grouped(summary.n_delayed))?;
     }
-    match (summary.n_without_target, evict_without_target) {
-        (0, _) => {}
-        (n, true) => write!(out, ", {} of them without a feasible node", grouped(n))?,
-        (n, false) => write!(out, ", {} not evicted because no feasible node exists", grouped(n))?,
+    if summary.n_without_target > 0 {
+        write!(out, ", {} of them without a feasible node", grouped(summary.n_without_target))?;
+    }
+    if summary.n_held > 0 {
+        write!(out, ", {} held because no node is feasible", grouped(summary.n_held))?;
     }
     writeln!(out)
 }

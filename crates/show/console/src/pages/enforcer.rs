@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
-use berth_engine::{Remedies, Remedy, RemedyOptions, Stays, Target, Violation, ViolationKey};
+use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
 use berth_simulate::Simulation;
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -19,8 +19,9 @@ const MAX_FIXED: usize = 3;
 pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let executing = state.audited().1.iter().filter(|violation| violation.required_during_execution);
     let executing: Vec<ViolationKey> = executing.map(Violation::key).collect();
-    let remedies = state.simulation().cluster().remedy(&executing, &RemedyOptions::default());
-    let rules = state.enforcer;
+    let (rules, now) = (state.enforcer, state.now());
+    let options = rules.map(|rules| (rules.remedy_options)(state.simulation(), now)).unwrap_or_default();
+    let remedies = state.simulation().cluster().remedy(&executing, &options);
     let (is_live, in_use) = (state.is_live(), in_use(state));
     let (simulation, broken, broken_since) = state.audited_since();
     let (shown, pages) = parts::paged(request, broken)?;
@@ -117,19 +118,25 @@ fn evictions(simulation: &Simulation, remedies: &Remedies, rules: Option<Enforce
         .collect();
     let is_unsupported =
         |remedy: &Remedy| unsupported.contains(&(&remedy.victim.namespace, &remedy.victim.name));
-    let is_evicted =
-        |remedy: &&Remedy| !is_unsupported(remedy) && !matches!(remedy.target, Target::Nowhere(_));
+    let is_evicted = |remedy: &&Remedy| !is_unsupported(remedy) && !remedy.is_held;
+    let held: Vec<&Remedy> = remedies.remedies.iter().filter(|remedy| remedy.is_held).collect();
+    let holds = rules.map(|rules| (rules.held)(simulation, &held)).unwrap_or_default();
+    let mut holds = holds.into_iter();
     let evicted: Vec<&Remedy> = remedies.remedies.iter().filter(is_evicted).collect();
     let delays = rules.map(|rules| (rules.delays)(simulation, &evicted)).unwrap_or_default();
     let mut delays = delays.into_iter();
     let row = |remedy: &Remedy| {
         let victim = &remedy.victim;
         let delay = if is_evicted(&remedy) { delays.next().flatten() } else { None };
+        let hold = if remedy.is_held { holds.next() } else { None };
         let held = match (&remedy.target, delay) {
             _ if is_unsupported(remedy) => {
                 "not evicted: the pod has fields that Berth does not support".to_owned()
             }
-            (Target::Nowhere(why), _) => format!("not evicted: it fits on no node: {why}"),
+            (Target::Nowhere(why), _) if remedy.is_held => match hold {
+                Some(until) => format!("held until {until}: it fits on no node: {why}"),
+                None => format!("held: it fits on no node: {why}"),
+            },
             (_, Some(delay)) => format!("delayed by the default limits: {delay}"),
             (_, None) => String::new(),
         };
@@ -196,6 +203,8 @@ mod tests {
             assert!(body.contains(text), "{text}: {body}");
         }
         state.enforcer = Some(EnforcerRules {
+            remedy_options: |_, _| berth_engine::RemedyOptions::default(),
+            held: |_, remedies| remedies.iter().map(|_| "noon".to_owned()).collect(),
             delays: |_, remedies| remedies.iter().map(|_| Some("too many".to_owned())).collect(),
             grace: |_, rule| match rule {
                 ViolatedRule::PodAntiAffinity => Duration::from_secs(30),

@@ -98,6 +98,8 @@ struct Plan<'a, 'o> {
     exempt: FxHashSet<Symbol>,
     /// Pods that were bound against a rule.
     intruders: FxHashSet<PodId>,
+    /// Pods that go also without a target, with these.
+    released: FxHashSet<PodId>,
     pending: Vec<Pending>,
     by_rule: FxHashMap<(PodId, RuleAt), usize>,
     steps: Vec<Step>,
@@ -126,14 +128,17 @@ pub(crate) fn remedy(
 ) -> Remedies {
     let mut exempt = state.exempt_namespaces.clone();
     exempt.extend(options.exempt_namespaces.iter().filter_map(|name| state.symbols.get(name)));
-    let intruders = options.bound_against_rule.iter();
-    let intruders =
-        intruders.filter_map(|(ns, name)| state.pods.find(state.symbols.get(ns)?, name)).collect();
+    let ids = |names: &[(String, String)]| -> FxHashSet<PodId> {
+        names.iter().filter_map(|(ns, name)| state.pods.find(state.symbols.get(ns)?, name)).collect()
+    };
+    let intruders = ids(&options.bound_against_rule);
+    let released = &ids(&options.evict_without_target) | &intruders;
     let mut plan = Plan {
         speculation: Speculation::new(state, views, nominations, tracker),
         options,
         exempt,
         intruders,
+        released,
         pending: Vec::new(),
         by_rule: FxHashMap::default(),
         steps: Vec::new(),
@@ -178,7 +183,7 @@ impl State {
     /// With verdicts and texts, after the state is restored.
     fn remedies(&self, found: Found) -> Remedies {
         let cache = WitnessCache::default();
-        let remedy = |Part { pod, node, target, cures }: Part| {
+        let remedy = |Part { pod, node, target, cures, is_held }: Part| {
             let (id, rule) = self.broken_rule(cures.first()?).ok()?;
             let verdict = self.verdict_of(id, self.pods.get(id).node?, rule, &cache);
             let victim = Victim {
@@ -188,7 +193,7 @@ impl State {
                 node: node.to_string(),
                 priority: pod.precedence.priority,
             };
-            Some(Remedy { victim, cures, verdict, target })
+            Some(Remedy { victim, cures, verdict, target, is_held })
         };
         Remedies { remedies: found.parts.into_iter().filter_map(remedy).collect(), stays: found.stays }
     }
@@ -200,6 +205,7 @@ struct Part {
     node: Arc<str>,
     target: Target,
     cures: Vec<ViolationKey>,
+    is_held: bool,
 }
 
 /// The plan's result, without verdicts.
@@ -310,9 +316,7 @@ impl Plan<'_, '_> {
             Target::NotAsked
         };
         let obstacle = match &target {
-            Target::Nowhere(why) if !self.options.evict_without_target && !self.intruders.contains(&id) => {
-                Some(why.clone())
-            }
+            Target::Nowhere(why) if !self.released.contains(&id) => Some(why.clone()),
             _ => self.broken_again(&evaluated),
         };
         if let Some(why) = obstacle {
@@ -390,16 +394,17 @@ impl Plan<'_, '_> {
                 cures.entry(name).or_default().push(rule.key.clone());
             }
         }
-        let mut part = |name: PodName, pod, node, target| {
+        let mut part = |name: PodName, pod, node, target, is_held| {
             let mut cures = cures.remove(&name)?;
             cures.sort_unstable();
-            Some(Part { pod, node, target, cures })
+            Some(Part { pod, node, target, cures, is_held })
         };
         let steps = self.steps.drain(..);
         let mut parts: Vec<Part> =
-            steps.filter_map(|step| part(step.name(), step.pod, step.node, step.target)).collect();
+            steps.filter_map(|step| part(step.name(), step.pod, step.node, step.target, false)).collect();
         let nowhere = self.nowhere.drain();
-        let nowhere = nowhere.map(|(name, (pod, node, why))| part(name, pod, node, Target::Nowhere(why)));
+        let nowhere =
+            nowhere.map(|(name, (pod, node, why))| part(name, pod, node, Target::Nowhere(why), true));
         let mut nowhere: Vec<Part> = nowhere.flatten().collect();
         nowhere.sort_by(|a, b| a.cures.cmp(&b.cures).then_with(|| a.pod.name.cmp(&b.pod.name)));
         parts.extend(nowhere);

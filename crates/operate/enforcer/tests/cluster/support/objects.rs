@@ -46,6 +46,12 @@ pub fn with_grace(mut pod: Value, grace: &str) -> Value {
     pod
 }
 
+/// A pod that says what happens if no node is feasible.
+pub fn without_target(mut pod: Value, text: &str) -> Value {
+    pod["metadata"]["annotations"]["scheduling.berth.dev/without-target"] = json!(text);
+    pod
+}
+
 /// `n` copies of a pod.
 pub fn replica_set(replicas: usize, pod: Value) -> Value {
     let mut metadata = pod["metadata"].clone();

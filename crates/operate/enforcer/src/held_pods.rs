@@ -1,0 +1,188 @@
+//! Pods that have to go and have no feasible node: since when they are held, and the condition that says so.
+//!
+//! The condition also keeps the time: a new leader goes on from its `lastTransitionTime`. It is written by comparison with what the
+//! API server shows, each time victims are selected: what is lost is written again.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use berth_api::object::{Condition, Pod, find_condition};
+use berth_api::resource::PODS;
+use berth_client::call;
+use berth_client::lease::Leadership;
+use berth_engine::{Remedy, Target};
+use http::Method;
+use jiff::Timestamp;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::options::Holds;
+use crate::pods::{HeldCondition, Pods, RunningPod};
+
+/// The condition of a pod that has to go and stays because no node is feasible for it.
+pub const HELD_CONDITION: &str = "scheduling.berth.dev/EvictionHeld";
+
+/// Requests in flight.
+const WRITES_AT_ONCE: usize = 8;
+/// After a write, until the API server shows it.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The condition of a pod that says that it is held.
+pub(crate) fn shown(pod: &Pod) -> Option<HeldCondition> {
+    let condition = find_condition(&pod.status.conditions, HELD_CONDITION).filter(|c| c.is_true())?;
+    let message = condition.message.as_str().into();
+    Some(HeldCondition { since: condition.last_transition_time?, message })
+}
+
+/// Until when a pod is held, as the beginning of a sentence.
+pub(crate) fn held_until(until: Option<Timestamp>, now: Timestamp) -> String {
+    match until {
+        // Its time is over, but it cannot go now for another reason.
+        Some(until) if until <= now => "Not evicted: ".to_owned(),
+        Some(until) => format!("Held until {until:.0}, then evicted: "),
+        None => "Held until a node is feasible: ".to_owned(),
+    }
+}
+
+/// A pod that is held, or was until it is evicted.
+struct Held {
+    namespace: String,
+    name: String,
+    since: Timestamp,
+    why: String,
+}
+
+/// A condition that was sent.
+struct Sent {
+    message: String,
+    at: Instant,
+}
+
+pub(crate) struct HeldPods {
+    client: kube::Client,
+    leadership: Leadership,
+    timeout: Duration,
+    holds: Holds,
+    /// By uid.
+    held: HashMap<String, Held>,
+    sent: HashMap<String, Sent>,
+    tasks: JoinSet<()>,
+}
+
+impl HeldPods {
+    pub(crate) fn new(
+        client: kube::Client,
+        leadership: Leadership,
+        timeout: Duration,
+        holds: Holds,
+    ) -> HeldPods {
+        HeldPods {
+            client,
+            leadership,
+            timeout,
+            holds,
+            held: HashMap::new(),
+            sent: HashMap::new(),
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// Since when a pod is held: by this process, or by the condition of another one.
+    fn since(&self, pod: &RunningPod, now: Timestamp) -> Timestamp {
+        let known = self.held.get(&*pod.uid).map(|held| held.since);
+        // A condition of the future comes from another clock.
+        known.or(pod.held.as_ref().map(|held| held.since)).unwrap_or(now).min(now)
+    }
+
+    /// Until when a pod is held; none: until a node is feasible.
+    pub(crate) fn until(
+        &self,
+        pods: &Pods,
+        pod: &RunningPod,
+        namespace: &str,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        pods.hold(pod, namespace, &self.holds).until(self.since(pod, now))
+    }
+
+    /// Of these pods and of those that are held, the ones that are held no longer: their time is over.
+    pub(crate) fn released(
+        &self,
+        pods: &Pods,
+        names: HashSet<(String, String)>,
+        now: Timestamp,
+    ) -> Vec<(String, String)> {
+        let held = self.held.values().map(|held| (held.namespace.clone(), held.name.clone()));
+        let mut released: Vec<_> = names.into_iter().chain(held).collect();
+        released.retain(|(namespace, name)| {
+            let pod = pods.get(namespace, name);
+            pod.is_some_and(|pod| self.until(pods, pod, namespace, now).is_some_and(|until| until <= now))
+        });
+        released.sort_unstable();
+        released.dedup();
+        released
+    }
+
+    /// What was selected: those without a feasible node are held from now on, or longer already.
+    pub(crate) fn selected(&mut self, remedies: &[Remedy], pods: &Pods, now: Timestamp) {
+        let held = |remedy: &Remedy| {
+            let Remedy { victim, target: Target::Nowhere(why), .. } = remedy else { return None };
+            let pod = pods.get(&victim.namespace, &victim.name)?;
+            let (namespace, name) = (victim.namespace.clone(), victim.name.clone());
+            let held = Held { namespace, name, since: self.since(pod, now), why: why.clone() };
+            Some((victim.uid.clone(), held))
+        };
+        self.held = remedies.iter().filter_map(held).collect();
+    }
+
+    /// Writes the conditions that differ from what the API server shows. Returns when to look again, if some do.
+    pub(crate) fn write_conditions(&mut self, pods: &Pods, now: (Instant, Timestamp)) -> Option<Instant> {
+        let mut wanted: Vec<(&str, &str, &str, Condition)> = Vec::new();
+        for (uid, Held { namespace, name, since, why }) in &self.held {
+            let Some(pod) = pods.get(namespace, name).filter(|pod| *pod.uid == **uid) else { continue };
+            let until = held_until(self.until(pods, pod, namespace, now.1), now.1);
+            let is_shown = |shown: &HeldCondition| {
+                shown.message.starts_with(&until) && shown.since.as_second() == since.as_second()
+            };
+            if !pod.held.as_ref().is_some_and(is_shown) {
+                let message = format!("{until}no node is feasible: {why}");
+                let condition = Condition::new(HELD_CONDITION, "True", "NoFeasibleNode", message, *since);
+                wanted.push((namespace, name, uid, condition));
+            }
+        }
+        for (namespace, name, pod) in pods.shown_as_held() {
+            if !self.held.contains_key(&*pod.uid) {
+                let condition = Condition::new(HELD_CONDITION, "False", "NotHeld", "", now.1);
+                wanted.push((namespace, name, &pod.uid, condition));
+            }
+        }
+        self.sent.retain(|_, sent| now.0 < sent.at + self.timeout);
+        while self.tasks.try_join_next().is_some() {}
+        wanted.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+        for (namespace, name, uid, condition) in &wanted {
+            let is_sent = self.sent.get(*uid).is_some_and(|sent| sent.message == condition.message);
+            if is_sent || self.tasks.len() >= WRITES_AT_ONCE || !self.leadership.leads() {
+                continue;
+            }
+            self.sent.insert((*uid).to_owned(), Sent { message: condition.message.clone(), at: now.0 });
+            let path = format!("{}/status", PODS.object_path(namespace, name));
+            let body = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
+            let content_type = "application/strategic-merge-patch+json";
+            let request = call::with_body(Method::PATCH, &path, content_type, body.to_string().into_bytes());
+            let (client, timeout) = (self.client.clone(), self.timeout);
+            self.tasks.spawn(async move {
+                if let Err(error) = call::send(&client, request, timeout, call::MAX_OBJECT_BYTES).await {
+                    tracing::debug!(path, "the condition of a held pod is not written: {error}");
+                }
+            });
+        }
+        (!wanted.is_empty()).then(|| now.0 + LOOK_AGAIN)
+    }
+
+    /// A pod was deleted.
+    pub(crate) fn forget(&mut self, uid: &str) {
+        self.held.remove(uid);
+        self.sent.remove(uid);
+    }
+}

@@ -1,0 +1,124 @@
+//! Pods that have to go and have no feasible node: held for a time, and then evicted.
+
+use berth_api::object::{Condition, Pod, find_condition};
+use berth_enforcer::{EnforcerOptions, HELD_CONDITION, Hold, Holds};
+use serde_json::{Value, json};
+
+use super::support::*;
+
+fn held(pod: &Value) -> Option<Condition> {
+    let pod: Pod = serde_json::from_value(pod.clone()).unwrap();
+    find_condition(&pod.status.conditions, HELD_CONDITION).cloned()
+}
+
+/// The condition of a pod once it is so.
+async fn until_held(world: &World, pod: &str, is_so: impl Fn(&Condition) -> bool) -> Condition {
+    until("the condition is written", async || {
+        held(&world.get(&format!("{PODS}/{pod}")).await).filter(|condition| is_so(condition)).ok_or("not yet")
+    })
+    .await
+}
+
+/// Node 1 has lost the label that these pods require, and no other node has it.
+async fn lost_label(world: &World, enforcer: &Enforcer, pods: Vec<Value>) {
+    world.label_node("node-1", "disk", json!("ssd")).await;
+    let n = pods.len();
+    for pod in pods {
+        world.run(on_nodes_with(pod, "disk", "ssd")).await;
+    }
+    enforcer.until("aware of them", |s| s.n_pods == n).await;
+    world.label_node("node-1", "disk", Value::Null).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_system_evicts_eventually_and_says_when_and_why() {
+    let world = World::start(1, 1).await;
+    // One replica: six times as long.
+    let enforcer = world.enforce(EnforcerOptions { holds: held_for(500), ..hasty() }).await;
+    lost_label(&world, &enforcer, vec![pod("web", "web")]).await;
+    let condition = until_held(&world, "web", |condition| condition.is_true()).await;
+    assert!(condition.message.starts_with("Held until 20"), "{condition:?}");
+    assert!(condition.message.contains("then evicted: no node is feasible: 0/1 nodes"), "{condition:?}");
+    assert_eq!(condition.reason, "NoFeasibleNode");
+    let event = world.until_event("Pod", "web", "EvictionHeld").await;
+    let note = event["note"].as_str().unwrap();
+    assert!(note.contains("disk") && note.contains("Held until 20"), "{note}");
+    world.until_gone("web").await;
+    let event = world.until_event("Pod", "web", "EvictedForAffinity").await;
+    assert!(event["note"].as_str().unwrap().contains("No node is feasible for the pod"), "{event}");
+    enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_decides_for_itself_and_a_namespace_for_its_pods() {
+    let world = World::start(1, 1).await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "batch"}});
+    world.create("/api/v1/namespaces", namespace).await;
+    let namespaces = [("batch".to_owned(), held_for(0).default)].into();
+    let holds = Holds { default: Hold::Always, namespaces };
+    let enforcer = world.enforce(EnforcerOptions { holds, ..hasty() }).await;
+    let mut of_batch = pod("of-batch", "x");
+    of_batch["metadata"]["namespace"] = json!("batch");
+    let mut stays = without_target(pod("stays", "x"), "hold");
+    stays["metadata"]["namespace"] = json!("batch");
+    let pods = vec![
+        without_target(pod("goes", "x"), "evict"),
+        without_target(pod("later", "x"), "1s"),
+        without_target(pod("unclear", "x"), "at once"),
+        of_batch,
+        stays,
+    ];
+    lost_label(&world, &enforcer, pods).await;
+    for name in ["goes", "later"] {
+        world.until_gone(name).await;
+    }
+    let held = |s: &berth_enforcer::Status| s.held.get("no_target") == Some(&2);
+    enforcer.until("done", |s| s.n_evicted == 3 && held(s)).await;
+    let event = world.until_event("Pod", "unclear", "InvalidWithoutTarget").await;
+    let note = event["note"].as_str().unwrap();
+    assert!(note.contains("is not evict, hold, or a duration such as 90s"), "{note}");
+    let condition = until_held(&world, "unclear", |condition| condition.is_true()).await;
+    assert!(condition.message.starts_with("Held until a node is feasible: "), "{condition:?}");
+    // It may change its mind.
+    world
+        .patch(
+            &format!("{PODS}/unclear"),
+            json!({"metadata": {"annotations": {"scheduling.berth.dev/without-target": "evict"}}}),
+        )
+        .await;
+    world.until_gone("unclear").await;
+    assert_eq!(world.journal.n_ended("stays"), 0);
+    enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_condition_ends_with_the_violation_and_a_new_enforcer_goes_on_from_it() {
+    let world = World::start(1, 1).await;
+    let options = |default| EnforcerOptions { holds: Holds { default, ..Holds::default() }, ..hasty() };
+    let enforcer = world.enforce(options(Hold::Always)).await;
+    lost_label(&world, &enforcer, vec![pod("web", "web")]).await;
+    let first = until_held(&world, "web", |condition| condition.is_true()).await;
+    enforcer.stopped().await;
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    let enforcer = world.enforce(options(Hold::For(LONG))).await;
+    let second = until_held(&world, "web", |condition| condition.message.contains("then evicted")).await;
+    assert_eq!(second.last_transition_time, first.last_transition_time);
+    world.label_node("node-1", "disk", json!("ssd")).await;
+    let last = until_held(&world, "web", |condition| !condition.is_true()).await;
+    assert_eq!((last.status.as_str(), last.reason.as_str()), ("False", "NotHeld"));
+    assert_eq!(world.journal.n_ended("web"), 0);
+    enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_s2_terminates_s1_is_terminated_eventually() {
+    let world = World::start(2, 1).await;
+    let enforcer = world.enforce(EnforcerOptions { holds: held_for(200), ..hasty() }).await;
+    world.run(pod("s2", "s2")).await;
+    world.run(with_term(pod("s1", "s1"), "podAffinity", "s2", ZONE)).await;
+    enforcer.until("aware of both", |s| s.n_pods == 2).await;
+    world.delete_pod("s2").await;
+    until_held(&world, "s1", |condition| condition.is_true()).await;
+    world.until_gone("s1").await;
+    enforcer.stopped().await;
+}
