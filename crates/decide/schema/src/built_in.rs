@@ -50,6 +50,8 @@ struct Builder<'d> {
 impl Builder<'_> {
     /// The type of a definition.
     fn definition(&mut self, name: &str) -> TypeId {
+        // They differ in descriptions only.
+        let name = definitions::original_definition(name);
         // A structural schema has no list of schemas.
         let name = match name.strip_suffix("JSONSchemaPropsOrArray") {
             Some(_) => name.trim_end_matches("OrArray"),

@@ -14,8 +14,11 @@ pub(super) const REFERENCE: &str = "#/components/schemas/";
 
 /// The fields of the proposals that Kubernetes' own types lack.
 pub(super) const PROPOSED_FIELD: &str = "requiredDuringSchedulingRequiredDuringExecution";
+/// Of the names of definitions that Kubernetes does not have.
+const PROPOSED_PREFIX: &str = "dev.berth.scheduling.v1.";
 const LIMIT: &str = "limit";
 const MATCH_ANNOTATIONS: &str = "matchAnnotations";
+const NODE_SELECTOR: &str = "io.k8s.api.core.v1.NodeSelector";
 const NODE_SELECTOR_TERM: &str = "io.k8s.api.core.v1.NodeSelectorTerm";
 const POD_AFFINITY_TERM: &str = "io.k8s.api.core.v1.PodAffinityTerm";
 
@@ -57,6 +60,7 @@ pub(super) fn generate(chosen: impl Fn(&GeneratedType) -> bool) -> Map<String, V
         }
         semantics::annotate(name, definition);
     }
+    add_proposed_definitions(&mut definitions);
     definitions
 }
 
@@ -68,21 +72,29 @@ pub(super) fn referred(schema: &Value) -> Option<&str> {
 
 /// The fields of the node affinity and inter-pod affinity proposals that Kubernetes' own types lack.
 fn add_proposed_fields(definition: &str, schema: &mut Value) {
+    let terms = |description: &str| {
+        let items = format!("{REFERENCE}{}", proposed_definition(POD_AFFINITY_TERM));
+        json!({"description": description, "type": "array", "items": {"$ref": items}})
+    };
     let field = match definition {
         "io.k8s.api.core.v1.NodeAffinity" => json!({
-            "description": "Like requiredDuringSchedulingIgnoredDuringExecution, and the rule is also kept \
-                while the pod runs: a pod whose node stops satisfying it is evicted.",
-            "$ref": format!("{REFERENCE}io.k8s.api.core.v1.NodeSelector"),
+            "description": "The node must match when the pod is scheduled and as long as it runs: a pod whose node \
+                stops matching is eventually evicted. requiredDuringSchedulingIgnoredDuringExecution must hold as well.",
+            "$ref": format!("{REFERENCE}{}", proposed_definition(NODE_SELECTOR)),
         }),
-        "io.k8s.api.core.v1.PodAffinity" | "io.k8s.api.core.v1.PodAntiAffinity" => json!({
-            "description": "Like requiredDuringSchedulingIgnoredDuringExecution, and the rule is also kept \
-                while the pod runs: a pod for which it stops being satisfied is evicted.",
-            "type": "array",
-            "items": { "$ref": format!("{REFERENCE}{POD_AFFINITY_TERM}") },
-        }),
+        "io.k8s.api.core.v1.PodAffinity" => terms(
+            "Each term is a requirement by itself, and different pods may satisfy them: the lists of nodes of all terms are \
+             intersected. They must hold when the pod is scheduled and as long as it runs: a pod for which one stops being \
+             satisfied is eventually evicted. A term that the pod matches itself is disregarded while no other pod matches it.",
+        ),
+        "io.k8s.api.core.v1.PodAntiAffinity" => terms(
+            "Pods that match a term may not share its domain with this pod, whichever of them is scheduled first, and as long as \
+             this pod runs: if one comes to match, this pod is eventually evicted, or those that conflict if all have lower \
+             priority.",
+        ),
         POD_AFFINITY_TERM => json!({
             "description": "In requiredDuringSchedulingRequiredDuringExecution of podAntiAffinity only: the number \
-                of other matching pods that may share the domain. Defaults to 0.",
+                of other matching pods that may share the domain; if there are more, those above it are evicted. Defaults to 0.",
             "type": "integer",
             "format": "int32",
         }),
@@ -99,6 +111,84 @@ fn add_proposed_fields(definition: &str, schema: &mut Value) {
     }
 }
 
+/// The definitions that fields of the proposals use in place of Kubernetes' own, and how the meaning of their fields differs.
+static PROPOSED_DEFINITIONS: &[(&str, &[(&str, &str)])] = &[
+    (NODE_SELECTOR, &[("nodeSelectorTerms", "The node must match one of these terms.")]),
+    (
+        NODE_SELECTOR_TERM,
+        &[
+            (
+                "matchExpressions",
+                "Requirements on labels of the node. A term without any requirement matches every node.",
+            ),
+            (
+                "matchFields",
+                "Requirements on fields of the node: metadata.name, spec.providerID, spec.unschedulable and status.nodeInfo.*, \
+                 with all operators.",
+            ),
+        ],
+    ),
+    (
+        "io.k8s.api.core.v1.NodeSelectorRequirement",
+        &[("operator", "In, NotIn, Exists, DoesNotExist, Gt, Lt, VersionGt or VersionLt.")],
+    ),
+    (
+        POD_AFFINITY_TERM,
+        &[
+            ("labelSelector", "Selects pods by their labels. Gt and Lt compare integers."),
+            ("namespaces", "Absent: the namespace of this pod. An empty list: all namespaces."),
+            (
+                "topologyKey",
+                "The label of nodes whose value makes a domain. Empty: any of the topologies that the server is configured for, by \
+                 default host name, zone and region.",
+            ),
+        ],
+    ),
+    ("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector", &[]),
+    (
+        "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement",
+        &[("operator", "In, NotIn, Exists, DoesNotExist, Gt or Lt.")],
+    ),
+];
+
+/// The name of the definition that fields of the proposals use in place of one of Kubernetes.
+fn proposed_definition(name: &str) -> String {
+    format!("{PROPOSED_PREFIX}{}", name.rsplit('.').next().unwrap_or_default())
+}
+
+/// The definition of Kubernetes that has the same fields, or the definition itself.
+pub(super) fn original_definition(name: &str) -> &str {
+    let mut of_proposals = PROPOSED_DEFINITIONS.iter().map(|(original, _)| *original);
+    of_proposals.find(|original| proposed_definition(original) == name).unwrap_or(name)
+}
+
+fn add_proposed_definitions(definitions: &mut Map<String, Value>) {
+    if !definitions.contains_key(POD_AFFINITY_TERM) {
+        return;
+    }
+    fn redirect(value: &mut Value) {
+        match value {
+            Value::Object(fields) => fields.values_mut().for_each(redirect),
+            Value::Array(items) => items.iter_mut().for_each(redirect),
+            Value::String(text) => {
+                let name = text.strip_prefix(REFERENCE).unwrap_or_default();
+                if PROPOSED_DEFINITIONS.iter().any(|(own, _)| *own == name) {
+                    *text = format!("{REFERENCE}{}", proposed_definition(name));
+                }
+            }
+            _ => {}
+        }
+    }
+    for (name, descriptions) in PROPOSED_DEFINITIONS {
+        let Some(mut definition) = definitions.get(*name).cloned() else { continue };
+        redirect(&mut definition);
+        for (field, description) in *descriptions {
+            definition["properties"][field]["description"] = json!(description);
+        }
+        definitions.insert(proposed_definition(name), definition);
+    }
+}
+
 fn proposed_field(definition: &str) -> &'static str {
     match definition {
         NODE_SELECTOR_TERM => MATCH_ANNOTATIONS,
@@ -107,9 +197,12 @@ fn proposed_field(definition: &str) -> &'static str {
     }
 }
 
-/// Removes the extension field of a definition, for a server without the extensions.
-pub(super) fn remove_proposed_fields(definition: &str, schema: &mut Value) {
-    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.remove(proposed_field(definition));
+/// Removes what the extensions add, for a server without them.
+pub(super) fn remove_proposed(definitions: &mut Map<String, Value>) {
+    definitions.retain(|name, _| !name.starts_with(PROPOSED_PREFIX));
+    for (name, schema) in definitions {
+        if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.remove(proposed_field(name));
+        }
     }
 }

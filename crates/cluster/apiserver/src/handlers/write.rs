@@ -15,6 +15,7 @@ use super::{convert, fields};
 use crate::request::{ApiRequest, Attributes, RequestInfo, Status, Verb, refusal};
 use crate::store::{Change, EventType, Object, Store, Write, WriteError, key};
 use crate::strategy::generate_name;
+use crate::strategy::proposal_fields::keep_absent;
 use crate::webhook::Operation;
 use crate::{bootstrap, lifecycle};
 
@@ -166,8 +167,15 @@ pub async fn change(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status
             Err(status) => return Err(status),
         }
     }
+    let extensions = api.context(&request.user).extensions && info.subresource.is_none();
     let object = change_object(api, request, dry_run, None, &mut warnings, |current, warnings| match &sent {
-        Some(value) => Ok(value.clone()),
+        Some(value) => {
+            let mut value = value.clone();
+            if extensions {
+                warnings.extend(keep_absent(info.resource.kind, &mut value, current));
+            }
+            Ok(value)
+        }
         None => patched(request, current, warnings),
     })
     .await?;

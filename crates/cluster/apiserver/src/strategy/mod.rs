@@ -8,6 +8,7 @@ pub mod fake_cluster;
 pub mod fields;
 mod interface;
 pub mod metadata;
+pub mod proposal_fields;
 pub mod template;
 mod topology_labels;
 pub mod typed;

@@ -1,6 +1,6 @@
 //! Pods: defaults, admission, what may be changed.
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -54,6 +54,39 @@ async fn pods_get_defaults_and_keep_set_fields() {
     let (_, patched) =
         merge(&client, &format!("{PODS}/{name}"), &json!({"metadata": {"labels": {"more": "y"}}})).await;
     assert_eq!(patched["spec"], created["spec"]);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_know_the_fields_of_the_proposals_sends_objects_back_without_them() {
+    let server = server().await;
+    let client = admin(&server);
+    let known = json!({"preferredDuringSchedulingIgnoredDuringExecution": []});
+    let rules = json!([{"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": ""}]);
+    let mut affinity = json!({"podAntiAffinity": known});
+    affinity["podAntiAffinity"]["requiredDuringSchedulingRequiredDuringExecution"] = rules;
+    let mut stored = pod("a");
+    stored["spec"]["affinity"] = affinity.clone();
+    let (_, mut sent) = post(&client, PODS, &stored).await;
+    sent["spec"]["affinity"] = json!({"podAntiAffinity": known});
+    sent["metadata"]["labels"] = json!({"new": "label"});
+    let (code, changed) = put(&client, &format!("{PODS}/a"), &sent).await;
+    assert_eq!((code, &changed["metadata"]["labels"]["new"]), (StatusCode::OK, &json!("label")), "{changed}");
+    assert_eq!(changed["spec"]["affinity"], affinity);
+    // A template may change: the field goes, and the client is told.
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let template = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"affinity": affinity,
+        "containers": [{"name": "c", "image": "i"}]}});
+    let deployment = json!({"metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template}});
+    let (code, mut sent) = post(&client, deployments, &deployment).await;
+    assert_eq!(code, StatusCode::CREATED, "{sent}");
+    let path = format!("{deployments}/web");
+    assert_eq!(warnings(&client, Method::PUT, &path, &sent).await, [""; 0]);
+    sent["metadata"]["resourceVersion"] = json!("");
+    sent["spec"]["template"]["spec"]["affinity"] = json!({"podAntiAffinity": known});
+    let told = warnings(&client, Method::PUT, &path, &sent).await.concat();
+    let field = "spec.template.spec.affinity.podAntiAffinity.requiredDuringSchedulingRequiredDuringExecution";
+    assert!(told.contains(&format!("{field} is removed by this update")), "{told}");
 }
 
 #[tokio::test]

@@ -24,17 +24,23 @@ pub fn quote_integer_bounds(rules: &mut Value) {
     }
 }
 
+/// The JSON pointer of the pod spec in objects of a kind; none if they have no pods.
+pub fn pod_spec_pointer(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "Pod" => "/spec",
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" | "ReplicationController" => {
+            "/spec/template/spec"
+        }
+        "CronJob" => "/spec/jobTemplate/spec/template/spec",
+        "PodTemplate" => "/template/spec",
+        _ => return None,
+    })
+}
+
 /// [`quote_integer_bounds`] for terms between pods of every pod spec in an object of this kind.
 pub(super) fn quote_integer_bounds_of_object(kind: &str, object: &mut Value) {
-    let spec = match kind {
-        "Pod" => "/spec/affinity",
-        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" | "ReplicationController" => {
-            "/spec/template/spec/affinity"
-        }
-        "CronJob" => "/spec/jobTemplate/spec/template/spec/affinity",
-        _ => return,
-    };
+    let Some(spec) = pod_spec_pointer(kind) else { return };
     for rules in ["podAffinity", "podAntiAffinity"] {
-        object.pointer_mut(&format!("{spec}/{rules}")).map(quote_integer_bounds);
+        object.pointer_mut(&format!("{spec}/affinity/{rules}")).map(quote_integer_bounds);
     }
 }

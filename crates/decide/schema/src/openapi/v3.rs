@@ -62,12 +62,10 @@ pub(super) fn make(group: &str, version: &str, extensions: bool, resources: &[&'
                 .any(|sub| (sub.group, sub.version, sub.kind) == (kind.group, kind.version, kind.kind))
     };
     let mut schemas = definitions::generate(is_used);
-    for (name, schema) in &mut schemas {
-        if !extensions {
-            definitions::remove_proposed_fields(name, schema);
-        }
-        as_openapi(schema);
+    if !extensions {
+        definitions::remove_proposed(&mut schemas);
     }
+    schemas.values_mut().for_each(as_openapi);
     for kind in definitions::types().iter().filter(|kind| is_used(kind)) {
         if let Some(schema) = schemas.get_mut(&*(kind.definition)()) {
             schema["x-kubernetes-group-version-kind"] = json!([gvk(kind.group, kind.version, kind.kind)]);

@@ -17,11 +17,11 @@ use validate::{cause, validate_containers};
 
 use crate::kinds::kind::{NoRules, kinds};
 use crate::kinds::prelude::*;
+use crate::strategy::proposal_fields::ENFORCED;
 use crate::strategy::{add_topology_labels, metadata};
 
 /// Default grace period of a pod in seconds.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
-const ENFORCED: &str = "requiredDuringSchedulingRequiredDuringExecution";
 const IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
