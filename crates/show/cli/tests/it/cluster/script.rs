@@ -63,6 +63,11 @@ fn a_required_rule_becomes_a_preference_while_a_pod_is_pending() {
     run("relax-after");
 }
 
+#[test]
+fn toleration_seconds_count_from_when_the_taint_was_added_or_is_seen() {
+    run("taints");
+}
+
 fn run(name: &str) {
     if !has_kubectl(name) {
         return;
