@@ -6,9 +6,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use berth_api::object::group::{GroupKey, GroupKind, PodGroup};
+use berth_api::object::group::{
+    GroupKey, GroupKind, GroupOwner, PodGroup, members_of_job, members_of_workload, n_replicas,
+};
 use berth_api::object::{
-    DeviceClass, Namespace, NamespacedName, Node, PodDisruptionBudget, ReplicationController, Service,
+    DeviceClass, Job, Namespace, NamespacedName, Node, PodDisruptionBudget, ReplicationController, Service,
     VolumeKind, Workload,
 };
 use berth_api::rules::{Requirement, Selector};
@@ -17,7 +19,6 @@ use berth_engine::Cluster;
 
 use crate::change::Change;
 use crate::entries::{Entries, Sync};
-use crate::event::OwnerKind;
 use crate::fingerprint::{Fingerprint, Fingerprints};
 use crate::pod_entries::PodEntries;
 
@@ -32,6 +33,7 @@ pub(crate) struct CacheSync {
     replica_sets: Entries<Fingerprint>,
     stateful_sets: Entries<Fingerprint>,
     replication_controllers: Entries<Fingerprint>,
+    jobs: Entries<Fingerprint>,
     budgets: Entries<Fingerprint>,
     device_classes: Entries<Fingerprint>,
     pod_groups: BTreeMap<GroupKind, Entries<Fingerprint>>,
@@ -95,24 +97,47 @@ impl CacheSync {
     pub(crate) fn apply_owner(
         &mut self,
         cluster: &mut Cluster,
-        kind: OwnerKind,
+        kind: GroupOwner,
         event: StreamEvent<Workload>,
+        changes: &mut Vec<Change>,
     ) {
         let fingerprints = &self.fingerprints;
-        let fingerprint = |workload: &Workload| fingerprints.of(&workload.spec.selector);
+        let n_members = |workload: &Workload| members_of_workload(workload, kind);
+        let fingerprint =
+            |workload: &Workload| fingerprints.of(&(&workload.spec.selector, n_members(workload)));
         let entries = match kind {
-            OwnerKind::ReplicaSet => &mut self.replica_sets,
-            OwnerKind::StatefulSet => &mut self.stateful_sets,
+            GroupOwner::StatefulSet => &mut self.stateful_sets,
+            _ => &mut self.replica_sets,
         };
         entries.apply(event, fingerprint, |sync| match sync {
             Sync::Set(workload) => {
                 let (namespace, name) = workload.key();
                 let selector = Selector::parse(workload.spec.selector.as_ref()).ok();
                 cluster.set_owner_selector(kind.name(), namespace, name, selector);
+                changes.push(owner_changed(
+                    kind,
+                    &workload.metadata.namespaced_name(),
+                    Some(n_members(&workload)),
+                ));
             }
             Sync::Unset(key) => {
                 cluster.set_owner_selector(kind.name(), key.namespace(), key.name(), None);
+                changes.push(owner_changed(kind, &key, None));
             }
+        });
+    }
+
+    pub(crate) fn apply_job(&mut self, event: StreamEvent<Job>, changes: &mut Vec<Change>) {
+        let fingerprints = &self.fingerprints;
+        let fingerprint = |job: &Job| fingerprints.of(&members_of_job(job));
+        self.jobs.apply(event, fingerprint, |sync| {
+            changes.push(match sync {
+                Sync::Set(job) => {
+                    let name = job.metadata.namespaced_name();
+                    owner_changed(GroupOwner::Job, &name, Some(members_of_job(&job)))
+                }
+                Sync::Unset(key) => owner_changed(GroupOwner::Job, &key, None),
+            });
         });
     }
 
@@ -120,19 +145,27 @@ impl CacheSync {
         &mut self,
         cluster: &mut Cluster,
         event: StreamEvent<ReplicationController>,
+        changes: &mut Vec<Change>,
     ) {
-        const KIND: &str = "ReplicationController";
+        const KIND: GroupOwner = GroupOwner::ReplicationController;
         let fingerprints = &self.fingerprints;
-        let fingerprint = |owner: &ReplicationController| fingerprints.of(&owner.spec.selector);
+        let fingerprint = |owner: &ReplicationController| {
+            fingerprints.of(&(&owner.spec.selector, n_replicas(owner.spec.replicas)))
+        };
         self.replication_controllers.apply(event, fingerprint, |sync| match sync {
             Sync::Set(owner) => {
                 let (namespace, name) = owner.key();
                 let equal =
                     |(key, value): (&String, &String)| Requirement::In(key.clone(), vec![value.clone()]);
                 let selector = Selector::new(owner.spec.selector.iter().map(equal).collect());
-                cluster.set_owner_selector(KIND, namespace, name, Some(selector));
+                cluster.set_owner_selector(KIND.name(), namespace, name, Some(selector));
+                let n_members = n_replicas(owner.spec.replicas);
+                changes.push(owner_changed(KIND, &owner.metadata.namespaced_name(), Some(n_members)));
             }
-            Sync::Unset(key) => cluster.set_owner_selector(KIND, key.namespace(), key.name(), None),
+            Sync::Unset(key) => {
+                cluster.set_owner_selector(KIND.name(), key.namespace(), key.name(), None);
+                changes.push(owner_changed(KIND, &key, None));
+            }
         });
     }
 
@@ -184,4 +217,8 @@ impl CacheSync {
             });
         });
     }
+}
+
+fn owner_changed(kind: GroupOwner, name: &NamespacedName, n_members: Option<usize>) -> Change {
+    Change::GroupOwnerChanged(GroupKey::of_owner(kind, name.namespace(), name.name()), n_members)
 }

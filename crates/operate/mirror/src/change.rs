@@ -46,6 +46,8 @@ pub enum Change {
     PodGroupApplied(GroupKey, Box<PodGroup>),
     /// A PodGroup was deleted.
     PodGroupDeleted(GroupKey),
+    /// An owner of pods was added or deleted, or the number of pods that it has at one time changed.
+    GroupOwnerChanged(GroupKey, Option<usize>),
     /// A claim was added or changed.
     ClaimApplied(NamespacedName, ClaimState),
     /// A claim was deleted.

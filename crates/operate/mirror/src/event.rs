@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use berth_api::object::group::{GroupKind, PodGroup};
+use berth_api::object::group::{GroupKind, GroupOwner, PodGroup};
 use berth_api::object::{
-    DeviceClass, Namespace, Node, Pod, PodDisruptionBudget, ReplicationController, Service, VolumeKind,
+    DeviceClass, Job, Namespace, Node, Pod, PodDisruptionBudget, ReplicationController, Service, VolumeKind,
     Workload,
 };
 use berth_client::{StreamEvent, WatchFailure};
@@ -22,7 +22,9 @@ pub(crate) enum Payload {
     Pod(u32, StreamEvent<PodDelta>),
     Namespace(StreamEvent<Namespace>),
     Service(StreamEvent<Service>),
-    Owner(OwnerKind, StreamEvent<Workload>),
+    /// ReplicaSets or StatefulSets.
+    Owner(GroupOwner, StreamEvent<Workload>),
+    Job(StreamEvent<Job>),
     ReplicationController(StreamEvent<ReplicationController>),
     Budget(StreamEvent<PodDisruptionBudget>),
     DeviceClass(StreamEvent<DeviceClass>),
@@ -30,22 +32,6 @@ pub(crate) enum Payload {
     Volume(VolumeKind, StreamEvent<VolumeEntry>),
     /// With the number of the drift check.
     Check(u32, FullList),
-}
-
-/// The owners of pods whose selectors the default spread constraints use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OwnerKind {
-    ReplicaSet,
-    StatefulSet,
-}
-
-impl OwnerKind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            OwnerKind::ReplicaSet => "ReplicaSet",
-            OwnerKind::StatefulSet => "StatefulSet",
-        }
-    }
 }
 
 /// An object of a full list.
@@ -82,8 +68,9 @@ impl Payload {
             Payload::Pod(_, event) => edge(Source::Pods, event),
             Payload::Namespace(event) => edge(Source::Namespaces, event),
             Payload::Service(event) => edge(Source::Services, event),
-            Payload::Owner(OwnerKind::ReplicaSet, event) => edge(Source::ReplicaSets, event),
-            Payload::Owner(OwnerKind::StatefulSet, event) => edge(Source::StatefulSets, event),
+            Payload::Owner(GroupOwner::StatefulSet, event) => edge(Source::StatefulSets, event),
+            Payload::Owner(_, event) => edge(Source::ReplicaSets, event),
+            Payload::Job(event) => edge(Source::Jobs, event),
             Payload::ReplicationController(event) => edge(Source::ReplicationControllers, event),
             Payload::Budget(event) => edge(Source::Budgets, event),
             Payload::DeviceClass(event) => edge(Source::DeviceClasses, event),

@@ -62,6 +62,7 @@ impl MirrorOptions {
 pub struct Mirror {
     options: MirrorOptions,
     watches: Watches,
+    watches_jobs: bool,
     cache: CacheSync,
     /// Sources whose list is not complete.
     pending: BTreeSet<Source>,
@@ -101,6 +102,7 @@ impl Mirror {
         let watches = Watches { client, options: watch_options, events };
         let mut mirror = Mirror {
             watches,
+            watches_jobs: false,
             cache: CacheSync::default(),
             pending: options.sources.iter().copied().collect(),
             forbidden: BTreeMap::new(),
@@ -117,6 +119,13 @@ impl Mirror {
         mirror.nodes_watch.restart(|generation| mirror.watches.start_nodes(generation));
         mirror.relist_pods();
         (mirror, receiver)
+    }
+
+    /// Watches Jobs from now on: their pods are groups.
+    pub fn watch_jobs(&mut self) {
+        if !std::mem::replace(&mut self.watches_jobs, true) {
+            self.watches.start(Source::Jobs);
+        }
     }
 
     /// Lists pods again and watches from there. The state is not complete until the list is.
@@ -228,8 +237,11 @@ impl Mirror {
             Payload::Pod(_, event) => self.apply_pod_event(cluster, event, &mut changes),
             Payload::Namespace(event) => cache.apply_namespace(cluster, event),
             Payload::Service(event) => cache.apply_service(cluster, event),
-            Payload::Owner(kind, event) => cache.apply_owner(cluster, kind, event),
-            Payload::ReplicationController(event) => cache.apply_replication_controller(cluster, event),
+            Payload::Owner(kind, event) => cache.apply_owner(cluster, kind, event, &mut changes),
+            Payload::ReplicationController(event) => {
+                cache.apply_replication_controller(cluster, event, &mut changes);
+            }
+            Payload::Job(event) => cache.apply_job(event, &mut changes),
             Payload::Budget(event) => cache.apply_budget(event, &mut changes),
             Payload::DeviceClass(event) => cache.apply_device_class(event, &mut changes),
             Payload::PodGroup(kind, event) => cache.apply_pod_group(kind, event, &mut changes),

@@ -1,12 +1,12 @@
 //! The resources that are watched.
 
 use berth_api::config::SpreadDefaulting;
-use berth_api::object::group::{GroupKey, GroupKind};
+use berth_api::object::group::{GroupKey, GroupKind, GroupOwner};
 use berth_api::object::support::SuspectFields;
 use berth_api::object::volume::Volume;
 use berth_api::object::{Pod, TopologySpreadConstraint, VolumeKind};
 use berth_api::resource::{
-    DEVICE_CLASSES, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, REPLICA_SETS,
+    DEVICE_CLASSES, JOBS, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, REPLICA_SETS,
     REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS,
 };
 use berth_engine::Settings;
@@ -43,6 +43,13 @@ impl Needs {
     }
 }
 
+impl Needs {
+    /// Whether these objects matter, which own pods.
+    fn owner(self, owner: GroupOwner) -> bool {
+        self.default_spread || self.group == Some(GroupKind::Owner(owner))
+    }
+}
+
 /// A watched resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
@@ -60,6 +67,8 @@ pub enum Source {
     StatefulSets,
     /// `replicationcontrollers`.
     ReplicationControllers,
+    /// `jobs`; only if pods are a group of their Job.
+    Jobs,
     /// `poddisruptionbudgets`.
     Budgets,
     /// `deviceclasses`.
@@ -71,7 +80,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// All sources.
+    /// All sources but Jobs.
     pub const ALL: &'static [Source] = &[
         Source::Nodes,
         Source::Pods,
@@ -111,10 +120,11 @@ impl Source {
     pub fn is_needed_by(self, needs: Needs) -> bool {
         match self {
             Source::Nodes | Source::Pods | Source::Namespaces => true,
-            Source::Services
-            | Source::ReplicaSets
-            | Source::StatefulSets
-            | Source::ReplicationControllers => needs.default_spread,
+            Source::Services => needs.default_spread,
+            Source::ReplicaSets => needs.owner(GroupOwner::ReplicaSet),
+            Source::StatefulSets => needs.owner(GroupOwner::StatefulSet),
+            Source::ReplicationControllers => needs.owner(GroupOwner::ReplicationController),
+            Source::Jobs => needs.group == Some(GroupKind::Owner(GroupOwner::Job)),
             Source::Volumes(_) => needs.volumes,
             Source::DeviceClasses => needs.devices,
             Source::PodGroups(kind) => needs.group == Some(kind),
@@ -136,6 +146,7 @@ impl Source {
             Source::ReplicaSets => REPLICA_SETS,
             Source::StatefulSets => STATEFUL_SETS,
             Source::ReplicationControllers => REPLICATION_CONTROLLERS,
+            Source::Jobs => JOBS,
             Source::Budgets => POD_DISRUPTION_BUDGETS,
             Source::DeviceClasses => DEVICE_CLASSES,
             Source::PodGroups(kind) => kind.resource().unwrap_or(POD_GROUPS),

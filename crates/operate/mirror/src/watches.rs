@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use berth_api::object::group::GroupOwner;
 use berth_client::watch::ListError;
 use berth_client::{KubeObject, Pages, StreamEvent, WatchOptions, watch_into, watch_with};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::event::{FullList, OwnerKind, Payload, WatchEvent};
+use crate::event::{FullList, Payload, WatchEvent};
 use crate::pod_delta::{PodDelta, PodReader};
 use crate::source::Source;
 use crate::volume_entry::entry;
@@ -33,8 +34,9 @@ impl Watches {
             Source::Nodes | Source::Pods => return,
             Source::Namespaces => self.watch(source, Payload::Namespace),
             Source::Services => self.watch(source, Payload::Service),
-            Source::ReplicaSets => self.watch(source, |e| Payload::Owner(OwnerKind::ReplicaSet, e)),
-            Source::StatefulSets => self.watch(source, |e| Payload::Owner(OwnerKind::StatefulSet, e)),
+            Source::ReplicaSets => self.watch(source, |e| Payload::Owner(GroupOwner::ReplicaSet, e)),
+            Source::StatefulSets => self.watch(source, |e| Payload::Owner(GroupOwner::StatefulSet, e)),
+            Source::Jobs => self.watch(source, Payload::Job),
             Source::ReplicationControllers => self.watch(source, Payload::ReplicationController),
             Source::Budgets => self.watch(source, Payload::Budget),
             Source::DeviceClasses => self.watch(source, Payload::DeviceClass),

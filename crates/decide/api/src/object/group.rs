@@ -2,14 +2,14 @@
 //!
 //! A pod names its group in one of three ways, the first of which counts: `spec.schedulingGroup` (a PodGroup of
 //! `scheduling.k8s.io`), the label of the coscheduling plugin (a PodGroup of `scheduling.x-k8s.io`), or annotations, for a
-//! group without an object.
+//! group without an object: a name, or `owner` for the pods of one controller.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Condition, NamespacedName, ObjectMeta, Pod, nullable};
+use super::{Condition, Job, NamespacedName, ObjectMeta, Pod, Workload, nullable};
 use crate::resource::{COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource, group_of};
 
 /// The API group of Kubernetes' PodGroup.
@@ -20,6 +20,8 @@ pub const COSCHEDULING_GROUP: &str = "scheduling.x-k8s.io";
 pub const POD_GROUP_LABEL: &str = "scheduling.x-k8s.io/pod-group";
 /// The annotation with the name of a pod's group, if the group has no object.
 pub const GROUP_ANNOTATION: &str = "scheduling.berth.dev/group";
+/// The value of [`GROUP_ANNOTATION`] for the pods of one owner, which says how many there are.
+pub const GROUP_OF_OWNER: &str = "owner";
 /// With [`GROUP_ANNOTATION`]: how many members have to be placed at least.
 pub const GROUP_MIN_ANNOTATION: &str = "scheduling.berth.dev/group-min";
 /// On a pod with [`GROUP_ANNOTATION`] or on a PodGroup: the node label whose value all members share.
@@ -36,6 +38,55 @@ pub enum GroupKind {
     Coscheduling,
     /// The annotation [`GROUP_ANNOTATION`].
     Annotation,
+    /// The annotation [`GROUP_ANNOTATION`] with the value [`GROUP_OF_OWNER`], and the kind of the controller.
+    Owner(GroupOwner),
+}
+
+/// A kind of controllers whose pods may be a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GroupOwner {
+    /// Also of a Deployment.
+    ReplicaSet,
+    /// Its pods are a group if it creates them in parallel.
+    StatefulSet,
+    /// `replicas`, as a ReplicaSet.
+    ReplicationController,
+    /// `parallelism`, or the completions that are missing.
+    Job,
+}
+
+impl GroupOwner {
+    const ALL: [GroupOwner; 4] =
+        [GroupOwner::ReplicaSet, GroupOwner::StatefulSet, GroupOwner::ReplicationController, GroupOwner::Job];
+
+    /// `kind`.
+    pub fn name(self) -> &'static str {
+        match self {
+            GroupOwner::ReplicaSet => "ReplicaSet",
+            GroupOwner::StatefulSet => "StatefulSet",
+            GroupOwner::ReplicationController => "ReplicationController",
+            GroupOwner::Job => "Job",
+        }
+    }
+}
+
+/// How many pods a ReplicaSet, a ReplicationController or a StatefulSet has at one time. A StatefulSet that creates a pod when the one
+/// before is ready has no group: 1.
+pub fn members_of_workload(workload: &Workload, owner: GroupOwner) -> usize {
+    let is_ordered = owner == GroupOwner::StatefulSet && workload.spec.pod_management_policy != "Parallel";
+    if is_ordered { 1 } else { n_replicas(workload.spec.replicas) }
+}
+
+/// `replicas` of a workload: 1 when absent.
+pub fn n_replicas(replicas: Option<i32>) -> usize {
+    usize::try_from(replicas.unwrap_or(1)).unwrap_or(0)
+}
+
+/// How many pods a Job has at one time now.
+pub fn members_of_job(job: &Job) -> usize {
+    let parallelism = job.spec.parallelism.unwrap_or(1);
+    let missing = job.spec.completions.map(|n| n.saturating_sub(job.status.succeeded));
+    usize::try_from(missing.map_or(parallelism, |missing| parallelism.min(missing))).unwrap_or(0)
 }
 
 impl GroupKind {
@@ -44,7 +95,7 @@ impl GroupKind {
         match self {
             GroupKind::Scheduling => Some(POD_GROUPS),
             GroupKind::Coscheduling => Some(COSCHEDULING_POD_GROUPS),
-            GroupKind::Annotation => None,
+            GroupKind::Annotation | GroupKind::Owner(_) => None,
         }
     }
 }
@@ -68,7 +119,18 @@ impl GroupKey {
             .map(|name| (GroupKind::Scheduling, name))
             .or_else(|| Some((GroupKind::Coscheduling, label()?)))
             .or_else(|| Some((GroupKind::Annotation, annotation()?)))?;
+        if kind == GroupKind::Annotation && name == GROUP_OF_OWNER {
+            let controller = pod.metadata.controller()?;
+            let owner = GroupOwner::ALL.into_iter().find(|owner| owner.name() == controller.kind)?;
+            return Some(GroupKey::of_owner(owner, &pod.metadata.namespace, &controller.name));
+        }
         Some(GroupKey { kind, name: NamespacedName::new(&pod.metadata.namespace, name) })
+    }
+
+    /// The group of the pods of an owner.
+    pub fn of_owner(owner: GroupOwner, namespace: &str, name: &str) -> GroupKey {
+        let name = NamespacedName::new(namespace, &format!("{}/{name}", owner.name()));
+        GroupKey { kind: GroupKind::Owner(owner), name }
     }
 }
 
@@ -111,10 +173,10 @@ impl SharedTopology {
 
 impl GroupRules {
     /// The rules of a group without an object, by the annotations of its members: the stricter ones hold. None for a group
-    /// that has to have an object.
+    /// that has to have an object. Of a group of an owner, the number of members is missing.
     pub fn of_members<'a>(key: &GroupKey, members: impl Iterator<Item = &'a Pod>) -> Option<GroupRules> {
         let rules = members.map(GroupRules::of_annotations).reduce(GroupRules::and);
-        rules.filter(|_| key.kind == GroupKind::Annotation)
+        rules.filter(|_| matches!(key.kind, GroupKind::Annotation | GroupKind::Owner(_)))
     }
 
     /// The rules in the annotations of one member; those of several are [combined](GroupRules::and).
@@ -275,6 +337,34 @@ mod tests {
         assert_eq!(text(annotated).unwrap(), "Annotation team/c");
         assert_eq!(text(json!({"metadata": {"name": "p"}})), None);
         assert_eq!(GroupKey::of(&pod(json!({"metadata": metadata})), false), None);
+    }
+
+    #[test]
+    fn the_pods_of_one_owner_are_a_group_of_as_many_as_it_has_at_one_time() {
+        let key = |kind: &str| {
+            let owner =
+                json!({"apiVersion": "x/v1", "kind": kind, "name": "a", "uid": "u", "controller": true});
+            let metadata = json!({"namespace": "n", "annotations": {GROUP_ANNOTATION: GROUP_OF_OWNER}, "ownerReferences": [owner]});
+            GroupKey::of(&pod(json!({"metadata": metadata})), true).map(|key| key.name.to_string())
+        };
+        assert_eq!(key("Job").as_deref(), Some("n/Job/a"));
+        assert_eq!(key("DaemonSet"), None);
+        let job = |spec: Value, succeeded: i32| {
+            members_of_job(
+                &serde_json::from_value(json!({"spec": spec, "status": {"succeeded": succeeded}})).unwrap(),
+            )
+        };
+        assert_eq!([job(json!({}), 0), job(json!({"parallelism": 3}), 1)], [1, 3]);
+        let limited = json!({"parallelism": 3, "completions": 5});
+        assert_eq!([0, 2, 3, 5].map(|succeeded| job(limited.clone(), succeeded)), [3, 3, 2, 0]);
+        let members = |spec: Value, owner| {
+            members_of_workload(&serde_json::from_value(json!({"spec": spec})).unwrap(), owner)
+        };
+        assert_eq!(members(json!({}), GroupOwner::ReplicaSet), 1);
+        assert_eq!(members(json!({"replicas": 3}), GroupOwner::ReplicaSet), 3);
+        assert_eq!(members(json!({"replicas": 3}), GroupOwner::StatefulSet), 1, "one after the other");
+        let parallel = json!({"replicas": 3, "podManagementPolicy": "Parallel"});
+        assert_eq!(members(parallel, GroupOwner::StatefulSet), 3);
     }
 
     #[test]

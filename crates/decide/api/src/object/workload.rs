@@ -31,6 +31,9 @@ pub struct WorkloadSpec {
     /// The template of its pods.
     #[serde(deserialize_with = "nullable")]
     pub template: Value,
+    /// StatefulSet: `OrderedReady` (default) or `Parallel`.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub pod_management_policy: String,
     /// StatefulSet: the first ordinal.
     pub ordinals: Option<StatefulSetOrdinals>,
     /// StatefulSet: the service of its pods' DNS names.

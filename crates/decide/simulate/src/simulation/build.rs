@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::created_claims::CreatedClaim;
 use super::error::{InvalidObject, SimulationError};
+use super::groups::group_owners;
 use super::options::SimulationOptions;
 use super::pod::SimulatedPod;
 use super::pods::Pods;
@@ -136,6 +137,7 @@ impl Simulation {
             device_resources: DeviceResources::default(),
             created_claims: Vec::new(),
             pod_groups: inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules())).collect(),
+            group_owners: group_owners(&inventory),
             group_placements: BTreeMap::new(),
             policy_uses: BTreeMap::new(),
             rolled_out: expansion

@@ -1,9 +1,11 @@
 //! Pod groups in a simulation: all members that a group requires are placed at once, or none.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::group_placement::GroupPlacement;
 use super::state::Simulation;
+use berth_api::inventory::{Entry, Inventory, Workload, WorkloadSpec};
+use berth_api::object::group::{GroupKind, GroupOwner, members_of_job, members_of_workload, n_replicas};
 use berth_api::object::{GroupKey, GroupRules, NamespacedName};
 use berth_engine::{Group, GroupOutcome, GroupTopology, Outcome, PreparedPod, RelaxedPod};
 
@@ -111,6 +113,13 @@ impl Simulation {
         relaxed.unwrap_or_else(|| (outcome, members.iter().map(with_all_rules).collect()))
     }
 
+    /// How many pods the owner of a group has at one time. A ReplicaSet of a Deployment, and a Job of a CronJob, may not be in the input:
+    /// their pods are there as they are created, `n_members`. None for other groups.
+    fn members_of_owner(&self, key: &GroupKey, n_members: usize) -> Option<usize> {
+        let GroupKind::Owner(_) = key.kind else { return None };
+        Some(self.group_owners.get(key).copied().unwrap_or(n_members))
+    }
+
     fn decide_group(
         &mut self,
         key: &GroupKey,
@@ -122,7 +131,11 @@ impl Simulation {
         let running: Vec<String> = of_group.clone().filter_map(|pod| pod.node().map(str::to_owned)).collect();
         let rules = match self.pod_groups.get(key) {
             Some(rules) => rules.clone(),
-            None => GroupRules::of_members(key, of_group.map(|pod| &pod.pod)),
+            None => {
+                let min = self.members_of_owner(key, of_group.clone().count());
+                let rules = GroupRules::of_members(key, of_group.map(|pod| &pod.pod));
+                rules.map(|rules| GroupRules { min: min.unwrap_or(rules.min), ..rules })
+            }
         };
         let name: &NamespacedName = &key.name;
         let mut placement = GroupPlacement {
@@ -171,4 +184,29 @@ impl Simulation {
         };
         (placement, outcomes)
     }
+}
+
+/// How many pods the owners of an input have at one time.
+pub(super) fn group_owners(inventory: &Inventory) -> BTreeMap<GroupKey, usize> {
+    let owner = |entry: &Entry<Workload>| {
+        let workload = &entry.object;
+        let (owner, n) = match &workload.spec {
+            WorkloadSpec::ReplicaSet(w) => {
+                (GroupOwner::ReplicaSet, members_of_workload(w, GroupOwner::ReplicaSet))
+            }
+            WorkloadSpec::StatefulSet(w) => {
+                (GroupOwner::StatefulSet, members_of_workload(w, GroupOwner::StatefulSet))
+            }
+            WorkloadSpec::ReplicationController(w) => {
+                (GroupOwner::ReplicationController, n_replicas(w.spec.replicas))
+            }
+            WorkloadSpec::Job(w) => (GroupOwner::Job, members_of_job(w)),
+            WorkloadSpec::Deployment(_) | WorkloadSpec::DaemonSet(_) | WorkloadSpec::CronJob(_) => {
+                return None;
+            }
+        };
+        let metadata = workload.metadata();
+        Some((GroupKey::of_owner(owner, &metadata.namespace, &metadata.name), n))
+    };
+    inventory.workloads.iter().filter_map(owner).collect()
 }

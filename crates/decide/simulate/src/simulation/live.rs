@@ -6,6 +6,7 @@ use berth_api::read::Kind;
 use berth_api::rules::{KnownNamespaces, Selector};
 use berth_engine::DisruptionBudget;
 
+use super::groups::group_owners;
 use super::options::PendingFor;
 use super::state::Simulation;
 use super::volumes;
@@ -136,6 +137,7 @@ impl Simulation {
         if !is_changed(&workloads) {
             return false;
         }
+        self.group_owners = group_owners(inventory);
         let workloads = Workloads::new(inventory);
         let are_others = workloads != self.workloads;
         self.workloads = workloads;

@@ -58,6 +58,8 @@ pub struct Simulation {
     pub(super) created_claims: Vec<CreatedClaim>,
     /// The PodGroups; without rules, their pods are placed one by one.
     pub(super) pod_groups: BTreeMap<GroupKey, Option<GroupRules>>,
+    /// How many pods owners have at one time.
+    pub(super) group_owners: BTreeMap<GroupKey, usize>,
     pub(super) group_placements: BTreeMap<GroupKey, GroupPlacement>,
     /// The number of pods that got rules of a placement policy.
     pub(super) policy_uses: BTreeMap<String, usize>,

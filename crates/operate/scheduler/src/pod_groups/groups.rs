@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::object::group::GroupKind;
+use berth_api::object::group::{GroupKind, GroupOwner};
 use berth_api::object::{GroupKey as PodGroupKey, GroupRules, Pod, PodGroup};
 use berth_client::call::CallError;
 use rustc_hash::FxHashMap;
@@ -30,6 +30,8 @@ pub(crate) struct PodGroups {
     pub(super) reservations: Reservations,
     pub(super) metrics: Arc<Metrics>,
     objects: GroupObjects,
+    /// How many pods owners have at one time.
+    owners: HashMap<PodGroupKey, usize>,
     entries: HashMap<PodGroupKey, PodId>,
     /// The groups of pods with a node, by uid.
     running: HashMap<String, PodId>,
@@ -44,6 +46,7 @@ impl PodGroups {
             reservations: Reservations::new(options.group_reserve_after, options.group_reservation),
             metrics,
             objects: GroupObjects::default(),
+            owners: HashMap::new(),
             entries: HashMap::new(),
             running: HashMap::new(),
             due: BTreeSet::new(),
@@ -104,6 +107,9 @@ impl PodGroups {
         else {
             return false;
         };
+        if key.kind == GroupKind::Owner(GroupOwner::Job) {
+            context.state.mirror.watch_jobs();
+        }
         let entry = self.entry(&key, &mut context.pending.pods);
         if let Some(queued) = context.pending.pods.get_mut(id) {
             queued.group = Some(entry);
@@ -212,6 +218,22 @@ impl PodGroups {
         self.object_changed(context, key, before == Some(None));
     }
 
+    /// An owner of pods has another number of them at one time; none: it was deleted.
+    pub(crate) fn owner_changed(
+        &mut self,
+        context: &mut Context,
+        key: PodGroupKey,
+        n_members: Option<usize>,
+    ) {
+        match n_members {
+            Some(n) => _ = self.owners.insert(key.clone(), n),
+            None => _ = self.owners.remove(&key),
+        }
+        if let Some(entry) = self.entries.get(&key) {
+            self.settle(context, *entry);
+        }
+    }
+
     /// With `is_regrouped`, pods of this group are placed one by one, or were.
     fn object_changed(&mut self, context: &mut Context, key: &PodGroupKey, is_regrouped: bool) {
         if is_regrouped {
@@ -241,9 +263,15 @@ impl PodGroups {
             let priority = members.clone().map(|pod| pod.spec.priority.unwrap_or(0)).max();
             (GroupRules::of_members(&group.key, members), priority.unwrap_or(0))
         });
-        let rules = match self.objects.rules(&group.key) {
-            Some(rules) => rules.clone(),
-            None => rules.clone(),
+        let rules = match (group.key.kind, self.objects.rules(&group.key)) {
+            (GroupKind::Owner(_), _) => {
+                let Some(min) = self.owners.get(&group.key) else {
+                    return Err("its owner does not exist, or is not known yet".to_owned());
+                };
+                rules.clone().map(|rules| GroupRules { min: *min, ..rules })
+            }
+            (_, Some(rules)) => rules.clone(),
+            (_, None) => rules.clone(),
         };
         let Some(rules) = rules else { return Err("its PodGroup does not exist: create it".to_owned()) };
         let n = group.pending.len() + group.n_placed();

@@ -64,6 +64,9 @@ impl Scheduler {
             Change::PodGroupDeleted(key) => {
                 self.groups.object_deleted(&mut self.context, &key);
             }
+            Change::GroupOwnerChanged(key, n_members) => {
+                self.groups.owner_changed(&mut self.context, key, n_members);
+            }
             Change::BudgetApplied(budget) => {
                 self.context.state.budgets.set(&budget);
                 self.context.state.recorder.record(|| Entry::Budget(budget));

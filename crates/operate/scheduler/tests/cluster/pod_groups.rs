@@ -97,6 +97,51 @@ async fn members_wait_until_the_required_ones_exist() {
     verify::all_is_well(&world, 5).await;
 }
 
+/// A pod whose group is that of its owner.
+fn owned(name: &str, owner: &Value) -> Value {
+    let mut pod = pod(name, name);
+    pod["metadata"]["annotations"] = json!({"scheduling.berth.dev/group": "owner"});
+    pod["metadata"]["ownerReferences"] = json!([{"apiVersion": owner["apiVersion"], "kind": owner["kind"],
+        "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"], "controller": true}]);
+    pod
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_owner_of_pods_says_how_many_they_are_and_scaling_needs_no_edit() {
+    let world = World::start().await;
+    world.nodes(2, 1, 10).await;
+    let scheduler = world.schedule(impatient()).await;
+    let template = json!({"metadata": {"labels": {"app": "x"}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"},
+        "spec": {"parallelism": 4, "completions": 2, "template": template}});
+    let job = world.create("/apis/batch/v1/namespaces/default/jobs", job).await;
+    world.pod(owned("train-0", &job)).await;
+    until_message(&world, "train-0", "pod group default/Job/train: 1 of at least 2 pods exist").await;
+    world.pod(owned("train-1", &job)).await;
+    world.until_n_bound(2).await;
+
+    let mut template = template;
+    template["spec"]["restartPolicy"] = json!("Always");
+    let spec = json!({"replicas": 3, "selector": {"matchLabels": {"app": "x"}}, "template": template});
+    let set =
+        json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec});
+    let sets = "/apis/apps/v1/namespaces/default/replicasets";
+    let set = world.create(sets, set).await;
+    for name in ["web-0", "web-1"] {
+        world.pod(owned(name, &set)).await;
+    }
+    until_message(&world, "web-1", "pod group default/ReplicaSet/web: 2 of at least 3 pods exist").await;
+    assert_eq!(nodes_of(&world, "web-").await, ["", ""]);
+    world.send(Method::PATCH, &format!("{sets}/web"), json!({"spec": {"replicas": 2}})).await.unwrap();
+    world.until_n_bound(4).await;
+    world.send(Method::PATCH, &format!("{sets}/web"), json!({"spec": {"replicas": 3}})).await.unwrap();
+    world.pod(owned("web-2", &set)).await;
+    world.until_n_bound(5).await;
+    scheduler.stopped().await;
+    verify::all_is_well(&world, 5).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_that_require_each_other_are_bound() {
     let world = World::start().await;

@@ -26,6 +26,7 @@ const RUNS: &[(&str, &[&str])] = &[
     ("zone-volumes", &["simulate", "-f", "examples/zone-volumes", "--nodes", "6", "--zones", "3"]),
     ("pod-group", &["simulate", "-f", "examples/pod-group", "-o", "wide"]),
     ("pod-group", &["explain", "-f", "examples/pod-group", "--after-others", "video-0"]),
+    ("group-of-owner", &["simulate", "-f", "examples/group-of-owner", "--nodes", "3"]),
     ("node-affinity", &["simulate", "-f", "examples/node-affinity", "-o", "wide"]),
     (
         "namespace-selector",

@@ -3,7 +3,7 @@
 use super::super::field::{Errors, Path};
 use crate::object::Pod;
 use crate::object::group::{
-    GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION,
+    GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_OF_OWNER, GROUP_PREFERRED_TOPOLOGY_ANNOTATION,
     GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
 };
 use crate::syntax;
@@ -23,6 +23,10 @@ pub(super) fn validate_group_annotations(pod: &Pod, errors: &mut Errors) {
             errors.invalid_each(&root.key(GROUP_ANNOTATION), group, syntax::dns_subdomain(group));
             let path = root.key(GROUP_MIN_ANNOTATION);
             match min {
+                None if group == GROUP_OF_OWNER => {}
+                Some(_) if group == GROUP_OF_OWNER => {
+                    errors.forbidden(&path, "the owner of the pods says how many they are");
+                }
                 None => errors.required(&path, "how many members have to be placed at least"),
                 Some(min) if !min.parse().is_ok_and(|min: u32| (1..=MAX_MIN).contains(&min)) => {
                     errors.invalid(&path, min, format!("must be an integer from 1 to {MAX_MIN}"));
