@@ -251,8 +251,15 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
         if let Some(entry) = self.entries.get_mut(&id) {
             let backoff = first_backoff.saturating_mul(1_u32.checked_shl(entry.failures).unwrap_or(u32::MAX));
             entry.failures = (entry.failures + 1).min(20);
-            entry.not_before = Some(now + backoff.min(longest_backoff));
+            let before = entry.not_before.replace(now + backoff.min(longest_backoff));
             entry.is_error = false;
+            // A binding of a group may fail while the rest of the group is unschedulable.
+            if let Place::Unschedulable(group) = &entry.place
+                && let Some(group) = self.groups.get_mut(group)
+            {
+                group.remove(id, entry.rank, before);
+                group.insert(id, entry.rank, entry.not_before);
+            }
         }
     }
 

@@ -210,3 +210,14 @@ fn a_standby_keeps_only_existing_pods() {
     }
     assert_eq!((bench.queue.entries.len(), bench.queue.active.len()), (3, 3));
 }
+
+#[test]
+fn a_group_kept_a_pod_that_failed_while_it_was_unschedulable_and_woke_it_without_end() {
+    let mut bench = Bench::new();
+    bench.add(1, 0);
+    assert_eq!(bench.decide(0, 0), [1]);
+    // A binding of an earlier attempt fails.
+    bench.queue.back_off(PodId(1), bench.at(300));
+    assert_eq!(bench.queue.counts(), QueueCounts { backoff: 1, ..QueueCounts::default() });
+    assert_eq!(bench.queue.idle().count(), 0, "a group without pods is removed");
+}
