@@ -174,6 +174,10 @@ impl WritePlan {
                 evicted_by_drain(pods, &node).for_each(|pod| self.add_eviction(pod));
             }
             Change::SetLabel { node, key, value } => {
+                // Of several changes of a label, the last counts: the others would be in its way.
+                self.writes.retain(
+                    |write| !matches!(write, Write::SetLabel { node: n, key: k, .. } if *n == node && *k == key),
+                );
                 let before = label(inventory, &node, &key);
                 self.add_of_node(
                     Write::SetLabel { node: node.clone(), key, value, before },
@@ -188,6 +192,9 @@ impl WritePlan {
                 self.add_of_node(Write::RemoveTaints { node: node.clone(), key, effect }, &node, inventory);
             }
             Change::Scale { kind, name, n_replicas } => {
+                self.writes.retain(
+                    |write| !matches!(write, Write::Scale { kind: k, name: n, .. } if *k == kind && *n == name),
+                );
                 let before = replicas(inventory, kind, &name);
                 self.writes.push(Write::Scale { kind, name, n_replicas, before });
             }

@@ -3,7 +3,7 @@
 use std::cell::LazyCell;
 
 use berth_api::object::PodAffinityTerm;
-use berth_api::rules::{PodSet, PodTerm, Selector, SetRelation};
+use berth_api::rules::{NamespaceScope, PodSet, PodTerm, Selector, SetRelation};
 
 use crate::finding::Findings;
 use crate::input::LintInput;
@@ -48,6 +48,13 @@ fn check_requirement(
     });
     let matched_apart =
         terms.len() > 1 && terms.iter().all(|term| input.population.in_set(&set(term)).next().is_some());
+    // Affinity to the own pods, which looks for them elsewhere.
+    let own = subject.namespace();
+    let is_own = |term: &&PodTerm| {
+        let here = PodSet { namespaces: NamespaceScope::only(own), ..set(term) };
+        !subject.is_in(&set(term), &input.namespaces) && subject.is_in(&here, &input.namespaces)
+    };
+    let elsewhere = terms.iter().find(is_own);
     let message = match exclusive {
         _ if let Some(key) = own_key => format!(
             "matchLabelKeys has {key}, which each workload gets its own value of: no pod of another workload can match, nor does the pod itself"
@@ -56,6 +63,11 @@ fn check_requirement(
             "one pod must match all required terms, and no pod can match both {} and {}{ANNOTATION_INSTEAD}",
             shown(&a.selector),
             shown(&b.selector)
+        ),
+        None if let Some(term) = elsewhere => format!(
+            "the pod itself has {}, but its namespace {own} is not among those of the term, {}, where no pod of the input has it: no first pod can be placed",
+            shown(&term.selector),
+            term.namespaces
         ),
         None if !terms.iter().all(|term| input.shows_all_pods(&term.namespaces)) => return,
         None if matched_apart => format!(
@@ -75,6 +87,7 @@ fn check_requirement(
     let severity = match exclusive {
         _ if own_key.is_some() => Severity::Error,
         Some(_) => Severity::Error,
+        None if elsewhere.is_some_and(|term| !input.shows_all_pods(&term.namespaces)) => Severity::Warning,
         None if input.population.has_running() => Severity::Error,
         None if matched_apart => Severity::Warning,
         None if terms.iter().any(|term| input.selects_elsewhere(&set(term))) => Severity::Info,

@@ -159,6 +159,22 @@ fn severities_depend_on_what_the_input_shows() {
 }
 
 #[test]
+fn affinity_to_itself_whose_namespaces_leave_out_the_own_one_is_never_first() {
+    let near = |namespaces: &str| {
+        let own =
+            term("podAffinity", "web", HOST).replace("topologyKey", &format!("{namespaces}topologyKey"));
+        let text = workload("Deployment", "web", "", &affinity(&[own]));
+        let report = report(&text, &["never-first"]);
+        report.findings.iter().map(|finding| (finding.severity, finding.message.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(near(""), []);
+    assert_eq!(near("namespaces: [other, default], "), []);
+    let [(severity, message)] = &near("namespaces: [other], ")[..] else { panic!() };
+    assert_eq!(*severity, Severity::Warning);
+    assert!(message.contains("its namespace default is not among those of the term, other"), "{message}");
+}
+
+#[test]
 fn the_fix_of_a_deadlock_is_the_smallest_that_lets_a_pod_in() {
     let spread =
         "topologySpreadConstraints: [{maxSkew: 2, minDomains: 3, topologyKey: kubernetes.io/hostname,
