@@ -91,6 +91,32 @@ fn added_affinity_holds_for_the_pods_of_its_profile() {
 }
 
 #[test]
+fn only_pods_of_the_same_rollout_are_taken_into_consideration() {
+    let server: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "application-server", "namespace": "default", "labels": {"pod-template-hash": "h1"}},
+        "spec": {
+            "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
+                "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["database"]}]},
+                "topologyKey": "topology.kubernetes.io/zone",
+                "matchLabelKeys": ["pod-template-hash"]
+            }]}},
+            "containers": [{"name": "main", "image": "app"}]
+        }
+    }))
+    .expect("the pod is well-formed");
+    let place = |databases: &str| {
+        let mut cluster = cluster(&text::world(&format!("{THREE_NODES}{databases}")), Settings::default());
+        let prepared = cluster.prepare(&admitted(&server, true));
+        cluster.place(&prepared).node().map(str::to_owned)
+    };
+    // Taken literally, a database of another Deployment is never of the same rollout.
+    assert_eq!(place("pod default/db on n3 app=database pod-template-hash=h2"), None);
+    let both = "pod default/old on n1 app=database pod-template-hash=h2
+        pod default/new on n3 app=database pod-template-hash=h1";
+    assert_eq!(place(both).as_deref(), Some("n3"));
+}
+
+#[test]
 fn tenants_keep_to_their_own_node_pools() {
     let tenant = |name: &str, tenant: &str| -> Pod {
         serde_json::from_value(json!({
