@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use berth_api::object::{Condition, Pod, find_condition};
+use berth_api::object::Condition;
 use berth_api::resource::PODS;
 use berth_client::call;
 use berth_client::lease::Leadership;
@@ -18,22 +18,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::options::Holds;
-use crate::pods::{HeldCondition, Pods, RunningPod};
-
-/// The condition of a pod that has to go and stays because no node is feasible for it.
-pub const HELD_CONDITION: &str = "scheduling.berth.dev/EvictionHeld";
+use crate::pods::{HELD_CONDITION, HeldCondition, Pods, RunningPod};
 
 /// Requests in flight.
 const WRITES_AT_ONCE: usize = 8;
 /// After a write, until the API server shows it.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-/// The condition of a pod that says that it is held.
-pub(crate) fn shown(pod: &Pod) -> Option<HeldCondition> {
-    let condition = find_condition(&pod.status.conditions, HELD_CONDITION).filter(|c| c.is_true())?;
-    let message = condition.message.as_str().into();
-    Some(HeldCondition { since: condition.last_transition_time?, message })
-}
 
 /// Until when a pod is held, as the beginning of a sentence.
 pub(crate) fn held_until(until: Option<Timestamp>, now: Timestamp) -> String {
@@ -45,12 +35,14 @@ pub(crate) fn held_until(until: Option<Timestamp>, now: Timestamp) -> String {
     }
 }
 
-/// A pod that is held, or was until it is evicted.
+/// A pod without a feasible node that has to go.
 struct Held {
     namespace: String,
     name: String,
     since: Timestamp,
     why: String,
+    /// Whether it stays for now. If not, it is evicted when limits and budgets allow it, and keeps its condition until then.
+    is_held: bool,
 }
 
 /// A condition that was sent.
@@ -127,10 +119,11 @@ impl HeldPods {
     /// What was selected: those without a feasible node are held from now on, or longer already.
     pub(crate) fn selected(&mut self, remedies: &[Remedy], pods: &Pods, now: Timestamp) {
         let held = |remedy: &Remedy| {
-            let Remedy { victim, target: Target::Nowhere(why), .. } = remedy else { return None };
+            let Remedy { victim, target: Target::Nowhere(why), is_held, .. } = remedy else { return None };
             let pod = pods.get(&victim.namespace, &victim.name)?;
             let (namespace, name) = (victim.namespace.clone(), victim.name.clone());
-            let held = Held { namespace, name, since: self.since(pod, now), why: why.clone() };
+            let (since, why) = (self.since(pod, now), why.clone());
+            let held = Held { namespace, name, since, why, is_held: *is_held };
             Some((victim.uid.clone(), held))
         };
         self.held = remedies.iter().filter_map(held).collect();
@@ -139,7 +132,8 @@ impl HeldPods {
     /// Writes the conditions that differ from what the API server shows. Returns when to look again, if some do.
     pub(crate) fn write_conditions(&mut self, pods: &Pods, now: (Instant, Timestamp)) -> Option<Instant> {
         let mut wanted: Vec<(&str, &str, &str, Condition)> = Vec::new();
-        for (uid, Held { namespace, name, since, why }) in &self.held {
+        let held = self.held.iter().filter(|(_, held)| held.is_held);
+        for (uid, Held { namespace, name, since, why, .. }) in held {
             let Some(pod) = pods.get(namespace, name).filter(|pod| *pod.uid == **uid) else { continue };
             let until = held_until(self.until(pods, pod, namespace, now.1), now.1);
             let is_shown = |shown: &HeldCondition| {

@@ -37,12 +37,12 @@ use tokio_util::sync::CancellationToken;
 
 pub use evict::CONDITION_REASON;
 pub use forecast::{Held, Holding, LimitsInUse, delayed_evictions, grace_period, limits_in_use};
-pub use held_pods::HELD_CONDITION;
 pub use limiter::{LEAST_CLUSTER_LIMIT, LimitInUse};
 pub use options::{
     EnforcerError, EnforcerOptions, GRACE_ANNOTATION, Graces, Hold, Holds, LimitOptions,
     WITHOUT_TARGET_ANNOTATION,
 };
+pub use pods::HELD_CONDITION;
 pub use status::{Handle, Status};
 
 /// Starts an enforcer. It runs until `stop`, then waits for evictions in flight and releases its lease.

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::support::SuspectFields;
-use berth_api::object::{OwnerReference, Pod};
+use berth_api::object::{OwnerReference, Pod, find_condition};
 use berth_client::events::ObjectReference;
 use berth_mirror::Needs;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::held_pods;
 use crate::options::{GRACE_ANNOTATION, Hold, Holds, WITHOUT_TARGET_ANNOTATION};
 
 /// Namespace and name.
@@ -66,11 +65,22 @@ impl<T: Copy> Given<T> {
     }
 }
 
+/// The condition of a pod that has to go and stays because no node is feasible for it.
+pub const HELD_CONDITION: &str = "scheduling.berth.dev/EvictionHeld";
+
 /// That a pod is held, as its status says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeldCondition {
     pub(crate) since: Timestamp,
     pub(crate) message: Box<str>,
+}
+
+impl HeldCondition {
+    fn of(pod: &Pod) -> Option<HeldCondition> {
+        let condition = find_condition(&pod.status.conditions, HELD_CONDITION).filter(|c| c.is_true())?;
+        let message = condition.message.as_str().into();
+        Some(HeldCondition { since: condition.last_transition_time?, message })
+    }
 }
 
 /// What changed about the annotations of a pod.
@@ -177,7 +187,7 @@ impl Pods {
         let key = key(&metadata.namespace, &metadata.name);
         let known = self.pods.get(&key).filter(|known| *known.uid == *metadata.uid);
         let is_terminating = metadata.deletion_timestamp.is_some();
-        let held = held_pods::shown(pod).filter(|_| !is_terminating);
+        let held = HeldCondition::of(pod).filter(|_| !is_terminating);
         let is_same = |k: &RunningPod| {
             (&*k.workload, &k.suspect, k.needs, k.is_terminating)
                 == (&workload, &suspect, needs, is_terminating)
