@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::pod_term::NAME_LABEL;
 use super::relation::satisfiable;
 use super::{NamespaceScope, Requirement, Selector, SetRelation};
 use crate::object::{Namespace, StringMap};
-
-/// The label that the API server sets on each namespace.
-const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// The pods of some namespaces with some labels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! Pod affinity terms.
 
-use super::selector::Comparison;
+use super::selector::{Comparison, Requirement};
 use super::{Dialect, Selector};
 use crate::object::{Pod, PodAffinity, PodAffinityTerm};
 use crate::syntax::annotations::TOLERATION_ANNOTATION;
@@ -49,6 +49,9 @@ pub struct PreferredPodTerm {
     pub term: PodTerm,
 }
 
+/// The label with its name that the API server gives to every namespace.
+pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
 /// The namespaces of a term: those listed, and those that the selector matches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespaceScope {
@@ -62,6 +65,13 @@ impl NamespaceScope {
     /// Every namespace.
     pub fn all() -> Self {
         NamespaceScope { names: Vec::new(), selector: Selector::EVERYTHING }
+    }
+
+    /// Whether it has every namespace, whichever exist: the label with their name is on all of them.
+    pub fn is_all(&self) -> bool {
+        let holds =
+            |requirement: &Requirement| matches!(requirement, Requirement::Exists(key) if key == NAME_LABEL);
+        matches!(&self.selector, Selector::All(requirements) if requirements.iter().all(holds))
     }
 
     /// One namespace.

@@ -13,9 +13,9 @@ use crate::findings::Findings;
 use crate::rule::Rule;
 
 /// Required anti-affinity over all namespaces must use the host name as topology key. "All topologies" counts as
-/// another key.
+/// another key. Selectors that happen to match all namespaces that exist now are not detected.
 pub(super) fn blocks_no_domains(attributes: &PodAttributes<'_>, found: &mut Findings) {
-    for term in attributes.blocking_terms().filter(|term| term.namespaces.selector.is_everything()) {
+    for term in attributes.blocking_terms().filter(|term| term.namespaces.is_all()) {
         let key = match &term.topology {
             TopologyScope::Key(key) if key == HOSTNAME => continue,
             TopologyScope::Key(key) => format!("topologyKey {key:?}"),

@@ -53,6 +53,24 @@ fn the_host_name_is_allowed_and_a_zone_is_not_as_exclusive_topology() {
 }
 
 #[test]
+fn a_selector_that_every_namespace_matches_counts_as_all_namespaces() {
+    let denied = |selector: &str| {
+        let mut pod = serde_json::to_value(one_pod("pod default/web app=web anti(app=web @zone)")).unwrap();
+        let term = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0";
+        pod.pointer_mut(term).unwrap()["namespaceSelector"] = serde_json::from_str(selector).unwrap();
+        let request = creation(&serde_json::from_value(pod).unwrap());
+        let answer =
+            review(Endpoint::ValidatePods, &request, &Policy::default(), &Nothing, Instant::now()).unwrap();
+        answer.denied.is_some()
+    };
+    let name = r#""key": "kubernetes.io/metadata.name""#;
+    assert!(denied("{}"));
+    assert!(denied(&format!(r#"{{"matchExpressions": [{{{name}, "operator": "Exists"}}]}}"#)));
+    assert!(!denied(&format!(r#"{{"matchExpressions": [{{{name}, "operator": "In", "values": ["a"]}}]}}"#)));
+    assert!(!denied(r#"{"matchExpressions": [{"key": "team", "operator": "Exists"}]}"#));
+}
+
+#[test]
 fn terms_that_cannot_block_pass_the_guard() {
     let exempt = "pod kube-system/web rdrd-anti(* @zone ns=)";
     let v1 = "pod kube-system/web anti(* @zone ns:*)";
