@@ -51,7 +51,7 @@ async fn schedule(world: &World, handle: &berth_scheduler::Handle) {
     pod_groups(world).await;
 }
 
-/// A pod in a PodGroup of each API group.
+/// A pod in a PodGroup of each API group, and one whose group is that of its Job.
 async fn pod_groups(world: &World) {
     world.define_pod_groups().await;
     let of = |group: &str, version: &str, spec| {
@@ -69,6 +69,12 @@ async fn pod_groups(world: &World) {
     world.pod("gang", "berth", json!({"schedulingGroup": {"podGroupName": "g"}}), "100m").await;
     let labels = json!({"scheduling.x-k8s.io/pod-group": "g"});
     world.labelled_pod("cogang", labels, "berth", json!({}), "100m").await;
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": true});
+    let annotations = json!({"scheduling.berth.dev/group": "owner"});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "of-job", "annotations": annotations, "ownerReferences": [job]},
+        "spec": {"schedulerName": "berth", "containers": [{"name": "c", "image": "i"}]}});
+    world.create("/api/v1/namespaces/default/pods", pod).await;
 }
 
 /// A pod with a claim to be bound to an existing volume, and one whose volume is to be provisioned.
