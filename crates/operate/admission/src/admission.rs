@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use berth_api::policy::PolicySet;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES};
 use berth_api::rules::PodRules;
+use berth_client::WatchGroup;
 use berth_engine::Settings;
 use tokio::sync::watch;
 
@@ -223,9 +224,9 @@ impl AdmissionController {
     }
 
     /// Keeps the placement quotas equal to the living pods, for as long as the runtime lives.
-    pub(crate) async fn sync_quotas(&self, client: kube::Client) {
+    pub(crate) async fn sync_quotas(&self, client: kube::Client, group: &WatchGroup) {
         if self.has_state() && self.policy.placement_quotas {
-            quota::sync(client, &self.ledgers, self, self.updates.subscribe()).await;
+            quota::sync(client, &self.ledgers, self, self.updates.subscribe(), group).await;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_client::WatchFailure;
+use berth_client::{WatchFailure, WatchGroup};
 use berth_engine::Settings;
 use berth_mirror::{Change, Mirror, MirrorOptions, Source};
 use futures::FutureExt as _;
@@ -18,31 +18,44 @@ const SOURCES: [Source; 3] = [Source::Nodes, Source::Namespaces, Source::Pods];
 const EVENTS_AT_ONCE: usize = 256;
 
 impl AdmissionController {
-    /// Decides by a policy, the placement policies of a cluster, which [`AdmissionController::follow_policies`] updates, and its
-    /// state, which [`AdmissionController::mirror`] updates.
+    /// Decides by a policy, the placement policies of a cluster and its state, which
+    /// [`AdmissionController::follow`] updates.
     pub fn mirrored(policy: Policy) -> Arc<AdmissionController> {
         let state = State::new(&policy, Settings::default());
         let pending = [&SOURCES.map(Source::name)[..], &POLICY_SOURCES].concat();
         AdmissionController::new(policy, Some(state), pending)
     }
 
-    /// Decides by a policy and the placement policies of a cluster, which [`AdmissionController::follow_policies`] updates.
+    /// Decides by a policy and the placement policies of a cluster, which [`AdmissionController::follow`] updates.
     pub fn following_policies(policy: Policy) -> Arc<AdmissionController> {
         AdmissionController::new(policy, None, POLICY_SOURCES.to_vec())
     }
 
-    /// Keeps the state equal to a cluster, for as long as the runtime lives.
+    /// Keeps the placement policies and, if the policy needs it, the state equal to those of a cluster, for as long as the
+    /// runtime lives.
     ///
     /// # Errors
-    /// The cluster cannot be read.
-    pub async fn mirror(&self, client: kube::Client) -> Result<(), WatchFailure> {
-        self.use_ledgers(&client);
-        let quotas = self.sync_quotas(client.clone()).map(Ok);
-        tokio::try_join!(self.mirror_state(client), quotas).map(|_| ())
+    /// The cluster cannot be read, or has more than the watches of the group may keep.
+    pub async fn follow(&self, client: kube::Client, group: WatchGroup) -> Result<(), WatchFailure> {
+        let mirror = async {
+            if !self.has_state() {
+                return Ok(());
+            }
+            self.use_ledgers(&client);
+            let quotas = self.sync_quotas(client.clone(), &group).map(Ok);
+            tokio::try_join!(self.mirror_state(client.clone(), &group), quotas).map(|_| ())
+        };
+        let policies = self.follow_policies(client.clone(), &group).map(Ok);
+        tokio::select! {
+            biased;
+            failure = group.exceeded() => Err(failure),
+            ended = futures::future::try_join(mirror, policies) => ended.map(|_| ()),
+        }
     }
 
-    async fn mirror_state(&self, client: kube::Client) -> Result<(), WatchFailure> {
-        let (mut mirror, mut events) = Mirror::start(client, MirrorOptions::new(&SOURCES));
+    async fn mirror_state(&self, client: kube::Client, group: &WatchGroup) -> Result<(), WatchFailure> {
+        let options = MirrorOptions { group: group.clone(), ..MirrorOptions::new(&SOURCES) };
+        let (mut mirror, mut events) = Mirror::start(client, options);
         let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
         while events.recv_many(&mut batch, EVENTS_AT_ONCE).await > 0 {
             let (mut listed, mut failed) = (Vec::new(), None);

@@ -66,7 +66,7 @@ pub fn review<K: StateAccess>(
         Endpoint::ValidatePods => validate_pods(request, policy, access, now),
         Endpoint::MutatePods => mutate_pods(request, policy, access),
         Endpoint::ValidatePolicies => Ok(rules::is_valid_policy(request)),
-        Endpoint::ValidateNodes => rules::keeps_to_own_node(request, policy, access),
+        Endpoint::ValidateNodes => validate_nodes(request, policy, access),
         Endpoint::ValidateBindings => {
             let is_binding = request.operation == Operation::Create
                 && (request.is_about("", "pods", "binding") || request.is_about("", "bindings", ""));
@@ -105,8 +105,25 @@ pub(crate) fn pod_with_new_rules(request: &AdmissionRequest) -> Result<Option<Po
         return Ok(None);
     }
     let pod = request.pod()?;
-    let has_new = pod.metadata.deletion_timestamp.is_none() && rules::changes_affinity(request, &pod)?;
-    Ok(has_new.then_some(pod))
+    Ok(has_new_rules(request, &pod)?.then_some(pod))
+}
+
+fn has_new_rules(request: &AdmissionRequest, pod: &Pod) -> Result<bool, RequestError> {
+    Ok(pod.metadata.deletion_timestamp.is_none() && rules::changes_affinity(request, pod)?)
+}
+
+fn validate_nodes<K: StateAccess>(
+    request: &AdmissionRequest,
+    policy: &Policy,
+    access: &K,
+) -> Result<Answer, ReviewError> {
+    let answer = rules::keeps_to_own_node(request, policy, access)?;
+    if !answer.is_allowed() || !is_written(request) || !request.is_about("", "nodes", "") {
+        return Ok(answer);
+    }
+    let mut found = Findings::default();
+    rules::has_few_taints(request, policy, &mut found);
+    Ok(found.into_answer())
 }
 
 fn validate_pods<K: StateAccess>(
@@ -120,7 +137,16 @@ fn validate_pods<K: StateAccess>(
         rules::check_template(request, policy, now, &mut found);
         return Ok(found.into_answer());
     }
-    let Some(pod) = pod_with_new_rules(request)? else { return Ok(Answer::allowed()) };
+    if !is_written(request) {
+        return Ok(Answer::allowed());
+    }
+    let pod = request.pod()?;
+    if pod.metadata.deletion_timestamp.is_none() {
+        rules::has_few_entries(request, policy, &pod, &mut found)?;
+    }
+    if !has_new_rules(request, &pod)? {
+        return Ok(found.into_answer());
+    }
     let parsed = PodRules::parse(&pod, true);
     let attributes = PodAttributes { request, policy, pod: &pod, rules: &parsed, now };
     rules::check_pod(&attributes, &mut found);

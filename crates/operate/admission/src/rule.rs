@@ -25,6 +25,8 @@ pub enum Rule {
     TrustedUsers,
     /// A placement policy is valid.
     PlacementPolicy,
+    /// Pods and nodes carry no more than the limits.
+    RuleLimits,
 }
 
 impl Rule {
@@ -42,6 +44,7 @@ impl Rule {
             Rule::BindingGuard => "BindingGuard",
             Rule::TrustedUsers => "TrustedUsers",
             Rule::PlacementPolicy => "PlacementPolicy",
+            Rule::RuleLimits => "RuleLimits",
         }
     }
 }

@@ -38,8 +38,8 @@ pub struct MirrorOptions {
     /// How long after a detected difference the confirming lists are requested. Events in flight arrive
     /// meanwhile.
     pub check_grace: Duration,
-    /// The limit of what all watches keep; see [`WatchGroup`].
-    pub cache_limit: usize,
+    /// What all watches share.
+    pub group: WatchGroup,
     /// Whether the component keeps a pod while it is pending, so that its binding can be reported without it.
     pub keeps: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
 }
@@ -52,7 +52,7 @@ impl MirrorOptions {
             watch_idle_timeout: Duration::from_secs(90),
             check_interval: Duration::from_secs(600),
             check_grace: Duration::from_secs(15),
-            cache_limit: WatchGroup::DEFAULT_LIMIT,
+            group: WatchGroup::default(),
             keeps: Arc::new(|_| false),
         }
     }
@@ -96,7 +96,7 @@ impl Mirror {
         let (events, receiver) = mpsc::channel(EVENT_BUFFER);
         let watch_options = WatchOptions {
             idle_timeout: options.watch_idle_timeout,
-            group: WatchGroup::new(options.cache_limit),
+            group: options.group.clone(),
             ..WatchOptions::new(String::new())
         };
         let watches = Watches { client, options: watch_options, events };

@@ -84,12 +84,9 @@ impl State {
     }
 
     /// Prepares a pod that is to be decided, for the first time or after a change.
-    /// The rules of one that is parked because it has too many are not compiled.
-    pub(crate) fn prepare(&mut self, pod: &Arc<Pod>) -> PreparedPod {
-        let pod = match self.limits.excess(pod) {
-            Some(_) => Arc::new(without_rules(pod)),
-            None => pod.clone(),
-        };
+    /// The rules of one that is parked because it `exceeds` the limits are not compiled.
+    pub(crate) fn prepare(&mut self, pod: &Arc<Pod>, exceeds: bool) -> PreparedPod {
+        let pod = if exceeds { Arc::new(without_rules(pod)) } else { pod.clone() };
         self.recorder.record(|| Entry::Queue(pod.clone()));
         self.cluster.prepare(&pod)
     }

@@ -9,6 +9,7 @@ use berth_api::simulated_nodes::CSI_DRIVER;
 use berth_api::syntax::quantity::Quantity;
 use berth_apiserver::admission::{Operation, Phase};
 use berth_apiserver::{InProcessServer, ServerOptions};
+use berth_client::WatchGroup;
 use berth_client::connect::{self, Connection};
 use berth_client::lease::LeaseOptions;
 use berth_controllers::{ControllerOptions, ProvisionerOptions};
@@ -297,12 +298,10 @@ fn webhook(network: &Network, connection: impl Fn() -> Connection + 'static) -> 
         let mirroring = admission.clone();
         let serve: Serve = Arc::new(move |request| review(admission.clone(), request).boxed());
         async move {
-            let policies = mirroring.follow_policies(client.clone());
             // Without a permission that it needs, the mirror ends, and the command with it.
             tokio::select! {
                 biased;
-                _ = mirroring.mirror(client) => {}
-                _ = policies => {}
+                _ = mirroring.follow(client, WatchGroup::default()) => {}
                 () = network.serve(WEBHOOK, serve) => {}
             }
         }

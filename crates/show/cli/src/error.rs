@@ -79,6 +79,9 @@ pub enum CliError {
     /// A component of a running cluster failed.
     #[error(transparent)]
     Component(#[from] ComponentError),
+    /// A cluster has more than the command may keep.
+    #[error(transparent)]
+    Watch(#[from] berth_client::WatchFailure),
     /// The API server cannot be started.
     #[error(transparent)]
     Start(#[from] berth_apiserver::StartError),

@@ -11,7 +11,7 @@ use berth_api::object::NamespacedName;
 use berth_api::read::{Kind, Manifest, SourceLocation};
 use berth_api::resource::{EVENTS, Resource};
 use berth_client::ledger::LedgerClient;
-use berth_client::{KubeObject, StreamEvent, WatchOptions, watch_into};
+use berth_client::{KubeObject, StreamEvent, WatchGroup, WatchOptions, watch_into};
 use berth_console::{ClusterEvent, State, Update};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -61,9 +61,11 @@ struct Progress {
 }
 
 /// Keeps the state of a console equal to a cluster until `stop`. `ready` gets true when all resources have been read.
+/// A resource that exceeds the limit of the group is not followed any more.
 pub fn follow(
     console: Arc<Console>,
     client: kube::Client,
+    group: WatchGroup,
     sources: Vec<Source>,
     ready: watch::Sender<bool>,
     stop: CancellationToken,
@@ -72,7 +74,7 @@ pub fn follow(
     async move {
         let (sender, mut events) = mpsc::channel(MAX_WAITING);
         for (i, source) in sources.iter().enumerate() {
-            watch_source(&client, i, &source.resource, &sender);
+            watch_source(&client, &group, i, &source.resource, &sender);
         }
         let mut follower =
             Follower { progress: sources.iter().map(|_| Progress::default()).collect(), sources };
@@ -197,22 +199,23 @@ impl Follower {
 
 fn watch_source(
     client: &kube::Client,
+    group: &WatchGroup,
     i: usize,
     resource: &Resource,
     sender: &mpsc::Sender<(usize, SourceEvent)>,
 ) {
     let (kind, api_version) = (resource.kind, resource.api_version());
     match (resource.group, kind) {
-        ("", "Node") => start(client, i, resource, sender, Update::node),
-        ("", "Pod") => start(client, i, resource, sender, Update::pod),
+        ("", "Node") => start(client, group, i, resource, sender, Update::node),
+        ("", "Pod") => start(client, group, i, resource, sender, Update::pod),
         _ if *resource == EVENTS => {
-            start(client, i, resource, sender, |event: Value| {
+            start(client, group, i, resource, sender, |event: Value| {
                 Update::Event(Box::new(ClusterEvent::read(&event)))
             });
         }
         _ => {
             let source = SourceLocation::file(&resource.path(""));
-            start(client, i, resource, sender, move |mut value: Value| {
+            start(client, group, i, resource, sender, move |mut value: Value| {
                 let (api_version, source) = (api_version.clone(), source.clone());
                 // Items of lists do not have it.
                 value["apiVersion"] = api_version.as_str().into();
@@ -224,6 +227,7 @@ fn watch_source(
 
 fn start<T>(
     client: &kube::Client,
+    group: &WatchGroup,
     i: usize,
     resource: &Resource,
     sender: &mpsc::Sender<(usize, SourceEvent)>,
@@ -232,8 +236,12 @@ fn start<T>(
     T: KubeObject + DeserializeOwned + Send + 'static,
 {
     let (outage, mut outages) = watch::channel(None);
-    let options =
-        WatchOptions { missing_is_empty: true, outage: Some(outage), ..WatchOptions::new(resource.path("")) };
+    let options = WatchOptions {
+        missing_is_empty: true,
+        outage: Some(outage),
+        group: group.clone(),
+        ..WatchOptions::new(resource.path(""))
+    };
     let set = move |object: T| {
         let (namespace, name) = object.key();
         SourceEvent::Set(NamespacedName::new(namespace, name), update(object))

@@ -1,5 +1,7 @@
 //! How much a pod may carry of what Kubernetes does not limit and every decision about the pod reads.
 
+use std::fmt;
+
 use super::{Affinity, LabelSelector, NodeSelectorTerm, Pod, PodAffinityTerm, SelectorRequirement};
 use crate::syntax::annotations::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
 
@@ -25,6 +27,12 @@ pub struct TooManyEntries {
     pub path: String,
     /// Its entries.
     pub n_entries: usize,
+}
+
+impl fmt::Display for TooManyEntries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} has {} entries", self.path, self.n_entries)
+    }
 }
 
 impl Default for PodLimits {

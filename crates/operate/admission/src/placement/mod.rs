@@ -13,7 +13,7 @@ use berth_api::policy::{PlacementPolicy, PolicySet};
 use berth_api::read::from_value;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES, PODS, Resource};
 use berth_client::watch::Event;
-use berth_client::{KubeObject, WatchOptions, WatchStream, watch};
+use berth_client::{KubeObject, WatchGroup, WatchOptions, WatchStream, watch};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -85,9 +85,10 @@ impl Observed {
 impl AdmissionController {
     /// Keeps the placement policies equal to those of a cluster and writes their status, for as long as the runtime
     /// lives. Pods are watched only while there are policies.
-    pub async fn follow_policies(&self, client: kube::Client) {
+    pub(crate) async fn follow_policies(&self, client: kube::Client, group: &WatchGroup) {
         let options = |resource: Resource| WatchOptions {
             missing_is_empty: true,
+            group: group.clone(),
             longest_retry: LONGEST_RETRY,
             ..WatchOptions::new(resource.path(""))
         };

@@ -4,6 +4,7 @@ mod read;
 
 use std::time::Duration;
 
+use berth_api::object::PodLimits;
 use berth_api::syntax::quantity::Quantity;
 use berth_engine::Settings;
 
@@ -49,6 +50,8 @@ pub struct Policy {
     pub binding_guard: Option<BindingGuard>,
     /// Whether pods are charged to the PlacementQuotas of their namespace.
     pub placement_quotas: bool,
+    /// What pods and nodes may carry.
+    pub rule_limits: RuleLimits,
     /// Budgets of namespaces. At most one is without namespaces: it is for all that no other names.
     pub budgets: Vec<Budget>,
 }
@@ -62,6 +65,23 @@ pub enum Action {
     Warn,
     /// Nothing.
     Allow,
+}
+
+/// How much pods and nodes may carry of what Kubernetes does not limit and decisions about pods read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleLimits {
+    /// What happens to pods and nodes beyond a limit.
+    pub action: Action,
+    /// Entries of each field of a pod that lists rules.
+    pub pod: PodLimits,
+    /// Taints of a node.
+    pub max_taints: usize,
+}
+
+impl Default for RuleLimits {
+    fn default() -> Self {
+        RuleLimits { action: Action::Warn, pod: PodLimits::default(), max_taints: 1000 }
+    }
 }
 
 /// Who may use required anti-affinity.
@@ -198,6 +218,7 @@ impl Default for Policy {
             node_restriction: true,
             binding_guard: None,
             placement_quotas: false,
+            rule_limits: RuleLimits::default(),
             budgets: Vec::new(),
         }
     }

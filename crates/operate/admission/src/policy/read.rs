@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     API_VERSION, Action, BindingGuard, BlastRadiusLimit, Budget, ConfigErrors, ExclusiveNodesLimit,
-    GuardedRule, KIND, Measure, Policy, TrustedUsers,
+    GuardedRule, KIND, Measure, Policy, RuleLimits, TrustedUsers,
 };
 
 /// No duration in the file is longer.
@@ -79,6 +79,9 @@ fn read(root: &mut Fields<'_>, policy: &mut Policy) {
     set_bool(root, "nodeRestriction", &mut policy.node_restriction);
     set_bool(root, "placementQuotas", &mut policy.placement_quotas);
     policy.binding_guard = root.get("bindingGuard").and_then(|node| read_binding_guard(&node));
+    if let Some(node) = root.get("ruleLimits") {
+        read_rule_limits(&node, &mut policy.rule_limits);
+    }
     for node in root.items("budgets") {
         let Some(budget) = read_budget(&node) else { continue };
         if budget.namespaces.is_empty() && policy.budgets.iter().any(|b| b.namespaces.is_empty()) {
@@ -144,6 +147,20 @@ fn read_trusted_users(node: &Node<'_>) -> Option<TrustedUsers> {
     }
     fields.finish();
     Some(trusted)
+}
+
+fn read_rule_limits(node: &Node<'_>, limits: &mut RuleLimits) {
+    let Some(mut fields) = node.fields() else { return };
+    if let Some(action) = fields.get("action").and_then(|node| one_of(&node, ACTIONS)) {
+        limits.action = action;
+    }
+    let RuleLimits { pod, max_taints, .. } = limits;
+    for (name, limit) in [("maxRuleEntries", &mut pod.max_entries), ("maxTaints", max_taints)] {
+        if let Some(read) = number(&mut fields, name) {
+            *limit = usize::try_from(read).unwrap_or(usize::MAX);
+        }
+    }
+    fields.finish();
 }
 
 fn read_budget(node: &Node<'_>) -> Option<Budget> {
@@ -274,6 +291,7 @@ mod tests {
             "nodeRestriction": false, "placementQuotas": true, "daemonNamespaces": ["monitoring"],
             "bindingGuard": {"enabled": true, "rules": ["InterPodAffinity"], "ledgerNamespace": "berth",
                 "holdFor": "5s", "waitFor": "100ms"},
+            "ruleLimits": {"action": "Reject", "maxRuleEntries": 50, "maxTaints": 7},
             "budgets": [
                 {"namespaces": ["a"], "action": "Warn", "blastRadius": {"measure": "Average", "nodes": 3, "pods": 0}},
                 {"exclusiveNodes": {"charge": "Actual", "nodes": 2, "cpu": 64, "memory": "1Gi"}}
@@ -289,6 +307,8 @@ mod tests {
         let guard = policy.binding_guard.as_ref().unwrap();
         assert_eq!(guard.ledger_namespace.as_deref(), Some("berth"));
         assert_eq!((guard.hold_for, guard.wait_for), (Duration::from_secs(5), Duration::from_millis(100)));
+        let limits = policy.rule_limits;
+        assert_eq!((limits.action, limits.pod.max_entries, limits.max_taints), (Action::Reject, 50, 7));
         assert!(
             policy.needs_state()
                 && policy.all_topologies == ["rack"]

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use berth_api::object::Pod;
 use berth_api::resource::{PLACEMENT_QUOTAS, PODS};
-use berth_client::call;
 use berth_client::watch::{self, Event, WatchOptions};
+use berth_client::{WatchGroup, call};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -34,8 +34,11 @@ pub(crate) async fn sync<K: StateAccess>(
     ledgers: &Ledgers,
     state: &K,
     mut changes: tokio::sync::watch::Receiver<u64>,
+    group: &WatchGroup,
 ) {
-    let options = WatchOptions { missing_is_empty: true, ..WatchOptions::new(PLACEMENT_QUOTAS.path("")) };
+    let group = group.clone();
+    let options =
+        WatchOptions { missing_is_empty: true, group, ..WatchOptions::new(PLACEMENT_QUOTAS.path("")) };
     let mut events = watch::watch::<Value>(client.clone(), options);
     let mut quotas = BTreeMap::new();
     let mut unseen = Unseen::default();

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::attributes::PodAttributes;
 use super::pod::check_pod;
+use super::rule_limits::has_few_entries;
 use crate::answer::Answer;
 use crate::findings::Findings;
 use crate::policy::{Action, Policy};
@@ -33,6 +34,9 @@ pub(crate) fn check_template(
     pod.metadata.namespace.clone_from(&request.namespace);
     let rules = PodRules::parse(&pod, true);
     let mut of_pod = Findings::default();
+    if has_few_entries(request, policy, &pod, &mut of_pod).is_err() {
+        return;
+    }
     check_pod(&PodAttributes { request, policy, pod: &pod, rules: &rules, now }, &mut of_pod);
     let Answer { denied, warnings, .. } = of_pod.into_answer();
     if let Some(mut denial) = denied.clone().filter(|denial| denial.rule == Rule::TrustedUsers) {

@@ -272,3 +272,36 @@ fn a_node_may_change_only_its_own_leases_csinodes_and_tokens() {
         assert_eq!(told(request.clone()).as_deref(), expected, "{request}");
     }
 }
+
+#[test]
+fn a_node_gets_no_more_taints_than_the_limit() {
+    let tainted = |n: usize| {
+        let taints: Vec<_> =
+            (0..n).map(|i| json!({"key": format!("k{i}"), "effect": "NoSchedule"})).collect();
+        json!({"metadata": {"name": "a"}, "spec": {"taints": taints}})
+    };
+    let answer = |limits: &str, fields: Value| {
+        let world = World::new(policy(limits), "node a");
+        let answer = world.ask(Endpoint::ValidateNodes, &request(fields)).unwrap();
+        (answer.denied.map(|denial| denial.text()), answer.warnings)
+    };
+    let because = |n: usize, most: usize| {
+        format!(
+            "spec.taints has {n} entries, more than {most} (ruleLimits.maxTaints of the AdmissionPolicy): each decision \
+             about a pod reads them; use fewer taints, or raise the limit"
+        )
+    };
+    let none = (None, Vec::new());
+    assert_eq!(answer("", node("CREATE", "a", tainted(1000), Value::Null)), none);
+    assert_eq!(
+        answer("", node("CREATE", "a", tainted(1001), Value::Null)),
+        (None, vec![because(1001, 1000)])
+    );
+    let reject = r#""ruleLimits": {"action": "Reject", "maxTaints": 5}"#;
+    let refused = (Some(format!("nodes \"a\" is forbidden: {}", because(6, 5))), Vec::new());
+    assert_eq!(answer(reject, node("CREATE", "a", tainted(6), Value::Null)), refused);
+    assert_eq!(answer(reject, node("UPDATE", "a", tainted(6), tainted(5))), refused);
+    // A node from before the policy loses its taints one by one.
+    assert_eq!(answer(reject, node("UPDATE", "a", tainted(6), tainted(7))), none);
+    assert_eq!(answer(reject, node("DELETE", "a", Value::Null, tainted(6))), none);
+}

@@ -222,3 +222,53 @@ fn an_object_of_another_kind_gets_an_error() {
         "{error}"
     );
 }
+
+/// The sentence of the issue: admission limits what a pod may carry where Kubernetes has no limit, as an option.
+#[test]
+fn a_pod_with_more_entries_than_the_limit_is_warned_about_or_refused() {
+    let pod = |n_keys: usize, n_tolerations: usize| {
+        let keys: serde_json::Map<_, _> = (0..n_keys).map(|i| (format!("k{i}"), json!("v"))).collect();
+        let tolerations = vec![json!({"operator": "Exists"}); n_tolerations];
+        json!({"metadata": {"name": "web"}, "spec": {"nodeSelector": keys, "tolerations": tolerations}})
+    };
+    let asked = |limits: &str, object: &serde_json::Value, old: &serde_json::Value| {
+        let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
+        let request =
+            request(json!({"name": "web", "operation": operation, "object": object, "oldObject": old}));
+        let policy = policy(limits);
+        let answer = review(Endpoint::ValidatePods, &request, &policy, &Nothing, Instant::now()).unwrap();
+        (answer.denied.map(|denial| denial.text()), answer.warnings)
+    };
+    let (new, none) = (json!(null), (None, Vec::new()));
+    let because = |field: &str, n: usize, most: usize| {
+        format!(
+            "{field} has {n} entries, more than {most} (ruleLimits.maxRuleEntries of the AdmissionPolicy): a scheduler \
+             with this limit does not schedule the pod; use fewer entries, or raise the limit of both"
+        )
+    };
+    assert_eq!(asked("", &pod(1000, 1000), &new), none);
+    assert_eq!(asked("", &pod(1001, 0), &new), (None, vec![because("spec.nodeSelector", 1001, 1000)]));
+    assert_eq!(asked(r#""ruleLimits": {"action": "Allow"}"#, &pod(1001, 0), &new), none);
+    let reject = r#""ruleLimits": {"action": "Reject", "maxRuleEntries": 20}"#;
+    let refused = |field, n| {
+        (Some(format!("pods \"web\" is forbidden: {}", because(field, n, 20))), Vec::<String>::new())
+    };
+    assert_eq!(asked(reject, &pod(20, 20), &new), none);
+    assert_eq!(asked(reject, &pod(21, 0), &new), refused("spec.nodeSelector", 21));
+    // Tolerations can be added to a pod; one from before the policy can be changed and deleted.
+    assert_eq!(asked(reject, &pod(0, 21), &pod(0, 20)), refused("spec.tolerations", 21));
+    assert_eq!(asked(reject, &pod(0, 21), &pod(0, 21)), none);
+    let mut ending = pod(0, 21);
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    assert_eq!(asked(reject, &ending, &pod(0, 20)), none);
+
+    let workload = request(json!({
+        "resource": {"group": "apps", "version": "v1", "resource": "deployments"},
+        "name": "web", "object": {"spec": {"template": pod(21, 0)}},
+    }));
+    let answer =
+        review(Endpoint::ValidatePods, &workload, &policy(reject), &Nothing, Instant::now()).unwrap();
+    let warning =
+        format!("spec.template: its pods will be refused: {}", because("spec.nodeSelector", 21, 20));
+    assert_eq!((answer.denied, answer.warnings), (None, vec![warning]));
+}

@@ -21,14 +21,16 @@ pub enum WatchFailure {
     },
     /// There are more of them than the client keeps. The watch has ended.
     #[error(
-        "{path}: with this list, the watched objects exceed the limit of {limit} bytes for their JSON and \
-         {OBJECT_COST} bytes for each: if the server is right, raise the limit (--cache-limit of berth scheduler and berth enforcer)"
+        "{path}: with this list, the objects exceed the limit of {limit} bytes for their JSON and {OBJECT_COST} bytes for \
+         each{remedy}"
     )]
     TooLarge {
         /// Path of the collection.
         path: String,
         /// The limit.
         limit: usize,
+        /// What to do about it; may be empty.
+        remedy: &'static str,
     },
 }
 

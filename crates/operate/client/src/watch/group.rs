@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::failure::WatchFailure;
+
 /// A watch that stayed open this long counts as a success, even without events.
 pub(super) const LONG_WATCH: Duration = Duration::from_secs(5);
 
@@ -17,7 +19,11 @@ pub struct WatchGroup(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     limit: usize,
+    /// How to raise the limit, for the error.
+    remedy: &'static str,
     kept: AtomicUsize,
+    /// The watch that exceeded the limit.
+    excess: watch::Sender<Option<WatchFailure>>,
     /// How often a watch was answered after a failure, and the others learned of it.
     recoveries: watch::Sender<u64>,
     last_recovery: Mutex<Option<Instant>>,
@@ -25,7 +31,7 @@ struct Shared {
 
 impl Default for WatchGroup {
     fn default() -> Self {
-        WatchGroup::new(WatchGroup::DEFAULT_LIMIT)
+        WatchGroup::with(WatchGroup::DEFAULT_LIMIT, "")
     }
 }
 
@@ -33,11 +39,17 @@ impl WatchGroup {
     /// 4 GiB.
     pub const DEFAULT_LIMIT: usize = 4 << 30;
 
-    /// Watches whose objects may not cost more than `limit` bytes.
+    /// Watches whose objects may not cost more than `limit` bytes: the option `--cache-limit` of a command.
     pub fn new(limit: usize) -> WatchGroup {
+        WatchGroup::with(limit, ": if the server is right, raise the limit (--cache-limit)")
+    }
+
+    pub(super) fn with(limit: usize, remedy: &'static str) -> WatchGroup {
         WatchGroup(Arc::new(Shared {
             limit,
+            remedy,
             kept: AtomicUsize::new(0),
+            excess: watch::Sender::new(None),
             recoveries: watch::Sender::new(0),
             last_recovery: Mutex::new(None),
         }))
@@ -45,6 +57,24 @@ impl WatchGroup {
 
     pub(super) fn limit(&self) -> usize {
         self.0.limit
+    }
+
+    /// The collection at `path` exceeds the limit.
+    pub(super) fn exceed(&self, path: &str) -> WatchFailure {
+        let Shared { limit, remedy, excess, .. } = &*self.0;
+        let failure = WatchFailure::TooLarge { path: path.to_owned(), limit: *limit, remedy };
+        excess.send_replace(Some(failure.clone()));
+        failure
+    }
+
+    /// Waits until the watches exceed the limit, and returns the error.
+    pub async fn exceeded(&self) -> WatchFailure {
+        let mut excess = self.0.excess.subscribe();
+        match excess.wait_for(Option::is_some).await.map(|failure| failure.clone()) {
+            Ok(Some(failure)) => failure,
+            // The sender lives in the group.
+            _ => std::future::pending().await,
+        }
     }
 
     /// A watch is answered after a failure: the others need not wait any longer. A server that answers and fails by turns

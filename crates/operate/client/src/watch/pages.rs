@@ -198,8 +198,7 @@ impl<'a> Pages<'a> {
         self.size += cost;
         let WatchOptions { path, group, .. } = self.options;
         if self.size > group.limit() {
-            let failure = WatchFailure::TooLarge { path: path.clone(), limit: group.limit() };
-            return Err(ListError::TooLarge(failure));
+            return Err(ListError::TooLarge(group.exceed(path)));
         }
         self.version.get_or_insert(page.resource_version);
         self.token = page.token.filter(|token| !token.is_empty());

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::ended::Ended;
 use super::event::Line;
-use super::failure::{OBJECT_COST, WatchFailure};
+use super::failure::OBJECT_COST;
 use super::frame::{Frame, Lines, decode};
 use super::group::Kept;
 use super::options::WatchOptions;
@@ -50,7 +50,7 @@ pub(super) fn answered(options: &WatchOptions, is_failing: &mut bool) {
 }
 
 pub(super) fn too_large(WatchOptions { path, group, .. }: &WatchOptions) -> Ended {
-    Ended::TooLarge(WatchFailure::TooLarge { path: path.clone(), limit: group.limit() })
+    Ended::TooLarge(group.exceed(path))
 }
 
 async fn overtaken(mut recoveries: watch::Receiver<u64>) {

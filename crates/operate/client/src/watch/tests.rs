@@ -130,6 +130,7 @@ fn endless(uri: &str) -> Response<Answer> {
 async fn a_list_without_end_ends_the_watch_with_an_error_that_names_resource_limit_and_option() {
     for streaming_lists in [false, true] {
         let group = WatchGroup::new(1 << 20);
+        let shared = group.clone();
         let mut events =
             start(&server(endless), WatchOptions { streaming_lists, group, ..WatchOptions::new(PODS) });
         let mut n = 0;
@@ -144,7 +145,18 @@ async fn a_list_without_end_ends_the_watch_with_an_error_that_names_resource_lim
             assert!(failure.contains(part), "{failure}");
         }
         assert_eq!(events.recv().await, None, "it does not begin again");
+        assert_eq!(shared.exceeded().await.to_string(), failure);
     }
+}
+
+#[tokio::test]
+async fn a_limit_that_no_option_sets_names_no_option() {
+    let group = WatchGroup::with(1 << 20, "");
+    let options = WatchOptions { group, ..WatchOptions::new(PODS) };
+    let error = list::<Value>(&server(endless), &options).await.unwrap_err().to_string();
+    let expected = "/api/v1/pods: with this list, the objects exceed the limit of 1048576 bytes for their JSON and 2048 bytes \
+                    for each";
+    assert_eq!(error, expected);
 }
 
 #[tokio::test]

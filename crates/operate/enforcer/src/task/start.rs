@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::object::DeviceResources;
+use berth_client::WatchGroup;
 use berth_client::component::Sidecars;
 use berth_client::connect::Connection;
 use berth_client::events::{EventRecorder, RecorderOptions};
@@ -56,7 +57,7 @@ pub(crate) fn start(
             watch_idle_timeout: options.watch_idle_timeout,
             check_interval: options.resync_interval,
             check_grace: options.resync_grace,
-            cache_limit: options.cache_limit,
+            group: WatchGroup::new(options.cache_limit),
             // The Eviction API checks PodDisruptionBudgets.
             ..MirrorOptions::new(Source::PLACEMENT)
         };

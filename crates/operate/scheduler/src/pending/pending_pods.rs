@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use berth_api::object::support::unsupported_message;
-use berth_api::object::{NamespacedName, Pod, TooManyEntries};
+use berth_api::object::{NamespacedName, Pod};
 use berth_client::events::cut;
 use berth_mirror::Needs;
 use tokio::time::Instant;
@@ -37,12 +37,13 @@ pub(crate) struct PendingPods {
 impl PendingPods {
     /// Adds a pod that is new to the scheduler. It has no place in the queue yet.
     pub(crate) fn add(&mut self, state: &mut State, pod: Arc<Pod>) -> PodId {
-        let prepared = state.prepare(&pod);
+        let excess = state.limits.excess(&pod);
+        let prepared = state.prepare(&pod, excess.is_some());
         let nominated = &pod.status.nominated_node_name;
         if !nominated.is_empty() {
             state.cluster.nominate(&prepared, nominated);
         }
-        let id = self.pods.add(QueuedPod::new(pod, prepared, state.limits, Instant::now()));
+        let id = self.pods.add(QueuedPod::new(pod, prepared, excess, Instant::now()));
         if !state.mirror.is_complete() {
             self.listed.push(id);
         }
@@ -96,11 +97,9 @@ impl PendingPods {
     /// changes: like a pod with scheduling gates, it is not decided. Returns whether it is parked.
     pub(crate) fn park_if_undecidable(&mut self, state: &State, id: PodId) -> bool {
         let Some(queued) = self.pods.get(id) else { return false };
-        let excess = queued.excess.as_ref().map(|TooManyEntries { path, n_entries }| {
-            format!(
-                "{path} has {n_entries} entries, more than {} (option --max-rule-entries of the scheduler)",
-                state.limits.max_entries
-            )
+        let excess = queued.excess.as_ref().map(|excess| {
+            let most = state.limits.max_entries;
+            format!("{excess}, more than {most} (option --max-rule-entries of the scheduler)")
         });
         let fields = match self.ignore_unsupported {
             true => Vec::new(),

@@ -60,7 +60,12 @@ pub(crate) struct InFlightBinding {
 }
 
 impl QueuedPod {
-    pub(crate) fn new(pod: Arc<Pod>, prepared: PreparedPod, limits: PodLimits, now: Instant) -> QueuedPod {
+    pub(crate) fn new(
+        pod: Arc<Pod>,
+        prepared: PreparedPod,
+        excess: Option<TooManyEntries>,
+        now: Instant,
+    ) -> QueuedPod {
         QueuedPod {
             prepared,
             group: None,
@@ -80,7 +85,7 @@ impl QueuedPod {
             is_write_queued: false,
             is_write_in_flight: false,
             suspect: SuspectFields::of(&pod.spec),
-            excess: limits.excess(&pod),
+            excess,
             pod,
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use berth_api::journal::{Header, RecordedSettings};
 use berth_api::object::DeviceResources;
+use berth_client::WatchGroup;
 use berth_client::component::Sidecars;
 use berth_client::connect::Connection;
 use berth_client::events::{EventRecorder, RecorderOptions};
@@ -84,7 +85,7 @@ pub(crate) fn start(
             watch_idle_timeout: options.watch_idle_timeout,
             check_interval: options.resync_interval,
             check_grace: options.resync_grace,
-            cache_limit: options.cache_limit,
+            group: WatchGroup::new(options.cache_limit),
             // Pods of this scheduler are kept until they are bound.
             keeps: Arc::new(move |pod| profiles.profile(&pod.spec.scheduler_name).is_some()),
         };

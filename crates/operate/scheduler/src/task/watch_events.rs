@@ -231,7 +231,7 @@ impl Scheduler {
         let Some(queued) = self.context.pending.pods.get_mut(id) else { return };
         queued.is_stale = false;
         (queued.relaxed, queued.relax_at) = (None, None);
-        queued.prepared = self.context.state.prepare(&queued.pod);
+        queued.prepared = self.context.state.prepare(&queued.pod, queued.excess.is_some());
         self.context.state.renew_nomination(&queued.pod, &queued.prepared);
         let pod = queued.pod.clone();
         if self.groups.regroup(&mut self.context, id) {

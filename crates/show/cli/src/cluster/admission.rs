@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_admission::policy::Action;
 use berth_admission::{AdmissionController, AdmissionRequest, Endpoint, Policy, ReviewError};
 use berth_api::resource::PLACEMENT_POLICIES;
 use berth_apiserver::admission::{Operation, Phase};
@@ -19,7 +20,12 @@ pub struct InProcess(Arc<AdmissionController>);
 impl InProcess {
     /// Admission with a policy, which follows the placement policies and, if need be, the state of the cluster.
     pub fn new(policy: Policy) -> InProcess {
-        let policy = Policy { validate_annotation: false, merge_match_label_keys: false, ..policy };
+        let policy = Policy {
+            validate_annotation: false,
+            merge_match_label_keys: false,
+            node_restriction: false,
+            ..policy
+        };
         InProcess(if policy.needs_state() {
             AdmissionController::mirrored(policy)
         } else {
@@ -45,6 +51,7 @@ impl berth_apiserver::Admission for InProcess {
         match (resource, subresource) {
             ("pods" | "placementpolicies" | "clusterplacementpolicies", "") => true,
             ("pods", "binding") => policy.binding_guard.is_some(),
+            ("nodes", "") => policy.rule_limits.action != Action::Allow,
             (
                 "deployments"
                 | "replicasets"
@@ -80,6 +87,7 @@ impl berth_apiserver::Admission for InProcess {
                 (Phase::Mutating, ..) => Endpoint::MutatePods,
                 (_, PLACEMENT_GROUP, _) => Endpoint::ValidatePolicies,
                 (_, _, "binding") => Endpoint::ValidateBindings,
+                _ if request.resource.resource == "nodes" => Endpoint::ValidateNodes,
                 _ => Endpoint::ValidatePods,
             };
             match self.0.review(endpoint, &request).await {

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use berth_admission::AdmissionController;
 use berth_apiserver::ServerOptions;
-use berth_client::connect;
-use futures::FutureExt as _;
+use berth_client::{WatchGroup, connect};
 
 use super::policy_file;
 use crate::cluster::admission::InProcess;
@@ -65,7 +64,7 @@ pub async fn follow(
     components: &mut Components,
 ) -> Result<(), CliError> {
     let client = connect::client(config)?;
-    start_following(admission.clone(), client, components);
+    start_following(admission.clone(), client, WatchGroup::new(usize::MAX), components);
     tokio::select! {
         () = admission.complete() => Ok(()),
         failed = components.failed() => failed.map_err(CliError::from),
@@ -76,13 +75,10 @@ pub async fn follow(
 pub fn start_following(
     admission: Arc<AdmissionController>,
     client: kube::Client,
+    group: WatchGroup,
     components: &mut Components,
 ) {
     components.start("admission", |stop| async move {
-        let mirror =
-            async { if admission.has_state() { admission.mirror(client.clone()).await } else { Ok(()) } };
-        let policies = admission.follow_policies(client.clone()).map(Ok);
-        let both = futures::future::try_join(mirror, policies);
-        stop.run_until_cancelled(both).await.transpose().map(drop)
+        stop.run_until_cancelled(admission.follow(client, group)).await.transpose().map(drop)
     });
 }

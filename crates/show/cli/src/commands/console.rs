@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::inventory::Inventory;
+use berth_client::WatchGroup;
 use berth_client::delegated::DelegatedAuthorizer;
 use berth_client::ledger::LedgerClient;
 use berth_console::{EnforcerRules, LimitsInUse, State};
@@ -21,6 +22,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::cache_args::CacheArgs;
 use super::cluster_args::{ClusterArgs, warn_about};
 use super::serving_args::BindArgs;
 use crate::cluster::log::LogArgs;
@@ -70,6 +72,8 @@ pub struct Args {
     #[arg(long, value_name = "NAMESPACE", default_value_t = EnforcerOptions::default().ledger_namespace)]
     ledger_namespace: String,
     #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
     log: LogArgs,
 }
 
@@ -109,7 +113,17 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     runtime::run(async |stop| {
         let (state, live) = state;
         match live {
-            Some(live) => args.serve_live(state, &live, &stop).await?,
+            Some(live) => {
+                let group = args.cache.group();
+                tokio::select! {
+                    served = args.serve_live(state, &live, &group, &stop) => served?,
+                    failure = group.exceeded() => return Err(failure.into()),
+                }
+                return match stop.run_until_cancelled(group.exceeded()).await {
+                    Some(failure) => Err(failure.into()),
+                    None => Ok(ExitStatus::Success),
+                };
+            }
             None => {
                 let hosts = args.hosts.clone();
                 let options = ServerOptions { hosts, ..loopback(args.address, false)? };
@@ -143,12 +157,13 @@ impl Args {
         &self,
         state: State,
         live: &LiveCluster,
+        group: &WatchGroup,
         stop: &CancellationToken,
     ) -> Result<(), CliError> {
         let client = live.checked_client().await?;
         let console = Console::new(state);
         let ledger = self.ledger_namespace.clone();
-        let mut ready = follow(console.clone(), client.clone(), ledger, stop.clone());
+        let mut ready = follow(console.clone(), client.clone(), group.clone(), ledger, stop.clone());
         let Some(Ok(_)) = stop.run_until_cancelled(ready.wait_for(|ready| *ready)).await else {
             return Ok(());
         };
@@ -217,6 +232,7 @@ fn enforcer_rules() -> EnforcerRules {
 pub fn follow(
     console: Arc<Console>,
     client: Client,
+    group: WatchGroup,
     ledger_namespace: String,
     stop: CancellationToken,
 ) -> watch::Receiver<bool> {
@@ -229,7 +245,7 @@ pub fn follow(
         timeout: LEDGER_TIMEOUT,
     };
     tokio::spawn(live::follow_ledger(console.clone(), ledger, stop.clone()));
-    tokio::spawn(live::follow(console, client, sources(), sender, stop));
+    tokio::spawn(live::follow(console, client, group, sources(), sender, stop));
     ready
 }
 

@@ -7,11 +7,11 @@ use berth_engine::Settings;
 use berth_terminal::process::ExitStatus;
 use berth_terminal::runtime;
 
+use super::cache_args::CacheArgs;
 use super::connection_args::ConnectionArgs;
 use super::hold_args::HoldArgs;
 use super::lease_args::{LeaseArgs, identity};
 use super::node_args::duration;
-use super::record_args::bytes;
 use super::rules_args::RulesArgs;
 use super::serving_args::{ServingArgs, note_addresses};
 use crate::cluster::log::LogArgs;
@@ -87,9 +87,8 @@ pub struct Args {
     /// Namespace of the ConfigMap `berth-enforcer`, which records evictions [default: namespace of the Lease]
     #[arg(long, value_name = "NAMESPACE")]
     ledger_namespace: Option<String>,
-    /// Maximum size of the watched objects: their JSON, and 2 KiB for each. If the server sends more, the command ends
-    #[arg(long, value_name = "SIZE", default_value = "4Gi", value_parser = bytes)]
-    cache_limit: u64,
+    #[command(flatten)]
+    cache: CacheArgs,
     #[command(flatten)]
     rules: RulesArgs,
     #[command(flatten)]
@@ -105,7 +104,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     if args.dry_run { args.log.at_least_info() } else { args.log }.start();
     let mut options = options(args.rules.settings(&[])?);
     options.leader_election = args.lease.options(LEASE, &options.identity)?;
-    options.cache_limit = usize::try_from(args.cache_limit).unwrap_or(usize::MAX);
+    options.cache_limit = args.cache.limit();
     args.set(&mut options);
     options.serving = args.serving.options("berth-enforcer")?;
     runtime::run(async move |stop| {

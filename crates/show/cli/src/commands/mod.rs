@@ -3,6 +3,7 @@
 mod admission_args;
 pub mod apiserver;
 pub mod audit;
+mod cache_args;
 pub mod capacity;
 mod change_args;
 mod cluster_args;

@@ -9,9 +9,10 @@ use berth_terminal::process::ExitStatus;
 use berth_terminal::runtime;
 use clap::ValueEnum;
 
+use super::cache_args::CacheArgs;
 use super::connection_args::ConnectionArgs;
 use super::lease_args::{LeaseArgs, identity};
-use super::record_args::{RecordArgs, bytes};
+use super::record_args::RecordArgs;
 use super::rules_args::RulesArgs;
 use super::serving_args::{ServingArgs, note_addresses};
 use crate::cluster::log::LogArgs;
@@ -53,9 +54,8 @@ pub struct Args {
     /// Number of concurrent bind requests, each over its own connection
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
     bind_concurrency: u16,
-    /// Maximum size of the watched objects: their JSON, and 2 KiB for each. If the server sends more, the command ends
-    #[arg(long, value_name = "SIZE", default_value = "4Gi", value_parser = bytes)]
-    cache_limit: u64,
+    #[command(flatten)]
+    cache: CacheArgs,
     #[command(flatten)]
     record: RecordArgs,
     #[command(flatten)]
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     options.pod_limits = args.limits.limits();
     options.record = args.record.options();
     options.bind_concurrency = args.bind_concurrency.into();
-    options.cache_limit = usize::try_from(args.cache_limit).unwrap_or(usize::MAX);
+    options.cache_limit = args.cache.limit();
     options.serving = args.serving.options("berth-scheduler")?;
     let process = options.settings.config.process.clone();
     let election = &process.leader_election;

@@ -15,7 +15,7 @@ use berth_api::resource::PODS;
 use berth_api::syntax::format::{counted, elapsed};
 use berth_apiserver::ApiServer;
 use berth_client::apply::{Applied, apply};
-use berth_client::{ObservedObject, WatchOptions, connect, list};
+use berth_client::{ObservedObject, WatchGroup, WatchOptions, connect, list};
 use berth_console_server::{Console, ServerOptions, writer};
 use berth_enforcer::EnforcerOptions;
 use berth_engine::Settings;
@@ -176,6 +176,7 @@ async fn up(
         &[DEFAULT_SCHEDULER_NAME, SCHEDULER_NAME],
     )?;
     scheduler.record = args.record.options();
+    scheduler.cache_limit = usize::MAX;
     scheduler.pod_limits = args.limits.limits();
     scheduler.ignore_unsupported = args.unsupported == Unsupported::Ignore;
     let mut server = args.server.options(settings.extensions);
@@ -194,7 +195,11 @@ async fn up(
             admission_args::follow(admission.clone(), config, &mut components).await?;
         }
         args.provisioner.install(client.clone()).await?;
-        let enforcer = || EnforcerOptions { holds: args.hold.holds(), ..enforcer::options(settings.clone()) };
+        let enforcer = || EnforcerOptions {
+            holds: args.hold.holds(),
+            cache_limit: usize::MAX,
+            ..enforcer::options(settings.clone())
+        };
         let enforcer = (!args.no_enforcer).then(enforcer);
         let ran = if args.exit_when_settled { placed_pods(&client).await? } else { HashSet::new() };
         start_components(args, settings, &server, &mut components)?;
@@ -228,7 +233,13 @@ async fn up(
             };
             let state = Console::new(console::live_state("berth up", options)?);
             let ledger = EnforcerOptions::default().ledger_namespace;
-            console::follow(state.clone(), client.clone(), ledger, components.stop_token());
+            console::follow(
+                state.clone(),
+                client.clone(),
+                WatchGroup::new(usize::MAX),
+                ledger,
+                components.stop_token(),
+            );
             let write = args.allow_changes.then(|| writer::as_client(client.clone()));
             let options = ServerOptions { write, ..console::loopback(address, true)? };
             console::serve(state, options, components.stop_token()).await?;

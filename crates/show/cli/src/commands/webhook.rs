@@ -13,6 +13,7 @@ use berth_terminal::process::ExitStatus;
 use berth_terminal::runtime;
 
 use super::admission_args;
+use super::cache_args::CacheArgs;
 use super::connection_args::ConnectionArgs;
 use super::policy_file;
 use crate::cluster::components::Components;
@@ -62,6 +63,8 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS:PORT")]
     health_listen: Option<SocketAddr>,
     #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
     log: LogArgs,
 }
 
@@ -86,7 +89,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             output::note(&format!("serving /healthz, /readyz and /metrics at http://{address}"));
         }
         let mut components = Components::new(stop.child_token());
-        admission_args::start_following(admission, client, &mut components);
+        admission_args::start_following(admission, client, args.cache.group(), &mut components);
         components.start("webhook server", |_| server.stopped());
         Ok(components.run_until(&stop).await.map(|()| ExitStatus::Success)?)
     })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use berth_api::resource::{DEVICE_CLASSES, NODES, PODS, SERVICES};
 use berth_apiserver::{ApiServer, ServerOptions};
-use berth_client::{call, connect};
+use berth_client::{WatchGroup, call, connect};
 use berth_console::State;
 use berth_console_server::Console;
 use berth_console_server::live::{Source, follow};
@@ -43,7 +43,14 @@ async fn pages_follow_the_cluster_and_say_since_when_they_do_not() {
     let sources = sources.map(|(resource, is_required)| Source { resource, is_required }).to_vec();
     let (sender, mut ready) = watch::channel(false);
     let stop = CancellationToken::new();
-    tokio::spawn(follow(console.clone(), client.clone(), sources, sender, stop.clone()));
+    tokio::spawn(follow(
+        console.clone(),
+        client.clone(),
+        WatchGroup::default(),
+        sources,
+        sender,
+        stop.clone(),
+    ));
     ready.wait_for(|ready| *ready).await.unwrap();
     let served = serve_console(console, true).await;
     let page = served.get("/").await.body;
