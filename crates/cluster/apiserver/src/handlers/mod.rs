@@ -30,4 +30,5 @@ pub use convert::stored_value;
 pub use dispatch::handle;
 pub use eviction::compile_budgets;
 pub use reply::Reply;
+pub use sent::media_type;
 pub use watch::watch;

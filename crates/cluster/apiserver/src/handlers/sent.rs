@@ -183,7 +183,8 @@ pub fn agree_with_path(
 }
 
 /// The media type of the body, without parameters.
-fn media_type(request: &ApiRequest) -> &str {
+/// The media type of the body; empty without one.
+pub fn media_type(request: &ApiRequest) -> &str {
     let value = request.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }

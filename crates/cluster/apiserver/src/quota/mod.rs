@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
+use self::scope::Scoped;
 use crate::request::Status;
 use crate::store::{Change, EventType, Filter, Object, Store, Write, WriteError, key};
 
@@ -49,6 +50,31 @@ struct Quota {
     hard: ResourceList,
 }
 
+/// What quotas need of an object.
+#[derive(PartialEq)]
+struct Uses {
+    amounts: ResourceList,
+    scoped: Scoped,
+}
+
+impl Uses {
+    fn of(resource: &Resource, object: &Value) -> Uses {
+        Uses { amounts: usage::of(resource, object), scoped: Scoped::of(resource, object) }
+    }
+
+    /// Those of a stored object, which is read once: each count reads all objects of a namespace.
+    fn of_stored(resource: &Resource, object: &Object) -> Arc<Uses> {
+        match USING.contains(&resource) {
+            true => object.kept(|value| Uses::of(resource, &value)),
+            // The others count as one, whatever they contain.
+            false => Arc::new(Uses::of(resource, &Value::Null)),
+        }
+    }
+}
+
+/// Resources whose objects use amounts that depend on what they contain.
+const USING: [&Resource; 3] = [&PODS, &PERSISTENT_VOLUME_CLAIMS, &SERVICES];
+
 impl Quota {
     fn all(store: &Store, namespace: &str) -> Vec<Quota> {
         let (_, quotas) = store.list(&RESOURCE_QUOTAS, &Filter::in_namespace(namespace));
@@ -60,20 +86,21 @@ impl Quota {
         quotas.into_iter().map(read).collect()
     }
 
-    fn bounds(&self, resource: &Resource, object: &Value) -> bool {
+    fn bounds(&self, resource: &Resource, object: &Scoped) -> bool {
         scope::matches(&self.value["spec"], resource, object)
     }
 
     /// The part of some amounts that the quota bounds.
-    fn bounded(&self, amounts: ResourceList) -> ResourceList {
-        amounts.into_iter().filter(|(name, _)| self.hard.contains_key(name)).collect()
+    fn bounded(&self, amounts: &ResourceList) -> ResourceList {
+        let bounded = amounts.iter().filter(|(name, _)| self.hard.contains_key(*name));
+        bounded.map(|(name, amount)| (name.clone(), *amount)).collect()
     }
 
     /// The used amounts: those in the status, and counted where the status lacks one.
     fn used(&self, store: &Store) -> ResourceList {
         let stored = from_value::<ResourceList>(&self.value["status"]["used"]).unwrap_or_default();
         if self.hard.keys().all(|name| stored.contains_key(name)) {
-            self.bounded(stored)
+            self.bounded(&stored)
         } else {
             self.count(store)
         }
@@ -91,9 +118,12 @@ impl Quota {
         }
         for resource in counted {
             let (_, objects) = store.list(resource, &Filter::in_namespace(&self.object.facts.namespace));
-            for object in objects.iter().map(|object| object.value()).filter(|o| self.bounds(resource, o)) {
-                for (name, amount) in self.bounded(usage::of(resource, &object)) {
-                    *used.entry(name).or_default() += amount;
+            for object in &objects {
+                let uses = Uses::of_stored(resource, object);
+                for (name, amount) in uses.amounts.iter().filter(|_| self.bounds(resource, &uses.scoped)) {
+                    if let Some(used) = used.get_mut(name) {
+                        *used += *amount;
+                    }
                 }
             }
         }
@@ -139,7 +169,7 @@ impl Quotas {
         old: Option<&Value>,
         dry_run: bool,
     ) -> Result<Option<Charge>, Box<Status>> {
-        let changes_usage = [&PODS, &PERSISTENT_VOLUME_CLAIMS, &SERVICES].contains(&resource);
+        let changes_usage = USING.contains(&resource);
         if !resource.namespaced
             || self.store.count(&RESOURCE_QUOTAS) == 0
             || (old.is_some() && !changes_usage)
@@ -150,7 +180,7 @@ impl Quotas {
         if Quota::all(&self.store, namespace).is_empty() {
             return Ok(None);
         }
-        let requested = usage::of(resource, new);
+        let Uses { amounts: requested, scoped } = Uses::of(resource, new);
         let had = old.map(|old| usage::of(resource, old)).unwrap_or_default();
         let less = |name: &String| had.get(name).copied().unwrap_or_default();
         let more: ResourceList = requested
@@ -162,7 +192,7 @@ impl Quotas {
         for _ in 0..ATTEMPTS {
             let mut writes = Vec::new();
             for quota in
-                Quota::all(&self.store, namespace).into_iter().filter(|quota| quota.bounds(resource, new))
+                Quota::all(&self.store, namespace).into_iter().filter(|quota| quota.bounds(resource, &scoped))
             {
                 if old.is_none() && *resource == PODS {
                     usage::constraints(new, &quota.hard).map_err(|missing| {
@@ -171,7 +201,7 @@ impl Quotas {
                         Status::forbidden(resource, name, &why)
                     })?;
                 }
-                let requested = quota.bounded(more.clone());
+                let requested = quota.bounded(&more);
                 if requested.is_empty() {
                     continue;
                 }
@@ -305,9 +335,9 @@ fn changed_namespaces(
                     before.value()["spec"] != event.object.value()["spec"]
                 }
                 (Some(before), _) => {
-                    let (old, new) = (before.value(), event.object.value());
-                    usage::of(resource, &old) != usage::of(resource, &new)
-                        || scope::facts(resource, &old) != scope::facts(resource, &new)
+                    // Not kept: these may be objects of the history.
+                    let [old, new] = [before, &event.object].map(|object| Uses::of(resource, &object.value()));
+                    old != new
                 }
             };
             if changes {

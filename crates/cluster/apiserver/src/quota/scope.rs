@@ -5,8 +5,38 @@ use serde_json::Value;
 
 use crate::strategy::{items, text};
 
+/// What scopes ask of an object.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Scoped {
+    terminates: bool,
+    is_best_effort: bool,
+    crosses_namespaces: bool,
+    /// The priority class of a pod, the volume attributes class of a claim.
+    class: String,
+}
+
+impl Scoped {
+    /// What they ask of this one.
+    pub fn of(resource: &Resource, object: &Value) -> Scoped {
+        let spec = &object["spec"];
+        if *resource == PERSISTENT_VOLUME_CLAIMS {
+            let class = text(spec, "/volumeAttributesClassName").to_owned();
+            return Scoped { class, ..Scoped::default() };
+        }
+        if *resource != PODS {
+            return Scoped::default();
+        }
+        Scoped {
+            terminates: spec["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds >= 0),
+            is_best_effort: object["status"]["qosClass"] == "BestEffort",
+            crosses_namespaces: crosses_namespaces(spec),
+            class: text(spec, "/priorityClassName").to_owned(),
+        }
+    }
+}
+
 /// Whether the scopes of a quota's spec select an object.
-pub fn matches(spec: &Value, resource: &Resource, object: &Value) -> bool {
+pub fn matches(spec: &Value, resource: &Resource, object: &Scoped) -> bool {
     let scopes = items(spec, "scopes").iter().filter_map(Value::as_str);
     let expressions = items(&spec["scopeSelector"], "matchExpressions").iter();
     let expressions = expressions.map(|e| (text(e, "/scopeName"), text(e, "/operator"), items(e, "values")));
@@ -14,33 +44,28 @@ pub fn matches(spec: &Value, resource: &Resource, object: &Value) -> bool {
     all.all(|(scope, operator, values)| is_in(scope, operator, values, resource, object))
 }
 
-fn is_in(scope: &str, operator: &str, values: &[Value], resource: &Resource, object: &Value) -> bool {
-    let spec = &object["spec"];
-    let class = |pointer: &str| {
-        let name = text(spec, pointer);
-        let is_named = values.iter().any(|value| value == name);
-        match operator {
-            "Exists" => !name.is_empty(),
-            "DoesNotExist" => name.is_empty(),
-            "In" => !name.is_empty() && is_named,
-            _ => name.is_empty() || !is_named,
-        }
+fn is_in(scope: &str, operator: &str, values: &[Value], resource: &Resource, object: &Scoped) -> bool {
+    let name = object.class.as_str();
+    let is_named = || values.iter().any(|value| value == name);
+    let class = || match operator {
+        "Exists" => !name.is_empty(),
+        "DoesNotExist" => name.is_empty(),
+        "In" => !name.is_empty() && is_named(),
+        _ => name.is_empty() || !is_named(),
     };
     if *resource == PERSISTENT_VOLUME_CLAIMS {
-        return scope == "VolumeAttributesClass" && class("/volumeAttributesClassName");
+        return scope == "VolumeAttributesClass" && class();
     }
     if *resource != PODS {
         return false;
     }
-    let terminating = spec["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds >= 0);
-    let best_effort = object["status"]["qosClass"] == "BestEffort";
     match scope {
-        "Terminating" => terminating,
-        "NotTerminating" => !terminating,
-        "BestEffort" => best_effort,
-        "NotBestEffort" => !best_effort,
-        "PriorityClass" => class("/priorityClassName"),
-        "CrossNamespacePodAffinity" => crosses_namespaces(spec),
+        "Terminating" => object.terminates,
+        "NotTerminating" => !object.terminates,
+        "BestEffort" => object.is_best_effort,
+        "NotBestEffort" => !object.is_best_effort,
+        "PriorityClass" => class(),
+        "CrossNamespacePodAffinity" => object.crosses_namespaces,
         _ => false,
     }
 }
@@ -60,10 +85,4 @@ fn crosses_namespaces(spec: &Value) -> bool {
         required.iter().flat_map(|list| items(rules, list)).any(names_others)
             || preferred.iter().any(|term| names_others(&term["podAffinityTerm"]))
     })
-}
-
-/// What decides about scopes and may change.
-pub fn facts<'v>(resource: &Resource, object: &'v Value) -> [&'v Value; 2] {
-    let field = if *resource == PODS { "activeDeadlineSeconds" } else { "volumeAttributesClassName" };
-    [&object["spec"][field], &object["status"]["qosClass"]]
 }

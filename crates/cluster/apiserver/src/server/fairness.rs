@@ -99,8 +99,8 @@ impl Fairness {
     }
 }
 
-/// The seats of a level, and those who wait for one.
-struct Queue {
+/// Seats, and the users who wait for one.
+pub struct Queue {
     seats: usize,
     /// One user's seats at most: half of them.
     per_user: usize,
@@ -130,7 +130,8 @@ pub struct Seat {
 }
 
 impl Queue {
-    fn new(seats: usize) -> Arc<Queue> {
+    /// A number of seats, of which one user has half at most.
+    pub fn new(seats: usize) -> Arc<Queue> {
         Arc::new(Queue { seats, per_user: seats.div_ceil(2), state: Mutex::default() })
     }
 
@@ -139,7 +140,7 @@ impl Queue {
     }
 
     /// Queues a request; `None` if too many of the user wait.
-    fn ask(self: &Arc<Self>, user: &Arc<User>) -> Option<oneshot::Receiver<Seat>> {
+    pub fn ask(self: &Arc<Self>, user: &Arc<User>) -> Option<oneshot::Receiver<Seat>> {
         let (sender, receiver) = oneshot::channel();
         {
             let mut state = self.lock();

@@ -3,28 +3,35 @@
 
 use std::sync::Arc;
 
-use berth_schema::resource::POD_DISRUPTION_BUDGETS;
+use berth_schema::resource::{LIMIT_RANGES, POD_DISRUPTION_BUDGETS, RESOURCE_QUOTAS, Resource};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::fairness::Queue;
+use super::throttle::too_many;
 use crate::authz::RBAC_GROUP;
-use crate::handlers::{self, Api, Reply};
-use crate::request::{ApiRequest, Status, Verb};
+use crate::handlers::media_type;
+use crate::request::{ApiRequest, Query, Status, User, Verb};
 use crate::store::{Filter, Store};
 
-/// Requests with a body or a stored object above this size are heavy.
+/// Requests with a body or a stored object above this size are heavy, and writes beside more than this of what they have to
+/// read besides.
 const HEAVY_BYTES: usize = 64 << 10;
-/// Lists with selectors above this size are heavy.
+/// Lists, watches and deletions with selectors above this size are heavy.
 const HEAVY_SELECTOR: usize = 1 << 10;
-/// Heavy requests that are worked on at once. A parsed body takes some twenty times its size; more requests wait.
-const AT_ONCE: usize = 8;
+/// The shortest operation of a JSON patch that copies the whole object into itself.
+const COPY_BYTES: usize = r#"{"op":"copy","from":"","path":"/a"},"#.len();
+/// Heavy requests that are worked on at once: some for each thread, as they also wait for the disk. More requests wait: a
+/// parsed body takes some twenty times its size.
+const PER_THREAD: usize = 2;
+const AT_ONCE: std::ops::RangeInclusive<usize> = 4..=8;
 
 /// The threads for heavy requests: half of the cores.
 pub struct Offload {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
-    permits: Arc<Semaphore>,
+    /// Users take turns, and one has half of the requests that are worked on at most.
+    turns: Arc<Queue>,
 }
 
 impl Offload {
@@ -34,28 +41,40 @@ impl Offload {
     /// The operating system gives no thread.
     pub fn start() -> std::io::Result<Offload> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let n_threads = (cores / 2).max(1);
         let mut builder = Builder::new_multi_thread();
-        builder.worker_threads((cores / 2).max(1)).thread_name("heavy-requests").enable_all();
-        Ok(Offload { runtime: Some(builder.build()?), permits: Arc::new(Semaphore::new(AT_ONCE)) })
+        builder.worker_threads(n_threads).thread_name("heavy-requests").enable_all();
+        let at_once = (PER_THREAD * n_threads).clamp(*AT_ONCE.start(), *AT_ONCE.end());
+        Ok(Offload { runtime: Some(builder.build()?), turns: Queue::new(at_once) })
     }
 
-    /// Answers a request on these threads. The caller can give up waiting at any time, and the request then ends at its
-    /// next wait.
+    /// Works on a request of a user on these threads, when it is the user's turn. The caller can give up waiting at any time,
+    /// and the request then ends at its next wait.
     ///
     /// # Errors
     /// The request fails; the status gives the reason.
-    pub async fn handle(&self, api: &Arc<Api>, request: ApiRequest) -> Result<Reply, Box<Status>> {
-        let Some(runtime) = &self.runtime else { return handlers::handle(api, request).await };
-        let permit = self.permits.clone().acquire_owned().await;
-        let api = api.clone();
+    pub async fn run<T: Send + 'static>(
+        &self,
+        user: &Arc<User>,
+        work: impl Future<Output = Result<T, Box<Status>>> + Send + 'static,
+    ) -> Result<T, Box<Status>> {
+        let Some(runtime) = &self.runtime else { return work.await };
+        let turn = self.turns.ask(user).ok_or_else(too_many)?.await.map_err(|_| too_many())?;
         let work = runtime.spawn(async move {
-            let _permit = permit;
-            handlers::handle(&api, request).await
+            let _turn = turn;
+            work.await
         });
         AbortOnDropHandle::new(work).await.unwrap_or_else(|error| {
             tracing::error!(%error, "a handler panicked");
             Err(Status::internal("the request could not be completed"))
         })
+    }
+
+    /// Starts a task of the server that may be much work.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(task);
+        }
     }
 }
 
@@ -68,27 +87,45 @@ impl Drop for Offload {
     }
 }
 
-/// Whether a request is much work: what it sends, changes or compares is large, a schema of a user is applied, or
-/// permissions are compared with each other.
+/// Whether a list, a watch or a deletion of a collection compares objects with a large selector.
+pub fn is_heavy_selector(query: &Query) -> bool {
+    query.get("labelSelector").len() + query.get("fieldSelector").len() > HEAVY_SELECTOR
+}
+
+/// Whether a request is much work, whatever its length: what it sends, changes, compares or has to read is large, a schema of a
+/// user is applied, or permissions are compared with each other.
 pub fn is_heavy(store: &Store, request: &ApiRequest) -> bool {
     let ApiRequest { info, query, body, .. } = request;
     let resource = info.resource;
     if !info.verb.is_mutating() {
-        return query.get("labelSelector").len() + query.get("fieldSelector").len() > HEAVY_SELECTOR;
+        return is_heavy_selector(query);
     }
     let stored = || {
         let stored = resource.stored().filter(|_| !info.name.is_empty());
         let object = stored.and_then(|stored| store.get(stored, &info.namespace, &info.name));
         object.map_or(0, |object| object.json().len())
     };
-    let budgets = || {
-        let (_, budgets) = store.list(&POD_DISRUPTION_BUDGETS, &Filter::in_namespace(&info.namespace));
-        budgets.iter().map(|budget| budget.json().len()).sum::<usize>()
+    // What the operations of a JSON patch can make of the object.
+    let grown = || match media_type(request) {
+        "application/json-patch+json" => stored() << (body.len() / COPY_BYTES).min(16),
+        _ => stored(),
+    };
+    let beside = |resource: &'static Resource| {
+        if store.count(resource) == 0 {
+            return 0;
+        }
+        let (_, others) = store.list(resource, &Filter::in_namespace(&info.namespace));
+        others.iter().map(|other| other.json().len()).sum::<usize>()
+    };
+    let has_to_read: &[&'static Resource] = match info.subresource_name() {
+        "eviction" => &[&POD_DISRUPTION_BUDGETS],
+        "" if !info.namespace.is_empty() => &[&RESOURCE_QUOTAS, &LIMIT_RANGES],
+        _ => &[],
     };
     body.len() > HEAVY_BYTES
         || resource.custom.is_some()
         || matches!(resource.group, RBAC_GROUP | "authorization.k8s.io")
         || info.verb == Verb::DeleteCollection
-        || stored() > HEAVY_BYTES
-        || (info.subresource_name() == "eviction" && budgets() > HEAVY_BYTES)
+        || grown() > HEAVY_BYTES
+        || has_to_read.iter().map(|resource| beside(resource)).sum::<usize>() > HEAVY_BYTES
 }

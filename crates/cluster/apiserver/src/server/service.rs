@@ -11,12 +11,12 @@ use berth_serve::Connection;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Body as _;
 
 use super::authenticate::{authenticate, unauthorized};
 use super::body::{self, RequestBody};
-use super::offload::is_heavy;
+use super::offload::{is_heavy, is_heavy_selector};
 use super::paths;
 use super::sending::{Held, ResponseBody};
 use super::state::State;
@@ -147,7 +147,7 @@ async fn answer<B: RequestBody>(
             authorize(&state.api.authorizer, &user, &info, info.subresource_name(), &query)?;
             if info.verb == Verb::Watch {
                 let slot = state.throttle.watch(&user)?;
-                let (reply, selector_bytes) = handlers::watch(&state.api, &info, &query, &parts.headers)?;
+                let (reply, selector_bytes) = open_watch(state, &user, &info, query, parts.headers).await?;
                 let selector = state.throttle.watch_selector(&user, selector_bytes)?;
                 exchange.held.watch = Some((slot, selector, state.metrics.begin_watch(&info)));
                 return Ok(reply);
@@ -175,8 +175,30 @@ async fn answer<B: RequestBody>(
 /// Answers a request for objects. Heavy ones run on their own threads.
 async fn handle(state: &State, request: ApiRequest) -> Result<Reply, Box<Status>> {
     match state.offload.as_ref().filter(|_| is_heavy(&state.api.store, &request)) {
-        Some(offload) => offload.handle(&state.api, request).await,
+        Some(offload) => {
+            let (api, user) = (state.api.clone(), request.user.clone());
+            offload.run(&user, async move { handlers::handle(&api, request).await }).await
+        }
         None => handlers::handle(&state.api, request).await,
+    }
+}
+
+/// Opens a watch: its first objects are selected at once.
+async fn open_watch(
+    state: &State,
+    user: &Arc<User>,
+    info: &RequestInfo,
+    query: Query,
+    headers: HeaderMap,
+) -> Result<(Reply, usize), Box<Status>> {
+    match state.offload.as_ref().filter(|_| is_heavy_selector(&query)) {
+        Some(offload) => {
+            let (api, info) = (state.api.clone(), info.clone());
+            let opened = offload.run(user, async move { handlers::watch(&api, &info, &query, &headers) });
+            let opened = tokio::time::timeout(state.limits.request, opened).await;
+            opened.unwrap_or_else(|_| Err(timed_out()))
+        }
+        None => handlers::watch(&state.api, info, &query, &headers),
     }
 }
 

@@ -74,7 +74,11 @@ impl State {
         let api = self.api.clone();
         tokio::spawn(async move { expiry::run(&api.store, event_ttl, &api.stop).await });
         let api = self.api.clone();
-        tokio::spawn(async move { api.quotas.follow(&api.stop).await });
+        let count = async move { api.quotas.follow(&api.stop).await };
+        match &self.offload {
+            Some(offload) => offload.spawn(count),
+            None => drop(tokio::spawn(count)),
+        }
         let api = self.api.clone();
         tokio::spawn(async move { custom::clean_up(&api.store, &api.stop).await });
     }

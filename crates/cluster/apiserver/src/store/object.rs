@@ -194,11 +194,16 @@ impl Object {
 
     /// A compiled form, made once and kept until the object is replaced.
     pub fn compiled<T: Compiled>(&self) -> Arc<T> {
+        self.kept(|value| T::compile(Cow::Owned(value)))
+    }
+
+    /// What is made of the object, once, and kept until the object is replaced.
+    pub fn kept<T: Send + Sync + 'static>(&self, make: impl FnOnce(Value) -> T) -> Arc<T> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = compiled.iter().find_map(|known| known.clone().downcast().ok()) {
             return known;
         }
-        let made = Arc::new(T::compile(Cow::Owned(self.value())));
+        let made = Arc::new(make(self.value()));
         compiled.push(made.clone());
         made
     }
