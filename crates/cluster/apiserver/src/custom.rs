@@ -1,5 +1,6 @@
 //! The resources that the cluster's CustomResourceDefinitions define, and the removal of definitions with their objects.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, Defined, Resource, custom_collection, defined};
@@ -28,19 +29,23 @@ impl CustomResources {
         CustomResources(Derived::new(store, &[&CUSTOM_RESOURCE_DEFINITIONS], established))
     }
 
-    /// The served resource at `/apis/GROUP/VERSION/PLURAL`.
-    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
-        let all = self.0.get();
-        let named = |r: &&&Resource| r.group == group && r.version == version && r.plural == plural;
-        all.iter().flat_map(|defined| &defined.served).find(named).copied()
+    /// Those of now. A request keeps them until its response has been sent: so long their schemas exist.
+    pub fn get(&self) -> Arc<[Defined]> {
+        self.0.get()
     }
+}
 
-    /// All served versions, in the order of discovery.
-    pub fn served(&self) -> Vec<&'static Resource> {
-        let mut all: Vec<_> = self.0.get().iter().flat_map(|defined| defined.served.clone()).collect();
-        all.sort_by_key(|resource| resource.group);
-        all
-    }
+/// The served resource at `/apis/GROUP/VERSION/PLURAL`.
+pub fn find(definitions: &[Defined], group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
+    let named = |r: &&&Resource| r.group == group && r.version == version && r.plural == plural;
+    definitions.iter().flat_map(|defined| &defined.served).find(named).copied()
+}
+
+/// All served versions, in the order of discovery.
+pub fn served(definitions: &[Defined]) -> Vec<&'static Resource> {
+    let mut all: Vec<_> = definitions.iter().flat_map(|defined| defined.served.clone()).collect();
+    all.sort_by_key(|resource| resource.group);
+    all
 }
 
 fn is_established(definition: &Value) -> bool {

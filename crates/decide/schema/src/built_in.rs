@@ -1,12 +1,13 @@
 //! The types of the built-in kinds, from the definitions of the generated bindings.
 
-use std::sync::OnceLock;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
 use crate::definitions::{self, referred};
-use crate::resource::Resource;
+use crate::resource::{CustomSchema, Resource};
 use crate::types::{Field, ListType, MapKey, Patch, Scalar, Struct, Type, TypeId};
 
 /// Group, version and kind.
@@ -22,10 +23,30 @@ pub fn type_of(group: &str, version: &str, kind: &str) -> Option<&'static Type> 
 
 impl Resource {
     /// The type of its objects; `None` if it is not known.
-    pub fn ty(&self) -> Option<&'static Type> {
+    pub fn ty(&self) -> Option<ObjectType> {
         match self.custom {
-            Some(custom) => Some(custom.ty),
-            None => type_of(self.group, self.version, self.kind),
+            Some(custom) => Some(ObjectType::Custom(custom.schema())),
+            None => type_of(self.group, self.version, self.kind).map(ObjectType::BuiltIn),
+        }
+    }
+}
+
+/// The type of the objects of a resource.
+#[derive(Clone, Debug)]
+pub enum ObjectType {
+    /// That of a kind of Kubernetes.
+    BuiltIn(&'static Type),
+    /// That of a schema.
+    Custom(Arc<CustomSchema>),
+}
+
+impl Deref for ObjectType {
+    type Target = Type;
+
+    fn deref(&self) -> &Type {
+        match self {
+            ObjectType::BuiltIn(ty) => ty,
+            ObjectType::Custom(schema) => &schema.ty,
         }
     }
 }
@@ -57,11 +78,11 @@ impl Builder<'_> {
             Some(_) => name.trim_end_matches("OrArray"),
             None => name,
         };
-        if let Some(&id) = self.by_name.get(name) {
-            return id;
+        if let Some(id) = self.by_name.get(name) {
+            return id.clone();
         }
         let id = TypeId::reserve();
-        self.by_name.insert(name.to_owned(), id);
+        self.by_name.insert(name.to_owned(), id.clone());
         let ty = match name.strip_prefix("io.k8s.apimachinery.pkg.") {
             Some("api.resource.Quantity") => Type::Scalar(Scalar::Quantity),
             Some("util.intstr.IntOrString") => Type::Scalar(Scalar::IntOrString),

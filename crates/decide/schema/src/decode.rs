@@ -45,7 +45,7 @@ pub enum DecodeError {
 ///
 /// # Errors
 /// A value does not have the type that the API defines.
-pub fn decode(ty: &'static Type, object: &mut Value) -> Result<Vec<String>, DecodeError> {
+pub fn decode(ty: &Type, object: &mut Value) -> Result<Vec<String>, DecodeError> {
     let mut reader = Reader::default();
     reader.value(ty, object, &Path::Root, None)?;
     Ok(reader.unknown)
@@ -53,7 +53,7 @@ pub fn decode(ty: &'static Type, object: &mut Value) -> Result<Vec<String>, Deco
 
 /// Drops what the type of a custom resource does not know, and returns it as paths. Values of other types than the
 /// schema's are left for validation.
-pub fn prune(ty: &'static Type, object: &mut Value) -> Vec<String> {
+pub fn prune(ty: &Type, object: &mut Value) -> Vec<String> {
     let mut reader = Reader::default();
     reader.prune_value(ty, object, &Path::Root);
     reader.unknown
@@ -104,7 +104,7 @@ struct Reader {
 impl Reader {
     fn value(
         &mut self,
-        ty: &'static Type,
+        ty: &Type,
         value: &mut Value,
         path: &Path<'_>,
         owner: Option<&Struct>,
@@ -140,7 +140,7 @@ impl Reader {
 
     fn fields(
         &mut self,
-        of: &'static Struct,
+        of: &Struct,
         fields: &mut Map<String, Value>,
         path: &Path<'_>,
     ) -> Result<(), DecodeError> {
@@ -167,7 +167,7 @@ impl Reader {
         Ok(())
     }
 
-    fn prune_value(&mut self, ty: &'static Type, value: &mut Value, path: &Path<'_>) {
+    fn prune_value(&mut self, ty: &Type, value: &mut Value, path: &Path<'_>) {
         match (ty, value) {
             (Type::Struct(_), Value::Object(fields)) => fields.retain(|name, value| {
                 let path = Path::Field(path, name);
@@ -285,7 +285,7 @@ fn canonical_time(value: &mut Value, write: fn(Timestamp) -> String) -> Result<(
     Ok(())
 }
 
-fn wrong_type(ty: &'static Type, value: &Value, path: &Path<'_>, owner: Option<&Struct>) -> DecodeError {
+fn wrong_type(ty: &Type, value: &Value, path: &Path<'_>, owner: Option<&Struct>) -> DecodeError {
     let found = match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) => "bool".to_owned(),

@@ -18,7 +18,7 @@ mod semantics;
 mod types;
 mod unknown;
 
-pub use built_in::type_of;
+pub use built_in::{ObjectType, type_of};
 pub use decode::{DecodeError, decode, prune};
 pub use types::{Field, ListType, MapKey, Patch, Scalar, Struct, Type, TypeId};
 pub use unknown::{UnknownField, unknown_fields};

@@ -1,12 +1,13 @@
 //! The structural types, which patches and field validation use.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-/// A type of the API. Types live as long as the process; they are built on first use.
+/// A type of the API. Those of built-in kinds live as long as the process, and are built on first use; those of custom
+/// resources live as long as their schema.
 #[derive(Debug)]
 pub enum Type {
     /// A single value, replaced as a whole.
@@ -111,9 +112,16 @@ pub struct MapKey {
     pub default: Option<Value>,
 }
 
-/// A type that other types refer to. Its place is taken before the type is known: types refer to themselves.
-#[derive(Clone, Copy)]
-pub struct TypeId(&'static OnceLock<Type>);
+/// A type that other types refer to.
+#[derive(Clone)]
+pub struct TypeId(Place);
+
+#[derive(Clone)]
+enum Place {
+    /// Taken before the type is known: types refer to themselves.
+    Reserved(&'static OnceLock<Type>),
+    Owned(Arc<Type>),
+}
 
 impl fmt::Debug for TypeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,22 +131,27 @@ impl fmt::Debug for TypeId {
 
 impl TypeId {
     /// The type itself.
-    pub fn get(self) -> &'static Type {
-        self.0.get().unwrap_or(&Type::Any)
+    pub fn get(&self) -> &Type {
+        match &self.0 {
+            Place::Reserved(place) => place.get().unwrap_or(&Type::Any),
+            Place::Owned(ty) => ty,
+        }
     }
 
     pub(crate) fn new(ty: Type) -> TypeId {
-        TypeId(Box::leak(Box::new(ty.into())))
+        TypeId(Place::Owned(Arc::new(ty)))
     }
 
     /// The place of a type that is not known yet.
     pub(crate) fn reserve() -> TypeId {
-        TypeId(Box::leak(Box::default()))
+        TypeId(Place::Reserved(Box::leak(Box::default())))
     }
 
     /// Fills the place; a second call changes nothing.
-    pub(crate) fn fill(self, ty: Type) {
-        self.0.get_or_init(|| ty);
+    pub(crate) fn fill(&self, ty: Type) {
+        if let Place::Reserved(place) = &self.0 {
+            place.get_or_init(|| ty);
+        }
     }
 }
 
@@ -148,7 +161,7 @@ impl Field {
     }
 
     /// The type of its value.
-    pub fn ty(&self) -> &'static Type {
+    pub fn ty(&self) -> &Type {
         self.ty.get()
     }
 }
@@ -182,7 +195,7 @@ impl Struct {
 
 impl Type {
     /// The type of a field of an object; a map's values all have one type. `None` if there is no such field.
-    pub fn child(&'static self, name: &str) -> Option<&'static Type> {
+    pub fn child(&self, name: &str) -> Option<&Type> {
         match self {
             Type::Struct(of) => match of.field(name) {
                 None if of.open => Some(&Type::Any),

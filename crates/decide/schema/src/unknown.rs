@@ -38,7 +38,7 @@ pub fn unknown_fields(object: &Value) -> Vec<UnknownField> {
     unknown
 }
 
-fn look(ty: &'static Type, value: &Value, path: &Path<'_>, unknown: &mut Vec<UnknownField>) {
+fn look(ty: &Type, value: &Value, path: &Path<'_>, unknown: &mut Vec<UnknownField>) {
     match (ty, value) {
         (Type::Struct(of), Value::Object(fields)) => {
             for (name, value) in fields {

@@ -4,7 +4,7 @@
 use berth_schema::patch::PatchError;
 use berth_schema::patch::apply::{ApplyError, apply};
 use berth_schema::patch::managed::{Actor, manager_name, track_update};
-use berth_schema::resource::Resource;
+use berth_schema::resource::{Custom, Resource};
 use berth_schema::{DecodeError, Type, decode, prune, type_of};
 use http::{StatusCode, header};
 use serde_json::Value;
@@ -60,7 +60,8 @@ pub fn read(
 ) -> Result<(), Box<Status>> {
     let validation = validation(request)?;
     let custom = request.info.resource.custom.filter(|_| request.info.resource.kind == kind);
-    let Some(ty) = custom.map(|custom| custom.ty).or_else(|| type_of(group, version, kind)) else {
+    let schema = custom.map(Custom::schema);
+    let Some(ty) = schema.as_ref().map(|schema| &schema.ty).or_else(|| type_of(group, version, kind)) else {
         return Ok(());
     };
     let cannot = |why: &str| {
@@ -88,7 +89,7 @@ pub fn read(
 }
 
 /// Reads the metadata of a custom resource; validation compares the rest with its schema.
-fn decode_metadata(ty: &'static Type, value: &mut Value) -> Result<(), DecodeError> {
+fn decode_metadata(ty: &Type, value: &mut Value) -> Result<(), DecodeError> {
     match (ty.child("metadata"), value.get_mut("metadata")) {
         (Some(ty), Some(metadata)) => decode(ty, metadata).map(drop),
         _ => Ok(()),
@@ -131,7 +132,7 @@ pub fn track(
         ignored: ignored(resource, subresource),
     };
     if let Some(ty) = resource.ty() {
-        track_update(ty, before, after, &actor);
+        track_update(&ty, before, after, &actor);
     }
     Ok(())
 }
@@ -161,7 +162,7 @@ pub fn applied(
         now: &strategy::now(),
         ignored: ignored(resource, subresource),
     };
-    apply(ty, current, sent, &actor, force).map_err(|error| match error {
+    apply(&ty, current, sent, &actor, force).map_err(|error| match error {
         ApplyError::Patch(error) => patch_failed(&error),
         ApplyError::Conflicts(conflicts) => {
             let causes = conflicts.iter().map(|conflict| Cause {

@@ -1,6 +1,6 @@
 //! The subresource `scale`: the number of replicas of a workload, in one form for all kinds.
 
-use berth_schema::resource::Resource;
+use berth_schema::resource::{Custom, Resource};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
@@ -85,7 +85,8 @@ struct Paths {
 
 impl Paths {
     fn of(resource: &Resource) -> Paths {
-        let custom = resource.custom.and_then(|custom| custom.scale.as_ref());
+        let schema = resource.custom.map(Custom::schema);
+        let custom = schema.as_ref().and_then(|schema| schema.scale.as_ref());
         let path = |field: &str, usual: &str| match custom {
             None => usual.to_owned(),
             Some(scale) => scale[field].as_str().unwrap_or_default().replace('.', "/"),

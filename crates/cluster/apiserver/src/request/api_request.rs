@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_schema::resource::Defined;
 use bytes::Bytes;
 use http::HeaderMap;
 
@@ -24,4 +25,6 @@ pub struct ApiRequest {
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
+    /// The definitions of custom resources that were valid when it came, if it is for one.
+    pub _definitions: Option<Arc<[Defined]>>,
 }

@@ -7,6 +7,7 @@ use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::state::State;
+use crate::custom;
 use crate::discovery::{self, Document};
 use crate::handlers::Reply;
 use crate::request::{Query, Status};
@@ -43,7 +44,8 @@ pub fn answer(
         _ => {
             let path = parts.join("/");
             let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-            let custom = state.custom.served();
+            let definitions = state.custom.get();
+            let custom = custom::served(&definitions);
             if path == "openapi/v2" && accept.is_some_and(|accept| accept.starts_with(OPENAPI_V2)) {
                 return Ok(Reply {
                     content_type: OPENAPI_V2,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use berth_schema::resource::Defined;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
@@ -27,6 +28,8 @@ pub struct Held {
     pub seat: Option<Seat>,
     /// Its part of the watches and of the memory of their selectors, and its place in their metric.
     pub watch: Option<(Share, Share, InFlight)>,
+    /// The definitions of custom resources that the response is made by.
+    pub definitions: Option<Arc<[Defined]>>,
 }
 
 /// The responses that are being sent.

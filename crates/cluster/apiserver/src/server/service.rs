@@ -1,5 +1,6 @@
 //! From an HTTP request to its answer: authentication, authorization, limits, and the choice of the handler.
 
+use std::cell::OnceCell;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use super::sending::{Held, ResponseBody};
 use super::state::State;
 use super::throttle::too_many;
 use crate::authz::{Authorizer, is_allowed};
+use crate::custom;
 use crate::handlers::{self, Body, Reply};
 use crate::request::{
     AUTHENTICATED, ApiRequest, Attributes, MASTERS, Query, RequestInfo, Route, Status, UnknownResource, User,
@@ -99,8 +101,15 @@ async fn answer<B: RequestBody>(
         }
     }
     let query = query?;
-    let custom = |group: &str, version: &str, plural: &str| state.custom.find(group, version, plural);
-    match route(&parts.method, path, &query, custom)? {
+    let (routed, definitions) = {
+        let definitions = OnceCell::new();
+        let custom = |group: &str, version: &str, plural: &str| {
+            custom::find(definitions.get_or_init(|| state.custom.get()), group, version, plural)
+        };
+        (route(&parts.method, path, &query, custom)?, definitions.into_inner())
+    };
+    exchange.held.definitions.clone_from(&definitions);
+    match routed {
         Route::Path(segments) => {
             let path = format!("/{}", segments.join("/"));
             let what = Attributes { verb: "get", path: &path, ..Attributes::default() };
@@ -163,7 +172,7 @@ async fn answer<B: RequestBody>(
                 };
                 exchange.held.seat = Some(state.throttle.seat(&user, Some(&info)).await?);
                 let _counted = state.metrics.begin(info.verb.is_mutating());
-                let request = ApiRequest { user, info, query, headers: parts.headers, body };
+                let request = ApiRequest { user, info, query, headers: parts.headers, body, _definitions: definitions };
                 handle(state, request).await
             };
             let answered = tokio::time::timeout(state.limits.request, work).await;

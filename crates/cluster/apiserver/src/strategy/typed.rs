@@ -53,7 +53,7 @@ impl Typed {
 impl Strategy for Typed {
     fn default(&self, value: &mut Value) {
         if let Some(ty) = self.resource.ty() {
-            self.set_defaults(ty, value);
+            self.set_defaults(&ty, value);
         }
         (self.complete)(value);
     }
@@ -64,7 +64,7 @@ impl Strategy for Typed {
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         if let Some(ty) = self.resource.ty() {
-            self.check_type(ty, value, &mut String::new(), causes);
+            self.check_type(&ty, value, &mut String::new(), causes);
         }
         (self.check)(value, causes);
     }
@@ -85,7 +85,7 @@ fn definition(of: &Struct) -> &str {
 }
 
 impl Typed {
-    fn set_defaults(&self, ty: &'static Type, value: &mut Value) {
+    fn set_defaults(&self, ty: &Type, value: &mut Value) {
         match (ty, value) {
             (Type::Struct(of), Value::Object(fields)) => {
                 for (_, field, json) in self.defaults.iter().filter(|row| row.0 == definition(of)) {
@@ -112,7 +112,7 @@ impl Typed {
 
     /// Checks a value at a path. A required text must not be empty; a required object counts as empty if it is absent, as
     /// it does for kube-apiserver's decoder.
-    fn check_type(&self, ty: &'static Type, value: &Value, path: &mut String, causes: &mut Causes) {
+    fn check_type(&self, ty: &Type, value: &Value, path: &mut String, causes: &mut Causes) {
         let length = path.len();
         match (ty, value) {
             (Type::Struct(of), _) => {

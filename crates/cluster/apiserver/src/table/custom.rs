@@ -9,21 +9,23 @@ use super::row::Row;
 
 /// The descriptions of the columns.
 pub(super) fn columns(custom: &Custom) -> Value {
-    let own = custom.columns.iter().map(|column| {
+    let schema = custom.schema();
+    let own = schema.columns.iter().map(|column| {
         let text = |field: &str| column[field].as_str().unwrap_or_default();
         json!({
             "name": text("name"), "type": text("type"), "format": text("format"),
             "description": text("description"), "priority": column["priority"].as_i64().unwrap_or(0),
         })
     });
-    let age = custom.columns.is_empty().then(|| AGE.definition());
+    let age = schema.columns.is_empty().then(|| AGE.definition());
     std::iter::once(NAME.definition()).chain(own).chain(age).collect()
 }
 
 /// The cells of an object.
 pub(super) fn cells(custom: &Custom, row: &Row<'_>) -> Vec<Value> {
-    let own = custom.columns.iter().map(|column| cell(column, row));
-    let age = custom.columns.is_empty().then(|| AGE.cell(row));
+    let schema = custom.schema();
+    let own = schema.columns.iter().map(|column| cell(column, row));
+    let age = schema.columns.is_empty().then(|| AGE.cell(row));
     std::iter::once(NAME.cell(row)).chain(own).chain(age).collect()
 }
 

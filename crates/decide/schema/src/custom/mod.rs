@@ -1,20 +1,21 @@
 //! Resources that CustomResourceDefinitions define.
 //!
-//! What refers to a resource does so for as long as the process runs. Each different version of a definition is therefore
-//! read once, and what was read is never freed: other changes of a definition, such as a new certificate of its conversion
-//! webhook, take no memory. The collection of a custom resource depends on group and plural
-//! alone, so that objects keep their place when the definition changes.
+//! What refers to a resource does so for as long as the process runs: its names are never freed. What a version says about
+//! objects, its schema above all, is kept by [`Defined`]: it is read once for all that have the same text, and freed with the last of
+//! them, after which another version with the same names takes the place of the resource. The collection of a custom resource
+//! depends on group and plural alone, so that objects keep their place when the definition changes.
 
 mod structural;
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use berth_api::resource as names;
 use serde_json::Value;
 
-use crate::resource::{CHANGE, Custom, Resource, Storage, Subresource};
-use crate::types::Type;
+use crate::resource::{CHANGE, Custom, CustomSchema, Resource, Storage, Subresource};
 
 /// How many custom resources can be defined while the process runs.
 pub const MAX_CUSTOM: usize = 4096;
@@ -26,12 +27,20 @@ pub struct Defined {
     pub storage: &'static Resource,
     /// The versions that are served, the preferred one first.
     pub served: Vec<&'static Resource>,
+    /// What they say about objects.
+    _schemas: Vec<Arc<CustomSchema>>,
 }
 
 /// One for each custom resource, by slot, for what knows an object's group and plural only.
 static COLLECTIONS: Mutex<Vec<&'static Resource>> = Mutex::new(Vec::new());
-/// All versions that have been read, by the text of all that they depend on.
-static VERSIONS: LazyLock<Mutex<HashMap<String, &'static Resource>>> = LazyLock::new(Mutex::default);
+/// All versions that have been read, by the digest of their names: those with the same names differ in their schemas.
+static VERSIONS: LazyLock<Mutex<HashMap<[u64; 2], Vec<&'static Resource>>>> = LazyLock::new(Mutex::default);
+
+/// Texts are compared by a keyed hash of 128 bits, so that they need not be kept.
+fn digest(text: &str) -> [u64; 2] {
+    static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
+    KEYS.each_ref().map(|key| key.hash_one(text))
+}
 
 fn leak(text: &str) -> &'static str {
     Box::leak(text.to_owned().into_boxed_str())
@@ -61,12 +70,8 @@ pub fn custom_collection(name: &str) -> Option<&'static Resource> {
         slot: all.len(),
         singular: "",
         list_kind: "",
-        schema: Value::Null,
-        ty: &Type::Any,
-        columns: Vec::new(),
         several: false,
-        scale: None,
-        deprecation: None,
+        schema: Mutex::default(),
     };
     let made: &'static Resource =
         Box::leak(Box::new(Resource { custom: Some(Box::leak(Box::new(custom))), ..Resource::new(names) }));
@@ -96,36 +101,96 @@ pub fn defined(definition: &Value) -> Option<Defined> {
     versions.sort_by_key(|version| std::cmp::Reverse(priority(version["name"].as_str().unwrap_or_default())));
     let stored = versions.iter().find(|version| version["storage"] == true)?;
     let mut known = VERSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut schemas = Vec::new();
     let mut read = |version: &Value, storage: Option<&'static Resource>| -> &'static Resource {
         let (several, stored_as) = (versions.len() > 1, storage.map(std::ptr::from_ref));
-        let key = format!(
-            "{} {} {} {several} {stored_as:?} {version}",
-            spec["group"], spec["names"], spec["scope"]
+        let of = |name: &str| version["subresources"][name].is_object();
+        let names = format!(
+            "{} {} {} {} {several} {stored_as:?} {} {}",
+            spec["group"],
+            spec["names"],
+            spec["scope"],
+            version["name"],
+            of("scale"),
+            of("status")
         );
-        known.entry(key).or_insert_with(|| {
+        let alike = known.entry(digest(&names)).or_default();
+        let (resource, schema) = with_schema(spec, version, alike).unwrap_or_else(|schema| {
             let storage = storage.map_or(Storage::Own, Storage::Shared);
-            Box::leak(Box::new(of_version(spec, version, slot, storage)))
-        })
+            let resource: &Resource = Box::leak(Box::new(of_version(spec, version, slot, storage, &schema)));
+            alike.push(resource);
+            (resource, schema)
+        });
+        schemas.push(schema);
+        resource
     };
     let storage = read(stored, None);
     let served = versions.iter().filter(|version| version["served"] == true);
-    let served =
-        served.map(
+    let served = served
+        .map(
             |version| {
                 if version["name"] == stored["name"] { storage } else { read(version, Some(storage)) }
             },
-        );
-    Some(Defined { storage, served: served.collect() })
+        )
+        .collect();
+    Some(Defined { storage, served, _schemas: schemas })
 }
 
-fn of_version(spec: &Value, version: &Value, slot: usize, storage: Storage) -> Resource {
+/// One of some resources with the same names that has the schema of a version, or has none any more and gets it; otherwise the
+/// schema for a new one.
+fn with_schema(
+    spec: &Value,
+    version: &Value,
+    alike: &[&'static Resource],
+) -> Result<(&'static Resource, Arc<CustomSchema>), Arc<CustomSchema>> {
+    let wanted = digest(&version.to_string());
+    let mut free = None;
+    for resource in alike {
+        let Some(custom) = resource.custom else { continue };
+        match custom.schema.lock().unwrap_or_else(PoisonError::into_inner).upgrade() {
+            Some(schema) if schema.digest == wanted => return Ok((resource, schema)),
+            Some(_) => {}
+            None => free = Some((resource, custom)),
+        }
+    }
+    let schema = Arc::new(schema_of(spec, version, wanted));
+    let Some((resource, custom)) = free else { return Err(schema) };
+    *custom.schema.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&schema);
+    Ok((resource, schema))
+}
+
+fn schema_of(spec: &Value, version: &Value, digest: [u64; 2]) -> CustomSchema {
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let openapi = version["schema"]["openAPIV3Schema"].clone();
+    CustomSchema {
+        ty: structural::type_of_root(&openapi),
+        openapi,
+        columns: version["additionalPrinterColumns"].as_array().cloned().unwrap_or_default(),
+        scale: version["subresources"].get("scale").filter(|scale| scale.is_object()).cloned(),
+        deprecation: (version["deprecated"] == true).then(|| {
+            let own = version["deprecationWarning"].as_str().filter(|text| !text.is_empty());
+            let (group, kind) = (text(&spec["group"]), text(&spec["names"]["kind"]));
+            own.map_or_else(|| format!("{group}/{} {kind} is deprecated", text(&version["name"])), str::to_owned)
+        }),
+        number: NUMBER.fetch_add(1, Ordering::Relaxed),
+        digest,
+    }
+}
+
+fn of_version(
+    spec: &Value,
+    version: &Value,
+    slot: usize,
+    storage: Storage,
+    schema: &Arc<CustomSchema>,
+) -> Resource {
     let names = &spec["names"];
     let text = |value: &Value| leak(value.as_str().unwrap_or_default());
     let list = |value: &Value| -> &'static [&'static str] {
         value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().leak()
     };
     let (group, kind) = (text(&spec["group"]), text(&names["kind"]));
-    let schema = version["schema"]["openAPIV3Schema"].clone();
     let name = text(&version["name"]);
     let custom = Custom {
         slot,
@@ -137,15 +202,8 @@ fn of_version(spec: &Value, version: &Value, slot: usize, storage: Storage) -> R
             Some(kind) if !kind.is_empty() => leak(kind),
             _ => leak(&format!("{kind}List")),
         },
-        ty: Box::leak(Box::new(structural::type_of_root(&schema))),
-        schema,
-        columns: version["additionalPrinterColumns"].as_array().cloned().unwrap_or_default(),
         several: spec["versions"].as_array().is_some_and(|versions| versions.len() > 1),
-        scale: version["subresources"].get("scale").filter(|scale| scale.is_object()).cloned(),
-        deprecation: (version["deprecated"] == true).then(|| {
-            let own = version["deprecationWarning"].as_str().filter(|text| !text.is_empty());
-            own.map_or_else(|| format!("{group}/{name} {kind} is deprecated"), str::to_owned)
-        }),
+        schema: Mutex::new(Arc::downgrade(schema)),
     };
     let sub = |name, group, version, kind| Subresource {
         name,
@@ -156,7 +214,7 @@ fn of_version(spec: &Value, version: &Value, slot: usize, storage: Storage) -> R
         generated: None,
     };
     let mut subresources = Vec::new();
-    if custom.scale.is_some() {
+    if schema.scale.is_some() {
         subresources.push(sub("scale", "autoscaling", "v1", "Scale"));
     }
     if version["subresources"]["status"].is_object() {
@@ -240,5 +298,41 @@ mod tests {
             Some(first.storage.index())
         );
         assert!(defined(&json!({})).is_none());
+    }
+
+    #[test]
+    fn the_schema_of_an_earlier_version_of_a_definition_is_freed_with_the_last_that_uses_it() {
+        let definition = |field: &str| {
+            let schema = json!({"type": "object", "properties": {field: {"type": "string"}}});
+            json!({"spec": {"group": "freed.example.com", "scope": "Cluster", "names": {"plural": "parts", "kind": "Part"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}})
+        };
+        let fields = |resource: &Resource| {
+            let schema = resource.custom.expect("a custom resource").schema();
+            let properties = schema.openapi["properties"].as_object().into_iter().flatten();
+            properties.map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        };
+        let first = defined(&definition("a")).expect("well-formed");
+        // A request that began before the change.
+        let of_request = first.clone();
+        let freed = Arc::downgrade(&first._schemas[0]);
+        drop(first);
+        let second = defined(&definition("b")).expect("well-formed");
+        assert_eq!((fields(of_request.storage), fields(second.storage)), (vec!["a".to_owned()], vec!["b".to_owned()]));
+        let resource = of_request.storage;
+        drop(of_request);
+        assert!(freed.upgrade().is_none());
+        assert!(fields(resource).is_empty());
+        // The names of the freed version are used again.
+        let third = defined(&definition("c")).expect("well-formed");
+        assert!(std::ptr::eq(third.storage, resource));
+        assert_eq!((fields(third.storage), fields(second.storage)), (vec!["c".to_owned()], vec!["b".to_owned()]));
+        for i in 0..100 {
+            let changed = defined(&definition(&format!("f{i}"))).expect("well-formed");
+            assert_eq!(fields(changed.storage), [format!("f{i}")]);
+        }
+        let names = VERSIONS.lock().unwrap();
+        let of_parts = names.values().flatten().filter(|resource| resource.plural == "parts");
+        assert_eq!(of_parts.count(), 3);
     }
 }

@@ -33,25 +33,28 @@ pub fn document(path: &str, extensions: bool, custom: &[&'static Resource]) -> O
     }
 }
 
-/// A document of these custom resources, made once. Each resource has its own address.
+/// A document of these custom resources, made once for the same schemas.
 fn cached(name: &str, extensions: bool, custom: &[&'static Resource], make: impl FnOnce() -> Value) -> Bytes {
-    type Key = (String, bool, Vec<usize>);
-    static DOCUMENTS: LazyLock<Mutex<HashMap<Key, Bytes>>> = LazyLock::new(Mutex::default);
-    let addresses = custom.iter().map(|resource| std::ptr::from_ref(*resource).addr()).collect();
-    let key = (name.to_owned(), extensions, addresses);
-    let known = DOCUMENTS.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-    known.unwrap_or_else(|| {
-        let made: Bytes = make().to_string().into();
-        let mut documents = DOCUMENTS.lock().unwrap_or_else(PoisonError::into_inner);
-        if documents.len() >= MAX_DOCUMENTS {
-            documents.clear();
-        }
-        documents.insert(key, made.clone());
-        made
-    })
+    type Documents = HashMap<(String, bool), (Vec<u64>, Bytes)>;
+    static DOCUMENTS: LazyLock<Mutex<Documents>> = LazyLock::new(Mutex::default);
+    let numbers = custom.iter().filter_map(|resource| Some(resource.custom?.schema().number)).collect();
+    let key = (name.to_owned(), extensions);
+    let lock = || DOCUMENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((of, document)) = lock().get(&key)
+        && *of == numbers
+    {
+        return document.clone();
+    }
+    let made: Bytes = make().to_string().into();
+    let mut documents = lock();
+    if documents.len() >= MAX_DOCUMENTS {
+        documents.clear();
+    }
+    documents.insert(key, (numbers, made.clone()));
+    made
 }
 
-/// How many documents are kept, of all that changes of custom resources make.
+/// How many documents are kept.
 const MAX_DOCUMENTS: usize = 256;
 
 fn custom_version(

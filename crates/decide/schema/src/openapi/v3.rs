@@ -73,7 +73,7 @@ pub(super) fn make(group: &str, version: &str, extensions: bool, resources: &[&'
     }
     for resource in in_version() {
         if let (Some(custom), Some(name)) = (resource.custom, definition_of(group, version, resource.kind)) {
-            schemas.insert(name, custom_definition(resource, &custom.schema));
+            schemas.insert(name, custom_definition(resource, &custom.schema().openapi));
         }
     }
     for resource in in_version().filter(|resource| resource.storage != Storage::None) {

@@ -75,7 +75,7 @@ fn message(conflicts: &[Conflict]) -> String {
 /// `applied` does not match the type (or has unknown fields), or it conflicts with other managers and is not
 /// forced.
 pub fn apply(
-    ty: &'static Type,
+    ty: &Type,
     live: Option<&Value>,
     applied: Value,
     actor: &Actor<'_>,
@@ -127,7 +127,7 @@ pub fn apply(
 /// Checks the applied object. Returns it without the ignored fields, the fields that the manager will own, and the ignored
 /// fields.
 fn read(
-    ty: &'static Type,
+    ty: &Type,
     mut applied: Value,
     ignored: &[&str],
 ) -> Result<(Value, FieldSet, Map<String, Value>), PatchError> {
@@ -166,7 +166,7 @@ fn read(
 }
 
 /// Removes the fields that the manager applied before, does not apply now, and no other manager has.
-fn prune(ty: &'static Type, object: &mut Value, last: &FieldSet, own: &FieldSet, others: &[Value]) {
+fn prune(ty: &Type, object: &mut Value, last: &FieldSet, own: &FieldSet, others: &[Value]) {
     let mut dropped = typed::with_named_fields(ty, last);
     let mut kept = own.clone();
     for entry in others {
@@ -179,7 +179,7 @@ fn prune(ty: &'static Type, object: &mut Value, last: &FieldSet, own: &FieldSet,
 
 /// The changed fields that other managers own.
 fn conflicts(
-    ty: &'static Type,
+    ty: &Type,
     current: &Value,
     changes: &Comparison,
     others: &[Value],
@@ -201,7 +201,7 @@ fn conflicts(
 }
 
 /// The fields of the annotation of client-side apply that still have the value they were applied with.
-fn applied_client_side(ty: &'static Type, current: &Value) -> FieldSet {
+fn applied_client_side(ty: &Type, current: &Value) -> FieldSet {
     let annotation = current.pointer("/metadata/annotations").and_then(|a| a[LAST_APPLIED].as_str());
     let read = |text| {
         let mut applied: Value = serde_json::from_str(text).ok().filter(Value::is_object)?;

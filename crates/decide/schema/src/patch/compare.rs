@@ -65,7 +65,7 @@ impl Comparison {
 }
 
 /// Compares two versions. The cost is proportional to the differences.
-pub(super) fn compare(ty: &'static Type, before: Option<&Value>, after: Option<&Value>) -> Comparison {
+pub(super) fn compare(ty: &Type, before: Option<&Value>, after: Option<&Value>) -> Comparison {
     let mut found = Comparison::default();
     let (before, after) = (before.filter(|v| !v.is_null()), after.filter(|v| !v.is_null()));
     if before == after {
@@ -114,7 +114,7 @@ fn list(value: Option<&Value>) -> &[Value] {
 }
 
 fn compare_fields(
-    ty: &'static Type,
+    ty: &Type,
     before: Option<&Map<String, Value>>,
     after: Option<&Map<String, Value>>,
     found: &mut Comparison,
@@ -144,7 +144,7 @@ fn compare_fields(
 }
 
 fn compare_items(
-    items: &'static Type,
+    items: &Type,
     merged: &ListType,
     before: &[Value],
     after: &[Value],

@@ -84,7 +84,7 @@ pub fn manager_name(field_manager: &str, user_agent: &str) -> Result<String, Str
 /// `managedFields` that were sent replace the live ones if they are well-formed, as in the reference, and are
 /// ignored on subresources; `[{}]` removes them all. An object whose managed fields were removed is not
 /// tracked until it is applied.
-pub fn track_update(ty: &'static Type, before: Option<&Value>, after: &mut Value, actor: &Actor<'_>) {
+pub fn track_update(ty: &Type, before: Option<&Value>, after: &mut Value, actor: &Actor<'_>) {
     let sent = take(after);
     let live = before.map(entries_of).unwrap_or_default();
     let Some(mut entries) = base(live, sent, actor.subresource) else { return };
@@ -104,7 +104,7 @@ pub fn track_update(ty: &'static Type, before: Option<&Value>, after: &mut Value
 }
 
 /// The differences in managed fields.
-pub(super) fn changes(ty: &'static Type, before: Option<&Value>, after: &Value) -> Comparison {
+pub(super) fn changes(ty: &Type, before: Option<&Value>, after: &Value) -> Comparison {
     let nothing = json!({});
     let mut changes = compare(ty, Some(before.unwrap_or(&nothing)), Some(after));
     for set in changes.each() {

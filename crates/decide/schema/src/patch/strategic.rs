@@ -20,7 +20,7 @@ const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 ///
 /// # Errors
 /// The patch is not an object, uses a directive wrongly, or lacks the merge key of a list's item.
-pub fn apply(ty: &'static Type, live: &Value, patch: &Value) -> Result<Value, PatchError> {
+pub fn apply(ty: &Type, live: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Some(patch) = patch.as_object() else {
         return Err(PatchError::Malformed("a strategic merge patch is a JSON object".to_owned()));
     };
@@ -34,7 +34,7 @@ fn malformed(message: impl Into<String>) -> PatchError {
 }
 
 /// The type of a field and how it is patched.
-fn field_of(ty: &'static Type, name: &str) -> (&'static Type, Patch) {
+fn field_of<'t>(ty: &'t Type, name: &str) -> (&'t Type, Patch) {
     static ANY: Type = Type::Any;
     match ty {
         Type::Struct(of) => of.field(name).map_or((&ANY, Patch::default()), |f| (f.ty(), f.patch.clone())),
@@ -43,7 +43,7 @@ fn field_of(ty: &'static Type, name: &str) -> (&'static Type, Patch) {
 }
 
 fn merge_object(
-    ty: &'static Type,
+    ty: &Type,
     live: &mut Map<String, Value>,
     patch: &Map<String, Value>,
 ) -> Result<(), PatchError> {
@@ -122,7 +122,7 @@ fn retain_keys(
 
 /// Merges a list with its patch, `$deleteFromPrimitiveList` and `$setElementOrder`.
 fn merge_list_field(
-    ty: &'static Type,
+    ty: &Type,
     live: &mut Map<String, Value>,
     patch: &Map<String, Value>,
     name: &str,
@@ -176,7 +176,7 @@ fn add_scalars(merged: &mut Vec<Value>, added: &[Value]) {
 
 /// Merges items by key, and returns those of the patch that are no directives.
 fn merge_items(
-    list: &'static Type,
+    list: &Type,
     merged: &mut Vec<Value>,
     changes: Vec<Value>,
     key: &str,

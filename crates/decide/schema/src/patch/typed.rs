@@ -58,7 +58,7 @@ fn key_value<'v>(key: &'v MapKey, item: &'v Value) -> &'v Value {
 ///
 /// # Errors
 /// An item of a list lacks a key, or two items have the same.
-pub(super) fn fields_of(ty: &'static Type, value: &Value) -> Result<FieldSet, TypedError> {
+pub(super) fn fields_of(ty: &Type, value: &Value) -> Result<FieldSet, TypedError> {
     let mut set = FieldSet::default();
     match (ty, value) {
         _ if ty.is_atomic() => set.member = true,
@@ -102,7 +102,7 @@ pub(super) fn fields_of(ty: &'static Type, value: &Value) -> Result<FieldSet, Ty
 }
 
 /// The live value with an applied one merged into it.
-pub(super) fn merged(ty: &'static Type, live: &Value, applied: &Value) -> Value {
+pub(super) fn merged(ty: &Type, live: &Value, applied: &Value) -> Value {
     match (ty, live, applied) {
         _ if ty.is_atomic() => applied.clone(),
         (Type::Struct(_) | Type::Map { .. }, Value::Object(current), Value::Object(changes)) => {
@@ -125,7 +125,7 @@ pub(super) fn merged(ty: &'static Type, live: &Value, applied: &Value) -> Value 
 
 /// Applied items keep the order of the applied list. Items that only the live list has keep their position
 /// between them.
-fn merged_list(items: &'static Type, how: &ListType, live: &[Value], applied: &[Value]) -> Vec<Value> {
+fn merged_list(items: &Type, how: &ListType, live: &[Value], applied: &[Value]) -> Vec<Value> {
     let elements: Vec<String> = applied.iter().map(|item| item_element(how, item)).collect();
     let places: HashMap<&str, usize> =
         elements.iter().enumerate().map(|(place, element)| (element.as_str(), place)).collect();
@@ -166,7 +166,7 @@ fn merged_list(items: &'static Type, how: &ListType, live: &[Value], applied: &[
 }
 
 /// Removes the fields of a set from a value, and the objects and lists that become empty.
-pub(super) fn remove(ty: &'static Type, value: &mut Value, set: &FieldSet) {
+pub(super) fn remove(ty: &Type, value: &mut Value, set: &FieldSet) {
     if ty.is_atomic() {
         return;
     }
@@ -206,7 +206,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// The set with the named fields on the way to its members as members: who manages `spec.a` manages `spec`.
-pub(super) fn with_named_fields(ty: &'static Type, set: &FieldSet) -> FieldSet {
+pub(super) fn with_named_fields(ty: &Type, set: &FieldSet) -> FieldSet {
     static ANY: Type = Type::Any;
     let mut result = FieldSet { member: set.member, ..FieldSet::default() };
     for (element, below) in &set.children {

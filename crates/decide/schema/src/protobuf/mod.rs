@@ -175,7 +175,7 @@ fn parse(fields: &'static str, separator: char) -> Numbers {
 }
 
 fn read_fields(
-    of: &'static Struct,
+    of: &Struct,
     numbers: &'static Numbers,
     message: &[u8],
     object: &mut Map<String, Value>,
@@ -197,7 +197,7 @@ fn read_fields(
 
 /// Reads one occurrence of a field: repeated ones add up.
 fn read_field(
-    ty: &'static Type,
+    ty: &Type,
     name: &str,
     wire: &Wire<'_>,
     object: &mut Map<String, Value>,
@@ -234,7 +234,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-fn read_items(items: &'static Type, wire: &Wire<'_>, list: &mut Vec<Value>) -> Result<(), ProtobufError> {
+fn read_items(items: &Type, wire: &Wire<'_>, list: &mut Vec<Value>) -> Result<(), ProtobufError> {
     match (items, wire) {
         // Numbers may be packed or unpacked.
         (Type::Scalar(Scalar::Int32 | Scalar::Int64), Wire::Bytes(packed)) => {
@@ -249,7 +249,7 @@ fn read_items(items: &'static Type, wire: &Wire<'_>, list: &mut Vec<Value>) -> R
 }
 
 fn read_entry(
-    values: &'static Type,
+    values: &Type,
     entry: &[u8],
     map: &mut Map<String, Value>,
 ) -> Result<(), ProtobufError> {
@@ -276,7 +276,7 @@ fn read_entry(
 }
 
 /// Reads a value; `null` for an absent time or an absent JSON value.
-fn read_value(ty: &'static Type, wire: &Wire<'_>) -> Result<Value, ProtobufError> {
+fn read_value(ty: &Type, wire: &Wire<'_>) -> Result<Value, ProtobufError> {
     Ok(match ty {
         Type::Struct(of) => {
             let mut object = Map::new();

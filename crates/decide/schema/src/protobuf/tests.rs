@@ -67,7 +67,7 @@ fn objects_are_read() {
 }
 
 /// The protobuf form of a value, by the same table. Of scalars it writes texts and small integers.
-fn encode(ty: &'static Type, value: &Value) -> Vec<u8> {
+fn encode(ty: &Type, value: &Value) -> Vec<u8> {
     let Type::Struct(of) = ty else { return value.as_str().expect("a text").as_bytes().to_vec() };
     let mut bytes = Vec::new();
     for (name, value) in value.as_object().expect("an object") {

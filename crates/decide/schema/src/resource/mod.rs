@@ -6,7 +6,7 @@ mod table;
 
 pub use crate::custom::{Defined, MAX_CUSTOM, custom_collection, custom_collection_at, defined, has_room};
 pub(crate) use row::{CHANGE, GeneratedType};
-pub use row::{Custom, Resource, SelectableField, Storage, Subresource};
+pub use row::{Custom, CustomSchema, Resource, SelectableField, Storage, Subresource};
 pub use table::*;
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use berth_api::resource as names;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -120,18 +121,46 @@ pub struct Custom {
     pub singular: &'static str,
     /// The kind of a list.
     pub list_kind: &'static str,
-    /// The structural schema.
-    pub schema: Value,
-    /// The type that follows from the schema.
-    pub ty: &'static Type,
-    /// `additionalPrinterColumns`.
-    pub columns: Vec<Value>,
     /// Whether the resource has other versions, so that stored objects may have another `apiVersion`.
     pub several: bool,
+    pub(crate) schema: Mutex<Weak<CustomSchema>>,
+}
+
+/// What a version of a definition says about objects.
+#[derive(Debug)]
+pub struct CustomSchema {
+    /// The structural schema.
+    pub openapi: Value,
+    /// The type that follows from it.
+    pub ty: Type,
+    /// `additionalPrinterColumns`.
+    pub columns: Vec<Value>,
     /// `subresources.scale`.
     pub scale: Option<Value>,
     /// The warning for requests to a deprecated version.
     pub deprecation: Option<String>,
+    /// No two schemas of a process have the same.
+    pub(crate) number: u64,
+    /// Of what the definition says.
+    pub(crate) digest: [u64; 2],
+}
+
+impl Custom {
+    /// The schema, for as long as a [`Defined`](crate::resource::Defined) of the definition is kept; after that, one that says nothing.
+    pub fn schema(&self) -> Arc<CustomSchema> {
+        let kept = self.schema.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        kept.unwrap_or_else(|| {
+            Arc::new(CustomSchema {
+                openapi: Value::Null,
+                ty: Type::Any,
+                columns: Vec::new(),
+                scale: None,
+                deprecation: None,
+                number: 0,
+                digest: [0; 2],
+            })
+        })
+    }
 }
 
 impl PartialEq for Resource {

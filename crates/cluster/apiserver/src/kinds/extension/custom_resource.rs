@@ -9,8 +9,9 @@ use crate::kinds::prelude::*;
 
 impl Strategy for Custom {
     fn default(&self, value: &mut Value) {
-        prune(self.ty, value);
-        default_by(&self.schema, value);
+        let schema = self.schema();
+        prune(&schema.ty, value);
+        default_by(&schema.openapi, value);
     }
 
     fn prepare_update(&self, _context: &Context<'_>, _subresource: &str, new: &mut Value, _old: &Value) {
@@ -18,19 +19,19 @@ impl Strategy for Custom {
     }
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        validate_by(&self.schema, value, causes);
+        validate_by(&self.schema().openapi, value, causes);
     }
 
     fn validate_status(&self, status: &Value, causes: &mut Causes) {
         if status.is_null() {
             return;
         }
-        let schema = json!({"properties": {"status": self.schema["properties"]["status"]}});
+        let schema = json!({"properties": {"status": self.schema().openapi["properties"]["status"]}});
         validate_by(&schema, &json!({ "status": status }), causes);
     }
 
     fn warnings(&self, _value: &Value) -> Vec<String> {
-        self.deprecation.iter().cloned().collect()
+        self.schema().deprecation.iter().cloned().collect()
     }
 
     fn admit_create(

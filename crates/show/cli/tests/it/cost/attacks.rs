@@ -13,7 +13,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::pages::cost_of;
-use super::requests::{Server, bind};
+use super::requests::{PODS, RBAC, Server, bind, budget, texts};
 use super::scheduling::decided;
 use crate::client::{connect, create, send};
 use crate::cluster::console::Viewer;
@@ -197,4 +197,106 @@ async fn requests_do_not_wait_for_watches_with_long_selectors_which_take_little_
     assert!(n_open > 0 && n_open < answers.len(), "{n_open} of {} are open", answers.len());
     let grown = resident_bytes(&server.process) - before;
     assert!(grown < 150 << 20, "{n_open} watches, {grown} bytes");
+}
+
+/// Waits for reads of an administrator, and for one of the administrator's requests that are always heavy.
+async fn assert_requests_wait_little(
+    server: &Server,
+    attack: impl IntoIterator<Item = impl Future<Output = ()>>,
+) {
+    let n = Cell::new(0);
+    let probe = async || {
+        let name = format!("other-{}", n.replace(n.get() + 1));
+        let role = json!({"metadata": {"name": name}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]});
+        send(&server.admin, Method::GET, MAPS, None).await.unwrap();
+        create(&server.admin, &format!("{RBAC}/roles?dryRun=All"), role).await;
+    };
+    assert_waits_little(&server.process, attack, probe).await;
+}
+
+/// What the user sends; it may be refused.
+async fn attack(server: &Server, path: &str, body: Value) {
+    let sent = send(&server.user, Method::POST, path, Some(body)).await;
+    if let Err(error) = sent {
+        assert!(matches!(error.code(), Some(403 | 409 | 413 | 422 | 429)), "{error}");
+    }
+}
+
+/// Rules of which a user who holds them cannot be compared with a new role by each combination of both.
+fn many_rules(n: usize, from: usize) -> Value {
+    let rule =
+        |i| json!({"verbs": [format!("v{}", i % 300)], "apiGroups": [""], "resources": [format!("r{}", i / 300)]});
+    (from..from + n).map(rule).collect()
+}
+
+/// S1, and as many of these requests as would keep all threads for heavy ones.
+#[tokio::test]
+async fn requests_do_not_wait_for_small_roles_with_many_combinations() {
+    let directory = TempDir::new("attack-roles");
+    let server = Server::start(&directory, "server").await;
+    for i in 0..2 {
+        bind(&server.admin, &format!("many-{i}"), &many_rules(10_000, 10_000 * i)).await;
+    }
+    let rule = json!({"verbs": texts(300, "v"), "apiGroups": [""], "resources": texts(330, "r")});
+    let role = json!({"metadata": {"name": "all"}, "rules": [rule]});
+    assert!(role.to_string().len() < 5000);
+    let path = format!("{RBAC}/roles?dryRun=All");
+    assert_requests_wait_little(&server, (0..16).map(|_| attack(&server, &path, role.clone()))).await;
+}
+
+/// M1.
+#[tokio::test]
+async fn requests_do_not_wait_for_the_roles_of_others_to_be_read_again() {
+    let directory = TempDir::new("attack-changed-roles");
+    let server = Server::start(&directory, "server").await;
+    for i in 0..12 {
+        bind(&server.admin, &format!("large-{i}"), &many_rules(20_000, 20_000 * i)).await;
+    }
+    let role = |i: usize| json!({"metadata": {"name": format!("own-{i}")}, "rules": []});
+    let path = format!("{RBAC}/roles");
+    assert_requests_wait_little(&server, (0..20).map(|i| attack(&server, &path, role(i)))).await;
+}
+
+/// Pods of a user that run, so that evictions ask the disruption budgets.
+async fn running_pods(server: &Server, n: usize) {
+    for i in 0..n {
+        let mut pod = pod(&format!("running-{i}"));
+        pod["spec"]["nodeName"] = "n".into();
+        create(&server.admin, PODS, pod).await;
+        let patch = json!({"status": {"phase": "Running"}}).to_string().into_bytes();
+        let path = format!("{PODS}/running-{i}/status");
+        let request = call::with_body(Method::PATCH, &path, "application/merge-patch+json", patch);
+        call::send(&server.admin, request, crate::process::DEADLINE, 1 << 20).await.unwrap();
+    }
+}
+
+/// S5.
+#[tokio::test]
+async fn requests_do_not_wait_for_evictions_beside_large_budgets() {
+    let directory = TempDir::new("attack-evictions");
+    let server = Server::start(&directory, "server").await;
+    running_pods(&server, 1).await;
+    for i in 0..20 {
+        let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+        create(&server.admin, path, budget(i, 30_000)).await;
+    }
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "running-0"}});
+    let path = format!("{PODS}/running-0/eviction?dryRun=All");
+    assert_requests_wait_little(&server, (0..20).map(|_| attack(&server, &path, eviction.clone()))).await;
+}
+
+/// Each failed creation counts what the namespace uses again.
+#[tokio::test]
+async fn requests_do_not_wait_for_the_pods_of_a_quota_to_be_counted() {
+    let directory = TempDir::new("attack-quota");
+    let server = Server::start(&directory, "server").await;
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1000", "count/configmaps": "1000"}}});
+    create(&server.admin, "/api/v1/namespaces/default/resourcequotas", quota).await;
+    for i in 0..30 {
+        let mut large = large_pod(40_000);
+        large["metadata"]["name"] = format!("large-{i}").into();
+        create(&server.admin, PODS, large).await;
+    }
+    let path = PODS.to_owned();
+    assert_requests_wait_little(&server, (0..20).map(|_| attack(&server, &path, pod("large-0")))).await;
 }

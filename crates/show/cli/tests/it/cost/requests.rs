@@ -15,8 +15,8 @@ use super::{FACTOR, NOISE, is_even, report};
 use crate::client::{connect, create, send};
 use crate::process::{Berth, DEADLINE};
 
-const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
-const PODS: &str = "/api/v1/namespaces/default/pods";
+pub const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+pub const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// A server process, with the admin of it and a user who may create pods, evictions and roles.
 pub struct Server {
@@ -75,11 +75,11 @@ pub async fn bind(admin: &Client, name: &str, rules: &Value) {
     create(admin, &format!("{RBAC}/rolebindings"), binding).await;
 }
 
-fn texts(n: usize, prefix: &str) -> Value {
+pub fn texts(n: usize, prefix: &str) -> Value {
     (0..n).map(|i| Value::from(format!("{prefix}{i}"))).collect()
 }
 
-fn budget(i: usize, n: usize) -> Value {
+pub fn budget(i: usize, n: usize) -> Value {
     let labels: serde_json::Map<_, _> = (0..n).map(|j| (format!("key-{j}"), "v".into())).collect();
     json!({"metadata": {"name": format!("budget-{i}")}, "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}}})
 }
