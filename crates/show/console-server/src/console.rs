@@ -22,6 +22,8 @@ const COSTLY: Duration = Duration::from_millis(250);
 const PAUSE: u32 = 4;
 /// How long a page waits for other pages and a snapshot.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// How long a viewer waits for a page.
+const PAGE_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A rendered page; clones share its bytes.
 #[derive(Clone)]
@@ -192,6 +194,10 @@ impl Console {
 
     /// The page; rendered once for each version of the state.
     pub(crate) async fn page(self: &Arc<Self>, question: Question) -> Rendered {
+        timeout(PAGE_DEADLINE, self.rendered(question)).await.unwrap_or_else(|_| slow())
+    }
+
+    async fn rendered(self: &Arc<Self>, question: Question) -> Rendered {
         let version = *self.version.borrow();
         let cached = || lock(&self.cache).get(version, &question);
         if let Some(page) = cached() {
@@ -221,8 +227,8 @@ impl Console {
     /// The answer to a form.
     pub(crate) async fn submit(self: &Arc<Self>, question: Question, form: String) -> Rendered {
         let console = self.clone();
-        let render = async move { console.render(question, Some(form)).await.1 };
-        tokio::spawn(render).await.unwrap_or_else(|_| broken())
+        let render = tokio::spawn(async move { console.render(question, Some(form)).await.1 });
+        timeout(PAGE_DEADLINE, render).await.map_or_else(|_| slow(), |page| page.unwrap_or_else(|_| broken()))
     }
 
     fn turn(&self, question: &Question) -> Arc<tokio::sync::Mutex<Instant>> {
@@ -265,13 +271,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn busy() -> Rendered {
-    let body = "The console is busy with other pages and with changes of the cluster: try again.".to_owned();
-    Response { status: 503, content_type: "text/plain; charset=utf-8", body }.into()
+    failed(503, "The console is busy with other pages and with changes of the cluster: try again.".to_owned())
+}
+
+fn slow() -> Rendered {
+    let seconds = PAGE_DEADLINE.as_secs();
+    failed(
+        503,
+        format!("This page takes longer than {seconds} s: try again later, or a page that shows less."),
+    )
 }
 
 fn broken() -> Rendered {
-    let body = "This page cannot be shown: a bug in Berth, please report it with the log.".to_owned();
-    Response { status: 500, content_type: "text/plain; charset=utf-8", body }.into()
+    failed(500, "This page cannot be shown: a bug in Berth, please report it with the log.".to_owned())
+}
+
+fn failed(status: u16, body: String) -> Rendered {
+    Response { status, content_type: "text/plain; charset=utf-8", body }.into()
 }
 
 /// Runs `change`. If it panics, the state is built again from its objects, because it may be half changed.
@@ -318,5 +334,20 @@ mod tests {
         assert!(String::from_utf8_lossy(&page.body).contains("new-node"));
         drop(end);
         assert!(endless.await.unwrap().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_viewer_waits_for_a_page_no_longer_than_its_deadline() {
+        let console = Console::new(State::live("test", SimulationOptions::default()).unwrap());
+        let nodes = Question { path: "/nodes".to_owned(), query: String::new() };
+        // Another request for the page renders it.
+        let turn = console.turn(&nodes);
+        let rendering = turn.lock().await;
+        let begin = Instant::now();
+        let page = console.page(nodes.clone()).await;
+        assert_eq!((page.status, begin.elapsed()), (503, PAGE_DEADLINE));
+        assert!(page.body.starts_with(b"This page takes longer than 60 s"));
+        drop(rendering);
+        assert_eq!(console.page(nodes).await.status, 200);
     }
 }

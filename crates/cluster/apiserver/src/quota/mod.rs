@@ -336,7 +336,8 @@ fn changed_namespaces(
                 }
                 (Some(before), _) => {
                     // Not kept: these may be objects of the history.
-                    let [old, new] = [before, &event.object].map(|object| Uses::of(resource, &object.value()));
+                    let [old, new] =
+                        [before, &event.object].map(|object| Uses::of(resource, &object.value()));
                     old != new
                 }
             };

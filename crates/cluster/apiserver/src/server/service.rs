@@ -172,7 +172,8 @@ async fn answer<B: RequestBody>(
                 };
                 exchange.held.seat = Some(state.throttle.seat(&user, Some(&info)).await?);
                 let _counted = state.metrics.begin(info.verb.is_mutating());
-                let request = ApiRequest { user, info, query, headers: parts.headers, body, _definitions: definitions };
+                let request =
+                    ApiRequest { user, info, query, headers: parts.headers, body, _definitions: definitions };
                 handle(state, request).await
             };
             let answered = tokio::time::timeout(state.limits.request, work).await;

@@ -66,13 +66,8 @@ pub fn custom_collection(name: &str) -> Option<&'static Resource> {
         deletable: true,
         short_names: &[],
     };
-    let custom = Custom {
-        slot: all.len(),
-        singular: "",
-        list_kind: "",
-        several: false,
-        schema: Mutex::default(),
-    };
+    let custom =
+        Custom { slot: all.len(), singular: "", list_kind: "", several: false, schema: Mutex::default() };
     let made: &'static Resource =
         Box::leak(Box::new(Resource { custom: Some(Box::leak(Box::new(custom))), ..Resource::new(names) }));
     all.push(made);
@@ -127,11 +122,7 @@ pub fn defined(definition: &Value) -> Option<Defined> {
     let storage = read(stored, None);
     let served = versions.iter().filter(|version| version["served"] == true);
     let served = served
-        .map(
-            |version| {
-                if version["name"] == stored["name"] { storage } else { read(version, Some(storage)) }
-            },
-        )
+        .map(|version| if version["name"] == stored["name"] { storage } else { read(version, Some(storage)) })
         .collect();
     Some(Defined { storage, served, _schemas: schemas })
 }
@@ -171,7 +162,10 @@ fn schema_of(spec: &Value, version: &Value, digest: [u64; 2]) -> CustomSchema {
         deprecation: (version["deprecated"] == true).then(|| {
             let own = version["deprecationWarning"].as_str().filter(|text| !text.is_empty());
             let (group, kind) = (text(&spec["group"]), text(&spec["names"]["kind"]));
-            own.map_or_else(|| format!("{group}/{} {kind} is deprecated", text(&version["name"])), str::to_owned)
+            own.map_or_else(
+                || format!("{group}/{} {kind} is deprecated", text(&version["name"])),
+                str::to_owned,
+            )
         }),
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
         digest,
@@ -318,7 +312,10 @@ mod tests {
         let freed = Arc::downgrade(&first._schemas[0]);
         drop(first);
         let second = defined(&definition("b")).expect("well-formed");
-        assert_eq!((fields(of_request.storage), fields(second.storage)), (vec!["a".to_owned()], vec!["b".to_owned()]));
+        assert_eq!(
+            (fields(of_request.storage), fields(second.storage)),
+            (vec!["a".to_owned()], vec!["b".to_owned()])
+        );
         let resource = of_request.storage;
         drop(of_request);
         assert!(freed.upgrade().is_none());
@@ -326,7 +323,10 @@ mod tests {
         // The names of the freed version are used again.
         let third = defined(&definition("c")).expect("well-formed");
         assert!(std::ptr::eq(third.storage, resource));
-        assert_eq!((fields(third.storage), fields(second.storage)), (vec!["c".to_owned()], vec!["b".to_owned()]));
+        assert_eq!(
+            (fields(third.storage), fields(second.storage)),
+            (vec!["c".to_owned()], vec!["b".to_owned()])
+        );
         for i in 0..100 {
             let changed = defined(&definition(&format!("f{i}"))).expect("well-formed");
             assert_eq!(fields(changed.storage), [format!("f{i}")]);

@@ -143,13 +143,7 @@ fn compare_fields(
     }
 }
 
-fn compare_items(
-    items: &Type,
-    merged: &ListType,
-    before: &[Value],
-    after: &[Value],
-    found: &mut Comparison,
-) {
+fn compare_items(items: &Type, merged: &ListType, before: &[Value], after: &[Value], found: &mut Comparison) {
     // Items at the same place mostly are the same item.
     if before.len() == after.len() && before == after {
         return;

@@ -248,11 +248,7 @@ fn read_items(items: &Type, wire: &Wire<'_>, list: &mut Vec<Value>) -> Result<()
     Ok(())
 }
 
-fn read_entry(
-    values: &Type,
-    entry: &[u8],
-    map: &mut Map<String, Value>,
-) -> Result<(), ProtobufError> {
+fn read_entry(values: &Type, entry: &[u8], map: &mut Map<String, Value>) -> Result<(), ProtobufError> {
     let (mut key, mut value) = (String::new(), None);
     let mut reader = Reader::new(entry);
     while let Some((number, wire)) = reader.next()? {

@@ -224,8 +224,7 @@ async fn attack(server: &Server, path: &str, body: Value) {
 
 /// Rules of which a user who holds them cannot be compared with a new role by each combination of both.
 fn many_rules(n: usize, from: usize) -> Value {
-    let rule =
-        |i| json!({"verbs": [format!("v{}", i % 300)], "apiGroups": [""], "resources": [format!("r{}", i / 300)]});
+    let rule = |i| json!({"verbs": [format!("v{}", i % 300)], "apiGroups": [""], "resources": [format!("r{}", i / 300)]});
     (from..from + n).map(rule).collect()
 }
 
@@ -290,7 +289,8 @@ async fn requests_do_not_wait_for_evictions_beside_large_budgets() {
 async fn requests_do_not_wait_for_the_pods_of_a_quota_to_be_counted() {
     let directory = TempDir::new("attack-quota");
     let server = Server::start(&directory, "server").await;
-    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1000", "count/configmaps": "1000"}}});
+    let quota =
+        json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1000", "count/configmaps": "1000"}}});
     create(&server.admin, "/api/v1/namespaces/default/resourcequotas", quota).await;
     for i in 0..30 {
         let mut large = large_pod(40_000);
