@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::pages::cost_of;
 use super::requests::{PODS, RBAC, Server, bind, budget, texts};
 use super::scheduling::decided;
-use crate::client::{connect, create, send};
+use crate::client::{connect, create, eventually, send};
 use crate::cluster::console::Viewer;
 use crate::process::Berth;
 
@@ -292,11 +292,17 @@ async fn requests_do_not_wait_for_the_pods_of_a_quota_to_be_counted() {
     let quota =
         json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1000", "count/configmaps": "1000"}}});
     create(&server.admin, "/api/v1/namespaces/default/resourcequotas", quota).await;
-    for i in 0..30 {
-        let mut large = large_pod(40_000);
+    for i in 0..20 {
+        let mut large = large_pod(20_000);
         large["metadata"]["name"] = format!("large-{i}").into();
         create(&server.admin, PODS, large).await;
     }
+    eventually("the quota is counted", async || {
+        let path = "/api/v1/namespaces/default/resourcequotas/q";
+        let quota = send(&server.admin, Method::GET, path, None).await.map_err(|error| error.to_string())?;
+        if quota["status"]["used"]["pods"] == "20" { Ok(()) } else { Err(quota.to_string()) }
+    })
+    .await;
     let path = PODS.to_owned();
     assert_requests_wait_little(&server, (0..20).map(|_| attack(&server, &path, pod("large-0")))).await;
 }
