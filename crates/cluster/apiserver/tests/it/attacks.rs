@@ -209,6 +209,43 @@ async fn an_eviction_beside_large_budgets_is_not_light() {
 }
 
 #[tokio::test]
+async fn requests_are_heavy_by_what_they_do_not_by_their_length() {
+    let (server, threads) = server_with_threads(Limits::default()).await;
+    let admin = admin(&server);
+    let map = json!({"metadata": {"name": "m"}, "data": {"k": "x".repeat(10_000)}});
+    assert_eq!(post(&admin, MAPS, &map).await.0, StatusCode::CREATED);
+    assert!(!threads.were_heavy("configmaps"));
+    let patch = async |n_copies: usize| {
+        let copy = |i| json!({"op": "copy", "from": "/data/k", "path": format!("/data/k{i}")});
+        let operations: Value = (0..n_copies).map(copy).collect();
+        let path = format!("{MAPS}/m");
+        let body = operations.to_string();
+        assert!(body.len() < 300);
+        send(&admin, Method::PATCH, &path, "application/json-patch+json", body).await.0
+    };
+    assert_eq!(patch(1).await, StatusCode::OK);
+    assert!(!threads.were_heavy("configmaps"));
+    // If each operation copied the whole object into itself, 20 kB would become 1 MB.
+    assert_eq!(patch(5).await, StatusCode::OK);
+    assert!(threads.were_heavy("configmaps"));
+
+    assert_eq!(post(&admin, PODS, &pod("a")).await.0, StatusCode::CREATED);
+    assert!(!threads.were_heavy("pods"));
+    for i in 0..4 {
+        let notes = json!({"a": "x".repeat(20_000)});
+        let range =
+            json!({"metadata": {"name": format!("l{i}"), "annotations": notes}, "spec": {"limits": []}});
+        let ranges = "/api/v1/namespaces/default/limitranges";
+        let (code, answer) = post(&admin, ranges, &range).await;
+        assert_eq!(code, StatusCode::CREATED, "{answer}");
+    }
+    // The pod is small; what its creation reads is not.
+    assert_eq!(post(&admin, PODS, &pod("b")).await.0, StatusCode::CREATED);
+    assert!(threads.were_heavy("pods"));
+    server.shutdown().await;
+}
+
+#[tokio::test]
 async fn the_selectors_of_one_users_watches_leave_room_for_those_of_others() {
     let limits = Limits { watch_selector_bytes: 200 << 10, ..Limits::default() };
     let (server, _) = server_with_threads(limits).await;

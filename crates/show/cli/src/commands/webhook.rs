@@ -80,7 +80,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         let config = args.connection.options().config().await?;
         let client = connect::client(config)?;
         let admission = AdmissionController::mirrored(policy);
-        let server = server::start(admission.clone(), options, stop.child_token()).await?;
+        let mut components = Components::new(stop.child_token());
+        let server = server::start(admission.clone(), options, components.stop_token()).await?;
         if let (Some(path), Some(ca)) = (&args.write_ca, server.ca_pem()) {
             fs::write(path, ca).map_err(|source| ServerError::Write { path: path.clone(), source })?;
         }
@@ -88,7 +89,6 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         if let Some(address) = server.health_address() {
             output::note(&format!("serving /healthz, /readyz and /metrics at http://{address}"));
         }
-        let mut components = Components::new(stop.child_token());
         admission_args::start_following(admission, client, args.cache.group(), &mut components);
         components.start("webhook server", |_| server.stopped());
         Ok(components.run_until(&stop).await.map(|()| ExitStatus::Success)?)

@@ -130,3 +130,24 @@ fn read_errors_name_the_server_and_the_remedy() {
         missing.stderr
     );
 }
+
+#[test]
+fn a_component_ends_if_what_it_watches_exceeds_the_cache_limit() {
+    let ended = with_server(Vec::new(), |server| {
+        let kubeconfig = server.kubeconfig_path().to_str().unwrap();
+        let limit = ["--kubeconfig", kubeconfig, "--cache-limit", "1Ki"];
+        let components: [&[&str]; 4] = [
+            &["scheduler"],
+            &["enforcer"],
+            &["webhook", "--listen", "127.0.0.1:0"],
+            &["console", "--live", "--address", "127.0.0.1:0"],
+        ];
+        components.map(|component| run(&[component, &limit].concat()))
+    });
+    for Ran { stderr, code, .. } in ended {
+        assert_eq!(code, 2, "{stderr}");
+        let expected = "the objects exceed the limit of 1024 bytes for their JSON and 2048 bytes for each: if the server is right, \
+                        raise the limit (--cache-limit)";
+        assert!(stderr.lines().last().unwrap().contains(expected), "{stderr}");
+    }
+}
