@@ -174,7 +174,7 @@ fn mutate_pods<K: StateAccess>(
     }
     let mut pod = request.pod()?;
     let mut found = Findings::default();
-    let mut patch = rules::apply_placement_policies(&mut pod, &placement, &mut found)?;
+    let mut patch = rules::apply_placement_policies(request, &mut pod, &placement, &mut found)?;
     patch.extend(rules::tolerate_as_daemon(&pod, policy));
     if policy.merge_match_label_keys {
         patch.extend(rules::merge_match_label_keys(&pod));

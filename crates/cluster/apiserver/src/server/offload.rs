@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use berth_schema::resource::{LIMIT_RANGES, POD_DISRUPTION_BUDGETS, RESOURCE_QUOTAS, Resource};
+use berth_api::resource::PLACEMENT_POLICIES;
+use berth_schema::resource::{
+    LIMIT_RANGES, POD_DISRUPTION_BUDGETS, PODS, RESOURCE_QUOTAS, Resource, custom_collection,
+};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -117,15 +120,17 @@ pub fn is_heavy(store: &Store, request: &ApiRequest) -> bool {
         let (_, others) = store.list(resource, &Filter::in_namespace(&info.namespace));
         others.iter().map(|other| other.json().len()).sum::<usize>()
     };
-    let has_to_read: &[&'static Resource] = match info.subresource_name() {
-        "eviction" => &[&POD_DISRUPTION_BUDGETS],
-        "" if !info.namespace.is_empty() => &[&RESOURCE_QUOTAS, &LIMIT_RANGES],
-        _ => &[],
+    let policies = || custom_collection(&PLACEMENT_POLICIES.group_resource());
+    let has_to_read: Vec<&'static Resource> = match info.subresource_name() {
+        "eviction" => vec![&POD_DISRUPTION_BUDGETS],
+        "" if *resource == PODS => [&RESOURCE_QUOTAS, &LIMIT_RANGES].into_iter().chain(policies()).collect(),
+        "" if !info.namespace.is_empty() => vec![&RESOURCE_QUOTAS, &LIMIT_RANGES],
+        _ => Vec::new(),
     };
     body.len() > HEAVY_BYTES
         || resource.custom.is_some()
         || matches!(resource.group, RBAC_GROUP | "authorization.k8s.io")
         || info.verb == Verb::DeleteCollection
         || grown() > HEAVY_BYTES
-        || has_to_read.iter().map(|resource| beside(resource)).sum::<usize>() > HEAVY_BYTES
+        || has_to_read.into_iter().map(beside).sum::<usize>() > HEAVY_BYTES
 }

@@ -17,7 +17,7 @@ mod name;
 mod node;
 pub mod placement;
 mod pod;
-mod pod_limits;
+pub(crate) mod pod_limits;
 mod resources;
 mod shared;
 mod shared_parts;

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::{Affinity, LabelSelector, NodeSelectorTerm, Pod, PodAffinityTerm, SelectorRequirement};
+use super::{
+    Affinity, LabelSelector, NodeSelectorTerm, Pod, PodAffinityTerm, SelectorRequirement,
+    TopologySpreadConstraint,
+};
 use crate::syntax::annotations::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
 
 /// A limit for each field of a pod that lists rules about its placement.
@@ -45,17 +48,14 @@ impl PodLimits {
     /// The first field of a pod with more entries than allowed.
     pub fn excess(&self, pod: &Pod) -> Option<TooManyEntries> {
         let spec = &pod.spec;
-        let constraints = spec.topology_spread_constraints.iter();
-        let of_constraint = constraints
-            .map(|c| TERM_ENTRIES + selector(c.label_selector.as_ref()) + c.match_label_keys.len());
         let containers = || spec.init_containers.iter().chain(spec.containers.iter());
         let ports = containers().flat_map(|c| &c.ports).filter(|port| port.host_port > 0);
         let requests = containers().map(|c| c.resources.requests.len());
         let fields = [
             ("spec.nodeSelector", spec.node_selector.len()),
-            ("spec.affinity", spec.affinity.as_ref().map_or(0, |affinity| of_affinity(affinity))),
+            ("spec.affinity", spec.affinity.as_ref().map_or(0, |affinity| affinity_entries(affinity))),
             ("spec.tolerations", spec.tolerations.len()),
-            ("spec.topologySpreadConstraints", of_constraint.sum()),
+            ("spec.topologySpreadConstraints", constraint_entries(&spec.topology_spread_constraints)),
             ("spec.containers[*].ports", ports.count()),
             ("spec.containers[*].resources.requests", requests.sum()),
             ("spec.volumes", spec.volumes.len()),
@@ -72,7 +72,18 @@ impl PodLimits {
     }
 }
 
-fn of_affinity(affinity: &Affinity) -> usize {
+/// Entries of spread constraints.
+pub(crate) fn constraint_entries(constraints: &[TopologySpreadConstraint]) -> usize {
+    let entries = |constraint: &TopologySpreadConstraint| {
+        TERM_ENTRIES
+            + selector_entries(constraint.label_selector.as_ref())
+            + constraint.match_label_keys.len()
+    };
+    constraints.iter().map(entries).sum()
+}
+
+/// Entries of affinity rules.
+pub(crate) fn affinity_entries(affinity: &Affinity) -> usize {
     let node = affinity.node_affinity.iter();
     let of_nodes = node.map(|node| {
         let required = node.required_during_scheduling_required_during_execution.iter();
@@ -100,14 +111,15 @@ fn node_term(term: &NodeSelectorTerm) -> usize {
 fn pod_term(term: &PodAffinityTerm) -> usize {
     let names = term.namespaces.as_ref().map_or(0, Vec::len);
     TERM_ENTRIES
-        + selector(term.label_selector.as_ref())
-        + selector(term.namespace_selector.as_ref())
+        + selector_entries(term.label_selector.as_ref())
+        + selector_entries(term.namespace_selector.as_ref())
         + names
         + term.match_label_keys.len()
         + term.mismatch_label_keys.len()
 }
 
-fn selector(selector: Option<&LabelSelector>) -> usize {
+/// Entries of a label selector.
+pub(crate) fn selector_entries(selector: Option<&LabelSelector>) -> usize {
     selector.map_or(0, |selector| selector.match_labels.len() + requirements(&selector.match_expressions))
 }
 

@@ -6,9 +6,11 @@ use serde_json::Value;
 
 use super::merge::{Effect, Merge};
 use super::{APPLIED_ANNOTATION, PlacementPolicy};
+use crate::object::pod_limits::affinity_entries;
 use crate::object::{Affinity, Pod};
 use crate::rules::{AnnotationError, parse_affinity_annotation};
 use crate::syntax::annotations::AFFINITY_ANNOTATION;
+use crate::work::{TooMuchWork, WorkBudget};
 
 /// What policies did to a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,13 +35,18 @@ pub struct PodChange {
     pub value: Value,
 }
 
-pub(super) fn apply(pod: &mut Pod, policies: &[&PlacementPolicy]) -> Applied {
+pub(super) fn apply(
+    pod: &mut Pod,
+    policies: &[&PlacementPolicy],
+    budget: &WorkBudget,
+) -> Result<Applied, TooMuchWork> {
     let mut applied = Applied::default();
     let mut earlier: Vec<&PlacementPolicy> = Vec::new();
     for policy in policies {
         let is_dry_run = policy.spec.dry_run;
+        budget.spend(1 + copied_entries(pod))?;
         let mut changed = pod.clone();
-        let mut merge = Merge::new(policy, &earlier);
+        let mut merge = Merge::new(policy, &earlier, budget);
         let result = merge_into(&mut merge, &mut changed);
         let effects = merge.effects;
         if let Err(error) = result {
@@ -66,9 +73,23 @@ pub(super) fn apply(pod: &mut Pod, policies: &[&PlacementPolicy]) -> Applied {
         if !is_dry_run {
             earlier.push(policy);
         }
+        budget.spend(0)?;
     }
-    applied
+    Ok(applied)
 }
+
+/// What copying and reading the rules of a pod costs.
+fn copied_entries(pod: &Pod) -> usize {
+    let spec = &pod.spec;
+    let text = pod.metadata.annotations.get(AFFINITY_ANNOTATION).map_or(0, String::len);
+    spec.affinity.as_ref().map_or(0, |affinity| affinity_entries(affinity))
+        + spec.tolerations.len()
+        + spec.topology_spread_constraints.len()
+        + text / BYTES_PER_STEP
+}
+
+/// Bytes of an annotation that are read in a step.
+const BYTES_PER_STEP: usize = 16;
 
 fn merge_into(merge: &mut Merge<'_>, pod: &mut Pod) -> Result<(), AnnotationError> {
     let spec = &mut pod.spec;
@@ -81,12 +102,16 @@ fn merge_into(merge: &mut Merge<'_>, pod: &mut Pod) -> Result<(), AnnotationErro
         spec.affinity = Some(affinity);
     }
 
+    if merge.policy().spec.extended_affinity.is_none() {
+        return Ok(());
+    }
     let before = match pod.metadata.annotations.get(AFFINITY_ANNOTATION) {
         Some(text) => parse_affinity_annotation(text)?,
         None => Affinity::default(),
     };
     let mut affinity = before.clone();
-    merge.affinity("extendedAffinity", &mut affinity, None, |policy| policy.spec.extended_affinity.as_ref());
+    merge
+        .affinity("extendedAffinity", &mut affinity, None, |policy| policy.spec.extended_affinity.as_deref());
     if affinity != before {
         let text = serde_json::to_string(&affinity).unwrap_or_default();
         pod.metadata.annotations.insert(AFFINITY_ANNOTATION.to_owned(), text);

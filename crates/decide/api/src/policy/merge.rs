@@ -7,6 +7,7 @@ use crate::object::{
     Affinity, NodeSelector, NodeSelectorTerm, PodAffinity, PodAffinityTerm, PodSpec, SelectorRequirement,
     StringMap, Toleration,
 };
+use crate::work::WorkBudget;
 
 /// The plugin `DefaultTolerationSeconds` adds these tolerations, with this time, before any policy sees the pod.
 const DEFAULT_TOLERATIONS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
@@ -31,6 +32,10 @@ pub(super) struct Merge<'a> {
     earlier: &'a [&'a PlacementPolicy],
     /// The path in the policy, and what happened to the rule.
     pub(super) effects: Vec<(String, Effect)>,
+    /// Comparisons of rules. When it is spent, nothing more is merged.
+    budget: &'a WorkBudget,
+    /// Entries of the policy: what all of its rules cost to be compared with one.
+    n_entries: usize,
 }
 
 /// The rules that may be in the way of a policy's.
@@ -41,8 +46,21 @@ enum Rivals {
 }
 
 impl<'a> Merge<'a> {
-    pub(super) fn new(policy: &'a PlacementPolicy, earlier: &'a [&'a PlacementPolicy]) -> Merge<'a> {
-        Merge { policy, earlier, effects: Vec::new() }
+    pub(super) fn new(
+        policy: &'a PlacementPolicy,
+        earlier: &'a [&'a PlacementPolicy],
+        budget: &'a WorkBudget,
+    ) -> Merge<'a> {
+        Merge { policy, earlier, effects: Vec::new(), budget, n_entries: policy.n_entries() }
+    }
+
+    pub(super) fn policy(&self) -> &'a PlacementPolicy {
+        self.policy
+    }
+
+    /// Whether the budget has room for comparing some rules with a part of those of the policy.
+    fn can_compare(&self, n_rules: usize, (part, of): (usize, usize)) -> bool {
+        self.budget.spend(n_rules.saturating_mul(self.n_entries * part / of.max(1) + 1)).is_ok()
     }
 
     /// What happens to a rule at `path` with such rivals; whether it is put into the pod.
@@ -68,20 +86,39 @@ impl<'a> Merge<'a> {
     ) {
         let items = of(self.policy);
         let is_default = self.policy.spec.mode == Mode::Default;
+        if items.is_empty() || !self.can_compare(now.len(), (1, 1)) {
+            return;
+        }
+        // Parallel to `now`: what the policy lists as well is no rival of its rules.
+        let mut others: Vec<bool> = now.iter().map(|x| !items.contains(x)).collect();
         for (i, item) in items.iter().enumerate() {
+            if !self.can_compare(now.len(), (1, items.len())) {
+                return;
+            }
             if now.contains(item) {
                 continue;
             }
-            let is_rival = |x: &T| !items.contains(x) && (is_default || is_about_same(x, item));
-            let by = |x| self.earlier.iter().find(|policy| of(policy).contains(x));
-            let rivals = match now.iter().filter(|x| is_rival(x)).find_map(by) {
+            let is_rival = |(x, other): (&T, &bool)| *other && (is_default || is_about_same(x, item));
+            let is_rival: Vec<bool> = now.iter().zip(&others).map(is_rival).collect();
+            let by = |x| {
+                let lists = |policy: &&&'a PlacementPolicy| {
+                    self.budget.spend(policy.n_entries()).is_ok() && of(policy).contains(x)
+                };
+                self.earlier.iter().find(lists)
+            };
+            let mut rivals = now.iter().zip(&is_rival).filter(|(_, is_rival)| **is_rival).map(|(x, _)| x);
+            let rivals = match rivals.find_map(by) {
                 Some(other) => Rivals::Other(other.to_string()),
-                None if now.iter().any(is_rival) => Rivals::Own,
+                None if is_rival.contains(&true) => Rivals::Own,
                 None => Rivals::None,
             };
             if self.decide(format!("{path}[{i}]"), rivals) {
-                now.retain(|x| !is_rival(x));
+                let mut kept = is_rival.iter().map(|is_rival| !is_rival);
+                now.retain(|_| kept.next().unwrap_or(true));
+                let mut kept = is_rival.iter().map(|is_rival| !is_rival);
+                others.retain(|_| kept.next().unwrap_or(true));
                 now.push(item.clone());
+                others.push(false);
             }
         }
     }
@@ -201,6 +238,12 @@ impl<'a> Merge<'a> {
         of: impl Fn(&'a PlacementPolicy) -> Option<&'a NodeSelector>,
     ) {
         let Some(added) = of(self.policy) else { return };
+        let n_terms = now.as_ref().map_or(1, |now| now.node_selector_terms.len().max(1));
+        let n_both = n_terms.saturating_mul(added.node_selector_terms.len());
+        let n_rules = all_requirements(now.as_ref()).count() + n_terms;
+        if !self.can_compare(n_rules, (1, 1)) || self.budget.spend(n_both.saturating_mul(n_both)).is_err() {
+            return;
+        }
         let is_default = self.policy.spec.mode == Mode::Default;
         let is_as_lasting =
             |now: &NodeSelector| now.relax_after.is_none() || now.relax_after == added.relax_after;
@@ -209,7 +252,13 @@ impl<'a> Merge<'a> {
         }
         let keys: BTreeSet<&str> = all_requirements(Some(added)).map(|r| r.key.as_str()).collect();
         let is_in_the_way = |key: &str| is_default || keys.contains(key);
-        let by = |rival| self.earlier.iter().find(|policy| all_requirements(of(policy)).any(|r| r == rival));
+        let by = |rival| {
+            let lists = |policy: &&&'a PlacementPolicy| {
+                self.budget.spend(policy.n_entries()).is_ok()
+                    && all_requirements(of(policy)).any(|r| r == rival)
+            };
+            self.earlier.iter().find(lists)
+        };
         let rivals: Vec<_> = all_requirements(now.as_ref()).filter(|r| is_in_the_way(&r.key)).collect();
         let is_selected = |labels: &StringMap| labels.keys().any(|key| is_in_the_way(key));
         let rivals = match rivals.iter().copied().find_map(by) {

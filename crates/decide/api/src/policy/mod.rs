@@ -12,7 +12,7 @@ mod set;
 
 pub use apply::{Applied, PodChange, changes};
 pub use object::{APPLIED_ANNOTATION, Mode, PlacementPolicy, PlacementPolicySpec};
-pub use set::PolicySet;
+pub use set::{APPLY_STEPS, PolicySet};
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
 
+use crate::object::pod_limits::{affinity_entries, constraint_entries, selector_entries};
 use crate::object::{
     Affinity, LabelSelector, ObjectMeta, Shared, StringMap, Toleration, TopologySpreadConstraint, nullable,
 };
@@ -50,7 +51,7 @@ pub struct PlacementPolicySpec {
     pub affinity: Option<Shared<Affinity>>,
     /// Rules for the annotation `scheduling.berth.dev/affinity` of the pods.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub extended_affinity: Option<Affinity>,
+    pub extended_affinity: Option<Shared<Affinity>>,
     /// Spread constraints of the pods.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub topology_spread_constraints: Shared<Vec<TopologySpreadConstraint>>,
@@ -98,6 +99,16 @@ impl PlacementPolicy {
         (self.is_cluster_scoped() || self.metadata.namespace == pod.namespace)
             && parsed(&self.spec.namespace_selector).matches(of_namespace)
             && parsed(&self.spec.pod_selector).matches(|key| pod.label(key))
+    }
+
+    /// The entries of its rules and of its selector of pods, counted as [`PodLimits`](crate::object::PodLimits) counts them.
+    pub(super) fn n_entries(&self) -> usize {
+        let PlacementPolicySpec { affinity, extended_affinity, pod_selector, .. } = &self.spec;
+        let affinities = affinity.iter().chain(extended_affinity).map(|affinity| affinity_entries(affinity));
+        affinities.sum::<usize>()
+            + self.spec.tolerations.len()
+            + constraint_entries(&self.spec.topology_spread_constraints)
+            + selector_entries(pod_selector.as_ref())
     }
 
     /// Policies are applied by priority, cluster-scoped ones first, then by name.

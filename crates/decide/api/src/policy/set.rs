@@ -5,6 +5,10 @@ use std::collections::HashMap;
 use super::apply::{Applied, apply};
 use super::object::PlacementPolicy;
 use crate::object::{ObjectMeta, Pod, Shared, StringMap};
+use crate::work::{TooMuchWork, WorkBudget};
+
+/// Steps of work for the policies of one pod: some ten milliseconds.
+pub const APPLY_STEPS: u64 = 1_000_000;
 
 /// All policies of a cluster, and the labels of its namespaces.
 #[derive(Clone, Debug, Default)]
@@ -44,9 +48,29 @@ impl PolicySet {
     }
 
     /// Adds the rules of all policies that select a new pod.
-    pub fn apply(&self, pod: &mut Pod) -> Applied {
+    ///
+    /// # Errors
+    /// Comparing the rules with each other takes more than a budget of [`APPLY_STEPS`]; the pod is not changed then.
+    pub fn apply(&self, pod: &mut Pod) -> Result<Applied, TooMuchWork> {
+        self.apply_within(pod, &WorkBudget::new(APPLY_STEPS))
+    }
+
+    /// As [`PolicySet::apply`], with a budget for several pods.
+    ///
+    /// # Errors
+    /// The budget is spent; the pod is not changed then.
+    pub fn apply_within(&self, pod: &mut Pod, budget: &WorkBudget) -> Result<Applied, TooMuchWork> {
+        let in_namespace = |policy: &&PlacementPolicy| {
+            policy.is_cluster_scoped() || policy.metadata.namespace == pod.metadata.namespace
+        };
+        let selecting: usize =
+            self.policies.iter().filter(in_namespace).map(PlacementPolicy::n_entries).sum();
+        budget.spend(selecting)?;
         let metadata = pod.metadata.clone();
         let policies: Vec<_> = self.of(&metadata).collect();
-        apply(pod, &policies)
+        let mut changed = pod.clone();
+        let applied = apply(&mut changed, &policies, budget)?;
+        *pod = changed;
+        Ok(applied)
     }
 }

@@ -19,9 +19,9 @@ fn apply(pod: Value, policies: Vec<PlacementPolicy>) -> (Value, Applied) {
     pod.metadata.namespace = "team".to_owned();
     let team = StringMap::from([("tier".to_owned(), "gold".to_owned())]);
     let set = PolicySet::new(policies, HashMap::from([("team".to_owned(), team.into())]));
-    let applied = set.apply(&mut pod);
+    let applied = set.apply(&mut pod).unwrap();
     let once = pod.clone();
-    set.apply(&mut pod);
+    set.apply(&mut pod).unwrap();
     assert_eq!(pod, once, "policies are applied again without effect");
     (serde_json::to_value(&pod).unwrap(), applied)
 }
@@ -189,4 +189,38 @@ fn a_dry_run_only_warns() {
     assert_eq!(pod["spec"].get("tolerations"), None);
     let warning = "ClusterPlacementPolicy gpu: spec.tolerations[0]: dry run: would be added";
     assert_eq!(applied, Applied { warnings: vec![warning.to_owned()], ..Applied::default() });
+}
+
+/// One policy with 2,000 terms stopped a server: each was compared with all others, three times over.
+#[test]
+fn policies_with_many_rules_are_applied_within_a_budget_or_not_at_all() {
+    let terms = |n: usize, name: &str| {
+        let term = |i| json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {format!("{name}-{i}"): "v"}}});
+        let terms: Vec<Value> = (0..n).map(term).collect();
+        json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
+    };
+    let tolerations = |n: usize| {
+        let tolerations: Vec<Value> =
+            (0..n).map(|i| json!({"key": format!("k{i}"), "operator": "Exists"})).collect();
+        json!({ "tolerations": tolerations })
+    };
+    let alternatives = |n: usize, key: &str| {
+        let term = |i| json!({"matchExpressions": [{"key": format!("{key}-{i}"), "operator": "Exists"}]});
+        let terms: Vec<Value> = (0..n).map(term).collect();
+        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
+    };
+    for (policies, is_applied) in [
+        (vec![policy("team/a", tolerations(1000))], true),
+        (vec![policy("team/a", terms(100, "a")), policy("team/b", terms(100, "b"))], true),
+        (vec![policy("team/a", terms(2000, "a"))], false),
+        (vec![policy("team/a", tolerations(10_000))], false),
+        (vec![policy("team/a", alternatives(30, "a")), policy("team/b", alternatives(30, "b"))], true),
+        (vec![policy("team/a", alternatives(300, "a")), policy("team/b", alternatives(300, "b"))], false),
+    ] {
+        let mut pod: Pod = serde_json::from_value(json!({"metadata": {"namespace": "team"}})).unwrap();
+        let before = pod.clone();
+        let applied = PolicySet::new(policies, HashMap::new()).apply(&mut pod);
+        assert_eq!(applied.is_ok(), is_applied, "{applied:?}");
+        assert_eq!(pod != before, is_applied);
+    }
 }

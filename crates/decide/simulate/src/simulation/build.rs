@@ -287,7 +287,15 @@ impl Simulation {
         raw: Option<&mut Value>,
     ) -> Vec<String> {
         let before = pod.clone();
-        let applied = policies.apply(pod);
+        let applied = match policies.apply(pod) {
+            Ok(applied) => applied,
+            Err(error) => {
+                let name = pod.metadata.namespaced_name();
+                return vec![format!(
+                    "pod {name}: placement policies are not applied: comparing their rules takes {error}"
+                )];
+            }
+        };
         for (policy, _) in applied.policies {
             *self.policy_uses.entry(policy).or_default() += 1;
         }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use berth_api::object::{
     Condition, NamespacedName, ObjectMeta, PartialObjectMetadata, Pod, Shared, StringMap, set_condition,
 };
-use berth_api::policy::PolicySet;
+use berth_api::policy::{APPLY_STEPS, PolicySet};
 use berth_api::read::from_value;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, PLACEMENT_POLICIES};
+use berth_api::work::WorkBudget;
 use berth_client::KubeObject as _;
 use berth_client::call::{self, CallError};
 use berth_client::watch::Event;
@@ -80,6 +81,8 @@ struct Findings {
 impl Findings {
     fn of(set: &PolicySet, pods: &MatchedPods) -> Findings {
         let mut findings = Findings::default();
+        // Conflicts beyond it are not found.
+        let budget = WorkBudget::new(APPLY_STEPS);
         let mut applied: BTreeSet<Vec<String>> = BTreeSet::new();
         for ((namespace, labels), n_pods) in &pods.groups {
             let metadata =
@@ -91,7 +94,8 @@ impl Findings {
             // Which of their rules meet depends on the policies alone.
             if keys.len() > 1 && applied.insert(keys) {
                 let mut pod = Pod { metadata, ..Pod::default() };
-                for (key, text) in set.apply(&mut pod).conflicts {
+                let Ok(applied) = set.apply_within(&mut pod, &budget) else { continue };
+                for (key, text) in applied.conflicts {
                     findings.conflicts.entry(key).or_default().insert(text);
                 }
             }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::answer::{Answer, Denial, ReviewError};
 use crate::findings::Findings;
+use crate::policy::Action;
 use crate::request::AdmissionRequest;
 use crate::rule::Rule;
 
@@ -31,6 +32,7 @@ pub(crate) fn is_valid_policy(request: &AdmissionRequest) -> Answer {
 
 /// Adds the rules of the policies that select a new pod. Returns the operations of a JSON patch.
 pub(crate) fn apply_placement_policies(
+    request: &AdmissionRequest,
     pod: &mut Pod,
     policies: &PolicySet,
     found: &mut Findings,
@@ -40,7 +42,18 @@ pub(crate) fn apply_placement_policies(
         return Err(ReviewError::Unseen(format!("namespace {namespace:?}")));
     }
     let before = pod.clone();
-    let applied = policies.apply(pod);
+    let applied = match policies.apply(pod) {
+        Ok(applied) => applied,
+        Err(error) => {
+            let message = format!(
+                "comparing the rules of the placement policies for namespace {:?} takes {error}: use fewer policies, or \
+                 fewer rules in them",
+                pod.metadata.namespace
+            );
+            found.broken(Action::Reject, Denial::forbidden(Rule::PlacementPolicy, request, message));
+            return Ok(Vec::new());
+        }
+    };
     applied.warnings.into_iter().for_each(|warning| found.warn(warning));
     let operation = |change: berth_api::policy::PodChange| json!({"op": "add", "path": format!("/{}/{}", change.section, change.field), "value": change.value});
     Ok(changes(&before, pod).into_iter().map(operation).collect())

@@ -306,3 +306,39 @@ async fn requests_do_not_wait_for_the_pods_of_a_quota_to_be_counted() {
     let path = PODS.to_owned();
     assert_requests_wait_little(&server, (0..20).map(|_| attack(&server, &path, pod("large-0")))).await;
 }
+
+/// A small pod in a namespace with large placement policies.
+#[tokio::test]
+async fn requests_do_not_wait_for_pods_beside_placement_policies_with_many_rules() {
+    let directory = TempDir::new("attack-policies");
+    let up = Berth::start(&directory, "up", &["up", "--nodes", "2"]);
+    let admin = connect(up.line_after("export KUBECONFIG=").as_ref()).await;
+    let policies = "/apis/scheduling.berth.dev/v1alpha1/namespaces/default/placementpolicies";
+    for i in 0..10 {
+        let term = |j| json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {format!("key-{i}-{j}"): "v"}}});
+        let terms: Value = (0..2000).map(term).collect();
+        let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+        let policy = json!({
+            "apiVersion": "scheduling.berth.dev/v1alpha1", "kind": "PlacementPolicy",
+            "metadata": {"name": format!("policy-{i}")}, "spec": {"affinity": affinity},
+        });
+        create(&admin, policies, policy).await;
+    }
+    eventually("the policies are known", async || {
+        let refused = send(&admin, Method::POST, &format!("{PODS}?dryRun=All"), Some(pod("small"))).await;
+        match refused {
+            Err(error) if error.to_string().contains("comparing the rules of the placement policies") => {
+                Ok(())
+            }
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    let path = format!("{PODS}?dryRun=All");
+    let attack = async || {
+        let refused = send(&admin, Method::POST, &path, Some(pod("small"))).await;
+        assert_eq!(refused.unwrap_err().code(), Some(403));
+    };
+    let probe = async || drop(send(&admin, Method::GET, MAPS, None).await.unwrap());
+    assert_waits_little(&up, (0..20).map(|_| attack()), probe).await;
+}
