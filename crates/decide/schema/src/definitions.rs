@@ -111,12 +111,22 @@ fn add_proposed_fields(definition: &str, schema: &mut Value) {
     }
 }
 
-/// The definitions that fields of the proposals use in place of Kubernetes' own, and how the meaning of their fields differs.
+/// The field of a definition itself in the lists of [`PROPOSED_DEFINITIONS`].
+const WHOLE: &str = "";
+
+/// The definitions that fields of the proposals use in place of Kubernetes' own, and how their meaning and that of their fields differs.
 static PROPOSED_DEFINITIONS: &[(&str, &[(&str, &str)])] = &[
-    (NODE_SELECTOR, &[("nodeSelectorTerms", "The node must match one of these terms.")]),
+    (
+        NODE_SELECTOR,
+        &[("nodeSelectorTerms", "The node must match one of these terms. Without terms, no node matches.")],
+    ),
     (
         NODE_SELECTOR_TERM,
         &[
+            (
+                WHOLE,
+                "An empty term matches every node, a null term no node. The requirements of a term are ANDed.",
+            ),
             (
                 "matchExpressions",
                 "Requirements on labels of the node. A term without any requirement matches every node.",
@@ -137,6 +147,11 @@ static PROPOSED_DEFINITIONS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("labelSelector", "Selects pods by their labels. Gt and Lt compare integers."),
             ("namespaces", "Absent: the namespace of this pod. An empty list: all namespaces."),
+            (
+                "namespaceSelector",
+                "Selects namespaces by their labels, in addition to those of the field namespaces. An empty selector ({}) selects all \
+                 namespaces.",
+            ),
             (
                 "topologyKey",
                 "The label of nodes whose value makes a domain. Empty: any of the topologies that the server is configured for, by \
@@ -183,7 +198,13 @@ fn add_proposed_definitions(definitions: &mut Map<String, Value>) {
         let Some(mut definition) = definitions.get(*name).cloned() else { continue };
         redirect(&mut definition);
         for (field, description) in *descriptions {
-            definition["properties"][field]["description"] = json!(description);
+            let described =
+                if *field == WHOLE { &mut definition } else { &mut definition["properties"][field] };
+            described["description"] = json!(description);
+        }
+        // What is absent has a meaning in the proposals.
+        if [NODE_SELECTOR, POD_AFFINITY_TERM].contains(name) {
+            definition.as_object_mut().map(|definition| definition.shift_remove("required"));
         }
         definitions.insert(proposed_definition(name), definition);
     }

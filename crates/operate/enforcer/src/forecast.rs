@@ -124,13 +124,20 @@ impl<'a> Holding<'a> {
         Some(Held { hold, since: pod.held.as_ref().map(|held| held.since) })
     }
 
+    /// Namespace and name of the pods that are evicted at some time, although no node is feasible for them.
+    pub fn not_for_ever(&self) -> Vec<(String, String)> {
+        self.names_of(|held| held.hold != Hold::Always)
+    }
+
+    fn names_of(&self, is_so: impl Fn(Held) -> bool) -> Vec<(String, String)> {
+        let names = self.running.names().filter(|(ns, name)| self.of(ns, name).is_some_and(&is_so));
+        names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).collect()
+    }
+
     /// Namespace and name of the pods that are not held any more at a time: the hold of their condition is over, or they are not held
     /// at all.
     pub fn released(&self, now: Timestamp) -> Vec<(String, String)> {
-        let is_over =
-            |held: Held| held.hold.until(held.since.unwrap_or(now)).is_some_and(|until| until <= now);
-        let names = self.running.names().filter(|(ns, name)| self.of(ns, name).is_some_and(is_over));
-        names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).collect()
+        self.names_of(|held| held.hold.until(held.since.unwrap_or(now)).is_some_and(|until| until <= now))
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use berth_api::object::Condition;
+use berth_api::object::placement::HELD_CONDITION;
 use berth_api::resource::PODS;
 use berth_client::call;
 use berth_client::lease::Leadership;
@@ -18,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::options::Holds;
-use crate::pods::{HELD_CONDITION, HeldCondition, Pods, RunningPod};
+use crate::pods::{HeldCondition, Pods, RunningPod};
 
 /// Requests in flight.
 const WRITES_AT_ONCE: usize = 8;

@@ -42,7 +42,6 @@ pub use options::{
     EnforcerError, EnforcerOptions, GRACE_ANNOTATION, Graces, Hold, Holds, LimitOptions,
     WITHOUT_TARGET_ANNOTATION,
 };
-pub use pods::HELD_CONDITION;
 pub use status::{Handle, Status};
 
 /// Starts an enforcer. It runs until `stop`, then waits for evictions in flight and releases its lease.

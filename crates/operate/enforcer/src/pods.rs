@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::object::placement::HELD_CONDITION;
 use berth_api::object::support::SuspectFields;
 use berth_api::object::{OwnerReference, Pod, find_condition};
 use berth_client::events::ObjectReference;
@@ -64,9 +65,6 @@ impl<T: Copy> Given<T> {
         if let Given::Value(value) = self { Some(*value) } else { None }
     }
 }
-
-/// The condition of a pod that has to go and stays because no node is feasible for it.
-pub const HELD_CONDITION: &str = "scheduling.berth.dev/EvictionHeld";
 
 /// That a pod is held, as its status says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -104,15 +104,17 @@ impl PlacementDigest<'_, '_> {
         }
     }
 
-    /// Placement does not see the other conditions, which change often.
+    /// Placement and the enforcer do not see the other conditions, which change often.
     fn conditions(&mut self) -> Result<(), Malformed> {
         let mut conditions = self.text.array()?;
         while self.text.has_next(&mut conditions)? {
-            let fields = self.text.members(["type", "status", "reason"])?;
-            if let [b'"', condition_type @ .., b'"'] = fields[0]
-                && is_one_of(condition_type, &placement::CONDITION_TYPES)
-            {
-                self.put(Section::Status, fields);
+            let [quoted, status, reason, message] =
+                self.text.members(["type", "status", "reason", "message"])?;
+            let [b'"', condition_type @ .., b'"'] = quoted else { continue };
+            if is_one_of(condition_type, &placement::CONDITION_TYPES) {
+                self.put(Section::Status, [quoted, status, reason]);
+            } else if condition_type == placement::HELD_CONDITION.as_bytes() {
+                self.put(Section::Status, [quoted, status, message]);
             }
         }
         Ok(())

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_that_placement_sees_is_reported() {
+    fn every_change_that_placement_or_the_enforcer_sees_is_reported() {
         for (path, value) in [
             ("/metadata/labels", json!({"x": "2"})),
             ("/metadata/labels", json!({"x": "1", "y": ""})),
@@ -218,6 +218,10 @@ mod tests {
             ("/status/nominatedNodeName", json!("n")),
             ("/status/conditions", json!([{"type": "DisruptionTarget", "status": "True"}])),
             ("/status/conditions", json!([{"type": "PodResizePending", "reason": "Infeasible"}])),
+            (
+                "/status/conditions",
+                json!([{"type": "scheduling.berth.dev/EvictionHeld", "message": "Held until noon"}]),
+            ),
             ("/status/containerStatuses", json!([{"name": "c", "allocatedResources": {"cpu": "1"}}])),
             (
                 "/status/initContainerStatuses",

@@ -52,6 +52,10 @@ pub const CONTAINER_STATUS_FIELDS: [&str; 3] = ["name", "allocatedResources", "r
 /// placement.
 pub const CONDITION_TYPES: [&str; 2] = ["DisruptionTarget", "PodResizePending"];
 
+/// The condition of a pod that has to be evicted and stays because no node is feasible for it. Placement does not read it; the
+/// enforcer, which writes it, follows its status and message.
+pub const HELD_CONDITION: &str = "scheduling.berth.dev/EvictionHeld";
+
 impl Pod {
     /// The values that decide where the pod may run and what it does to other pods, apart from its node. Two pods in
     /// one namespace with equal values are interchangeable for placement.

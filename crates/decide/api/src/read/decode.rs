@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Manifest;
-use super::value::from_value;
+use super::value::{ValueError, from_value};
 
 /// A field with a wrong type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,15 +35,22 @@ pub fn decode_at<'de, T: Deserialize<'de>>(
     prefix: &str,
     object: &dyn std::fmt::Display,
 ) -> Result<T, DecodeError> {
-    from_value(value).map_err(|error| {
-        let mut message = in_plain_words(&super::error::shortened(error.message()));
-        if matches!(error.find(value), Some(Value::Number(_) | Value::Bool(_)))
-            && message.ends_with("expected a string")
-        {
-            message.push_str(": quote it");
-        }
-        DecodeError { object: object.to_string(), path: error.path_below(prefix), message }
+    from_value(value).map_err(|error| DecodeError {
+        object: object.to_string(),
+        path: error.path_below(prefix),
+        message: explained(&error, value),
     })
+}
+
+/// The message of an error about a value: in plain words, and how to fix it.
+pub(crate) fn explained(error: &ValueError, value: &Value) -> String {
+    let mut message = in_plain_words(&super::error::shortened(error.message()));
+    if matches!(error.find(value), Some(Value::Number(_) | Value::Bool(_)))
+        && message.ends_with("expected a string")
+    {
+        message.push_str(": quote it");
+    }
+    message
 }
 
 /// A message of serde without the names of Rust's types.

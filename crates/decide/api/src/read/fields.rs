@@ -230,7 +230,9 @@ impl<'a> Fields<'a> {
 
     /// A field; `null` is the same as absent.
     pub fn get(&mut self, name: &'static str) -> Option<Node<'a>> {
-        self.known.push(name);
+        if !self.known.contains(&name) {
+            self.known.push(name);
+        }
         let value = self.map.get(name).filter(|value| !value.is_null())?;
         Some(Node { value, path: self.path_of(name), findings: self.findings })
     }

@@ -23,6 +23,7 @@ mod value;
 mod volume;
 pub(crate) mod yaml;
 
+pub(crate) use decode::explained;
 pub use decode::{DecodeError, decode, decode_at};
 pub use error::ReadError;
 pub use integer_bounds::{pod_spec_pointer, quote_integer_bounds};

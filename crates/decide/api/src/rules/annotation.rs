@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::label_keys::merge_affinity;
 use crate::object::{Affinity, Pod};
-use crate::read::{from_value, quote_integer_bounds};
+use crate::read::{explained, from_value, quote_integer_bounds};
 use crate::syntax::annotations::AFFINITY_ANNOTATION;
 
 /// Why the text of the annotation is not an `Affinity`.
@@ -35,7 +35,7 @@ pub fn parse_affinity_annotation(text: &str) -> Result<Affinity, AnnotationError
     }
     quote_integer_bounds(&mut value);
     from_value(&value)
-        .map_err(|error| AnnotationError::Field { path: error.path(), message: error.message().to_owned() })
+        .map_err(|error| AnnotationError::Field { path: error.path(), message: explained(&error, &value) })
 }
 
 /// The affinity of a pod's annotation, with the pod's label keys merged into its selectors; `None` without the
@@ -128,7 +128,7 @@ mod tests {
                 "nodeAffinity: {requiredDuringSchedulingRequiredDuringExecution: {nodeSelectorTerms: [{matchExpressions: \
               [{key: a, operator: In, values: [1]}]}]}}",
                 "nodeAffinity.requiredDuringSchedulingRequiredDuringExecution.nodeSelectorTerms[0].matchExpressions[0]\
-              .values[0]: invalid type: integer `1`",
+              .values[0]: invalid type: integer `1`, expected a string: quote it",
             ),
         ] {
             let error = parse_affinity_annotation(text).unwrap_err().to_string();

@@ -123,8 +123,9 @@ impl InTreePlugin {
         };
         let in_affinity = |key| any(&selector, key, |_| true);
         let has_values = |selector: &NodeSelector, key| any(selector, key, |e| !e.values.is_empty());
+        let has_label = |key| volume.metadata.labels.contains_key(key);
         let is_stable =
-            in_affinity(ZONE) || (!in_affinity(BETA_ZONE) && volume.metadata.labels.contains_key(ZONE));
+            in_affinity(ZONE) || (!in_affinity(BETA_ZONE) && (has_label(ZONE) || !has_label(BETA_ZONE)));
         let zone_key = if is_stable { ZONE } else { BETA_ZONE };
         if has_values(&selector, zone_key) {
             replace_key(&mut selector, zone_key, topology_key);
@@ -227,5 +228,7 @@ mod tests {
             translated(json!({}), json!([is_in(BETA_ZONE), is_in(BETA_REGION)])),
             json!([is_in(driver), is_in(REGION)])
         );
+        // Without any zone, the keys are taken for the stable ones.
+        assert_eq!(translated(json!({}), json!([is_in(BETA_REGION)])), json!([is_in(BETA_REGION)]));
     }
 }

@@ -159,6 +159,7 @@ impl DomainLoss {
             namespace: pods[*i].pod.metadata.namespace.clone(),
             name: pods[*i].pod.metadata.name.clone(),
             by: Evictor::Preemption,
+            without_target: false,
             preemptor: pods[*i].preempted_by.clone(),
         });
         let mut workloads: BTreeMap<Workload<'_>, (usize, usize)> = BTreeMap::new();

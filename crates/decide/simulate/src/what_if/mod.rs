@@ -37,6 +37,9 @@ pub use request::{
     ChangeRequest, key_value, named_workload, refusal, taint, topology_key, valid, workload_replicas,
 };
 
+/// Namespace and name of the pods that the enforcer evicts, sooner or later, also if no node is feasible for them.
+type WithoutTarget = Box<dyn Fn(&Simulation) -> Vec<(String, String)>>;
+
 /// A cluster whose objects are changed.
 pub struct WhatIf {
     inventory: Inventory,
@@ -44,6 +47,7 @@ pub struct WhatIf {
     now: Timestamp,
     before: Option<Before>,
     departures: Departures,
+    without_target: WithoutTarget,
     /// The state before the changes, until the first change; [`WhatIf::before`] is not looked up until then.
     unchanged: Option<Box<Simulation>>,
 }
@@ -65,7 +69,22 @@ impl WhatIf {
         let (mut simulation, has_new) = place_new(&mut inventory, &options, now)?;
         let before = has_new.then(|| Before::of(&mut simulation));
         let unchanged = (!has_new).then(|| Box::new(simulation));
-        Ok(WhatIf { inventory, options, now, before, departures: Departures::default(), unchanged })
+        let without_target: WithoutTarget = Box::new(|_| Vec::new());
+        Ok(WhatIf {
+            inventory,
+            options,
+            now,
+            before,
+            departures: Departures::default(),
+            without_target,
+            unchanged,
+        })
+    }
+
+    /// Says which pods the enforcer evicts, sooner or later, also if no node is feasible for them: namespace and name. Without this, they
+    /// stay.
+    pub fn evict_without_target(&mut self, which: impl Fn(&Simulation) -> Vec<(String, String)> + 'static) {
+        self.without_target = Box::new(which);
     }
 
     /// The objects change.
@@ -132,10 +151,10 @@ impl WhatIf {
     /// As [`Simulation::new`].
     pub fn run(mut self, progress: impl FnMut(usize, usize)) -> Result<Changed, SimulationError> {
         let (before, departures) = (self.before.take(), mem::take(&mut self.departures));
-        let mut simulation = self.built()?;
+        let (mut simulation, without_target) = self.built()?;
         let before = before.unwrap_or_else(|| Before::of(&mut simulation));
         simulation.run(progress);
-        let outcome = WhatIfOutcome::of(&mut simulation, &before, departures);
+        let outcome = WhatIfOutcome::of(&mut simulation, &before, departures, &without_target);
         Ok(Changed { outcome, simulation })
     }
 
@@ -144,17 +163,18 @@ impl WhatIf {
     /// # Errors
     /// As [`Simulation::new`].
     pub fn settle(self, progress: impl FnMut(usize, usize)) -> Result<Simulation, SimulationError> {
-        let mut simulation = self.built()?;
+        let (mut simulation, without_target) = self.built()?;
         simulation.run(progress);
-        outcome::enforce(&mut simulation);
+        outcome::enforce(&mut simulation, &without_target);
         Ok(simulation)
     }
 
-    fn built(self) -> Result<Simulation, SimulationError> {
-        match self.unchanged {
-            Some(simulation) => Ok(*simulation),
-            None => Simulation::new(self.inventory, self.options),
-        }
+    fn built(self) -> Result<(Simulation, WithoutTarget), SimulationError> {
+        let simulation = match self.unchanged {
+            Some(simulation) => *simulation,
+            None => Simulation::new(self.inventory, self.options)?,
+        };
+        Ok((simulation, self.without_target))
     }
 }
 

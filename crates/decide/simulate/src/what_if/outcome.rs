@@ -6,6 +6,7 @@ use berth_api::object::NamespacedName;
 use berth_engine::{RemedyOptions, Target, Violation, ViolationKey};
 use serde::Serialize;
 
+use super::WithoutTarget;
 use super::before::Before;
 use super::departures::Departures;
 use crate::repairs::Repair;
@@ -78,6 +79,9 @@ pub struct EvictedPod {
     pub name: String,
     /// What evicts it.
     pub by: Evictor,
+    /// Whether the enforcer evicts it although no node is feasible, after it has been held.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub without_target: bool,
     /// The pod that it is preempted by.
     #[serde(skip)]
     pub preemptor: Option<NamespacedName>,
@@ -127,7 +131,12 @@ impl WhatIfOutcome {
     }
 
     /// Compares a simulation in which the pods have been placed with the state before. The enforcer's evictions follow.
-    pub(super) fn of(simulation: &mut Simulation, before: &Before, departures: Departures) -> WhatIfOutcome {
+    pub(super) fn of(
+        simulation: &mut Simulation,
+        before: &Before,
+        departures: Departures,
+        without_target: &WithoutTarget,
+    ) -> WhatIfOutcome {
         let replaced = simulation.pods().iter();
         let replaced = replaced.filter_map(|p| Some((p.pod.metadata.namespaced_name(), p.replaces.clone()?)));
         let replaced: BTreeMap<_, _> = replaced.collect();
@@ -146,7 +155,7 @@ impl WhatIfOutcome {
             }
         };
         add_broken(simulation);
-        let by_enforcer = enforce(simulation);
+        let by_enforcer = enforce(simulation, without_target);
         if !by_enforcer.is_empty() {
             add_broken(simulation);
         }
@@ -163,7 +172,7 @@ impl WhatIfOutcome {
         }
         for pod in simulation.pods().iter().filter(|pod| !pod.pod.metadata.is_deleting()) {
             let key = pod.pod.metadata.namespaced_name();
-            let is_enforced = by_enforcer.contains(&key);
+            let enforced = by_enforcer.get(&key).copied();
             let key = pod.replaces.clone().unwrap_or(key);
             let (namespace, name) = (key.namespace().to_owned(), key.name().to_owned());
             let workload = pod.workload.clone();
@@ -188,7 +197,7 @@ impl WhatIfOutcome {
                 }
             }
             let by = match &pod.preempted_by {
-                _ if is_enforced => Evictor::Enforcer,
+                _ if enforced.is_some() => Evictor::Enforcer,
                 Some(_) if from.is_some() => Evictor::Preemption,
                 _ => continue,
             };
@@ -196,6 +205,7 @@ impl WhatIfOutcome {
                 namespace: key.namespace().to_owned(),
                 name: key.name().to_owned(),
                 by,
+                without_target: enforced == Some(true),
                 preemptor: pod.preempted_by.clone().filter(|_| by == Evictor::Preemption),
             });
         }
@@ -220,23 +230,34 @@ impl WhatIfOutcome {
     }
 }
 
-/// Lets the enforcer evict until no eviction helps, and places the evicted pods again. Returns them.
-pub(super) fn enforce(simulation: &mut Simulation) -> BTreeSet<NamespacedName> {
-    let mut evicted = BTreeSet::new();
+/// Lets the enforcer evict until no eviction helps, and places the evicted pods again. Returns them, and whether each went without a
+/// feasible node.
+pub(super) fn enforce(
+    simulation: &mut Simulation,
+    without_target: &WithoutTarget,
+) -> BTreeMap<NamespacedName, bool> {
+    let mut evicted = BTreeMap::new();
     loop {
         let broken: Vec<_> = simulation.cluster().violations().iter().map(Violation::key).collect();
-        let remedies = simulation.cluster().remedy(&broken, &RemedyOptions::default()).remedies;
+        if broken.is_empty() {
+            return evicted;
+        }
+        let options =
+            RemedyOptions { evict_without_target: without_target(simulation), ..RemedyOptions::default() };
+        let remedies = simulation.cluster().remedy(&broken, &options).remedies;
         let unsupported: BTreeSet<_> =
             simulation.unsupported_pods().map(|pod| pod.pod.metadata.namespaced_name()).collect();
-        let victims = remedies.iter().filter(|remedy| matches!(remedy.target, Target::Node(_)));
-        let victims = victims.map(|r| NamespacedName::new(&r.victim.namespace, &r.victim.name));
+        let victims = remedies.iter().filter(|remedy| !remedy.is_held).map(|remedy| {
+            let name = NamespacedName::new(&remedy.victim.namespace, &remedy.victim.name);
+            (name, matches!(remedy.target, Target::Nowhere(_)))
+        });
         // A pod that has been evicted is not evicted again: its replacement was placed by the same rules.
-        let victims: Vec<_> =
-            victims.filter(|name| !evicted.contains(name) && !unsupported.contains(name)).collect();
+        let victims: BTreeMap<_, _> =
+            victims.filter(|(name, _)| !evicted.contains_key(name) && !unsupported.contains(name)).collect();
         if victims.is_empty() {
             return evicted;
         }
-        simulation.reschedule(&victims);
+        simulation.reschedule(&victims.keys().cloned().collect::<Vec<_>>());
         evicted.extend(victims);
     }
 }

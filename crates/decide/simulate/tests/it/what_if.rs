@@ -14,9 +14,13 @@ use jiff::Timestamp;
 
 use crate::worlds::inventory;
 
+fn begun(inventory: Inventory) -> WhatIf {
+    WhatIf::new(inventory, SimulationOptions::default(), Timestamp::UNIX_EPOCH)
+        .expect("the objects are valid")
+}
+
 fn changed(inventory: Inventory, changes: &[Change]) -> Changed {
-    let mut what_if = WhatIf::new(inventory, SimulationOptions::default(), Timestamp::UNIX_EPOCH)
-        .expect("the objects are valid");
+    let mut what_if = begun(inventory);
     for change in changes {
         what_if.apply(change).expect("the changed object exists");
     }
@@ -89,6 +93,25 @@ fn the_order_of_changes_matters() {
     assert_eq!(moves(&what_if(world, &[domain(), label("b", "pool", "old")])), ["default/x: a -> b"]);
     let both = what_if(world, &[label("b", "pool", "old"), domain()]);
     assert_eq!(unplaced(&both), ["default/x", "default/y"]);
+}
+
+#[test]
+fn a_pod_without_a_feasible_node_is_eventually_evicted_unless_it_is_held_for_ever() {
+    let world = "node a disk=ssd
+         node b
+         pod default/held on a owner:StatefulSet/held rdrd-node(disk=ssd)
+         pod default/goes on a owner:StatefulSet/goes rdrd-node(disk=ssd)";
+    let mut what_if = begun(inventory(text::world(world)));
+    what_if.apply(&label("a", "disk", "hdd")).expect("the node exists");
+    what_if.evict_without_target(|_| vec![("default".to_owned(), "goes".to_owned())]);
+    let outcome = what_if.run(|_, _| ()).expect("the objects are valid").outcome;
+    assert_eq!(unplaced(&outcome), ["default/goes"]);
+    let evicted = serde_json::to_value(&outcome.evicted).expect("an outcome is data");
+    let goes =
+        serde_json::json!({"namespace": "default", "name": "goes", "by": "enforcer", "without_target": true});
+    assert_eq!(evicted, serde_json::json!([goes]));
+    let broken: Vec<_> = outcome.broken_rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!(broken, ["goes", "held"]);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Pods that have to go and have no feasible node: held for a time, and then evicted.
 
+use berth_api::object::placement::HELD_CONDITION;
 use berth_api::object::{Condition, Pod, find_condition};
-use berth_enforcer::{EnforcerOptions, HELD_CONDITION, Hold, Holds};
+use berth_enforcer::{EnforcerOptions, Hold, Holds};
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -107,6 +108,24 @@ async fn the_condition_ends_with_the_violation_and_a_new_enforcer_goes_on_from_i
     let last = until_held(&world, "web", |condition| !condition.is_true()).await;
     assert_eq!((last.status.as_str(), last.reason.as_str()), ("False", "NotHeld"));
     assert_eq!(world.journal.n_ended("web"), 0);
+    enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_rule_holds_again_the_condition_becomes_false_and_the_next_violation_starts_a_new_time() {
+    let world = World::start(1, 1).await;
+    let holds = Holds { default: Hold::For(LONG), ..Holds::default() };
+    let enforcer = world.enforce(EnforcerOptions { holds, ..hasty() }).await;
+    lost_label(&world, &enforcer, vec![pod("web", "web")]).await;
+    let first = until_held(&world, "web", |condition| condition.is_true()).await;
+    world.label_node("node-1", "disk", json!("ssd")).await;
+    let ended = until_held(&world, "web", |condition| !condition.is_true()).await;
+    assert_eq!((ended.status.as_str(), ended.reason.as_str()), ("False", "NotHeld"));
+    // Conditions have whole seconds.
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    world.label_node("node-1", "disk", Value::Null).await;
+    let second = until_held(&world, "web", |condition| condition.is_true()).await;
+    assert!(second.last_transition_time > first.last_transition_time, "{first:?} {second:?}");
     enforcer.stopped().await;
 }
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use berth_console::pictures::{self, ColorBy};
+use berth_enforcer::Holding;
 use berth_simulate::Simulation;
 use berth_simulate::what_if::{ChangeRequest, refusal, topology_key};
 use berth_simulate::what_if::{Changed, WhatIf};
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 
 use super::change_args::ChangeArgs;
 use super::cluster_args::{ClusterArgs, ZONE, note_replaced, warn, warn_about};
+use super::hold_args::HoldArgs;
 use super::picture_args::PictureArgs;
 use crate::error::CliError;
 use crate::pictures::{PictureFormat, PictureOutputArgs};
@@ -59,6 +61,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "each")]
     repairs: bool,
     #[command(flatten)]
+    hold: HoldArgs,
+    #[command(flatten)]
     picture: PictureArgs,
     #[command(flatten)]
     output: PictureOutputArgs,
@@ -80,6 +84,10 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         _ => None,
     };
     what_if.set_settings(after);
+    let holds = args.hold.holds();
+    what_if.evict_without_target(move |simulation| {
+        Holding::new(&holds, simulation.pods().iter().map(|pod| &pod.pod)).not_for_ever()
+    });
     for request in args.changes.requests() {
         match request {
             ChangeRequest::Overlay(file) if cluster.has_base() => {

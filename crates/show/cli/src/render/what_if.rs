@@ -42,6 +42,9 @@ pub fn write(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
         let mut table = Table::new(["EVICTED POD", "BY"]);
         for pod in outcome.evicted.iter().take(MAX_ROWS) {
             let by = match (pod.by, &pod.preemptor) {
+                (Evictor::Enforcer, _) if pod.without_target => {
+                    "enforcer, without a feasible node".to_owned()
+                }
                 (Evictor::Enforcer, _) => "enforcer".to_owned(),
                 (Evictor::Preemption, Some(preemptor)) => format!("preemption by {preemptor}"),
                 (Evictor::Preemption, None) => "preemption".to_owned(),

@@ -1,7 +1,7 @@
 //! Preferred inter-pod affinity and anti-affinity: the score.
 
 use berth_api::config::InterPodAffinityArgs;
-use berth_api::rules::{Dialect, PodTerm};
+use berth_api::rules::{Dialect, PodTerm, TopologyScope};
 
 use super::super::rule::{MAX_NODE_SCORE, Scorer};
 use super::existing::existing_matchers;
@@ -165,7 +165,13 @@ impl Scorer for Preferences<'_> {
         let part = |p: &Part<'_>| {
             let score = p.score(self.context.state, node.id);
             let text = match &p.source {
-                Source::Own(term) => term.path.clone(),
+                Source::Own(term) => match (&term.topology, self.context.state.topologies.key(p.topology)) {
+                    // It counts in each topology.
+                    (TopologyScope::All, Some(key)) => {
+                        format!("{} in {}", term.path, self.context.state.symbols.text(key))
+                    }
+                    _ => term.path.clone(),
+                },
                 Source::ExistingPreferred => "preferred terms of existing pods".to_owned(),
                 Source::ExistingRequired => "required affinity of existing pods".to_owned(),
             };
