@@ -295,9 +295,75 @@ fn a_pod_goes_where_different_pods_satisfy_each_term_of_the_proposals() {
         ("app=web rdrd-aff(app=web @hostname) rdrd-aff(tier=be @hostname)", "p=b"),
         ("app=web aff(app=web @zone) note-aff(tier=be @hostname)", "p=b"),
         ("app=web aff(app=web @zone) aff(tier=be @hostname)", "p=-"),
+        // Three terms, by three pods or one of them by the pod itself.
+        ("rdrd-aff(app=db @zone) note-rdrd-aff(tier=be @zone) note-aff(* @hostname)", "p=a"),
+        ("app=web note-aff(app=web @zone) note-aff(app=db @zone) note-aff(tier=be @hostname)", "p=b"),
+        ("app=web note-aff(app=web @zone) note-aff(app=db @hostname) note-aff(tier=be @hostname)", "p=-"),
+        ("app=web note-aff(app=web @zone) note-aff(app=db @zone) note-aff(app=none @zone)", "p=-"),
     ] {
         assert_eq!(placed(&format!("{apart}pod default/p {terms}")), expected, "{terms}");
     }
+}
+
+/// "If the affinity requirement matches a pod's own labels, and there are no other such pods anywhere, then disregard the requirement."
+#[test]
+fn a_requirement_that_the_pod_matches_itself_is_disregarded_only_while_no_other_pod_matches_it() {
+    let two_zones = "node a zone=z1\nnode b zone=z2\nnode k\n";
+    for (running, terms, expected) in [
+        ("", "app=web rdrd-aff(app=web @zone)", "p=a"),
+        ("pod default/w on b app=web", "app=web rdrd-aff(app=web @zone)", "p=b"),
+        // The other requirement stays, and the chosen node must have the key of the one that is disregarded.
+        ("pod default/db on b app=db", "app=web rdrd-aff(app=web @zone) note-aff(app=db @zone)", "p=b"),
+        ("pod default/db on k app=db", "app=web rdrd-aff(app=web @zone) note-aff(app=db @hostname)", "p=-"),
+        // A pod of another namespace is no pod of the service.
+        ("pod other/w on b app=web", "app=web rdrd-aff(app=web @zone)", "p=a"),
+        ("pod other/w on b app=web", "app=web rdrd-aff(app=web ns= @zone)", "p=b"),
+    ] {
+        let text = format!("{two_zones}{running}\npod default/p {terms}");
+        assert_eq!(placed(&text), expected, "{running} / {terms}");
+    }
+}
+
+/// Steps 1a and 1b ask for "nodes of N with label [key=H.TopologyKey, ...]". As in kube-scheduler, a node without the key is in no domain.
+#[test]
+fn a_node_without_the_topology_key_never_satisfies_affinity_and_never_conflicts() {
+    for (running, pod, expected) in [
+        ("pod default/db on k app=db", "pod default/p rdrd-aff(app=db @zone)", "p=-"),
+        ("pod default/db on k app=db", "pod default/p rdrd-anti(app=db @zone) note-node(!zone)", "p=k"),
+        ("pod default/db on a app=db", "pod default/p rdrd-anti(app=db @zone)", "p=k"),
+        ("pod default/x on k note-anti(app=web @zone)", "pod default/p app=web note-node(!zone)", "p=k"),
+    ] {
+        assert_eq!(
+            placed(&format!("node a zone=z1\nnode k\n{running}\n{pod}")),
+            expected,
+            "{running} / {pod}"
+        );
+    }
+}
+
+/// Step 3b: "foreach node W of {N} not having label [key=H.TopologyKey, value=any K such that M[K]>0], Y[W]++".
+#[test]
+fn soft_anti_affinity_prefers_the_nodes_that_do_not_have_the_label() {
+    let running = "node a zone=z1\nnode b zone=z2\nnode k\npod default/db-1 on a app=db\npod default/db-2 on a app=db\n";
+    for (terms, expected) in [
+        ("note-prefer-anti(10 app=db @zone)", "p=b"),
+        ("note-prefer-anti(10 app=db @zone) note-prefer-node(1 !zone)", "p=k"),
+        // One term of 30 outweighs one of 20, however many pods match either.
+        ("note-prefer-anti(20 app=db @zone) note-prefer-aff(30 app=db @zone)", "p=a"),
+        ("note-prefer-anti(30 app=db @zone) note-prefer-aff(20 app=db @zone)", "p=b"),
+    ] {
+        assert_eq!(placed(&format!("{running}pod default/p {terms}")), expected, "{terms}");
+    }
+}
+
+/// Step 4 counts SoftPodAntiAffinity of running pods: a new pod stays away where it would break it, not where it is broken already.
+#[test]
+fn a_running_pod_keeps_away_the_first_pod_that_it_does_not_want() {
+    let wish = "note-prefer-anti(10 app=db @hostname)";
+    let lonely = format!("node a\nnode b\npod default/w on a {wish}\n");
+    assert_eq!(placed(&format!("{lonely}pod default/db app=db")), "db=b");
+    let broken = format!("{lonely}pod default/db-1 on a app=db\npod default/x on b {wish}\n");
+    assert_eq!(placed(&format!("{broken}pod default/db-2 app=db")), "db-2=a");
 }
 
 /// "Adding "weight" to the sum if the node matches": once, however many pods match.

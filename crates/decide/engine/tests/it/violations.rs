@@ -107,6 +107,26 @@ fn every_required_rule_is_audited() {
     }
 }
 
+/// "All terms must be satisfied": each by any pod.
+#[test]
+fn a_pod_whose_terms_are_satisfied_by_different_pods_keeps_its_rules() {
+    let apart = "pod d/db on a1 app=db\npod d/be on a2 tier=be\n";
+    for (pod, expected) in [
+        ("pod d/p on a1 rdrd-aff(app=db @zone) rdrd-aff(tier=be @zone)", &[][..]),
+        ("pod d/p on a2 note-rdrd-aff(app=db @zone) note-rdrd-aff(tier=be @hostname)", &[]),
+        ("pod d/p on a1 aff(app=db @hostname) rdrd-aff(tier=be @zone)", &[]),
+        ("pod d/p on a1 app=web rdrd-aff(app=web @zone) rdrd-aff(app=db @zone) note-aff(tier=be @zone)", &[]),
+        // Of three terms, the one that no pod satisfies is reported.
+        (
+            "pod d/p on a1 rdrd-aff(app=db @zone) note-aff(tier=be @hostname) aff(* @zone)",
+            &["p: PodAffinity"],
+        ),
+        ("pod d/p on a1 aff(app=db @zone) aff(tier=be @zone)", &["p: PodAffinity", "p: PodAffinity"]),
+    ] {
+        assert_eq!(audited(&format!("{apart}{pod}")), expected, "{pod}");
+    }
+}
+
 #[test]
 fn a_verdict_names_the_term_the_domain_and_the_pods_in_the_way() {
     let text = format!(

@@ -1,7 +1,7 @@
 //! Tests the code blocks of README.md and docs/: parses objects and runs commands. CONTRIBUTING.md describes the words after
 //! a fence. A unit test of the binary checks that all commands are valid.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -93,6 +93,54 @@ fn all_served_metrics_are_in_the_list() {
         let missing: Vec<_> = names.difference(&written).collect();
         assert!(missing.is_empty(), "docs/metrics.md does not have {missing:?}");
     }
+}
+
+#[test]
+fn the_rows_of_the_sources_name_code_and_tests_that_exist() {
+    /// How the code cell of a row begins whose statement has no test.
+    const UNTESTED: [&str; 5] = ["not done", "as 000", "links only", "not for Berth", "a statement"];
+    let root = repository();
+    let text = fs::read_to_string(root.join("docs/sources.md")).unwrap();
+    let (names, documents) = text.split_once("\n## 000").unwrap();
+    let cells = |row| str::split(str::trim_matches(row, '|'), " | ").map(str::trim).collect::<Vec<_>>();
+    let quoted = |cell| str::split(cell, '`').skip(1).step_by(2).collect::<Vec<&str>>();
+    let rows = names.lines().filter(|line| line.starts_with("| `")).map(cells);
+    let files: BTreeMap<_, _> =
+        rows.flat_map(|row| quoted(row[0]).into_iter().zip(quoted(row[1])).collect::<Vec<_>>()).collect();
+    let exists = |place: &str| {
+        let (file, test) = place.split_once("::").unwrap_or((place, ""));
+        let file = files.get(file).copied().unwrap_or(file);
+        let file = if let Some(example) = file.strip_prefix("examples/") {
+            format!("crates/show/cli/tests/golden/examples/{example}.txt")
+        } else if file.starts_with("docs/") || file.starts_with("deploy/") {
+            file.to_owned()
+        } else {
+            format!("crates/{file}")
+        };
+        let has_test = || fs::read_to_string(root.join(&file)).unwrap().contains(&format!("fn {test}("));
+        root.join(&file).exists() && (test.is_empty() || has_test())
+    };
+    let (mut n_rows, mut wrong) = (0, String::new());
+    for row in documents.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| **")) {
+        let cells = cells(row);
+        let [statement, code, test] = cells[..] else { panic!("three cells: {row}") };
+        if statement == "statement" {
+            continue;
+        }
+        n_rows += 1;
+        let is_path = |word: &&str| {
+            word.ends_with(".rs")
+                || word.split_once('/').is_some_and(|(group, _)| root.join("crates").join(group).is_dir())
+        };
+        let named: Vec<_> = quoted(code).into_iter().filter(is_path).chain(quoted(test)).collect();
+        let is_tested = !quoted(test).is_empty() || UNTESTED.iter().any(|word| code.starts_with(word));
+        let missing: Vec<_> = named.into_iter().filter(|place| !exists(place)).collect();
+        if !is_tested || !missing.is_empty() {
+            writeln!(wrong, "{statement}: {missing:?}").unwrap();
+        }
+    }
+    assert!(n_rows > 200, "{n_rows}");
+    assert!(wrong.is_empty(), "these rows name no test, or one that does not exist:\n{wrong}");
 }
 
 #[test]

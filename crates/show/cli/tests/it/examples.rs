@@ -43,6 +43,7 @@ const RUNS: &[(&str, &[&str])] = &[
     // The enforcer knows which pod came last: tests/it/cluster/scripts/bound-against-rule.txt.
     ("affinity-terms", &["simulate", "-f", "examples/affinity-terms", "-o", "wide"]),
     ("affinity-terms", &["lint", "-f", "examples/affinity-terms"]),
+    ("affinity-terms", &["audit", "-f", "examples/affinity-terms"]),
     ("bound-against-rule", &["audit", "-f", "examples/bound-against-rule", "--nodes", "4", "--zones", "2"]),
     ("held-without-target", &["audit", "-f", "examples/held-without-target", "--nodes", "3"]),
     ("daemon-toleration", &["simulate", "-f", "examples/daemon-toleration", "--nodes", "3"]),

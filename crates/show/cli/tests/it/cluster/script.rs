@@ -68,6 +68,21 @@ fn toleration_seconds_count_from_when_the_taint_was_added_or_is_seen() {
     run("taints");
 }
 
+#[test]
+fn pods_without_a_feasible_node_are_held_as_flags_and_annotations_say_and_then_evicted() {
+    run("held");
+}
+
+#[test]
+fn numbers_without_quotes_are_refused_in_the_spec_and_accepted_in_the_annotation() {
+    run("annotation");
+}
+
+#[test]
+fn a_client_that_does_not_know_a_field_leaves_it_in_pods_and_is_warned_about_templates() {
+    run("old-clients");
+}
+
 fn run(name: &str) {
     if !has_kubectl(name) {
         return;
