@@ -52,6 +52,33 @@ fn a_pod_goes_to_the_zone_of_s1_and_rather_not_to_that_of_s2() {
     }
 }
 
+/// "Can only schedule P onto nodes that are running pods that satisfy P1. Should try to schedule P onto zones that are running pods that
+/// satisfy P2. Cannot schedule P onto any racks that are running pods that satisfy P3. Should try not to schedule P onto any power domains
+/// that are running pods that satisfy P4."
+#[test]
+fn a_pod_goes_by_p1_to_p4_to_node_zone_rack_and_power_domain() {
+    let nodes = "node a zone=z1 rack=r1 power=w1\nnode b zone=z1 rack=r2 power=w2\nnode c zone=z2 rack=r3 power=w1\nnode d zone=z2 rack=r4 power=w2\n";
+    let on_all: String = ["a", "b", "c", "d"].map(|n| format!("pod default/p1-{n} on {n} app=p1\n")).concat();
+    for (p1, others, expected) in [
+        ("pod default/p1 on c app=p1\n", "", "p=c"),
+        ("", "", "p=-"),
+        (on_all.as_str(), "pod default/p2 on d app=p2", "p=c"),
+        (&on_all, "pod default/p2 on d app=p2\npod default/p3 on c app=p3", "p=d"),
+        (&on_all, "pod default/p4 on c app=p4", "p=b"),
+        (&on_all, "pod default/p3 on a app=p3\npod default/p4 on b app=p4", "p=c"),
+        (&on_all, "pod default/p2 on a app=p2\npod default/p4 on a app=p4", "p=b"),
+    ] {
+        for [required, preferred] in [["", ""], ["rdrd-", "note-"]] {
+            let terms = format!(
+                "{required}aff(app=p1 @hostname) {required}anti(app=p3 @rack) {preferred}prefer-aff(50 app=p2 @zone) \
+                 {preferred}prefer-anti(50 app=p4 @power)"
+            );
+            let text = format!("{nodes}{p1}{others}\npod default/p {terms}");
+            assert_eq!(placed(&text), expected, "{required} {p1} {others}");
+        }
+    }
+}
+
 #[test]
 fn added_affinity_holds_for_the_pods_of_its_profile() {
     let config = SchedulerConfig::from_value(&json!({

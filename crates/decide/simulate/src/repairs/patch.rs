@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 /// Weight of preferences that requirements become.
 const WEIGHT: i32 = 100;
+/// The field of the proposals.
+const ENFORCED: &str = "requiredDuringSchedulingRequiredDuringExecution";
 
 /// A pod as JSON, and the operations that have changed it.
 pub(super) struct PodPatch {
@@ -82,7 +84,15 @@ impl PodPatch {
         self.ensure(&preferred, json!([]))?;
         let at = format!("{preferred}/{}", self.len(&preferred));
         self.apply(json!({"op": "add", "path": at, "value": {"weight": WEIGHT, "podAffinityTerm": {}}}))?;
-        self.apply(json!({"op": "move", "from": required, "path": format!("{at}/podAffinityTerm")}))
+        let term = format!("{at}/podAffinityTerm");
+        self.apply(json!({"op": "move", "from": required, "path": term}))?;
+        let namespaces = format!("{term}/namespaces");
+        if path.contains(ENFORCED) && self.object.pointer(&namespaces) == Some(&json!([])) {
+            // All namespaces, in words of v1.
+            self.apply(json!({"op": "remove", "path": namespaces}))?;
+            self.apply(json!({"op": "add", "path": format!("{term}/namespaceSelector"), "value": {}}))?;
+        }
+        Some(())
     }
 
     /// Makes a spread constraint a preference.

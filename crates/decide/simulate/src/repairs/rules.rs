@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use berth_api::config::Plugin;
 use berth_api::object::Taint;
-use berth_api::rules::WhenUnsatisfiable;
+use berth_api::rules::{PodTerm, TopologyScope, WhenUnsatisfiable};
 use berth_engine::{Counts, Verdict};
 use serde_json::json;
 
@@ -141,11 +141,12 @@ impl Trial<'_> {
         let paths = rules.required_node_affinity.iter().map(|rule| &rule.path);
         found.extend(paths.filter(is_own).cloned().map(Rule::NodeTerms));
         let terms = rules.required_affinity.iter().chain(&rules.required_anti_affinity);
-        found.extend(
-            terms
-                .filter(|term| is_own(&&term.path))
-                .map(|term| Rule::PodTerm { path: term.path.clone(), has_preferred_form: term.limit == 0 }),
-        );
+        // A preferred term in the spec is one of v1, which has neither limits nor "all topologies".
+        let has_preferred_form = |term: &PodTerm| term.limit == 0 && term.topology != TopologyScope::All;
+        found.extend(terms.filter(|term| is_own(&&term.path)).map(|term| Rule::PodTerm {
+            path: term.path.clone(),
+            has_preferred_form: has_preferred_form(term),
+        }));
         let hard = rules.spread_constraints.iter();
         let hard = hard.filter(|c| c.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule);
         found.extend(hard.map(|c| &c.path).filter(is_own).cloned().map(Rule::Spread));

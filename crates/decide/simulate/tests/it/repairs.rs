@@ -109,6 +109,20 @@ fn rules_are_relaxed_and_requests_lowered_only_as_far_as_needed() {
 }
 
 #[test]
+fn a_term_of_the_proposals_keeps_its_meaning_as_a_preferred_term_of_v1() {
+    let patch = |term: &str| {
+        let (_, _, explained) = explained(&format!("node a zone=z1\npod default/p rdrd-aff({term})"));
+        let relaxed =
+            explained.repairs.iter().find(|repair| matches!(repair.changes[..], [Change::Relax { .. }]));
+        serde_json::to_string(&relaxed.expect("the term can be relaxed").patch).expect("a patch")
+    };
+    assert!(patch("app=x ns= @zone").contains("podAffinityTerm/namespaceSelector"), "{}", patch("app=x ns= @zone"));
+    assert!(!patch("app=x @zone").contains("namespace"));
+    // v1 has no term over all topologies: the term is left out.
+    assert!(!patch("app=x @*").contains("podAffinityTerm"), "{}", patch("app=x @*"));
+}
+
+#[test]
 fn a_node_or_a_replica_is_added_where_that_helps() {
     let text = "node a zone=z1 cpu=2\nnode b zone=z1 cpu=8\npod default/x on b cpu=8 app=x
         pod default/p cpu=4 anti(app=x @zone)";

@@ -209,6 +209,9 @@ fn enforcer_rules() -> EnforcerRules {
             let evict_without_target = holding.released(now.unwrap_or_default());
             RemedyOptions { evict_without_target, ..RemedyOptions::default() }
         },
+        evicted_without_target: |simulation| {
+            Holding::new(&Holds::default(), simulation.pods().iter().map(|pod| &pod.pod)).not_for_ever()
+        },
         held: |simulation, remedies| {
             let holds = Holds::default();
             let holding = Holding::new(&holds, simulation.pods().iter().map(|pod| &pod.pod));

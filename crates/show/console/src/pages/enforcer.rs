@@ -204,6 +204,7 @@ mod tests {
         }
         state.enforcer = Some(EnforcerRules {
             remedy_options: |_, _| berth_engine::RemedyOptions::default(),
+            evicted_without_target: |_| Vec::new(),
             held: |_, remedies| remedies.iter().map(|_| "noon".to_owned()).collect(),
             delays: |_, remedies| remedies.iter().map(|_| Some("too many".to_owned())).collect(),
             grace: |_, rule| match rule {

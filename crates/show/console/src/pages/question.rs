@@ -157,6 +157,9 @@ impl Question {
             let change = request.change(self.namespace.as_deref(), what_if.inventory()).map_err(refused)?;
             what_if.apply(&change).map_err(|error| refused(refusal(&error)))?;
         }
+        if let Some(rules) = state.enforcer {
+            what_if.evict_without_target(rules.evicted_without_target);
+        }
         let changed = what_if.run(|_, _| ()).map_err(|error| refused(error.to_string()))?;
         // After the errors of the changes, which say more.
         Ok((changed, writes?))

@@ -134,6 +134,7 @@ fn broken_rules(broken: &[BrokenRule]) -> Markup {
 fn evicted(evicted: &[EvictedPod]) -> Markup {
     let row = |pod: &EvictedPod| {
         let by = match (pod.by, &pod.preemptor) {
+            (Evictor::Enforcer, _) if pod.without_target => "enforcer, without a feasible node".to_owned(),
             (Evictor::Enforcer, _) => "enforcer".to_owned(),
             (Evictor::Preemption, Some(preemptor)) => format!("preemption by {preemptor}"),
             (Evictor::Preemption, None) => "preemption".to_owned(),
