@@ -116,7 +116,11 @@ fn a_term_of_the_proposals_keeps_its_meaning_as_a_preferred_term_of_v1() {
             explained.repairs.iter().find(|repair| matches!(repair.changes[..], [Change::Relax { .. }]));
         serde_json::to_string(&relaxed.expect("the term can be relaxed").patch).expect("a patch")
     };
-    assert!(patch("app=x ns= @zone").contains("podAffinityTerm/namespaceSelector"), "{}", patch("app=x ns= @zone"));
+    assert!(
+        patch("app=x ns= @zone").contains("podAffinityTerm/namespaceSelector"),
+        "{}",
+        patch("app=x ns= @zone")
+    );
     assert!(!patch("app=x @zone").contains("namespace"));
     // v1 has no term over all topologies: the term is left out.
     assert!(!patch("app=x @*").contains("podAffinityTerm"), "{}", patch("app=x @*"));
