@@ -1,10 +1,11 @@
 //! What is linted, and what it is linted against.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
+use berth_api::admission::{known_runtime_classes, unknown_runtime_class};
 use berth_api::inventory::{Entry, Inventory};
-use berth_api::object::Pod;
+use berth_api::object::{Pod, RuntimeClass};
 use berth_api::read::SourceLocation;
 use berth_api::rules::{
     KnownNamespaces, NamespaceScope, PodSet, PodTerm, Requirement, Selector, SetRelation,
@@ -15,7 +16,7 @@ use berth_simulate::{InvalidObject, Workloads};
 use crate::finding::Finding;
 use crate::nodes::Nodes;
 use crate::population::{PodGroup, Population};
-use crate::subject::{Object, Subject};
+use crate::subject::{Object, PodAdmission, Subject};
 use crate::terms::set;
 use crate::work::Work;
 
@@ -44,6 +45,7 @@ pub struct LintInput<'a> {
     pub(crate) review: Option<&'a Review<'a>>,
     pub(crate) annotation_readers: &'a [String],
     rejected: Vec<InvalidObject>,
+    runtime_classes: Vec<RuntimeClass>,
 }
 
 impl<'a> LintInput<'a> {
@@ -56,9 +58,11 @@ impl<'a> LintInput<'a> {
         review: Option<&'a Review<'a>>,
     ) -> LintInput<'a> {
         let (mut subjects, mut rejected) = (Vec::new(), Vec::new());
+        let runtime_classes: Vec<_> = inventory.runtime_classes.iter().map(|e| e.object.clone()).collect();
+        let admission = PodAdmission { extensions: settings.extensions, runtime_classes: &runtime_classes };
         let workloads = inventory.workloads.iter().filter(|entry| is_linted(&entry.source));
         for entry in workloads.filter(|entry| entry.object.metadata().controller().is_none()) {
-            match Subject::of_workload(entry, settings.extensions) {
+            match Subject::of_workload(entry, admission) {
                 Ok(subject) => subjects.push(subject),
                 Err(error) => rejected.push(InvalidObject {
                     object: entry.object.to_string(),
@@ -75,7 +79,7 @@ impl<'a> LintInput<'a> {
             let pod = &entry.object;
             let is_new = owners.owner(pod).is_none_or(|owner| seen.insert((&pod.metadata.namespace, owner)));
             if is_new && !pod.is_terminal() {
-                subjects.push(Subject::of_pod(entry, settings.extensions));
+                subjects.push(Subject::of_pod(entry, admission));
             }
         }
         subjects.sort_by_key(|subject| subject.object.order);
@@ -96,7 +100,22 @@ impl<'a> LintInput<'a> {
             review,
             annotation_readers: &[],
             rejected,
+            runtime_classes,
         }
+    }
+
+    /// How the pods of the input are admitted.
+    pub(crate) fn admission(&self) -> PodAdmission<'_> {
+        PodAdmission { extensions: self.settings.extensions, runtime_classes: &self.runtime_classes }
+    }
+
+    /// What the input lacks.
+    pub fn warnings(&self) -> Vec<String> {
+        let pods = self.subjects.iter().map(|subject| &subject.written);
+        let pods = pods.filter(|pod| pod.metadata.creation_timestamp.is_none());
+        let unknown = pods.filter(|pod| known_runtime_classes(pod, &self.runtime_classes).is_none());
+        let unknown: BTreeSet<&str> = unknown.map(|pod| &*pod.spec.runtime_class_name).collect();
+        unknown.into_iter().map(unknown_runtime_class).collect()
     }
 
     /// The linted objects with pods, as long as the rule has steps of work.
@@ -165,7 +184,7 @@ impl<'a> LintInput<'a> {
     /// The objects that the API server rejects for reasons that no finding states.
     pub(crate) fn invalid(&self, findings: &[Finding]) -> Vec<InvalidObject> {
         let mut invalid = self.rejected.clone();
-        for subject in self.subjects.iter().filter(|subject| !subject.errors.is_empty()) {
+        for subject in self.subjects.iter().filter(|s| !s.errors.is_empty() || s.denied.is_some()) {
             let states_error =
                 |f: &&Finding| STATING_ERRORS.contains(&f.rule) && f.place == *subject.object.source;
             let of_object: Vec<_> = findings.iter().filter(states_error).collect();
@@ -176,7 +195,8 @@ impl<'a> LintInput<'a> {
             // Templates that another tool completes have no images yet.
             let errors =
                 subject.errors.iter().filter(|e| !is_stated(&e.field) && !e.field.ends_with("].image"));
-            let errors: Vec<_> = errors.map(|error| subject.path(error)).collect();
+            let errors: Vec<_> =
+                errors.map(|error| subject.path(error)).chain(subject.denied.clone()).collect();
             if !errors.is_empty() {
                 let Object { kind, namespace, name, source, .. } = subject.object;
                 let object = format!("{kind} {namespace}/{name}");
@@ -200,6 +220,7 @@ fn objects(inventory: &Inventory) -> Vec<Object<'_>> {
     add(&mut objects, &inventory.services);
     add(&mut objects, &inventory.network_policies);
     add(&mut objects, &inventory.priority_classes);
+    add(&mut objects, &inventory.runtime_classes);
     add(&mut objects, &inventory.pod_disruption_budgets);
     add(&mut objects, &inventory.pod_groups);
     add(&mut objects, &inventory.device_classes);

@@ -2,7 +2,6 @@
 //!
 //! Only rules between pods and about nodes count: the nodes have no other pods, and pods request nothing.
 
-use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::fenceposts::fenceposts;
 use berth_api::object::{Node, Pod, PodSpec, ResourceList};
 use berth_api::read::Kind;
@@ -12,7 +11,7 @@ use serde_json::Value;
 
 use crate::input::LintInput;
 use crate::nodes::is_condition;
-use crate::subject::Subject;
+use crate::subject::{PodAdmission, Subject};
 
 const REVISION: &str = "pod-template-hash";
 
@@ -40,10 +39,10 @@ pub(crate) fn limits(subject: &Subject<'_>) -> Option<(i32, i32)> {
 }
 
 /// A pod of one revision of a subject.
-pub(crate) fn pod_of_revision(subject: &Subject<'_>, revision: &str, extensions: bool) -> Pod {
+pub(crate) fn pod_of_revision(subject: &Subject<'_>, revision: &str, admission: PodAdmission<'_>) -> Pod {
     let mut pod = subject.written.clone();
     pod.metadata.labels.insert(REVISION.to_owned(), revision.to_owned());
-    admit(&mut pod, &AdmissionOptions { extensions, ..AdmissionOptions::default() });
+    admission.admit(&mut pod);
     pod
 }
 
@@ -53,9 +52,8 @@ impl LintInput<'_> {
         if !self.work.spend(n_old.saturating_mul(1 + self.nodes.all().len())) {
             return Trial::NewFits;
         }
-        let extensions = self.settings.extensions;
-        let old = pod_of_revision(subject, "old", extensions);
-        let new = pod_of_revision(subject, "new", extensions);
+        let old = pod_of_revision(subject, "old", self.admission());
+        let new = pod_of_revision(subject, "new", self.admission());
         self.try_replacement(&vec![old; n_old], &new)
     }
 

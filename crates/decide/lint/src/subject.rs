@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use berth_api::admission::{AdmissionOptions, FieldError, admit};
+use berth_api::admission::{AdmissionOptions, AdmissionResult, FieldError, admit, known_runtime_classes};
 use berth_api::expand::{ExpandError, daemon_tolerations, workload_pods};
 use berth_api::inventory::{Entry, Workload, WorkloadSpec};
-use berth_api::object::{Affinity, Pod, Toleration};
+use berth_api::object::{Affinity, Pod, RuntimeClass, Toleration};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::rules::{PodRules, annotation_affinity};
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
@@ -68,6 +68,23 @@ impl<'a> Object<'a> {
     }
 }
 
+/// How pods are admitted.
+#[derive(Clone, Copy)]
+pub(crate) struct PodAdmission<'a> {
+    pub(crate) extensions: bool,
+    /// The runtime classes of the input.
+    pub(crate) runtime_classes: &'a [RuntimeClass],
+}
+
+impl PodAdmission<'_> {
+    /// Changes a pod as its creation does.
+    pub(crate) fn admit(&self, pod: &mut Pod) -> AdmissionResult {
+        let PodAdmission { extensions, runtime_classes } = *self;
+        let runtime_classes = known_runtime_classes(pod, runtime_classes);
+        admit(pod, &AdmissionOptions { extensions, runtime_classes, ..AdmissionOptions::default() })
+    }
+}
+
 /// A workload, or a pod without one, with its pod as the API server would create it.
 pub(crate) struct Subject<'a> {
     pub(crate) object: Object<'a>,
@@ -83,6 +100,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) replicas: Option<i64>,
     /// Why the API server rejects the pod.
     pub(crate) errors: Vec<FieldError>,
+    /// Why its admission refuses the pod.
+    pub(crate) denied: Option<String>,
 }
 
 /// Begins what stands for a value that only a controller knows. Each workload has another one.
@@ -116,7 +135,7 @@ impl<'a> Subject<'a> {
     /// The API server would reject the workload.
     pub(crate) fn of_workload(
         entry: &'a Entry<Workload>,
-        extensions: bool,
+        admission: PodAdmission<'_>,
     ) -> Result<Subject<'a>, ExpandError> {
         let workload = &entry.object;
         let (kind, metadata) = (workload.kind(), workload.metadata());
@@ -150,14 +169,14 @@ impl<'a> Subject<'a> {
             _ => "spec.template.",
         };
         let object = Object::of(kind, entry, &metadata.namespace, &metadata.name);
-        Ok(Subject::new(object, kind, template, written, replicas, extensions))
+        Ok(Subject::new(object, kind, template, written, replicas, admission))
     }
 
     /// A pod.
-    pub(crate) fn of_pod(entry: &'a Entry<Pod>, extensions: bool) -> Subject<'a> {
+    pub(crate) fn of_pod(entry: &'a Entry<Pod>, admission: PodAdmission<'_>) -> Subject<'a> {
         let pod = &entry.object;
         let object = Object::of(Kind::Pod, entry, &pod.metadata.namespace, &pod.metadata.name);
-        Subject::new(object, Kind::Pod, "", pod.clone(), Some(1), extensions)
+        Subject::new(object, Kind::Pod, "", pod.clone(), Some(1), admission)
     }
 
     fn new(
@@ -166,16 +185,16 @@ impl<'a> Subject<'a> {
         template: &'static str,
         written: Pod,
         replicas: Option<i64>,
-        extensions: bool,
+        admission: PodAdmission<'_>,
     ) -> Subject<'a> {
         let mut pod = written.clone();
         // An API server has admitted a pod that it created.
-        let errors = match pod.metadata.creation_timestamp {
-            None => admit(&mut pod, &AdmissionOptions { extensions, ..AdmissionOptions::default() }).errors,
-            Some(_) => Vec::new(),
+        let AdmissionResult { errors, denied, .. } = match pod.metadata.creation_timestamp {
+            None => admission.admit(&mut pod),
+            Some(_) => AdmissionResult::default(),
         };
-        let rules = PodRules::parse(&pod, extensions);
-        Subject { object, kind, template, written, pod, rules, replicas, errors }
+        let rules = PodRules::parse(&pod, admission.extensions);
+        Subject { object, kind, template, written, pod, rules, replicas, errors, denied }
     }
 
     /// The path of a field of the pod in the object.

@@ -121,7 +121,8 @@ fn clear_server_fields(object: &mut Value) {
 fn rank(manifest: &Manifest) -> u8 {
     match manifest.kind.as_str() {
         "Namespace" | "CustomResourceDefinition" => 0,
-        "PriorityClass" | "StorageClass" | "ServiceAccount" | "Node" | "PersistentVolume" => 1,
+        "PriorityClass" | "RuntimeClass" | "StorageClass" | "ServiceAccount" | "Node"
+        | "PersistentVolume" => 1,
         "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => 3,
         _ => 2,
     }

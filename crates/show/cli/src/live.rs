@@ -8,8 +8,8 @@ use berth_api::resource::{
     CLUSTER_PLACEMENT_POLICIES, COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES,
     DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, EVENTS, JOBS, NAMESPACES, NETWORK_POLICIES, NODES,
     PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PLACEMENT_POLICIES, POD_DISRUPTION_BUDGETS, POD_GROUPS,
-    PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS,
-    STORAGE_CLASSES, VOLUME_ATTACHMENTS,
+    PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, RUNTIME_CLASSES, Resource, SERVICES,
+    STATEFUL_SETS, STORAGE_CLASSES, VOLUME_ATTACHMENTS,
 };
 use berth_client::call::{self, CallError};
 use berth_client::connect::{self, ConnectError, Connection};
@@ -24,10 +24,11 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The resources to read, and whether reading must succeed: others may be forbidden or unknown to the server.
 ///
 /// Without CronJobs: their runs are Jobs, and the simulation has no time for the next run.
-const RESOURCES: [(Resource, bool); 25] = [
+const RESOURCES: [(Resource, bool); 26] = [
     (NODES, true),
     (NAMESPACES, false),
     (PRIORITY_CLASSES, false),
+    (RUNTIME_CLASSES, false),
     (POD_DISRUPTION_BUDGETS, false),
     (POD_GROUPS, false),
     (COSCHEDULING_POD_GROUPS, false),

@@ -122,6 +122,50 @@ async fn invalid_pods_are_refused_with_causes() {
 }
 
 #[tokio::test]
+async fn a_runtime_class_is_merged_into_new_pods_and_a_missing_one_is_refused() {
+    let server = server().await;
+    let client = admin(&server);
+    let mut sandbox = pod("a");
+    sandbox["spec"]["runtimeClassName"] = json!("kata");
+    sandbox["spec"]["nodeSelector"] = json!({"disk": "ssd"});
+    sandbox["spec"]["tolerations"] = json!([{"key": "runtime", "operator": "Equal", "value": "kata"}]);
+    let (code, status) = post(&client, PODS, &sandbox).await;
+    assert_eq!(code, StatusCode::FORBIDDEN);
+    assert_eq!(status["message"], "pods \"a\" is forbidden: pod rejected: RuntimeClass \"kata\" not found");
+
+    const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
+    let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "kata"},
+        "handler": "kata", "overhead": {"podFixed": {"cpu": "250m"}},
+        "scheduling": {"nodeSelector": {"runtime": "kata"}, "tolerations": [{"key": "runtime", "operator": "Exists"}]}});
+    let (code, _) = post(&client, CLASSES, &class).await;
+    assert_eq!(code, StatusCode::CREATED);
+    let (code, created) = post(&client, PODS, &sandbox).await;
+    assert_eq!(code, StatusCode::CREATED, "{created}");
+    let spec = &created["spec"];
+    assert_eq!(spec["nodeSelector"], json!({"disk": "ssd", "runtime": "kata"}));
+    assert_eq!(spec["overhead"], json!({"cpu": "250m"}));
+    // The pod's own toleration is part of that of the class.
+    let keys: Vec<_> =
+        spec["tolerations"].as_array().unwrap().iter().map(|t| (&t["key"], &t["operator"])).collect();
+    let exists = json!("Exists");
+    let expected =
+        ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "runtime"].map(|key| json!(key));
+    assert_eq!(keys, expected.iter().map(|key| (key, &exists)).collect::<Vec<_>>());
+
+    let mut bad = class.clone();
+    bad["metadata"]["name"] = json!("bad");
+    bad["handler"] = json!("No_Label");
+    bad["overhead"]["podFixed"] = json!({"cpu": "-1"});
+    bad["scheduling"]["tolerations"] =
+        json!([{"key": "a", "operator": "Exists"}, {"key": "a", "operator": "Exists"}]);
+    let (code, status) = post(&client, CLASSES, &bad).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    let causes = status["details"]["causes"].as_array().unwrap();
+    let fields: Vec<_> = causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect();
+    assert_eq!(fields, ["handler", "overhead.limits[cpu]", "scheduling.tolerations[1]"]);
+}
+
+#[tokio::test]
 async fn most_fields_of_a_pod_spec_are_immutable() {
     let server = server().await;
     let client = admin(&server);

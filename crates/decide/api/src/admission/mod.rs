@@ -1,7 +1,7 @@
 //! Creation of a pod as the API server does it, for all fields that placement reads.
 //!
-//! [`admit`] runs the steps in the API server's order: defaulting, the admission plugins `Priority` and
-//! `DefaultTolerationSeconds`, the merge of label keys into selectors, validation, warnings. The rules are those
+//! [`admit`] runs the steps in the API server's order: defaulting, the admission plugins `Priority`,
+//! `DefaultTolerationSeconds` and `RuntimeClass`, the merge of label keys into selectors, validation, warnings. The rules are those
 //! of kube-apiserver 1.36 with its default feature gates; fields that no placement rule reads are not checked. With
 //! extensions, the fields that only the design proposals have are checked with the proposals' meaning; without, they are
 //! removed, each with a warning.
@@ -13,16 +13,20 @@ mod field;
 pub mod node_restriction;
 mod operation;
 mod priority;
+mod runtime_class;
 mod validate;
 mod warnings;
 
 pub use defaults::default_pod;
 pub use field::{ErrorType, FieldError, shortened};
 pub use operation::Operation;
-pub use validate::{ValidationOptions, validate_annotations, validate_node, validate_pod};
+pub use runtime_class::{known_runtime_classes, unknown_runtime_class};
+pub use validate::{
+    ValidationOptions, validate_annotations, validate_node, validate_pod, validate_runtime_class,
+};
 pub use warnings::{creation_warnings, deprecated_node_label, extension_warnings};
 
-use crate::object::{Pod, PriorityClass};
+use crate::object::{Pod, PriorityClass, RuntimeClass};
 use crate::rules::merge_label_keys;
 
 /// Inputs of admission besides the pod.
@@ -33,13 +37,20 @@ pub struct AdmissionOptions<'a> {
     /// The priority classes of the cluster, without the two built-in ones. With `None` they are unknown: the priority in
     /// the pod is used, and no class name is an error.
     pub priority_classes: Option<&'a [PriorityClass]>,
+    /// The runtime classes of the cluster, or at least that of the pod. With `None` they are unknown: the pod is used as it is.
+    pub runtime_classes: Option<&'a [RuntimeClass]>,
     /// Whether the plugin `DefaultTolerationSeconds` is enabled.
     pub default_tolerations: bool,
 }
 
 impl Default for AdmissionOptions<'_> {
     fn default() -> Self {
-        AdmissionOptions { extensions: true, priority_classes: None, default_tolerations: true }
+        AdmissionOptions {
+            extensions: true,
+            priority_classes: None,
+            runtime_classes: None,
+            default_tolerations: true,
+        }
     }
 }
 
@@ -64,17 +75,9 @@ impl AdmissionResult {
 /// Changes a pod as its creation does, and returns whether the API server would create it.
 pub fn admit(pod: &mut Pod, options: &AdmissionOptions<'_>) -> AdmissionResult {
     default_pod(pod);
-    match options.priority_classes {
-        Some(classes) => {
-            if let Err(reason) = priority::resolve(pod, classes) {
-                let denied = Some(format!("pods {:?} is forbidden: {reason}", pod.metadata.name));
-                return AdmissionResult { denied, ..AdmissionResult::default() };
-            }
-        }
-        None => priority::resolve_built_in(pod),
-    }
-    if options.default_tolerations {
-        defaults::add_default_tolerations(pod);
+    if let Err(reason) = run_plugins(pod, options) {
+        let denied = Some(format!("pods {:?} is forbidden: {reason}", pod.metadata.name));
+        return AdmissionResult { denied, ..AdmissionResult::default() };
     }
     let dropped = if options.extensions { vec![] } else { warnings::drop_extensions(pod) };
     merge_label_keys(pod);
@@ -85,4 +88,16 @@ pub fn admit(pod: &mut Pod, options: &AdmissionOptions<'_>) -> AdmissionResult {
     }
     warnings.extend(dropped);
     AdmissionResult { denied: None, errors, warnings }
+}
+
+/// The admission plugins that change pods, in the API server's order.
+fn run_plugins(pod: &mut Pod, options: &AdmissionOptions<'_>) -> Result<(), String> {
+    match options.priority_classes {
+        Some(classes) => priority::resolve(pod, classes)?,
+        None => priority::resolve_built_in(pod),
+    }
+    if options.default_tolerations {
+        defaults::add_default_tolerations(pod);
+    }
+    options.runtime_classes.map_or(Ok(()), |classes| runtime_class::merge(pod, classes))
 }

@@ -35,6 +35,7 @@ impl Inventory {
             Kind::Service => remove(&mut self.services, order),
             Kind::NetworkPolicy => remove(&mut self.network_policies, order),
             Kind::PriorityClass => remove(&mut self.priority_classes, order),
+            Kind::RuntimeClass => remove(&mut self.runtime_classes, order),
             Kind::PodGroup | Kind::CoschedulingPodGroup => remove(&mut self.pod_groups, order),
             Kind::PodDisruptionBudget => remove(&mut self.pod_disruption_budgets, order),
             Kind::Volume(_) => remove(&mut self.volume_objects, order),

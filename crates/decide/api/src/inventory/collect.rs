@@ -11,8 +11,8 @@ use super::workload::{Workload, WorkloadSpec};
 use crate::object::group::PodGroup;
 use crate::object::{
     CronJob, DeviceClass, Job, Namespace, NetworkPolicy, Node, NodeStatus, ObjectMeta, Pod,
-    PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass, ReplicationController, Service,
-    VolumeObject, Workload as WorkloadObject,
+    PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass, ReplicationController, RuntimeClass,
+    Service, VolumeObject, Workload as WorkloadObject,
 };
 use crate::policy::PlacementPolicy;
 use crate::read::document::Object;
@@ -46,6 +46,8 @@ pub struct Inventory {
     pub network_policies: Vec<Entry<NetworkPolicy>>,
     /// Priority classes.
     pub priority_classes: Vec<Entry<PriorityClass>>,
+    /// Runtime classes.
+    pub runtime_classes: Vec<Entry<RuntimeClass>>,
     /// Pod disruption budgets.
     pub pod_disruption_budgets: Vec<Entry<PodDisruptionBudget>>,
     /// Pod groups of both API groups.
@@ -130,6 +132,7 @@ impl Inventory {
         index.add(&mut self.services, |o| (Kind::Service, &o.metadata));
         index.add(&mut self.network_policies, |o| (Kind::NetworkPolicy, &o.metadata));
         index.add(&mut self.priority_classes, |o| (Kind::PriorityClass, &o.metadata));
+        index.add(&mut self.runtime_classes, |o| (Kind::RuntimeClass, &o.metadata));
         index.add(&mut self.pod_disruption_budgets, |o| (Kind::PodDisruptionBudget, &o.metadata));
         index.add(&mut self.pod_groups, |o| {
             (Kind::of(&o.api_version, "PodGroup").unwrap_or(Kind::PodGroup), &o.metadata)
@@ -192,6 +195,10 @@ impl Inventory {
             Kind::PriorityClass => {
                 let entry = self.take(kind, manifest, |o: &mut PriorityClass| &mut o.metadata)?;
                 put(&mut self.priority_classes, entry);
+            }
+            Kind::RuntimeClass => {
+                let entry = self.take(kind, manifest, |o: &mut RuntimeClass| &mut o.metadata)?;
+                put(&mut self.runtime_classes, entry);
             }
             Kind::PodDisruptionBudget => {
                 let entry = self.take(kind, manifest, |o: &mut PodDisruptionBudget| &mut o.metadata)?;

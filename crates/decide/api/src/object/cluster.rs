@@ -1,11 +1,11 @@
-//! Namespaces, services, network policies, priority classes and disruption budgets.
+//! Namespaces, services, network policies, priority classes, runtime classes and disruption budgets.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{LabelSelector, ObjectMeta, StringMap, nullable};
+use super::{LabelSelector, ObjectMeta, ResourceList, StringMap, Toleration, nullable};
 
 /// A namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +107,45 @@ pub struct PriorityClass {
     /// `PreemptLowerPriority` or `Never`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
+}
+
+/// A runtime class: what admission adds to the pods that name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuntimeClass {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// Name of the runtime's configuration on the nodes.
+    #[serde(deserialize_with = "nullable")]
+    pub handler: String,
+    /// What the runtime needs besides the containers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<RuntimeClassOverhead>,
+    /// The nodes that have the runtime.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<RuntimeClassScheduling>,
+}
+
+/// `overhead` of a runtime class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuntimeClassOverhead {
+    /// The `spec.overhead` of its pods.
+    #[serde(deserialize_with = "nullable")]
+    pub pod_fixed: ResourceList,
+}
+
+/// `scheduling` of a runtime class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuntimeClassScheduling {
+    /// Added to the `spec.nodeSelector` of its pods.
+    #[serde(deserialize_with = "nullable")]
+    pub node_selector: StringMap,
+    /// Added to the `spec.tolerations` of its pods.
+    #[serde(deserialize_with = "nullable")]
+    pub tolerations: Vec<Toleration>,
 }
 
 /// A pod disruption budget.

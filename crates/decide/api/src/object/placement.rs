@@ -153,7 +153,7 @@ mod tests {
                 "deletionGracePeriodSeconds",
             ],
         );
-        assert_listed::<PodSpec>(&SPEC_FIELDS, &["nodeName"]);
+        assert_listed::<PodSpec>(&SPEC_FIELDS, &["nodeName", "runtimeClassName"]);
         assert_listed::<PodStatus>(&[&STATUS_FIELDS[..], &CONTAINER_STATUSES].concat(), &["conditions"]);
         assert_listed::<ContainerStatus>(&CONTAINER_STATUS_FIELDS, &[]);
     }

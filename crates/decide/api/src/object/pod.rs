@@ -97,6 +97,9 @@ pub struct PodSpec {
     /// Containers.
     #[serde(deserialize_with = "nullable")]
     pub containers: Shared<Vec<Container>>,
+    /// Name of the RuntimeClass that admission merges into the pod.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub runtime_class_name: String,
     /// Resources that the container runtime needs in addition.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub overhead: Shared<ResourceList>,

@@ -33,6 +33,8 @@ pub enum Kind {
     CronJob,
     /// `scheduling.k8s.io` PriorityClass.
     PriorityClass,
+    /// `node.k8s.io` RuntimeClass.
+    RuntimeClass,
     /// `scheduling.k8s.io` PodGroup.
     PodGroup,
     /// `scheduling.x-k8s.io` PodGroup.
@@ -70,6 +72,7 @@ impl Kind {
             ("batch", "Job") => Kind::Job,
             ("batch", "CronJob") => Kind::CronJob,
             ("scheduling.k8s.io", "PriorityClass") => Kind::PriorityClass,
+            ("node.k8s.io", "RuntimeClass") => Kind::RuntimeClass,
             (SCHEDULING_GROUP, "PodGroup") => Kind::PodGroup,
             (COSCHEDULING_GROUP, "PodGroup") => Kind::CoschedulingPodGroup,
             ("policy", "PodDisruptionBudget") => Kind::PodDisruptionBudget,
@@ -133,6 +136,7 @@ impl Kind {
             Kind::Job => resource::JOBS,
             Kind::CronJob => resource::CRON_JOBS,
             Kind::PriorityClass => resource::PRIORITY_CLASSES,
+            Kind::RuntimeClass => resource::RUNTIME_CLASSES,
             Kind::PodGroup => resource::POD_GROUPS,
             Kind::CoschedulingPodGroup => resource::COSCHEDULING_POD_GROUPS,
             Kind::PodDisruptionBudget => resource::POD_DISRUPTION_BUDGETS,

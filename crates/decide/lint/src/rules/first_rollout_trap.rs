@@ -30,7 +30,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     }
     for (subject, path) in candidates {
         let Some(old) = running.get(&(subject.namespace(), subject.shown())) else { continue };
-        let new = pod_of_revision(subject, "new", input.settings.extensions);
+        let new = pod_of_revision(subject, "new", input.admission());
         let excludes = |a: &Pod, b: &Pod| {
             let rules = PodRules::parse(a, input.settings.extensions);
             let selects = |set: berth_api::rules::PodSet| {

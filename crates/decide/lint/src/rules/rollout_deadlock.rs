@@ -51,7 +51,7 @@ fn is_limited(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64) -> bo
 
 /// The rules by which old pods limit the new ones: a domain takes only a limited number of pods of both revisions.
 fn limits_for_updates(input: &LintInput<'_>, subject: &Subject<'_>) -> Vec<(String, String, i64)> {
-    let old = pod_of_revision(subject, "old", input.settings.extensions);
+    let old = pod_of_revision(subject, "old", input.admission());
     let is_of_both = |path: &str| {
         let terms = subject.rules.required_anti_affinity.iter().filter(|term| term.path == path);
         terms

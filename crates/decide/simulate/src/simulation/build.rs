@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use berth_api::admission::{AdmissionOptions, AdmissionResult, ErrorType, FieldError, admit, validate_node};
+use berth_api::admission::{
+    AdmissionOptions, AdmissionResult, ErrorType, FieldError, admit, known_runtime_classes,
+    unknown_runtime_class, validate_node, validate_runtime_class,
+};
 use berth_api::expand::{OwnerSelector, expand};
 use berth_api::inventory::{Entry, Inventory, Workload};
 use berth_api::object::support::{unsupported_fields, unsupported_message};
 use berth_api::object::volume::PersistentVolumeClaim;
-use berth_api::object::{DeviceResources, GroupKey, NamespacedName, Pod, PriorityClass};
+use berth_api::object::{DeviceResources, GroupKey, NamespacedName, Pod, PriorityClass, RuntimeClass};
 use berth_api::policy::{PolicySet, changes};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::rules::{KnownNamespaces, Selector, unmerge_label_keys};
@@ -40,6 +43,12 @@ fn template_path(workload: &Workload) -> &'static str {
     }
 }
 
+/// The classes that admission reads.
+struct Classes {
+    priority: Vec<PriorityClass>,
+    runtime: Vec<RuntimeClass>,
+}
+
 /// A pod of the inventory, or one of an expanded workload.
 struct InputPod<'a> {
     entry: Entry<Pod>,
@@ -59,6 +68,25 @@ fn claim_template<'a>(workload: &'a Value, pod: &str, claim: &str) -> Option<&'a
         name.is_some_and(|name| format!("{name}-{pod}") == claim)
     };
     workload.pointer("/spec/volumeClaimTemplates")?.as_array()?.iter().find(is_of)
+}
+
+/// Writes what a RuntimeClass adds to a pod into its object.
+fn write_runtime_class(pod: &Pod, raw: &mut Value) {
+    let Pod { spec, .. } = pod;
+    let (selector, tolerations) =
+        (serde_json::to_value(&spec.node_selector), serde_json::to_value(&spec.tolerations));
+    let fields = [
+        ("nodeSelector", spec.node_selector.is_empty(), selector),
+        ("tolerations", spec.tolerations.is_empty(), tolerations),
+        ("overhead", spec.overhead.is_empty(), serde_json::to_value(&spec.overhead)),
+    ];
+    for (field, is_empty, value) in fields {
+        if let Ok(value) = value
+            && !is_empty
+        {
+            raw["spec"][field] = value;
+        }
+    }
 }
 
 /// Adds simulated nodes to an inventory without nodes.
@@ -158,7 +186,10 @@ impl Simulation {
         let mut volumes = Volumes::default();
         let objects = inventory.volume_objects.iter().map(|entry| &entry.object);
         volumes.add_input(&mut simulation.cluster, objects);
-        let classes: Vec<_> = inventory.priority_classes.into_iter().map(|e| e.object).collect();
+        let classes = Classes {
+            priority: inventory.priority_classes.into_iter().map(|e| e.object).collect(),
+            runtime: inventory.runtime_classes.into_iter().map(|e| e.object).collect(),
+        };
         simulation.add_pods(pods, &classes, &policies, &mut volumes, &mut invalid);
         if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
     }
@@ -179,6 +210,14 @@ impl Simulation {
                     &owner.name,
                     Some(selector),
                 );
+            }
+        }
+        for entry in &inventory.runtime_classes {
+            let errors: Vec<_> =
+                validate_runtime_class(&entry.object).iter().map(ToString::to_string).collect();
+            if !errors.is_empty() {
+                let object = format!("RuntimeClass {}", entry.object.metadata.name);
+                invalid.push(InvalidObject { object, source: Some(entry.source.clone()), errors });
             }
         }
         for entry in &inventory.nodes {
@@ -209,12 +248,12 @@ impl Simulation {
     fn add_pods(
         &mut self,
         pods: Vec<InputPod<'_>>,
-        classes: &[PriorityClass],
+        Classes { priority: classes, runtime: runtime_classes }: &Classes,
         policies: &PolicySet,
         volumes: &mut Volumes,
         invalid: &mut Vec<InvalidObject>,
     ) {
-        let mut unknown_classes = BTreeSet::new();
+        let (mut unknown_classes, mut unknown_runtime_classes) = (BTreeSet::new(), BTreeSet::new());
         self.pods.reserve(pods.len());
         self.cluster.reserve_pods(pods.len());
         for InputPod { entry, workload, expanded_from, replaces, claims } in pods {
@@ -236,9 +275,15 @@ impl Simulation {
                 }
                 let options = AdmissionOptions {
                     extensions: self.extensions,
-                    priority_classes: (known && !classes.is_empty()).then_some(classes),
+                    priority_classes: (known && !classes.is_empty()).then_some(classes.as_slice()),
+                    runtime_classes: known_runtime_classes(&pod, runtime_classes),
                     ..AdmissionOptions::default()
                 };
+                let has_runtime_class =
+                    options.runtime_classes.is_some() && !pod.spec.runtime_class_name.is_empty();
+                if options.runtime_classes.is_none() {
+                    unknown_runtime_classes.insert(pod.spec.runtime_class_name.clone());
+                }
                 let mut warnings = self.apply_policies(policies, &mut pod, raw.as_mut());
                 let AdmissionResult { denied, mut errors, warnings: more } = admit(&mut pod, &options);
                 warnings.extend(more);
@@ -257,6 +302,9 @@ impl Simulation {
                     invalid.push(InvalidObject { object, source: Some(source), errors });
                     continue;
                 }
+                if let Some(raw) = raw.as_mut().filter(|_| has_runtime_class) {
+                    write_runtime_class(&pod, raw);
+                }
             }
             let ephemeral = ephemeral_claims(&pod, raw.as_ref());
             for (claim, template) in claims.into_iter().chain(ephemeral) {
@@ -272,6 +320,7 @@ impl Simulation {
             self.warnings
                 .push(format!("PriorityClass {class} is not in the input: pods that use it get priority 0"));
         }
+        self.warnings.extend(unknown_runtime_classes.iter().map(|class| unknown_runtime_class(class)));
         let mut seen = HashSet::new();
         self.warnings.retain(|warning| seen.insert(warning.clone()));
         // All pods of a workload are rejected for the same reasons.

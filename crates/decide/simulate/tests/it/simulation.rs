@@ -242,3 +242,64 @@ fn a_claim_that_names_a_volume_is_bound_to_it() {
     let zone = |name: &str| simulation.node_label(node(name)?, "topology.kubernetes.io/zone");
     assert_eq!((zone("named"), zone("free")), (Some("zone-1"), Some("zone-2")));
 }
+
+const KATA: &str = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: kata}, handler: kata, \
+    overhead: {podFixed: {cpu: 1}}, scheduling: {nodeSelector: {kubernetes.io/hostname: node-2}}}\n---\n";
+
+#[test]
+fn the_node_selector_and_the_overhead_of_a_runtime_class_count_when_the_input_has_the_class() {
+    let pods =
+        three("{runtimeClassName: kata, containers: [{name: a, image: i, resources: {requests: {cpu: 1}}}]}");
+    let with_class = simulation(&(KATA.to_owned() + &pods)).expect("the pods are valid");
+    let nodes: Vec<_> = with_class.pods().iter().map(|pod| pod.node()).collect();
+    // Two CPUs each, on one of the nodes with four.
+    assert_eq!(nodes, [Some("node-2"), Some("node-2"), None]);
+    assert_eq!(with_class.warnings(), [""; 0]);
+
+    let without = simulation(&pods).expect("the pods are valid");
+    assert_eq!(n_placed(&without), 3);
+    assert_eq!(
+        without.warnings(),
+        [
+            "RuntimeClass kata is not in the input: the node selector, the tolerations and the overhead that it adds to its \
+          pods are not known, and the pods are used without them: add it, as `kubectl get runtimeclasses -o yaml` prints it"
+        ]
+    );
+}
+
+#[test]
+fn pods_that_contradict_their_runtime_class_are_refused_and_those_of_a_dump_are_not_merged_again() {
+    let pod = |metadata: &str, spec: &str| {
+        format!(
+            "{KATA}{{apiVersion: v1, kind: Pod, metadata: {{name: a{metadata}}}, \
+             spec: {{{spec}, containers: [{{name: a, image: i}}]}}}}"
+        )
+    };
+    let given = "runtimeClassName: kata, nodeSelector: {kubernetes.io/hostname: node-1}";
+    let error = simulation(&pod("", given)).err().expect("the node selectors differ").to_string();
+    assert!(
+        error.ends_with(
+            "pods \"a\" is forbidden: conflict: runtimeClass.scheduling.nodeSelector[kubernetes.io/hostname] = node-2; \
+             pod.spec.nodeSelector[kubernetes.io/hostname] = node-1"
+        ),
+        "{error}"
+    );
+    let error = simulation(&pod("", "overhead: {cpu: 1}")).err().expect("there is no class").to_string();
+    assert!(
+        error.contains("Pod Overhead set without corresponding RuntimeClass defined Overhead"),
+        "{error}"
+    );
+    // The class was another one when the API server admitted the pod.
+    let dumped = simulation(&pod(", creationTimestamp: \"2026-01-01T00:00:00Z\"", given)).expect("it exists");
+    assert_eq!(dumped.pods()[0].node(), Some("node-1"));
+}
+
+#[test]
+fn a_runtime_class_that_the_api_server_refuses_is_an_error() {
+    let class = KATA.replace("handler: kata", "handler: K").replace("cpu: 1", "cpu: -1");
+    let error =
+        simulation(&(class + &three("{containers: [{name: a, image: i}]}"))).err().expect("it is invalid");
+    let error = error.to_string();
+    assert!(error.contains("RuntimeClass kata: handler: Invalid value: \"K\""), "{error}");
+    assert!(error.contains("overhead.limits[cpu]: Invalid value: \"-1\""), "{error}");
+}

@@ -17,7 +17,7 @@ use clap::ValueEnum;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::cluster_args::ClusterArgs;
+use super::cluster_args::{ClusterArgs, warn};
 use super::policy_file;
 use crate::error::CliError;
 use crate::render::{lint, sarif};
@@ -131,6 +131,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let review = review.as_ref().map(|review| review as &berth_lint::Review<'_>);
     let input = LintInput::new(&inventory, &settings, is_linted, review)
         .with_annotation_readers(&args.cluster.scheduler_name);
+    warn(&input.warnings());
     let mut report = berth_lint::lint(&input, &selection);
     find_lines(&mut report.findings, &files);
 

@@ -48,6 +48,23 @@ const RUNS: &[(&str, &[&str])] = &[
     ("held-without-target", &["audit", "-f", "examples/held-without-target", "--nodes", "3"]),
     ("daemon-toleration", &["simulate", "-f", "examples/daemon-toleration", "--nodes", "3"]),
     ("daemon-toleration", &["simulate", "-f", "examples/daemon-toleration", "--nodes", "3", "--strict-v1"]),
+    ("runtime-class", &["simulate", "-f", "examples/runtime-class"]),
+    ("runtime-class", &["lint", "-f", "examples/runtime-class"]),
+    // Without the class.
+    (
+        "runtime-class",
+        &[
+            "simulate",
+            "-f",
+            "examples/runtime-class/nodes.yaml",
+            "-f",
+            "examples/runtime-class/sandboxes.yaml",
+        ],
+    ),
+    (
+        "runtime-class",
+        &["lint", "-f", "examples/runtime-class/nodes.yaml", "-f", "examples/runtime-class/sandboxes.yaml"],
+    ),
     // The quota needs an API server: tests/it/cluster/scripts/placement-quota.txt.
     ("placement-quota", &["simulate", "-f", "examples/placement-quota/pods.yaml", "--nodes", "4"]),
     ("rolling-update", &["explain", "-f", "examples/rolling-update", "web-7f9-k2x4p"]),

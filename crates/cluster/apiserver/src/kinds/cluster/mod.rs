@@ -4,6 +4,7 @@ mod component_status;
 mod event;
 mod namespace;
 mod node;
+mod runtime_class;
 
 use berth_schema::resource::*;
 
@@ -17,6 +18,5 @@ kinds! {
     NAMESPACES: namespace::Namespace, namespace::COLUMNS;
     NODES: node::Node, node::COLUMNS, is_created_with_status: true;
     LEASES: NoRules, &[NAME, Column::field("Holder", "Who holds the lease.", "/spec/holderIdentity"), AGE];
-    RUNTIME_CLASSES: Typed { immutable: &["/handler"], ..Typed::new(&RUNTIME_CLASSES) },
-        &[NAME, Column::field("Handler", "The runtime's configuration.", "/handler"), AGE];
+    RUNTIME_CLASSES: runtime_class::RUNTIME_CLASS, runtime_class::COLUMNS;
 }

@@ -8,9 +8,9 @@ pub mod validate;
 
 use berth_api::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
 use berth_api::admission::{AdmissionOptions, admit};
-use berth_api::object::{self as typed, PriorityClass, ResourceList};
+use berth_api::object::{self as typed, PriorityClass, ResourceList, RuntimeClass};
 use berth_api::read::from_value;
-use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, Resource};
+use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource};
 
 use defaults::{default_pod, qos_class};
 use validate::{cause, validate_containers};
@@ -66,7 +66,7 @@ impl Strategy for Pod {
         resize::validate(new, old, causes);
     }
 
-    /// Resolves the priority, adds tolerations, merges label keys into selectors, and validates, by `berth_api`.
+    /// Resolves the priority, adds tolerations, merges the runtime class and label keys, and validates, by `berth_api`.
     fn admit_create(
         &self,
         context: &Context<'_>,
@@ -84,8 +84,13 @@ impl Strategy for Pod {
         let extensions = context.extensions;
         let mut typed: typed::Pod = read(pod)?;
         let classes = priority_classes(context)?;
-        let options =
-            AdmissionOptions { extensions, priority_classes: Some(&classes), default_tolerations: true };
+        let runtime_class = runtime_class(context, &typed.spec.runtime_class_name)?;
+        let options = AdmissionOptions {
+            extensions,
+            priority_classes: Some(&classes),
+            runtime_classes: Some(runtime_class.as_slice()),
+            default_tolerations: true,
+        };
         let admission = admit(&mut typed, &options);
         warnings.extend(admission.warnings);
         if let Some(denied) = admission.denied {
@@ -142,6 +147,11 @@ fn priority_classes(context: &Context<'_>) -> Result<Vec<PriorityClass>, Box<Sta
     objects.iter().map(|object| from_value(&object.parsed()).map_err(Status::internal)).collect()
 }
 
+fn runtime_class(context: &Context<'_>, name: &str) -> Result<Option<RuntimeClass>, Box<Status>> {
+    let class = context.lookup.get(&RUNTIME_CLASSES, "", name).filter(|_| !name.is_empty());
+    class.map(|object| from_value(&object.parsed()).map_err(Status::internal)).transpose()
+}
+
 fn drop_extensions(pod: &mut Value) {
     for rules in ["nodeAffinity", "podAffinity", "podAntiAffinity"] {
         let Some(rules) = pod.pointer_mut(&format!("/spec/affinity/{rules}")) else { continue };
@@ -186,8 +196,12 @@ fn write_back(pod: &mut Value, typed: &typed::Pod) {
         set(fields, "preemptionPolicy", typed.spec.preemption_policy.clone().map(Value::from));
         let class = Some(typed.spec.priority_class_name.as_str()).filter(|class| !class.is_empty());
         set(fields, "priorityClassName", class.map(Value::from));
-        append(fields, "tolerations", &typed.spec.tolerations);
+        let selector = (!typed.spec.node_selector.is_empty()).then_some(&typed.spec.node_selector);
+        set(fields, "nodeSelector", selector.and_then(|selector| serde_json::to_value(selector).ok()));
+        let tolerations = (!typed.spec.tolerations.is_empty()).then_some(&typed.spec.tolerations);
+        set(fields, "tolerations", tolerations.and_then(|list| serde_json::to_value(list).ok()));
     }
+    set_quantities(spec, "overhead", &typed.spec.overhead);
     for (list, containers) in
         [("initContainers", &typed.spec.init_containers), ("containers", &typed.spec.containers)]
     {

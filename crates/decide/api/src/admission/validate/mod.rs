@@ -5,10 +5,12 @@ mod containers;
 mod group;
 mod node;
 mod resources;
+mod runtime_class;
 mod scheduling;
 mod selector;
 
 pub use node::validate_node;
+pub use runtime_class::validate_runtime_class;
 
 use super::field::{BadValue, Errors, FieldError, Path};
 use crate::object::{ObjectMeta, Pod, PodSpec, StringMap};
@@ -57,6 +59,10 @@ pub fn validate_pod(pod: &Pod, options: &ValidationOptions) -> Vec<FieldError> {
     }
     scheduling::validate_tolerations(&spec.tolerations, &path.child("tolerations"), &mut errors);
     scheduling::validate_priority(spec, path, &mut errors);
+    let class = &spec.runtime_class_name;
+    if !class.is_empty() {
+        errors.invalid_each(&path.child("runtimeClassName"), class, syntax::dns_subdomain(class));
+    }
     resources::validate_overhead(&spec.overhead, &path.child("overhead"), &mut errors);
     containers::validate_image_whitespace(&spec.containers, &path.child("containers"), &mut errors);
     containers::validate_image_whitespace(&spec.init_containers, &path.child("initContainers"), &mut errors);

@@ -230,6 +230,12 @@ fn an_unknown_priority_class_is_forbidden() {
 }
 
 #[test]
+fn a_runtime_class_has_a_name() {
+    let why = format!("spec.runtimeClassName: Invalid value: \"No_Name\": {DNS_SUBDOMAIN}");
+    check_spec(json!({"runtimeClassName": "No_Name"}), &[&why]);
+}
+
+#[test]
 fn a_claim_has_a_name() {
     check_spec(
         json!({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "data"}},
