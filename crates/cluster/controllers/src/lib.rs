@@ -14,6 +14,7 @@ mod deployment;
 mod disruption;
 mod events;
 mod expectations;
+mod failed_pods;
 mod garbage;
 mod index;
 mod informers;

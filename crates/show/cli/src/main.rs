@@ -10,6 +10,7 @@ mod documentation;
 mod error;
 mod installation;
 mod live;
+mod not_running;
 mod objects;
 mod pictures;
 mod plugin;

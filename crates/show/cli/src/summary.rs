@@ -27,8 +27,14 @@ pub struct Summary {
     pub n_orphaned: usize,
     /// Number of pods that were placed.
     pub n_placed: usize,
-    /// Number of unplaced pods.
+    /// Number of pods that a scheduler found no node for.
     pub n_unplaced: usize,
+    /// Number of pods that are rejected by the node that they name.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub n_rejected: usize,
+    /// Number of pods that wait for a node that does not exist.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub n_waiting: usize,
     /// Number of pods with fields that decide about placement and that Berth does not support.
     pub n_unsupported: usize,
     /// The node label whose values are the domains.
@@ -49,6 +55,12 @@ pub struct WorkloadSummary {
     pub n_pods: usize,
     /// Number of its unplaced pods.
     pub n_unplaced: usize,
+    /// Number of its pods that are rejected by the node that they name.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub n_rejected: usize,
+    /// Number of its pods that wait for a node that does not exist.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub n_waiting: usize,
     /// Number of its pods by domain.
     pub by_domain: BTreeMap<String, usize>,
     /// Number of its pods on nodes without the label, or on nodes that do not exist.
@@ -93,6 +105,8 @@ impl Summary {
             n_orphaned: 0,
             n_placed: 0,
             n_unplaced: 0,
+            n_rejected: 0,
+            n_waiting: 0,
             n_unsupported: simulation.unsupported_pods().count(),
             topology_key: topology_key.to_owned(),
             domains: simulation.domains(topology_key),
@@ -103,6 +117,8 @@ impl Summary {
             workload: workload.map(str::to_owned),
             n_pods: 0,
             n_unplaced: 0,
+            n_rejected: 0,
+            n_waiting: 0,
             by_domain: BTreeMap::new(),
             n_without_domain: 0,
         };
@@ -130,6 +146,11 @@ impl Summary {
         }
         summary.workloads = workloads.into_values().collect();
         summary
+    }
+
+    /// Number of pods that do not run.
+    pub fn n_not_running(&self) -> usize {
+        self.n_unplaced + self.n_rejected + self.n_waiting
     }
 }
 

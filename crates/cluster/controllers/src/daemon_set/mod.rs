@@ -3,8 +3,7 @@
 mod eligibility;
 mod plan;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::NamespacedName;
@@ -18,6 +17,7 @@ use self::eligibility::{Eligibility, add_standard_tolerations, pin_to_node};
 use self::plan::{by_node, plan};
 use super::api::{Api, Precondition};
 use super::events::{Recorder, Reference};
+use super::failed_pods::FailedPods;
 use super::informers::Informers;
 use super::ownership::{Owner, claim};
 use super::pod_control::{BURST, PodControl, object_at, pod_from_template};
@@ -29,27 +29,20 @@ use berth_client::call::CallError;
 
 /// Batching window: pod and node events within this time cause one sync.
 const SETTLE: Duration = Duration::from_millis(20);
-/// Initial and maximum backoff before a failed pod is replaced.
-const FAILED_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(900));
 
 /// The controller.
 pub(crate) struct DaemonSets {
     control: PodControl,
-    failures: Mutex<HashMap<(NamespacedName, String), Failures>>,
+    /// By node.
+    failed: FailedPods,
     queue: Arc<Queue<NamespacedName>>,
-}
-
-/// Consecutive pod failures on one node.
-struct Failures {
-    wait: Duration,
-    last: Instant,
 }
 
 impl DaemonSets {
     /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
         let control = PodControl::new(api, recorder, informers);
-        let controller = DaemonSets { control, failures: Mutex::default(), queue: Arc::default() };
+        let controller = DaemonSets { control, failed: FailedPods::default(), queue: Arc::default() };
         let (queue, cache) = (controller.queue.clone(), controller.control.caches.daemon_sets.clone());
         informers.nodes.on_change(move |change| {
             // Heartbeats cause no sync.
@@ -82,7 +75,7 @@ impl DaemonSets {
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(set) = self.control.caches.daemon_sets.get(&key) else {
             self.control.expectations.forget(&key);
-            self.lock_failures().retain(|(of, _), _| *of != key);
+            self.failed.forget(&key);
             return Ok(Next::Wait);
         };
         let may_act = self.control.expectations.are_met(&key, &self.queue);
@@ -143,24 +136,14 @@ impl DaemonSets {
     /// Removes failed pods in backoff from the plan, and returns when the backoff ends.
     fn hold_back_failed(&self, key: &NamespacedName, plan: &mut plan::Plan) -> Option<Duration> {
         let mut next: Option<Duration> = None;
-        let mut failures = self.lock_failures();
+        let now = Instant::now();
         for pod in &plan.failed {
-            let id = (key.clone(), pod.target_node().unwrap_or_default().to_owned());
-            let failed = failures.get(&id).filter(|failed| failed.last.elapsed() < FAILED_BACKOFF.1 * 2);
-            let left = failed.map(|failed| failed.wait.saturating_sub(failed.last.elapsed()));
-            match left.filter(|left| !left.is_zero()) {
-                Some(left) => {
-                    plan.delete.retain(|other| other.metadata.uid != pod.metadata.uid);
-                    next = Some(next.map_or(left, |next| next.min(left)));
-                }
-                None => {
-                    let wait =
-                        failed.map_or(FAILED_BACKOFF.0, |failed| (failed.wait * 2).min(FAILED_BACKOFF.1));
-                    failures.insert(id, Failures { wait, last: Instant::now() });
-                }
+            let node = pod.target_node().unwrap_or_default();
+            if let Some(left) = self.failed.backoff(key, node, now) {
+                plan.delete.retain(|other| other.metadata.uid != pod.metadata.uid);
+                next = Some(next.map_or(left, |next| next.min(left)));
             }
         }
-        failures.retain(|_, failed| failed.last.elapsed() < FAILED_BACKOFF.1 * 2);
         next
     }
 
@@ -190,9 +173,5 @@ impl DaemonSets {
         let error = failed.filter(|error| !error.is_namespace_terminating());
         let error = error.or(self.control.delete(key, &about, &delete).await);
         error.map_or(Ok(()), Err)
-    }
-
-    fn lock_failures(&self) -> std::sync::MutexGuard<'_, HashMap<(NamespacedName, String), Failures>> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

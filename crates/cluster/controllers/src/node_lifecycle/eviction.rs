@@ -21,6 +21,9 @@ use crate::queue::{Next, Queue, until, work};
 use crate::view::{Node, NodeTaint, Pod};
 use berth_client::call::CallError;
 
+/// How long a node has to decide about a new pod that names it: what it rejects has failed, and need not be evicted.
+const NODE_DECIDES: SignedDuration = SignedDuration::from_secs(5);
+
 /// When to evict a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaves {
@@ -56,6 +59,14 @@ fn leaves(
         };
     }
     leaves
+}
+
+/// Until when a pod that its node has neither accepted nor rejected is left alone. A later creation than now is that of another
+/// clock.
+fn node_decides_until(pod: &Pod, now: Timestamp) -> Option<Timestamp> {
+    let created = pod.metadata.creation_timestamp.filter(|_| pod.status.start_time.is_none())?;
+    let until = created.checked_add(NODE_DECIDES).ok()?;
+    (created <= now && now < until).then_some(until)
 }
 
 fn has_no_execute(node: &Node) -> bool {
@@ -126,10 +137,13 @@ impl TaintEviction {
         match leaves(&pod.spec.tolerations, &node.spec.taints, since) {
             Leaves::Never => Ok(Next::Wait),
             Leaves::At(at) if at > now => Ok(Next::After(until(at, now).max(Duration::from_millis(1)))),
-            Leaves::At(_) | Leaves::Now => {
-                self.evict(&pod).await?;
-                Ok(Next::Wait)
-            }
+            Leaves::At(_) | Leaves::Now => match node_decides_until(&pod, now) {
+                Some(at) => Ok(Next::After(until(at, now))),
+                None => {
+                    self.evict(&pod).await?;
+                    Ok(Next::Wait)
+                }
+            },
         }
     }
 
@@ -169,6 +183,22 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn a_node_decides_about_a_new_pod_before_it_is_evicted() {
+        let pod = |status: Value| -> Pod {
+            let metadata = json!({"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"});
+            serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
+        };
+        let five_seconds: Timestamp = "2026-01-01T00:00:05Z".parse().unwrap();
+        let pending = pod(json!({"phase": "Pending"}));
+        let four = five_seconds - SignedDuration::from_secs(1);
+        assert_eq!(node_decides_until(&pending, four), Some(five_seconds));
+        assert_eq!(node_decides_until(&pending, five_seconds), None);
+        assert_eq!(node_decides_until(&pending, four - SignedDuration::from_hours(1)), None, "another clock");
+        let accepted = json!({"phase": "Running", "startTime": "2026-01-01T00:00:01Z"});
+        assert_eq!(node_decides_until(&pod(accepted), four), None);
+    }
 
     #[test]
     fn pods_are_evicted_when_their_toleration_expires() {

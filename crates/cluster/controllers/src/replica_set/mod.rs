@@ -77,13 +77,14 @@ impl ReplicaSets {
         })
         .await?;
 
-        let mut failure = None;
+        let (mut failure, mut backoff) = (None, None);
         let mut error = None;
         if may_act && !replica_set.metadata.is_deleting() {
             let active: Vec<_> = pods.iter().filter(|pod| pod.is_active()).cloned().collect();
             let related = || self.related_pods(&replica_set, &active);
-            match plan::plan(&replica_set, &active, related, Timestamp::now()) {
+            match plan::plan(&replica_set, &pods, &active, related, Timestamp::now()) {
                 Plan::Nothing => {}
+                Plan::Backoff(at) => backoff = Some(at),
                 Plan::Create(n) => {
                     let failed = self.create(&key, owner, &replica_set, n).await;
                     error = failed.map(|error| ("FailedCreate", error));
@@ -107,7 +108,7 @@ impl ReplicaSets {
         }
         match error {
             Some((_, error)) if !error.is_namespace_terminating() => Err(error),
-            _ => Ok(Next::at(next_available, now)),
+            _ => Ok(Next::at(next_available.into_iter().chain(backoff).min(), now)),
         }
     }
 

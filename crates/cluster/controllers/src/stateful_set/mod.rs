@@ -13,11 +13,13 @@ use berth_api::object::NamespacedName;
 use berth_api::resource::{PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::plan::{Action, POD_INDEX_LABEL, POD_NAME_LABEL, Plan, Revision, plan};
 use super::api::{Api, DeleteOptions, Precondition};
 use super::events::{Recorder, Reference};
+use super::failed_pods::FailedPods;
 use super::informers::{Caches, Informers};
 use super::ownership::{OWNERS, Owner, claim};
 use super::queue::{Next, Queue, until, work};
@@ -37,6 +39,8 @@ pub(crate) struct StatefulSets {
     api: Api,
     recorder: Recorder,
     caches: Caches,
+    /// By pod.
+    rejected: FailedPods,
     queue: Arc<Queue<NamespacedName>>,
 }
 
@@ -44,7 +48,13 @@ impl StatefulSets {
     /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
         let caches = informers.caches();
-        let controller = StatefulSets { api: api.clone(), recorder, caches, queue: Arc::default() };
+        let controller = StatefulSets {
+            api: api.clone(),
+            recorder,
+            caches,
+            rejected: FailedPods::default(),
+            queue: Arc::default(),
+        };
         controller.queue.follow(&mut informers.stateful_sets);
         controller.queue.follow_dependents(
             &STATEFUL_SETS,
@@ -62,7 +72,10 @@ impl StatefulSets {
     }
 
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
-        let Some(set) = self.caches.stateful_sets.get(&key) else { return Ok(Next::Wait) };
+        let Some(set) = self.caches.stateful_sets.get(&key) else {
+            self.rejected.forget(&key);
+            return Ok(Next::Wait);
+        };
         let owner = Owner { kind: &STATEFUL_SETS, meta: &set.metadata };
         let selector = &set.spec.selector;
         let is_named = |pod: &Pod| set.ordinal_of(&pod.metadata.name).is_some();
@@ -78,7 +91,9 @@ impl StatefulSets {
         let current = history.all.iter().find(|r| *r.metadata.name == *set.status.current_revision);
         let current = current.unwrap_or(update);
         let names = (&current.metadata.name, &update.metadata.name);
-        let Plan { actions, mut status, look_again } = plan(&set, &pods, names.0, names.1, Timestamp::now());
+        let Plan { mut actions, mut status, look_again } =
+            plan(&set, &pods, names.0, names.1, Timestamp::now());
+        let held_back = self.hold_back_rejected(&key, &set, &mut actions);
         status.collision_count = history.collisions;
         self.own_claims(&set, &pods).await?;
         let mut waits_for_claim = false;
@@ -117,8 +132,30 @@ impl StatefulSets {
         result?;
         let now = Timestamp::now();
         let next = look_again.map(|at| until(at, now)).or(name_is_taken.then_some(NAME_CHECK));
+        let next = next.into_iter().chain(held_back).min();
         let next = next.map_or(Next::Wait, Next::After);
         Ok(if waits_for_claim { Next::After(CLAIM_CHECK) } else { next })
+    }
+
+    /// Removes the replacement of rejected pods in backoff from the actions, and returns when the backoff ends.
+    fn hold_back_rejected(
+        &self,
+        key: &NamespacedName,
+        set: &StatefulSet,
+        actions: &mut Vec<Action>,
+    ) -> Option<Duration> {
+        let mut next: Option<Duration> = None;
+        actions.retain(|action| {
+            let Action::Delete(pod) = action else { return true };
+            let is_wanted = set.ordinal_of(&pod.metadata.name).is_some_and(|o| set.ordinals().contains(&o));
+            if !pod.is_rejected() || !is_wanted {
+                return true;
+            }
+            let left = self.rejected.backoff(key, &pod.metadata.name, Instant::now());
+            next = next.into_iter().chain(left).min();
+            left.is_none()
+        });
+        next
     }
 
     /// Whether a claim of this ordinal will be deleted, so that its next pod must not use it.

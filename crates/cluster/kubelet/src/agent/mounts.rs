@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_api::object::NamespacedName;
+use berth_client::REJECTED;
 use tokio::time::Instant;
 
 use super::pods::pod_ref;
@@ -58,7 +59,7 @@ impl Agent {
                 lifecycle.advance(now());
             }
             Mount::Rejected(mut rejection) if lifecycle.awaits_volumes() => {
-                rejection.message = format!("Pod was rejected: {}", rejection.message);
+                rejection.message = format!("{REJECTED}{}", rejection.message);
                 lifecycle.reject_mount(rejection.clone(), now());
                 if let Some(events) = &self.events {
                     events.rejected(pod_ref(entry), &rejection);

@@ -2,6 +2,7 @@
 
 use berth_api::object::Namespace;
 use berth_api::resource::{NAMESPACES, NODES};
+use berth_client::REJECTED;
 use berth_client::call::{self, CallError};
 use bytes::Bytes;
 
@@ -103,7 +104,7 @@ impl Agent {
             Err(Rejection { reason, message }) => {
                 let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
                 tracing::info!(%namespace, pod = %name, node = %pod.spec.node_name, %reason, "rejected: {message}");
-                let rejection = Rejection { reason, message: format!("Pod was rejected: {message}") };
+                let rejection = Rejection { reason, message: format!("{REJECTED}{message}") };
                 if let Some(events) = &self.events {
                     events.rejected(pod_ref(entry), &rejection);
                 }

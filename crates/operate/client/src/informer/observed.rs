@@ -34,11 +34,18 @@ pub struct ObservedSpec {
 pub struct ObservedStatus {
     /// Phase.
     pub phase: String,
+    /// Why a pod has this phase, in one word.
+    pub reason: String,
+    /// Why a pod has this phase.
+    pub message: String,
     /// Conditions.
     pub conditions: Vec<Condition>,
     /// The node on which a scheduler preempts pods for this one.
     pub nominated_node_name: String,
 }
+
+/// How the `status.message` of a pod begins that its node rejected.
+pub const REJECTED: &str = "Pod was rejected: ";
 
 crate::has_metadata!(ObservedObject);
 
@@ -57,6 +64,13 @@ impl ObservedObject {
     pub fn unscheduled_condition(&self) -> Option<&Condition> {
         let condition = find_condition(&self.status.conditions, "PodScheduled")?;
         (self.node().is_none() && condition.status == "False").then_some(condition)
+    }
+
+    /// Reason and message of a pod that its node rejected, such as `OutOfcpu`.
+    pub fn rejection(&self) -> Option<(&str, &str)> {
+        let ObservedStatus { phase, reason, message, .. } = &self.status;
+        let message = message.strip_prefix(REJECTED).filter(|_| phase == "Failed")?;
+        Some((reason, message))
     }
 
     /// Whether a nominated node waits for the termination of preempted pods.

@@ -7,5 +7,7 @@ pub mod log;
 pub mod observed;
 pub mod outcome;
 pub mod overview;
+pub mod rejections;
 pub mod settled;
 pub mod status_line;
+pub mod workload;

@@ -17,21 +17,26 @@ pub enum Stage {
     New,
     /// It is unschedulable or has scheduling gates.
     Pending,
+    /// The node that it names does not exist.
+    Waiting,
     /// It has a node and has not started.
     Bound,
     /// It runs.
     Running,
     Succeeded,
+    /// Its node rejected it.
+    Rejected,
     Failed,
     /// It is being deleted.
     Terminating,
 }
 
 impl Stage {
-    /// The stage of a pod.
-    pub fn of(pod: &ObservedObject) -> Stage {
+    /// The stage of a pod whose node exists, if it has one.
+    fn on_known_node(pod: &ObservedObject) -> Stage {
         match pod.status.phase.as_str() {
             "Succeeded" => Stage::Succeeded,
+            "Failed" if pod.rejection().is_some() && !pod.metadata.is_deleting() => Stage::Rejected,
             "Failed" => Stage::Failed,
             _ if pod.metadata.is_deleting() => Stage::Terminating,
             "Running" => Stage::Running,
@@ -46,9 +51,11 @@ impl Stage {
         match self {
             Stage::New => "new",
             Stage::Pending => "pending",
+            Stage::Waiting => "waiting for nodes that do not exist",
             Stage::Bound => "starting",
             Stage::Running => "running",
             Stage::Succeeded => "succeeded",
+            Stage::Rejected => "rejected by their nodes",
             Stage::Failed => "failed",
             Stage::Terminating => "terminating",
         }
@@ -118,6 +125,14 @@ impl Observed {
         self.nodes.all()
     }
 
+    /// The stage of a pod.
+    pub fn stage(&self, pod: &ObservedObject) -> Stage {
+        match Stage::on_known_node(pod) {
+            Stage::Bound if pod.node().is_some_and(|node| self.node(node).is_none()) => Stage::Waiting,
+            stage => stage,
+        }
+    }
+
     /// All pods, unordered.
     pub fn pods(&self) -> Vec<Arc<ObservedObject>> {
         self.pods.all()
@@ -128,9 +143,10 @@ impl Observed {
         lock(&self.history)
     }
 
-    /// Whether a pod is unschedulable, or was preempted.
+    /// Whether a pod is unschedulable, does not run on the node that it names, or was preempted.
     pub fn has_failures(&self) -> bool {
-        !self.history().victims.is_empty() || self.pods().iter().any(|pod| Stage::of(pod) == Stage::Pending)
+        let fails = |pod| matches!(self.stage(pod), Stage::Pending | Stage::Rejected | Stage::Waiting);
+        !self.history().victims.is_empty() || self.pods().iter().any(|pod| fails(pod))
     }
 
     /// Whether nodes and pods have been listed.
@@ -145,7 +161,7 @@ impl Observed {
         let mut tally = Tally { n_nodes: nodes.len(), n_ready, ..Tally::default() };
         let mut messages: HashMap<&str, usize> = HashMap::new();
         for pod in &pods {
-            let stage = Stage::of(pod);
+            let stage = self.stage(pod);
             *tally.stages.entry(stage).or_default() += 1;
             if stage == Stage::Pending {
                 let message = pod.unscheduled_condition().map(|c| c.message.as_str()).unwrap_or_default();
@@ -245,13 +261,29 @@ pub mod tests {
         let mut pods = vec![
             pod("new", json!({}), json!({"phase": "Pending"})),
             pod("bound", json!({"nodeName": "n"}), json!({"phase": "Pending"})),
+            pod("waiting", json!({"nodeName": "gone"}), json!({"phase": "Pending"})),
+            pod("failed", json!({"nodeName": "n"}), json!({"phase": "Failed", "message": "Pod was evicted"})),
+            pod(
+                "rejected",
+                json!({"nodeName": "n"}),
+                json!({"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: no room"}),
+            ),
             pod("running", json!({"nodeName": "n"}), json!({"phase": "Running"})),
         ];
         pods.extend([("x", "0/3 nodes"), ("y", "0/3 nodes"), ("z", "gated")].map(|(n, why)| pending(n, why)));
-        let tally = Observed::of(Vec::new(), pods).tally();
-        let expected = [(Stage::New, 1), (Stage::Pending, 3), (Stage::Bound, 1), (Stage::Running, 1)];
+        let node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
+        let tally = Observed::of(vec![node], pods).tally();
+        let expected = [
+            (Stage::New, 1),
+            (Stage::Pending, 3),
+            (Stage::Waiting, 1),
+            (Stage::Bound, 1),
+            (Stage::Running, 1),
+            (Stage::Rejected, 1),
+            (Stage::Failed, 1),
+        ];
         assert_eq!(tally.stages, BTreeMap::from(expected));
-        assert_eq!(tally.n_pods(), 6);
+        assert_eq!(tally.n_pods(), 9);
         assert_eq!(tally.top_message, Some(("0/3 nodes".to_owned(), 2)));
     }
 

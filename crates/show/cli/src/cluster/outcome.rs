@@ -7,7 +7,9 @@ use berth_api::rules::relaxed_rules;
 use berth_client::ObservedObject;
 
 use super::observed::{History, Observed, Stage, Victim};
-use super::settled::Workload;
+use super::rejections::Rejections;
+use super::workload::Workload;
+use crate::not_running::{NotRunning, Unadmitted, UnadmittedState};
 use crate::render::placement::{PreemptionRow, Row};
 use crate::summary::{Failure, Summary, WorkloadSummary};
 
@@ -19,6 +21,8 @@ pub struct Outcome {
     pub summary: Summary,
     /// Unplaced pods by workload and reason.
     pub failures: Vec<Failure>,
+    /// Pods that do not run on the nodes that they name.
+    pub not_running: Vec<NotRunning>,
 }
 
 impl Outcome {
@@ -41,6 +45,8 @@ impl Outcome {
                 n_orphaned: 0,
                 n_placed: 0,
                 n_unplaced: 0,
+                n_rejected: 0,
+                n_waiting: 0,
                 // The scheduler parks such pods, and their condition says why.
                 n_unsupported: 0,
                 topology_key: topology_key.to_owned(),
@@ -48,19 +54,34 @@ impl Outcome {
                 workloads: Vec::new(),
             },
             failures: Vec::new(),
+            not_running: Vec::new(),
         };
         let mut by_workload: BTreeMap<(String, Option<String>), WorkloadSummary> = BTreeMap::new();
         let mut pods = observed.pods();
-        pods.retain(|pod| Stage::of(pod) != Stage::Terminating);
+        let rejections = Rejections::new(observed, workloads);
+        pods.retain(|pod| match observed.stage(pod) {
+            Stage::Terminating => false,
+            Stage::Rejected => {
+                let name = pod.metadata.namespaced_name();
+                // Such a pod of a dump was rejected in another cluster, and no controller replaces it.
+                let is_left_over = ran.contains(&name) && pod.metadata.controller().is_none();
+                rejections.pods.contains(&name) && !is_left_over
+            }
+            _ => true,
+        });
         pods.sort_by_cached_key(|pod| pod.metadata.namespaced_name());
         for pod in &pods {
+            let stage = observed.stage(pod);
+            let why = unadmitted(pod, stage);
+            let node = pod.node().filter(|_| why.is_none());
             let row = Row {
                 namespace: pod.metadata.namespace.clone(),
                 name: pod.metadata.name.clone(),
                 priority: pod.spec.priority.unwrap_or(0),
-                node: pod.node().map(str::to_owned),
+                node: node.map(str::to_owned),
+                unadmitted: why.as_ref().map(Unadmitted::short),
                 score: None,
-                domain: pod.node().and_then(domain_of),
+                domain: node.and_then(domain_of),
                 workload: owners.workload_of(pod),
                 relaxed: relaxed_rules(&pod.metadata),
             };
@@ -70,6 +91,8 @@ impl Outcome {
                 workload: row.workload.clone(),
                 n_pods: 0,
                 n_unplaced: 0,
+                n_rejected: 0,
+                n_waiting: 0,
                 by_domain: BTreeMap::new(),
                 n_without_domain: 0,
             });
@@ -78,6 +101,20 @@ impl Outcome {
                 summary.count_in(row.domain.as_deref());
             }
             let ran = ran.contains(&pod.metadata.namespaced_name());
+            if let Some(why) = why {
+                let totals = &mut outcome.summary;
+                let (of_all, of_workload) = match why.state {
+                    UnadmittedState::Rejected => (&mut totals.n_rejected, &mut summary.n_rejected),
+                    UnadmittedState::Waiting => (&mut totals.n_waiting, &mut summary.n_waiting),
+                };
+                *of_all += 1;
+                *of_workload += 1;
+                outcome.add_not_running(pod, &row, why);
+                if !ran {
+                    outcome.rows.push(row);
+                }
+                continue;
+            }
             match (&row.node, ran) {
                 (Some(node), _) if !nodes.contains_key(node.as_str()) => outcome.summary.n_orphaned += 1,
                 (Some(_), true) => outcome.summary.n_running += 1,
@@ -100,6 +137,21 @@ impl Outcome {
         outcome
     }
 
+    fn add_not_running(&mut self, pod: &ObservedObject, row: &Row, why: Unadmitted) {
+        let name = pod.metadata.namespaced_name().to_string();
+        let alike = |group: &&mut NotRunning| {
+            (&group.namespace, &group.workload) == (&row.namespace, &row.workload)
+                && (&group.why.node, &group.why.reason) == (&why.node, &why.reason)
+        };
+        match self.not_running.iter_mut().find(alike) {
+            Some(group) => group.pods.push(name),
+            None => {
+                let (namespace, workload) = (row.namespace.clone(), row.workload.clone());
+                self.not_running.push(NotRunning { namespace, workload, why, pods: vec![name] });
+            }
+        }
+    }
+
     fn add_failure(&mut self, pod: &ObservedObject, row: &Row) {
         let message = pod.unscheduled_condition().map(|c| c.message.clone()).unwrap_or_default();
         let name = format!("{}/{}", row.namespace, row.name);
@@ -115,6 +167,22 @@ impl Outcome {
                 rollout: None,
             }),
         }
+    }
+}
+
+/// Why a pod in this stage does not run on the node that it names.
+fn unadmitted(pod: &ObservedObject, stage: Stage) -> Option<Unadmitted> {
+    let node = pod.node()?.to_owned();
+    match (stage, pod.rejection()) {
+        (Stage::Rejected, Some((reason, message))) => {
+            let (reason, message) = (Some(reason.to_owned()), message.to_owned());
+            Some(Unadmitted { state: UnadmittedState::Rejected, node, reason, message })
+        }
+        (Stage::Waiting, _) => {
+            let message = format!("spec.nodeName: node {node} does not exist");
+            Some(Unadmitted { state: UnadmittedState::Waiting, node, reason: None, message })
+        }
+        _ => None,
     }
 }
 
@@ -170,6 +238,42 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn rejected_pods_and_those_that_wait_for_a_node_that_does_not_exist_do_not_count_as_running() {
+        let pod = |name: &str, node: &str, status: serde_json::Value| -> ObservedObject {
+            let metadata = json!({"name": name, "namespace": "a", "ownerReferences": [
+                {"kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": true}]});
+            let pod = json!({"metadata": metadata, "spec": {"nodeName": node}, "status": status});
+            serde_json::from_value(pod).unwrap()
+        };
+        let rejected =
+            json!({"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: no room"});
+        let pods = vec![
+            pod("web-1", "n", json!({"phase": "Running"})),
+            pod("web-2", "n", rejected.clone()),
+            pod("web-3", "n", rejected.clone()),
+            pod("web-4", "gone", json!({"phase": "Pending"})),
+        ];
+        let node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
+        let outcome = Outcome::new(&Observed::of(vec![node], pods), &[], &HashSet::new(), "zone");
+        let Summary { n_placed, n_unplaced, n_orphaned, n_rejected, n_waiting, .. } = outcome.summary;
+        assert_eq!((n_placed, n_unplaced, n_orphaned, n_rejected, n_waiting), (1, 0, 0, 2, 1));
+        let groups = outcome.not_running.iter().map(|group| (group.why.short(), group.pods.len()));
+        assert_eq!(
+            groups.collect::<Vec<_>>(),
+            [
+                ("rejected by n: OutOfcpu".to_owned(), 2),
+                ("waiting for node gone, which does not exist".to_owned(), 1),
+            ]
+        );
+        assert_eq!(outcome.rows.iter().filter(|row| row.node.is_some()).count(), 1);
+        let mut left_over = pod("web-9", "n", rejected);
+        left_over.metadata.owner_references.clear();
+        let ran = HashSet::from([NamespacedName::new("a", "web-9")]);
+        let outcome = Outcome::new(&Observed::of(Vec::new(), vec![left_over]), &[], &ran, "zone");
+        assert_eq!((outcome.summary.n_rejected, outcome.rows.len()), (0, 0));
+    }
 
     #[test]
     fn a_preemptor_is_named_although_its_nomination_was_never_seen() {

@@ -9,8 +9,9 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use super::observed::Observed;
-use super::settled::{WORKLOADS, Workload, unsettled_pods, unsettled_workload};
+use super::settled::{unsettled_pods, unsettled_workload};
 use super::status_line::{EnforcerStatus, StatusLine};
+use super::workload::{WORKLOADS, Workload};
 
 /// Interval between two checks whether the cluster has settled.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);

@@ -2,53 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use berth_api::object::{Condition, ObjectMeta};
-use berth_api::resource::{
-    DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource, STATEFUL_SETS,
-};
 use berth_client::ObservedObject;
-use serde::Deserialize;
 
 use super::observed::{Observed, Stage};
-
-/// A workload, with the fields that show pending work of its controller.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Workload {
-    #[serde(skip)]
-    pub kind: &'static str,
-    pub metadata: ObjectMeta,
-    pub spec: Spec,
-    pub status: Status,
-}
-
-/// The desired state.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Spec {
-    pub replicas: Option<i64>,
-    pub paused: bool,
-    pub suspend: bool,
-    pub parallelism: Option<i64>,
-    pub completions: Option<i64>,
-}
-
-/// The state that the controller last observed.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Status {
-    pub observed_generation: i64,
-    pub replicas: i64,
-    pub updated_replicas: i64,
-    pub current_number_scheduled: i64,
-    pub desired_number_scheduled: i64,
-    pub active: i64,
-    pub succeeded: i64,
-    pub conditions: Vec<Condition>,
-}
-
-pub const WORKLOADS: [Resource; 6] =
-    [DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, REPLICATION_CONTROLLERS];
+use super::rejections::Rejections;
+use super::workload::Workload;
 
 /// Why the nodes and pods have not settled; none if they have. At least `n_nodes` nodes are expected.
 pub fn unsettled_pods(observed: &Observed, n_nodes: usize) -> Option<String> {
@@ -69,7 +27,7 @@ pub fn unsettled_pods(observed: &Observed, n_nodes: usize) -> Option<String> {
 }
 
 fn unsettled_reason(pod: &ObservedObject, observed: &Observed) -> Option<&'static str> {
-    match Stage::of(pod) {
+    match observed.stage(pod) {
         Stage::New => Some("has not been scheduled"),
         Stage::Pending if pod.is_nominated() => Some("waits for preempted pods to terminate"),
         Stage::Terminating => Some("is being deleted"),
@@ -83,19 +41,22 @@ fn unsettled_reason(pod: &ObservedObject, observed: &Observed) -> Option<&'stati
 
 /// Why the workloads have not settled; none if they have.
 ///
-/// A workload with unschedulable pods has settled: its controller waits for them.
+/// A workload with unschedulable pods has settled: its controller waits for them. So has one whose pods their nodes reject,
+/// although its controller tries again after a backoff.
 pub fn unsettled_workload(workloads: &[Workload], observed: &Observed) -> Option<String> {
     let by_uid: HashMap<_, _> = workloads.iter().map(|w| (w.metadata.uid.as_str(), w)).collect();
     let pods = observed.pods();
     let mut stuck = HashSet::new();
-    for pod in pods.iter().filter(|pod| Stage::of(pod) == Stage::Pending) {
-        let mut owner = pod.metadata.controller();
+    let rejections = Rejections::new(observed, workloads);
+    let pending = pods.iter().filter(|pod| observed.stage(pod) == Stage::Pending);
+    let owners = pending.filter_map(|pod| pod.metadata.controller()).map(|owner| owner.uid.as_str());
+    // A Job goes on with its other pods.
+    let is_job = |uid: &&str| by_uid.get(uid).is_some_and(|w| w.kind == "Job");
+    let owners = owners.filter(|uid| !is_job(uid)).chain(rejections.controllers.iter().map(String::as_str));
+    for uid in owners {
         // The pod's ReplicaSet and its Deployment.
-        for _ in 0..2 {
-            let Some(reference) = owner else { break };
-            stuck.insert(reference.uid.as_str());
-            owner = by_uid.get(reference.uid.as_str()).and_then(|w| w.metadata.controller());
-        }
+        stuck.insert(uid);
+        stuck.extend(by_uid.get(uid).and_then(|w| w.metadata.controller()).map(|owner| owner.uid.as_str()));
     }
     let mut n_pods: HashMap<&str, i64> = HashMap::new();
     for owner in pods.iter().filter_map(|p| p.metadata.controller()) {
@@ -115,17 +76,7 @@ pub fn unsettled_workload(workloads: &[Workload], observed: &Observed) -> Option
 }
 
 impl Workload {
-    /// Number of pods that it controls directly.
-    fn n_own_pods(&self) -> i64 {
-        match self.kind {
-            "ReplicaSet" | "StatefulSet" | "ReplicationController" => self.status.replicas,
-            "DaemonSet" => self.status.current_number_scheduled,
-            "Job" => self.status.active,
-            _ => 0,
-        }
-    }
-
-    /// Why it has not settled; `is_stuck` means that one of its pods is unschedulable.
+    /// Why it has not settled; `is_stuck` means that one of its pods is unschedulable, or that nodes reject its pods.
     fn unsettled_reason(&self, is_stuck: bool) -> Option<String> {
         let Workload { kind, metadata, spec, status } = self;
         if metadata.is_deleting() {
@@ -135,10 +86,9 @@ impl Workload {
             let is_over = status.conditions.iter().any(|c| {
                 ["Complete", "Failed", "Suspended"].contains(&c.condition_type.as_str()) && c.status == "True"
             });
-            let parallelism = spec.parallelism.unwrap_or(1);
-            let left = spec.completions.map_or(parallelism, |n| n - status.succeeded);
-            let wanted = parallelism.min(left);
-            let is_unsettled = !is_over && !spec.suspend && (status.active < wanted || wanted == 0);
+            let wanted = self.n_wanted_pods().unwrap_or(0);
+            let is_unsettled =
+                !is_over && !spec.suspend && !is_stuck && (status.active < wanted || wanted == 0);
             return is_unsettled.then(|| format!("has {} of {wanted} pods", status.active));
         }
         if status.observed_generation < metadata.generation {
@@ -243,6 +193,41 @@ mod tests {
             unsettled_workload(&[unseen], &observed(vec![])).as_deref(),
             Some("ReplicaSet a/web has pods that have not been observed")
         );
+    }
+
+    #[test]
+    fn a_deployment_has_settled_when_its_node_has_rejected_all_missing_pods() {
+        let rejected = |name: &str| {
+            let status =
+                json!({"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: no room"});
+            pod(name, json!({"nodeName": "n"}), status)
+        };
+        let replica_set = json!({"uid": "rs", "ownerReferences": [{"uid": "d", "controller": true}]});
+        let spec = json!({"replicas": 2, "template": {"spec": {"nodeName": "n"}}});
+        let mut replica_set = workload("ReplicaSet", replica_set, spec, json!({"replicas": 1}));
+        let status = json!({"replicas": 1, "updatedReplicas": 1});
+        let deployment = workload("Deployment", json!({"uid": "d"}), json!({"replicas": 2}), status);
+        let workloads = [deployment.clone(), replica_set.clone()];
+        let running = pod("r", json!({"nodeName": "n"}), json!({"phase": "Running"}));
+        let settled = |pods: &[ObservedObject]| unsettled_workload(&workloads, &observed(pods.to_vec()));
+        assert_eq!(
+            settled(std::slice::from_ref(&running)).as_deref(),
+            Some("Deployment a/web has 1 of 2 pods")
+        );
+        assert_eq!(settled(&[running.clone(), rejected("x")]), None);
+        // One of two missing pods has not been tried.
+        assert_eq!(settled(&[rejected("x")]).as_deref(), Some("Deployment a/web has 1 of 2 pods"));
+        // A scheduler chose the node, and may choose another one for the next pod.
+        replica_set.spec.template.spec.node_name = None;
+        let scheduled = [deployment, replica_set];
+        let again = [running.clone(), rejected("x"), rejected("y")];
+        assert!(unsettled_workload(&scheduled, &observed(again[..2].to_vec())).is_some());
+        assert_eq!(unsettled_workload(&scheduled, &observed(again.to_vec())), None);
+        // The node rejected the pods of earlier attempts, and accepted those of the last one.
+        let other = pod("s", json!({"nodeName": "n"}), json!({"phase": "Running"}));
+        let others = [running, other, rejected("x"), rejected("y")];
+        let rejections = Rejections::new(&observed(others.to_vec()), &workloads);
+        assert!(rejections.pods.is_empty() && rejections.controllers.is_empty());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::cluster_args::{ClusterArgs, ZONE};
 use super::picture_args::PictureArgs;
 use crate::error::CliError;
 use crate::pictures;
-use crate::render::placement::{self, Columns, PreemptionRow, Row};
+use crate::render::placement::{self, Columns, PreemptionRow, Reasons, Row};
 use crate::report::Report;
 use crate::summary::{Summary, failures};
 
@@ -130,8 +130,7 @@ fn write_table(
         columns,
         summary,
         &simulation.groups().collect::<Vec<_>>(),
-        &failures,
-        &preemptions(simulation),
+        Reasons { failures: &failures, not_running: &[], preemptions: &preemptions(simulation) },
     )
 }
 
@@ -159,6 +158,7 @@ fn rows(simulation: &Simulation, topology_key: &str) -> Vec<Row> {
         name: p.pod.metadata.name.clone(),
         priority: p.pod.spec.priority.unwrap_or(0),
         node: p.node().map(str::to_owned),
+        unadmitted: None,
         score: p.score(),
         domain: p.node().and_then(|n| simulation.node_label(n, topology_key)).map(str::to_owned),
         workload: p.workload.clone(),

@@ -51,7 +51,7 @@ use crate::cluster::status_line::StatusLine;
 use crate::error::CliError;
 use crate::installation;
 use crate::live;
-use crate::render::placement::{self, Columns, PreemptionRow};
+use crate::render::placement::{self, Columns, PreemptionRow, Reasons};
 use crate::summary;
 
 /// Number of simulated nodes without --nodes and --from.
@@ -321,18 +321,26 @@ async fn attend(
             timeout: args.timeout,
         };
         if !args.exit_when_settled {
-            let (mut reported, mut known) = (Vec::new(), 0);
+            let (mut reported, mut known) = (Default::default(), 0);
             loop {
                 overview.until_failures(known).await;
                 overview.until_settled(criteria()).await?;
                 known = overview.observed().history().version;
-                let (Outcome { failures, .. }, preemptions) =
+                let (Outcome { failures, not_running, .. }, preemptions) =
                     outcome(args, &client, &overview, (&ran, rules.clone())).await?;
-                let mut text = Vec::new();
-                output::text(&mut text, |out| placement::write_running(out, &failures, &preemptions))?;
-                if !text.is_empty() && text != reported {
+                let (mut text, mut unplaced) = (Vec::new(), Vec::new());
+                let reasons =
+                    Reasons { failures: &failures, not_running: &not_running, preemptions: &preemptions };
+                output::text(&mut text, |out| placement::write_running(out, reasons))?;
+                let reasons = Reasons { not_running: &[], ..reasons };
+                output::text(&mut unplaced, |out| placement::write_running(out, reasons))?;
+                // Each attempt of a controller has other pods.
+                let groups = not_running.into_iter();
+                let groups: Vec<_> = groups.map(|g| (g.workload, g.why.short(), g.pods.len())).collect();
+                let report = (unplaced, groups);
+                if !text.is_empty() && report != reported {
                     overview.suspend(|| _ = anstream::stderr().write_all(&text));
-                    reported = text;
+                    reported = report;
                 }
             }
         }
@@ -399,16 +407,15 @@ async fn show(
     result: &SettleResult,
 ) -> Result<ExitStatus, CliError> {
     let (outcome, preemptions) = outcome(args, client, overview, cluster).await?;
-    let Outcome { rows, summary, failures } = &outcome;
+    let Outcome { rows, summary, failures, not_running } = &outcome;
     let mut out = output::stdout();
-    output::text(&mut out, |out| {
-        placement::write(out, rows, Columns::Narrow, summary, &[], failures, &preemptions)
-    })?;
+    let reasons = Reasons { failures, not_running, preemptions: &preemptions };
+    output::text(&mut out, |out| placement::write(out, rows, Columns::Narrow, summary, &[], reasons))?;
     out.flush()?;
     if let SettleResult::TimedOut(why) = result {
         output::warning(&format!("timed out before the cluster settled: {why}"));
     }
-    let is_good = *result == SettleResult::Settled && outcome.summary.n_unplaced == 0;
+    let is_good = *result == SettleResult::Settled && outcome.summary.n_not_running() == 0;
     Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })
 }
 

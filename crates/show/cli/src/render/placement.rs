@@ -7,7 +7,8 @@ use berth_simulate::GroupPlacement;
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
 
-use super::explanation;
+use super::{explanation, not_running};
+use crate::not_running::NotRunning;
 use crate::summary::{Failure, Summary, WorkloadSummary};
 
 /// Maximum number of domains with a column each.
@@ -34,6 +35,8 @@ pub struct Row {
     pub priority: i32,
     /// The node; none for an unplaced pod.
     pub node: Option<String>,
+    /// Why it does not run on the node that it names.
+    pub unadmitted: Option<String>,
     /// The node's score when it was selected, if known.
     pub score: Option<i64>,
     /// The node's topology domain.
@@ -55,16 +58,27 @@ pub struct PreemptionRow {
     pub victims: Vec<String>,
 }
 
-/// Writes pods, summary, groups, preemptions and failures.
+/// Why pods do not run.
+#[derive(Clone, Copy)]
+pub struct Reasons<'a> {
+    /// Unplaced pods.
+    pub failures: &'a [Failure],
+    /// Pods that do not run on the node that they name.
+    pub not_running: &'a [NotRunning],
+    /// Pods that were evicted for others.
+    pub preemptions: &'a [PreemptionRow],
+}
+
+/// Writes pods, summary, groups and reasons.
 pub fn write(
     out: &mut impl Write,
     rows: &[Row],
     columns: Columns,
     summary: &Summary,
     groups: &[&GroupPlacement],
-    failures: &[Failure],
-    preemptions: &[PreemptionRow],
+    reasons: Reasons<'_>,
 ) -> io::Result<()> {
+    let Reasons { failures, not_running, preemptions } = reasons;
     if !rows.is_empty() && columns != Columns::None {
         pods(rows, columns, &summary.topology_key).write_paragraph(out)?;
     }
@@ -79,6 +93,7 @@ pub fn write(
     }
     let n_shown = if columns == Columns::None { MAX_FAILURES } else { failures.len() };
     write_reasons(out, failures, (n_shown, "; -o json has all"), preemptions)?;
+    not_running::write(out, not_running)?;
     write_totals(out, summary)
 }
 
@@ -104,19 +119,18 @@ fn write_reasons(
     Ok(())
 }
 
-/// Preemptions and the first failures of a running cluster.
-pub fn write_running(
-    out: &mut impl Write,
-    failures: &[Failure],
-    preemptions: &[PreemptionRow],
-) -> io::Result<()> {
-    write_reasons(out, failures, (MAX_FAILURES, ""), preemptions)
+/// Why pods of a running cluster do not run: of unplaced pods, the first reasons.
+pub fn write_running(out: &mut impl Write, reasons: Reasons<'_>) -> io::Result<()> {
+    let Reasons { failures, not_running, preemptions } = reasons;
+    write_reasons(out, failures, (MAX_FAILURES, ""), preemptions)?;
+    not_running::write(out, not_running)
 }
 
 fn pods(rows: &[Row], columns: Columns, topology_key: &str) -> Table {
-    let node_cell = |row: &Row| match &row.node {
-        Some(node) => Cell::styled(node, GOOD),
-        None => Cell::styled("<none>", BAD),
+    let node_cell = |row: &Row| match (&row.node, &row.unadmitted) {
+        (Some(node), _) => Cell::styled(node, GOOD),
+        (None, Some(why)) => Cell::styled(format!("<{why}>"), BAD),
+        (None, None) => Cell::styled("<none>", BAD),
     };
     if columns == Columns::Narrow {
         let mut table = Table::new(["POD", "NODE"]);
@@ -191,11 +205,17 @@ fn workloads(summary: &Summary) -> Table {
         headings.push("OTHER NODES".to_owned());
     }
     headings.push("UNPLACED".to_owned());
+    type Count = fn(&WorkloadSummary) -> usize;
+    let counts: [(&str, Count); 2] =
+        [("REJECTED", |workload| workload.n_rejected), ("WAITING FOR NODE", |workload| workload.n_waiting)];
+    let is_used = |of: Count| summary.workloads.iter().any(|workload| of(workload) > 0);
+    let counts: Vec<_> = counts.into_iter().filter(|(_, of)| is_used(*of)).collect();
+    headings.extend(counts.iter().map(|(name, _)| (*name).to_owned()));
     let mut table = Table::new(headings);
     for workload in &summary.workloads {
-        let WorkloadSummary { namespace, workload, n_pods, n_unplaced, by_domain, n_without_domain } =
-            workload;
-        let workload = workload.as_deref().unwrap_or("(single pods)");
+        let WorkloadSummary { namespace, n_pods, n_unplaced, by_domain, n_without_domain, .. } = workload;
+        let counts = counts.iter().map(|(_, of)| of(workload));
+        let workload = workload.workload.as_deref().unwrap_or("(single pods)");
         let mut row = vec![Cell::from(namespace), workload.into(), n_pods.into()];
         let count = |domain| by_domain.get(domain).copied().unwrap_or(0);
         if few {
@@ -208,7 +228,8 @@ fn workloads(summary: &Summary) -> Table {
         if has_others {
             row.push(n_without_domain.into());
         }
-        row.push(if *n_unplaced > 0 { Cell::styled(n_unplaced.to_string(), BAD) } else { 0.into() });
+        let bad = |n: usize| if n > 0 { Cell::styled(n.to_string(), BAD) } else { 0.into() };
+        row.extend([*n_unplaced].into_iter().chain(counts).map(bad));
         table.row(row);
     }
     table
@@ -245,10 +266,11 @@ fn write_totals(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         0 => String::new(),
         n => format!("{} on nodes that do not exist, ", grouped(*n)),
     };
+    let not_running = not_running::counts(summary.n_rejected, summary.n_waiting);
     writeln!(
         out,
-        "{}: {running}{orphaned}{} placed, {style}{} unplaced{style:#}; {}",
-        counted(n_running + n_orphaned + n_placed + n_unplaced, "pod"),
+        "{}: {running}{orphaned}{} placed, {style}{} unplaced{style:#}{not_running}; {}",
+        counted(n_running + n_orphaned + n_placed + summary.n_not_running(), "pod"),
         grouped(*n_placed),
         grouped(*n_unplaced),
         counted(*n_nodes, "node"),

@@ -54,6 +54,16 @@ fn a_pod_bound_against_a_rule_is_evicted_at_once() {
 }
 
 #[test]
+fn a_runtime_class_is_merged_into_the_pod_at_admission_and_a_missing_one_is_refused() {
+    run("runtime-class");
+}
+
+#[test]
+fn pods_that_their_node_rejects_or_that_wait_for_a_node_that_does_not_exist_are_not_placed() {
+    run("node-name");
+}
+
+#[test]
 fn a_node_cannot_give_itself_a_label_that_attracts_pods() {
     run("node-restriction");
 }

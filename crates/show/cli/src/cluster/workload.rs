@@ -1,0 +1,86 @@
+//! Workloads of a running cluster.
+
+use berth_api::object::{Condition, ObjectMeta};
+use berth_api::resource::{
+    DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource, STATEFUL_SETS,
+};
+use serde::Deserialize;
+
+/// A workload, with the fields that show pending work of its controller.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Workload {
+    #[serde(skip)]
+    pub kind: &'static str,
+    pub metadata: ObjectMeta,
+    pub spec: Spec,
+    pub status: Status,
+}
+
+/// The desired state.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Spec {
+    pub replicas: Option<i64>,
+    pub paused: bool,
+    pub suspend: bool,
+    pub parallelism: Option<i64>,
+    pub completions: Option<i64>,
+    pub template: Template,
+}
+
+/// The template of its pods.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Template {
+    pub spec: TemplateSpec,
+}
+
+/// `spec` of a template.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TemplateSpec {
+    pub node_name: Option<String>,
+}
+
+/// The state that the controller last observed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    pub observed_generation: i64,
+    pub replicas: i64,
+    pub updated_replicas: i64,
+    pub current_number_scheduled: i64,
+    pub desired_number_scheduled: i64,
+    pub active: i64,
+    pub succeeded: i64,
+    pub conditions: Vec<Condition>,
+}
+
+pub const WORKLOADS: [Resource; 6] =
+    [DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, REPLICATION_CONTROLLERS];
+
+impl Workload {
+    /// Number of pods that it controls directly.
+    pub fn n_own_pods(&self) -> i64 {
+        match self.kind {
+            "ReplicaSet" | "StatefulSet" | "ReplicationController" => self.status.replicas,
+            "DaemonSet" => self.status.current_number_scheduled,
+            "Job" => self.status.active,
+            _ => 0,
+        }
+    }
+
+    /// Number of pods that its controller keeps at one time, if that follows from the workload alone.
+    pub fn n_wanted_pods(&self) -> Option<i64> {
+        match self.kind {
+            "ReplicaSet" | "ReplicationController" => Some(self.spec.replicas.unwrap_or(1)),
+            "Job" => {
+                let parallelism = self.spec.parallelism.unwrap_or(1);
+                let left = self.spec.completions.map_or(parallelism, |n| n - self.status.succeeded);
+                Some(parallelism.min(left))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Pods that do not run on the node that they name.
+
+use std::io::{self, Write};
+
+use berth_api::syntax::format::{abbreviated, counted, grouped};
+use berth_terminal::output::{BAD, BOLD};
+
+use crate::not_running::{NotRunning, Unadmitted};
+
+/// Number of groups shown.
+const MAX_GROUPS: usize = 20;
+/// Number of pods of a group named.
+const MAX_PODS: usize = 4;
+
+/// Writes the groups, an empty line after each.
+pub fn write(out: &mut impl Write, groups: &[NotRunning]) -> io::Result<()> {
+    let (shown, left_out) = groups.split_at(groups.len().min(MAX_GROUPS));
+    for NotRunning { workload, why, pods, .. } in shown {
+        let name = match workload {
+            Some(workload) => format!("{BOLD}{workload}{BOLD:#}: "),
+            None => String::new(),
+        };
+        let Unadmitted { message, .. } = why;
+        let (n_pods, pods) = (counted(pods.len(), "pod"), abbreviated(pods, MAX_PODS));
+        writeln!(out, "{name}{n_pods} {BAD}{}{BAD:#}: {pods}\n  {message}\n", why.short())?;
+    }
+    match left_out.iter().map(|group| group.pods.len()).sum::<usize>() {
+        0 => Ok(()),
+        n => writeln!(out, "and {} on other nodes; -o json has all\n", counted(n, "pod")),
+    }
+}
+
+/// `, 2 rejected by their nodes, 1 waiting for nodes that do not exist`; empty if all pods run.
+pub fn counts(n_rejected: usize, n_waiting: usize) -> String {
+    let count = |n: usize, what: &str| match n {
+        0 => String::new(),
+        n => format!(", {BAD}{} {what}{BAD:#}", grouped(n)),
+    };
+    count(n_rejected, "rejected by their nodes") + &count(n_waiting, "waiting for nodes that do not exist")
+}
