@@ -243,6 +243,13 @@ pub const CLUSTER_PLACEMENT_POLICIES: Resource = cluster_scoped(version(
     resource(SCHEDULING, "ClusterPlacementPolicy", "clusterplacementpolicies"),
 ));
 
+const MONITORING: &str = "monitoring.coreos.com";
+
+/// `monitoring.coreos.com/v1` PodMonitor, a custom resource of the Prometheus Operator.
+pub const POD_MONITORS: Resource = resource(MONITORING, "PodMonitor", "podmonitors");
+/// `monitoring.coreos.com/v1` ServiceMonitor, a custom resource of the Prometheus Operator.
+pub const SERVICE_MONITORS: Resource = resource(MONITORING, "ServiceMonitor", "servicemonitors");
+
 /// `scheduling.berth.dev/v1alpha1` PlacementQuota, a custom resource.
 pub const PLACEMENT_QUOTAS: Resource =
     version("v1alpha1", resource(SCHEDULING, "PlacementQuota", "placementquotas"));

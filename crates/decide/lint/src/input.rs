@@ -219,6 +219,7 @@ fn objects(inventory: &Inventory) -> Vec<Object<'_>> {
     add(&mut objects, &inventory.workloads);
     add(&mut objects, &inventory.services);
     add(&mut objects, &inventory.network_policies);
+    add(&mut objects, &inventory.monitors);
     add(&mut objects, &inventory.priority_classes);
     add(&mut objects, &inventory.runtime_classes);
     add(&mut objects, &inventory.pod_disruption_budgets);

@@ -8,8 +8,8 @@ use berth_api::resource::{
     CLUSTER_PLACEMENT_POLICIES, COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES,
     DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, EVENTS, JOBS, NAMESPACES, NETWORK_POLICIES, NODES,
     PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PLACEMENT_POLICIES, POD_DISRUPTION_BUDGETS, POD_GROUPS,
-    PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, RUNTIME_CLASSES, Resource, SERVICES,
-    STATEFUL_SETS, STORAGE_CLASSES, VOLUME_ATTACHMENTS,
+    POD_MONITORS, PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, RUNTIME_CLASSES, Resource,
+    SERVICE_MONITORS, SERVICES, STATEFUL_SETS, STORAGE_CLASSES, VOLUME_ATTACHMENTS,
 };
 use berth_client::call::{self, CallError};
 use berth_client::connect::{self, ConnectError, Connection};
@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The resources to read, and whether reading must succeed: others may be forbidden or unknown to the server.
 ///
 /// Without CronJobs: their runs are Jobs, and the simulation has no time for the next run.
-const RESOURCES: [(Resource, bool); 26] = [
+const RESOURCES: [(Resource, bool); 28] = [
     (NODES, true),
     (NAMESPACES, false),
     (PRIORITY_CLASSES, false),
@@ -34,6 +34,8 @@ const RESOURCES: [(Resource, bool); 26] = [
     (COSCHEDULING_POD_GROUPS, false),
     (SERVICES, false),
     (NETWORK_POLICIES, false),
+    (POD_MONITORS, false),
+    (SERVICE_MONITORS, false),
     (REPLICATION_CONTROLLERS, false),
     (DEPLOYMENTS, false),
     (REPLICA_SETS, false),
@@ -53,8 +55,15 @@ const RESOURCES: [(Resource, bool); 26] = [
     (PODS, true),
 ];
 
-const OFTEN_MISSING: [Resource; 5] =
-    [DEVICE_CLASSES, POD_GROUPS, COSCHEDULING_POD_GROUPS, CLUSTER_PLACEMENT_POLICIES, PLACEMENT_POLICIES];
+const OFTEN_MISSING: [Resource; 7] = [
+    DEVICE_CLASSES,
+    POD_GROUPS,
+    COSCHEDULING_POD_GROUPS,
+    POD_MONITORS,
+    SERVICE_MONITORS,
+    CLUSTER_PLACEMENT_POLICIES,
+    PLACEMENT_POLICIES,
+];
 
 /// Why a live cluster cannot be read.
 #[derive(Debug, thiserror::Error)]

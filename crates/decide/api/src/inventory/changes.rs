@@ -34,6 +34,7 @@ impl Inventory {
             Kind::Pod => remove(&mut self.pods, order),
             Kind::Service => remove(&mut self.services, order),
             Kind::NetworkPolicy => remove(&mut self.network_policies, order),
+            Kind::PodMonitor | Kind::ServiceMonitor => remove(&mut self.monitors, order),
             Kind::PriorityClass => remove(&mut self.priority_classes, order),
             Kind::RuntimeClass => remove(&mut self.runtime_classes, order),
             Kind::PodGroup | Kind::CoschedulingPodGroup => remove(&mut self.pod_groups, order),

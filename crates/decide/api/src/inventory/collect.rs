@@ -10,7 +10,7 @@ use super::entry::{Entry, InputError, NOT_AN_OBJECT};
 use super::workload::{Workload, WorkloadSpec};
 use crate::object::group::PodGroup;
 use crate::object::{
-    CronJob, DeviceClass, Job, Namespace, NetworkPolicy, Node, NodeStatus, ObjectMeta, Pod,
+    CronJob, DeviceClass, Job, Monitor, Namespace, NetworkPolicy, Node, NodeStatus, ObjectMeta, Pod,
     PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass, ReplicationController, RuntimeClass,
     Service, VolumeObject, Workload as WorkloadObject,
 };
@@ -44,6 +44,8 @@ pub struct Inventory {
     pub services: Vec<Entry<Service>>,
     /// Network policies.
     pub network_policies: Vec<Entry<NetworkPolicy>>,
+    /// PodMonitors and ServiceMonitors.
+    pub monitors: Vec<Entry<Monitor>>,
     /// Priority classes.
     pub priority_classes: Vec<Entry<PriorityClass>>,
     /// Runtime classes.
@@ -131,6 +133,10 @@ impl Inventory {
         index.add(&mut self.workloads, |o| (o.kind(), o.metadata()));
         index.add(&mut self.services, |o| (Kind::Service, &o.metadata));
         index.add(&mut self.network_policies, |o| (Kind::NetworkPolicy, &o.metadata));
+        index.add(&mut self.monitors, |o| match o.selects_services {
+            true => (Kind::ServiceMonitor, &o.metadata),
+            false => (Kind::PodMonitor, &o.metadata),
+        });
         index.add(&mut self.priority_classes, |o| (Kind::PriorityClass, &o.metadata));
         index.add(&mut self.runtime_classes, |o| (Kind::RuntimeClass, &o.metadata));
         index.add(&mut self.pod_disruption_budgets, |o| (Kind::PodDisruptionBudget, &o.metadata));
@@ -191,6 +197,11 @@ impl Inventory {
             Kind::NetworkPolicy => {
                 let entry = self.take(kind, manifest, |o: &mut NetworkPolicy| &mut o.metadata)?;
                 put(&mut self.network_policies, entry);
+            }
+            Kind::PodMonitor | Kind::ServiceMonitor => {
+                let mut entry = self.take(kind, manifest, |o: &mut Monitor| &mut o.metadata)?;
+                entry.object.selects_services = kind == Kind::ServiceMonitor;
+                put(&mut self.monitors, entry);
             }
             Kind::PriorityClass => {
                 let entry = self.take(kind, manifest, |o: &mut PriorityClass| &mut o.metadata)?;

@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::object::{Pod, VolumeKind, VolumeObject};
-use crate::read::{Manifest, ReadError, collect_manifests, decode, read_manifests};
+use crate::object::{NamespacedName, Pod, VolumeKind, VolumeObject};
+use crate::read::{Kind, Manifest, ReadError, collect_manifests, decode, read_manifests};
 
 fn manifests(text: &str) -> Vec<Manifest> {
     collect_manifests(text, "f").unwrap()
@@ -594,4 +594,27 @@ fn pods_that_are_decoded_from_their_text_equal_those_of_their_manifests() {
     text[at] = 0xff;
     let message = Inventory::default().read(&text[..], "f").unwrap_err().to_string();
     assert_eq!(message, Inventory::keeping_raw().read(&text[..], "f").unwrap_err().to_string());
+}
+
+#[test]
+fn monitors_of_both_kinds_are_read_replaced_and_removed() {
+    let monitor = |kind: &str, port: &str| {
+        format!(
+            "---\n{{apiVersion: monitoring.coreos.com/v1, kind: {kind}, metadata: {{name: web, namespace: a}}, \
+             spec: {{selector: {{}}, namespaceSelector: {{any: true}}, endpoints: [{{port: {port}}}]}}}}\n"
+        )
+    };
+    let text = monitor("PodMonitor", "x") + &monitor("ServiceMonitor", "x");
+    let mut inventory = Inventory::from_text(&text).unwrap();
+    inventory.index();
+    inventory.read(monitor("ServiceMonitor", "changed").as_bytes(), "second").unwrap();
+    assert_eq!(inventory.replaced, ["ServiceMonitor a/web"]);
+    let read: Vec<_> = inventory.monitors.iter().map(|entry| &entry.object).collect();
+    let ports =
+        read.iter().map(|monitor| (monitor.selects_services, monitor.spec.endpoints[0].port.as_str()));
+    assert_eq!(ports.collect::<Vec<_>>(), [(false, "x"), (true, "changed")]);
+    assert!(read[0].spec.namespace_selector.any && inventory.skipped.is_empty());
+    let name = NamespacedName::new("a", "web");
+    assert!(inventory.remove(Kind::PodMonitor, &name) && inventory.has(Kind::ServiceMonitor, &name));
+    assert_eq!(inventory.monitors.len(), 1);
 }

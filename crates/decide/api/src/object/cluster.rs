@@ -38,6 +38,44 @@ pub struct ServiceSpec {
     /// Pods behind the service; a service without one selects nothing.
     #[serde(deserialize_with = "nullable")]
     pub selector: StringMap,
+    /// `None` for a headless service.
+    #[serde(rename = "clusterIP", deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub cluster_ip: String,
+    /// Its ports.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<ServicePort>,
+}
+
+impl ServiceSpec {
+    /// The selector of its pods. None for a service without a selector, whose endpoints others write, and for an alias.
+    pub fn pod_selector(&self) -> Option<LabelSelector> {
+        let selects_pods = !self.selector.is_empty() && self.service_type != "ExternalName";
+        let match_labels = self.selector.clone();
+        selects_pods.then(|| LabelSelector { match_labels, ..LabelSelector::default() })
+    }
+
+    /// Whether the service has no address of its own: it balances no load, its name stands for the addresses of its pods.
+    pub fn is_headless(&self) -> bool {
+        self.cluster_ip == "None"
+    }
+}
+
+/// A port of a service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServicePort {
+    /// Its name; a service with one port needs none.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// `TCP` by default.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub protocol: String,
+    /// Its number.
+    #[serde(deserialize_with = "nullable")]
+    pub port: i32,
+    /// Number or name of the port of the pods; the same number when absent.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Value::is_null")]
+    pub target_port: Value,
 }
 
 /// A network policy: the pods it applies to, and those that its rules name.

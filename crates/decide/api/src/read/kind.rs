@@ -17,6 +17,10 @@ pub enum Kind {
     Service,
     /// `networking.k8s.io` NetworkPolicy.
     NetworkPolicy,
+    /// `monitoring.coreos.com` PodMonitor.
+    PodMonitor,
+    /// `monitoring.coreos.com` ServiceMonitor.
+    ServiceMonitor,
     /// `v1` ReplicationController.
     ReplicationController,
     /// `apps` Deployment.
@@ -63,6 +67,8 @@ impl Kind {
             ("", "Pod") => Kind::Pod,
             ("", "Service") => Kind::Service,
             ("networking.k8s.io", "NetworkPolicy") => Kind::NetworkPolicy,
+            ("monitoring.coreos.com", "PodMonitor") => Kind::PodMonitor,
+            ("monitoring.coreos.com", "ServiceMonitor") => Kind::ServiceMonitor,
             ("", "ReplicationController") => Kind::ReplicationController,
             // Early versions of workloads were in the group `extensions`.
             ("apps" | "extensions", "Deployment") => Kind::Deployment,
@@ -128,6 +134,8 @@ impl Kind {
             Kind::Pod => resource::PODS,
             Kind::Service => resource::SERVICES,
             Kind::NetworkPolicy => resource::NETWORK_POLICIES,
+            Kind::PodMonitor => resource::POD_MONITORS,
+            Kind::ServiceMonitor => resource::SERVICE_MONITORS,
             Kind::ReplicationController => resource::REPLICATION_CONTROLLERS,
             Kind::Deployment => resource::DEPLOYMENTS,
             Kind::ReplicaSet => resource::REPLICA_SETS,

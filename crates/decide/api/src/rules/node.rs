@@ -1,9 +1,9 @@
 //! Node selector terms.
 
-use super::attribute::{NODE_FIELDS, annotation_key, field_key};
+use super::attribute::{NODE_FIELDS, annotation_key, field_key, node_attribute};
 use super::selector::Comparison;
 use super::{Dialect, Requirement};
-use crate::object::{NodeAffinity, NodeSelector, NodeSelectorTerm, SelectorRequirement, StringMap};
+use crate::object::{Node, NodeAffinity, NodeSelector, NodeSelectorTerm, SelectorRequirement, StringMap};
 
 /// A required node selector: its terms are ORed; without terms it matches no node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -68,12 +68,27 @@ impl NodeTerm {
 impl NodeRequirement {
     /// Whether a node with this name and these labels satisfies it, as in [`NodeSelectorRule::matches`].
     pub fn holds(&self, name: &str, labels: &StringMap) -> bool {
+        self.holds_with(name, labels, |_| None)
+    }
+
+    /// Whether a node satisfies it.
+    pub fn holds_on(&self, node: &Node) -> bool {
+        let Node { metadata, .. } = node;
+        self.holds_with(&metadata.name, &metadata.labels, |key| node_attribute(node, key))
+    }
+
+    fn holds_with<'a>(
+        &self,
+        name: &str,
+        labels: &StringMap,
+        attribute: impl Fn(&str) -> Option<&'a str>,
+    ) -> bool {
         match self {
             NodeRequirement::Label(requirement) => {
                 requirement.matches(labels.get(requirement.key()).map(String::as_str))
             }
             NodeRequirement::Name(requirement) => requirement.matches(Some(name)),
-            NodeRequirement::Attribute(requirement) => requirement.matches(None),
+            NodeRequirement::Attribute(requirement) => requirement.matches(attribute(requirement.key())),
         }
     }
 }

@@ -54,8 +54,8 @@ pub struct ClusterArgs {
     dump: Vec<String>,
     /// Read the cluster that kubectl uses
     ///
-    /// Nodes, namespaces, pods, workloads, services, priority classes, PodDisruptionBudgets, NetworkPolicies, volumes, claims and storage classes
-    /// are read once. The cluster is not changed.
+    /// Nodes, namespaces, pods, workloads, services, priority classes, PodDisruptionBudgets, NetworkPolicies, PodMonitors,
+    /// ServiceMonitors, volumes, claims and storage classes are read once. The cluster is not changed.
     #[arg(long)]
     live: bool,
     /// Kubeconfig file of the live cluster; implies --live
