@@ -1,18 +1,22 @@
-//! Sets of pods that the selectors of an input describe, and how they overlap.
+//! Sets of pods that the selectors of an input describe, and how they overlap; sets of nodes are in [`nodes`].
 //!
-//! [`SelectorSets`] collects the selectors of Services, controllers, PodDisruptionBudgets, NetworkPolicies and pod affinity
-//! terms. [`SelectorSets::compare`] decides from the selectors and namespaces alone how their sets relate, and counts the
-//! pods of a simulation in them.
+//! [`SelectorSets`] collects the selectors of Services, controllers, PodDisruptionBudgets, monitors, NetworkPolicies, pod
+//! affinity terms and spread constraints. [`SelectorSets::compare`] decides from the selectors and namespaces alone how their
+//! sets relate, and counts the pods of a simulation in them.
 
 mod collect;
 mod compare;
 mod membership;
+mod monitors;
+pub mod nodes;
+mod uses;
 
 use berth_api::object::StringMap;
 use berth_api::rules::SetRelation;
 use serde::Serialize;
 
 pub use collect::SelectorSets;
+pub use uses::{NotCounted, PodUse, UsedPort};
 
 /// What a selector is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -28,10 +32,15 @@ pub enum SelectorRole {
     NetworkPolicy,
     /// A pod affinity or anti-affinity term.
     AffinityTerm,
+    /// `labelSelector` of a topology spread constraint.
+    SpreadConstraint,
+    /// `spec.selector` of a PodMonitor; the Services that a ServiceMonitor selects.
+    Monitor,
 }
 
 /// A selector by the object that has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SelectorOwner {
     /// What the selector is for.
     pub role: SelectorRole,
@@ -41,6 +50,12 @@ pub struct SelectorOwner {
     pub object: String,
     /// Path of the selector; for terms of workloads, in the pods.
     pub field: String,
+    /// The Service, as `namespace/name`, whose pods a ServiceMonitor selects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub through_service: Option<String>,
+    /// What a Service or a monitor uses of the pods.
+    #[serde(flatten)]
+    pub uses: PodUse,
 }
 
 /// How the sets of an input overlap. Its JSON schema is stable: docs/sets.md.
@@ -55,8 +70,8 @@ pub struct SetComparison {
     pub relations: Vec<Relation>,
     /// The pods by the sets that they are in, most pods first.
     pub intersections: Vec<Intersection>,
-    /// Pairs of controllers, and of budgets, that select the same pods now or could: one for each pair of sets, those of most
-    /// pods first.
+    /// Pairs of controllers, and of budgets, that select the same pods now or could, and pairs of Services, and of monitors, that
+    /// select the same pods now: one for each pair of sets, those of most pods first.
     pub conflicts: Vec<Conflict>,
     /// Pods that no Service selects; none if no Service is compared.
     pub without_service: Vec<PodGroup>,
@@ -111,7 +126,7 @@ pub struct Relation {
 pub struct Intersection {
     /// Numbers of the sets, ascending; none for pods that are in no set.
     pub sets: Vec<usize>,
-    /// [`SelectorRole::Controller`] if two controllers select the pods, [`SelectorRole::DisruptionBudget`] if two budgets do.
+    /// The role if two controllers, two budgets, two Services or two monitors select the pods.
     pub selected_twice_by: Vec<SelectorRole>,
     /// The number of pods.
     pub n_pods: usize,
@@ -131,12 +146,15 @@ pub struct PodGroup {
     pub n_pods: usize,
 }
 
-/// Two controllers or two budgets whose selectors match the same pods.
+/// Two controllers, budgets, Services or monitors whose selectors match the same pods.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Conflict {
-    /// [`SelectorRole::Controller`] or [`SelectorRole::DisruptionBudget`].
+    /// Which of these.
     pub role: SelectorRole,
+    /// Why the pods do not count as selected twice, if they do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_counted: Option<NotCounted>,
     /// One of the objects.
     pub first: SelectorOwner,
     /// How its set relates to the set of the second.
@@ -172,6 +190,9 @@ pub struct SetSummary {
     /// Sets whose relations to the others are not known: comparing more sets with each other would be too much work.
     #[serde(skip_serializing_if = "is_zero")]
     pub n_not_compared: usize,
+    /// ServiceMonitors whose Services are not known: to find those of more ServiceMonitors would be too much work.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub n_monitors_not_compared: usize,
     /// Conflicts, also those that are not listed because there are too many.
     pub n_conflicts: usize,
     /// Selectors that no pod can match.
@@ -180,6 +201,10 @@ pub struct SetSummary {
     pub n_pods_of_two_controllers: usize,
     /// Pods that two budgets select.
     pub n_pods_of_two_budgets: usize,
+    /// Pods that two Services select, apart from pairs that are not counted.
+    pub n_pods_of_two_services: usize,
+    /// Pods that two monitors select, apart from pairs that are not counted.
+    pub n_pods_of_two_monitors: usize,
     /// Pods that no Service selects.
     pub n_pods_without_service: usize,
 }

@@ -7,11 +7,12 @@ use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::{LabelSelector, NetworkPolicyPeer, Pod};
 use berth_api::read::SourceLocation;
 use berth_api::rules::{
-    KnownNamespaces, NamespaceScope, PodRules, PodSet, PodTerm, Selector, merge_label_keys,
+    KnownNamespaces, NamespaceScope, PodRules, PodSet, PodTerm, Selector, SpreadConstraint, merge_label_keys,
 };
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 
-use super::{SelectorOwner, SelectorRole};
+use super::{EmptySet, PodUse, SelectorOwner, SelectorRole};
+use crate::Simulation;
 use crate::simulation::{InvalidObject, SimulatedPod, SimulationError, workloads};
 
 /// The selectors of an input with their objects.
@@ -19,6 +20,9 @@ use crate::simulation::{InvalidObject, SimulatedPod, SimulationError, workloads}
 pub struct SelectorSets {
     pub(super) sets: Vec<(PodSet, SelectorOwner)>,
     pub(super) namespaces: KnownNamespaces,
+    /// ServiceMonitors that select no Service.
+    pub(super) without_service: Vec<EmptySet>,
+    pub(super) n_monitors_not_compared: usize,
     /// Templates of the workloads of the input, in case that they have no pods.
     templates: Vec<(String, Pod)>,
     invalid: Vec<InvalidObject>,
@@ -31,19 +35,25 @@ impl SelectorSets {
     /// A selector is not valid; the error names all such selectors.
     pub fn new(inventory: &Inventory) -> Result<SelectorSets, SimulationError> {
         let namespaces = KnownNamespaces::new(inventory.namespaces.iter().map(|entry| &entry.object));
-        let mut sets =
-            SelectorSets { sets: Vec::new(), namespaces, templates: Vec::new(), invalid: Vec::new() };
+        let mut sets = SelectorSets {
+            sets: Vec::new(),
+            namespaces,
+            without_service: Vec::new(),
+            n_monitors_not_compared: 0,
+            templates: Vec::new(),
+            invalid: Vec::new(),
+        };
         for Entry { object: service, source, .. } in &inventory.services {
             // A Service without a selector has endpoints that others write.
-            if !service.spec.selector.is_empty() && service.spec.service_type != "ExternalName" {
+            if let Some(selector) = service.spec.pod_selector() {
                 let object = format!("Service {}", service.metadata.name);
                 let owner =
                     owner(SelectorRole::Service, &service.metadata.namespace, object, "spec.selector");
-                let match_labels = service.spec.selector.clone();
-                let selector = LabelSelector { match_labels, ..LabelSelector::default() };
-                sets.add(owner, None, Some(&selector), source);
+                let owner = SelectorOwner { uses: PodUse::of_service(&service.spec), ..owner };
+                sets.add_own(owner, Some(&selector), source);
             }
         }
+        sets.add_monitors(inventory);
         for entry in &inventory.workloads {
             let metadata = entry.object.metadata();
             // Its owner has a selector that contains this one.
@@ -55,7 +65,7 @@ impl SelectorSets {
             if selector.is_some() {
                 let owner =
                     owner(SelectorRole::Controller, &metadata.namespace, object.clone(), "spec.selector");
-                sets.add(owner, None, selector.as_ref(), &entry.source);
+                sets.add_own(owner, selector.as_ref(), &entry.source);
             }
             sets.templates.push((object, template));
         }
@@ -63,14 +73,14 @@ impl SelectorSets {
             let object = format!("PodDisruptionBudget {}", budget.metadata.name);
             let owner =
                 owner(SelectorRole::DisruptionBudget, &budget.metadata.namespace, object, "spec.selector");
-            sets.add(owner, None, budget.spec.selector.as_ref(), source);
+            sets.add_own(owner, budget.spec.selector.as_ref(), source);
         }
         for Entry { object: policy, source, .. } in &inventory.network_policies {
             let object = format!("NetworkPolicy {}", policy.metadata.name);
             let owner = |field: &str| {
                 owner(SelectorRole::NetworkPolicy, &policy.metadata.namespace, object.clone(), field)
             };
-            sets.add(owner("spec.podSelector"), None, Some(&policy.spec.pod_selector), source);
+            sets.add_own(owner("spec.podSelector"), Some(&policy.spec.pod_selector), source);
             for (direction, rules) in [("ingress", &policy.spec.ingress), ("egress", &policy.spec.egress)] {
                 for (i, rule) in rules.iter().enumerate() {
                     for (side, peers) in [("from", &rule.from), ("to", &rule.to)] {
@@ -88,12 +98,13 @@ impl SelectorSets {
         }
     }
 
-    /// Adds the affinity terms of the pods, and of the templates of workloads that have none. Equal terms of the pods of
-    /// one workload are added once.
-    pub fn add_terms(&mut self, pods: &[SimulatedPod], extensions: bool) {
+    /// Adds the affinity terms and spread constraints of the pods, and of the templates of workloads that have none. Equal
+    /// terms of the pods of one workload are added once.
+    pub fn add_terms(&mut self, simulation: &Simulation) {
+        let extensions = simulation.cluster.settings().extensions;
         let mut seen = HashSet::new();
         let mut with_pods = HashSet::new();
-        for SimulatedPod { pod, workload, .. } in pods {
+        for SimulatedPod { pod, workload, .. } in simulation.pods() {
             let namespace = &pod.metadata.namespace;
             if let Some(workload) = workload {
                 with_pods.insert((namespace.clone(), workload.clone()));
@@ -121,6 +132,7 @@ impl SelectorSets {
     /// Keeps the selectors for which `keep` is true.
     pub fn retain(&mut self, keep: impl Fn(&SelectorOwner) -> bool) {
         self.sets.retain(|(_, owner)| keep(owner));
+        self.without_service.retain(|empty| keep(&empty.owner));
     }
 
     fn add_peer(&mut self, owner: SelectorOwner, peer: &NetworkPolicyPeer, source: &SourceLocation) {
@@ -130,56 +142,69 @@ impl SelectorSets {
         }
         let all = LabelSelector::default();
         let selector = pod_selector.as_ref().unwrap_or(&all);
-        self.add(owner, namespace_selector.as_ref(), Some(selector), source);
-    }
-
-    /// Adds a selector for the namespace of its object, or for the namespaces that another selector selects.
-    fn add(
-        &mut self,
-        owner: SelectorOwner,
-        namespaces: Option<&LabelSelector>,
-        selector: Option<&LabelSelector>,
-        source: &SourceLocation,
-    ) {
-        let parse = |selector: Option<&LabelSelector>, part: &str| {
-            Selector::parse(selector).map_err(|error| format!("{}{part}.{error}", owner.field))
-        };
-        let is_peer = owner.field.ends_with(']');
-        let scope = match namespaces {
-            None => Ok(NamespaceScope::only(&owner.namespace)),
-            Some(namespaces) => parse(Some(namespaces), ".namespaceSelector")
-                .map(|selector| NamespaceScope { names: Vec::new(), selector }),
-        };
-        let set = scope.and_then(|namespaces| {
-            let selector = parse(selector, if is_peer { ".podSelector" } else { "" })?;
-            Ok(PodSet { namespaces, selector })
-        });
-        match set {
-            Ok(set) => self.sets.push((set, owner)),
-            Err(error) => {
-                let name = owner.object.replacen(' ', &format!(" {}/", owner.namespace), 1);
-                let source = Some(source.clone());
-                self.invalid.push(InvalidObject { object: name, source, errors: vec![error] });
+        let namespaces = match namespace_selector {
+            None => NamespaceScope::only(&owner.namespace),
+            Some(namespaces) => {
+                let field = format!("{}.namespaceSelector", owner.field);
+                let Some(selector) = self.parse(&owner, &field, Some(namespaces), source) else { return };
+                NamespaceScope { names: Vec::new(), selector }
             }
+        };
+        let field = format!("{}.podSelector", owner.field);
+        if let Some(selector) = self.parse(&owner, &field, Some(selector), source) {
+            self.sets.push((PodSet { namespaces, selector }, owner));
         }
     }
+
+    /// Adds the selector of an object for pods of its own namespace.
+    fn add_own(&mut self, owner: SelectorOwner, selector: Option<&LabelSelector>, source: &SourceLocation) {
+        if let Some(selector) = self.parse(&owner, &owner.field, selector, source) {
+            let namespaces = NamespaceScope::only(&owner.namespace);
+            self.sets.push((PodSet { namespaces, selector }, owner));
+        }
+    }
+
+    /// Parses a selector; notes the error of an invalid one.
+    pub(super) fn parse(
+        &mut self,
+        owner: &SelectorOwner,
+        field: &str,
+        selector: Option<&LabelSelector>,
+        source: &SourceLocation,
+    ) -> Option<Selector> {
+        let invalid = |error: String| InvalidObject {
+            object: owner.object.replacen(' ', &format!(" {}/", owner.namespace), 1),
+            source: Some(source.clone()),
+            errors: vec![format!("{field}.{error}")],
+        };
+        Selector::parse(selector).map_err(|error| self.invalid.push(invalid(error))).ok()
+    }
 }
 
-fn owner(role: SelectorRole, namespace: &str, object: String, field: &str) -> SelectorOwner {
-    SelectorOwner { role, namespace: namespace.to_owned(), object, field: field.to_owned() }
+pub(super) fn owner(role: SelectorRole, namespace: &str, object: String, field: &str) -> SelectorOwner {
+    let (namespace, field) = (namespace.to_owned(), field.to_owned());
+    SelectorOwner { role, namespace, object, field, through_service: None, uses: PodUse::default() }
 }
 
-/// The affinity terms of a pod.
+/// The affinity terms and spread constraints of a pod.
 fn terms(pod: &Pod, object: String, extensions: bool) -> Vec<(PodSet, SelectorOwner)> {
-    if pod.spec.affinity.is_none() && !pod.metadata.annotations.contains_key(AFFINITY_ANNOTATION) {
+    let has_affinity =
+        pod.spec.affinity.is_some() || pod.metadata.annotations.contains_key(AFFINITY_ANNOTATION);
+    if !has_affinity && pod.spec.topology_spread_constraints.is_empty() {
         return Vec::new();
     }
     let rules = PodRules::parse(pod, extensions);
+    let namespace = &pod.metadata.namespace;
+    let constraint = |SpreadConstraint { path, selector, .. }: SpreadConstraint| {
+        let owner = owner(SelectorRole::SpreadConstraint, namespace, object.clone(), &path);
+        (PodSet { namespaces: NamespaceScope::only(namespace), selector }, owner)
+    };
     let required = rules.required_affinity.into_iter().chain(rules.required_anti_affinity);
     let preferred = rules.preferred_affinity.into_iter().chain(rules.preferred_anti_affinity);
-    let set = |PodTerm { path, selector, namespaces, .. }: PodTerm| {
-        let owner = owner(SelectorRole::AffinityTerm, &pod.metadata.namespace, object.clone(), &path);
+    let term = |PodTerm { path, selector, namespaces, .. }: PodTerm| {
+        let owner = owner(SelectorRole::AffinityTerm, namespace, object.clone(), &path);
         (PodSet { namespaces, selector }, owner)
     };
-    required.chain(preferred.map(|preferred| preferred.term)).map(set).collect()
+    let terms = required.chain(preferred.map(|preferred| preferred.term)).map(term);
+    terms.chain(rules.spread_constraints.into_iter().map(constraint)).collect()
 }

@@ -6,19 +6,19 @@ use berth_api::rules::{PodSet, SetRelation};
 use berth_api::work::WorkBudget;
 
 use super::membership::{NamespaceIndex, intersections};
+use super::uses::{EXCLUSIVE, ExclusiveOwners, OwnerPairs, is_selected_twice, owner_pairs};
 use super::{
     ComparedSet, Conflict, EmptySet, Intersection, PodGroup, Relation, SelectorOwner, SelectorRole,
     SelectorSets, SetComparison, SetSummary,
 };
 use crate::simulation::SimulatedPod;
 
-/// The selectors of which only one is to match a pod.
-const EXCLUSIVE: [SelectorRole; 2] = [SelectorRole::Controller, SelectorRole::DisruptionBudget];
-
 /// Steps of the comparison of sets with each other: about a second.
 const COMPARE_STEPS: u64 = 20_000_000;
 /// Steps that a relation costs, which is kept.
 const RELATION_STEPS: usize = 20;
+/// Steps of the comparison of the ports that Services and monitors use.
+const USE_STEPS: u64 = 10_000_000;
 /// Conflicts that are listed.
 const MAX_CONFLICTS: usize = 10_000;
 
@@ -33,10 +33,11 @@ impl SelectorSets {
             selector: set.selector.to_string(),
             owner: owner.clone(),
         });
-        let empty: Vec<_> = empty.collect();
+        let empty: Vec<_> = empty.chain(std::mem::take(&mut self.without_service)).collect();
         let n_selectors = sets.len();
         let Distinct { sets: distinct, mut relations, n_compared } = self.distinct(sets);
-        let n_owners: Vec<_> = distinct.iter().map(|(_, owners)| OwnersByRole::new(owners)).collect();
+        let exclusive: Vec<_> = distinct.iter().map(|(_, owners)| ExclusiveOwners::new(owners)).collect();
+        let budget = WorkBudget::new(USE_STEPS);
 
         let pod_sets: Vec<_> = distinct.iter().map(|(set, _)| *set).collect();
         let mut intersections = intersections(&pod_sets, &self.namespaces, pods);
@@ -65,36 +66,37 @@ impl SelectorSets {
                 n_pods: *n_pods,
             });
         let sets: Vec<_> = compared.collect();
-        let mut conflicts = conflicts(&n_pods, &n_owners, &relations);
+        let mut conflicts = conflicts(&n_pods, &exclusive, &relations, &budget);
         let n_conflicts = conflicts.len();
         conflicts.truncate(MAX_CONFLICTS);
-        let conflict = |(role, relation, n_pairs): (SelectorRole, Relation, usize)| {
-            let owners = |id: usize| distinct[id - 1].1.iter().filter(move |owner| owner.role == role);
+        let conflict = |(role, relation, pairs): (SelectorRole, Relation, OwnerPairs<'_>)| {
             let selector = |id: usize| &distinct[id - 1].0.selector;
             let Relation { set, relation: relates, other, n_pods } = relation;
             let pods = (n_pods > 0).then(|| merged(in_both(relation)));
-            Some(Conflict {
+            Conflict {
                 role,
-                first: (*owners(set).next()?).clone(),
+                not_counted: pairs.not_counted,
+                first: pairs.first.0.clone(),
                 relation: relates,
-                second: (*owners(other).nth(usize::from(set == other))?).clone(),
-                n_pairs,
+                second: pairs.first.1.clone(),
+                n_pairs: pairs.n,
                 n_pods,
                 pods: pods.unwrap_or_default(),
                 example_labels: selector(set).common_labels(selector(other)).unwrap_or_default(),
-            })
+            }
         };
-        let conflicts: Vec<_> = conflicts.into_iter().filter_map(conflict).collect();
-        let has_service = |id: &usize| n_owners[id - 1].of(SelectorRole::Service) > 0;
+        let conflicts: Vec<_> = conflicts.into_iter().map(conflict).collect();
+        let has_service = |id: &usize| !exclusive[id - 1].of(SelectorRole::Service).is_empty();
         let compares_services = (1..=sets.len()).any(|id| has_service(&id));
         let unserved = |i: &&Intersection| compares_services && !i.sets.iter().any(has_service);
         let without_service = merged(intersections.iter().filter(unserved));
 
         for intersection in &mut intersections {
-            let selecting =
-                |role| intersection.sets.iter().map(|id| n_owners[id - 1].of(role)).sum::<usize>();
-            intersection.selected_twice_by =
-                EXCLUSIVE.into_iter().filter(|role| selecting(*role) > 1).collect();
+            let is_twice = |role: &SelectorRole| {
+                let owners = intersection.sets.iter().map(|id| exclusive[id - 1].of(*role));
+                is_selected_twice(owners, &budget)
+            };
+            intersection.selected_twice_by = EXCLUSIVE.into_iter().filter(is_twice).collect();
         }
         let n_selected_twice = |role| {
             intersections.iter().filter(|i| i.selected_twice_by.contains(&role)).map(|i| i.n_pods).sum()
@@ -108,10 +110,13 @@ impl SelectorSets {
             n_overlapping,
             n_disjoint: n_compared * n_compared.saturating_sub(1) / 2 - relations.len(),
             n_not_compared: sets.len() - n_compared,
+            n_monitors_not_compared: self.n_monitors_not_compared,
             n_conflicts,
             n_empty: empty.len(),
             n_pods_of_two_controllers: n_selected_twice(SelectorRole::Controller),
             n_pods_of_two_budgets: n_selected_twice(SelectorRole::DisruptionBudget),
+            n_pods_of_two_services: n_selected_twice(SelectorRole::Service),
+            n_pods_of_two_monitors: n_selected_twice(SelectorRole::Monitor),
             n_pods_without_service: without_service.iter().map(|group| group.n_pods).sum(),
         };
         SetComparison { sets, empty, relations, intersections, conflicts, without_service, summary }
@@ -173,27 +178,15 @@ struct Distinct<'a> {
     n_compared: usize,
 }
 
-/// The numbers of selectors that describe a set, by what they are for.
-struct OwnersByRole(BTreeMap<SelectorRole, usize>);
-
-impl OwnersByRole {
-    fn new(owners: &[&SelectorOwner]) -> OwnersByRole {
-        let mut by_role = BTreeMap::new();
-        owners.iter().for_each(|owner| *by_role.entry(owner.role).or_default() += 1);
-        OwnersByRole(by_role)
-    }
-
-    fn of(&self, role: SelectorRole) -> usize {
-        self.0.get(&role).copied().unwrap_or(0)
-    }
-}
-
-/// The sets, and pairs of sets, that several controllers select, then those of several budgets; those of most pods first.
-fn conflicts(
+/// The sets, and pairs of sets, that several controllers select, then those of several budgets, Services and monitors; those
+/// that count before others, those of most pods first. Services and monitors only with pods: that others could be in both says
+/// little.
+fn conflicts<'a>(
     n_pods: &[usize],
-    n_owners: &[OwnersByRole],
+    exclusive: &[ExclusiveOwners<'a>],
     relations: &[Relation],
-) -> Vec<(SelectorRole, Relation, usize)> {
+    budget: &WorkBudget,
+) -> Vec<(SelectorRole, Relation, OwnerPairs<'a>)> {
     let within = n_pods.iter().enumerate().map(|(i, n_pods)| Relation {
         set: i + 1,
         relation: SetRelation::Equal,
@@ -203,17 +196,18 @@ fn conflicts(
     let all: Vec<Relation> = within.chain(relations.iter().copied()).collect();
     let mut conflicts = Vec::new();
     for role in EXCLUSIVE {
-        let n_pairs = |relation: &Relation| {
-            let n_first = n_owners[relation.set - 1].of(role);
-            match relation.set == relation.other {
-                true => n_first * n_first.saturating_sub(1) / 2,
-                false => n_first * n_owners[relation.other - 1].of(role),
-            }
-        };
-        let pairs = all.iter().map(|relation| (role, *relation, n_pairs(relation)));
-        conflicts.extend(pairs.filter(|(.., n_pairs)| *n_pairs > 0));
+        let needs_pods = matches!(role, SelectorRole::Service | SelectorRole::Monitor);
+        let start = conflicts.len();
+        for relation in all.iter().filter(|relation| relation.n_pods > 0 || !needs_pods) {
+            let set = exclusive[relation.set - 1].of(role);
+            let other = (relation.set != relation.other).then(|| exclusive[relation.other - 1].of(role));
+            let pairs = owner_pairs(set, other, budget);
+            conflicts.extend(pairs.into_iter().map(|pairs| (role, *relation, pairs)));
+        }
+        conflicts[start..].sort_by(|(_, a, x), (_, b, y)| {
+            x.not_counted.cmp(&y.not_counted).then_with(|| b.n_pods.cmp(&a.n_pods))
+        });
     }
-    conflicts.sort_by(|(a, x, _), (b, y, _)| a.cmp(b).then_with(|| y.n_pods.cmp(&x.n_pods)));
     conflicts
 }
 

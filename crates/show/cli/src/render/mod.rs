@@ -6,6 +6,7 @@ pub mod compare;
 pub mod difference;
 pub mod explanation;
 pub mod lint;
+pub mod node_sets;
 pub mod not_running;
 pub mod placement;
 pub mod sarif;

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 
 use berth_api::rules::SetRelation;
 use berth_api::syntax::format::{abbreviated, counted, grouped};
-use berth_console::pictures::{relation_words as words, selector_owner as owner};
+use berth_console::pictures::{plural, relation_words as words, selector_owner as owner};
 use berth_simulate::sets::{
-    ComparedSet, Conflict, EmptySet, PodGroup, Relation, SelectorRole, SetComparison, SetSummary,
+    ComparedSet, Conflict, EmptySet, NotCounted, PodGroup, Relation, SelectorRole, SetComparison, SetSummary,
 };
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
@@ -15,11 +15,11 @@ use berth_terminal::table::{Cell, Table};
 use super::explanation::heading;
 
 /// Rows of each table.
-const MAX_ROWS: usize = 100;
+pub(super) const MAX_ROWS: usize = 100;
 /// Pairs of overlapping sets without a pod in both.
 const MAX_POSSIBLE: usize = 10;
 /// Selectors of a set in the table; workloads in a line.
-const MAX_NAMED: usize = 8;
+pub(super) const MAX_NAMED: usize = 8;
 
 /// Writes the report; the last line is the summary.
 pub fn write(out: &mut impl Write, comparison: &SetComparison) -> io::Result<()> {
@@ -35,6 +35,8 @@ pub fn write(out: &mut impl Write, comparison: &SetComparison) -> io::Result<()>
     for (role, title) in [
         (SelectorRole::Controller, "Controllers that select the same pods"),
         (SelectorRole::DisruptionBudget, "Budgets that select the same pods"),
+        (SelectorRole::Service, "Services that select the same pods"),
+        (SelectorRole::Monitor, "Monitors that select the same pods"),
     ] {
         let conflicts: Vec<_> = comparison.conflicts.iter().filter(|c| c.role == role).collect();
         if !conflicts.is_empty() {
@@ -122,7 +124,9 @@ fn write_relations(out: &mut impl Write, comparison: &SetComparison) -> io::Resu
 }
 
 fn write_conflict(out: &mut impl Write, conflict: &Conflict) -> io::Result<()> {
-    let Conflict { first, second, relation, n_pairs, n_pods, pods, example_labels, .. } = conflict;
+    let Conflict {
+        role, first, second, relation, n_pairs, n_pods, pods, example_labels, not_counted, ..
+    } = conflict;
     let (first, second) = (owner(first, ""), owner(second, ""));
     write!(out, "  {BOLD}{first}{BOLD:#} {} {BOLD}{second}{BOLD:#}", words(*relation))?;
     if *n_pairs > 1 {
@@ -132,7 +136,17 @@ fn write_conflict(out: &mut impl Write, conflict: &Conflict) -> io::Result<()> {
     if *n_pods > 0 {
         let pods: Vec<_> = pods.iter().map(|group| format!("{} of {}", group.n_pods, group.object)).collect();
         let pods = abbreviated(&pods, MAX_NAMED);
-        return writeln!(out, "{BAD}{} in both{BAD:#}: {pods}", counted(*n_pods, "pod"));
+        let n_pods = counted(*n_pods, "pod");
+        return match not_counted {
+            None => writeln!(out, "{BAD}{n_pods} in both{BAD:#}: {pods}"),
+            Some(NotCounted::Headless) => {
+                writeln!(out, "{n_pods} in both: {pods} {DIM}(not counted: headless){DIM:#}")
+            }
+            Some(NotCounted::OtherPorts) => {
+                let what = if *role == SelectorRole::Monitor { "ports or paths" } else { "ports" };
+                writeln!(out, "{n_pods} in both: {pods} {DIM}(not counted: different {what}){DIM:#}")
+            }
+        };
     }
     let labels: Vec<_> = example_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let labels = labels.join(",");
@@ -140,7 +154,7 @@ fn write_conflict(out: &mut impl Write, conflict: &Conflict) -> io::Result<()> {
 }
 
 /// Writes the first rows, and how many there are more.
-fn write_table<const N: usize>(
+pub(super) fn write_table<const N: usize>(
     out: &mut impl Write,
     headings: [&str; N],
     rows: impl ExactSizeIterator<Item = [Cell; N]>,
@@ -152,7 +166,7 @@ fn write_table<const N: usize>(
     write_more(out, n_rows)
 }
 
-fn write_more(out: &mut impl Write, n_rows: usize) -> io::Result<()> {
+pub(super) fn write_more(out: &mut impl Write, n_rows: usize) -> io::Result<()> {
     match n_rows.saturating_sub(MAX_ROWS) {
         0 => Ok(()),
         n_more => writeln!(out, "  {DIM}and {} more; -o json lists all{DIM:#}", grouped(n_more)),
@@ -171,9 +185,20 @@ fn write_summary(out: &mut impl Write, summary: &SetSummary) -> io::Result<()> {
             "{ATTENTION}{n} not compared with the others: too many for one comparison; use --namespace or --kind{ATTENTION:#}"
         )?;
     }
-    for (n_pods, by) in
-        [(summary.n_pods_of_two_controllers, "controllers"), (summary.n_pods_of_two_budgets, "budgets")]
-    {
+    if summary.n_monitors_not_compared > 0 {
+        let n = counted(summary.n_monitors_not_compared, "ServiceMonitor");
+        writeln!(
+            out,
+            "{ATTENTION}{n} not compared: too many ServiceMonitors and Services for one comparison{ATTENTION:#}"
+        )?;
+    }
+    for (n_pods, role) in [
+        (summary.n_pods_of_two_controllers, SelectorRole::Controller),
+        (summary.n_pods_of_two_budgets, SelectorRole::DisruptionBudget),
+        (summary.n_pods_of_two_services, SelectorRole::Service),
+        (summary.n_pods_of_two_monitors, SelectorRole::Monitor),
+    ] {
+        let by = plural(role);
         match n_pods {
             0 => writeln!(out, "{GOOD}No pod is selected by two {by}{GOOD:#}")?,
             1 => writeln!(out, "{BAD}1 pod is selected by two {by}{BAD:#}")?,

@@ -69,6 +69,8 @@ const RUNS: &[(&str, &[&str])] = &[
     ("placement-quota", &["simulate", "-f", "examples/placement-quota/pods.yaml", "--nodes", "4"]),
     ("rolling-update", &["explain", "-f", "examples/rolling-update", "web-7f9-k2x4p"]),
     ("overlapping-sets", &["sets", "-f", "examples/overlapping-sets"]),
+    ("selected-twice", &["sets", "-f", "examples/selected-twice", "--fail-on", "services,monitors"]),
+    ("node-sets", &["sets", "-f", "examples/node-sets", "--of", "nodes"]),
     ("placement-policy", &["simulate", "-f", "examples/placement-policy", "-o", "wide"]),
     ("relax-after", &["simulate", "-f", "examples/relax-after", "--nodes", "3", "--zones", "2"]),
     (

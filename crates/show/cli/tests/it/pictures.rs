@@ -10,8 +10,9 @@ use serde_json::Value;
 use crate::program::berth;
 
 /// The pictures of the documents with the commands that draw them.
-const IN_DOCUMENTS: [(&str, &str); 8] = [
+const IN_DOCUMENTS: [(&str, &str); 9] = [
     ("sets.svg", "sets -f examples/overlapping-sets"),
+    ("node-sets.svg", "sets -f examples/node-sets --of nodes"),
     ("topology.svg", "simulate -f examples/redis-web --nodes 6 --zones 3 --racks 2 --color-by workload"),
     ("rules.svg", "simulate -f examples/redis-web --nodes 6 --zones 3 --picture rules"),
     ("spread.svg", "simulate -f examples/redis-web --nodes 6 --zones 3 --picture spread"),

@@ -2,24 +2,27 @@
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_simulate::SimulatedPod;
+use berth_simulate::sets::nodes::{NodeSet, NodeSetComparison, NodeSets};
 use berth_simulate::sets::{ComparedSet, Relation, SelectorSets};
-use maud::html;
+use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
 use super::parts;
-use crate::pictures::{self, relation_words, selector_owner};
+use crate::pictures::{self, relation_words, rule_users, selector_owner};
 use crate::{Request, State};
 
 /// Selectors of a set that are named.
 const MAX_NAMED: usize = 8;
 
 pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
-    let (inventory, options) = state.objects();
+    let (inventory, _) = state.objects();
     let mut sets = SelectorSets::new(&inventory).map_err(|error| PageError::Parameter(error.to_string()))?;
+    let node_sets = NodeSets::new(&inventory).map_err(|error| PageError::Parameter(error.to_string()))?;
     let simulation = state.simulation();
-    sets.add_terms(simulation.pods(), options.settings.extensions);
+    sets.add_terms(simulation);
     let pods: Vec<&SimulatedPod> = simulation.pods().iter().collect();
     let comparison = sets.compare(&pods);
+    let node_comparison = node_sets.compare(simulation, |_| true);
     let (shown, pages) = parts::paged(request, &comparison.sets)?;
     let set = |set: &ComparedSet| {
         let owners: Vec<_> = set.owners.iter().map(|owner| selector_owner(owner, &set.namespaces)).collect();
@@ -46,7 +49,9 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
         p {
             (counted(summary.n_selectors, "selector")) ", " (counted(summary.n_sets, "set")) "; "
             (counted(summary.n_pods_of_two_controllers, "pod")) " of two controllers, "
-            (grouped(summary.n_pods_of_two_budgets)) " of two budgets"
+            (grouped(summary.n_pods_of_two_budgets)) " of two budgets, "
+            (grouped(summary.n_pods_of_two_services)) " of two Services, "
+            (grouped(summary.n_pods_of_two_monitors)) " of two monitors"
         }
         (parts::figure(&pictures::sets(&comparison)))
         (parts::table_of(
@@ -61,8 +66,38 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
             (&relations, "pair"),
             relation,
         ))
+        (of_nodes(&node_comparison))
     };
-    Ok(Page::new("Sets of pods", content))
+    Ok(Page::new("Sets of pods and nodes", content))
+}
+
+fn of_nodes(comparison: &NodeSetComparison) -> Markup {
+    let summary = &comparison.summary;
+    let rules = |set: &NodeSet| set.rules.iter().map(|rule| rule.rule.clone()).collect::<Vec<_>>();
+    let set = |set: &NodeSet| {
+        let users: Vec<_> = set.rules.iter().map(rule_users).collect();
+        vec![
+            parts::number(set.id),
+            html! { code { (abbreviated(&rules(set), MAX_NAMED)) } },
+            parts::number(set.n_nodes),
+            html! { (abbreviated(&users, MAX_NAMED)) },
+        ]
+    };
+    html! {
+        h2 { "Sets of nodes" }
+        p {
+            (counted(summary.n_node_selectors, "node selector")) ", " (counted(summary.n_taints, "taint")) ", "
+            (counted(summary.n_sets, "set")) "; " (counted(summary.n_unselected, "node"))
+            " without a node selector that matches, " (grouped(summary.n_unusable)) " that no pod can use"
+        }
+        (parts::figure(&pictures::node_sets(comparison)))
+        (parts::short_table(
+            "Sets of nodes",
+            &["Set", "Rules", "Nodes", "Used by"],
+            (&comparison.sets, "set"),
+            set,
+        ))
+    }
 }
 
 #[cfg(test)]
@@ -72,5 +107,6 @@ mod tests {
     #[test]
     fn sets_have_their_selectors_and_pods() {
         check("/sets", &["<code>app=web</code></td><td>3</td>", "Deployment web", "in 1 set</text>"]);
+        check("/sets", &["Sets of nodes", "nodes in 0 sets</text>"]);
     }
 }

@@ -12,7 +12,7 @@ mod workload_keys;
 pub use explanation::explanation;
 pub use losses::losses;
 pub use rules::rules;
-pub use sets::{relation_words, selector_owner, sets};
+pub use sets::{node_sets, plural, relation_words, rule_role, rule_users, selector_owner, sets};
 pub use spread::spread;
 pub(crate) use spread::spread_of;
 pub use timeline::timeline;

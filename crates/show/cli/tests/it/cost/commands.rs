@@ -64,6 +64,11 @@ fn sets_grows_with_its_input() {
 }
 
 #[test]
+fn sets_of_nodes_grows_with_its_input() {
+    assert_grows_evenly("sets", &["--of", "nodes", "-f", "cluster.json"]);
+}
+
+#[test]
 fn lint_grows_with_its_input() {
     assert_grows_evenly("lint", &["-f", "cluster.json"]);
 }

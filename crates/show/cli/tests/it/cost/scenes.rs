@@ -265,6 +265,34 @@ pub const DIMENSIONS: &[Dimension] = &[
             )
         });
     }),
+    dimension("Services and ServiceMonitors", 100, |scene, n| {
+        for i in 0..n {
+            let labels = json!({"app": format!("app-{i}")});
+            let metadata = json!({"name": format!("app-{i}"), "namespace": "default", "labels": labels});
+            scene.others.push(json!({
+                "apiVersion": "v1", "kind": "Service", "metadata": metadata,
+                "spec": {"selector": {"app": "web"}, "ports": [{"port": i % 60_000 + 1}]},
+            }));
+            scene.others.push(json!({
+                "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": metadata,
+                "spec": {"selector": selector(i), "endpoints": []},
+            }));
+        }
+    }),
+    dimension("nodes in pools that pods select", 100, |scene, n| {
+        for i in 4..n {
+            scene.nodes.push(node(i));
+        }
+        for (i, node) in scene.nodes.iter_mut().enumerate() {
+            node["metadata"]["labels"]["pool"] = format!("pool-{}", i / 4).into();
+        }
+        for i in 0..n {
+            let mut pod = pod(&format!("pod-{i}"));
+            pod["spec"]["nodeSelector"] = json!({"pool": format!("pool-{}", i / 4)});
+            pod["spec"]["tolerations"] = json!([{"key": format!("key-{i}"), "operator": "Exists"}]);
+            scene.pods.push(pod);
+        }
+    }),
     dimension("empty documents", 10_000, |scene, n| scene.head = "---\n".repeat(n)),
     dimension("deployments", 200, |scene, n| {
         let deployment = |i: usize| {
