@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use berth_api::admission::{known_runtime_classes, unknown_runtime_class};
 use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::{Pod, RuntimeClass};
+use berth_api::policy::RequiredLabels;
 use berth_api::read::SourceLocation;
 use berth_api::rules::{
     KnownNamespaces, NamespaceScope, PodSet, PodTerm, Requirement, Selector, SetRelation,
@@ -13,18 +14,29 @@ use berth_api::rules::{
 use berth_engine::{Cluster, Settings};
 use berth_simulate::{InvalidObject, Workloads};
 
+use crate::api_server::is_standard;
 use crate::finding::Finding;
 use crate::nodes::Nodes;
 use crate::population::{PodGroup, Population};
+use crate::severity::Severity;
 use crate::subject::{Object, PodAdmission, Subject};
 use crate::terms::set;
 use crate::work::Work;
 
 /// The rules that state errors of the API server.
-const STATING_ERRORS: [&str; 2] = ["dialects-differ", "label-not-an-integer"];
+const STATING_ERRORS: [&str; 3] = ["dialects-differ", "label-not-an-integer", "proposal-field-dropped"];
 
-/// What the admission policy says about a pod: reasons to refuse it.
-pub type Review<'a> = dyn Fn(&Pod) -> Vec<String> + 'a;
+/// What the admission policy says against a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Objection {
+    /// Whether the pod is refused; otherwise it is a warning.
+    pub refused: bool,
+    /// The reason, with the path of a field at its begin.
+    pub message: String,
+}
+
+/// Puts a pod to the admission policy.
+pub type Review<'a> = dyn Fn(&Pod) -> Vec<Objection> + 'a;
 
 /// The objects to lint, parsed once, and the cluster around them.
 pub struct LintInput<'a> {
@@ -44,6 +56,11 @@ pub struct LintInput<'a> {
     pub(crate) empty_cluster: RefCell<Option<Cluster>>,
     pub(crate) review: Option<&'a Review<'a>>,
     pub(crate) annotation_readers: &'a [String],
+    /// Why the API server is known to be a standard one, which does not have the fields of the proposals; none if it has them,
+    /// or if that is not known.
+    pub(crate) standard_api_server: Option<&'static str>,
+    /// Label keys that all pods must carry.
+    pub(crate) required_labels: Vec<(RequiredLabels, Severity)>,
     rejected: Vec<InvalidObject>,
     runtime_classes: Vec<RuntimeClass>,
 }
@@ -99,6 +116,12 @@ impl<'a> LintInput<'a> {
             empty_cluster: RefCell::default(),
             review,
             annotation_readers: &[],
+            standard_api_server: match settings.extensions {
+                false => Some("Berth's extensions are switched off"),
+                true => is_standard(inventory, &is_linted)
+                    .then_some("an API server without these fields stored the objects of the input"),
+            },
+            required_labels: Vec::new(),
             rejected,
             runtime_classes,
         }
@@ -134,6 +157,36 @@ impl<'a> LintInput<'a> {
     #[must_use]
     pub fn with_annotation_readers(self, annotation_readers: &'a [String]) -> Self {
         LintInput { annotation_readers, ..self }
+    }
+
+    /// States whether the API server has the fields of the proposals, where it was asked.
+    #[must_use]
+    pub fn with_api_server(self, has_proposal_fields: bool) -> Self {
+        let standard_api_server = match (self.settings.extensions, has_proposal_fields) {
+            (true, true) => None,
+            (true, false) => Some("the API server of the cluster does not have the field"),
+            (false, _) => self.standard_api_server,
+        };
+        LintInput { standard_api_server, ..self }
+    }
+
+    /// Adds label keys that all pods must carry, and the severity of findings about them.
+    #[must_use]
+    pub fn with_required_labels(mut self, labels: RequiredLabels, severity: Severity) -> Self {
+        self.required_labels.push((labels, severity));
+        self
+    }
+
+    /// The number of running pods in a set.
+    pub(crate) fn n_running(&self, set: &PodSet) -> usize {
+        let pods = self.inventory.pods.iter().map(|entry| &entry.object);
+        let is_in = |pod: &&Pod| {
+            let metadata = &pod.metadata;
+            !pod.spec.node_name.is_empty()
+                && !pod.is_terminal()
+                && set.contains(&metadata.namespace, &metadata.labels, &self.namespaces)
+        };
+        if self.work.spend(self.inventory.pods.len()) { pods.filter(is_in).count() } else { 0 }
     }
 
     /// Whether the pods of the input are all pods of some namespaces: of a cluster they are, of manifests only those of
@@ -178,7 +231,9 @@ impl<'a> LintInput<'a> {
     /// Whether the first pod of a subject may go anywhere as far as a requirement of its affinity is concerned, because it
     /// matches all of the terms itself.
     pub(crate) fn satisfies_itself(&self, subject: &Subject<'_>, terms: &[PodTerm]) -> bool {
-        terms.iter().all(|term| subject.is_in(&set(term), &self.namespaces))
+        let sets: Vec<_> = terms.iter().map(set).collect();
+        sets.iter().all(|set| subject.is_in(set, &self.namespaces))
+            || subject.has_first_pod_in(&sets, &self.namespaces)
     }
 
     /// The objects that the API server rejects for reasons that no finding states.

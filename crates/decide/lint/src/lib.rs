@@ -5,6 +5,8 @@
 //!
 //! This crate does no I/O: callers read files, find the lines of fields, and write the findings.
 
+mod added_labels;
+mod api_server;
 mod finding;
 mod input;
 mod nodes;
@@ -19,7 +21,7 @@ mod terms;
 mod work;
 
 pub use finding::Finding;
-pub use input::{LintInput, Review};
+pub use input::{LintInput, Objection, Review};
 pub use rule::{RULES, RuleInfo, rule};
 pub use selection::{Selection, UnknownRule};
 pub use severity::Severity;

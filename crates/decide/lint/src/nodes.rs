@@ -70,6 +70,18 @@ impl<'a> Nodes<'a> {
         domains
     }
 
+    /// Whether all nodes with one label also have another one.
+    pub(crate) fn have_label_if(&self, with: &str, key: &str) -> bool {
+        let n_nodes = |key: &str| self.domains(key).values().map(Vec::len).sum::<usize>();
+        // Most nodes have both labels.
+        if n_nodes(key) == self.all.len() {
+            return true;
+        }
+        let with = self.domains(with);
+        let mut nodes = with.values().flatten();
+        self.work.spend(self.all.len()) && nodes.all(|i| self.all[*i].metadata.label(key).is_some())
+    }
+
     /// The nodes that the node selector, the required node affinity and the tolerations of a pod allow. Taints that nodes
     /// get for a time, such as while they are cordoned, do not count.
     pub(crate) fn eligible(&self, rules: &PodRules) -> Rc<Eligible<'a>> {

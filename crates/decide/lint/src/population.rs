@@ -7,7 +7,8 @@ use berth_api::object::StringMap;
 use berth_api::rules::{KnownNamespaces, PodSet, Requirement, Selector};
 use berth_simulate::Workloads;
 
-use crate::subject::{Subject, UNKNOWN_VALUE, controller_labels};
+use crate::added_labels::UNKNOWN_VALUE;
+use crate::subject::Subject;
 use crate::work::Work;
 
 /// Pods with the same namespace, owner and labels, as far as selectors mention the labels.
@@ -20,7 +21,7 @@ pub(crate) struct PodGroup {
     /// Whether the pods have a node.
     pub(crate) is_running: bool,
     /// Labels whose values only the controller knows.
-    unknown: &'static [&'static str],
+    unknown: Vec<&'static str>,
 }
 
 /// All pods.
@@ -57,7 +58,7 @@ impl Population {
             positions.insert((namespace.clone(), subject.shown()), i);
             if subject.replicas != Some(0) {
                 let labels = known(&subject.pod.metadata.labels, &keys);
-                let unknown = controller_labels(subject.kind);
+                let unknown = subject.unknown_labels();
                 population.add(PodGroup { namespace, labels, subject: Some(i), is_running: false, unknown });
             }
         }
@@ -76,7 +77,7 @@ impl Population {
             let labels = known(&pod.metadata.labels, &keys);
             let is_running = !pod.spec.node_name.is_empty();
             if seen.insert((namespace.clone(), labels.clone(), subject, is_running), ()).is_none() {
-                population.add(PodGroup { namespace, labels, subject, is_running, unknown: &[] });
+                population.add(PodGroup { namespace, labels, subject, is_running, unknown: Vec::new() });
             }
         }
         population

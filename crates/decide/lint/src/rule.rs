@@ -60,6 +60,9 @@ rules! {
     "cross-namespace-anti-affinity" cross_namespace Warning:
         "Required anti-affinity selects pods of other namespaces and keeps them out of whole domains";
         "select pods of the own namespace only, or make the term preferred"
+    "cross-namespace-preference" cross_namespace_preference Info:
+        "Preferred anti-affinity lowers the scores of nodes for pods of other namespaces";
+        "select pods of the own namespace only, or use a smaller topology"
     "deprecated-api" deprecated_api Warning:
         "The API version of an object is deprecated or no longer served";
         "use the API version that replaces it"
@@ -88,11 +91,14 @@ rules! {
         "A term without labelSelector selects no pod and has no effect, or can never be satisfied";
         "add a labelSelector"
     "policy-refuses" policy_refuses Error:
-        "The admission policy refuses the pods";
+        "The admission policy refuses the pods, or warns about them";
         "change the pod as the message says, or the policy"
     "preference-without-effect" preference_without_effect Warning:
         "A preference that does not distinguish any nodes";
         "remove the preference, or correct it"
+    "proposal-field-dropped" proposal_field_dropped Error:
+        "A standard API server does not keep a rule of the design proposals in the pod spec";
+        "write the rule in the annotation scheduling.berth.dev/affinity"
     "redundant-term" redundant_term Info:
         "A required term between pods that another one implies";
         "remove the term"
@@ -102,6 +108,9 @@ rules! {
     "request-exceeds-every-node" request_exceeds Error:
         "A pod requests more than any node that it may run on can allocate";
         "request less, or add a larger node"
+    "required-label-missing" required_label_missing Error:
+        "Pods lack a label key that all pods must carry";
+        "add the label to the pod template"
     "rollout-deadlock" rollout_deadlock Warning:
         "A rolling update cannot start: a new pod is unschedulable while all old pods run";
         "set maxUnavailable to 1"

@@ -11,6 +11,8 @@ use berth_api::rules::{PodRules, annotation_affinity};
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use serde_json::Value;
 
+use crate::added_labels::{AddedLabels, UNKNOWN_VALUE};
+
 /// The annotation of an object, or of its pod template, with the rules that it is exempt from: names separated by
 /// commas, or `*` for all.
 pub const IGNORE_ANNOTATION: &str = "lint.berth.dev/ignore";
@@ -93,6 +95,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) template: &'static str,
     /// The pod as written, with the labels that controllers add.
     pub(crate) written: Pod,
+    /// The labels that controllers add.
+    pub(crate) added: AddedLabels,
     /// The pod as created: defaulted, with matchLabelKeys merged.
     pub(crate) pod: Pod,
     pub(crate) rules: PodRules,
@@ -102,30 +106,6 @@ pub(crate) struct Subject<'a> {
     pub(crate) errors: Vec<FieldError>,
     /// Why its admission refuses the pod.
     pub(crate) denied: Option<String>,
-}
-
-/// Begins what stands for a value that only a controller knows. Each workload has another one.
-pub(crate) const UNKNOWN_VALUE: &str = "set-by-the-controller-";
-
-/// The labels that controllers add to the pods of a workload.
-pub(crate) fn controller_labels(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        Kind::Deployment => &["pod-template-hash"],
-        Kind::StatefulSet => &[
-            "controller-revision-hash",
-            "apps.kubernetes.io/pod-index",
-            "statefulset.kubernetes.io/pod-name",
-        ],
-        Kind::DaemonSet => &["controller-revision-hash", "pod-template-generation"],
-        Kind::Job | Kind::CronJob => &[
-            "batch.kubernetes.io/controller-uid",
-            "batch.kubernetes.io/job-name",
-            "batch.kubernetes.io/job-completion-index",
-            "controller-uid",
-            "job-name",
-        ],
-        _ => &[],
-    }
 }
 
 impl<'a> Subject<'a> {
@@ -141,13 +121,8 @@ impl<'a> Subject<'a> {
         let (kind, metadata) = (workload.kind(), workload.metadata());
         let mut written = workload_pods(entry)?.template;
         written.metadata.name.clone_from(&metadata.name);
-        for label in controller_labels(kind) {
-            let value = match *label {
-                "job-name" | "batch.kubernetes.io/job-name" if kind == Kind::Job => metadata.name.clone(),
-                _ => format!("{UNKNOWN_VALUE}{}", entry.order),
-            };
-            written.metadata.labels.entry((*label).to_owned()).or_insert(value);
-        }
+        let added = AddedLabels::of(workload);
+        added.add_to(&mut written.metadata.labels, workload, entry.order);
         if kind == Kind::DaemonSet {
             for (key, effect) in daemon_tolerations(written.spec.host_network) {
                 let (key, effect, operator) = (key.to_owned(), effect.to_owned(), "Exists".to_owned());
@@ -169,7 +144,7 @@ impl<'a> Subject<'a> {
             _ => "spec.template.",
         };
         let object = Object::of(kind, entry, &metadata.namespace, &metadata.name);
-        Ok(Subject::new(object, kind, template, written, replicas, admission))
+        Ok(Subject { added, ..Subject::new(object, kind, template, written, replicas, admission) })
     }
 
     /// A pod.
@@ -194,7 +169,8 @@ impl<'a> Subject<'a> {
             Some(_) => AdmissionResult::default(),
         };
         let rules = PodRules::parse(&pod, admission.extensions);
-        Subject { object, kind, template, written, pod, rules, replicas, errors, denied }
+        let added = AddedLabels::default();
+        Subject { object, kind, template, written, added, pod, rules, replicas, errors, denied }
     }
 
     /// The path of a field of the pod in the object.
@@ -209,6 +185,13 @@ impl<'a> Subject<'a> {
     /// The labels of the pods with their values, without those that controllers add.
     pub(crate) fn own_labels(&self) -> impl Iterator<Item = (&String, &String)> {
         self.written.metadata.labels.iter().filter(|(_, value)| !value.starts_with(UNKNOWN_VALUE))
+    }
+
+    /// The keys of added labels whose values only the controller knows.
+    pub(crate) fn unknown_labels(&self) -> Vec<&'static str> {
+        let labels = &self.written.metadata.labels;
+        let is_unknown = |key: &&str| labels.get(*key).is_some_and(|value| value.starts_with(UNKNOWN_VALUE));
+        self.added.keys.iter().copied().filter(is_unknown).collect()
     }
 
     /// `Deployment web`.

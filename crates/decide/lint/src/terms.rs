@@ -5,9 +5,9 @@ use berth_api::rules::{KnownNamespaces, NamespaceScope, PodSet, PodTerm, Selecto
 
 use crate::subject::Subject;
 
-const IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-const EXECUTING: &str = "requiredDuringSchedulingRequiredDuringExecution";
-const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+pub(crate) const IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+pub(crate) const EXECUTING: &str = "requiredDuringSchedulingRequiredDuringExecution";
+pub(crate) const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// A parsed pod term of a pod.
 #[derive(Clone, Copy)]
@@ -127,6 +127,17 @@ impl Subject<'_> {
     /// The pods that a spread constraint counts.
     pub(crate) fn spread_set(&self, constraint: &SpreadConstraint) -> PodSet {
         PodSet { namespaces: NamespaceScope::only(self.namespace()), selector: constraint.selector.clone() }
+    }
+
+    /// Whether a set has the other pods of this subject, as seen from one of them.
+    pub(crate) fn others_are_in(&self, set: &PodSet, namespaces: &KnownNamespaces) -> bool {
+        set.contains(self.namespace(), &self.added.of_another(&self.pod.metadata.labels), namespaces)
+    }
+
+    /// Whether one of the pods that are created before any of them runs is in all sets, by the labels that single pods have.
+    pub(crate) fn has_first_pod_in(&self, sets: &[PodSet], namespaces: &KnownNamespaces) -> bool {
+        let first = self.added.of_first_pods(&self.pod.metadata.labels, self.object.name, sets);
+        first.iter().any(|labels| sets.iter().all(|set| set.contains(self.namespace(), labels, namespaces)))
     }
 
     /// Whether a set has the pods of this subject.

@@ -97,6 +97,11 @@ impl PodExplanation {
                 explanation.n_nodes
             ));
         }
+        if explanation.blast_radius.is_none() {
+            hints.push(
+                "the blast radius of its anti-affinity was not measured: that is too much work".to_owned(),
+            );
+        }
         let core = unsatisfiable_core(&explanation);
         let dialect_notes = dialect_notes(pod, extensions);
         let dialect_notes = dialect_notes.iter().map(|n| format!("{}: {}", n.path, n.text)).collect();

@@ -1,6 +1,7 @@
 //! What is answered: `AdmissionResponse` of `admission.k8s.io/v1`.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +14,8 @@ use crate::rule::Rule;
 const MAX_WARNING_BYTES: usize = 4096;
 /// No single message is longer, in bytes.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024;
+/// No audit annotation is longer, in bytes.
+const MAX_AUDIT_BYTES: usize = 4096;
 
 /// The answer to a request.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,6 +26,8 @@ pub struct Answer {
     pub warnings: Vec<String>,
     /// Operations of a JSON patch for the object; empty if it stays as it is.
     pub patch: Vec<Value>,
+    /// What was measured, by the name of the rule: the API server adds it to its audit log.
+    pub audit: BTreeMap<&'static str, String>,
 }
 
 /// Why a request is refused.
@@ -141,6 +146,12 @@ impl Answer {
             let patch = Value::from(self.patch.clone()).to_string();
             response["patchType"] = "JSONPatch".into();
             response["patch"] = STANDARD.encode(patch).into();
+        }
+        if !self.audit.is_empty() {
+            let annotation = |(rule, text): (&&'static str, &String)| {
+                ((*rule).to_owned(), Value::from(shortened(text.clone(), MAX_AUDIT_BYTES)))
+            };
+            response["auditAnnotations"] = self.audit.iter().map(annotation).collect();
         }
         let warnings = fitting(&self.warnings);
         if !warnings.is_empty() {

@@ -1,7 +1,8 @@
-//! What a rule found: reasons to refuse, and warnings.
+//! What a rule found: reasons to refuse, warnings, and measurements.
 
 use crate::answer::{Answer, Denial};
 use crate::policy::Action;
+use crate::rule::Rule;
 
 /// Warnings beyond this many are left out.
 const MAX_WARNINGS: usize = 100;
@@ -27,6 +28,15 @@ impl Findings {
         if self.0.warnings.len() < MAX_WARNINGS && !self.0.warnings.contains(&warning) {
             self.0.warnings.push(warning);
         }
+    }
+
+    /// A rule measured something, which an audit log can keep.
+    pub(crate) fn measured(&mut self, rule: Rule, text: String) {
+        let measured = self.0.audit.entry(rule.name()).or_default();
+        if !measured.is_empty() {
+            measured.push_str("; ");
+        }
+        measured.push_str(&text);
     }
 
     /// Whether some rule refuses.

@@ -5,14 +5,13 @@ use std::time::Instant;
 use berth_api::admission::Operation;
 use berth_api::object::Pod;
 use berth_api::rules::PodRules;
-use serde_json::json;
 
 use crate::answer::{Answer, ReviewError};
 use crate::findings::Findings;
 use crate::policy::Policy;
 use crate::request::{AdmissionRequest, RequestError};
 use crate::rules::{self, PodAttributes};
-use crate::state::{Nothing, StateAccess};
+use crate::state::StateAccess;
 
 /// The kind of a review: one path of the webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,38 +77,22 @@ pub fn review<K: StateAccess>(
     }
 }
 
-/// Why a pod would be refused when it is created, as far as that does not depend on the state of a cluster.
-pub fn refusals(pod: &Pod, policy: &Policy) -> Vec<String> {
-    let request = AdmissionRequest::from_value(json!({
-        "uid": "", "operation": "CREATE", "name": pod.metadata.name, "namespace": pod.metadata.namespace,
-        "kind": {"group": "", "version": "v1", "kind": "Pod"},
-        "resource": {"group": "", "version": "v1", "resource": "pods"},
-        "object": pod,
-    }));
-    let answer = request
-        .map_err(ReviewError::from)
-        .and_then(|request| review(Endpoint::ValidatePods, &request, policy, &Nothing, Instant::now()));
-    match answer {
-        Ok(answer) => answer.denied.map(|denial| denial.message).into_iter().collect(),
-        Err(error) => vec![format!("the policy cannot be checked: {error}")],
-    }
-}
-
 fn is_written(request: &AdmissionRequest) -> bool {
     matches!(request.operation, Operation::Create | Operation::Update) && request.sub_resource.is_empty()
 }
 
-/// The pod of a request that creates it, or changes its inter-pod rules.
-pub(crate) fn pod_with_new_rules(request: &AdmissionRequest) -> Result<Option<Pod>, RequestError> {
+/// The pod of a request that creates or updates it, unless it is being deleted.
+fn written_pod(request: &AdmissionRequest) -> Result<Option<Pod>, RequestError> {
     if !is_written(request) || !request.is_about("", "pods", "") {
         return Ok(None);
     }
-    let pod = request.pod()?;
-    Ok(has_new_rules(request, &pod)?.then_some(pod))
+    Ok(Some(request.pod()?).filter(|pod| pod.metadata.deletion_timestamp.is_none()))
 }
 
-fn has_new_rules(request: &AdmissionRequest, pod: &Pod) -> Result<bool, RequestError> {
-    Ok(pod.metadata.deletion_timestamp.is_none() && rules::changes_affinity(request, pod)?)
+/// The pod of a request that creates it, or changes its inter-pod rules.
+pub(crate) fn pod_with_new_rules(request: &AdmissionRequest) -> Result<Option<Pod>, RequestError> {
+    let Some(pod) = written_pod(request)? else { return Ok(None) };
+    Ok(rules::changes_affinity(request, &pod)?.then_some(pod))
 }
 
 fn validate_nodes<K: StateAccess>(
@@ -134,26 +117,32 @@ fn validate_pods<K: StateAccess>(
 ) -> Result<Answer, ReviewError> {
     let mut found = Findings::default();
     if is_written(request) && !request.is_about("", "pods", "") {
-        rules::check_template(request, policy, now, &mut found);
+        rules::check_template(request, policy, access, now, &mut found)?;
         return Ok(found.into_answer());
     }
-    if !is_written(request) {
-        return Ok(Answer::allowed());
-    }
-    let pod = request.pod()?;
-    if pod.metadata.deletion_timestamp.is_none() {
-        rules::has_few_entries(request, policy, &pod, &mut found)?;
-    }
-    if !has_new_rules(request, &pod)? {
+    let Some(pod) = written_pod(request)? else { return Ok(Answer::allowed()) };
+    rules::has_few_entries(request, policy, &pod, &mut found)?;
+    let old = if policy.required_labels.is_some() { request.old_pod()? } else { None };
+    rules::carries_required_labels(request, policy, &pod, old.as_ref(), &mut found);
+    if !rules::changes_affinity(request, &pod)? {
         return Ok(found.into_answer());
     }
     let parsed = PodRules::parse(&pod, true);
     let attributes = PodAttributes { request, policy, pod: &pod, rules: &parsed, now };
-    rules::check_pod(&attributes, &mut found);
+    rules::check_pod(&attributes, access, &mut found)?;
     let budget = policy.budget(&pod.metadata.namespace).filter(|_| !found.is_denied());
     if let Some(budget) = budget {
         if let Some(limit) = &budget.blast_radius {
             rules::stays_within_blast_radius(&attributes, limit, budget.action, access, &mut found)?;
+        }
+        if let Some(limit) = &budget.preferred_blast_radius {
+            rules::stays_within_preferred_blast_radius(
+                &attributes,
+                limit,
+                budget.action,
+                access,
+                &mut found,
+            )?;
         }
         if let Some(limit) = &budget.exclusive_nodes {
             rules::stays_within_exclusive_nodes(&attributes, limit, budget.action, access, &mut found)?;

@@ -11,6 +11,8 @@ pub enum Rule {
     LimitPodHardAntiAffinityTopology,
     /// A pod's blast radius stays within a budget.
     BlastRadius,
+    /// What a pod's preferences make worse for others stays within a budget.
+    PreferredBlastRadius,
     /// Pods with their own nodes stay within a budget.
     ExclusiveNodes,
     /// What pods exclude for other namespaces stays within a quota.
@@ -27,6 +29,8 @@ pub enum Rule {
     PlacementPolicy,
     /// Pods and nodes carry no more than the limits.
     RuleLimits,
+    /// Pods carry the labels that all pods must carry.
+    RequiredLabels,
 }
 
 impl Rule {
@@ -37,6 +41,7 @@ impl Rule {
             Rule::AllNamespacesAntiAffinity => "AllNamespacesAntiAffinity",
             Rule::LimitPodHardAntiAffinityTopology => "LimitPodHardAntiAffinityTopology",
             Rule::BlastRadius => "BlastRadius",
+            Rule::PreferredBlastRadius => "PreferredBlastRadius",
             Rule::ExclusiveNodes => "ExclusiveNodes",
             Rule::PlacementQuota => "PlacementQuota",
             Rule::AntiAffinityToleration => "AntiAffinityToleration",
@@ -45,6 +50,7 @@ impl Rule {
             Rule::TrustedUsers => "TrustedUsers",
             Rule::PlacementPolicy => "PlacementPolicy",
             Rule::RuleLimits => "RuleLimits",
+            Rule::RequiredLabels => "RequiredLabels",
         }
     }
 }

@@ -125,6 +125,19 @@ impl LiveCluster {
         Ok(connect::client(Connection::from(self.0.config().await?).anonymous())?)
     }
 
+    /// Whether the API server has the fields of the design proposals, by the schema that it publishes; none if that cannot be
+    /// read.
+    pub fn has_proposal_fields(&self) -> Option<bool> {
+        const NODE_AFFINITY: &str = "/components/schemas/io.k8s.api.core.v1.NodeAffinity/properties";
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+        let schema: Value = runtime.block_on(async {
+            let (client, _) = self.connect().await.ok()?;
+            call::json(&client, call::get("/openapi/v3/api/v1"), TIMEOUT).await.ok()
+        })?;
+        let fields = schema.pointer(NODE_AFFINITY)?;
+        Some(fields.get("requiredDuringSchedulingRequiredDuringExecution").is_some())
+    }
+
     async fn connect(&self) -> Result<(kube::Client, String), LiveError> {
         let config = self.0.config().await?;
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::apply::{Applied, apply};
 use super::object::PlacementPolicy;
 use crate::object::{ObjectMeta, Pod, Shared, StringMap};
+use crate::rules::NamespaceScope;
 use crate::work::{TooMuchWork, WorkBudget};
 
 /// Steps of work for the policies of one pod: some ten milliseconds.
@@ -38,6 +39,18 @@ impl PolicySet {
     pub fn knows(&self, namespace: &str) -> bool {
         self.namespaces.contains_key(namespace)
             || self.policies.iter().all(|policy| policy.spec.namespace_selector.is_none())
+    }
+
+    /// Whether a scope has every namespace that exists, but for those that do not count. Fewer than two namespaces are not all:
+    /// the scope of a pod's own namespace would be one of all.
+    pub fn are_all_namespaces_in(&self, scope: &NamespaceScope, is_exempt: impl Fn(&str) -> bool) -> bool {
+        let counted = self.namespaces.iter().filter(|(name, _)| !is_exempt(name));
+        let (mut n_in, mut n_counted) = (0, 0);
+        for (name, labels) in counted {
+            n_counted += 1;
+            n_in += usize::from(scope.contains(name, labels));
+        }
+        n_counted > 1 && n_in == n_counted
     }
 
     /// The policies that select a pod, in the order in which they are applied.

@@ -2,7 +2,7 @@
 
 use super::selector::{Comparison, Requirement};
 use super::{Dialect, Selector};
-use crate::object::{Pod, PodAffinity, PodAffinityTerm};
+use crate::object::{Pod, PodAffinity, PodAffinityTerm, StringMap};
 use crate::syntax::annotations::TOLERATION_ANNOTATION;
 use crate::syntax::label_key;
 
@@ -74,6 +74,13 @@ impl NamespaceScope {
         matches!(&self.selector, Selector::All(requirements) if requirements.iter().all(holds))
     }
 
+    /// Whether it has a namespace with these labels; the label with its name need not be among them.
+    pub fn contains(&self, name: &str, labels: &StringMap) -> bool {
+        let label =
+            |key: &str| if key == NAME_LABEL { Some(name) } else { labels.get(key).map(String::as_str) };
+        self.names.iter().any(|listed| listed == name) || self.selector.matches(label)
+    }
+
     /// One namespace.
     pub fn only(name: &str) -> Self {
         NamespaceScope { names: vec![name.to_owned()], selector: Selector::Nothing }
@@ -130,7 +137,7 @@ pub fn all_topologies_problem(keys: &[String], max: usize) -> Option<String> {
 
 /// Whether a v1 term has a meaning only with extensions. Without, the API server refuses new pods with such a term; of pods
 /// that it stored before, the term is ignored, so that they stay schedulable.
-pub(super) fn needs_extensions(term: &PodAffinityTerm) -> bool {
+pub fn needs_extensions(term: &PodAffinityTerm) -> bool {
     let mut requirements = term.label_selector.iter().flat_map(|selector| &selector.match_expressions);
     requirements.any(|requirement| matches!(requirement.operator.as_str(), "Gt" | "Lt"))
 }

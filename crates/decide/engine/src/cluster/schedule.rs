@@ -11,7 +11,7 @@ use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::equivalence::Equivalence;
 use crate::decision::timing::{self, StageTime};
 use crate::decision::{self, Evaluation, Outcome};
-use crate::explain::blast_radius::{BlastRadius, blast_radius};
+use crate::explain::blast_radius::{BlastRadius, blast_radius, preferred_blast_radius};
 use crate::explain::opportunity_cost::{OpportunityCost, opportunity_cost};
 use crate::explain::terms::verdicts;
 use crate::explain::{Explanation, bottleneck, explain};
@@ -259,6 +259,15 @@ impl Cluster {
         }
         let outcome = self.decide(pod);
         blast_radius(&self.state, pod, outcome.node())
+    }
+
+    /// As [`Cluster::blast_radius`] for preferred anti-affinity, which makes nodes worse for the pods that match.
+    pub fn preferred_blast_radius(&self, pod: &PreparedPod) -> BlastRadius {
+        if self.state.rule_sets.get(pod.rule_set).rules().preferred_anti_affinity.is_empty() {
+            return BlastRadius::default();
+        }
+        let outcome = self.decide(pod);
+        preferred_blast_radius(&self.state, pod, outcome.node())
     }
 
     /// The nodes from which required anti-affinity of a pod excludes pods of other namespaces: the domain of `node`, or,

@@ -1,5 +1,6 @@
-//! The nodes that required anti-affinity of one pod blocks for other pods: required anti-affinity is symmetric, so no
-//! pod that matches a term can be placed in the domain of the pod that owns the term.
+//! The nodes that anti-affinity of one pod blocks for other pods, or makes worse for them: anti-affinity is symmetric, so no
+//! pod that matches a required term can be placed in the domain of the pod that owns the term, and a preferred term lowers the
+//! scores of its nodes for pods that match ("a weaker variant": degraded scheduling quality).
 //!
 //! The design proposal (inter-pod affinity, "Denial of Service") asks for quota by opportunity cost: the resources of
 //! the largest or the average domain before the pod has a node, and those of its domain afterwards; only domains
@@ -7,7 +8,9 @@
 //! matter of admission. A term with a limit blocks less: each domain only once as many matching pods share it. Which pods
 //! these are is not known before; the domain is measured as a whole, and the result names the limit.
 
-use berth_api::rules::TopologyScope;
+use berth_api::config::InterPodAffinityArgs;
+use berth_api::rules::{PodTerm, TopologyScope};
+use berth_api::work::WorkBudget;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use smallvec::SmallVec;
@@ -20,7 +23,8 @@ use crate::state::pod::prepared::PreparedPod;
 use crate::state::rule_set::{RequiredTerm, RuleSet};
 use crate::verdict::{TopologyPair, is_zero};
 
-/// The nodes and pods that the required anti-affinity of a pod would block.
+/// The nodes and pods that the anti-affinity of a pod affects by symmetry: required terms block other pods, preferred ones
+/// make nodes worse for them.
 ///
 /// ```
 /// # use berth_api::inventory::Inventory;
@@ -49,11 +53,15 @@ use crate::verdict::{TopologyPair, is_zero};
 pub struct BlastRadius {
     /// One for each required anti-affinity term that can match a pod, in the order of the rules of the pod.
     pub terms: Vec<TermRadius>,
+    /// One for each preferred anti-affinity term, in the order of the rules of the pod: it lowers the scores of the nodes of a
+    /// domain for the pods that match. None if all profiles ignore preferred anti-affinity of running pods.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub preferred: Vec<TermRadius>,
     /// The node where the pod would be placed now; none if it is unschedulable, or if there are no terms.
     pub node: Option<String>,
 }
 
-/// The nodes and pods that one term would block.
+/// The nodes and pods that one term would block, or make worse.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TermRadius {
@@ -65,8 +73,11 @@ pub struct TermRadius {
     /// terms without a limit.
     #[serde(skip_serializing_if = "is_zero")]
     pub limit: u32,
+    /// The weight of a preferred term; 0 for required terms.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub weight: i64,
     /// Running pods of the whole cluster that match the term: with more than `limit` of them in the domain of the pod, none
-    /// of the others could be placed there.
+    /// of the others could be placed there; a preferred term makes the domain worse for each of them.
     pub n_matching_pods: usize,
     /// Domains that the node selector and node affinity of the pod allow.
     pub n_domains: usize,
@@ -96,13 +107,82 @@ pub struct Reach {
 
 /// [`Cluster::blast_radius`](crate::Cluster::blast_radius) of a pod that would go to `node`.
 pub(crate) fn blast_radius(state: &State, pod: &PreparedPod, node: Option<&str>) -> BlastRadius {
-    let actual = node.and_then(|name| state.find_node(name));
     let rule_set = state.rule_sets.get(pod.rule_set);
-    let candidates = allowed_nodes(state, rule_set);
+    let measure = Measurement::new(state, rule_set, node);
     let radius = |compiled: &RequiredTerm| {
         let term = &rule_set.rules().required_anti_affinity[compiled.index];
-        let domains = Domains::new(state, &compiled.topologies, matching_by_node(state, compiled.matcher));
-        let reaches = domains.of(&candidates);
+        measure.radius(term, &compiled.topologies, compiled.matcher, 0)
+    };
+    let terms = rule_set.required_anti_affinity.iter().map(radius).collect();
+    BlastRadius { terms, preferred: Vec::new(), node: node.map(str::to_owned) }
+}
+
+/// [`Cluster::preferred_blast_radius`](crate::Cluster::preferred_blast_radius) of a pod that would go to `node`.
+pub(crate) fn preferred_blast_radius(state: &State, pod: &PreparedPod, node: Option<&str>) -> BlastRadius {
+    let rule_set = state.rule_sets.get(pod.rule_set);
+    let measure = Measurement::new(state, rule_set, node);
+    let rules = rule_set.rules();
+    let ignores = |args: &InterPodAffinityArgs| args.ignore_preferred_anti_affinity_of_existing_pods;
+    if state.profiles.iter().all(|profile| ignores(&profile.profile.inter_pod_affinity)) {
+        return BlastRadius { node: node.map(str::to_owned), ..BlastRadius::default() };
+    }
+    // Compiled terms of anti-affinity follow those of affinity, one for each term of the rules.
+    let compiled = rule_set.preferred.iter().skip(rules.preferred_affinity.len());
+    let preferred = rules.preferred_anti_affinity.iter().zip(compiled).map(|(preferred, compiled)| {
+        measure.radius(&preferred.term, &compiled.topologies, compiled.matcher, preferred.weight)
+    });
+    BlastRadius { terms: Vec::new(), preferred: preferred.collect(), node: node.map(str::to_owned) }
+}
+
+/// Both of a pod that would go to `node`, if that is no more work than allowed.
+pub(crate) fn within(
+    state: &State,
+    pod: &PreparedPod,
+    node: Option<&str>,
+    budget: &WorkBudget,
+) -> Option<BlastRadius> {
+    let rule_set = state.rule_sets.get(pod.rule_set);
+    let n_terms = rule_set.required_anti_affinity.len() + rule_set.rules().preferred_anti_affinity.len();
+    if n_terms == 0 {
+        return Some(BlastRadius::default());
+    }
+    let steps = n_terms.saturating_mul(state.nodes.len() + state.signatures.iter().count());
+    budget.spend(steps).ok()?;
+    let preferred = preferred_blast_radius(state, pod, node).preferred;
+    Some(BlastRadius { preferred, ..blast_radius(state, pod, node) })
+}
+
+impl BlastRadius {
+    /// Whether the pod has no anti-affinity that affects others.
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty() && self.preferred.is_empty()
+    }
+}
+
+/// What terms are measured with.
+struct Measurement<'a> {
+    state: &'a State,
+    /// The nodes that the pod may go to.
+    candidates: Vec<NodeId>,
+    /// The node that it would go to.
+    actual: Option<NodeId>,
+}
+
+impl<'a> Measurement<'a> {
+    fn new(state: &'a State, rule_set: &RuleSet, node: Option<&str>) -> Measurement<'a> {
+        let actual = node.and_then(|name| state.find_node(name));
+        Measurement { state, candidates: allowed_nodes(state, rule_set), actual }
+    }
+
+    fn radius(
+        &self,
+        term: &PodTerm,
+        topologies: &[TopologyId],
+        matcher: MatcherId,
+        weight: i64,
+    ) -> TermRadius {
+        let domains = Domains::new(self.state, topologies, matching_by_node(self.state, matcher));
+        let reaches = domains.of(&self.candidates);
         TermRadius {
             term: term.path.clone(),
             topology_key: match &term.topology {
@@ -110,15 +190,14 @@ pub(crate) fn blast_radius(state: &State, pod: &PreparedPod, node: Option<&str>)
                 TopologyScope::All => String::new(),
             },
             limit: term.limit,
+            weight,
             n_matching_pods: domains.matching.values().sum(),
             n_domains: reaches.len(),
             average: average(&reaches),
             largest: reaches.into_iter().max(),
-            actual: actual.and_then(|node| domains.of(&[node]).pop()),
+            actual: self.actual.and_then(|node| domains.of(&[node]).pop()),
         }
-    };
-    let terms = rule_set.required_anti_affinity.iter().map(radius).collect();
-    BlastRadius { terms, node: node.map(str::to_owned) }
+    }
 }
 
 /// The nodes that the node selector and node affinity of a rule set allow.

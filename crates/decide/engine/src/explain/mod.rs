@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::nomination::Nominations;
 use crate::decision::{Outcome, Run};
+use crate::explain::blast_radius::BlastRadius;
 use crate::plugins::{self, PreFilter};
 use crate::state::State;
 use crate::state::pod::prepared::PreparedPod;
@@ -76,6 +77,13 @@ pub struct Explanation {
     pub feasible: Vec<FeasibleNodes>,
     /// For a running pod: the rules that reject its own node now.
     pub broken: Vec<Verdict>,
+    /// What its anti-affinity blocks or makes worse for other pods; none if measuring it is more work than allowed.
+    #[serde(skip_serializing_if = "has_no_radius")]
+    pub blast_radius: Option<BlastRadius>,
+}
+
+fn has_no_radius(radius: &Option<BlastRadius>) -> bool {
+    radius.as_ref().is_none_or(BlastRadius::is_empty)
 }
 
 /// One term, evaluated individually.
@@ -231,6 +239,7 @@ pub(crate) fn explain(
         excluded: Vec::new(),
         feasible: Vec::new(),
         broken: Vec::new(),
+        blast_radius: None,
     };
     explanation.outcome = prepared.held_back().unwrap_or_else(|| {
         let cycle = CycleState::new(state, nominations, prepared);
@@ -242,5 +251,6 @@ pub(crate) fn explain(
             None => prepared.no_profile(),
         }
     });
+    explanation.blast_radius = blast_radius::within(state, prepared, explanation.outcome.node(), budget);
     explanation
 }

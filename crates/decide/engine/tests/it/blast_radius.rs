@@ -1,9 +1,10 @@
 //! What required anti-affinity shuts out.
 
+use berth_api::work::WorkBudget;
 use berth_engine::{Reach, Settings, TermRadius};
 use berth_testkit::text;
 
-use crate::common::{admitted, cluster};
+use crate::common::{self, admitted, cluster};
 
 const CLUSTER: &str = "
     node a1 zone=a cpu=4 mem=8Gi
@@ -52,6 +53,34 @@ fn largest_average_and_actual_domain() {
         got[1] = got[1].replace(" ?", if n_domains == 1 { " b" } else { " ?" });
         assert_eq!(got, expected, "{pod}");
     }
+}
+
+#[test]
+fn preferred_anti_affinity_makes_nodes_worse_for_the_pods_that_match() {
+    let mut cluster = cluster(&text::world(CLUSTER), Settings::default());
+    let pod = "pod d/p prefer-aff(9 app=x @zone) prefer-anti(7 app=x @zone ns:*) prefer-anti(3 app=x @hostname) cpu=100m";
+    let prepared = cluster.prepare(&admitted(&text::pod(pod), true));
+    let radius = cluster.preferred_blast_radius(&prepared);
+    let of = |term: &TermRadius| (term.weight, term.n_matching_pods, term.n_domains, shown(&term.largest));
+    let terms: Vec<_> = radius.preferred.iter().map(of).collect();
+    assert_eq!(terms, [(7, 3, 2, "2/12000/1 a".to_owned()), (3, 2, 3, "1/8000/0 a2".to_owned())]);
+    assert!(radius.terms.is_empty() && radius.preferred[1].term.ends_with("IgnoredDuringExecution[1]"));
+    // With profiles that ignore the preferences of running pods, no pod is worse off.
+    let mut settings = Settings::default();
+    for profile in &mut settings.config.profiles {
+        profile.inter_pod_affinity.ignore_preferred_anti_affinity_of_existing_pods = true;
+    }
+    let mut ignoring = common::cluster(&text::world(CLUSTER), settings);
+    let prepared = ignoring.prepare(&admitted(&text::pod(pod), true));
+    assert!(ignoring.preferred_blast_radius(&prepared).is_empty());
+    // The explanation has both.
+    let required = format!("{pod} anti(app=none @zone)");
+    let pod = admitted(&text::pod(&required), true);
+    let prepared = cluster.prepare(&pod);
+    let radius = cluster.explain(&pod, &prepared, None, &WorkBudget::unlimited()).blast_radius.unwrap();
+    assert_eq!((radius.terms.len(), radius.preferred.len()), (1, 2));
+    let too_little = cluster.explain(&pod, &prepared, None, &WorkBudget::new(5)).blast_radius;
+    assert_eq!(too_little, None);
 }
 
 #[test]

@@ -83,7 +83,10 @@ pub(super) fn covers(input: &LintInput<'_>, inner: &TopologyScope, outer: &Topol
         (TopologyScope::Key(inner), TopologyScope::Key(outer)) => {
             let is_nested =
                 matches!((rank(inner), rank(outer)), (Some(inner), Some(outer)) if inner <= outer);
-            inner == outer || is_nested || is_nested_in_nodes(input, inner, outer)
+            // A node without the outer label is in no domain of it.
+            inner == outer
+                || is_nested && input.nodes.have_label_if(inner, outer)
+                || is_nested_in_nodes(input, inner, outer)
         }
         (TopologyScope::Key(inner), TopologyScope::All) => input.settings.all_topologies.contains(inner),
         (TopologyScope::All, _) => inner == outer,

@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use crate::finding::Findings;
 use crate::input::LintInput;
+use crate::subject::Subject;
 
 /// The scheduler that `berth install` installs.
-const BERTH: &str = "berth";
+pub(super) const BERTH: &str = "berth";
 const OWN: [&str; 3] = [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION, GROUP_ANNOTATION];
 /// Annotations of old versions, each with the field that replaced it.
 const OLD: [(&str, &str); 4] = [
@@ -19,17 +20,29 @@ const OLD: [(&str, &str); 4] = [
     ("scheduler.alpha.kubernetes.io/preferAvoidPods", "taints and tolerations"),
 ];
 
+/// The scheduler of the pods.
+fn scheduler_of<'a>(subject: &'a Subject<'_>) -> &'a str {
+    match subject.pod.spec.scheduler_name.as_str() {
+        "" => DEFAULT_SCHEDULER_NAME,
+        name => name,
+    }
+}
+
+impl LintInput<'_> {
+    /// Whether the scheduler of a subject reads Berth's annotations.
+    pub(super) fn reads_annotations(&self, subject: &Subject<'_>) -> bool {
+        let scheduler = scheduler_of(subject);
+        let mut profiles =
+            self.settings.config.profiles.iter().map(|profile| profile.scheduler_name.as_str());
+        scheduler == BERTH
+            || self.annotation_readers.iter().any(|name| name == scheduler)
+            || scheduler != DEFAULT_SCHEDULER_NAME && profiles.any(|profile| profile == scheduler)
+    }
+}
+
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
-        let scheduler = match subject.pod.spec.scheduler_name.as_str() {
-            "" => DEFAULT_SCHEDULER_NAME,
-            name => name,
-        };
-        let mut profiles =
-            input.settings.config.profiles.iter().map(|profile| profile.scheduler_name.as_str());
-        let is_reader = scheduler == BERTH
-            || input.annotation_readers.iter().any(|name| name == scheduler)
-            || scheduler != DEFAULT_SCHEDULER_NAME && profiles.any(|profile| profile == scheduler);
+        let (scheduler, is_reader) = (scheduler_of(subject), input.reads_annotations(subject));
         let annotations = &subject.pod.metadata.annotations;
         let path = |key: &str| subject.path(format!("metadata.annotations[{key}]"));
         for key in OWN.into_iter().filter(|key| annotations.contains_key(*key) && !is_reader) {

@@ -8,7 +8,7 @@ use berth_api::rules::{NamespaceScope, PodSet, PodTerm, Selector, SetRelation};
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::severity::Severity;
-use crate::subject::{Subject, controller_labels};
+use crate::subject::Subject;
 use crate::terms::{set, shown};
 
 /// How to require pods one by one.
@@ -104,7 +104,7 @@ fn own_key(
 ) -> Option<&'static str> {
     let (_, written) = written.iter().find(|(path, _)| *path == term.path)?;
     let is_listed = |key: &&&str| written.match_label_keys.iter().any(|listed| listed == **key);
-    controller_labels(subject.kind).iter().find(is_listed).copied()
+    subject.added.keys.iter().find(is_listed).copied()
 }
 
 /// The pods that a term selects, whatever their value of a label.

@@ -42,7 +42,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     }
 }
 
-fn allocatable(node: &Node, name: &str) -> i64 {
+pub(super) fn allocatable(node: &Node, name: &str) -> i64 {
     let list = node.status.allocatable.as_ref().or(node.status.capacity.as_ref());
     let quantity = list.and_then(|list| list.get(name)).copied().unwrap_or_default();
     if name == "cpu" { quantity.millis() } else { quantity.units() }

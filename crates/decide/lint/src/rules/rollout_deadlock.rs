@@ -4,7 +4,7 @@ use berth_api::read::Kind;
 use berth_api::rules::{SpreadConstraint, WhenUnsatisfiable};
 use serde_json::Value;
 
-use super::replicas_exceed_domains::n_domains;
+use super::replicas_exceed_domains::{DomainLimit, n_domains};
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::rollout::{Trial, limits, pod_of_revision};
@@ -31,8 +31,8 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
 fn is_limited(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64) -> bool {
     let eligible = input.nodes.eligible(&subject.rules);
     let limits = limits_for_updates(input, subject);
-    let by_domain = limits.iter().any(|(_, key, per_domain)| {
-        input.nodes.domains_of(key, &eligible).len() as i64 * per_domain <= replicas
+    let by_domain = limits.iter().any(|limit| {
+        input.nodes.domains_of(&limit.key, &eligible).len() as i64 * limit.per_domain <= replicas
     });
     let is_hard = |c: &&SpreadConstraint| c.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
     let hard: Vec<_> = subject.rules.spread_constraints.iter().filter(is_hard).collect();
@@ -50,7 +50,7 @@ fn is_limited(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64) -> bo
 }
 
 /// The rules by which old pods limit the new ones: a domain takes only a limited number of pods of both revisions.
-fn limits_for_updates(input: &LintInput<'_>, subject: &Subject<'_>) -> Vec<(String, String, i64)> {
+fn limits_for_updates(input: &LintInput<'_>, subject: &Subject<'_>) -> Vec<DomainLimit> {
     let old = pod_of_revision(subject, "old", input.admission());
     let is_of_both = |path: &str| {
         let terms = subject.rules.required_anti_affinity.iter().filter(|term| term.path == path);
@@ -59,13 +59,13 @@ fn limits_for_updates(input: &LintInput<'_>, subject: &Subject<'_>) -> Vec<(Stri
             .any(|term| set(term).contains(subject.namespace(), &old.metadata.labels, &input.namespaces))
     };
     let mut limits = input.limits_per_domain(subject);
-    limits.retain(|(path, ..)| path.starts_with("spec.topologySpread") || is_of_both(path));
+    limits.retain(|limit| limit.needs_key || is_of_both(&limit.path));
     limits
 }
 
 fn on_nodes(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64, findings: &mut Findings) {
     let Trial::Blocked { message, after } = input.try_rollout(subject, replicas as usize) else { return };
-    let path = limits_for_updates(input, subject).into_iter().next().map(|(path, ..)| path);
+    let path = limits_for_updates(input, subject).into_iter().next().map(|limit| limit.path);
     let path =
         path.or_else(|| subject.rules.spread_constraints.first().map(|constraint| constraint.path.clone()));
     let pods =
@@ -84,7 +84,7 @@ fn on_nodes(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64, finding
 
 fn without_nodes(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64, findings: &mut Findings) {
     let fix = "set spec.strategy.rollingUpdate.maxUnavailable to 1";
-    for (path, key, per_domain) in limits_for_updates(input, subject) {
+    for DomainLimit { path, key, per_domain, .. } in limits_for_updates(input, subject) {
         let needed = (replicas + per_domain) / per_domain;
         let known = n_domains(input, subject, &key);
         let (message, severity) = match known {
@@ -129,9 +129,9 @@ fn daemon_set(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut Findi
     if !surges {
         return;
     }
-    let by_term = limits_for_updates(input, subject).into_iter().find(|(.., per_domain)| *per_domain == 1);
+    let by_term = limits_for_updates(input, subject).into_iter().find(|limit| limit.per_domain == 1);
     let (path, reason) = match by_term {
-        Some((path, ..)) => (path, "its required anti-affinity"),
+        Some(limit) => (limit.path, "its required anti-affinity"),
         None if !subject.rules.host_ports.is_empty() => ("spec.containers".to_owned(), "its host ports"),
         None => return,
     };

@@ -1,10 +1,12 @@
 //! What holds of the findings of all rules.
 
+use berth_admission::Policy;
 use berth_api::inventory::Inventory;
 use berth_engine::Settings;
-use berth_lint::{LintInput, RULES, Selection, Severity, UnknownRule, lint_within};
+use berth_lint::{Finding, LintInput, RULES, Selection, Severity, UnknownRule, lint_within};
+use serde_json::Value;
 
-use crate::report;
+use crate::{report, report_with};
 
 /// A Deployment whose anti-affinity selects nothing.
 fn deployment(annotations: &str, template_annotations: &str) -> String {
@@ -172,6 +174,297 @@ fn affinity_to_itself_whose_namespaces_leave_out_the_own_one_is_never_first() {
     let [(severity, message)] = &near("namespaces: [other], ")[..] else { panic!() };
     assert_eq!(*severity, Severity::Warning);
     assert!(message.contains("its namespace default is not among those of the term, other"), "{message}");
+}
+
+/// A StatefulSet or Job of three pods with this affinity.
+fn indexed(kind: &str, fields: &str, affinity: &str) -> String {
+    let (version, selector) = match kind {
+        "Job" => ("batch/v1", ""),
+        "DaemonSet" => ("apps/v1", "selector: {matchLabels: {app: db}},"),
+        _ => ("apps/v1", "selector: {matchLabels: {app: db}}, serviceName: db, replicas: 3,"),
+    };
+    format!(
+        "---
+apiVersion: {version}
+kind: {kind}
+metadata: {{name: db}}
+spec: {{{fields} {selector} template: {{metadata: {{labels: {{app: db}}}}, spec: {{
+  restartPolicy: {}, {affinity} containers: [{{name: c, image: c}}]}}}}}}
+",
+        if kind == "Job" { "Never" } else { "Always" }
+    )
+}
+
+#[test]
+fn labels_that_the_api_server_adds_to_pods_of_jobs_stateful_sets_and_daemon_sets_count_as_labels_of_the_pods()
+{
+    let near = |key: &str, value: &str| {
+        let selector = format!("labelSelector: {{matchLabels: {{{key}: '{value}'}}}}");
+        format!(
+            "affinity: {{podAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [
+  {{topologyKey: topology.kubernetes.io/zone, {selector}}}]}}}},"
+        )
+    };
+    let of =
+        |kind: &str, fields: &str, key: &str, value: &str| rules(&indexed(kind, fields, &near(key, value)));
+    for key in ["job-name", "batch.kubernetes.io/job-name"] {
+        assert_eq!(of("Job", "parallelism: 3, completions: 3,", key, "db"), [""; 0], "{key}");
+        assert_eq!(of("Job", "", key, "other"), ["never-first", "selector-matches-nothing"], "{key}");
+    }
+    // The first pod of a StatefulSet, or any if they start in parallel.
+    let pod_name = "statefulset.kubernetes.io/pod-name";
+    assert_eq!(of("StatefulSet", "", pod_name, "db-0"), [""; 0]);
+    assert_eq!(of("StatefulSet", "", "apps.kubernetes.io/pod-index", "0"), [""; 0]);
+    assert_eq!(of("StatefulSet", "", pod_name, "db-2"), ["affinity-cycle"]);
+    assert_eq!(of("StatefulSet", "podManagementPolicy: Parallel,", pod_name, "db-2"), [""; 0]);
+    assert_eq!(of("StatefulSet", "ordinals: {start: 2},", pod_name, "db-2"), [""; 0]);
+    let index = "batch.kubernetes.io/job-completion-index";
+    let indexed_job = "completionMode: Indexed, parallelism: 3, completions: 3,";
+    assert_eq!(of("Job", indexed_job, index, "2"), [""; 0]);
+    assert_eq!(of("Job", "", index, "2"), ["never-first", "selector-matches-nothing"]);
+
+    let keys = |kind: &str, fields: &str, keys: &str| {
+        let affinity = format!(
+            "affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [
+  {{topologyKey: kubernetes.io/hostname, labelSelector: {{matchLabels: {{app: db}}}}, matchLabelKeys: [{keys}]}}]}}}},"
+        );
+        rules(&(indexed(kind, fields, &affinity) + &nodes(&["a"])))
+    };
+    // Each of the three pods has an index of its own, and excludes no other one.
+    assert_eq!(keys("StatefulSet", "", "apps.kubernetes.io/pod-index"), [""; 0]);
+    assert_eq!(keys("StatefulSet", "", "controller-revision-hash"), ["replicas-exceed-domains"]);
+    assert_eq!(keys("Job", "parallelism: 3,", "controller-uid"), ["replicas-exceed-domains"]);
+    assert_eq!(keys("Job", "", index), ["match-label-key-absent"]);
+    assert_eq!(keys("Job", "manualSelector: true,", "controller-uid"), ["match-label-key-absent"]);
+    assert_eq!(keys("DaemonSet", "", "pod-template-generation, controller-revision-hash"), [""; 0]);
+}
+
+#[test]
+fn nodes_without_the_topology_key_have_no_limit() {
+    let apart = |more: &str| {
+        let terms = [term("podAntiAffinity", "web", "zone")];
+        affinity(&terms).replace("}}]}", &format!("}}}}{more}]}}"))
+    };
+    let in_zones = nodes(&["a", "b"]).replace("hostname: a}", "hostname: a, zone: a}");
+    let in_zones = in_zones.replace("hostname: b}", "hostname: b, zone: b}");
+    let messages = |replicas: i64, spec: &str, nodes: &str| {
+        let text = workload("Deployment", "web", &format!("replicas: {replicas},"), spec) + nodes;
+        let report = report(&text, &["replicas-exceed-domains"]);
+        report.findings.into_iter().map(|finding| finding.message).collect::<Vec<_>>()
+    };
+    let outside = in_zones.clone() + &nodes(&["c"]);
+    assert_eq!(messages(5, &apart(""), &in_zones).len(), 1);
+    // One such node takes the rest: ten pods.
+    assert_eq!(messages(5, &apart(""), &outside), [""; 0]);
+    assert_eq!(messages(12, &apart(""), &outside), [""; 0]);
+    let message = &messages(13, &apart(""), &outside)[0];
+    assert!(
+        message.ends_with("each, and room for 10 on nodes without zone: 1 cannot be placed"),
+        "{message}"
+    );
+    // Not if the pods are too large for it, or if another rule limits it.
+    let large = apart("") + " resources: {requests: {cpu: 3}},";
+    assert_eq!((messages(3, &large, &outside).len(), messages(4, &large, &outside).len()), (0, 1));
+    let by_host = format!(", {{topologyKey: {HOST}, labelSelector: {{matchLabels: {{app: web}}}}}}");
+    assert_eq!(messages(3, &apart(&by_host), &outside), [""; 0]);
+    assert_eq!(messages(4, &apart(&by_host), &outside).len(), 2);
+    // A spread constraint admits no node without its key.
+    let spread = "topologySpreadConstraints: [{maxSkew: 1, minDomains: 3, topologyKey: zone,
+  whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}],";
+    assert_eq!(messages(3, spread, &outside).len(), 1);
+}
+
+/// A Deployment with required anti-affinity during execution, required node affinity during execution, and Gt on pod labels.
+fn with_fields_of_the_proposals(annotations: &str) -> String {
+    format!(
+        "---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web}}
+spec:
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}, annotations: {{{annotations}}}}}
+    spec:
+      affinity:
+        nodeAffinity:
+          requiredDuringSchedulingRequiredDuringExecution:
+            nodeSelectorTerms: [{{matchExpressions: [{{key: disk, operator: In, values: [\"it's\"]}}]}}]
+        podAntiAffinity:
+          requiredDuringSchedulingRequiredDuringExecution:
+          - {{topologyKey: '', namespaces: [], labelSelector: {{matchLabels: {{app: db}}}}, limit: 2}}
+          requiredDuringSchedulingIgnoredDuringExecution:
+          - {{topologyKey: topology.kubernetes.io/zone, labelSelector: {{matchLabels: {{app: cache}}}}}}
+          - {{topologyKey: topology.kubernetes.io/zone, labelSelector: {{matchExpressions: [{{key: load, operator: Gt, values: ['5']}}]}}}}
+      containers: [{{name: c, image: c}}]
+"
+    )
+}
+
+#[test]
+fn fields_of_the_proposals_in_the_spec_for_a_standard_api_server_are_errors_with_the_annotation_ready_to_paste()
+ {
+    let rule = ["proposal-field-dropped"];
+    let node = |fields: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Node, metadata: {{name: a, uid: u}}, status: {{nodeInfo: {{{fields}}}}}}}\n"
+        )
+    };
+    let found = |text: &str| report(text, &rule).findings;
+    let text = with_fields_of_the_proposals("");
+    // Nothing shows which API server it is, or it is Berth's.
+    assert_eq!(found(&text), []);
+    assert_eq!(found(&(text.clone() + &node("containerRuntimeVersion: 'berth://1.0'"))), []);
+    let kept = text.replace("{name: web}", "{name: other, uid: u}");
+    assert_eq!(found(&(text.clone() + &kept)), []);
+    // A dump of a standard one, or --strict-v1.
+    let of_dump = found(&(text.clone() + &node("containerRuntimeVersion: 'containerd://2.0'")));
+    let inventory = Inventory::from_text(&text).unwrap();
+    let strict = report_with(&inventory, &Settings::strict_v1(Default::default()), Policy::default(), &rule);
+    // The error of the API server about Gt is the finding.
+    assert!(strict.invalid.is_empty(), "{strict:?}");
+    let paths = |findings: &[Finding]| findings.iter().map(|f| f.path.clone()).collect::<Vec<_>>();
+    let affinity = "spec.template.spec.affinity";
+    let executing = "requiredDuringSchedulingRequiredDuringExecution";
+    let expected = [
+        format!("{affinity}.nodeAffinity.{executing}"),
+        format!("{affinity}.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[1].labelSelector"),
+        format!("{affinity}.podAntiAffinity.{executing}"),
+    ];
+    assert_eq!((paths(&of_dump), paths(&strict.findings)), (expected.to_vec(), expected.to_vec()));
+    assert!(of_dump.iter().all(|finding| finding.severity == Severity::Error));
+    assert!(of_dump[0].message.contains("stored the objects of the input"), "{}", of_dump[0].message);
+    assert!(strict.findings[0].message.contains("extensions are switched off"), "{strict:?}");
+
+    // What is to be pasted has exactly the rules that are lost, in the template.
+    let pasted = |finding: &Finding| -> Value {
+        let (begin, yaml) = finding.fix.split_once('\n').unwrap();
+        assert!(begin.starts_with("remove it from the spec, and "), "{begin}");
+        serde_saphyr::from_str(yaml).unwrap()
+    };
+    let object = pasted(&of_dump[0]);
+    assert_eq!(object["spec"]["template"]["spec"]["schedulerName"], "berth");
+    let annotation = |object: &Value| -> Value {
+        let annotations = &object["spec"]["template"]["metadata"]["annotations"];
+        serde_json::from_str(annotations["scheduling.berth.dev/affinity"].as_str().unwrap()).unwrap()
+    };
+    let lost = serde_json::json!({
+        "nodeAffinity": {executing: {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["it's"]}]}]}},
+        "podAntiAffinity": {
+            executing: [
+                {"labelSelector": {"matchLabels": {"app": "db"}}, "namespaces": [], "topologyKey": "", "limit": 2}],
+            "requiredDuringSchedulingIgnoredDuringExecution": [{
+                "labelSelector": {"matchExpressions": [{"key": "load", "operator": "Gt", "values": ["5"]}]},
+                "topologyKey": "topology.kubernetes.io/zone"}],
+        },
+    });
+    assert_eq!(annotation(&object), lost);
+
+    // An annotation that the pod has is extended: both node selectors must match.
+    let existing = r#"scheduling.berth.dev/affinity: '{"nodeAffinity": {"requiredDuringSchedulingRequiredDuringExecution":
+        {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}, {}]}}}'"#;
+    let extended = found(&(with_fields_of_the_proposals(existing) + &node("")));
+    let all = annotation(&pasted(&extended[0]));
+    let terms = all["nodeAffinity"][executing]["nodeSelectorTerms"].as_array().unwrap();
+    assert_eq!(terms.len(), 2);
+    assert_eq!(terms[0]["matchFields"][0]["values"][0], "a");
+    assert_eq!(terms.iter().map(|t| &t["matchExpressions"][0]["key"]).collect::<Vec<_>>(), ["disk", "disk"]);
+    assert_eq!(all["podAntiAffinity"], lost["podAntiAffinity"]);
+}
+
+#[test]
+fn budgets_of_blast_radius_are_checked_against_the_nodes_of_the_input() {
+    let zone = "topology.kubernetes.io/zone";
+    let in_zone = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| nodes(&[name]).replace("labels: {", &format!("labels: {{{zone}: z, ")))
+            .collect::<String>()
+    };
+    let policy = |budget: &str| {
+        let file = format!(
+            r#"{{"apiVersion": "admission.berth.dev/v1alpha1", "kind": "AdmissionPolicy", "budgets": [{budget}]}}"#
+        );
+        Policy::from_value(&serde_json::from_str(&file).unwrap()).unwrap()
+    };
+    let found = |terms: &str, nodes: &str, budget: &str| {
+        let text = workload("Deployment", "web", "", &affinity(&[terms.to_owned()])) + nodes;
+        let inventory = Inventory::from_text(&text).unwrap();
+        let report = report_with(&inventory, &Settings::default(), policy(budget), &["policy-refuses"]);
+        report.findings.into_iter().map(|f| (f.severity, f.message)).collect::<Vec<_>>()
+    };
+    let required = term("podAntiAffinity", "db", zone);
+    let two = r#"{"blastRadius": {"nodes": 2}}"#;
+    assert_eq!(found(&required, &in_zone(&["a", "b"]), two), []);
+    // Without nodes it is not known.
+    assert_eq!(found(&required, "", two), []);
+    let [(severity, message)] = &found(&required, &in_zone(&["a", "b", "c"]), two)[..] else { panic!() };
+    assert_eq!(*severity, Severity::Error);
+    assert!(
+        message.starts_with("by symmetry, required anti-affinity would block 3 nodes")
+            && message.ends_with("allows 2 nodes"),
+        "{message}"
+    );
+    let warn = r#"{"action": "Warn", "blastRadius": {"nodes": 2}}"#;
+    assert_eq!(found(&required, &in_zone(&["a", "b", "c"]), warn)[0].0, Severity::Warning);
+    let preferred = format!(
+        "podAntiAffinity: {{preferredDuringSchedulingIgnoredDuringExecution: [{{weight: 1, podAffinityTerm: {{
+  topologyKey: {zone}, labelSelector: {{matchLabels: {{app: db}}}}}}}}]}}"
+    );
+    assert_eq!(found(&preferred, &in_zone(&["a", "b", "c"]), two), []);
+    let budget = r#"{"preferredBlastRadius": {"nodes": 2}}"#;
+    assert!(
+        found(&preferred, &in_zone(&["a", "b", "c"]), budget)[0].1.contains("lower the scores of 3 nodes")
+    );
+}
+
+#[test]
+fn a_selector_of_every_namespace_of_a_cluster_is_refused_as_all_namespaces() {
+    let pod = "---
+{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: c}], affinity: {podAntiAffinity: {
+  requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: topology.kubernetes.io/zone, labelSelector: {},
+  namespaceSelector: {matchExpressions: [{key: team, operator: Exists}]}}]}}}}
+";
+    let namespace = |name: &str, team: &str| {
+        format!("---\n{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}, labels: {{{team}}}}}}}\n")
+    };
+    let n_found = |namespaces: &[String]| {
+        report(&(pod.to_owned() + &namespaces.concat()), &["policy-refuses"]).findings.len()
+    };
+    let all = [namespace("kube-system", "team: a"), namespace("default", "team: b")];
+    assert_eq!(n_found(&all), 1);
+    // Without kube-system, they are not all namespaces of a cluster.
+    assert_eq!(n_found(&[namespace("shop", "team: a"), namespace("default", "team: b")]), 0);
+    assert_eq!(n_found(&[all.concat(), namespace("shop", "")]), 0);
+}
+
+#[test]
+fn common_label_keys_that_all_pods_must_carry() {
+    let labelled = |labels: &str| workload("Deployment", "web", "", "").replace("labels: {app: web}", labels);
+    let found = |text: &str| report(text, &["required-label-missing"]).findings;
+    assert_eq!(found(&labelled("labels: {app: web, example.com/team: a}")), []);
+    let [finding] = &found(&labelled("labels: {app: web}"))[..] else { panic!() };
+    assert_eq!((finding.severity, finding.path.as_str()), (Severity::Error, "spec.template.metadata.labels"));
+    assert_eq!(finding.message, "the pods lack the label example.com/team, which all pods must carry");
+    assert_eq!(finding.fix, "add example.com/team to spec.template.metadata.labels");
+    let of_system =
+        labelled("labels: {app: web}").replace("{name: web}", "{name: web, namespace: kube-system}");
+    assert_eq!(found(&of_system), []);
+    // Without configuration there is no convention.
+    assert!(!rules(&labelled("labels: {app: web}")).contains(&"required-label-missing"));
+}
+
+#[test]
+fn the_zone_does_not_cover_the_host_name_on_nodes_without_a_zone() {
+    let both = affinity(&[term("podAntiAffinity", "web", HOST).replace(
+        "}}]}",
+        "}}, {topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: web}}}]}",
+    )]);
+    let text = workload("StatefulSet", "web", "", &both);
+    let in_zone = nodes(&["a", "c"]).replace("labels: {", "labels: {topology.kubernetes.io/zone: z, ");
+    assert_eq!(rules(&(text.clone() + &in_zone)), ["redundant-term"]);
+    assert_eq!(rules(&(text + &in_zone + &nodes(&["b"]))), [""; 0]);
 }
 
 #[test]

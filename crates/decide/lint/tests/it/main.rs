@@ -6,19 +6,34 @@ mod docs;
 mod findings;
 mod published;
 
-use berth_admission::{Policy, refusals};
+use berth_admission::{OfflineAdmission, Policy};
 use berth_api::inventory::Inventory;
 use berth_api::object::Pod;
+use berth_api::policy::RequiredLabels;
 use berth_engine::Settings;
-use berth_lint::{LintInput, LintReport, Selection, lint};
+use berth_lint::{LintInput, LintReport, Objection, Selection, Severity, lint};
 
 /// The report of some rules, or of all with `*`, about a text.
 fn report(text: &str, rules: &[&str]) -> LintReport {
     let inventory = Inventory::from_text(text).unwrap();
     let settings = Settings::default();
-    let policy = Policy::default();
-    let review = |pod: &Pod| refusals(pod, &policy);
-    let input = LintInput::new(&inventory, &settings, |_| true, Some(&review));
+    report_with(&inventory, &settings, Policy::default(), rules)
+}
+
+/// As [`report`], with settings and a policy.
+fn report_with(inventory: &Inventory, settings: &Settings, policy: Policy, rules: &[&str]) -> LintReport {
+    let offline = OfflineAdmission::new(policy, inventory);
+    let review = |pod: &Pod| {
+        let answer = offline.review(pod).unwrap();
+        let denied = answer.denied.map(|denial| Objection { refused: true, message: denial.message });
+        let warnings = answer.warnings.into_iter().map(|message| Objection { refused: false, message });
+        denied.into_iter().chain(warnings).collect()
+    };
+    let mut input = LintInput::new(inventory, settings, |_| true, Some(&review));
+    if rules == ["required-label-missing"] {
+        let labels = RequiredLabels::new(vec!["example.com/team".to_owned()]);
+        input = input.with_required_labels(labels, Severity::Error);
+    }
     let mut selection = Selection::default();
     let rules: Vec<_> = rules.iter().map(ToString::to_string).collect();
     selection.disable(&["*".to_owned()]).and_then(|()| selection.enable(&rules)).unwrap();

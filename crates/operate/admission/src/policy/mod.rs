@@ -5,6 +5,7 @@ mod read;
 use std::time::Duration;
 
 use berth_api::object::PodLimits;
+use berth_api::policy::RequiredLabels;
 use berth_api::syntax::quantity::Quantity;
 use berth_engine::Settings;
 
@@ -36,6 +37,8 @@ pub struct Policy {
     pub limit_pod_hard_anti_affinity_topology: bool,
     /// Who may use required anti-affinity; none if everyone may.
     pub trusted_users: Option<TrustedUsers>,
+    /// Label keys that all pods must carry; none if there is no such convention.
+    pub required_labels: Option<LabelConvention>,
     /// The schedulers that read the annotation `scheduling.berth.dev/affinity`; empty if that is not known.
     pub scheduler_names: Vec<String>,
     /// Whether pod templates of workloads are checked; findings are only warnings.
@@ -82,6 +85,15 @@ impl Default for RuleLimits {
     fn default() -> Self {
         RuleLimits { action: Action::Warn, pod: PodLimits::default(), max_taints: 1000 }
     }
+}
+
+/// Label keys that all pods must carry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelConvention {
+    /// What happens to pods that lack one.
+    pub action: Action,
+    /// The keys.
+    pub labels: RequiredLabels,
 }
 
 /// Who may use required anti-affinity.
@@ -147,13 +159,15 @@ pub struct Budget {
     pub namespaces: Vec<String>,
     /// What happens to a pod beyond it.
     pub action: Action,
-    /// What one pod may shut out.
+    /// What one pod may block with required anti-affinity.
     pub blast_radius: Option<BlastRadiusLimit>,
+    /// What one pod may make worse for others with preferred anti-affinity.
+    pub preferred_blast_radius: Option<BlastRadiusLimit>,
     /// What all pods together may take for themselves.
     pub exclusive_nodes: Option<ExclusiveNodesLimit>,
 }
 
-/// How much one required anti-affinity term of a pod may shut others out by symmetry.
+/// How much one anti-affinity term of a pod may affect others by symmetry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlastRadiusLimit {
     /// Which domain of the term is taken.
@@ -211,6 +225,7 @@ impl Default for Policy {
             all_namespaces_anti_affinity: Action::Reject,
             limit_pod_hard_anti_affinity_topology: false,
             trusted_users: None,
+            required_labels: None,
             scheduler_names: vec!["berth".to_owned()],
             workload_warnings: true,
             merge_match_label_keys: true,

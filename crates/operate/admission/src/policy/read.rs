@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use berth_api::policy::RequiredLabels;
 use berth_api::read::fields::{Fields, Findings, Node, suggestion};
 use berth_api::rules::all_topologies_problem;
+use berth_api::syntax::label_key;
 use berth_api::syntax::quantity::Quantity;
 use berth_engine::MAX_ALL_TOPOLOGIES;
 use serde_json::Value;
 
 use super::{
     API_VERSION, Action, BindingGuard, BlastRadiusLimit, Budget, ConfigErrors, ExclusiveNodesLimit,
-    GuardedRule, KIND, Measure, Policy, RuleLimits, TrustedUsers,
+    GuardedRule, KIND, LabelConvention, Measure, Policy, RuleLimits, TrustedUsers,
 };
 
 /// No duration in the file is longer.
@@ -68,6 +70,7 @@ fn read(root: &mut Fields<'_>, policy: &mut Policy) {
     let limit = &mut policy.limit_pod_hard_anti_affinity_topology;
     set_bool(root, "limitPodHardAntiAffinityTopology", limit);
     policy.trusted_users = root.get("requiredAntiAffinity").and_then(|node| read_trusted_users(&node));
+    policy.required_labels = root.get("requiredLabels").and_then(|node| read_required_labels(&node));
     if let Some(names) = root.get("schedulerNames") {
         policy.scheduler_names = names.strings();
     }
@@ -163,24 +166,49 @@ fn read_rule_limits(node: &Node<'_>, limits: &mut RuleLimits) {
     fields.finish();
 }
 
+fn read_required_labels(node: &Node<'_>) -> Option<LabelConvention> {
+    let mut fields = node.fields()?;
+    let action = fields.get("action").and_then(|node| one_of(&node, &ACTIONS[..2]));
+    let keys = fields.get("keys").map(|node| node.strings()).unwrap_or_default();
+    if keys.is_empty() {
+        node.error("Required value: keys");
+    }
+    for (i, key) in keys.iter().enumerate() {
+        let problems = label_key(key).join("; ");
+        if !problems.is_empty() {
+            let text = format!("Invalid value: {key:?}: {problems}");
+            node.findings.error(format!("{}.keys[{i}]", node.path), text);
+        }
+    }
+    let mut labels = RequiredLabels::new(keys);
+    if let Some(namespaces) = fields.get("exemptNamespaces") {
+        labels.exempt_namespaces = namespaces.strings();
+    }
+    fields.finish();
+    Some(LabelConvention { action: action.unwrap_or(Action::Reject), labels })
+}
+
+fn read_blast_radius(node: &Node<'_>) -> Option<BlastRadiusLimit> {
+    let mut fields = node.fields()?;
+    let measure = fields.get("measure").and_then(|node| one_of(&node, MEASURES));
+    let limit = BlastRadiusLimit {
+        measure: measure.unwrap_or(Measure::Largest),
+        nodes: number(&mut fields, "nodes"),
+        pods: number(&mut fields, "pods"),
+    };
+    if limit.nodes.is_none() && limit.pods.is_none() {
+        node.error("Required value: nodes or pods");
+    }
+    fields.finish();
+    Some(limit)
+}
+
 fn read_budget(node: &Node<'_>) -> Option<Budget> {
     let mut fields = node.fields()?;
     let namespaces = fields.get("namespaces").map(|node| node.strings()).unwrap_or_default();
     let action = fields.get("action").and_then(|node| one_of(&node, &ACTIONS[..2]));
-    let blast_radius = fields.get("blastRadius").and_then(|node| {
-        let mut fields = node.fields()?;
-        let measure = fields.get("measure").and_then(|node| one_of(&node, MEASURES));
-        let limit = BlastRadiusLimit {
-            measure: measure.unwrap_or(Measure::Largest),
-            nodes: number(&mut fields, "nodes"),
-            pods: number(&mut fields, "pods"),
-        };
-        if limit.nodes.is_none() && limit.pods.is_none() {
-            node.error("Required value: nodes or pods");
-        }
-        fields.finish();
-        Some(limit)
-    });
+    let blast_radius = fields.get("blastRadius").and_then(|node| read_blast_radius(&node));
+    let preferred_blast_radius = fields.get("preferredBlastRadius").and_then(|node| read_blast_radius(&node));
     let exclusive_nodes = fields.get("exclusiveNodes").and_then(|node| {
         let mut fields = node.fields()?;
         let charge = fields.get("charge").and_then(|node| one_of(&node, MEASURES));
@@ -196,11 +224,12 @@ fn read_budget(node: &Node<'_>) -> Option<Budget> {
         fields.finish();
         Some(limit)
     });
-    if blast_radius.is_none() && exclusive_nodes.is_none() {
-        node.error("Required value: blastRadius or exclusiveNodes");
+    if blast_radius.is_none() && preferred_blast_radius.is_none() && exclusive_nodes.is_none() {
+        node.error("Required value: blastRadius, preferredBlastRadius or exclusiveNodes");
     }
     fields.finish();
-    Some(Budget { namespaces, action: action.unwrap_or(Action::Reject), blast_radius, exclusive_nodes })
+    let action = action.unwrap_or(Action::Reject);
+    Some(Budget { namespaces, action, blast_radius, preferred_blast_radius, exclusive_nodes })
 }
 
 fn set_bool(fields: &mut Fields<'_>, name: &'static str, flag: &mut bool) {
@@ -289,11 +318,13 @@ mod tests {
             "dialectWarnings": false, "allNamespacesAntiAffinity": "Warn",
             "limitPodHardAntiAffinityTopology": true, "workloadWarnings": false, "mergeMatchLabelKeys": false,
             "nodeRestriction": false, "placementQuotas": true, "daemonNamespaces": ["monitoring"],
+            "requiredLabels": {"action": "Warn", "keys": ["team"], "exemptNamespaces": []},
             "bindingGuard": {"enabled": true, "rules": ["InterPodAffinity"], "ledgerNamespace": "berth",
                 "holdFor": "5s", "waitFor": "100ms"},
             "ruleLimits": {"action": "Reject", "maxRuleEntries": 50, "maxTaints": 7},
             "budgets": [
-                {"namespaces": ["a"], "action": "Warn", "blastRadius": {"measure": "Average", "nodes": 3, "pods": 0}},
+                {"namespaces": ["a"], "action": "Warn", "blastRadius": {"measure": "Average", "nodes": 3, "pods": 0},
+                    "preferredBlastRadius": {"pods": 9}},
                 {"exclusiveNodes": {"charge": "Actual", "nodes": 2, "cpu": 64, "memory": "1Gi"}}
             ]
         })))
@@ -301,6 +332,10 @@ mod tests {
         let a = policy.budget("a").unwrap();
         let limit = BlastRadiusLimit { measure: Measure::Average, nodes: Some(3), pods: Some(0) };
         assert_eq!((a.action, a.blast_radius.as_ref()), (Action::Warn, Some(&limit)));
+        let limit = BlastRadiusLimit { measure: Measure::Largest, nodes: None, pods: Some(9) };
+        assert_eq!(a.preferred_blast_radius.as_ref(), Some(&limit));
+        let labels = RequiredLabels { keys: vec!["team".to_owned()], exempt_namespaces: Vec::new() };
+        assert_eq!(policy.required_labels, Some(LabelConvention { action: Action::Warn, labels }));
         let other = policy.budget("b").unwrap();
         assert_eq!(other.action, Action::Reject);
         assert_eq!(other.exclusive_nodes.as_ref().unwrap().cpu, Some(Quantity::from_units(64)));
@@ -323,7 +358,7 @@ mod tests {
     fn every_mistake_is_told_with_its_path() {
         let wrong = file(json!({
             "kind": "Policy", "nodeRestrictions": true, "exemptFromV1": "yes", "allTopologies": [],
-            "allNamespacesAntiAffinity": "reject",
+            "allNamespacesAntiAffinity": "reject", "requiredLabels": {"action": "Warn"},
             "bindingGuard": {"enabled": true, "rules": ["NodeAfinity"], "holdFor": "1h"},
             "budgets": [
                 {"namespaces": ["a"], "blastRadius": {"nodes": -1}},
@@ -345,7 +380,8 @@ mod tests {
             "budgets[1].action: Unsupported value: \"Allow\": known here: Reject, Warn",
             "budgets[1].exclusiveNodes.cpu: Invalid value: \"many\": ",
             "budgets[2].blastRadius: Required value: nodes or pods",
-            "budgets[3]: Required value: blastRadius or exclusiveNodes",
+            "requiredLabels: Required value: keys",
+            "budgets[3]: Required value: blastRadius, preferredBlastRadius or exclusiveNodes",
             "budgets[3]: Duplicate value: another budget without namespaces is there already",
         ] {
             assert!(errors.lines().any(|line| line.starts_with(expected)), "{expected}\n---\n{errors}");

@@ -1,7 +1,9 @@
-//! Budgets for the blast radius of required anti-affinity: the nodes and pods that one pod blocks by symmetry
-//! (inter-pod affinity proposal, "A comment on symmetry" and "Denial of Service"). The numbers are the engine's.
+//! Budgets for the blast radius of anti-affinity: the nodes and pods that one pod blocks by symmetry with required terms, and
+//! makes worse with preferred ones (inter-pod affinity proposal, "A comment on symmetry" and "Denial of Service"). The numbers
+//! are the engine's.
 
-use berth_engine::{Reach, TermRadius};
+use berth_api::syntax::format::counted;
+use berth_engine::{BlastRadius, Cluster, PreparedPod, Reach, TermRadius};
 
 use super::attributes::PodAttributes;
 use crate::answer::{Denial, ReviewError};
@@ -21,42 +23,80 @@ pub(crate) fn stays_within_blast_radius<K: StateAccess>(
     if attributes.blocking_terms().next().is_none() {
         return Ok(());
     }
-    let mut pod = attributes.pod.clone();
-    PLACING_PROFILE.clone_into(&mut pod.spec.scheduler_name);
-    let radius = access.ask("the budget of blast radius", move |state| {
-        let prepared = state.cluster().prepare(&pod);
-        state.cluster().blast_radius(&prepared)
-    })?;
-    for term in &radius.terms {
-        if let Some(why) = beyond(term, limit) {
-            let namespace = &attributes.pod.metadata.namespace;
-            let after = match term.limit {
-                0 => String::new(),
-                limit => format!(" once {limit} matching pods share a domain with the pod,"),
-            };
-            let message =
-                format!("{}:{after} {why} that the budget of namespace {namespace:?} allows", term.term);
-            found.broken(action, Denial::forbidden(Rule::BlastRadius, attributes.request, message));
-        }
-    }
+    let what = "the budget of blast radius";
+    let radius = measure(attributes, what, access, |cluster, pod| cluster.blast_radius(pod))?;
+    let would = "required anti-affinity would block";
+    check(attributes, &radius.terms, limit, action, (Rule::BlastRadius, would), found);
     Ok(())
 }
 
-fn beyond(term: &TermRadius, limit: &BlastRadiusLimit) -> Option<String> {
-    let (reach, which) = domain(term, limit.measure)?;
-    let (n_nodes, n_pods) = (reach.n_nodes as u64, term.n_matching_pods as u64);
-    let mut over = Vec::new();
-    if let Some(most) = limit.nodes.filter(|most| n_nodes > *most) {
-        over.push(format!("{n_nodes} of {most} nodes"));
+/// Checks that no preferred anti-affinity term of the pod makes more nodes worse, or for more running pods, than the budget
+/// allows.
+pub(crate) fn stays_within_preferred_blast_radius<K: StateAccess>(
+    attributes: &PodAttributes<'_>,
+    limit: &BlastRadiusLimit,
+    action: Action,
+    access: &K,
+    found: &mut Findings,
+) -> Result<(), ReviewError> {
+    if attributes.rules.preferred_anti_affinity.is_empty() {
+        return Ok(());
     }
-    if let Some(most) = limit.pods.filter(|most| n_pods > *most) {
-        over.push(format!("{n_pods} of {most} running pods"));
+    let what = "the budget of preferred blast radius";
+    let radius = measure(attributes, what, access, |cluster, pod| cluster.preferred_blast_radius(pod))?;
+    let would = "preferred anti-affinity would lower the scores of";
+    check(attributes, &radius.preferred, limit, action, (Rule::PreferredBlastRadius, would), found);
+    Ok(())
+}
+
+fn measure<K: StateAccess>(
+    attributes: &PodAttributes<'_>,
+    what: &'static str,
+    access: &K,
+    radius: impl FnOnce(&Cluster, &PreparedPod) -> BlastRadius,
+) -> Result<BlastRadius, ReviewError> {
+    let mut pod = attributes.pod.clone();
+    PLACING_PROFILE.clone_into(&mut pod.spec.scheduler_name);
+    access.ask(what, move |state| {
+        let prepared = state.cluster().prepare(&pod);
+        radius(state.cluster(), &prepared)
+    })
+}
+
+fn check(
+    attributes: &PodAttributes<'_>,
+    terms: &[TermRadius],
+    limit: &BlastRadiusLimit,
+    action: Action,
+    (rule, would): (Rule, &str),
+    found: &mut Findings,
+) {
+    let namespace = &attributes.pod.metadata.namespace;
+    for term in terms {
+        let Some((reach, which)) = domain(term, limit.measure) else { continue };
+        let at = reach.domain.as_ref().map(|pair| format!(", {pair}")).unwrap_or_default();
+        let match_it = if term.n_matching_pods == 1 { "matches it" } else { "match it" };
+        let (n_nodes, n_pods) =
+            (counted(reach.n_nodes, "node"), counted(term.n_matching_pods, "running pod"));
+        let radius = format!("{n_nodes} ({which}{at}), and {n_pods} {match_it}");
+        found.measured(rule, format!("{}: {radius}", term.term));
+        let is_over = |n: usize, most: Option<u64>| most.is_some_and(|most| n as u64 > most);
+        if !is_over(reach.n_nodes, limit.nodes) && !is_over(term.n_matching_pods, limit.pods) {
+            continue;
+        }
+        let after = match term.limit {
+            0 => String::new(),
+            limit => format!(" once {limit} matching pods share a domain with the pod,"),
+        };
+        let allowed = [(limit.nodes, "node"), (limit.pods, "running pod")];
+        let allowed = allowed.into_iter().filter_map(|(most, what)| Some(counted(most? as usize, what)));
+        let message = format!(
+            "{}:{after} by symmetry, {would} {radius}; the budget of namespace {namespace:?} allows {}",
+            term.term,
+            allowed.collect::<Vec<_>>().join(" and ")
+        );
+        found.broken(action, Denial::forbidden(rule, attributes.request, message));
     }
-    if over.is_empty() {
-        return None;
-    }
-    let at = reach.domain.as_ref().map(|pair| format!(", {pair}")).unwrap_or_default();
-    Some(format!("by symmetry, required anti-affinity would shut out ({which}{at}) {}", over.join(" and ")))
 }
 
 /// The measured domain; `None` if no node has the term's topology key, so the term blocks no pod.

@@ -85,7 +85,7 @@ fn check(
         state.exclusive.reserve(namespace, name, pod, attributes.now);
     }
     Some(format!(
-        "a pod that keeps everybody else off its node is charged the whole node, and namespace {namespace:?} would \
+        "a pod that rejects all other pods on its node is charged the whole node, and namespace {namespace:?} would \
          take {} that its budget allows (nodes not known yet are charged as {})",
         over.join(" and "),
         limit.charge.as_str()

@@ -1,4 +1,4 @@
-//! The rules of pods that need no state.
+//! The rules of pods that need at most the placement policies and the namespaces of the cluster.
 
 use berth_api::object::Pod;
 use berth_api::syntax::annotations::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
@@ -7,18 +7,25 @@ use super::attributes::PodAttributes;
 use super::{
     all_namespaces, annotation, dialects, toleration, topology_limit, trusted_users, unread_annotation,
 };
+use crate::answer::ReviewError;
 use crate::findings::Findings;
 use crate::request::{AdmissionRequest, RequestError};
+use crate::state::StateAccess;
 
-/// Checks the rules of a pod that need no state.
-pub(crate) fn check_pod(attributes: &PodAttributes<'_>, found: &mut Findings) {
+/// Checks the rules of a pod that do not depend on nodes and other pods.
+pub(crate) fn check_pod<K: StateAccess>(
+    attributes: &PodAttributes<'_>,
+    access: &K,
+    found: &mut Findings,
+) -> Result<(), ReviewError> {
     annotation::is_valid(attributes, found);
     toleration::is_allowed(attributes, found);
     topology_limit::keeps_to_hostname(attributes, found);
-    all_namespaces::blocks_no_domains(attributes, found);
+    all_namespaces::blocks_no_domains(attributes, access, found)?;
     dialects::warn_about_differences(attributes, found);
     trusted_users::is_trusted(attributes, found);
     unread_annotation::has_a_reader(attributes, found);
+    Ok(())
 }
 
 /// Whether an update changes the pod's inter-pod rules. Other updates pass, so that pods created before a policy

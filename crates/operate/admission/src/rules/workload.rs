@@ -10,46 +10,53 @@ use serde_json::Value;
 
 use super::attributes::PodAttributes;
 use super::pod::check_pod;
+use super::required_labels::carries_required_labels;
 use super::rule_limits::has_few_entries;
-use crate::answer::Answer;
+use crate::answer::{Answer, ReviewError};
 use crate::findings::Findings;
 use crate::policy::{Action, Policy};
 use crate::request::AdmissionRequest;
 use crate::rule::Rule;
+use crate::state::StateAccess;
 
-/// Runs the stateless pod rules on the pod template of a workload. Findings are warnings, as the pods are refused, except
-/// those about the user.
-pub(crate) fn check_template(
+/// Runs the pod rules that need no nodes and pods on the pod template of a workload. Findings are warnings, as the pods are
+/// refused, except those about the user.
+pub(crate) fn check_template<K: StateAccess>(
     request: &AdmissionRequest,
     policy: &Policy,
+    access: &K,
     now: Instant,
     found: &mut Findings,
-) {
-    let Some((path, template)) = template(request) else { return };
+) -> Result<(), ReviewError> {
+    let Some((path, template)) = template(request) else { return Ok(()) };
     if !policy.workload_warnings && policy.trusted_users.is_none() {
-        return;
+        return Ok(());
     }
     // The API server reports an invalid pod template.
-    let Ok(mut pod) = from_value::<Pod>(template) else { return };
+    let Ok(mut pod) = from_value::<Pod>(template) else { return Ok(()) };
     pod.metadata.namespace.clone_from(&request.namespace);
     let rules = PodRules::parse(&pod, true);
     let mut of_pod = Findings::default();
     if has_few_entries(request, policy, &pod, &mut of_pod).is_err() {
-        return;
+        return Ok(());
     }
-    check_pod(&PodAttributes { request, policy, pod: &pod, rules: &rules, now }, &mut of_pod);
-    let Answer { denied, warnings, .. } = of_pod.into_answer();
-    if let Some(mut denial) = denied.clone().filter(|denial| denial.rule == Rule::TrustedUsers) {
-        denial.message = format!("{path}: {}", denial.message);
-        found.broken(Action::Reject, denial);
+    check_pod(&PodAttributes { request, policy, pod: &pod, rules: &rules, now }, access, &mut of_pod)?;
+    let mut of_labels = Findings::default();
+    carries_required_labels(request, policy, &pod, None, &mut of_labels);
+    for Answer { denied, warnings, .. } in [of_pod.into_answer(), of_labels.into_answer()] {
+        if let Some(mut denial) = denied.clone().filter(|denial| denial.rule == Rule::TrustedUsers) {
+            denial.message = format!("{path}: {}", denial.message);
+            found.broken(Action::Reject, denial);
+        }
+        if !policy.workload_warnings {
+            continue;
+        }
+        if let Some(denial) = denied.filter(|denial| denial.rule != Rule::TrustedUsers) {
+            found.warn(format!("{path}: its pods will be refused: {}", denial.message));
+        }
+        warnings.into_iter().for_each(|warning| found.warn(format!("{path}: {warning}")));
     }
-    if !policy.workload_warnings {
-        return;
-    }
-    if let Some(denial) = denied.filter(|denial| denial.rule != Rule::TrustedUsers) {
-        found.warn(format!("{path}: its pods will be refused: {}", denial.message));
-    }
-    warnings.into_iter().for_each(|warning| found.warn(format!("{path}: {warning}")));
+    Ok(())
 }
 
 fn template(request: &AdmissionRequest) -> Option<(&'static str, &Value)> {

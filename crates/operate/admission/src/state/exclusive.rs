@@ -23,7 +23,7 @@ pub(crate) fn exclusive_term(rules: &PodRules) -> Option<&PodTerm> {
     rules.required_anti_affinity.iter().find(|term| {
         let is_node = matches!(&term.topology, TopologyScope::Key(key) if key == HOSTNAME);
         let is_all = matches!(&term.selector, Selector::All(all) if all.iter().all(is_exception));
-        is_node && is_all && term.limit == 0 && term.namespaces.selector.is_everything()
+        is_node && is_all && term.limit == 0 && term.namespaces.is_all()
     })
 }
 

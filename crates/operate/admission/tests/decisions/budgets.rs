@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_admission::{Endpoint, Nothing, ReviewError, review};
+use berth_admission::{Endpoint, Nothing, Policy, ReviewError, review};
 
 use crate::world::{World, creation, one_pod, policy};
 
@@ -24,21 +24,21 @@ fn a_term_may_block_only_the_allowed_nodes_and_pods() {
         |limit: &str| World::new(policy(&format!(r#""budgets": [{{"blastRadius": {{{limit}}}}}]"#)), NODES);
     let anti = "pod default/web anti(app=db @zone ns=other)";
     let term = "pods \"web\" is forbidden: spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]: \
-                by symmetry, required anti-affinity would shut out";
+                by symmetry, required anti-affinity would block";
     assert_eq!(refusal(&limit(r#""nodes": 2, "pods": 2"#), anti), None);
     assert_eq!(
         refusal(&limit(r#""nodes": 1"#), anti).unwrap(),
         format!(
-            "{term} (its largest domain, topology.kubernetes.io/zone=z2) 2 of 1 nodes that the budget of namespace \
-             \"default\" allows"
+            "{term} 2 nodes (its largest domain, topology.kubernetes.io/zone=z2), and 2 running pods match it; the budget of \
+             namespace \"default\" allows 1 node"
         )
     );
-    assert!(refusal(&limit(r#""pods": 1"#), anti).unwrap().contains(") 2 of 1 running pods that"));
+    assert!(refusal(&limit(r#""pods": 1"#), anti).unwrap().ends_with("allows 1 running pod"));
     // Average: three nodes in two zones.
     assert!(
         refusal(&limit(r#""measure": "Average", "nodes": 1"#), anti)
             .unwrap()
-            .contains("an average domain) 2 of 1")
+            .contains("2 nodes (an average domain), and")
     );
     // Node affinity excludes the larger zone.
     let pinned = "pod default/web node(zone=z1) anti(app=db @zone ns=other)";
@@ -79,7 +79,7 @@ fn exclusive_nodes_are_charged_whole() {
     assert_eq!(refusal(&world, &alone("p1")), None);
     let refused = refusal(&world, &alone("p2")).unwrap();
     let expected = "pods \"p2\" is forbidden: spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]: a \
-                    pod that keeps everybody else off its node is charged the whole node, and namespace \"team\" would take \
+                    pod that rejects all other pods on its node is charged the whole node, and namespace \"team\" would take \
                     24 of 20 cpu that its budget allows";
     assert!(refused.starts_with(expected), "{refused}");
     // A bound pod is charged for its node.
@@ -99,6 +99,7 @@ fn exclusive_nodes_are_charged_whole() {
     assert_eq!(refusal(&world, "pod team/p3 app=web anti(app=web @hostname)"), None);
     // A pod that rejects all but its own kind is exclusive.
     assert!(refusal(&world, "pod team/p3 app=web anti(app!=web @hostname ns:*)").is_some());
+    assert!(refusal(&world, "pod team/p3 anti(* @hostname ns:kubernetes.io/metadata.name)").is_some());
     // The pod is deleted and frees its charge.
     world.state.lock().unwrap().pod_applied(&one_pod(&alone("p1")));
     assert!(refusal(&world, &alone("p2")).is_some());
@@ -135,11 +136,52 @@ fn a_reservation_without_a_pod_expires() {
 }
 
 #[test]
+fn preferred_anti_affinity_has_a_blast_radius_as_well() {
+    let anti =
+        "pod default/web prefer-anti(100 app=db @zone ns=other) prefer-anti(1 app=db @hostname ns=other)";
+    let limit = |limit: &str| {
+        let budgets = format!(r#""budgets": [{{"preferredBlastRadius": {{{limit}}}}}]"#);
+        World::new(policy(&budgets), NODES)
+    };
+    // Off by default, and a budget of required anti-affinity is not one of preferences.
+    assert_eq!(World::new(Policy::default(), NODES).create(anti).audit.len(), 0);
+    let required = World::new(policy(r#""budgets": [{"blastRadius": {"nodes": 0, "pods": 0}}]"#), NODES);
+    assert_eq!(refusal(&required, anti), None);
+
+    let term = "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution";
+    let largest = "2 nodes (its largest domain, topology.kubernetes.io/zone=z2), and 2 running pods match it";
+    assert_eq!(
+        refusal(&limit(r#""nodes": 1"#), anti).unwrap(),
+        format!(
+            "pods \"web\" is forbidden: {term}[0]: by symmetry, preferred anti-affinity would lower the scores of {largest}; \
+             the budget of namespace \"default\" allows 1 node"
+        )
+    );
+    assert!(
+        refusal(&limit(r#""nodes": 9, "pods": 1"#), anti)
+            .unwrap()
+            .ends_with("allows 9 nodes and 1 running pod")
+    );
+    assert!(
+        refusal(&limit(r#""measure": "Average", "nodes": 1"#), anti).unwrap().contains("an average domain")
+    );
+    // Within the limit it is reported: to the audit log.
+    let answer = limit(r#""nodes": 2"#).create(anti);
+    assert!(answer.is_allowed());
+    let host = "1 node (its largest domain, kubernetes.io/hostname=c), and 2 running pods match it";
+    let reported = format!("{term}[0]: {largest}; {term}[1]: {host}");
+    assert_eq!(answer.response("1")["auditAnnotations"]["PreferredBlastRadius"], reported);
+    // Affinity, and required anti-affinity, have none.
+    let others = "pod default/web prefer-aff(1 app=db @zone ns=other) anti(app=db @zone ns=other)";
+    assert_eq!(refusal(&limit(r#""nodes": 0, "pods": 0"#), others), None);
+}
+
+#[test]
 fn a_budget_can_only_warn() {
     let budgets = r#""budgets": [{"action": "Warn", "blastRadius": {"nodes": 0}}]"#;
     let answer = World::new(policy(budgets), NODES).create("pod team/p1 anti(app=db @hostname)");
     assert!(answer.is_allowed());
-    assert!(answer.warnings[0].contains("1 of 0 nodes"), "{:?}", answer.warnings);
+    assert!(answer.warnings[0].ends_with("allows 0 nodes"), "{:?}", answer.warnings);
 }
 
 #[test]

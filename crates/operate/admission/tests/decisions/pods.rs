@@ -5,10 +5,10 @@ use std::time::Instant;
 use berth_admission::{Endpoint, Nothing, Policy, review};
 use serde_json::json;
 
-use crate::world::{check, creation, one_pod, policy, request};
+use crate::world::{World, check, creation, one_pod, policy, request};
 
 const GUARD: &str = "required anti-affinity over all namespaces may only have topologyKey \"kubernetes.io/hostname\", not \
-                     {}: it would keep pods of everybody out of whole domains; name the namespaces, or use \
+                     {}: it would block pods of all namespaces from whole domains; select fewer namespaces, or use \
                      \"kubernetes.io/hostname\"";
 
 fn guarded(path: &str, key: &str) -> String {
@@ -68,6 +68,86 @@ fn a_selector_that_every_namespace_matches_counts_as_all_namespaces() {
     assert!(denied(&format!(r#"{{"matchExpressions": [{{{name}, "operator": "Exists"}}]}}"#)));
     assert!(!denied(&format!(r#"{{"matchExpressions": [{{{name}, "operator": "In", "values": ["a"]}}]}}"#)));
     assert!(!denied(r#"{"matchExpressions": [{"key": "team", "operator": "Exists"}]}"#));
+}
+
+#[test]
+fn a_scope_that_has_every_existing_namespace_counts_as_all_namespaces() {
+    const NAMESPACES: &str = "
+        ns default
+        ns kube-system team=platform
+        ns shop team=shop
+    ";
+    let denial = |policy: Policy, pod: &str| {
+        World::new(policy, NAMESPACES).create(pod).denied.map(|denial| denial.text())
+    };
+    let denied = |term: &str| denial(Policy::default(), &format!("pod default/web {term}")).is_some();
+    let name = "kubernetes.io/metadata.name";
+    for (term, expected) in [
+        (format!("anti(app=x @zone ns:{name}!=nonexistent)"), true),
+        (format!("anti(app=x @zone ns:{name}=default,kube-system,shop)"), true),
+        // A list that names all of them, and a list and a selector that have all of them together.
+        ("anti(app=x @zone ns=default,kube-system,shop)".to_owned(), true),
+        ("anti(app=x @zone ns=default ns:team)".to_owned(), true),
+        (format!("rdrd-anti(app=x @* ns:{name}!=nonexistent)"), true),
+        // The host name reserves a node only.
+        (format!("anti(app=x @hostname ns:{name}!=nonexistent)"), false),
+        (format!("prefer-anti(1 app=x @zone ns:{name}!=nonexistent)"), false),
+        (format!("anti(app=x @zone ns:{name}!=shop)"), false),
+        ("anti(app=x @zone ns:team)".to_owned(), false),
+        ("anti(app=x @zone ns=default,shop)".to_owned(), false),
+        ("anti(app=x @zone)".to_owned(), false),
+        // Rules of the proposals do not block pods of exempt namespaces: these do not count.
+        ("rdrd-anti(app=x @zone ns=default,shop)".to_owned(), true),
+    ] {
+        assert_eq!(denied(&term), expected, "{term}");
+    }
+    let message =
+        denial(Policy::default(), &format!("pod default/web anti(app=x @zone ns:{name}!=nonexistent)"))
+            .unwrap();
+    let expected = format!(
+        "required anti-affinity over all namespaces (namespaces with {name} not in (nonexistent): every existing namespace \
+         that the term can block) may only have topologyKey"
+    );
+    assert!(message.contains(&expected), "{message}");
+    let pod = format!("pod default/web anti(app=x @zone ns:{name}!=nonexistent)");
+    assert_eq!(denial(policy(r#""allNamespacesAntiAffinity": "Allow""#), &pod), None);
+    // The only namespace there is: a term over it is not one over all namespaces.
+    assert!(World::new(Policy::default(), "ns default").create(&pod).is_allowed());
+}
+
+#[test]
+fn common_label_keys_could_be_enforced() {
+    let convention = |action: &str| {
+        policy(&format!(r#""requiredLabels": {{"action": "{action}", "keys": ["app", "team"]}}"#))
+    };
+    let reject = convention("Reject");
+    let why = "metadata.labels: the pods lack the label team, which all pods must carry";
+    check(&reject, "pod shop/web app=web team=a", &[]);
+    check(&reject, "pod shop/web app=web", &[&format!("pods \"web\" is forbidden: {why}")]);
+    check(&reject, "pod kube-system/web", &[]);
+    check(&convention("Warn"), "pod shop/web app=web", &[why]);
+    check(&Policy::default(), "pod shop/web", &[]);
+
+    let update = |old: &str, new: &str| {
+        let (old, new) = (one_pod(old), one_pod(new));
+        let fields = json!({
+            "operation": "UPDATE", "name": "web", "namespace": "shop", "object": new, "oldObject": old,
+        });
+        review(Endpoint::ValidatePods, &request(fields), &reject, &Nothing, Instant::now()).unwrap()
+    };
+    // A label may not be removed; pods from before the policy can be updated.
+    assert!(!update("pod shop/web app=web team=a", "pod shop/web app=web").is_allowed());
+    assert!(update("pod shop/web app=web", "pod shop/web app=web tier=x").is_allowed());
+    assert!(update("pod shop/web app=web", "pod shop/web app=web team=b").is_allowed());
+
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}});
+    let deployment = request(json!({
+        "resource": {"group": "apps", "version": "v1", "resource": "deployments"}, "namespace": "shop",
+        "object": {"metadata": {"name": "web", "labels": {"team": "a"}}, "spec": {"template": template}},
+    }));
+    let answer = review(Endpoint::ValidatePods, &deployment, &reject, &Nothing, Instant::now()).unwrap();
+    assert!(answer.is_allowed());
+    assert_eq!(answer.warnings, [format!("spec.template: its pods will be refused: {why}")]);
 }
 
 #[test]

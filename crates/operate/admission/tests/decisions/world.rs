@@ -1,10 +1,13 @@
 //! A cluster as text, and requests about its pods.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use berth_admission::{AdmissionRequest, Answer, Endpoint, Nothing, Policy, ReviewError, State, review};
+use berth_admission::{
+    AdmissionRequest, Answer, Endpoint, Nothing, Policy, ReviewError, State, StateAccess, review,
+};
 use berth_api::object::Pod;
+use berth_api::policy::PolicySet;
 use berth_engine::Settings;
 use serde_json::{Value, json};
 
@@ -22,7 +25,18 @@ pub fn policy(fields: &str) -> Policy {
 pub struct World {
     pub policy: Policy,
     pub state: Mutex<State>,
+    pub placement: Arc<PolicySet>,
     pub now: Instant,
+}
+
+impl StateAccess for World {
+    fn ask<R>(&self, what: &'static str, question: impl FnOnce(&mut State) -> R) -> Result<R, ReviewError> {
+        self.state.ask(what, question)
+    }
+
+    fn placement(&self) -> Result<Arc<PolicySet>, ReviewError> {
+        Ok(self.placement.clone())
+    }
 }
 
 impl World {
@@ -37,7 +51,10 @@ impl World {
             state.cluster().set_node(node);
             state.node_applied(node);
         }
-        let world_ = World { policy, state: Mutex::new(state), now: Instant::now() };
+        let labels = world.namespaces.iter().map(|namespace| &namespace.metadata);
+        let labels = labels.map(|metadata| (metadata.name.clone(), metadata.labels.clone())).collect();
+        let placement = Arc::new(PolicySet::new([], labels));
+        let world_ = World { policy, state: Mutex::new(state), placement, now: Instant::now() };
         world.pods.iter().for_each(|pod| world_.saw(pod));
         world_
     }
@@ -52,7 +69,7 @@ impl World {
     }
 
     pub fn ask(&self, endpoint: Endpoint, request: &AdmissionRequest) -> Result<Answer, ReviewError> {
-        review(endpoint, request, &self.policy, &self.state, self.now)
+        review(endpoint, request, &self.policy, self, self.now)
     }
 
     /// The creation of a pod, written in the text form.

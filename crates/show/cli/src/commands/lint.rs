@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use berth_admission::refusals;
+use berth_admission::policy::Action;
+use berth_admission::{Answer, OfflineAdmission};
 use berth_api::inventory::InputError;
 use berth_api::object::Pod;
+use berth_api::policy::RequiredLabels;
 use berth_api::read::{FieldLines, SourceLocation, collect_manifests};
-use berth_lint::{Finding, LintInput, RULES, Selection, Severity, UnknownRule};
+use berth_api::syntax::label_key;
+use berth_lint::{Finding, LintInput, Objection, RULES, Selection, Severity, UnknownRule};
 use berth_simulate::SimulationError;
 use berth_terminal::input::{find_inputs, small_text};
 use berth_terminal::output;
@@ -62,9 +65,14 @@ pub struct Args {
     /// Lowest severity of findings that make the command fail [default: warning]
     #[arg(long, value_enum, value_name = "SEVERITY")]
     fail_on: Option<FailOn>,
-    /// File with the AdmissionPolicy of the webhook, for the rule policy-refuses
+    /// File with the AdmissionPolicy of the webhook, for the rules policy-refuses and required-label-missing
     #[arg(long, value_name = "FILE")]
     policy: Option<String>,
+    /// Label keys that all pods must carry, separated by commas, for the rule required-label-missing; can be repeated
+    ///
+    /// Pods of kube-system are exempt.
+    #[arg(long, value_name = "KEY", value_delimiter = ',', num_args = 1, value_parser = required_label)]
+    require_labels: Vec<String>,
     /// Configuration file [default: .berth-lint.yaml in the current directory, if it exists]
     #[arg(long, value_name = "FILE")]
     lint_config: Option<PathBuf>,
@@ -109,6 +117,7 @@ struct Config {
     fail_on: Option<FailOn>,
     /// Relative to the configuration file.
     policy: Option<PathBuf>,
+    require_labels: Vec<String>,
 }
 
 /// Checks the manifests.
@@ -121,17 +130,31 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let settings = args.cluster.settings(&inventory)?;
     args.cluster.add_simulated_nodes(&mut inventory);
     let policy = args.policy.clone().or_else(|| config.policy.map(|path| path.display().to_string()));
-    let policy = policy.map(|file| policy_file::read(Some(&file))).transpose()?;
-    let review = policy.map(|policy| move |pod: &Pod| refusals(pod, &policy));
+    let mut policy = policy.map(|file| policy_file::read(Some(&file))).transpose()?;
+    let convention = policy.as_mut().and_then(|policy| policy.required_labels.take());
+    let offline = policy.map(|policy| OfflineAdmission::new(policy, &inventory));
+    let review = offline.map(|offline| move |pod: &Pod| objections(&offline, pod));
     let files = find_inputs(&args.cluster.files)?;
     let names: HashSet<String> = files.iter().map(|file| file.name()).collect();
     let is_linted = |source: &SourceLocation| {
         names.is_empty() || !args.cluster.has_base() || names.contains(source.file.as_ref())
     };
     let review = review.as_ref().map(|review| review as &berth_lint::Review<'_>);
-    let input = LintInput::new(&inventory, &settings, is_linted, review)
+    let mut input = LintInput::new(&inventory, &settings, is_linted, review)
         .with_annotation_readers(&args.cluster.scheduler_name);
     warn(&input.warnings());
+    if let Some(has_fields) = args.cluster.live_cluster().and_then(|live| live.has_proposal_fields()) {
+        input = input.with_api_server(has_fields);
+    }
+    if let Some(convention) = convention {
+        let severity = if convention.action == Action::Warn { Severity::Warning } else { Severity::Error };
+        input = input.with_required_labels(convention.labels, severity);
+    }
+    let keys =
+        if args.require_labels.is_empty() { config.require_labels } else { args.require_labels.clone() };
+    if !keys.is_empty() {
+        input = input.with_required_labels(RequiredLabels::new(keys), Severity::Error);
+    }
     let mut report = berth_lint::lint(&input, &selection);
     find_lines(&mut report.findings, &files);
 
@@ -166,6 +189,25 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     Ok(if report.findings.iter().any(fails) { ExitStatus::Failure } else { ExitStatus::Success })
 }
 
+/// What the policy says against a pod.
+fn objections(offline: &OfflineAdmission, pod: &Pod) -> Vec<Objection> {
+    let objection = |refused| move |message| Objection { refused, message };
+    match offline.review(pod) {
+        Ok(Answer { denied, warnings, .. }) => {
+            let denied = denied.map(|denial| denial.message).into_iter().map(objection(true));
+            denied.chain(warnings.into_iter().map(objection(false))).collect()
+        }
+        Err(error) => vec![objection(true)(format!("the policy cannot be checked: {error}"))],
+    }
+}
+
+fn required_label(key: &str) -> Result<String, String> {
+    match label_key(key).join("; ") {
+        problems if problems.is_empty() => Ok(key.to_owned()),
+        problems => Err(format!("not a label key: {problems}")),
+    }
+}
+
 fn config(path: Option<&Path>) -> Result<Config, CliError> {
     let default = Path::new(CONFIG);
     let Some(path) = path.or_else(|| default.exists().then_some(default)) else {
@@ -178,6 +220,10 @@ fn config(path: Option<&Path>) -> Result<Config, CliError> {
     let place = document.source;
     let mut config: Config = serde_json::from_value(document.value)
         .map_err(|error| CliError::Usage(format!("{place}: {error}")))?;
+    for key in &config.require_labels {
+        required_label(key)
+            .map_err(|why| CliError::Usage(format!("{place}: requireLabels: {key:?}: {why}")))?;
+    }
     config.policy = config.policy.map(|policy| path.parent().unwrap_or(Path::new("")).join(policy));
     Ok(config)
 }

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use berth_api::object::support::unsupported_message;
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_engine::{
-    Counts, DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary, TopologyPair,
-    Verdict, Witness,
+    BlastRadius, Counts, DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary,
+    TopologyPair, Verdict, Witness,
 };
 use berth_simulate::{CoreTerm, GroupPlacement, PodExplanation, PodPreemption, Repair};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
@@ -66,10 +66,40 @@ pub fn write(
         }
     }
     write_feasible(out, explanation, only)?;
+    write_blast_radius(out, explanation.blast_radius.as_ref())?;
     write_list(out, "Different meaning in v1 fields and in proposal fields", dialect_notes)?;
     write_list(out, "Suggestions", hints)?;
     write_core(out, core)?;
     write_repairs(out, repairs)
+}
+
+/// What its anti-affinity does to other pods.
+fn write_blast_radius(out: &mut impl Write, radius: Option<&BlastRadius>) -> io::Result<()> {
+    let Some(radius) = radius.filter(|radius| !radius.is_empty()) else { return Ok(()) };
+    heading(out, "Blast radius of its anti-affinity: the largest domain that it may go to")?;
+    let terms = || radius.terms.iter().chain(&radius.preferred);
+    for term in terms().take(MAX_RULES) {
+        let weight = if term.weight == 0 { String::new() } else { format!(", weight {}", term.weight) };
+        writeln!(out, "  {BOLD}{}{BOLD:#}{weight}", term.term)?;
+        let verb = if term.weight == 0 { "blocks" } else { "lowers the scores of" };
+        let Some(largest) = &term.largest else {
+            writeln!(out, "    {verb} no node: no node that the pod may go to has the topology key")?;
+            continue;
+        };
+        let domain = largest.domain.as_ref().map(|domain| format!(" ({domain})")).unwrap_or_default();
+        let after = match term.limit {
+            0 => String::new(),
+            n => format!(", once it has {}", counted(n as usize, "matching pod")),
+        };
+        writeln!(
+            out,
+            "    {verb} {}{domain} for pods that match the term{after}; {} {}",
+            counted(largest.n_nodes, "node"),
+            counted(term.n_matching_pods, "running pod"),
+            if term.n_matching_pods == 1 { "matches it" } else { "match it" }
+        )?;
+    }
+    write_cut(out, terms().count(), "term")
 }
 
 fn write_core(out: &mut impl Write, core: &[CoreTerm]) -> io::Result<()> {

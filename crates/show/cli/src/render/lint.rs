@@ -24,7 +24,7 @@ pub fn write(out: &mut impl Write, LintReport { findings, incomplete, .. }: &Lin
         )?;
         writeln!(out, "  {path}")?;
         writeln!(out, "  {message}")?;
-        writeln!(out, "  fix: {fix}\n")?;
+        writeln!(out, "  fix: {}\n", fix.replace('\n', "\n    "))?;
     }
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));

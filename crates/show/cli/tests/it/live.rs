@@ -26,8 +26,12 @@ fn objects(path: &Path) -> Vec<Value> {
 
 /// Runs `work` with a server that has these objects.
 fn with_server<T>(objects: Vec<Value>, work: impl FnOnce(&ApiServer) -> T) -> T {
+    with_server_of(ServerOptions::default(), objects, work)
+}
+
+fn with_server_of<T>(options: ServerOptions, objects: Vec<Value>, work: impl FnOnce(&ApiServer) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let server = runtime.block_on(ApiServer::start(ServerOptions::default())).unwrap();
+    let server = runtime.block_on(ApiServer::start(options)).unwrap();
     runtime.block_on(server.import(objects)).unwrap();
     let result = work(&server);
     runtime.block_on(server.shutdown());
@@ -51,6 +55,27 @@ fn a_live_cluster_gives_the_same_explanation_as_its_files() {
         (live.stdout, live.stderr, live.code),
         (from_files.stdout, from_files.stderr, from_files.code)
     );
+}
+
+#[test]
+fn lint_asks_a_live_api_server_whether_it_drops_the_fields_of_the_proposals() {
+    let with = |extensions: bool| {
+        with_server_of(ServerOptions { extensions, ..ServerOptions::default() }, Vec::new(), |server| {
+            let kubeconfig = server.kubeconfig_path().to_str().unwrap();
+            run(&["lint", "--kubeconfig", kubeconfig, "-f", "examples/proposal-fields"])
+        })
+    };
+    let standard = with(false);
+    let expected =
+        "proposal-field-dropped\n  spec.template.spec.affinity.podAntiAffinity.requiredDuringScheduling";
+    assert!(standard.stdout.contains(expected), "{standard:?}");
+    assert!(
+        standard.stdout.contains("the API server of the cluster does not have the field"),
+        "{standard:?}"
+    );
+    assert_eq!(standard.code, 1);
+    let extended = with(true);
+    assert!(!extended.stdout.contains("proposal-field-dropped"), "{extended:?}");
 }
 
 #[test]

@@ -117,8 +117,8 @@ async fn the_guard_holds_by_default() {
     let expected = format!(
         "admission webhook \"pods.berth.dev\" denied the request: pods \"greedy\" is forbidden: \
          spec.affinity.podAntiAffinity.{ANTI}[0]: required anti-affinity over all namespaces may only have topologyKey \
-         \"kubernetes.io/hostname\", not topologyKey \"topology.kubernetes.io/zone\": it would keep pods of everybody out of \
-         whole domains; name the namespaces, or use \"kubernetes.io/hostname\""
+         \"kubernetes.io/hostname\", not topologyKey \"topology.kubernetes.io/zone\": it would block pods of all namespaces \
+         from whole domains; select fewer namespaces, or use \"kubernetes.io/hostname\""
     );
     assert_eq!((reply.code, reply.message()), (403, expected.as_str()));
 }
@@ -231,7 +231,7 @@ async fn budgets_are_charged_and_released() {
         if reply.code == 403 { Ok(reply) } else { Err(format!("{reply:?}")) }
     });
     let wide = wide.await;
-    let told = "by symmetry, required anti-affinity would shut out (its largest domain, zone=z) 3 of 2 nodes";
+    let told = "by symmetry, required anti-affinity would block 3 nodes (its largest domain, zone=z)";
     assert!(wide.message().contains(told), "{wide:?}");
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use berth_testkit::programs::TempDir;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::bindings::{race, zones};
 use super::world::{PODS, pod, post};
@@ -40,6 +40,32 @@ async fn the_guard_is_on_by_default_and_can_be_disabled() {
             assert!(reply.message().starts_with(&begin), "{reply:?}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn existing_namespaces_and_required_labels_are_checked_without_the_state_of_the_cluster() {
+    let directory = TempDir::new("admission-labels");
+    let file = directory.file("policy.yaml");
+    let policy =
+        "apiVersion: admission.berth.dev/v1alpha1\nkind: AdmissionPolicy\nrequiredLabels: {keys: [team]}\n";
+    fs::write(&file, policy).unwrap();
+    let (_server, client) = apiserver(&directory, &["--admission-config", &file.display().to_string()]).await;
+    let created = async |name: &str, labels: Value, other: &str| {
+        let names = json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [other]});
+        let term = json!({"labelSelector": {}, "topologyKey": "topology.kubernetes.io/zone",
+            "namespaceSelector": {"matchExpressions": [names]}});
+        let affinity = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}});
+        let reply = post(&client, PODS, &pod(name, json!({"labels": labels}), affinity)).await;
+        (reply.code, reply.message().to_owned())
+    };
+    let team = || json!({"team": "a"});
+    // Every cluster has the namespaces default and kube-system.
+    let (code, message) = created("greedy", team(), "nonexistent").await;
+    assert!(code == 403 && message.contains("every existing namespace"), "{message}");
+    assert_eq!(created("modest", team(), "kube-system").await.0, 201);
+    let (code, message) = created("unlabelled", json!({}), "kube-system").await;
+    let expected = "pods \"unlabelled\" is forbidden: metadata.labels: the pods lack the label team, which all pods must carry";
+    assert_eq!((code, message.as_str()), (403, expected));
 }
 
 #[tokio::test(flavor = "multi_thread")]
