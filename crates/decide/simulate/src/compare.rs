@@ -10,7 +10,7 @@ use berth_api::rules::pod_requests;
 use berth_engine::FeasibleNodes;
 use serde::Serialize;
 
-use crate::simulation::{Fate, Simulation, SimulationError, SimulationOptions, recreate};
+use crate::simulation::{Fate, Simulation, SimulationError, SimulationOptions, UnadmittedState, recreate};
 
 /// Number of pods whose scores are compared: each costs a look at every node.
 const MAX_SCORED: usize = 20;
@@ -22,8 +22,8 @@ pub struct Side {
 }
 
 impl Side {
-    /// Places the pending pods. With `replace_all`, all pods are placed again, except those that belong to their nodes or are
-    /// being deleted: by priority, then new pods of workloads in input order, then the others by namespace and name.
+    /// Places the pending pods. With `replace_all`, all pods are placed again, except those that belong to their nodes, are
+    /// being deleted, or wait for a node that does not exist: by priority, then new pods of workloads in input order, then the others by namespace and name.
     ///
     /// # Errors
     /// As [`Simulation::new`].
@@ -40,8 +40,10 @@ impl Side {
             for entry in &mut inventory.pods {
                 entry.order = usize::MAX;
                 let pod = &mut entry.object;
-                if Fate::of(pod) != Fate::Gone && !pod.is_terminal() {
-                    let node = on.get(pod.spec.node_name.as_str()).copied();
+                let node = on.get(pod.spec.node_name.as_str()).copied();
+                // No scheduler has named a node that does not exist.
+                let waits = node.is_none() && pod.awaits_node_admission();
+                if Fate::of(pod) != Fate::Gone && !pod.is_terminal() && !waits {
                     recreate(pod, node);
                 }
             }
@@ -213,18 +215,26 @@ pub struct Summary {
     pub used_nodes: usize,
     /// Number of pods with a node.
     pub placed: usize,
-    /// Number of pods without.
+    /// Number of pods that a scheduler found no node for.
     pub unplaced: usize,
+    /// Number of pods that are rejected by the node that they name.
+    pub rejected: usize,
+    /// Number of pods that wait for a node that does not exist.
+    pub waiting: usize,
 }
 
 impl Summary {
     fn of(side: &Side) -> Summary {
-        let placed: Vec<_> = side.simulation.pods().iter().filter_map(|pod| pod.node()).collect();
+        let pods = side.simulation.pods();
+        let placed: Vec<_> = pods.iter().filter_map(|pod| pod.node()).collect();
+        let n_unadmitted = |state| pods.iter().filter(|pod| pod.is_unadmitted(state)).count();
         Summary {
             nodes: side.nodes.len(),
             used_nodes: placed.iter().collect::<BTreeSet<_>>().len(),
             placed: placed.len(),
-            unplaced: side.simulation.pods().len() - placed.len(),
+            unplaced: pods.iter().filter(|pod| pod.is_unplaced()).count(),
+            rejected: n_unadmitted(UnadmittedState::Rejected),
+            waiting: n_unadmitted(UnadmittedState::Waiting),
         }
     }
 }

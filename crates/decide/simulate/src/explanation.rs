@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::repairs::{CoreTerm, Repair, unsatisfiable_core};
 use crate::rolling_update::blocked_by_own_update;
-use crate::simulation::{GroupPlacement, PodPreemption, SimulatedPod, Simulation, preempt};
+use crate::simulation::{GroupPlacement, PodPreemption, SimulatedPod, Simulation, Unadmitted, preempt};
 
 /// Steps of work of an explanation, and of the search for repairs: about a second each.
 pub(crate) const EXPLAIN_STEPS: u64 = 10_000_000;
@@ -22,6 +22,9 @@ pub struct PodExplanation {
     /// The engine's explanation.
     #[serde(flatten)]
     pub explanation: Explanation,
+    /// Why the pod does not run on the node that it names: the explanation is without `spec.nodeName`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unadmitted: Option<Unadmitted>,
     /// Places in the pod that Kubernetes' v1 fields and the proposals' fields read differently.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dialect_notes: Vec<String>,
@@ -107,6 +110,7 @@ impl PodExplanation {
         let dialect_notes = dialect_notes.iter().map(|n| format!("{}: {}", n.path, n.text)).collect();
         PodExplanation {
             explanation,
+            unadmitted: None,
             dialect_notes,
             unsupported: Vec::new(),
             relaxed,
@@ -137,6 +141,9 @@ impl Simulation {
     ) -> Option<PodExplanation> {
         let budget = WorkBudget::new(steps);
         let mut explained = self.explain_without_repairs(namespace, name, node, &budget)?;
+        if explained.unadmitted.is_some() {
+            return Some(explained);
+        }
         let budget = WorkBudget::new(steps);
         explained.repairs = self.repairs(namespace, name, node, &explained.explanation, &budget);
         if budget.is_spent() {
@@ -155,7 +162,17 @@ impl Simulation {
         node: Option<&str>,
         budget: &WorkBudget,
     ) -> Option<PodExplanation> {
-        let SimulatedPod { pod, unsupported, .. } = &self.pods[self.position(namespace, name)?];
+        let SimulatedPod { pod, unsupported, unadmitted, .. } = &self.pods[self.position(namespace, name)?];
+        if let Some(unadmitted) = unadmitted {
+            let (unadmitted, unsupported) = (Unadmitted::clone(unadmitted), unsupported.to_vec());
+            let mut pod = pod.clone();
+            pod.spec.node_name.clear();
+            let pods = std::iter::empty();
+            let mut explained =
+                PodExplanation::of(&mut self.cluster, None, &pod, Duration::ZERO, node, pods, budget);
+            explained.hints.insert(0, unadmitted.hint());
+            return Some(PodExplanation { unadmitted: Some(unadmitted), unsupported, ..explained });
+        }
         let budgets = self.preempts.then_some(&*self.budgets);
         let pods = self.pods.iter().map(|p| &p.pod);
         let pending = self.pending_for.of(pod);

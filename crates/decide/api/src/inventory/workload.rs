@@ -60,6 +60,20 @@ impl Workload {
             WorkloadSpec::CronJob(w) => &w.metadata,
         }
     }
+
+    /// The node that the pod template names (`spec.nodeName`).
+    pub fn template_node_name(&self) -> Option<&str> {
+        let (template, path) = match &self.spec {
+            WorkloadSpec::Deployment(w)
+            | WorkloadSpec::ReplicaSet(w)
+            | WorkloadSpec::StatefulSet(w)
+            | WorkloadSpec::DaemonSet(w) => (&w.spec.template, "/spec/nodeName"),
+            WorkloadSpec::ReplicationController(w) => (&w.spec.template, "/spec/nodeName"),
+            WorkloadSpec::Job(w) => (&w.spec.template, "/spec/nodeName"),
+            WorkloadSpec::CronJob(w) => (&w.spec.job_template, "/spec/template/spec/nodeName"),
+        };
+        template.pointer(path)?.as_str().filter(|name| !name.is_empty())
+    }
 }
 
 impl std::fmt::Display for Workload {

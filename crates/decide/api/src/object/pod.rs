@@ -45,6 +45,21 @@ impl Pod {
         self.status.start_time.map(Timestamp::as_second)
     }
 
+    /// Whether the pod names a node (`spec.nodeName`) that has still to admit it: no kubelet has written its status, as in a
+    /// manifest. Pods that are being deleted, and mirrors of pods that a node runs from a file, have been admitted.
+    pub fn awaits_node_admission(&self) -> bool {
+        const OF_KUBELET: [&str; 4] =
+            ["Initialized", "Ready", "ContainersReady", "PodReadyToStartContainers"];
+        let PodStatus { phase, start_time, conditions, container_statuses, .. } = &self.status;
+        !self.spec.node_name.is_empty()
+            && matches!(phase.as_str(), "" | "Pending")
+            && start_time.is_none()
+            && container_statuses.is_empty()
+            && !conditions.iter().any(|c| OF_KUBELET.contains(&c.condition_type.as_str()))
+            && !self.metadata.is_deleting()
+            && !self.metadata.annotations.contains_key(MIRROR_ANNOTATION)
+    }
+
     /// Whether a scheduler preempts the pod: it is being deleted, and its condition `DisruptionTarget` has the reason
     /// `PreemptionByScheduler`.
     pub fn is_being_preempted(&self) -> bool {
@@ -319,4 +334,42 @@ fn with_resources<'de, D: Deserializer<'de>>(
     let mut statuses: Vec<ContainerStatus> = nullable(deserializer)?;
     statuses.retain(|status| status.allocated_resources.is_some() || status.resources.is_some());
     Ok(statuses.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn awaits_node_admission(pod: &str) -> bool {
+        serde_json::from_str::<Pod>(pod).unwrap().awaits_node_admission()
+    }
+
+    #[test]
+    fn a_node_admits_the_pods_whose_status_no_kubelet_has_written() {
+        for status in [
+            "{}",
+            r#"{"phase": "Pending"}"#,
+            r#"{"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}"#,
+        ] {
+            let pod = format!(r#"{{"spec": {{"nodeName": "a"}}, "status": {status}}}"#);
+            assert!(awaits_node_admission(&pod), "{pod}");
+            assert!(!awaits_node_admission(&format!(r#"{{"status": {status}}}"#)), "no node: {status}");
+        }
+        for status in [
+            r#"{"phase": "Running"}"#,
+            r#"{"phase": "Unknown"}"#,
+            r#"{"phase": "Pending", "startTime": "2026-01-31T12:00:00Z"}"#,
+            r#"{"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}]}"#,
+        ] {
+            let pod = format!(r#"{{"spec": {{"nodeName": "a"}}, "status": {status}}}"#);
+            assert!(!awaits_node_admission(&pod), "{pod}");
+        }
+        for metadata in [
+            r#"{"deletionTimestamp": "2026-01-31T12:00:00Z"}"#,
+            r#"{"annotations": {"kubernetes.io/config.mirror": "hash"}}"#,
+        ] {
+            let pod = format!(r#"{{"metadata": {metadata}, "spec": {{"nodeName": "a"}}}}"#);
+            assert!(!awaits_node_admission(&pod), "{pod}");
+        }
+    }
 }

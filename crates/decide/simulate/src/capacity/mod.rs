@@ -1,8 +1,8 @@
 //! Capacity: how many more replicas of a pod fit, where, what stops the next one, and how many nodes a number of
 //! replicas needs.
 //!
-//! The replicas are placed one after the other, as a scheduler does, after the pending pods of others. No pod is preempted for
-//! them.
+//! The replicas are placed one after the other, as a scheduler does, after the pending pods of others. Replicas that name their
+//! node arrive there instead. No pod is preempted for them.
 
 mod error;
 mod nodes_needed;
@@ -22,7 +22,7 @@ use self::nodes_needed::Model;
 pub use self::nodes_needed::{NewNodes, NodeType, PRICE_ANNOTATION};
 pub use self::subject::Subject;
 use crate::explanation::EXPLAIN_STEPS;
-use crate::simulation::{Simulation, SimulationOptions};
+use crate::simulation::{Simulation, SimulationOptions, Unadmitted};
 use crate::what_if::place_new;
 
 /// Replicas are not counted beyond this number.
@@ -52,7 +52,8 @@ pub struct Target {
 pub struct Capacity {
     /// How many replicas fit beyond those that run.
     pub replicas: usize,
-    /// The term (its path in the pod) or the resource that stops the next one; none if there is no limit.
+    /// The term (its path in the pod) or the resource that stops the next one, or the reason of the node that the pod names;
+    /// none if there is no limit.
     pub limited_by: Option<String>,
     /// Where they fit: the number of replicas by domain.
     pub by_domain: BTreeMap<String, usize>,
@@ -64,7 +65,7 @@ pub struct Capacity {
     /// Number of replicas that run.
     #[serde(skip)]
     pub running: usize,
-    /// Number of pending pods of others that found no node.
+    /// Number of pending pods of others that a scheduler found no node for.
     #[serde(skip)]
     pub n_unplaced_others: usize,
     /// The rule that excludes most nodes for the next replica.
@@ -119,25 +120,33 @@ pub fn capacity(
     let next = room.replica(placed.len()).filter(|_| is_limited);
     let pod = room.replicas.get(if subject.has_claims { placed.len() } else { 0 });
     let budget = WorkBudget::new(EXPLAIN_STEPS);
+    let unadmitted = next.as_ref().and_then(|next| room.unadmitted(next));
+    let explanation = next.zip(pod).filter(|_| room.node.is_none());
     let explanation =
-        next.zip(pod).map(|(next, pod)| room.simulation.cluster().explain(pod, &next, None, &budget));
+        explanation.map(|(next, pod)| room.simulation.cluster().explain(pod, &next, None, &budget));
     let mut capacity = Capacity {
         replicas: placed.len(),
-        limited_by: explanation.as_ref().and_then(limit),
+        limited_by: explanation
+            .as_ref()
+            .and_then(limit)
+            .or_else(|| unadmitted.as_ref().map(Unadmitted::limit)),
         by_domain,
         nodes_needed: None,
         new_nodes: None,
-        running: subject.n_running,
-        n_unplaced_others: room.simulation.pods().iter().filter(|pod| pod.node().is_none()).count()
+        running: room.n_running,
+        n_unplaced_others: room.simulation.pods().iter().filter(|pod| pod.is_unplaced()).count()
             - room.replicas.len(),
         bottleneck: explanation.as_ref().and_then(Explanation::bottleneck).cloned(),
-        message: explanation.map(|e| e.outcome.message().into_owned()).unwrap_or_default(),
+        message: explanation
+            .map(|e| e.outcome.message().into_owned())
+            .or(unadmitted.map(|why| why.to_string()))
+            .unwrap_or_default(),
     };
     if let Some(target) = &request.target {
-        let n_missing = target.n_replicas.saturating_sub(subject.n_running);
+        let n_missing = target.n_replicas.saturating_sub(room.n_running);
         if capacity.replicas >= n_missing {
             capacity.nodes_needed = Some(0);
-        } else {
+        } else if room.node.is_none() {
             room.take_back(&placed);
             if let Some(objects) = again.filter(|_| room.replicas.len() < n_missing) {
                 room = subject.room(objects, options.clone(), n_missing)?;

@@ -3,7 +3,7 @@
 use berth_api::object::Pod;
 use berth_engine::{Outcome, PreparedPod};
 
-use crate::simulation::Simulation;
+use crate::simulation::{Simulation, Unadmitted};
 
 /// The domain of nodes without the label.
 pub(super) const NO_DOMAIN: &str = "<none>";
@@ -15,6 +15,10 @@ pub(super) struct Room {
     pub replicas: Vec<Pod>,
     pub prepared: Vec<PreparedPod>,
     pub has_claims: bool,
+    /// The node that the replicas name (`spec.nodeName`): no scheduler places them.
+    pub node: Option<String>,
+    /// Number of replicas that run.
+    pub n_running: usize,
 }
 
 impl Room {
@@ -26,13 +30,34 @@ impl Room {
         }
     }
 
+    /// Why the node that the replicas name does not run another one.
+    pub fn unadmitted(&self, pod: &PreparedPod) -> Option<Unadmitted> {
+        let node = self.node.as_deref()?;
+        self.simulation.unadmitted(pod, node)
+    }
+
+    /// Places a replica. The node that it names may not admit it.
+    fn place(&mut self, pod: &PreparedPod) -> Outcome {
+        if let Some(why) = self.unadmitted(pod) {
+            return Outcome::Failed { error: why.to_string() };
+        }
+        let cluster = self.simulation.cluster();
+        match &self.node {
+            Some(node) => {
+                cluster.assume(pod, node);
+                Outcome::Placed { node: node.clone(), score: None, volumes: None }
+            }
+            None => cluster.place(pod),
+        }
+    }
+
     /// Places replicas from this number on, until one is unschedulable.
     pub fn fill(&mut self, first: usize, limit: usize) -> Vec<Outcome> {
         let mut placed = Vec::new();
         while placed.len() < limit
             && let Some(pod) = self.replica(first + placed.len())
         {
-            let outcome = self.simulation.cluster().place(&pod);
+            let outcome = self.place(&pod);
             if outcome.node().is_none() {
                 break;
             }

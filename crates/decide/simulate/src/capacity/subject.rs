@@ -33,8 +33,8 @@ pub(super) struct Prepared {
     origin: Origin,
     /// Whether every replica has claims of its own.
     pub(super) has_claims: bool,
-    /// Replicas with a node.
-    pub(super) n_running: usize,
+    /// Replicas in the input with a node.
+    assigned: HashSet<NamespacedName>,
 }
 
 impl Subject {
@@ -43,15 +43,17 @@ impl Subject {
         let (kind, name) = match self {
             Subject::Pod(entry) => {
                 let origin = Origin::Pod(entry.clone());
-                return Ok(Prepared { origin, has_claims: false, n_running: 0 });
+                return Ok(Prepared { origin, has_claims: false, assigned: HashSet::new() });
             }
             Subject::Workload(kind, name) => (*kind, name),
         };
         let replicas = replicas_of(inventory, kind, name);
         let model = replicas.first().map(|i| inventory.pods[*i].clone());
-        let is_running = |i: &usize| !inventory.pods[*i].object.spec.node_name.is_empty();
-        let n_running = replicas.iter().filter(|i| is_running(i)).count();
-        let pending: HashSet<usize> = replicas.into_iter().filter(|i| !is_running(i)).collect();
+        let is_assigned = |i: &usize| !inventory.pods[*i].object.spec.node_name.is_empty();
+        let (assigned, pending): (HashSet<usize>, HashSet<usize>) =
+            replicas.into_iter().partition(is_assigned);
+        let name_of = |i: usize| inventory.pods[i].object.metadata.namespaced_name();
+        let assigned = assigned.into_iter().map(name_of).collect();
         let mut i = 0..;
         inventory.pods.retain(|_| i.next().is_none_or(|i| !pending.contains(&i)));
         let workloads = inventory.workloads.iter_mut().map(|entry| &mut entry.object);
@@ -66,7 +68,7 @@ impl Subject {
                     _ => false,
                 };
                 replicas_mut(workload).ok_or(ChangeError::NoReplicas { object })?;
-                Ok(Prepared { origin: Origin::Workload(position), has_claims, n_running })
+                Ok(Prepared { origin: Origin::Workload(position), has_claims, assigned })
             }
             (None, Some(mut model)) => {
                 let node = model.object.spec.node_name.clone();
@@ -74,7 +76,7 @@ impl Subject {
                 recreate(&mut model.object, node.map(|entry| &entry.object));
                 model.object.metadata.name = format!("{}-new", name.name());
                 let origin = Origin::Pod(Box::new(model));
-                Ok(Prepared { origin, has_claims: false, n_running })
+                Ok(Prepared { origin, has_claims: false, assigned })
             }
             (None, None) => Err(ChangeError::no_workload(inventory, kind, name)),
         }
@@ -92,14 +94,21 @@ impl Prepared {
         let given: HashSet<_> = inventory.pods.iter().map(|e| e.object.metadata.namespaced_name()).collect();
         let (namespace, name) = match &self.origin {
             Origin::Workload(position) => {
-                let n_wanted = i32::try_from(self.n_running + n_replicas).unwrap_or(i32::MAX);
-                let workload = &mut inventory.workloads[*position].object;
+                let n_wanted = i32::try_from(self.assigned.len() + n_replicas).unwrap_or(i32::MAX);
+                let entry = &mut inventory.workloads[*position];
+                // At the node that their template names, they arrive after all others.
+                if entry.object.template_node_name().is_some() {
+                    entry.order = usize::MAX;
+                }
+                let workload = &mut entry.object;
                 replicas_mut(workload).into_iter().for_each(|replicas| *replicas = Some(n_wanted));
                 (workload.metadata().namespace.clone(), workloads::name(workload))
             }
             Origin::Pod(entry) => {
                 let mut entry = Entry { order: usize::MAX, ..Entry::clone(entry) };
-                entry.object.spec.node_name.clear();
+                if !entry.object.awaits_node_admission() {
+                    entry.object.spec.node_name.clear();
+                }
                 while given.contains(&entry.object.metadata.namespaced_name()) {
                     entry.object.metadata.name += "-new";
                 }
@@ -120,11 +129,20 @@ impl Prepared {
         };
         let mut simulation = Simulation::new(inventory, options)?;
         simulation.disable_preemption();
+        let positions: Vec<_> =
+            (0..simulation.pods.len()).filter(|i| is_replica(&simulation.pods[*i])).collect();
+        let replicas: Vec<Pod> = positions.iter().map(|i| simulation.pods[*i].pod.clone()).collect();
+        let node = replicas.first().map(|pod| pod.spec.node_name.clone()).filter(|node| !node.is_empty());
+        if node.is_some() {
+            positions.into_iter().for_each(|i| simulation.take_back_arrival(i));
+        }
         simulation.run_only(|pod| !is_replica(pod));
-        let replicas = simulation.pods().iter().filter(|pod| is_replica(pod)).map(|pod| pod.pod.clone());
-        let replicas: Vec<Pod> = replicas.collect();
+        let is_running = |name: &&NamespacedName| {
+            simulation.pod(name.namespace(), name.name()).is_some_and(|pod| pod.node().is_some())
+        };
+        let n_running = self.assigned.iter().filter(is_running).count();
         let cluster = simulation.cluster();
         let prepared = replicas.iter().map(|pod| cluster.prepare(pod)).collect();
-        Ok(Room { simulation, replicas, prepared, has_claims: self.has_claims })
+        Ok(Room { simulation, replicas, prepared, has_claims: self.has_claims, node, n_running })
     }
 }

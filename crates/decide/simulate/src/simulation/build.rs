@@ -254,6 +254,7 @@ impl Simulation {
         invalid: &mut Vec<InvalidObject>,
     ) {
         let (mut unknown_classes, mut unknown_runtime_classes) = (BTreeSet::new(), BTreeSet::new());
+        let mut arriving = Vec::new();
         self.pods.reserve(pods.len());
         self.cluster.reserve_pods(pods.len());
         for InputPod { entry, workload, expanded_from, replaces, claims } in pods {
@@ -313,8 +314,10 @@ impl Simulation {
                     self.created_claims.extend(created);
                 }
             }
+            arriving.extend(pod.awaits_node_admission().then_some(self.pods.len()));
             self.add_pod(pod, raw, workload, replaces);
         }
+        self.arrive(arriving);
         self.warnings.extend(volumes.take_warnings());
         for class in unknown_classes {
             self.warnings
@@ -363,9 +366,13 @@ impl Simulation {
         workload: Option<String>,
         replaces: Option<NamespacedName>,
     ) {
+        let awaits_admission = pod.awaits_node_admission();
+        if !awaits_admission && !pod.spec.node_name.is_empty() {
+            self.cluster.set_pod(&pod);
+        }
         let pod = SimulatedPod { replaces, ..self.simulated(pod, raw, workload) };
         match &pod.outcome {
-            Outcome::Placed { node, .. } if !self.has_node(node) => {
+            Outcome::Placed { node, .. } if !awaits_admission && !self.has_node(node) => {
                 self.warnings.push(format!(
                     "Pod {}: spec.nodeName names node {node}, which is not in the input: the pod is ignored for placement",
                     pod.pod.key()
@@ -384,17 +391,11 @@ impl Simulation {
         self.pods.push(pod);
     }
 
-    /// A pod as admitted, which the cluster has then if it has a node.
-    pub(super) fn simulated(
-        &mut self,
-        pod: Pod,
-        raw: Option<Value>,
-        workload: Option<String>,
-    ) -> SimulatedPod {
+    /// A pod as the API server has admitted it. If it names a node, it runs there.
+    pub(super) fn simulated(&self, pod: Pod, raw: Option<Value>, workload: Option<String>) -> SimulatedPod {
         let node = pod.spec.node_name.clone();
         let was_running = !node.is_empty();
         let outcome = if was_running {
-            self.cluster.set_pod(&pod);
             Outcome::Placed { node, score: None, volumes: None }
         } else if pod.metadata.deletion_timestamp.is_some() {
             Outcome::Failed { error: "the pod is being deleted and is not scheduled".to_owned() }
@@ -410,6 +411,7 @@ impl Simulation {
             raw: raw.map(Box::new),
             was_running,
             outcome,
+            unadmitted: None,
             relaxed: Vec::new().into(),
             victims: Vec::new().into(),
             preempted_by: None,

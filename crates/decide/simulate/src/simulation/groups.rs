@@ -82,10 +82,9 @@ impl Simulation {
 
     /// How the group of a pending pod would be placed now.
     pub(crate) fn explain_group(&mut self, namespace: &str, name: &str) -> Option<GroupPlacement> {
-        let pod = self.pod(namespace, name).filter(|pod| pod.node().is_none())?;
+        let pod = self.pod(namespace, name).filter(|pod| pod.is_unplaced())?;
         let key = pod.group.clone()?;
-        let members =
-            self.placed_with(namespace, name).into_iter().filter(|i| self.pods[*i].node().is_none());
+        let members = self.placed_with(namespace, name).into_iter().filter(|i| self.pods[*i].is_unplaced());
         let members: Vec<_> = members.collect();
         let members: Vec<_> =
             members.into_iter().map(|i| (i, self.cluster.prepare(&self.pods[i].pod))).collect();

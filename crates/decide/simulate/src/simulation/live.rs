@@ -1,4 +1,5 @@
-//! Simulations that follow a cluster: its objects are set and removed one by one, and no pod is placed.
+//! Simulations that follow a cluster: its objects are set and removed one by one, and no pod is placed. Its kubelets admit or
+//! reject pods: a pod with a node runs until its status says otherwise.
 
 use berth_api::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_api::object::{DeviceResources, LabelSelector, NamespacedName, Node, Pod, VolumeObject};
@@ -49,10 +50,12 @@ impl Simulation {
             }
             _ => self.workloads.owner(&pod),
         };
+        let epoch = self.cluster.node_attributes_epoch();
         if pod.spec.node_name.is_empty() {
             self.cluster.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
+        } else {
+            self.cluster.set_pod(&pod);
         }
-        let epoch = self.cluster.node_attributes_epoch();
         let pod = self.simulated(pod, None, workload);
         match position {
             Some(at) => self.pods[at] = pod,

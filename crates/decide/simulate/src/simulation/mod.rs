@@ -1,7 +1,8 @@
 //! Simulations: the objects of an inventory become the state of a cluster, and the pending pods are placed.
 //!
 //! Workloads are expanded to the pods that their controllers would create, and pods are admitted as in the API server.
-//! Running pods keep their nodes, unless they are preempted. Pending pods are placed by priority, then in input order. Unschedulable pods are
+//! Running pods keep their nodes, unless they are preempted. Pods that name their node arrive there and run if it admits them
+//! (`node_admission`). Pending pods are placed by priority, then in input order. Unschedulable pods are
 //! tried again as long as other pods are placed, as in the queue of a scheduler.
 
 mod build;
@@ -12,6 +13,7 @@ mod group_placement;
 mod groups;
 mod live;
 mod new_node;
+mod node_admission;
 mod options;
 mod pending;
 mod place;
@@ -20,6 +22,7 @@ mod pods;
 mod preemption;
 mod rescheduling;
 mod state;
+mod unadmitted;
 mod volumes;
 pub(crate) mod workloads;
 
@@ -35,3 +38,4 @@ pub use pod::SimulatedPod;
 pub use preemption::PodPreemption;
 pub(crate) use preemption::{preempt, protects};
 pub use state::Simulation;
+pub use unadmitted::{NotRunning, Unadmitted, UnadmittedState};

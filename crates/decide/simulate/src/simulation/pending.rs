@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use berth_engine::{Outcome, PreparedPod};
 
+use super::pod::SimulatedPod;
 use super::preemption::{PodPreemption, preempt};
 use super::state::Simulation;
 
@@ -19,12 +20,13 @@ pub struct PendingDecision {
 
 impl Simulation {
     /// What is decided about each of these pending pods in the current state, on its own: no pod is placed. Takes and yields
-    /// positions in [`Simulation::pods`]; pods that are being deleted are left out.
+    /// positions in [`Simulation::pods`]; pods that are being deleted, and those that name their node, are left out.
     pub fn decide_pending(
         &mut self,
         pending: impl IntoIterator<Item = usize>,
     ) -> Vec<(usize, PendingDecision)> {
-        let pending = pending.into_iter().filter(|i| !self.pods[*i].pod.metadata.is_deleting());
+        let is_decided = |pod: &SimulatedPod| !pod.pod.metadata.is_deleting() && pod.unadmitted.is_none();
+        let pending = pending.into_iter().filter(|i| is_decided(&self.pods[*i]));
         let prepared: Vec<_> = pending.map(|i| (i, self.cluster.prepare(&self.pods[i].pod))).collect();
         let mut decided: HashMap<_, PendingDecision> = HashMap::new();
         let mut decisions = Vec::with_capacity(prepared.len());

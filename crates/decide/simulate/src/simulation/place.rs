@@ -45,7 +45,7 @@ impl Simulation {
                     Unit::Pod(i, pod) => (i, pod),
                     Unit::Group(key, members) => {
                         for i in self.place_group(&key, &members) {
-                            unplaced.push((i, self.cluster.prepare(&self.pods[i].pod)));
+                            unplaced.extend(self.created_again(i));
                         }
                         for (i, pod) in members {
                             if self.pods[i].node().is_some() {
@@ -69,7 +69,7 @@ impl Simulation {
                         let (outcome, replaced) =
                             self.preempt(i, &relaxed.unwrap_or_else(|| pod.clone()), outcome);
                         for i in replaced {
-                            unplaced.push((i, self.cluster.prepare(&self.pods[i].pod)));
+                            unplaced.extend(self.created_again(i));
                         }
                         outcome
                     }
@@ -97,6 +97,12 @@ impl Simulation {
             }
             pending.sort_by_key(|(i, pod)| (Reverse(pod.priority()), *i));
         }
+    }
+
+    /// A victim that its controller creates again, if a scheduler is to place it.
+    fn created_again(&mut self, position: usize) -> Option<(usize, PreparedPod)> {
+        let is_pending = !self.arrive_again(position);
+        is_pending.then(|| (position, self.cluster.prepare(&self.pods[position].pod)))
     }
 
     /// The cluster as it is: the running pods, and the pods of workloads that the inventory has without their pods, which

@@ -4,6 +4,8 @@ use berth_api::object::{GroupKey, NamespacedName, Pod, Shared};
 use berth_engine::{Outcome, PreparedPod};
 use serde_json::Value;
 
+use super::unadmitted::{Unadmitted, UnadmittedState};
+
 /// A pod of the simulation.
 #[derive(Clone, Debug)]
 pub struct SimulatedPod {
@@ -19,6 +21,8 @@ pub struct SimulatedPod {
     pub was_running: bool,
     /// The decision, or the node on which it ran before.
     pub outcome: Outcome,
+    /// Why it does not run on the node that it names (`spec.nodeName`): then it has no node.
+    pub unadmitted: Option<Box<Unadmitted>>,
     /// Fields that decide about placement and that Berth does not support: it decided without them.
     pub unsupported: Shared<Vec<String>>,
     /// The paths of the required rules that were relaxed to place it, with or without success.
@@ -50,12 +54,31 @@ impl SimulatedPod {
         }
     }
 
-    /// The object with `spec.nodeName` set, or removed from a pod without a node, and all other fields unchanged.
+    /// It does not run on the node that it names.
+    pub(crate) fn refuse(&mut self, why: Unadmitted) {
+        self.was_running = false;
+        self.outcome = Outcome::Failed { error: why.to_string() };
+        self.unadmitted = Some(Box::new(why));
+    }
+
+    /// Whether it does not run on the node that it names, because of this.
+    pub fn is_unadmitted(&self, state: UnadmittedState) -> bool {
+        self.unadmitted.as_ref().is_some_and(|why| why.state == state)
+    }
+
+    /// Whether a scheduler found no node for it.
+    pub fn is_unplaced(&self) -> bool {
+        self.node().is_none() && self.unadmitted.is_none()
+    }
+
+    /// The object with `spec.nodeName` set, or removed from a pod that a scheduler found no node for, and all other fields
+    /// unchanged.
     pub fn placed_object(&self) -> Option<Value> {
         let mut raw = Value::clone(self.raw.as_deref()?);
         let spec = raw.get_mut("spec")?.as_object_mut()?;
         match self.node() {
             Some(node) => _ = spec.insert("nodeName".to_owned(), node.into()),
+            None if self.unadmitted.is_some() => {}
             None => _ = spec.remove("nodeName"),
         }
         Some(raw)

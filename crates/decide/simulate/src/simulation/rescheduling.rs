@@ -12,6 +12,7 @@ use berth_engine::{Cluster, Outcome, PreparedPod};
 use super::departure::{Fate, labels_of_binding, recreate};
 use super::pod::{SimulatedPod, Vacated};
 use super::state::Simulation;
+use super::unadmitted::Unadmitted;
 
 fn pending(message: String) -> Outcome {
     Outcome::Unschedulable { message, plugins: Vec::new() }
@@ -76,14 +77,17 @@ impl Simulation {
     /// Evicts pods for the enforcer, and places them and the other pending pods.
     pub(crate) fn reschedule(&mut self, evicted: &[NamespacedName]) {
         let evicted: HashSet<&NamespacedName> = evicted.iter().collect();
+        let mut recreated = Vec::new();
         for i in 0..self.pods.len() {
             let pod = &self.pods[i].pod;
             if evicted.contains(&pod.metadata.namespaced_name()) {
                 let is_recreated = Fate::of(pod) == Fate::Recreated;
                 self.vacate(i, "evicted by the enforcer; it has no controller".to_owned());
-                self.queue.extend(is_recreated.then_some(i));
+                recreated.extend(is_recreated.then_some(i));
             }
         }
+        recreated.retain(|i| !self.arrive_again(*i));
+        self.queue.extend(recreated);
         self.sort_queue();
         self.run(|_, _| ());
     }
@@ -108,7 +112,12 @@ impl Simulation {
             let is_recreated = Fate::of(pod) == Fate::Recreated;
             let message = if is_recreated { "" } else { "has no controller: it is lost with its node" };
             let outcome = mem::replace(outcome, pending(message.to_owned()));
-            if is_recreated {
+            let SimulatedPod { pod, workload, .. } = &self.pods[position];
+            let named = self.workloads.template_node(&pod.metadata.namespace, workload.as_deref());
+            if let Some(named) = named.filter(|named| is_recreated && by_name.contains_key(named)) {
+                let error = Unadmitted::waiting(named).to_string();
+                self.pods[position].outcome = Outcome::Failed { error };
+            } else if is_recreated {
                 let node = outcome.node().and_then(|node| by_name.get(node)).copied();
                 replacements.push((position, self.replacement(position, &prepared, node)));
             }

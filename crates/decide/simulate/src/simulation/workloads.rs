@@ -17,6 +17,8 @@ pub struct Workloads {
     known: HashSet<Key>,
     /// The owner of each other workload: the Deployment of a ReplicaSet.
     owner_of: HashMap<Key, String>,
+    /// The nodes that pod templates name, by top-level workload.
+    template_nodes: HashMap<Key, String>,
 }
 
 impl Workloads {
@@ -31,12 +33,25 @@ impl Workloads {
                     workloads.owner_of.insert(key, format!("{} {}", owner.kind, owner.name));
                 }
                 None => {
+                    if let Some(node) = workload.template_node_name() {
+                        workloads.template_nodes.insert(key.clone(), node.to_owned());
+                    }
                     workloads.known.insert(key.clone());
                     workloads.top_level.push(key);
                 }
             }
         }
         workloads
+    }
+
+    /// The node that the pods of a top-level workload name, whatever creates them.
+    pub(crate) fn template_node(&self, namespace: &str, workload: Option<&str>) -> Option<&str> {
+        // Few workloads name a node.
+        if self.template_nodes.is_empty() {
+            return None;
+        }
+        let key = (namespace.to_owned(), workload?.to_owned());
+        self.template_nodes.get(&key).map(String::as_str)
     }
 
     /// The top-level workload of a pod. If the input lacks the ReplicaSet or Job in between, its name gives the

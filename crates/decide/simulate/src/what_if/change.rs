@@ -148,7 +148,7 @@ impl Change {
                     let (kind, known) = ("Pod", pods().map(Pod::key).collect());
                     return Err(ChangeError::NotFound { kind, name: name.to_string(), known });
                 };
-                if pod.spec.node_name.is_empty() {
+                if pod.spec.node_name.is_empty() || pod.awaits_node_admission() {
                     return Err(ChangeError::NotRunning(name.clone()));
                 }
                 // The DaemonSet creates its pod on the same node again.

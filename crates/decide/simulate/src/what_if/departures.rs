@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use berth_api::inventory::Inventory;
 use berth_api::object::{NamespacedName, Node, Pod};
 
+use crate::simulation::workloads::Workloads;
 use crate::simulation::{Fate, recreate};
 
 /// Pods that are not created again.
@@ -26,10 +27,12 @@ impl Departures {
         is_selected: impl Fn(&Pod) -> bool,
     ) {
         let nodes: HashMap<&str, &Node> = nodes.iter().map(|n| (n.metadata.name.as_str(), n)).collect();
+        let workloads = Workloads::new(inventory);
         inventory.pods.retain_mut(|entry| {
             let pod = &mut entry.object;
             let Some(node) = nodes.get(pod.spec.node_name.as_str()) else { return true };
-            if !is_selected(pod) {
+            // Pods that run have been admitted; the others arrive after the changes.
+            if pod.awaits_node_admission() || !is_selected(pod) {
                 return true;
             }
             match Fate::of(pod) {
@@ -41,7 +44,12 @@ impl Departures {
                     return false;
                 }
                 Fate::Recreated if pod.is_terminal() => return false,
-                Fate::Recreated => recreate(pod, Some(node)),
+                Fate::Recreated => {
+                    recreate(pod, Some(node));
+                    let workload = workloads.owner(pod);
+                    let named = workloads.template_node(&pod.metadata.namespace, workload.as_deref());
+                    pod.spec.node_name = named.unwrap_or_default().to_owned();
+                }
             }
             true
         });

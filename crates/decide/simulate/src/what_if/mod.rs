@@ -37,6 +37,9 @@ pub use request::{
     ChangeRequest, key_value, named_workload, refusal, taint, topology_key, valid, workload_replicas,
 };
 
+/// The phase of pods that their nodes have admitted.
+const RUNNING: &str = "Running";
+
 /// Namespace and name of the pods that the enforcer evicts, sooner or later, also if no node is feasible for them.
 type WithoutTarget = Box<dyn Fn(&Simulation) -> Vec<(String, String)>>;
 
@@ -213,13 +216,21 @@ pub(crate) fn place_new(
 }
 
 /// Adds the pods that were placed to the input, as running ones, with the claims that were created with them. Returns
-/// whether there are any.
+/// whether there are any. Pods of the input that their nodes admit run from now on.
 fn keep_placed(
     inventory: &mut Inventory,
     simulation: &Simulation,
     given: &HashSet<NamespacedName>,
     now: Timestamp,
 ) -> Result<bool, SimulationError> {
+    // What runs before the changes stays on its node, whatever changes.
+    for pod in inventory.pods.iter_mut().map(|entry| &mut entry.object) {
+        let metadata = &pod.metadata;
+        let runs = || simulation.pod(&metadata.namespace, &metadata.name).is_some_and(|p| p.node().is_some());
+        if pod.awaits_node_admission() && runs() {
+            RUNNING.clone_into(&mut pod.status.phase);
+        }
+    }
     let placed = simulation.pods().iter().filter(|pod| pod.node().is_some());
     let placed = placed.map(|pod| (pod.pod.metadata.namespaced_name(), pod));
     if simulation.rolled_out().is_empty() && placed.clone().all(|(name, _)| given.contains(&name)) {
@@ -240,6 +251,7 @@ fn keep_placed(
         inventory.volume_objects.extend(claims);
         let mut object = pod.pod.clone();
         object.spec.node_name = pod.node().unwrap_or_default().to_owned();
+        RUNNING.clone_into(&mut object.status.phase);
         // The API server has admitted it.
         object.metadata.creation_timestamp.get_or_insert(now);
         inventory.pods.push(Entry { object, raw: None, source, order: usize::MAX });

@@ -10,15 +10,17 @@ use super::WithoutTarget;
 use super::before::Before;
 use super::departures::Departures;
 use crate::repairs::Repair;
-use crate::simulation::Simulation;
+use crate::simulation::{NotRunning, Simulation};
 
 /// The effect of changes; each list by namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WhatIfOutcome {
     /// Pods with another node than before.
     pub moved: Vec<MovedPod>,
-    /// Pods without a node, those among them that had none before.
+    /// Pods that a scheduler found no node for, those among them that had none before.
     pub unplaced: Vec<UnplacedPod>,
+    /// Pods that do not run on the nodes that they name (`spec.nodeName`), those among them that did not run before.
+    pub not_running: Vec<NotRunning>,
     /// Pods that are evicted by others than the changes.
     pub evicted: Vec<EvictedPod>,
     /// Pods with rules that held before and do not hold once the pods are placed.
@@ -125,9 +127,12 @@ impl BrokenRule {
 }
 
 impl WhatIfOutcome {
-    /// Whether every pod has a node, no rule breaks and no pod is evicted.
+    /// Whether every pod runs on a node, no rule breaks and no pod is evicted.
     pub fn is_harmless(&self) -> bool {
-        self.unplaced.is_empty() && self.evicted.is_empty() && self.broken_rules.is_empty()
+        self.unplaced.is_empty()
+            && self.not_running.is_empty()
+            && self.evicted.is_empty()
+            && self.broken_rules.is_empty()
     }
 
     /// Compares a simulation in which the pods have been placed with the state before. The enforcer's evictions follow.
@@ -159,7 +164,11 @@ impl WhatIfOutcome {
         if !by_enforcer.is_empty() {
             add_broken(simulation);
         }
-        let mut outcome = WhatIfOutcome { scaled_down: departures.scaled_down, ..WhatIfOutcome::default() };
+        let mut outcome = WhatIfOutcome {
+            scaled_down: departures.scaled_down,
+            not_running: simulation.not_running(),
+            ..WhatIfOutcome::default()
+        };
         for (name, message) in departures.lost {
             outcome.unplaced.push(UnplacedPod {
                 namespace: name.namespace().to_owned(),
@@ -183,6 +192,7 @@ impl WhatIfOutcome {
                     let (from, to) = (from.cloned(), to.to_owned());
                     outcome.moved.push(MovedPod { namespace, name, from, to, workload });
                 }
+                (_, None) if pod.unadmitted.is_some() => {}
                 (from, None) => {
                     let message = pod.outcome.message().into_owned();
                     let was_running = from.is_some();

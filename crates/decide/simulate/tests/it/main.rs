@@ -4,6 +4,7 @@ mod capacity;
 mod compare;
 mod groups;
 mod hints;
+mod node_name;
 mod node_sets;
 mod repairs;
 mod sets;

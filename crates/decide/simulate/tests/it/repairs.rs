@@ -13,11 +13,12 @@ use berth_testkit::generate::Random;
 use berth_testkit::naive::{self, NodeResult, Options, World};
 use berth_testkit::text;
 
-use crate::worlds::entries;
+use crate::worlds::{entries, start};
 
 /// Explains the last pod of the text. The world has the pods as admitted.
 fn explained(text: &str) -> (World, Pod, PodExplanation) {
     let mut world = text::world(text);
+    world.pods.iter_mut().for_each(start);
     let name = world.pods.last().expect("a pod is pending").metadata.clone();
     let mut inventory = Inventory::default();
     inventory.nodes = entries(world.nodes.clone());

@@ -11,10 +11,18 @@ pub fn entries<T>(objects: impl IntoIterator<Item = T>) -> Vec<Entry<T>> {
     objects.into_iter().enumerate().map(entry).collect()
 }
 
-/// The objects of a world. Its pods are taken as the API server stores them.
+/// A pod with a node runs there: its node has admitted it.
+pub fn start(pod: &mut Pod) {
+    if !pod.spec.node_name.is_empty() {
+        pod.status.phase = "Running".to_owned();
+    }
+}
+
+/// The objects of a world. Its pods are taken as the API server stores them; those with a node run there.
 pub fn inventory(world: World) -> Inventory {
     let admitted = |mut pod: Pod| {
         pod.metadata.creation_timestamp = Some(Timestamp::UNIX_EPOCH);
+        start(&mut pod);
         pod
     };
     let mut inventory = Inventory::default();

@@ -1,0 +1,92 @@
+//! Pods with `spec.nodeName`. No scheduler decides about them: the named node admits or rejects them when they arrive.
+//!
+//! Pods that a kubelet has admitted already stay on their nodes. The others arrive in the order of their creation
+//! timestamps, then pods without one in input order. A pod that does not run uses nothing of its node, and no rule counts it.
+
+use std::collections::HashMap;
+
+use berth_engine::{Equivalence, Outcome, PreparedPod};
+
+use super::pod::SimulatedPod;
+use super::state::Simulation;
+use super::unadmitted::{NotRunning, Unadmitted};
+
+impl Simulation {
+    /// The pods that do not run on the nodes that they name, by workload, node and reason, in input order.
+    pub fn not_running(&self) -> Vec<NotRunning> {
+        let mut groups: Vec<NotRunning> = Vec::new();
+        let mut positions = HashMap::new();
+        for pod in self.pods.iter() {
+            let Some(why) = &pod.unadmitted else { continue };
+            let namespace = &pod.pod.metadata.namespace;
+            let key = (namespace, &pod.workload, &why.node, &why.reason);
+            let at = *positions.entry(key).or_insert(groups.len());
+            if at == groups.len() {
+                let (namespace, workload) = (namespace.clone(), pod.workload.clone());
+                let why = Unadmitted::clone(why);
+                groups.push(NotRunning { namespace, workload, why, pods: Vec::new() });
+            }
+            groups[at].pods.push(pod.pod.key());
+        }
+        groups
+    }
+
+    /// Why a pod that names this node would not run there now.
+    pub(crate) fn unadmitted(&self, pod: &PreparedPod, node: &str) -> Option<Unadmitted> {
+        if !self.has_node(node) {
+            return Some(Unadmitted::waiting(node));
+        }
+        let admission = self.cluster.node_admission(pod, node);
+        admission.err().map(|rejection| Unadmitted::rejected(node, rejection))
+    }
+
+    /// The pods at these positions arrive at the nodes that they name.
+    pub(super) fn arrive(&mut self, mut positions: Vec<usize>) {
+        positions.sort_by_key(|i| {
+            let created = self.pods[*i].pod.metadata.creation_timestamp;
+            (created.is_none(), created, *i)
+        });
+        let prepare = |i: usize| (i, self.cluster.prepare(&self.pods[i].pod));
+        let arriving: Vec<_> = positions.into_iter().map(prepare).collect();
+        // Equivalent pods share an answer until another pod is admitted.
+        let mut refused: HashMap<(Equivalence, String), (usize, Unadmitted)> = HashMap::new();
+        let mut n_admitted = 0;
+        for (i, pod) in arriving {
+            let node = self.pods[i].pod.spec.node_name.clone();
+            let key = (self.cluster.equivalence(&pod), node);
+            let unadmitted = match refused.get(&key) {
+                Some((at, why)) if *at == n_admitted => Some(why.clone()),
+                _ => self.unadmitted(&pod, &key.1),
+            };
+            if let Some(why) = unadmitted {
+                self.pods[i].refuse(why.clone());
+                refused.insert(key, (n_admitted, why));
+            } else {
+                self.cluster.set_pod(&self.pods[i].pod);
+                self.pods[i].outcome = Outcome::Placed { node: key.1, score: None, volumes: None };
+                n_admitted += 1;
+            }
+        }
+    }
+
+    /// The controller of a pod that left its node creates it again: if the template names a node, it arrives there. Returns
+    /// whether that is so.
+    pub(super) fn arrive_again(&mut self, position: usize) -> bool {
+        let SimulatedPod { pod, workload, .. } = &mut self.pods[position];
+        let named = self.workloads.template_node(&pod.metadata.namespace, workload.as_deref());
+        let Some(node) = named else { return false };
+        node.clone_into(&mut pod.spec.node_name);
+        self.arrive(vec![position]);
+        true
+    }
+
+    /// Takes a pod back that has arrived: it is pending, and keeps the name of its node.
+    pub(crate) fn take_back_arrival(&mut self, position: usize) {
+        let metadata = &self.pods[position].pod.metadata;
+        self.cluster.remove_pod(&metadata.namespace, &metadata.name);
+        let pod = &mut self.pods[position];
+        pod.was_running = false;
+        pod.unadmitted = None;
+        pod.outcome = Outcome::Unschedulable { message: String::new(), plugins: Vec::new() };
+    }
+}

@@ -1,0 +1,102 @@
+//! Why pods do not run on the node that they name.
+
+use std::fmt;
+
+use berth_engine::NodeRejection;
+use serde::Serialize;
+
+/// Why a pod with `spec.nodeName` does not run on that node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Unadmitted {
+    /// What keeps it from running.
+    pub state: UnadmittedState,
+    /// The node that it names.
+    pub node: String,
+    /// `status.reason` of a rejected pod, such as `OutOfcpu`.
+    pub reason: Option<String>,
+    /// `status.message` of a rejected pod, or what is wrong with the name of the node.
+    pub message: String,
+}
+
+/// What keeps a pod with `spec.nodeName` from running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UnadmittedState {
+    /// The node rejects it: the pod fails.
+    Rejected,
+    /// It waits for a node that does not exist.
+    Waiting,
+}
+
+impl Unadmitted {
+    pub(super) fn rejected(node: &str, NodeRejection { reason, message }: NodeRejection) -> Unadmitted {
+        let state = UnadmittedState::Rejected;
+        Unadmitted { state, node: node.to_owned(), reason: Some(reason), message }
+    }
+
+    pub(super) fn waiting(node: &str) -> Unadmitted {
+        let message = format!(
+            "spec.nodeName: node {node} does not exist: add it, name another node, or remove the field"
+        );
+        Unadmitted { state: UnadmittedState::Waiting, node: node.to_owned(), reason: None, message }
+    }
+
+    /// What its author can do.
+    pub(crate) fn hint(&self) -> String {
+        let node = &self.node;
+        match self.state {
+            UnadmittedState::Rejected => format!(
+                "remove spec.nodeName, so that a scheduler selects a node; or change the pod or {node} as the reason says"
+            ),
+            UnadmittedState::Waiting => {
+                format!(
+                    "remove spec.nodeName, so that a scheduler selects a node; or add {node}, or name another node"
+                )
+            }
+        }
+    }
+
+    /// The resource, or else the check of the node, that limits the number of such pods.
+    pub(crate) fn limit(&self) -> String {
+        let reason = self.reason.as_deref().unwrap_or("spec.nodeName");
+        reason.strip_prefix("OutOf").unwrap_or(reason).to_owned()
+    }
+
+    /// `rejected by kube-01: OutOfcpu`.
+    pub fn short(&self) -> String {
+        match &self.reason {
+            Some(reason) => format!("rejected by {}: {reason}", self.node),
+            None => format!("waiting for node {}, which does not exist", self.node),
+        }
+    }
+}
+
+impl fmt::Display for Unadmitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            Some(_) => write!(f, "{}: {}", self.short(), self.message),
+            None => f.write_str(&self.short()),
+        }
+    }
+}
+
+/// Pods of one workload, or pods without one, that do not run for the same reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NotRunning {
+    /// Namespace.
+    pub namespace: String,
+    /// Kind and name of the workload.
+    pub workload: Option<String>,
+    /// Why; the message is that of the first pod.
+    #[serde(flatten)]
+    pub why: Unadmitted,
+    /// The pods, `namespace/name`.
+    pub pods: Vec<String>,
+}
+
+impl NotRunning {
+    /// The number of pods in this state.
+    pub fn n_pods(groups: &[NotRunning], state: UnadmittedState) -> usize {
+        groups.iter().filter(|group| group.why.state == state).map(|group| group.pods.len()).sum()
+    }
+}
