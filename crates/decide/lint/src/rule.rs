@@ -84,6 +84,9 @@ rules! {
     "match-label-key-absent" match_label_key_absent Warning:
         "A key of matchLabelKeys or mismatchLabelKeys that the pods do not have as a label is ignored";
         "add the label to the pod template, or remove the key"
+    "named-node-rejects" named_node_rejects Error:
+        "A pod names a node that the input does not have, or that rejects the pod";
+        "remove nodeName, so that a scheduler selects a node, or name another node"
     "never-first" never_first Error:
         "Required affinity that no pod can satisfy first";
         "let the terms select the pod's own labels, or make the affinity preferred"

@@ -14,6 +14,7 @@ pub(crate) mod empty_selector;
 pub(crate) mod first_rollout_trap;
 pub(crate) mod label_not_an_integer;
 pub(crate) mod match_label_key_absent;
+pub(crate) mod named_node_rejects;
 pub(crate) mod never_first;
 pub(crate) mod null_selector;
 pub(crate) mod policy_refuses;
