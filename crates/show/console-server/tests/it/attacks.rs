@@ -113,19 +113,20 @@ async fn paths_lead_to_no_files() {
 async fn names_labels_and_parameters_stay_text() {
     let labels = format!("{{app: '{SCRIPT}', '\"onload=alert(1)': \"'><img src=x>\"}}");
     // Names that the API server does not allow: dumps are not checked by it.
-    let pod = |name: &str, node: &str| {
+    let pod = |name: &str, node: &str, status: &str| {
         format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: '{name}', namespace: '{SCRIPT}', labels: {labels}, \
              creationTimestamp: '2026-01-01T00:00:00Z'}}, spec: {{{node} nodeSelector: {{x: '{SCRIPT}'}}, containers: [{{name: \
-             '{SCRIPT}', image: '{SCRIPT}'}}]}}}}"
+             '{SCRIPT}', image: '{SCRIPT}'}}]}}, status: {{{status}}}}}"
         )
     };
     let node = format!(
         "{{apiVersion: v1, kind: Node, metadata: {{name: '{SCRIPT}', labels: {{topology.kubernetes.io/zone: '\"><b>'}}}}, status: \
          {{allocatable: {{cpu: 2, pods: 10}}}}}}"
     );
-    let running = pod("running", &format!("nodeName: '{SCRIPT}',"));
-    let objects = format!("{node}\n---\n{}\n---\n{running}", pod(SCRIPT, ""));
+    let running = pod("running", &format!("nodeName: '{SCRIPT}',"), "phase: Running");
+    let rejected = pod("rejected", &format!("nodeName: '{SCRIPT}',"), "");
+    let objects = format!("{node}\n---\n{}\n---\n{running}\n---\n{rejected}", pod(SCRIPT, "", ""));
     let served = serve(&objects, false).await;
     let encoded = "%3Cscript%3Ealert(1)%3C%2Fscript%3E";
     for path in [

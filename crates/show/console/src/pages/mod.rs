@@ -190,6 +190,32 @@ mod tests {
     }
 
     #[test]
+    fn pods_that_do_not_run_on_the_node_that_they_name_are_shown_as_such() {
+        let pod = |name: &str, spec: &str| {
+            format!(
+                "\n---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: shop}}, spec: {{{spec}, \
+                 containers: [{{name: c, image: i}}]}}}}"
+            )
+        };
+        let text = cluster()
+            + &pod("ssd", "nodeName: a-1, nodeSelector: {disk: ssd}")
+            + &pod("lost", "nodeName: c-1");
+        let mut state = state(&text);
+        for (page, expected) in [
+            ("/", "1 pending, 2 not running on the named node"),
+            ("/pending", "waiting for node c-1, which does not exist"),
+            ("/pending", "rejected by a-1: NodeAffinity"),
+            ("/pods/shop/ssd", "Does not run, rejected by a-1: NodeAffinity: "),
+            ("/pods/shop/lost", "Does not run, waiting for node c-1, which does not exist: "),
+            ("/what-if?place=pending", "1 rejected by their nodes, 1 waiting for nodes that do not exist, "),
+            ("/what-if?place=pending", "2 pods not running on the node that they name"),
+        ] {
+            let (_, body) = get(&mut state, page);
+            assert!(body.contains(expected), "{page}: {expected}: {body}");
+        }
+    }
+
+    #[test]
     fn what_does_not_exist_has_similar_names() {
         let mut state = state(&cluster());
         let of = |state: &mut State, path: &str| {

@@ -67,7 +67,7 @@ pub(super) fn page(state: &mut State, namespace: &str, name: &str) -> Answer {
 }
 
 fn outcome(explained: &PodExplanation) -> Markup {
-    let PodExplanation { explanation, preemption, group, unsupported, .. } = explained;
+    let PodExplanation { explanation, unadmitted, preemption, group, unsupported, .. } = explained;
     let message = explanation.outcome.message();
     html! {
         @if let Some(group) = group {
@@ -82,12 +82,19 @@ fn outcome(explained: &PodExplanation) -> Markup {
             }
         }
         p.outcome {
-            @match (&explanation.running_on, explanation.outcome.node()) {
-                (Some(on), Some(node)) if on == node => { "Runs on " (parts::node(on)) ", and would be placed there again." }
-                (Some(on), Some(node)) => { "Runs on " (parts::node(on)) "; it would now be placed on " (parts::node(node)) "." }
-                (Some(on), None) => { "Runs on " (parts::node(on)) "; it would now fit on no node: " (message) }
-                (None, Some(node)) => { "Pending; it fits now, and would be placed on " (parts::node(node)) "." }
-                (None, None) => { strong.bad { "Fits on no node: " } (message) }
+            @match (unadmitted, &explanation.running_on, explanation.outcome.node()) {
+                (Some(why), _, node) => {
+                    strong.bad { "Does not run, " (why.short()) ": " } (why.message) ". Without spec.nodeName, it would "
+                    @match node {
+                        Some(node) => { "be placed on " (parts::node(node)) "." }
+                        None => { "fit on no node: " (message) }
+                    }
+                }
+                (None, Some(on), Some(node)) if on == node => { "Runs on " (parts::node(on)) ", and would be placed there again." }
+                (None, Some(on), Some(node)) => { "Runs on " (parts::node(on)) "; it would now be placed on " (parts::node(node)) "." }
+                (None, Some(on), None) => { "Runs on " (parts::node(on)) "; it would now fit on no node: " (message) }
+                (None, None, Some(node)) => { "Pending; it fits now, and would be placed on " (parts::node(node)) "." }
+                (None, None, None) => { strong.bad { "Fits on no node: " } (message) }
             }
         }
         @if let Some(PodPreemption { node, victims, n_pdb_violations }) = preemption {

@@ -5,6 +5,7 @@ use berth_api::syntax::format::{counted, grouped};
 use berth_simulate::what_if::{
     BrokenRule, Changed, DomainLoss, EvictedPod, Evictor, MovedPod, UnplacedPod, WhatIfOutcome,
 };
+use berth_simulate::{NotRunning, UnadmittedState};
 use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
@@ -59,6 +60,7 @@ fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Resu
             section { h2 { "After" } (parts::figure(&after)) }
         }
         (unplaced(&outcome.unplaced))
+        (not_running(&outcome.not_running))
         @if !outcome.unplaced.is_empty() && !question.has_repairs && !has_manifest {
             p {
                 a href=(links::with(&format!("/what-if?{}", request.query), "repairs", "1")) { "What would make them fit?" }
@@ -83,7 +85,7 @@ fn summary(outcome: &WhatIfOutcome) -> Markup {
             (counted(outcome.moved.len() - n_new, "pod")) " moved, " (grouped(n_new)) " newly placed, "
             (grouped(outcome.n_unmoved)) " unmoved; "
             strong class=(if outcome.is_harmless() { "good" } else { "bad" }) {
-                (grouped(outcome.unplaced.len())) " unplaced, " (grouped(outcome.evicted.len())) " evicted, "
+                (grouped(outcome.unplaced.len())) " unplaced, " (n_not_running(&outcome.not_running)) (grouped(outcome.evicted.len())) " evicted, "
                 (grouped(outcome.broken_rules.len())) " with rules that break"
             }
         }
@@ -113,6 +115,30 @@ fn unplaced(unplaced: &[UnplacedPod]) -> Markup {
     };
     let caption = counted(unplaced.len(), "unplaced pod");
     parts::short_table(&caption, &["Pods", "Workload", "Why"], (&groups, "reason"), row)
+}
+
+fn not_running(groups: &[NotRunning]) -> Markup {
+    let row = |group: &NotRunning| {
+        let first = group.pods.first().map_or("", String::as_str);
+        vec![
+            html! { (first) @if group.pods.len() > 1 { " and " (grouped(group.pods.len() - 1)) " more" } },
+            parts::workload(&group.namespace, group.workload.as_deref()),
+            html! { (group.why) },
+        ]
+    };
+    let n_pods = groups.iter().map(|group| group.pods.len()).sum();
+    let caption = format!("{} not running on the node that they name", counted(n_pods, "pod"));
+    parts::short_table(&caption, &["Pods", "Workload", "Why"], (groups, "reason"), row)
+}
+
+/// `2 rejected by their nodes, 1 waiting for nodes that do not exist, `, without what there is not.
+fn n_not_running(groups: &[NotRunning]) -> String {
+    let count = |state, what: &str| match NotRunning::n_pods(groups, state) {
+        0 => String::new(),
+        n => format!("{} {what}, ", grouped(n)),
+    };
+    count(UnadmittedState::Rejected, "rejected by their nodes")
+        + &count(UnadmittedState::Waiting, "waiting for nodes that do not exist")
 }
 
 fn broken_rules(broken: &[BrokenRule]) -> Markup {

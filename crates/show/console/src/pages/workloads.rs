@@ -87,7 +87,8 @@ pub(super) fn page(
             |(namespace, workload)| (links::workload(namespace, workload), format!("{namespace}/{workload}")),
         ));
     }
-    let n_pending = pods.iter().filter(|pod| pod.node().is_none()).count();
+    let n_pending = pods.iter().filter(|pod| pod.is_unplaced()).count();
+    let n_unadmitted = pods.iter().filter(|pod| pod.unadmitted.is_some()).count();
     let constraints =
         pods.first().map(|pod| simulation.rules_of(&pod.pod).spread_constraints).unwrap_or_default();
     let constraint = |c: &berth_api::rules::SpreadConstraint| {
@@ -105,7 +106,10 @@ pub(super) fn page(
         ]
     };
     let content = html! {
-        p { (counted(pods.len(), "pod")) ", " (grouped(n_pending)) " pending" }
+        p {
+            (counted(pods.len(), "pod")) ", " (grouped(n_pending)) " pending"
+            @if n_unadmitted > 0 { ", " (grouped(n_unadmitted)) " not running on the node that they name" }
+        }
         form method="get" {
             label { "Count by node label " input name="by" value=(key) size="30"; }
             " " button { "Show" }
@@ -155,7 +159,11 @@ fn pods(pods: &[&SimulatedPod], request: &Request<'_>) -> Result<Markup, PageErr
     let (shown, pages) = parts::paged(request, pods)?;
     let row = |pod: &&SimulatedPod| {
         let metadata = &pod.pod.metadata;
-        let on = pod.node().map_or(html! { strong { "pending" } }, parts::node);
+        let on = match (pod.node(), &pod.unadmitted) {
+            (Some(node), _) => parts::node(node),
+            (None, Some(why)) => html! { strong { (why.short()) } },
+            (None, None) => html! { strong { "pending" } },
+        };
         vec![parts::link(&links::pod(&metadata.namespace, &metadata.name), &metadata.name), on]
     };
     Ok(html! {

@@ -1,5 +1,6 @@
 //! Why a pod fits where it fits, or is unschedulable.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use berth_engine::{Explanation, FeasibleNodes, TermSummary, Verdict};
@@ -20,15 +21,19 @@ const MAX_FEASIBLE: usize = 10;
 /// best ones.
 pub fn explanation(explained: &PodExplanation) -> String {
     let explanation = &explained.explanation;
-    let outcome = match (&explanation.running_on, explanation.outcome.node()) {
-        (Some(node), _) => format!("runs on {node}"),
-        (None, Some(node)) => format!("fits on {node}"),
-        (None, None) => "fits on no node".to_owned(),
+    let outcome = match (&explained.unadmitted, &explanation.running_on, explanation.outcome.node()) {
+        (Some(why), ..) => format!("is {}", why.short()),
+        (None, Some(node), _) => format!("runs on {node}"),
+        (None, None, Some(node)) => format!("fits on {node}"),
+        (None, None, None) => "fits on no node".to_owned(),
     };
     let title = format!("{}/{} {outcome}", explanation.namespace, explanation.name);
     let sections = [terms(explanation), nearest(explanation), feasible(explanation)];
     let sections = sections.into_iter().filter(|section| !section.rows.is_empty()).collect();
-    let message = explanation.outcome.message();
+    let message = match &explained.unadmitted {
+        Some(why) => Cow::Borrowed(why.message.as_str()),
+        None => explanation.outcome.message(),
+    };
     let notes = if message.is_empty() { Vec::new() } else { vec![message.to_string()] };
     Bars { description: format!("{title}. {message}"), title, sections, notes }.svg()
 }

@@ -121,7 +121,7 @@ spec:
 
     fn violation() -> berth_engine::Violation {
         let pod = "{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {nodeName: a-1, nodeSelector: {disk: ssd},
-            containers: [{name: c, image: i}]}}";
+            containers: [{name: c, image: i}]}, status: {phase: Running}}";
         let mut violation = simulation(&format!("{CLUSTER}---\n{pod}")).cluster().audit().remove(0);
         violation.term =
             "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]".to_owned();

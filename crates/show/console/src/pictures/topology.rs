@@ -14,6 +14,7 @@ use super::workload_keys::WorkloadKeys;
 use crate::links;
 use crate::overview::{Overview, Pods};
 use crate::places::{Place, places};
+use crate::pod_table::PodTable;
 
 /// The node label with the zone.
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -117,7 +118,7 @@ pub(crate) fn draw_overview(overview: Overview<'_>, color_by: ColorBy<'_>, frame
     let nodes = counted(places.len(), "node");
     CellMap {
         width: frame.width,
-        title: format!("{nodes}, {}, {n_pending} pending", counted(table.n_pods(), "pod")),
+        title: format!("{nodes}, {}, {}", counted(table.n_pods(), "pod"), pending_text(simulation, table)),
         description: format!(
             "{nodes} in {}; the filled part of a cell is the largest requested part of cpu, memory and pods.",
             counted(domains.len(), "zone")
@@ -128,6 +129,20 @@ pub(crate) fn draw_overview(overview: Overview<'_>, color_by: ColorBy<'_>, frame
         notes,
     }
     .svg()
+}
+
+/// `2 pending, 1 not running on the node that it names`.
+fn pending_text(simulation: &Simulation, table: &PodTable) -> String {
+    let (n_unadmitted, n_pending) = table.pending().fold((0, 0), |(unadmitted, pending), position| {
+        match simulation.pods()[position].unadmitted {
+            Some(_) => (unadmitted + 1, pending),
+            None => (unadmitted, pending + 1),
+        }
+    });
+    match n_unadmitted {
+        0 => format!("{n_pending} pending"),
+        n => format!("{n_pending} pending, {n} not running on the named node"),
+    }
 }
 
 /// What the cells show.
