@@ -10,7 +10,6 @@ mod documentation;
 mod error;
 mod installation;
 mod live;
-mod not_running;
 mod objects;
 mod pictures;
 mod plugin;

@@ -1,6 +1,6 @@
 //! The JSON form of a simulation. Its schema is stable: docs/json.md.
 
-use berth_simulate::{GroupPlacement, SimulatedPod, Simulation};
+use berth_simulate::{GroupPlacement, NotRunning, SimulatedPod, Simulation, Unadmitted, UnadmittedState};
 use serde::Serialize;
 
 use crate::summary::{Failure, Summary};
@@ -14,6 +14,7 @@ pub struct Report<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     groups: Vec<&'a GroupPlacement>,
     failures: Vec<Failure>,
+    not_running: Vec<NotRunning>,
     warnings: &'a [String],
 }
 
@@ -29,6 +30,8 @@ struct PodReport<'a> {
     score: Option<i64>,
     domain: Option<&'a str>,
     message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unadmitted: Option<&'a Unadmitted>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     unsupported: &'a [String],
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -41,7 +44,8 @@ struct PodReport<'a> {
     preempted_by: Option<String>,
 }
 
-/// Whether the pod has a node: from the input, from the input but not in it, from the simulation, or none.
+/// Whether the pod has a node: from the input, from the input but not in it, from the simulation, or none. Of the latter, whether
+/// it names one that rejects it or does not exist.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum State {
@@ -49,6 +53,8 @@ enum State {
     Orphaned,
     Placed,
     Unplaced,
+    Rejected,
+    Waiting,
 }
 
 impl<'a> Report<'a> {
@@ -65,12 +71,17 @@ impl<'a> Report<'a> {
                     Some(node) if !simulation.has_node(node) => State::Orphaned,
                     Some(_) if p.was_running => State::Running,
                     Some(_) => State::Placed,
-                    None => State::Unplaced,
+                    None => match p.unadmitted.as_ref().map(|why| why.state) {
+                        None => State::Unplaced,
+                        Some(UnadmittedState::Rejected) => State::Rejected,
+                        Some(UnadmittedState::Waiting) => State::Waiting,
+                    },
                 },
                 node,
                 score: p.score(),
                 domain: node.and_then(|n| simulation.node_label(n, &summary.topology_key)),
                 message: p.outcome.message().into_owned(),
+                unadmitted: p.unadmitted.as_deref(),
                 unsupported: &p.unsupported,
                 relaxed: &p.relaxed,
                 victims: p.victims.iter().map(ToString::to_string).collect(),
@@ -80,6 +91,7 @@ impl<'a> Report<'a> {
         };
         let pods = simulation.pods().iter().map(pod).collect();
         let groups = simulation.groups().collect();
-        Report { pods, summary, groups, failures, warnings: simulation.warnings() }
+        let not_running = simulation.not_running();
+        Report { pods, summary, groups, failures, not_running, warnings: simulation.warnings() }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::work::WorkBudget;
 use berth_engine::{Explanation, Outcome, TermSummary};
-use berth_simulate::{PodExplanation, SimulatedPod, Simulation};
+use berth_simulate::{PodExplanation, SimulatedPod, Simulation, UnadmittedState};
 use serde::Serialize;
 
 /// Number of groups of unplaced pods that are explained; an explanation costs a pass over all nodes.
@@ -30,10 +30,8 @@ pub struct Summary {
     /// Number of pods that a scheduler found no node for.
     pub n_unplaced: usize,
     /// Number of pods that are rejected by the node that they name.
-    #[serde(skip_serializing_if = "is_zero")]
     pub n_rejected: usize,
     /// Number of pods that wait for a node that does not exist.
-    #[serde(skip_serializing_if = "is_zero")]
     pub n_waiting: usize,
     /// Number of pods with fields that decide about placement and that Berth does not support.
     pub n_unsupported: usize,
@@ -56,10 +54,8 @@ pub struct WorkloadSummary {
     /// Number of its unplaced pods.
     pub n_unplaced: usize,
     /// Number of its pods that are rejected by the node that they name.
-    #[serde(skip_serializing_if = "is_zero")]
     pub n_rejected: usize,
     /// Number of its pods that wait for a node that does not exist.
-    #[serde(skip_serializing_if = "is_zero")]
     pub n_waiting: usize,
     /// Number of its pods by domain.
     pub by_domain: BTreeMap<String, usize>,
@@ -136,8 +132,15 @@ impl Summary {
                 (Some(_), true) => summary.n_running += 1,
                 (Some(_), false) => summary.n_placed += 1,
                 (None, _) => {
-                    summary.n_unplaced += 1;
-                    workload.n_unplaced += 1;
+                    let (of_all, of_workload) = match pod.unadmitted.as_ref().map(|why| why.state) {
+                        None => (&mut summary.n_unplaced, &mut workload.n_unplaced),
+                        Some(UnadmittedState::Rejected) => {
+                            (&mut summary.n_rejected, &mut workload.n_rejected)
+                        }
+                        Some(UnadmittedState::Waiting) => (&mut summary.n_waiting, &mut workload.n_waiting),
+                    };
+                    *of_all += 1;
+                    *of_workload += 1;
                 }
             }
             if let Some(node) = pod.node() {
@@ -156,8 +159,7 @@ impl Summary {
 
 /// Groups unplaced pods: pods of one workload by message, single pods by message and bottleneck.
 pub fn failures(simulation: &mut Simulation) -> Vec<Failure> {
-    let unplaced: Vec<_> =
-        simulation.pods().iter().filter(|p| p.node().is_none()).map(Unplaced::of).collect();
+    let unplaced: Vec<_> = simulation.pods().iter().filter(|p| p.is_unplaced()).map(Unplaced::of).collect();
     let mut failures: Vec<Failure> = Vec::new();
     let (mut n_explained, budget) = (0, WorkBudget::new(EXPLAIN_STEPS));
     for Unplaced { namespace, name, workload, message, in_group } in unplaced {

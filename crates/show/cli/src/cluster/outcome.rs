@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use berth_api::object::NamespacedName;
 use berth_api::rules::relaxed_rules;
 use berth_client::ObservedObject;
+use berth_simulate::{NotRunning, Unadmitted, UnadmittedState};
 
 use super::observed::{History, Observed, Stage, Victim};
 use super::rejections::Rejections;
 use super::workload::Workload;
-use crate::not_running::{NotRunning, Unadmitted, UnadmittedState};
 use crate::render::placement::{PreemptionRow, Row};
 use crate::summary::{Failure, Summary, WorkloadSummary};
 

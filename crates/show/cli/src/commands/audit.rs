@@ -23,7 +23,7 @@ use crate::render::audit::{self, Audit, Summary, UnsupportedPod};
 /// Checks the required rules of each running pod against its current node: node selector and node affinity, pod affinity
 /// and anti-affinity, taints, host ports, resources and topology spread. For violated rules that are required during
 /// execution, it shows what the enforcer would do: which pod it evicts and where that pod fits, or why it evicts none.
-/// Pending pods are ignored. The cluster is not changed.
+/// Pending pods are ignored. Pods that do not run on the node that they name (spec.nodeName) are listed. The cluster is not changed.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "berth audit [OPTIONS] -f FILE...\n       berth audit [OPTIONS] (--dump FILE | --live) [-f FILE...]",
@@ -33,7 +33,7 @@ Examples:
   berth audit --live --executing-only
   kubectl get nodes,namespaces,pods -A -o yaml | berth audit -f - -o json
 
-Exit codes: 0 no rule is violated, 1 some rules are violated, 2 invalid input or usage
+Exit codes: 0 no rule is violated, 1 some rules are violated or pods do not run on the node that they name, 2 invalid input or usage
 
 See docs/audit.md for the rules, and docs/json.md for the fields of -o json."
 )]
@@ -64,6 +64,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         fields: pod.unsupported.to_vec(),
     });
     let unsupported: Vec<_> = unsupported.collect();
+    let not_running = simulation.not_running();
     let holds = args.hold.holds();
     let holding = Holding::new(&holds, simulation.pods().iter().map(|pod| &pod.pod));
     let cluster = simulation.cluster();
@@ -74,10 +75,10 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let options = RemedyOptions { evict_without_target, ..RemedyOptions::default() };
     let remedies = cluster.remedy(&executing, &options);
     let size = (cluster.n_pods(), cluster.n_nodes());
-    let summary = Summary::new(size, &violations, &remedies, &unsupported);
+    let summary = Summary::new(size, &violations, &remedies, &unsupported, &not_running);
     let Remedies { remedies, stays } = remedies;
-    let mut audit =
-        Audit { violations, remedies, stays, unsupported, delayed: Vec::new(), held: Vec::new(), summary };
+    let (delayed, held) = (Vec::new(), Vec::new());
+    let mut audit = Audit { violations, remedies, stays, unsupported, delayed, held, not_running, summary };
     audit.set_held(&holding);
     audit.set_delayed(simulation.pods().iter().map(|pod| &pod.pod));
     let mut out = output::stdout();
@@ -92,7 +93,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let draw = |all| args.picture.draw(&simulation, broken, ZONE, ColorBy::Rule, all);
     args.output.write(&mut out, &audit, "Violated rules", table, draw)?;
     out.flush()?;
-    Ok(if audit.violations.is_empty() { ExitStatus::Success } else { ExitStatus::Failure })
+    let is_good = audit.violations.is_empty() && audit.not_running.is_empty();
+    Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })
 }
 
 fn violations(cluster: &mut Cluster, executing_only: bool) -> Vec<Violation> {

@@ -23,7 +23,7 @@ use crate::render::explanation;
 /// Shows each rule with the number of nodes that it excludes and the pods that cause this, the nodes that exclude the pod for
 /// the fewest reasons, and the scores of the feasible nodes. A pending pod is explained with all running pods and with
 /// the pending pods that `berth simulate` places before it. A running pod is explained as if it were pending, and its rules are
-/// checked against its current node.
+/// checked against its current node. A pod that its node rejects, or whose node does not exist, is explained as if it named no node.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("files", |files| {
@@ -41,7 +41,7 @@ Examples:
   berth explain --dump cluster.yaml -f changed.yaml -l app=web
   kubectl get nodes,namespaces,pods -A -o yaml | berth explain -f - -o json web-0
 
-Exit codes: 0 the pod fits, if need be by preemption, or violates no rule on its node; 1 it does not fit, or violates a rule; 2 invalid input or \
+Exit codes: 0 the pod fits, if need be by preemption, or violates no rule on its node; 1 it does not fit, violates a rule, or does not run on the node that it names; 2 invalid input or \
 usage
 
 See docs/json.md for the fields of -o json."
@@ -182,6 +182,7 @@ fn check_node(node: Option<&str>, exists: impl FnOnce(&str) -> bool) -> Result<(
 fn status(explained: &PodExplanation, is_node_known: bool) -> ExitStatus {
     let explanation = &explained.explanation;
     let is_good = match &explanation.running_on {
+        _ if explained.unadmitted.is_some() => false,
         Some(_) => is_node_known && explanation.broken.is_empty(),
         None => match &explained.group {
             Some(group) => group.message.is_none(),

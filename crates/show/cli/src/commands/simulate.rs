@@ -19,7 +19,8 @@ use crate::summary::{Summary, failures};
 
 /// Place all pending pods and show the result
 ///
-/// Running pods stay on their nodes. Pending pods are placed by priority, then in input order. Pods that do not fit are
+/// Running pods stay on their nodes. Pods with spec.nodeName that no kubelet has admitted yet arrive at these nodes first, which admit
+/// or reject them as kubelets do. Pending pods are placed by priority, then in input order. Pods that do not fit are
 /// retried as long as other pods are placed. As in the scheduler, an unschedulable pod preempts pods of lower priority
 /// if that helps; PodDisruptionBudgets are respected where possible. Victims with a controller are placed again, others are
 /// gone.
@@ -35,7 +36,7 @@ Examples:
   berth simulate -f nodes.yaml -f app.yaml -o yaml > placed.yaml
   berth simulate -f nodes.yaml -f placed.yaml -f more.yaml
 
-Exit codes: 0 all pods are placed, 1 some pods are unplaced, 2 invalid input or usage
+Exit codes: 0 all pods are placed, 1 some pods are unplaced or do not run on the node that they name, 2 invalid input or usage
 
 See docs/json.md for the fields of -o json."
 )]
@@ -88,7 +89,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     progress.finish_and_clear();
 
     let summary = Summary::of(&simulation, &args.topology_key);
-    let is_good = summary.n_unplaced == 0;
+    let is_good = summary.n_not_running() == 0;
     let mut out = output::stdout();
     match args.output {
         Format::Table | Format::Wide => {
@@ -130,7 +131,11 @@ fn write_table(
         columns,
         summary,
         &simulation.groups().collect::<Vec<_>>(),
-        Reasons { failures: &failures, not_running: &[], preemptions: &preemptions(simulation) },
+        Reasons {
+            failures: &failures,
+            not_running: &simulation.not_running(),
+            preemptions: &preemptions(simulation),
+        },
     )
 }
 
@@ -158,7 +163,7 @@ fn rows(simulation: &Simulation, topology_key: &str) -> Vec<Row> {
         name: p.pod.metadata.name.clone(),
         priority: p.pod.spec.priority.unwrap_or(0),
         node: p.node().map(str::to_owned),
-        unadmitted: None,
+        unadmitted: p.unadmitted.as_ref().map(|why| why.short()),
         score: p.score(),
         domain: p.node().and_then(|n| simulation.node_label(n, topology_key)).map(str::to_owned),
         workload: p.workload.clone(),

@@ -40,7 +40,7 @@ Examples:
   berth what-if --dump cluster.yaml --remove-node worker-3 --repairs
   berth what-if --live --each zone
 
-Exit codes: 0 every pod has a node, no rule breaks and no pod is evicted (with --each: every pod has a node whichever \
+Exit codes: 0 every pod runs on a node, no rule breaks and no pod is evicted (with --each: every pod has a node whichever \
 domain is lost), 1 otherwise, 2 invalid input or usage
 
 See docs/what-if.md for the rules and the fields of -o json."

@@ -8,12 +8,14 @@ use berth_api::object::support::unsupported_message;
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_enforcer::{EnforcerOptions, Held, Hold, Holding, delayed_evictions};
 use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
+use berth_simulate::{NotRunning, UnadmittedState};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::explanation::{heading, write_verdict};
+use super::not_running;
 use super::placement::write_unsupported;
 
 /// Number of pods named whose rules an eviction fixes.
@@ -34,6 +36,9 @@ pub struct Audit {
     pub delayed: Vec<Delayed>,
     /// Pods that are to be evicted and stay for now, because no node is feasible.
     pub held: Vec<HeldPod>,
+    /// Pods that do not run on the nodes that they name: they break no rule.
+    #[serde(rename = "notRunning")]
+    pub not_running: Vec<NotRunning>,
     /// Counts.
     pub summary: Summary,
 }
@@ -138,6 +143,10 @@ pub struct Summary {
     n_delayed: usize,
     /// Running pods with fields that Berth does not support.
     n_unsupported: usize,
+    /// Pods that are rejected by the nodes that they name.
+    n_rejected: usize,
+    /// Pods that wait for nodes that do not exist.
+    n_waiting: usize,
 }
 
 impl Summary {
@@ -147,6 +156,7 @@ impl Summary {
         violations: &[Violation],
         found: &Remedies,
         unsupported: &[UnsupportedPod],
+        not_running: &[NotRunning],
     ) -> Summary {
         let pods: BTreeSet<_> = violations.iter().map(|v| (&v.namespace, &v.name)).collect();
         let unsupported_keys: BTreeSet<_> = unsupported.iter().map(|p| (&p.namespace, &p.name)).collect();
@@ -165,6 +175,8 @@ impl Summary {
             n_without_target: n_nowhere - n_held,
             n_delayed: 0,
             n_unsupported: unsupported.len(),
+            n_rejected: NotRunning::n_pods(not_running, UnadmittedState::Rejected),
+            n_waiting: NotRunning::n_pods(not_running, UnadmittedState::Waiting),
         }
     }
 }
@@ -220,6 +232,7 @@ pub fn write_by_workload(
 }
 
 fn write_totals(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
+    not_running::write(out, &audit.not_running)?;
     write_summary(out, &audit.summary)?;
     write_unsupported(out, audit.summary.n_unsupported)
 }
@@ -319,7 +332,9 @@ fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
 }
 
 fn write_summary(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
-    let of = format!("{} on {}", counted(summary.n_pods, "pod"), counted(summary.n_nodes, "node"));
+    let not_running = not_running::counts(summary.n_rejected, summary.n_waiting);
+    let (pods, nodes) = (counted(summary.n_pods, "pod"), counted(summary.n_nodes, "node"));
+    let of = format!("{pods} on {nodes}{not_running}");
     if summary.n_violations == 0 {
         return writeln!(out, "{GOOD}No required rule is violated{GOOD:#}: {of}");
     }

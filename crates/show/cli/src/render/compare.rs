@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::{counted, grouped};
 use berth_api::syntax::quantity::with_unit;
-use berth_simulate::compare::{Comparison, MovedPod, Pair, Utilization};
+use berth_simulate::compare::{Comparison, MovedPod, Pair, Summary, Utilization};
 use berth_terminal::output::{ATTENTION, BAD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
 
@@ -44,9 +44,15 @@ pub fn write(out: &mut impl Write, comparison: &Comparison) -> io::Result<()> {
     }
     let Pair { from, to } = &comparison.summary;
     let style = if comparison.moved.is_empty() { GOOD } else { ATTENTION };
+    let count = |of: fn(&Summary) -> usize, what: &str| match (of(from), of(to)) {
+        (0, 0) => String::new(),
+        (from, to) => format!(", {what} {}", arrow(&grouped(from), &grouped(to))),
+    };
+    let not_running = count(|side| side.rejected, "rejected by their nodes")
+        + &count(|side| side.waiting, "waiting for nodes that do not exist");
     writeln!(
         out,
-        "{style}{} placed differently{style:#}, {} unmoved; placed {}, unplaced {}, nodes with pods {} of {}",
+        "{style}{} placed differently{style:#}, {} unmoved; placed {}, unplaced {}{not_running}, nodes with pods {} of {}",
         counted(comparison.moved.len(), "pod"),
         grouped(comparison.unmoved),
         arrow(&grouped(from.placed), &grouped(to.placed)),

@@ -8,7 +8,7 @@ use berth_engine::{
     BlastRadius, Counts, DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary,
     TopologyPair, Verdict, Witness,
 };
-use berth_simulate::{CoreTerm, GroupPlacement, PodExplanation, PodPreemption, Repair};
+use berth_simulate::{CoreTerm, GroupPlacement, PodExplanation, PodPreemption, Repair, Unadmitted};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
 
@@ -31,6 +31,7 @@ pub fn write(
 ) -> io::Result<()> {
     let PodExplanation {
         explanation,
+        unadmitted,
         dialect_notes,
         unsupported,
         relaxed,
@@ -42,7 +43,10 @@ pub fn write(
         rollout: _,
     } = explained;
     write_group(out, group.as_ref())?;
-    write_outcome(out, explanation)?;
+    match unadmitted {
+        Some(why) => write_unadmitted(out, explanation, why)?,
+        None => write_outcome(out, explanation)?,
+    }
     write_preemption(out, preemption.as_ref())?;
     if !unsupported.is_empty() {
         writeln!(
@@ -164,6 +168,20 @@ fn write_outcome(out: &mut impl Write, explanation: &Explanation) -> io::Result<
         }
         (None, Some(node)) => writeln!(out, "is placed on {GOOD}{node}{GOOD:#}"),
         (None, None) => writeln!(out, "{BAD}fits on no node{BAD:#}\n{message}"),
+    }
+}
+
+/// A pod that does not run on the node that it names.
+fn write_unadmitted(out: &mut impl Write, explanation: &Explanation, why: &Unadmitted) -> io::Result<()> {
+    let Explanation { namespace, name, outcome, .. } = explanation;
+    writeln!(out, "{BOLD}Pod {namespace}/{name}{BOLD:#} is {BAD}{}{BAD:#}\n{}", why.short(), why.message)?;
+    match outcome.node() {
+        Some(node) => {
+            writeln!(out, "Without spec.nodeName, a scheduler would place it on {GOOD}{node}{GOOD:#}")
+        }
+        None => {
+            writeln!(out, "Without spec.nodeName, it would {BAD}fit on no node{BAD:#}\n{}", outcome.message())
+        }
     }
 }
 

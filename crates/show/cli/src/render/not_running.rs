@@ -3,9 +3,8 @@
 use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
+use berth_simulate::{NotRunning, Unadmitted};
 use berth_terminal::output::{BAD, BOLD};
-
-use crate::not_running::{NotRunning, Unadmitted};
 
 /// Number of groups shown.
 const MAX_GROUPS: usize = 20;

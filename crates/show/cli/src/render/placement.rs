@@ -3,12 +3,11 @@
 use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
-use berth_simulate::GroupPlacement;
+use berth_simulate::{GroupPlacement, NotRunning};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
 
 use super::{explanation, not_running};
-use crate::not_running::NotRunning;
 use crate::summary::{Failure, Summary, WorkloadSummary};
 
 /// Maximum number of domains with a column each.

@@ -5,10 +5,12 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_simulate::what_if::{DomainLoss, DomainLosses, Evictor, MovedPod, UnplacedPod, WhatIfOutcome};
+use berth_simulate::{NotRunning, UnadmittedState};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, GOOD};
 use berth_terminal::table::{Cell, Table};
 
 use super::explanation::{heading, write_repairs, write_verdict};
+use super::not_running;
 
 /// Number of pods with a row each; more are counted by workload.
 const MAX_ROWS: usize = 20;
@@ -38,6 +40,7 @@ pub fn write(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
         }
         writeln!(out)?;
     }
+    not_running::write(out, &outcome.not_running)?;
     if !outcome.evicted.is_empty() {
         let mut table = Table::new(["EVICTED POD", "BY"]);
         for pod in outcome.evicted.iter().take(MAX_ROWS) {
@@ -71,9 +74,12 @@ pub fn write(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
     }
     let new = outcome.moved.iter().filter(|pod| pod.from.is_none()).count();
     let style = if outcome.is_harmless() { GOOD } else { BAD };
+    let n_pods = |state| NotRunning::n_pods(&outcome.not_running, state);
+    let not_running =
+        not_running::counts(n_pods(UnadmittedState::Rejected), n_pods(UnadmittedState::Waiting));
     writeln!(
         out,
-        "{} moved, {} newly placed, {} unmoved; {style}{} unplaced, {} evicted, {} with rules that break{style:#}",
+        "{} moved, {} newly placed, {} unmoved; {style}{} unplaced{not_running}, {} evicted, {} with rules that break{style:#}",
         counted(outcome.moved.len() - new, "pod"),
         grouped(new),
         grouped(outcome.n_unmoved),
