@@ -9,7 +9,7 @@ use berth_mirror::Needs;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::limiter::{Candidate, EvictionLimiter, LimitInUse, LimitOptions};
-use crate::options::{GRACE_ANNOTATION, Graces, Hold, Holds};
+use crate::options::{GRACE_ANNOTATION, Graces, HoldOptions, HoldPeriod};
 use crate::pods::{Pods, grace};
 
 /// For each of these evictions, in order, the limit that delays it; none if it is not delayed. `pods` are all pods of the
@@ -84,20 +84,20 @@ pub fn limits_in_use<'a>(
 
 /// How a pod without a feasible node is held.
 #[derive(Clone, Copy, Debug)]
-pub struct Held {
+pub struct PodHold {
     /// How long.
-    pub hold: Hold,
+    pub period: HoldPeriod,
     /// Since when, if its condition says so.
     pub since: Option<Timestamp>,
 }
 
 /// What comes after "held until".
-impl fmt::Display for Held {
+impl fmt::Display for PodHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.hold, self.since.and_then(|since| self.hold.until(since))) {
+        match (self.period, self.since.and_then(|since| self.period.until(since))) {
             (_, Some(until)) => write!(f, "{until:.0}"),
-            (Hold::Always, None) => f.write_str("a node is feasible"),
-            (Hold::For(duration), None) => {
+            (HoldPeriod::Always, None) => f.write_str("a node is feasible"),
+            (HoldPeriod::For(duration), None) => {
                 let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
                 write!(f, "{duration:#} after its grace period")
             }
@@ -106,30 +106,30 @@ impl fmt::Display for Held {
 }
 
 /// How long pods without a feasible node are held, as far as their objects say.
-pub struct Holding<'a> {
-    holds: &'a Holds,
+pub struct HoldForecast<'a> {
+    holds: &'a HoldOptions,
     running: Pods,
 }
 
-impl<'a> Holding<'a> {
+impl<'a> HoldForecast<'a> {
     /// `pods` are all pods of the cluster.
-    pub fn new<'p>(holds: &'a Holds, pods: impl IntoIterator<Item = &'p Pod>) -> Holding<'a> {
-        Holding { holds, running: running(pods, Timestamp::UNIX_EPOCH) }
+    pub fn new<'p>(holds: &'a HoldOptions, pods: impl IntoIterator<Item = &'p Pod>) -> HoldForecast<'a> {
+        HoldForecast { holds, running: running(pods, Timestamp::UNIX_EPOCH) }
     }
 
     /// How a pod of the cluster is held.
-    pub fn of(&self, namespace: &str, name: &str) -> Option<Held> {
+    pub fn of(&self, namespace: &str, name: &str) -> Option<PodHold> {
         let pod = self.running.get(namespace, name)?;
-        let hold = self.running.hold(pod, namespace, self.holds);
-        Some(Held { hold, since: pod.held.as_ref().map(|held| held.since) })
+        let period = self.running.hold(pod, namespace, self.holds);
+        Some(PodHold { period, since: pod.held.as_ref().map(|held| held.since) })
     }
 
     /// Namespace and name of the pods that are evicted at some time, although no node is feasible for them.
     pub fn not_for_ever(&self) -> Vec<(String, String)> {
-        self.names_of(|held| held.hold != Hold::Always)
+        self.names_of(|held| held.period != HoldPeriod::Always)
     }
 
-    fn names_of(&self, is_so: impl Fn(Held) -> bool) -> Vec<(String, String)> {
+    fn names_of(&self, is_so: impl Fn(PodHold) -> bool) -> Vec<(String, String)> {
         let names = self.running.names().filter(|(ns, name)| self.of(ns, name).is_some_and(&is_so));
         names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).collect()
     }
@@ -137,7 +137,7 @@ impl<'a> Holding<'a> {
     /// Namespace and name of the pods that are not held any more at a time: the hold of their condition is over, or they are not held
     /// at all.
     pub fn released(&self, now: Timestamp) -> Vec<(String, String)> {
-        self.names_of(|held| held.hold.until(held.since.unwrap_or(now)).is_some_and(|until| until <= now))
+        self.names_of(|held| held.period.until(held.since.unwrap_or(now)).is_some_and(|until| until <= now))
     }
 }
 

@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::options::Holds;
+use crate::options::HoldOptions;
 use crate::pods::{HeldCondition, Pods, RunningPod};
 
 /// Requests in flight.
@@ -37,7 +37,7 @@ pub(crate) fn held_until(until: Option<Timestamp>, now: Timestamp) -> String {
 }
 
 /// A pod without a feasible node that has to go.
-struct Held {
+struct HeldPod {
     namespace: String,
     name: String,
     since: Timestamp,
@@ -56,9 +56,9 @@ pub(crate) struct HeldPods {
     client: kube::Client,
     leadership: Leadership,
     timeout: Duration,
-    holds: Holds,
+    holds: HoldOptions,
     /// By uid.
-    held: HashMap<String, Held>,
+    held: HashMap<String, HeldPod>,
     sent: HashMap<String, Sent>,
     tasks: JoinSet<()>,
 }
@@ -68,7 +68,7 @@ impl HeldPods {
         client: kube::Client,
         leadership: Leadership,
         timeout: Duration,
-        holds: Holds,
+        holds: HoldOptions,
     ) -> HeldPods {
         HeldPods {
             client,
@@ -124,7 +124,7 @@ impl HeldPods {
             let pod = pods.get(&victim.namespace, &victim.name)?;
             let (namespace, name) = (victim.namespace.clone(), victim.name.clone());
             let (since, why) = (self.since(pod, now), why.clone());
-            let held = Held { namespace, name, since, why, is_held: *is_held };
+            let held = HeldPod { namespace, name, since, why, is_held: *is_held };
             Some((victim.uid.clone(), held))
         };
         self.held = remedies.iter().filter_map(held).collect();
@@ -134,7 +134,7 @@ impl HeldPods {
     pub(crate) fn write_conditions(&mut self, pods: &Pods, now: (Instant, Timestamp)) -> Option<Instant> {
         let mut wanted: Vec<(&str, &str, &str, Condition)> = Vec::new();
         let held = self.held.iter().filter(|(_, held)| held.is_held);
-        for (uid, Held { namespace, name, since, why, .. }) in held {
+        for (uid, HeldPod { namespace, name, since, why, .. }) in held {
             let Some(pod) = pods.get(namespace, name).filter(|pod| *pod.uid == **uid) else { continue };
             let until = held_until(self.until(pods, pod, namespace, now.1), now.1);
             let is_shown = |shown: &HeldCondition| {

@@ -36,10 +36,10 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 pub use evict::CONDITION_REASON;
-pub use forecast::{Held, Holding, LimitsInUse, delayed_evictions, grace_period, limits_in_use};
+pub use forecast::{HoldForecast, LimitsInUse, PodHold, delayed_evictions, grace_period, limits_in_use};
 pub use limiter::{LEAST_CLUSTER_LIMIT, LimitInUse};
 pub use options::{
-    EnforcerError, EnforcerOptions, GRACE_ANNOTATION, Graces, Hold, Holds, LimitOptions,
+    EnforcerError, EnforcerOptions, GRACE_ANNOTATION, Graces, HoldOptions, HoldPeriod, LimitOptions,
     WITHOUT_TARGET_ANNOTATION,
 };
 pub use status::{Handle, Status};

@@ -53,20 +53,20 @@ const ONE_REPLICA: u32 = 6;
 
 /// How long a pod that has to go stays because no node is feasible for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum HoldPeriod {
     /// So long from the first selection without a feasible node. Then the pod is evicted anyway.
     For(Duration),
     /// Until a node is feasible.
     Always,
 }
 
-impl Hold {
+impl HoldPeriod {
     /// 10 minutes.
-    pub const DEFAULT: Hold = Hold::For(Duration::from_secs(600));
+    pub const DEFAULT: HoldPeriod = HoldPeriod::For(Duration::from_secs(600));
 
     /// Until when a pod is held that has been held since a time; none: until a node is feasible.
     pub fn until(self, since: Timestamp) -> Option<Timestamp> {
-        let Hold::For(duration) = self else { return None };
+        let HoldPeriod::For(duration) = self else { return None };
         // What is beyond the last timestamp has no end.
         since.checked_add(SignedDuration::try_from(duration).ok()?).ok()
     }
@@ -74,24 +74,26 @@ impl Hold {
 
 /// How long pods without a feasible node are held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holds {
+pub struct HoldOptions {
     /// In namespaces without their own.
-    pub default: Hold,
+    pub default: HoldPeriod,
     /// By namespace.
-    pub namespaces: BTreeMap<String, Hold>,
+    pub namespaces: BTreeMap<String, HoldPeriod>,
 }
 
-impl Default for Holds {
+impl Default for HoldOptions {
     fn default() -> Self {
-        Holds { default: Hold::DEFAULT, namespaces: BTreeMap::new() }
+        HoldOptions { default: HoldPeriod::DEFAULT, namespaces: BTreeMap::new() }
     }
 }
 
-impl Holds {
+impl HoldOptions {
     /// How long a pod is held that has no annotation.
-    pub(crate) fn of(&self, namespace: &str, n_workload_pods: usize) -> Hold {
+    pub(crate) fn of(&self, namespace: &str, n_workload_pods: usize) -> HoldPeriod {
         match *self.namespaces.get(namespace).unwrap_or(&self.default) {
-            Hold::For(duration) if n_workload_pods <= 1 => Hold::For(duration.saturating_mul(ONE_REPLICA)),
+            HoldPeriod::For(duration) if n_workload_pods <= 1 => {
+                HoldPeriod::For(duration.saturating_mul(ONE_REPLICA))
+            }
             hold => hold,
         }
     }
@@ -105,7 +107,7 @@ pub struct EnforcerOptions {
     /// Grace periods.
     pub graces: Graces,
     /// How long pods are held for which no node is feasible.
-    pub holds: Holds,
+    pub holds: HoldOptions,
     /// Whether to write nothing: no evictions, events, conditions, leases and ledger.
     pub dry_run: bool,
     /// Limits of evictions.
@@ -150,7 +152,7 @@ impl Default for EnforcerOptions {
         EnforcerOptions {
             settings: Settings::default(),
             graces: Graces::default(),
-            holds: Holds::default(),
+            holds: HoldOptions::default(),
             dry_run: false,
             limits: LimitOptions::default(),
             exempt_namespaces: Vec::new(),

@@ -11,7 +11,7 @@ use berth_client::events::ObjectReference;
 use berth_mirror::Needs;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::options::{GRACE_ANNOTATION, Hold, Holds, WITHOUT_TARGET_ANNOTATION};
+use crate::options::{GRACE_ANNOTATION, HoldOptions, HoldPeriod, WITHOUT_TARGET_ANNOTATION};
 
 /// Namespace and name.
 type Key = (Box<str>, Box<str>);
@@ -33,7 +33,7 @@ pub(crate) struct RunningPod {
     /// The grace period of its annotation.
     grace: Given<Duration>,
     /// How long it is held without a feasible node, by its annotation.
-    without_target: Given<Hold>,
+    without_target: Given<HoldPeriod>,
     /// The condition that says until when it is held.
     pub(crate) held: Option<HeldCondition>,
     /// When it was first seen; for pods older than this process, when the API server created it.
@@ -130,11 +130,11 @@ pub(crate) fn grace(text: &str) -> Option<Duration> {
 }
 
 /// `evict`, `hold`, or a duration as for a grace period.
-pub(crate) fn without_target(text: &str) -> Option<Hold> {
+pub(crate) fn without_target(text: &str) -> Option<HoldPeriod> {
     match text.trim() {
-        "evict" => Some(Hold::For(Duration::ZERO)),
-        "hold" => Some(Hold::Always),
-        text => grace(text).map(Hold::For),
+        "evict" => Some(HoldPeriod::For(Duration::ZERO)),
+        "hold" => Some(HoldPeriod::Always),
+        text => grace(text).map(HoldPeriod::For),
     }
 }
 
@@ -252,7 +252,7 @@ impl Pods {
     }
 
     /// How long a pod is held without a feasible node.
-    pub(crate) fn hold(&self, pod: &RunningPod, namespace: &str, holds: &Holds) -> Hold {
+    pub(crate) fn hold(&self, pod: &RunningPod, namespace: &str, holds: &HoldOptions) -> HoldPeriod {
         pod.without_target.value().unwrap_or_else(|| holds.of(namespace, self.n_of(&pod.workload)))
     }
 
@@ -365,7 +365,10 @@ mod tests {
 
     #[test]
     fn workloads_with_one_running_pod_are_held_six_times_as_long_unless_the_pod_says_how_long() {
-        let holds = Holds { namespaces: [("db".to_owned(), Hold::Always)].into(), ..Holds::default() };
+        let holds = HoldOptions {
+            namespaces: [("db".to_owned(), HoldPeriod::Always)].into(),
+            ..HoldOptions::default()
+        };
         let mut pods = Pods::default();
         for name in ["a", "b"] {
             pods.set(&pod(name, Some("web"), None), Needs::default(), SEEN);
@@ -373,10 +376,10 @@ mod tests {
         let mut alone = pod("alone", None, None);
         pods.set(&alone, Needs::default(), SEEN);
         let hold = |pods: &Pods, name| pods.hold(pods.get("default", name).unwrap(), "default", &holds);
-        let minutes = |n: u64| Hold::For(Duration::from_secs(60 * n));
+        let minutes = |n: u64| HoldPeriod::For(Duration::from_secs(60 * n));
         assert_eq!((hold(&pods, "a"), hold(&pods, "alone")), (minutes(10), minutes(60)));
-        assert_eq!((holds.of("db", 3), holds.of("db", 1)), (Hold::Always, Hold::Always));
-        for (text, expected) in [("5m", minutes(5)), ("evict", minutes(0)), ("hold", Hold::Always)] {
+        assert_eq!((holds.of("db", 3), holds.of("db", 1)), (HoldPeriod::Always, HoldPeriod::Always));
+        for (text, expected) in [("5m", minutes(5)), ("evict", minutes(0)), ("hold", HoldPeriod::Always)] {
             alone.metadata.annotations.insert(WITHOUT_TARGET_ANNOTATION.to_owned(), text.to_owned());
             assert!(pods.set(&alone, Needs::default(), SEEN).hold);
             assert_eq!(hold(&pods, "alone"), expected);

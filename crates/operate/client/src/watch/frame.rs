@@ -88,7 +88,7 @@ struct Kind<'a> {
 }
 
 #[derive(Deserialize)]
-struct Holding<T> {
+struct WatchObject<T> {
     object: T,
 }
 
@@ -157,7 +157,7 @@ pub(super) fn decode(line: &[u8]) -> Result<Frame, Ended> {
 /// # Errors
 /// It is not the JSON of a `T`, or not there.
 pub fn read_object<T: DeserializeOwned>(line: &[u8]) -> Result<T, serde_json::Error> {
-    Ok(serde_json::from_slice::<Holding<T>>(line)?.object)
+    Ok(serde_json::from_slice::<WatchObject<T>>(line)?.object)
 }
 
 #[cfg(test)]

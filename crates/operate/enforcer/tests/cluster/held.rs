@@ -2,7 +2,7 @@
 
 use berth_api::object::placement::HELD_CONDITION;
 use berth_api::object::{Condition, Pod, find_condition};
-use berth_enforcer::{EnforcerOptions, Hold, Holds};
+use berth_enforcer::{EnforcerOptions, HoldOptions, HoldPeriod};
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -56,7 +56,7 @@ async fn a_pod_decides_for_itself_and_a_namespace_for_its_pods() {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "batch"}});
     world.create("/api/v1/namespaces", namespace).await;
     let namespaces = [("batch".to_owned(), held_for(0).default)].into();
-    let holds = Holds { default: Hold::Always, namespaces };
+    let holds = HoldOptions { default: HoldPeriod::Always, namespaces };
     let enforcer = world.enforce(EnforcerOptions { holds, ..hasty() }).await;
     let mut of_batch = pod("of-batch", "x");
     of_batch["metadata"]["namespace"] = json!("batch");
@@ -95,13 +95,14 @@ async fn a_pod_decides_for_itself_and_a_namespace_for_its_pods() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_condition_ends_with_the_violation_and_a_new_enforcer_goes_on_from_it() {
     let world = World::start(1, 1).await;
-    let options = |default| EnforcerOptions { holds: Holds { default, ..Holds::default() }, ..hasty() };
-    let enforcer = world.enforce(options(Hold::Always)).await;
+    let options =
+        |default| EnforcerOptions { holds: HoldOptions { default, ..HoldOptions::default() }, ..hasty() };
+    let enforcer = world.enforce(options(HoldPeriod::Always)).await;
     lost_label(&world, &enforcer, vec![pod("web", "web")]).await;
     let first = until_held(&world, "web", |condition| condition.is_true()).await;
     enforcer.stopped().await;
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
-    let enforcer = world.enforce(options(Hold::For(LONG))).await;
+    let enforcer = world.enforce(options(HoldPeriod::For(LONG))).await;
     let second = until_held(&world, "web", |condition| condition.message.contains("then evicted")).await;
     assert_eq!(second.last_transition_time, first.last_transition_time);
     world.label_node("node-1", "disk", json!("ssd")).await;

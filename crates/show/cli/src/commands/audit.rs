@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use berth_console::pictures::ColorBy;
-use berth_enforcer::Holding;
+use berth_enforcer::HoldForecast;
 use berth_engine::{Cluster, Remedies, RemedyOptions, Violation, ViolationKey};
 use berth_simulate::SimulatedPod;
 use berth_terminal::output;
@@ -66,12 +66,12 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let unsupported: Vec<_> = unsupported.collect();
     let not_running = simulation.not_running();
     let holds = args.hold.holds();
-    let holding = Holding::new(&holds, simulation.pods().iter().map(|pod| &pod.pod));
+    let hold_forecast = HoldForecast::new(&holds, simulation.pods().iter().map(|pod| &pod.pod));
     let cluster = simulation.cluster();
     let violations = violations(cluster, args.executing_only);
     let executing: Vec<ViolationKey> =
         violations.iter().filter(|v| v.required_during_execution).map(Violation::key).collect();
-    let evict_without_target = holding.released(Timestamp::now());
+    let evict_without_target = hold_forecast.released(Timestamp::now());
     let options = RemedyOptions { evict_without_target, ..RemedyOptions::default() };
     let remedies = cluster.remedy(&executing, &options);
     let size = (cluster.n_pods(), cluster.n_nodes());
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let Remedies { remedies, stays } = remedies;
     let (delayed, held) = (Vec::new(), Vec::new());
     let mut audit = Audit { violations, remedies, stays, unsupported, delayed, held, not_running, summary };
-    audit.set_held(&holding);
+    audit.set_held(&hold_forecast);
     audit.set_delayed(simulation.pods().iter().map(|pod| &pod.pod));
     let mut out = output::stdout();
     let table = |mut out: &mut dyn Write| {

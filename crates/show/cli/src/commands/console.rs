@@ -11,7 +11,7 @@ use berth_client::ledger::LedgerClient;
 use berth_console::{EnforcerRules, LimitsInUse, State};
 use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, live, writer};
 use berth_enforcer::{
-    EnforcerOptions, Graces, Holding, Holds, delayed_evictions, grace_period, limits_in_use,
+    EnforcerOptions, Graces, HoldForecast, HoldOptions, delayed_evictions, grace_period, limits_in_use,
 };
 use berth_engine::{Remedy, RemedyOptions};
 use berth_simulate::SimulationOptions;
@@ -204,18 +204,18 @@ fn enforcer_rules() -> EnforcerRules {
             delayed_evictions(&EnforcerOptions::default().limits, pods, remedies)
         },
         remedy_options: |simulation, now| {
-            let holds = Holds::default();
-            let holding = Holding::new(&holds, simulation.pods().iter().map(|pod| &pod.pod));
-            let evict_without_target = holding.released(now.unwrap_or_default());
+            let holds = HoldOptions::default();
+            let hold_forecast = HoldForecast::new(&holds, simulation.pods().iter().map(|pod| &pod.pod));
+            let evict_without_target = hold_forecast.released(now.unwrap_or_default());
             RemedyOptions { evict_without_target, ..RemedyOptions::default() }
         },
         evicted_without_target: |simulation| {
             Holding::new(&Holds::default(), simulation.pods().iter().map(|pod| &pod.pod)).not_for_ever()
         },
         held: |simulation, remedies| {
-            let holds = Holds::default();
-            let holding = Holding::new(&holds, simulation.pods().iter().map(|pod| &pod.pod));
-            let held = |remedy: &&Remedy| holding.of(&remedy.victim.namespace, &remedy.victim.name);
+            let holds = HoldOptions::default();
+            let hold_forecast = HoldForecast::new(&holds, simulation.pods().iter().map(|pod| &pod.pod));
+            let held = |remedy: &&Remedy| hold_forecast.of(&remedy.victim.namespace, &remedy.victim.name);
             remedies.iter().map(|r| held(r).map_or_else(String::new, |held| held.to_string())).collect()
         },
         grace: |pod, rule| grace_period(&Graces::default(), pod, rule),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_enforcer::{Hold, Holds};
+use berth_enforcer::{HoldOptions, HoldPeriod};
 
 use super::node_args::duration;
 
@@ -15,28 +15,28 @@ pub struct HoldArgs {
     /// A workload with one running pod is held six times as long. The annotation scheduling.berth.dev/without-target of a pod has
     /// precedence: evict, hold, or a duration.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = hold)]
-    hold_without_target: Hold,
+    hold_without_target: HoldPeriod,
     /// The same for pods of a namespace, separated by commas: batch=never,db=1h
     #[arg(long, value_name = "NAMESPACE=DURATION", value_delimiter = ',', value_parser = of_namespace)]
-    namespace_hold_without_target: Vec<(String, Hold)>,
+    namespace_hold_without_target: Vec<(String, HoldPeriod)>,
 }
 
 impl HoldArgs {
-    pub fn holds(&self) -> Holds {
+    pub fn holds(&self) -> HoldOptions {
         let namespaces = self.namespace_hold_without_target.iter().cloned().collect();
-        Holds { default: self.hold_without_target, namespaces }
+        HoldOptions { default: self.hold_without_target, namespaces }
     }
 }
 
-fn hold(text: &str) -> Result<Hold, String> {
+fn hold(text: &str) -> Result<HoldPeriod, String> {
     match text {
-        "never" => Ok(Hold::For(Duration::ZERO)),
-        "always" => Ok(Hold::Always),
-        text => duration(text).map(Hold::For).map_err(|error| format!("{error}; or never, or always")),
+        "never" => Ok(HoldPeriod::For(Duration::ZERO)),
+        "always" => Ok(HoldPeriod::Always),
+        text => duration(text).map(HoldPeriod::For).map_err(|error| format!("{error}; or never, or always")),
     }
 }
 
-fn of_namespace(text: &str) -> Result<(String, Hold), String> {
+fn of_namespace(text: &str) -> Result<(String, HoldPeriod), String> {
     let (namespace, value) = text.split_once('=').ok_or("must be NAMESPACE=DURATION, for example db=1h")?;
     Ok((namespace.to_owned(), hold(value)?))
 }
@@ -47,10 +47,13 @@ mod tests {
 
     #[test]
     fn holds_are_durations_never_or_always() {
-        assert_eq!(hold("90s"), Ok(Hold::For(Duration::from_secs(90))));
-        assert_eq!((hold("never"), hold("always")), (Ok(Hold::For(Duration::ZERO)), Ok(Hold::Always)));
+        assert_eq!(hold("90s"), Ok(HoldPeriod::For(Duration::from_secs(90))));
+        assert_eq!(
+            (hold("never"), hold("always")),
+            (Ok(HoldPeriod::For(Duration::ZERO)), Ok(HoldPeriod::Always))
+        );
         assert!(hold("soon").unwrap_err().ends_with("; or never, or always"));
-        assert_eq!(of_namespace("db=always"), Ok(("db".to_owned(), Hold::Always)));
+        assert_eq!(of_namespace("db=always"), Ok(("db".to_owned(), HoldPeriod::Always)));
         assert!(of_namespace("db").is_err());
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use berth_api::object::Pod;
 use berth_api::object::support::unsupported_message;
 use berth_api::syntax::format::{abbreviated, counted, grouped};
-use berth_enforcer::{EnforcerOptions, Held, Hold, Holding, delayed_evictions};
+use berth_enforcer::{EnforcerOptions, HoldForecast, HoldPeriod, PodHold, delayed_evictions};
 use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
 use berth_simulate::{NotRunning, UnadmittedState};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
@@ -54,7 +54,7 @@ pub struct HeldPod {
     /// Until when, if the condition of the pod says since when.
     pub until: Option<Timestamp>,
     #[serde(skip)]
-    held: Held,
+    held: PodHold,
 }
 
 /// A running pod with fields that decide about placement and that Berth does not support.
@@ -92,13 +92,13 @@ impl Audit {
     }
 
     /// Finds out how long the enforcer holds the pods that it does not evict now.
-    pub fn set_held(&mut self, holding: &Holding<'_>) {
+    pub fn set_held(&mut self, hold_forecast: &HoldForecast<'_>) {
         let held = |remedy: &Remedy| {
             let (namespace, name) = (remedy.victim.namespace.clone(), remedy.victim.name.clone());
-            let held = holding.of(&namespace, &name)?;
+            let held = hold_forecast.of(&namespace, &name)?;
             let hold_seconds =
-                if let Hold::For(duration) = held.hold { Some(duration.as_secs()) } else { None };
-            let until = held.since.and_then(|since| held.hold.until(since));
+                if let HoldPeriod::For(duration) = held.period { Some(duration.as_secs()) } else { None };
+            let until = held.since.and_then(|since| held.period.until(since));
             Some(HeldPod { namespace, name, hold_seconds, until, held })
         };
         let is_held = |remedy: &&Remedy| remedy.is_held && self.unsupported_fields(remedy).is_none();
@@ -106,7 +106,7 @@ impl Audit {
     }
 
     /// Until when the pod that would be evicted is held; none if it is not held.
-    fn held_until(&self, remedy: &Remedy) -> Option<Held> {
+    fn held_until(&self, remedy: &Remedy) -> Option<PodHold> {
         let is_it =
             |pod: &&HeldPod| (&pod.namespace, &pod.name) == (&remedy.victim.namespace, &remedy.victim.name);
         self.held.iter().find(is_it).map(|pod| pod.held)
@@ -262,7 +262,7 @@ fn write_answer(out: &mut impl Write, audit: &Audit, key: &ViolationKey) -> io::
                 let would = match audit.held_until(remedy) {
                     None if remedy.is_held => format!("would not evict {victim}"),
                     None => format!("would evict {victim}"),
-                    Some(Held { hold: Hold::Always, .. }) => format!("would hold {victim}"),
+                    Some(PodHold { period: HoldPeriod::Always, .. }) => format!("would hold {victim}"),
                     Some(until) => format!("would hold {victim} until {until} and then evict it"),
                 };
                 writeln!(

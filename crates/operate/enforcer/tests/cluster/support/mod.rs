@@ -12,7 +12,7 @@ use berth_api::object::Pod;
 use berth_apiserver::{ApiServer, ServerOptions};
 use berth_client::call::{self, CallError};
 use berth_controllers::ControllerOptions;
-use berth_enforcer::{EnforcerOptions, Graces, Handle, Hold, Holds, LimitOptions, Status};
+use berth_enforcer::{EnforcerOptions, Graces, Handle, HoldOptions, HoldPeriod, LimitOptions, Status};
 use berth_faults::Proxy;
 use berth_kubelet::{KubeletOptions, NodeCredentials, NodeTemplate, PodTimings};
 use berth_scheduler::SchedulerOptions;
@@ -71,8 +71,8 @@ pub fn hasty() -> EnforcerOptions {
 }
 
 /// Pods without a feasible node are held for so many milliseconds.
-pub fn held_for(millis: u64) -> Holds {
-    Holds { default: Hold::For(Duration::from_millis(millis)), ..Holds::default() }
+pub fn held_for(millis: u64) -> HoldOptions {
+    HoldOptions { default: HoldPeriod::For(Duration::from_millis(millis)), ..HoldOptions::default() }
 }
 
 /// Shows the log of a test that is run with `RUST_LOG`.
