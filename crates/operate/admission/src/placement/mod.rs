@@ -4,18 +4,23 @@
 
 mod status;
 
-use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::config::ConfigErrors;
-use berth_api::object::{Namespace, NamespacedName, ObjectMeta, PartialObjectMetadata, Shared, StringMap};
+use berth_api::object::{Namespace, ObjectMeta, PartialObjectMetadata};
 use berth_api::policy::{PlacementPolicy, PolicySet};
 use berth_api::read::from_value;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES, PODS, Resource};
 use berth_client::watch::Event;
-use berth_client::{KubeObject, WatchGroup, WatchOptions, WatchStream, watch};
+use berth_client::{Cache, HasMetadata, Informer, WatchGroup, WatchOptions, WatchStream, watch};
+use futures::future::join3;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::admission::AdmissionController;
 use status::{MatchedPods, StatusWriter};
@@ -33,89 +38,100 @@ struct Stored {
     status: Value,
 }
 
-impl Stored {
-    fn new(object: &Value) -> Stored {
-        Stored {
-            read: PlacementPolicy::read(object),
-            metadata: from_value::<ObjectMeta>(&object["metadata"]).unwrap_or_default(),
-            status: object["status"].clone(),
-        }
+berth_client::has_metadata!(Stored);
+
+impl<'de> Deserialize<'de> for Stored {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut object = Value::deserialize(deserializer)?;
+        Ok(Stored {
+            read: PlacementPolicy::read(&object),
+            metadata: from_value(&object["metadata"]).map_err(D::Error::custom)?,
+            status: object["status"].take(),
+        })
     }
 }
 
-/// What the API server reported so far.
-#[derive(Default)]
+/// What the API server reported so far. Pods are counted by their labels and not kept.
 struct Observed {
-    policies: BTreeMap<NamespacedName, Stored>,
-    namespaces: HashMap<String, Shared<StringMap>>,
+    policies: [Arc<Cache<Stored>>; 2],
+    namespaces: Arc<Cache<Namespace>>,
     pods: MatchedPods,
 }
 
 impl Observed {
+    /// All policies, by namespace and name.
+    fn policies(&self) -> Vec<Arc<Stored>> {
+        let mut policies: Vec<_> = self.policies.iter().flat_map(|cache| cache.all()).collect();
+        policies.sort_by_cached_key(|stored| stored.metadata.namespaced_name());
+        policies
+    }
+
     fn set(&self) -> PolicySet {
-        let valid = self.policies.values().filter_map(|stored| stored.read.as_ref().ok());
-        PolicySet::new(valid.cloned(), self.namespaces.clone())
+        let policies = self.policies();
+        let valid = policies.iter().filter_map(|stored| stored.read.as_ref().ok());
+        let namespaces = self.namespaces.all();
+        let labels = namespaces.iter().map(|n| (n.metadata.name.clone(), n.metadata.labels.clone()));
+        PolicySet::new(valid.cloned(), labels.collect())
     }
+}
 
-    fn apply_policy(&mut self, resource: &Resource, event: Event<Value>) {
-        let key = |object: &Value| {
-            let (namespace, name) = object.key();
-            NamespacedName::new(namespace, name)
-        };
-        match event {
-            Event::Restarted(objects) => {
-                self.policies.retain(|key, _| key.namespace().is_empty() == resource.namespaced);
-                self.policies.extend(objects.iter().map(|object| (key(object), Stored::new(object))));
-            }
-            Event::Applied(object) => _ = self.policies.insert(key(&object), Stored::new(&object)),
-            Event::Deleted(object) => _ = self.policies.remove(&key(&object)),
-        }
+fn options(resource: &Resource, group: &WatchGroup) -> WatchOptions {
+    WatchOptions {
+        missing_is_empty: true,
+        group: group.clone(),
+        longest_retry: LONGEST_RETRY,
+        ..WatchOptions::new(resource.path(""))
     }
+}
 
-    fn apply_namespace(&mut self, event: Event<Namespace>) {
-        let entry = |namespace: Namespace| (namespace.metadata.name, namespace.metadata.labels);
-        match event {
-            Event::Restarted(namespaces) => self.namespaces = namespaces.into_iter().map(entry).collect(),
-            Event::Applied(namespace) => self.namespaces.extend([entry(namespace)]),
-            Event::Deleted(namespace) => _ = self.namespaces.remove(&namespace.metadata.name),
-        }
-    }
+/// An informer that notifies of changes.
+fn informer<T: HasMetadata + DeserializeOwned>(
+    resource: &Resource,
+    group: &WatchGroup,
+    changed: &Arc<Notify>,
+) -> Informer<T> {
+    let mut informer = Informer::new(options(resource, group));
+    let changed = changed.clone();
+    informer.on_change(move |_| changed.notify_one());
+    informer
 }
 
 impl AdmissionController {
     /// Keeps the placement policies equal to those of a cluster and writes their status, for as long as the runtime
     /// lives. Pods are watched only while there are policies.
     pub(crate) async fn follow_policies(&self, client: kube::Client, group: &WatchGroup) {
-        let options = |resource: Resource| WatchOptions {
-            missing_is_empty: true,
-            group: group.clone(),
-            longest_retry: LONGEST_RETRY,
-            ..WatchOptions::new(resource.path(""))
+        let changed = Arc::default();
+        let namespaced = informer::<Stored>(&PLACEMENT_POLICIES, group, &changed);
+        let cluster_scoped = informer::<Stored>(&CLUSTER_PLACEMENT_POLICIES, group, &changed);
+        let namespaces = informer::<Namespace>(&NAMESPACES, group, &changed);
+        let mut observed = Observed {
+            policies: [namespaced.cache(), cluster_scoped.cache()],
+            namespaces: namespaces.cache(),
+            pods: MatchedPods::default(),
         };
-        let mut namespaced = watch::<Value>(client.clone(), options(PLACEMENT_POLICIES));
-        let mut cluster_scoped = watch::<Value>(client.clone(), options(CLUSTER_PLACEMENT_POLICIES));
-        let mut namespaces = watch::<Namespace>(client.clone(), options(NAMESPACES));
+        let mut namespaced_listed = namespaced.synced();
+        let mut cluster_scoped_listed = cluster_scoped.synced();
+        let mut namespaces_listed = namespaces.synced();
+        let stop = CancellationToken::new();
+        let mut informers = join3(
+            namespaced.run(client.clone(), stop.clone()),
+            cluster_scoped.run(client.clone(), stop.clone()),
+            namespaces.run(client.clone(), stop),
+        );
         let mut pods: Option<WatchStream<PartialObjectMetadata>> = None;
-        let mut observed = Observed::default();
         let mut statuses = StatusWriter::new(client.clone());
         let mut status_due: Option<Instant> = None;
         loop {
             let listed = tokio::select! {
-                Some(event) = namespaced.next() => {
-                    observed.apply_policy(&PLACEMENT_POLICIES, event);
-                    Some(PLACEMENT_POLICIES)
-                }
-                Some(event) = cluster_scoped.next() => {
-                    observed.apply_policy(&CLUSTER_PLACEMENT_POLICIES, event);
-                    Some(CLUSTER_PLACEMENT_POLICIES)
-                }
-                Some(event) = namespaces.next() => {
-                    observed.apply_namespace(event);
-                    Some(NAMESPACES)
-                }
+                _ = &mut informers => return,
+                Ok(()) = namespaced_listed.changed() => Some(PLACEMENT_POLICIES),
+                Ok(()) = cluster_scoped_listed.changed() => Some(CLUSTER_PLACEMENT_POLICIES),
+                Ok(()) = namespaces_listed.changed() => Some(NAMESPACES),
+                () = changed.notified() => None,
                 Some(event) = next(&mut pods) => {
                     observed.pods.apply(event);
-                    None
+                    status_due.get_or_insert_with(|| Instant::now() + STATUS_DELAY);
+                    continue;
                 }
                 () = until(status_due) => {
                     status_due = None;
@@ -124,17 +140,15 @@ impl AdmissionController {
                     }
                     continue;
                 }
-                else => return,
             };
+            self.set_placement_policies(observed.set());
             if let Some(resource) = listed {
-                // The first event of a watch is its list.
-                self.set_placement_policies(observed.set());
                 self.listed(resource.plural);
             }
-            if observed.policies.is_empty() {
+            if observed.policies().is_empty() {
                 (pods, observed.pods) = (None, MatchedPods::default());
             } else {
-                pods.get_or_insert_with(|| watch(client.clone(), options(PODS)));
+                pods.get_or_insert_with(|| watch(client.clone(), options(&PODS, group)));
                 status_due.get_or_insert_with(|| Instant::now() + STATUS_DELAY);
             }
         }

@@ -166,14 +166,15 @@ impl StatusWriter {
     pub(super) async fn write(&mut self, observed: &Observed) -> bool {
         let findings = Findings::of(&observed.set(), &observed.pods);
         let mut is_written = true;
-        for (name, stored) in &observed.policies {
-            let status = PolicyStatus::of(stored, &findings, Timestamp::now());
+        for stored in observed.policies() {
+            let status = PolicyStatus::of(&stored, &findings, Timestamp::now());
             if from_value::<PolicyStatus>(&stored.status).is_ok_and(|old| old == status) {
                 continue;
             }
-            if let Err(error) = self.patch(name, stored, &status).await
+            if let Err(error) = self.patch(&stored.metadata, &status).await
                 && !error.is_not_found()
             {
+                let name = stored.metadata.namespaced_name();
                 tracing::warn!("the status of placement policy {name} is not written: {error}");
                 is_written = false;
             }
@@ -181,16 +182,11 @@ impl StatusWriter {
         is_written
     }
 
-    async fn patch(
-        &self,
-        name: &NamespacedName,
-        stored: &Stored,
-        status: &PolicyStatus,
-    ) -> Result<(), CallError> {
-        let resource =
-            if name.namespace().is_empty() { CLUSTER_PLACEMENT_POLICIES } else { PLACEMENT_POLICIES };
-        let path = format!("{}/status", resource.object_path(name.namespace(), name.name()));
-        let body = json!({"metadata": {"uid": stored.metadata.uid}, "status": status}).to_string();
+    async fn patch(&self, policy: &ObjectMeta, status: &PolicyStatus) -> Result<(), CallError> {
+        let ObjectMeta { namespace, name, uid, .. } = policy;
+        let resource = if namespace.is_empty() { CLUSTER_PLACEMENT_POLICIES } else { PLACEMENT_POLICIES };
+        let path = format!("{}/status", resource.object_path(namespace, name));
+        let body = json!({"metadata": {"uid": uid}, "status": status}).to_string();
         let content = "application/merge-patch+json";
         let request = call::with_body(Method::PATCH, &path, content, body.into_bytes());
         call::send(&self.client, request, TIMEOUT, call::MAX_OBJECT_BYTES).await.map(|_| ())
@@ -199,6 +195,8 @@ impl StatusWriter {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::Value;
 
     use super::*;
@@ -206,7 +204,7 @@ mod tests {
     fn stored(name: &str, spec: Value) -> Stored {
         let (namespace, name) = name.split_once('/').unwrap_or(("", name));
         let metadata = json!({"namespace": namespace, "name": name, "generation": 3});
-        Stored::new(&json!({"metadata": metadata, "spec": spec}))
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
     }
 
     #[test]
@@ -216,9 +214,13 @@ mod tests {
                 "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}]})
         };
         let all = [stored("a", spread(1)), stored("team/b", spread(2)), stored("c", json!({}))];
-        let mut observed = Observed::default();
+        let mut observed = Observed {
+            policies: [Arc::default(), Arc::default()],
+            namespaces: Arc::default(),
+            pods: MatchedPods::default(),
+        };
         for stored in all {
-            observed.policies.insert(stored.metadata.namespaced_name(), stored);
+            observed.policies[0].insert(Arc::new(stored));
         }
         let pod = |name: &str, namespace: &str| {
             let metadata = json!({"name": name, "namespace": namespace, "labels": {"app": "web"}});
@@ -231,8 +233,8 @@ mod tests {
         let findings = Findings::of(&observed.set(), &observed.pods);
         let shown = |name: &str| {
             let (namespace, name) = name.split_once('/').unwrap_or(("", name));
-            let stored = &observed.policies[&NamespacedName::new(namespace, name)];
-            let status = PolicyStatus::of(stored, &findings, Timestamp::UNIX_EPOCH);
+            let stored = observed.policies[0].get(&NamespacedName::new(namespace, name)).unwrap();
+            let status = PolicyStatus::of(&stored, &findings, Timestamp::UNIX_EPOCH);
             let conditions =
                 status.conditions.iter().map(|c| format!("{} {} {}", c.condition_type, c.status, c.message));
             format!(

@@ -1,5 +1,6 @@
 //! The usage of quotas as metrics.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -33,7 +34,7 @@ impl QuotaMetrics {
         registry.register("placement_quota_hard", hard, self.hard.clone());
     }
 
-    pub(super) fn set<'a>(&self, quotas: impl Iterator<Item = &'a PlacementQuota>) {
+    pub(super) fn set(&self, quotas: &[Arc<PlacementQuota>]) {
         self.used.clear();
         self.hard.clear();
         for quota in quotas {

@@ -18,8 +18,9 @@ use berth_api::object::ObjectMeta;
 use berth_api::read::from_value;
 use berth_api::syntax::quantity::{Quantity, with_unit};
 use berth_engine::Reach;
+use serde::de::Error as _;
 use serde::ser::SerializeMap as _;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::state::ChargedPod;
@@ -156,6 +157,14 @@ struct Fields {
     spec: Spec,
     #[serde(default)]
     status: Status,
+}
+
+berth_client::has_metadata!(PlacementQuota);
+
+impl<'de> Deserialize<'de> for PlacementQuota {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        PlacementQuota::read(Value::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
 }
 
 impl PlacementQuota {

@@ -3,15 +3,16 @@
 //!
 //! Every replica does this; a write has the resource version, so that a charge of another replica is never lost.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::Pod;
 use berth_api::resource::{PLACEMENT_QUOTAS, PODS};
-use berth_client::watch::{self, Event, WatchOptions};
-use berth_client::{WatchGroup, call};
-use serde_json::Value;
+use berth_client::{Cache, Informer, WatchGroup, WatchOptions, call};
+use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::ledger::{self, Ledgers, TIMEOUT};
 use super::{Charge, PlacementQuota};
@@ -23,7 +24,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 const RECHECK: Duration = Duration::from_secs(5);
 /// How long the charge of a pod counts that was allowed and never observed: no request for its creation is open any more.
 const GRACE: Duration = Duration::from_secs(60);
-const EVENTS_AT_ONCE: usize = 256;
 
 /// Entries without a living pod, by uid: since when this process knows them.
 type Unseen = HashMap<String, Instant>;
@@ -36,55 +36,31 @@ pub(crate) async fn sync<K: StateAccess>(
     mut changes: tokio::sync::watch::Receiver<u64>,
     group: &WatchGroup,
 ) {
-    let group = group.clone();
-    let options =
-        WatchOptions { missing_is_empty: true, group, ..WatchOptions::new(PLACEMENT_QUOTAS.path("")) };
-    let mut events = watch::watch::<Value>(client.clone(), options);
-    let mut quotas = BTreeMap::new();
+    let options = WatchOptions {
+        missing_is_empty: true,
+        group: group.clone(),
+        ..WatchOptions::new(PLACEMENT_QUOTAS.path(""))
+    };
+    let mut informer = Informer::<PlacementQuota>::new(options);
+    let (cache, changed) = (informer.cache(), Arc::new(Notify::new()));
+    let notified = changed.clone();
+    informer.on_change(move |_| notified.notify_one());
+    let mut informer = informer.run(client.clone(), CancellationToken::new());
     let mut unseen = Unseen::default();
     let mut has_failed = false;
     loop {
-        let mut batch = Vec::new();
         tokio::select! {
-            n = events.next_many(&mut batch, EVENTS_AT_ONCE) => if n == 0 { return },
+            () = &mut informer => return,
+            () = changed.notified() => {}
             changed = changes.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(RECHECK), if has_failed || !unseen.is_empty() => {}
         }
-        batch.into_iter().for_each(|event| apply(&mut quotas, event));
-        if !quotas.is_empty() {
+        if cache.n_objects() > 0 {
             tokio::time::sleep(PAUSE).await;
             changes.mark_unchanged();
         }
-        has_failed = !settle(&client, state, &mut quotas, &mut unseen).await;
-        ledgers.metrics.set(quotas.values());
-    }
-}
-
-type Quotas = BTreeMap<(String, String), PlacementQuota>;
-
-fn apply(quotas: &mut Quotas, event: Event<Value>) {
-    let key = |quota: &Value| {
-        let text = |field| quota["metadata"][field].as_str().unwrap_or_default().to_owned();
-        (text("namespace"), text("name"))
-    };
-    let mut set = |object: Value| {
-        let key = key(&object);
-        match PlacementQuota::read(object) {
-            Ok(quota) => _ = quotas.insert(key, quota),
-            Err(error) => {
-                tracing::warn!("{error}");
-                quotas.remove(&key);
-            }
-        }
-    };
-    match event {
-        Event::Applied(object) => set(object),
-        Event::Deleted(object) => _ = quotas.remove(&key(&object)),
-        Event::Restarted(objects) => {
-            let listed: HashSet<_> = objects.iter().map(key).collect();
-            objects.into_iter().for_each(&mut set);
-            quotas.retain(|key, _| listed.contains(key));
-        }
+        has_failed = !settle(&client, state, &cache, &mut unseen).await;
+        ledgers.metrics.set(&cache.all());
     }
 }
 
@@ -92,18 +68,20 @@ fn apply(quotas: &mut Quotas, event: Event<Value>) {
 async fn settle<K: StateAccess>(
     client: &kube::Client,
     state: &K,
-    quotas: &mut Quotas,
+    cache: &Cache<PlacementQuota>,
     unseen: &mut Unseen,
 ) -> bool {
     let now = Instant::now();
+    let mut quotas = cache.all();
+    quotas.sort_by_cached_key(|quota| quota.metadata.namespaced_name());
     let settled = state.ask("placement quotas", |state| {
         let mut settled = Vec::new();
-        for (key, quota) in &*quotas {
-            let living = state.charged_pods(&key.0);
+        for quota in &quotas {
+            let living = state.charged_pods(&quota.metadata.namespace);
             let has_ended = |uid: &str| state.charged.as_ref().is_some_and(|pods| pods.has_ended(uid));
-            settled.push((key.clone(), charges(quota, &living, has_ended, unseen, now)));
+            settled.push(charges(quota, &living, has_ended, unseen, now));
         }
-        let uids: HashSet<&str> = quotas.values().flat_map(|q| &q.status.charges).map(|c| &*c.uid).collect();
+        let uids: HashSet<&str> = quotas.iter().flat_map(|q| &q.status.charges).map(|c| &*c.uid).collect();
         if let Some(charged) = &mut state.charged {
             charged.retain_ended(|uid| uids.contains(uid));
         }
@@ -113,13 +91,13 @@ async fn settle<K: StateAccess>(
     // The list of pods is not complete: the next change is soon.
     let Ok(settled) = settled else { return true };
     let mut is_good = true;
-    for (key, mut charges) in settled {
-        let Some(quota) = quotas.get(&key) else { continue };
+    for (quota, mut charges) in quotas.iter().zip(settled) {
+        let name = quota.metadata.namespaced_name();
         let mut gone = HashSet::new();
         for charge in &charges {
             let is_due = |since: &Instant| !charge.reserved || now - *since >= GRACE;
             if unseen.get(&charge.uid).is_some_and(is_due) {
-                match exists(client, &key.0, charge).await {
+                match exists(client, name.namespace(), charge).await {
                     Some(false) => _ = gone.insert(charge.uid.clone()),
                     // It exists and will be seen, or it is not known.
                     _ => _ = unseen.insert(charge.uid.clone(), now),
@@ -132,11 +110,12 @@ async fn settle<K: StateAccess>(
             continue;
         }
         match ledger::write(client, &wanted).await.map(PlacementQuota::read) {
-            Ok(written) => quotas.extend(written.ok().map(|written| (key, written))),
+            // The next comparison is with what was written, even if the watch reports it later.
+            Ok(written) => _ = written.map(|written| cache.insert(Arc::new(written))),
             // The watch reports the change.
             Err(error) if error.is_conflict() || error.is_not_found() => {}
             Err(error) => {
-                tracing::warn!("placement quota {}/{} is not up to date: {error}", key.0, key.1);
+                tracing::warn!("placement quota {name} is not up to date: {error}");
                 is_good = false;
             }
         }

@@ -108,7 +108,7 @@ where
         for item in items {
             match serde_json::from_slice(item.to_string().as_bytes()) {
                 Ok(object) => self.put_listed(object),
-                Err(_) => self.ignore(&serde_json::from_value(item)?),
+                Err(error) => self.ignore(&serde_json::from_value(item)?, &error),
             }
         }
         Ok(metadata)
@@ -136,11 +136,11 @@ where
                     Line::Deleted => self.delete(object),
                 }
             }
-            Err(_) => {
+            Err(error) => {
                 let object: PartialObjectMetadata = watcher::read_object(line)?;
                 version(&object.metadata.resource_version);
                 match kind {
-                    Line::Initial | Line::Changed => self.ignore(&object),
+                    Line::Initial | Line::Changed => self.ignore(&object, &error),
                     Line::Deleted => self.remove(&object.metadata.namespaced_name()),
                 }
             }
@@ -165,9 +165,9 @@ impl<T: HasMetadata, I: Eq + Hash> CacheSink<T, I> {
     }
 
     /// An object that cannot be read counts as deleted; the other objects stay visible.
-    fn ignore(&self, object: &PartialObjectMetadata) {
+    fn ignore(&self, object: &PartialObjectMetadata, error: &serde_json::Error) {
         let key = object.metadata.namespaced_name();
-        tracing::warn!(path = self.path, %key, "an object cannot be read and is ignored");
+        tracing::warn!(path = self.path, %key, "an object cannot be read and is ignored: {error}");
         self.remove(&key);
     }
 

@@ -115,7 +115,7 @@ async fn the_condition_ends_with_the_violation_and_a_new_enforcer_goes_on_from_i
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_rule_holds_again_the_condition_becomes_false_and_the_next_violation_starts_a_new_time() {
     let world = World::start(1, 1).await;
-    let holds = Holds { default: Hold::For(LONG), ..Holds::default() };
+    let holds = HoldOptions { default: HoldPeriod::For(LONG), ..HoldOptions::default() };
     let enforcer = world.enforce(EnforcerOptions { holds, ..hasty() }).await;
     lost_label(&world, &enforcer, vec![pod("web", "web")]).await;
     let first = until_held(&world, "web", |condition| condition.is_true()).await;

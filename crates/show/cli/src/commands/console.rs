@@ -210,7 +210,8 @@ fn enforcer_rules() -> EnforcerRules {
             RemedyOptions { evict_without_target, ..RemedyOptions::default() }
         },
         evicted_without_target: |simulation| {
-            Holding::new(&Holds::default(), simulation.pods().iter().map(|pod| &pod.pod)).not_for_ever()
+            HoldForecast::new(&HoldOptions::default(), simulation.pods().iter().map(|pod| &pod.pod))
+                .not_for_ever()
         },
         held: |simulation, remedies| {
             let holds = HoldOptions::default();

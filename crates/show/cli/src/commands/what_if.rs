@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use berth_console::pictures::{self, ColorBy};
-use berth_enforcer::Holding;
+use berth_enforcer::HoldForecast;
 use berth_simulate::Simulation;
 use berth_simulate::what_if::{ChangeRequest, refusal, topology_key};
 use berth_simulate::what_if::{Changed, WhatIf};
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     what_if.set_settings(after);
     let holds = args.hold.holds();
     what_if.evict_without_target(move |simulation| {
-        Holding::new(&holds, simulation.pods().iter().map(|pod| &pod.pod)).not_for_ever()
+        HoldForecast::new(&holds, simulation.pods().iter().map(|pod| &pod.pod)).not_for_ever()
     });
     for request in args.changes.requests() {
         match request {
