@@ -26,6 +26,8 @@ enum Cell {
     Integer(&'static str),
     Count(&'static str),
     Computed(fn(&Row<'_>) -> Value),
+    /// One of the cells that several columns compute together.
+    Together(fn(&Row<'_>) -> Vec<Value>, usize),
 }
 
 impl Column {
@@ -36,6 +38,16 @@ impl Column {
     /// A column of text.
     pub const fn text(name: &'static str, description: &'static str, cell: fn(&Row<'_>) -> Value) -> Column {
         Column::new(name, "string", description, Cell::Computed(cell))
+    }
+
+    /// A column of text whose cell is the `nth` of those that several columns of a kind compute together.
+    pub const fn together(
+        name: &'static str,
+        description: &'static str,
+        cells: fn(&Row<'_>) -> Vec<Value>,
+        nth: usize,
+    ) -> Column {
+        Column::new(name, "string", description, Cell::Together(cells, nth))
     }
 
     /// A column of whole numbers.
@@ -101,6 +113,7 @@ impl Column {
             Cell::Integer(pointer) => row.integer(pointer).into(),
             Cell::Count(pointer) => row.count(pointer).into(),
             Cell::Computed(cell) => cell(row),
+            Cell::Together(cells, nth) => row.together(cells)[nth].clone(),
         }
     }
 }

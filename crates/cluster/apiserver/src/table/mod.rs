@@ -80,7 +80,7 @@ fn definitions(columns: Columns) -> Value {
 
 /// Writes the row of an object with the JSON of the part that it includes; ages are counted up to `now`.
 pub fn write_row(out: &mut Vec<u8>, columns: Columns, object: &Value, included: &[u8], now: Timestamp) {
-    let row = Row { object, now };
+    let row = Row::new(object, now);
     let (cells, conditions) = match columns {
         Columns::BuiltIn(columns, conditions) => {
             (columns.iter().map(|column| column.cell(&row)).collect(), conditions(&row))

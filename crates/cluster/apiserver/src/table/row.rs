@@ -1,5 +1,7 @@
 //! Reading an object for its row.
 
+use std::cell::OnceCell;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -35,9 +37,20 @@ fn sorted(mut requirements: Vec<String>) -> Value {
 pub struct Row<'o> {
     pub object: &'o Value,
     pub now: Timestamp,
+    /// The cells that several columns compute together: a kind has one set of them at most.
+    together: OnceCell<Vec<Value>>,
 }
 
 impl<'o> Row<'o> {
+    pub fn new(object: &'o Value, now: Timestamp) -> Row<'o> {
+        Row { object, now, together: OnceCell::new() }
+    }
+
+    /// The cells that several columns compute together, computed once.
+    pub fn together(&self, cells: fn(&Row<'_>) -> Vec<Value>) -> &[Value] {
+        self.together.get_or_init(|| cells(self))
+    }
+
     pub fn at(&self, pointer: &str) -> Option<&'o Value> {
         self.object.pointer(pointer).filter(|value| !value.is_null())
     }

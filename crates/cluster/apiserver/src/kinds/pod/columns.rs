@@ -9,22 +9,9 @@ use crate::table::duration::since;
 
 pub const COLUMNS: &[Column] = &[
     NAME,
-    Column::text("Ready", "Containers that are ready, of all.", |row| {
-        let summary = Summary::of(row);
-        format!("{}/{}", summary.ready, summary.containers).into()
-    }),
-    Column::text("Status", "What the pod is doing, or what keeps it from it.", |row| {
-        Summary::of(row).status.into()
-    }),
-    Column::text("Restarts", "How often containers were restarted, and when last.", |row| {
-        let summary = Summary::of(row);
-        match summary.last_restart {
-            Some(last) if summary.restarts != 0 => {
-                format!("{} ({} ago)", summary.restarts, since(Some(&last.to_string()), row.now)).into()
-            }
-            _ => summary.restarts.to_string().into(),
-        }
-    }),
+    Column::together("Ready", "Containers that are ready, of all.", summary, 0),
+    Column::together("Status", "What the pod is doing, or what keeps it from it.", summary, 1),
+    Column::together("Restarts", "How often containers were restarted, and when last.", summary, 2),
     AGE,
     Column::text("IP", "Address of the pod.", |row| {
         row.text("/status/podIPs/0/ip").or_else(|| row.text("/status/podIP")).unwrap_or(NONE).into()
@@ -40,6 +27,18 @@ pub const COLUMNS: &[Column] = &[
     .wide(),
     Column::text("Readiness Gates", "Readiness gates that are true, of all.", readiness_gates).wide(),
 ];
+
+/// Ready, status and restarts.
+fn summary(row: &Row<'_>) -> Vec<Value> {
+    let Summary { status, ready, containers, restarts, last_restart } = Summary::of(row);
+    let restarts = match last_restart {
+        Some(last) if restarts != 0 => {
+            format!("{restarts} ({} ago)", since(Some(&last.to_string()), row.now))
+        }
+        _ => restarts.to_string(),
+    };
+    vec![format!("{ready}/{containers}").into(), status.into(), restarts.into()]
+}
 
 fn readiness_gates(row: &Row<'_>) -> Value {
     let gates = row.list("/spec/readinessGates");
