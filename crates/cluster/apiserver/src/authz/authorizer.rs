@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::builtin::is_allowed;
 use super::grants::{Grants, RESOURCES};
-use super::held::Held;
+use super::held::HeldPermissions;
 use super::node;
 use super::rules::{Rules, rules_for};
 use crate::request::{Attributes, User, refusal};
@@ -73,7 +73,7 @@ impl Authorizer {
     }
 
     /// What a user holds in a namespace (in all namespaces, if it is empty).
-    pub fn held(&self, user: &User, namespace: &str) -> Held {
+    pub fn held(&self, user: &User, namespace: &str) -> HeldPermissions {
         self.grants().held(user, namespace)
     }
 

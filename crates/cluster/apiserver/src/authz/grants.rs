@@ -11,7 +11,7 @@ use serde_json::Value;
 use smallvec::SmallVec;
 
 use super::builtin;
-use super::held::Held;
+use super::held::HeldPermissions;
 use super::role::Role;
 use crate::request::{Attributes, SERVICE_ACCOUNT_PREFIX, User};
 use crate::store::{Compiled, Filter, Object, Store};
@@ -225,10 +225,11 @@ impl Grants {
     }
 
     /// What a user holds in a namespace (in all namespaces, if it is empty).
-    pub fn held(&self, user: &User, namespace: &str) -> Held {
-        let mut held = Held { roles: builtin::roles(user).cloned().collect(), ..Held::default() };
+    pub fn held(&self, user: &User, namespace: &str) -> HeldPermissions {
+        let mut held =
+            HeldPermissions { roles: builtin::roles(user).cloned().collect(), ..HeldPermissions::default() };
         let mut seen = HashSet::new();
-        let mut add = |held: &mut Held, namespace: &str| {
+        let mut add = |held: &mut HeldPermissions, namespace: &str| {
             for (object, role) in self.bound(user, namespace).flat_map(StoredRole::parts) {
                 if seen.insert(Arc::as_ptr(role)) {
                     held.roles.push(role.clone());

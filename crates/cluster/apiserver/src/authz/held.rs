@@ -12,7 +12,7 @@ use crate::store::Object;
 
 /// The permissions of a user in a namespace: roles, and the built-in ones.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
+pub struct HeldPermissions {
     /// The roles for all namespaces, cluster-scoped resources and paths, and after them those for the namespace.
     pub roles: Vec<Arc<Role>>,
     /// How many of them are for all namespaces.
@@ -24,7 +24,7 @@ pub struct Held {
 /// Sets of rules, each once: what makes no difference to any rule is compared once.
 type Sets = HashSet<RuleSet>;
 
-impl Held {
+impl HeldPermissions {
     /// Whether every single permission of a rule is granted by one of the held rules.
     ///
     /// # Errors

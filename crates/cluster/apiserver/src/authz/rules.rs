@@ -6,7 +6,7 @@ use berth_api::work::WorkBudget;
 use serde_json::{Value, json};
 
 use super::builtin::{EVERYONE_RULES, listed};
-use super::held::Held;
+use super::held::HeldPermissions;
 use super::policy_rule::PolicyRule;
 use crate::request::{AUTHENTICATED, MASTERS, User};
 
@@ -39,7 +39,7 @@ const READABLE: &[&str] = &[
 ];
 
 /// All permissions of a user, who holds these roles: those of the roles and the built-in ones.
-pub fn rules_for(user: &User, held: &Held) -> Rules {
+pub fn rules_for(user: &User, held: &HeldPermissions) -> Rules {
     if user.is_in(MASTERS) {
         return Rules {
             resource: vec![json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})],

@@ -7,15 +7,15 @@ use berth_schema::resource::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLES};
 use serde_json::{Value, json};
 
 use super::authorizer::Authorizer;
-use super::held::Held;
+use super::held::HeldPermissions;
 use super::policy_rule::PolicyRule;
 use super::role::Role;
 use crate::request::{Attributes, User};
 use crate::store::{Change, HistoryBounds, Store, Write};
 
-fn held(roles: &[Vec<Value>]) -> Held {
+fn held(roles: &[Vec<Value>]) -> HeldPermissions {
     let roles: Vec<_> = roles.iter().map(|rules| Arc::new(Role::of(rules))).collect();
-    Held { n_cluster_wide: 1, roles, ..Held::default() }
+    HeldPermissions { n_cluster_wide: 1, roles, ..HeldPermissions::default() }
 }
 
 fn rule(value: Value) -> PolicyRule {
@@ -23,7 +23,7 @@ fn rule(value: Value) -> PolicyRule {
 }
 
 /// The definition: some role allows each single permission; only the first one counts for paths.
-fn each_is_held(held: &Held, rule: &PolicyRule) -> bool {
+fn each_is_held(held: &HeldPermissions, rule: &PolicyRule) -> bool {
     let nameless = ["\0".to_owned()];
     let names = if rule.resource_names.is_empty() { &nameless[..] } else { &rule.resource_names };
     rule.verbs.iter().all(|verb| {
@@ -83,7 +83,7 @@ fn a_rule_is_covered_if_each_of_its_permissions_is_granted_by_some_rule() {
 fn the_work_for_a_rule_grows_with_its_texts_and_not_with_their_combinations_or_the_held_rules() {
     let texts = |prefix: &str, n: usize| (0..n).map(|i| format!("{prefix}{i}")).collect::<Vec<_>>();
     let steps = |n_texts: usize, n_rules: usize| {
-        // Each rule has a verb, a resource and a name of its own; the last one has all the others.
+        // Each rule has a distinct verb, resource and name; the last one has all the others.
         let own = (0..n_rules).map(|i| {
             json!({"verbs": [format!("v{i}"), "get"], "apiGroups": [""],
             "resources": [format!("r{i}"), "pods"], "resourceNames": [format!("n{i}")]})

@@ -7,14 +7,14 @@ use super::served::Served;
 
 /// The version of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum DiscoveryForm {
     V2,
     V2Beta1,
 }
 
-impl Form {
+impl DiscoveryForm {
     /// The format that a client prefers to plain JSON, if any.
-    pub(super) fn requested(accept: Option<&str>) -> Option<Form> {
+    pub(super) fn requested(accept: Option<&str>) -> Option<DiscoveryForm> {
         for range in accept?.split(',') {
             let mut parts = range.split(';').map(str::trim);
             let media_type = parts.next().unwrap_or_default();
@@ -31,10 +31,10 @@ impl Form {
                 && has("as=APIGroupDiscoveryList")
             {
                 if has("v=v2") {
-                    return Some(Form::V2);
+                    return Some(DiscoveryForm::V2);
                 }
                 if has("v=v2beta1") {
-                    return Some(Form::V2Beta1);
+                    return Some(DiscoveryForm::V2Beta1);
                 }
             }
         }
@@ -43,21 +43,23 @@ impl Form {
 
     pub(super) fn content_type(self) -> &'static str {
         match self {
-            Form::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-            Form::V2Beta1 => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+            DiscoveryForm::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            DiscoveryForm::V2Beta1 => {
+                "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+            }
         }
     }
 
     fn api_version(self) -> &'static str {
         match self {
-            Form::V2 => "apidiscovery.k8s.io/v2",
-            Form::V2Beta1 => "apidiscovery.k8s.io/v2beta1",
+            DiscoveryForm::V2 => "apidiscovery.k8s.io/v2",
+            DiscoveryForm::V2Beta1 => "apidiscovery.k8s.io/v2beta1",
         }
     }
 }
 
 /// The core group alone, or all the others.
-pub(super) fn group_discovery_list(form: Form, core: bool, all: Served<'_>) -> Value {
+pub(super) fn group_discovery_list(form: DiscoveryForm, core: bool, all: Served<'_>) -> Value {
     let chosen = all.groups().into_iter().filter(|(group, _)| group.is_empty() == core);
     let items: Vec<Value> = chosen.map(|(group, versions)| group_discovery(group, &versions, all)).collect();
     json!({

@@ -37,11 +37,11 @@ pub fn document(
     let all = Served(custom);
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {
-        ["api"] => Some(match aggregated::Form::requested(accept) {
+        ["api"] => Some(match aggregated::DiscoveryForm::requested(accept) {
             Some(form) => aggregated_document(form, true, all),
             None => json(&plain::api_versions(address)),
         }),
-        ["apis"] => Some(match aggregated::Form::requested(accept) {
+        ["apis"] => Some(match aggregated::DiscoveryForm::requested(accept) {
             Some(form) => aggregated_document(form, false, all),
             None => json(&plain::api_group_list(all)),
         }),
@@ -54,7 +54,7 @@ pub fn document(
     }
 }
 
-fn aggregated_document(form: aggregated::Form, core: bool, all: Served<'_>) -> Document {
+fn aggregated_document(form: aggregated::DiscoveryForm, core: bool, all: Served<'_>) -> Document {
     let body = aggregated::group_discovery_list(form, core, all).to_string().into();
     Document { content_type: form.content_type(), body }
 }

@@ -12,7 +12,7 @@ use super::convert;
 use crate::admission::{Admission, Phase};
 use crate::request::{ApiRequest, RequestInfo, Status};
 use crate::store::{Derived, Filter, Store, key};
-use crate::webhook::{Attributes, Denied, Form, Hook, Operation, Webhooks, local};
+use crate::webhook::{AdmissionAttributes, Denied, Hook, Operation, ServedForm, Webhooks, local};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -72,7 +72,7 @@ impl Act<'static> {
 struct Review<'a> {
     hooks: Arc<[Hook]>,
     plugin: Option<&'a dyn Admission>,
-    attributes: Attributes<'a>,
+    attributes: AdmissionAttributes<'a>,
 }
 
 impl AdmissionChain {
@@ -112,9 +112,9 @@ impl AdmissionChain {
         if hooks.is_empty() && plugin.is_none() {
             return None;
         }
-        let attributes = Attributes {
+        let attributes = AdmissionAttributes {
             operation: act.operation,
-            form: Form {
+            form: ServedForm {
                 resource: (resource.group, resource.version, resource.plural),
                 kind: request.info.sent_kind(),
                 conversion: convert::conversion(resource),

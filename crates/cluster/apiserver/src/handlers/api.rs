@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::admission::AdmissionChain;
 use crate::authn::Authenticator;
-use crate::authz::{Authorizer, Held};
+use crate::authz::{Authorizer, HeldPermissions};
 use crate::quota::Quotas;
 use crate::request::{Attributes, User};
 use crate::store::{Claim, Filter, Object, Store};
@@ -57,7 +57,7 @@ impl Lookup for Api {
         self.authorizer.allows(user, what)
     }
 
-    fn held(&self, user: &User, namespace: &str) -> Held {
+    fn held(&self, user: &User, namespace: &str) -> HeldPermissions {
         self.authorizer.held(user, namespace)
     }
 

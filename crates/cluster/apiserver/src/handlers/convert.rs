@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::autoscaler::{to_v1, to_v2};
 use crate::store::Object;
 use crate::table::{self, IncludeObject};
-use crate::webhook::{Conversion, Form};
+use crate::webhook::{Conversion, ServedForm};
 
 /// `(v1, events.k8s.io/v1)`.
 const NAMES: [(&str, &str); 7] = [
@@ -100,19 +100,20 @@ pub fn conversion(resource: &Resource) -> Option<Conversion> {
 }
 
 /// The other forms in which a resource's objects are served.
-pub fn equivalents(resource: &Resource) -> &'static [Form] {
-    const OLD: Form = Form { resource: ("", "v1", "events"), kind: ("", "v1", "Event"), conversion: None };
-    const NEW: Form = Form {
+pub fn equivalents(resource: &Resource) -> &'static [ServedForm] {
+    const OLD: ServedForm =
+        ServedForm { resource: ("", "v1", "events"), kind: ("", "v1", "Event"), conversion: None };
+    const NEW: ServedForm = ServedForm {
         resource: ("events.k8s.io", "v1", "events"),
         kind: ("events.k8s.io", "v1", "Event"),
         conversion: Some(CONVERSION),
     };
-    const AUTOSCALER_V1: Form = Form {
+    const AUTOSCALER_V1: ServedForm = ServedForm {
         resource: ("autoscaling", "v1", "horizontalpodautoscalers"),
         kind: ("autoscaling", "v1", "HorizontalPodAutoscaler"),
         conversion: Some(AUTOSCALER_CONVERSION),
     };
-    const AUTOSCALER_V2: Form = Form {
+    const AUTOSCALER_V2: ServedForm = ServedForm {
         resource: ("autoscaling", "v2", "horizontalpodautoscalers"),
         kind: ("autoscaling", "v2", "HorizontalPodAutoscaler"),
         conversion: None,

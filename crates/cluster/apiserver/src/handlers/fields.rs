@@ -111,6 +111,23 @@ fn ignored(resource: &Resource, subresource: &str) -> &'static [&'static str] {
     }
 }
 
+/// Changes an object as the manager of a request does now.
+fn as_actor<T>(
+    request: &ApiRequest,
+    resource: &Resource,
+    manager: &str,
+    change: impl FnOnce(&Actor<'_>) -> T,
+) -> T {
+    let subresource = request.info.subresource_name();
+    change(&Actor {
+        manager,
+        api_version: &resource.api_version(),
+        subresource,
+        now: &strategy::now(),
+        ignored: ignored(resource, subresource),
+    })
+}
+
 /// Updates the managed fields of an object before it is stored. `before` is the stored object, `None`
 /// for a creation.
 ///
@@ -123,16 +140,8 @@ pub fn track(
     after: &mut Value,
 ) -> Result<(), Box<Status>> {
     let manager = manager(request)?;
-    let subresource = request.info.subresource_name();
-    let actor = Actor {
-        manager: &manager,
-        api_version: &resource.api_version(),
-        subresource,
-        now: &strategy::now(),
-        ignored: ignored(resource, subresource),
-    };
     if let Some(ty) = resource.ty() {
-        track_update(&ty, before, after, &actor);
+        as_actor(request, resource, &manager, |actor| track_update(&ty, before, after, actor));
     }
     Ok(())
 }
@@ -154,15 +163,8 @@ pub fn applied(
     let manager = manager(request)?;
     let force = request.query.flag("force")?.unwrap_or(false);
     let Some(ty) = resource.ty() else { return Err(Status::method_not_allowed()) };
-    let subresource = request.info.subresource_name();
-    let actor = Actor {
-        manager: &manager,
-        api_version: &resource.api_version(),
-        subresource,
-        now: &strategy::now(),
-        ignored: ignored(resource, subresource),
-    };
-    apply(&ty, current, sent, &actor, force).map_err(|error| match error {
+    let applied = as_actor(request, resource, &manager, |actor| apply(&ty, current, sent, actor, force));
+    applied.map_err(|error| match error {
         ApplyError::Patch(error) => patch_failed(&error),
         ApplyError::Conflicts(conflicts) => {
             let causes = conflicts.iter().map(|conflict| Cause {

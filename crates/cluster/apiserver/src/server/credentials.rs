@@ -30,7 +30,7 @@ pub enum CredentialsError {
         source: io::Error,
     },
     /// A certificate cannot be made, or the stored CA cannot be read.
-    #[error("certificates in {0}: {1}; remove ca.crt and ca.key there to have new ones made")]
+    #[error("certificates in {0}: {1}; remove ca.crt and ca.key there to generate new ones")]
     Certificate(PathBuf, rcgen::Error),
     /// TLS refuses the certificate.
     #[error("TLS: {0}")]
@@ -39,10 +39,10 @@ pub enum CredentialsError {
     #[error("{0} exists and was not written by berth; name another file with --kubeconfig-out")]
     ForeignKubeconfig(PathBuf),
     /// The stored secret is damaged.
-    #[error("{} is damaged: restore it from a backup, or remove it to have a new one made; all tokens change then", .0.display())]
+    #[error("{} is damaged: restore it from a backup, or remove it to generate a new one; all tokens change then", .0.display())]
     Secret(PathBuf),
     /// The system has no randomness.
-    #[error("no randomness from the system")]
+    #[error("the operating system provides no random numbers")]
     Randomness,
 }
 

@@ -174,7 +174,7 @@ impl ApiServer {
     pub async fn shutdown(mut self) {
         self.state.api.stop.cancel();
         if let Err(error) = (&mut self.listening).await {
-            tracing::error!(%error, "the listener ended badly");
+            tracing::error!(%error, "the listener failed");
         }
         let store = self.state.api.store.clone();
         // Waits for pending writes.
@@ -212,7 +212,7 @@ async fn listen(address: SocketAddr, last_port: Option<u16>) -> Result<Listener,
         match Listener::bind(SocketAddr::new(address.ip(), port)).await {
             Ok(listener) => return Ok(listener),
             Err(error) => {
-                tracing::warn!(port, %error, "the port of the last run is taken, another one is used")
+                tracing::warn!(port, %error, "the port of the last run is in use; using another one")
             }
         }
     }

@@ -342,7 +342,7 @@ impl Disk {
 
     fn postpone_compaction(&mut self, error: &io::Error) {
         let file = self.directory.path.display();
-        tracing::error!(%file, %error, "the store cannot be compacted, and grows");
+        tracing::error!(%file, %error, "the store cannot be compacted and keeps growing");
         self.compact_at = self.end + self.options.log_bytes;
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Numbers are little-endian, checksums are CRC-32. The first record has the kind `Start`: its version is the one after which
 //! all changes are in the file, and its text the number of `Object` records that follow. They are the objects at that version,
-//! in the order of their own. The other records are the changes after that version, one for each version.
+//! in their order. The other records are the changes after that version, one for each version.
 //!
 //! The magic of a record is not UTF-8, so that no text contains it: behind a damaged part, the next record can be found.
 

@@ -7,7 +7,7 @@ use berth_schema::resource::{Resource, of_kind};
 use serde_json::Value;
 
 use super::interface::{Context, Lookup};
-use crate::authz::Held;
+use crate::authz::HeldPermissions;
 use crate::request::{Attributes, User};
 use crate::store::{Claim, EventType, Object};
 
@@ -61,8 +61,8 @@ impl Lookup for FakeCluster {
         self.allowed.contains(&[what.verb, what.resource, what.name])
     }
 
-    fn held(&self, _user: &User, _namespace: &str) -> Held {
-        Held::default()
+    fn held(&self, _user: &User, _namespace: &str) -> HeldPermissions {
+        HeldPermissions::default()
     }
 
     fn rules_of_role(&self, _role: &NamespacedName) -> Option<Vec<Arc<Object>>> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::fields::{Causes, is_empty};
 use super::metadata;
-use crate::authz::Held;
+use crate::authz::HeldPermissions;
 use crate::request::{Attributes, Status, User};
 use crate::store::{Claim, Object};
 
@@ -28,7 +28,7 @@ pub trait Lookup: Sync {
     fn allows(&self, user: &User, what: &Attributes<'_>) -> bool;
 
     /// What roles and built-in permissions give a user in a namespace (in all namespaces, if it is empty).
-    fn held(&self, user: &User, namespace: &str) -> Held;
+    fn held(&self, user: &User, namespace: &str) -> HeldPermissions;
 
     /// The objects whose rules a role has; `None` if there is no such role.
     fn rules_of_role(&self, role: &NamespacedName) -> Option<Vec<Arc<Object>>>;

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::hook::{Hook, Target};
 use super::review::{self, Answer};
-use super::{Attributes, Denied, Form, Mutated};
+use super::{AdmissionAttributes, Denied, Mutated, ServedForm};
 
 /// Largest response of a webhook: a base64 patch that replaces the largest object, plus a margin.
 const MAX_ANSWER_BYTES: usize = 6 * 1024 * 1024;
@@ -57,12 +57,12 @@ impl Webhooks {
     pub async fn mutate(
         &self,
         hooks: &[Hook],
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<Value>,
         warnings: &mut Vec<String>,
     ) -> Result<Option<Mutated>, Denied> {
         let mut mutated = object.map(|object| Mutated { object, changed: false });
-        let mut called: Vec<(&Hook, &Form)> = Vec::new();
+        let mut called: Vec<(&Hook, &ServedForm)> = Vec::new();
         let mut again: HashSet<&(String, usize)> = HashSet::new();
         for hook in hooks {
             let object = mutated.as_ref().map(|mutated| &mutated.object);
@@ -85,8 +85,8 @@ impl Webhooks {
     async fn mutate_one(
         &self,
         hook: &Hook,
-        attributes: &Attributes<'_>,
-        form: &Form,
+        attributes: &AdmissionAttributes<'_>,
+        form: &ServedForm,
         mutated: &mut Option<Mutated>,
         warnings: &mut Vec<String>,
     ) -> Result<bool, Denied> {
@@ -107,7 +107,7 @@ impl Webhooks {
     pub async fn validate(
         &self,
         hooks: &[Hook],
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Denied> {
@@ -138,8 +138,8 @@ impl Webhooks {
     async fn ask(
         &self,
         hook: &Hook,
-        attributes: &Attributes<'_>,
-        form: &Form,
+        attributes: &AdmissionAttributes<'_>,
+        form: &ServedForm,
         object: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<Option<Answer>, Denied> {
@@ -178,7 +178,7 @@ impl Webhooks {
                 Err(Denied::internal(format!("failed calling webhook {:?}: {why}", hook.name)))
             }
             Err(CallError(why)) => {
-                tracing::warn!(webhook = hook.name, why, "a webhook that may fail did");
+                tracing::warn!(webhook = hook.name, why, "a webhook with failurePolicy Ignore failed");
                 Ok(None)
             }
         }

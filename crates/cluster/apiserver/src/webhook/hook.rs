@@ -6,7 +6,7 @@ use std::time::Duration;
 use berth_api::rules::Selector;
 use serde_json::Value;
 
-use super::{Attributes, Denied, Form, review};
+use super::{AdmissionAttributes, Denied, ServedForm, review};
 use crate::cel::Expression;
 use crate::strategy::webhook_check::{REVIEW_VERSIONS, VARIABLES, certificates, selector};
 
@@ -120,7 +120,7 @@ impl Hook {
     }
 
     /// The form in which the webhook receives such requests, regardless of the object.
-    pub fn wants<'a>(&self, attributes: &'a Attributes<'_>) -> Option<&'a Form> {
+    pub fn wants<'a>(&self, attributes: &'a AdmissionAttributes<'_>) -> Option<&'a ServedForm> {
         let equivalents = if self.exact { &[] } else { attributes.equivalents };
         let forms = std::iter::once(&attributes.form).chain(equivalents);
         forms.into_iter().find(|form| self.rules.iter().any(|rule| rule.matches(attributes, form)))
@@ -130,9 +130,9 @@ impl Hook {
     /// after the request.
     pub(super) fn matches<'a>(
         &self,
-        attributes: &'a Attributes<'_>,
+        attributes: &'a AdmissionAttributes<'_>,
         object: Option<&Value>,
-    ) -> Option<&'a Form> {
+    ) -> Option<&'a ServedForm> {
         let form = self.wants(attributes)?;
         let is_namespace = attributes.form.kind == NAMESPACE;
         let own_labels = object.or(attributes.old_object).map(|object| &object["metadata"]["labels"]);
@@ -155,8 +155,8 @@ impl Hook {
     /// A condition cannot be evaluated, and the failure policy is `Fail`.
     pub(super) fn conditions_hold(
         &self,
-        attributes: &Attributes<'_>,
-        form: &Form,
+        attributes: &AdmissionAttributes<'_>,
+        form: &ServedForm,
         object: Option<&Value>,
     ) -> Result<bool, Denied> {
         if self.conditions.is_empty() {
@@ -198,7 +198,7 @@ fn has_labels(selector: &Selector, labels: &Value) -> bool {
 }
 
 impl Rule {
-    fn matches(&self, attributes: &Attributes<'_>, form: &Form) -> bool {
+    fn matches(&self, attributes: &AdmissionAttributes<'_>, form: &ServedForm) -> bool {
         let (group, version, plural) = form.resource;
         let any = |list: &[String], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
         // A namespace is in no namespace, although requests name one.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::review::{self, Answer};
-use super::{Attributes, Denied, Mutated};
+use super::{AdmissionAttributes, Denied, Mutated};
 use crate::admission::{Admission, Phase};
 
 /// Calls the plugin in the mutating phase; the plugin may change the object.
@@ -12,7 +12,7 @@ use crate::admission::{Admission, Phase};
 /// The plugin denies the request, or its response is malformed.
 pub(crate) async fn mutate(
     admission: &dyn Admission,
-    attributes: &Attributes<'_>,
+    attributes: &AdmissionAttributes<'_>,
     mutated: &mut Option<Mutated>,
     warnings: &mut Vec<String>,
 ) -> Result<(), Denied> {
@@ -30,7 +30,7 @@ pub(crate) async fn mutate(
 /// The plugin denies the request, or its response is malformed.
 pub(crate) async fn validate(
     admission: &dyn Admission,
-    attributes: &Attributes<'_>,
+    attributes: &AdmissionAttributes<'_>,
     object: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> Result<(), Denied> {
@@ -40,7 +40,7 @@ pub(crate) async fn validate(
 async fn ask(
     admission: &dyn Admission,
     phase: Phase,
-    attributes: &Attributes<'_>,
+    attributes: &AdmissionAttributes<'_>,
     object: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> Result<Answer, Denied> {

@@ -23,7 +23,7 @@ use crate::request::User;
 
 /// A form in which a resource is served.
 #[derive(Clone, Copy, Debug)]
-pub struct Form {
+pub struct ServedForm {
     /// Group, version and plural of the resource.
     pub resource: (&'static str, &'static str, &'static str),
     /// Group, version and kind of the request body.
@@ -41,7 +41,7 @@ pub struct Conversion {
     pub stored: fn(Value) -> Value,
 }
 
-impl Form {
+impl ServedForm {
     /// A stored object in this form.
     fn shown<'v>(&self, object: &'v Value) -> Cow<'v, Value> {
         match self.conversion {
@@ -53,14 +53,14 @@ impl Form {
 
 /// A request under admission review.
 #[derive(Clone, Copy, Debug)]
-pub struct Attributes<'a> {
+pub struct AdmissionAttributes<'a> {
     /// The operation.
     pub operation: Operation,
     /// The resource in the form of the request.
-    pub form: Form,
+    pub form: ServedForm,
     /// The other forms in which the same object is served. Webhooks whose rules name one receive that form, unless
     /// their `matchPolicy` is `Exact`.
-    pub equivalents: &'a [Form],
+    pub equivalents: &'a [ServedForm],
     /// The subresource; empty for the object itself.
     pub subresource: &'a str,
     /// Namespace of the object; empty for cluster-scoped ones.
@@ -113,7 +113,7 @@ impl Mutated {
     ///
     /// # Errors
     /// The patch does not apply, or its result is not of the form's kind.
-    fn patch(&mut self, form: &Form, patch: &Value) -> Result<bool, Denied> {
+    fn patch(&mut self, form: &ServedForm, patch: &Value) -> Result<bool, Denied> {
         let mut patched = patch::json::apply(&form.shown(&self.object), patch)
             .map_err(|error| Denied::internal(error.to_string()))?;
         let (group, version, kind) = form.kind;

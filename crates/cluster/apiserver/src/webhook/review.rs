@@ -3,14 +3,14 @@
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use super::{Attributes, Denied, Form};
+use super::{AdmissionAttributes, Denied, ServedForm};
 
 /// The review that is sent to a webhook.
 pub(super) fn question(
     version: &str,
     uid: &str,
-    attributes: &Attributes<'_>,
-    form: &Form,
+    attributes: &AdmissionAttributes<'_>,
+    form: &ServedForm,
     object: Option<&Value>,
 ) -> Value {
     let request = request(uid, attributes, form, object);
@@ -18,12 +18,17 @@ pub(super) fn question(
 }
 
 /// The review's request, with the object in the requested form.
-pub(super) fn request(uid: &str, attributes: &Attributes<'_>, form: &Form, object: Option<&Value>) -> Value {
-    let resource = |form: &Form| {
+pub(super) fn request(
+    uid: &str,
+    attributes: &AdmissionAttributes<'_>,
+    form: &ServedForm,
+    object: Option<&Value>,
+) -> Value {
+    let resource = |form: &ServedForm| {
         let (group, version, plural) = form.resource;
         json!({ "group": group, "version": version, "resource": plural })
     };
-    let kind = |form: &Form| {
+    let kind = |form: &ServedForm| {
         let (group, version, kind) = form.kind;
         json!({ "group": group, "version": version, "kind": kind })
     };
@@ -54,7 +59,7 @@ pub(super) fn request(uid: &str, attributes: &Attributes<'_>, form: &Form, objec
     request
 }
 
-fn options_kind(attributes: &Attributes<'_>) -> &'static str {
+fn options_kind(attributes: &AdmissionAttributes<'_>) -> &'static str {
     match attributes.operation.as_str() {
         "CREATE" => "Create",
         "UPDATE" => "Update",

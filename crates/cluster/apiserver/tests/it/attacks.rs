@@ -118,7 +118,7 @@ async fn a_rule_that_takes_too_much_work_to_compare_is_refused_by_its_field() {
     let other = user_with(&server, "other", &[json!([own_rules()])]).await;
     let (verbs, resources) = (texts("v", 1200), texts("r", 1200));
     let all = json!({"verbs": verbs, "apiGroups": [""], "resources": resources});
-    // Each verb and each resource is in a set of rules of its own.
+    // Each verb and each resource is in a separate set of rules.
     let of_verb = verbs.iter().map(|verb| json!({"verbs": [verb], "apiGroups": [""], "resources": ["x"]}));
     let of_resource =
         resources.iter().map(|resource| json!({"verbs": ["x"], "apiGroups": [""], "resources": [resource]}));

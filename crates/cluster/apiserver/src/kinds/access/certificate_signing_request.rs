@@ -67,7 +67,7 @@ impl Strategy for CertificateSigningRequest {
 pub const COLUMNS: &[Column] = &[
     NAME,
     AGE,
-    Column::field("SignerName", "Who is asked to sign.", "/spec/signerName").or(NONE),
+    Column::field("SignerName", "The requested signer.", "/spec/signerName").or(NONE),
     Column::field("Requestor", "Who made the request.", "/spec/username"),
     Column::text("RequestedDuration", "How long the certificate is to be valid.", |row| {
         let seconds = row.at("/spec/expirationSeconds").and_then(Value::as_i64);

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use berth_api::object::volume::STORAGE_CLASS_ANNOTATION as BETA_CLASS;
 use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES};
 
 use super::volume::{
@@ -11,7 +12,6 @@ use crate::kinds::prelude::*;
 
 /// Keeps a claim while pods use it. The PVC protection controller removes it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
-const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
 pub struct PersistentVolumeClaim;

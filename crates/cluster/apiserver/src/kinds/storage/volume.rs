@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
+pub use berth_api::object::volume::STORAGE;
 use berth_api::syntax;
 
 use crate::kinds::prelude::*;
 
-pub const STORAGE: &str = "storage";
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 

@@ -14,14 +14,14 @@ fn hooks(webhooks: &[Value]) -> Vec<Hook> {
     Hook::of(&json!({"metadata": {"name": "c"}, "webhooks": webhooks}))
 }
 
-fn form(resource: (&'static str, &'static str, &'static str), kind: &'static str) -> Form {
-    Form { resource, kind: (resource.0, resource.1, kind), conversion: None }
+fn form(resource: (&'static str, &'static str, &'static str), kind: &'static str) -> ServedForm {
+    ServedForm { resource, kind: (resource.0, resource.1, kind), conversion: None }
 }
 
 static USER: std::sync::OnceLock<User> = std::sync::OnceLock::new();
 
-fn attributes() -> Attributes<'static> {
-    Attributes {
+fn attributes() -> AdmissionAttributes<'static> {
+    AdmissionAttributes {
         operation: Operation::Create,
         form: form(("", "v1", "pods"), "Pod"),
         equivalents: &[],
@@ -223,7 +223,7 @@ async fn the_resolver_finds_services() {
 #[tokio::test]
 async fn a_dry_run_reaches_only_webhooks_without_side_effects() {
     let responder = Responder::start(|_, _| Some(json!({"allowed": true}))).await;
-    let attributes = Attributes { dry_run: true, ..attributes() };
+    let attributes = AdmissionAttributes { dry_run: true, ..attributes() };
     let called = Webhooks::new(nowhere());
     let mut warnings = Vec::new();
     let safe = hooks(&[responder.webhook("safe", json!({"sideEffects": "NoneOnDryRun"}))]);
@@ -244,8 +244,8 @@ fn webhooks_receive_requests_that_match_their_rules() {
             "operations": operations, "apiGroups": groups, "apiVersions": ["*"], "resources": resources,
             "scope": scope}]})
     };
-    let status = Attributes { operation: Operation::Update, subresource: "status", ..attributes() };
-    let node = Attributes { form: form(("", "v1", "nodes"), "Node"), namespace: "", ..attributes() };
+    let status = AdmissionAttributes { operation: Operation::Update, subresource: "status", ..attributes() };
+    let node = AdmissionAttributes { form: form(("", "v1", "nodes"), "Node"), namespace: "", ..attributes() };
     let cases = [
         (rule(&["CREATE"], &[""], &["pods"], "*"), attributes(), true),
         (rule(&["UPDATE"], &[""], &["pods"], "*"), attributes(), false),
@@ -278,18 +278,18 @@ fn selectors_match_objects_and_namespaces() {
         hooks(&[webhook]).remove(0)
     };
     let labels = json!({"team": "a"});
-    let in_team = Attributes { namespace_labels: Some(&labels), ..attributes() };
+    let in_team = AdmissionAttributes { namespace_labels: Some(&labels), ..attributes() };
     let of_team = || json!({"matchLabels": {"team": "a"}});
     assert!(with("namespaceSelector", of_team()).matches(&in_team, Some(&pod())).is_some());
     assert!(with("namespaceSelector", of_team()).matches(&attributes(), Some(&pod())).is_none());
     let not_in = json!({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]});
     assert!(with("namespaceSelector", not_in).matches(&in_team, Some(&pod())).is_none());
-    let cluster = Attributes { namespace: "", ..attributes() };
+    let cluster = AdmissionAttributes { namespace: "", ..attributes() };
     assert!(
         with("namespaceSelector", of_team()).matches(&cluster, Some(&pod())).is_some(),
         "nodes are in no namespace"
     );
-    let namespace = Attributes {
+    let namespace = AdmissionAttributes {
         form: form(("", "v1", "namespaces"), "Namespace"),
         name: "n",
         namespace: "",
@@ -303,7 +303,7 @@ fn selectors_match_objects_and_namespaces() {
 
     let of_app = || json!({"matchLabels": {"app": "x"}});
     let old = pod();
-    let updated = Attributes { old_object: Some(&old), ..attributes() };
+    let updated = AdmissionAttributes { old_object: Some(&old), ..attributes() };
     let without = json!({"metadata": {}});
     assert!(with("objectSelector", of_app()).matches(&attributes(), Some(&pod())).is_some());
     assert!(with("objectSelector", of_app()).matches(&attributes(), Some(&without)).is_none());
