@@ -1,9 +1,11 @@
 //! A proxy between a client and its API server that injects faults; for tests.
 //!
 //! A rule selects a fault for each request. The proxy records the requests that it forwards to the server, so that a test
-//! can count them.
+//! can count them. [`observe`] is the client of such tests.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+pub mod observe;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -3,16 +3,13 @@
 use std::time::Duration;
 
 use berth_apiserver::{ApiServer, ServerOptions};
-use berth_client::call::{self, CallError};
+use berth_client::call::CallError;
+pub use berth_faults::observe::{self, until};
 use berth_kubelet::{Kubelet, KubeletOptions, NodeControl, NodeTemplate, PodTimings};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-/// Timeout of every wait.
-const DEADLINE: Duration = Duration::from_secs(60);
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct World {
     pub server: ApiServer,
@@ -88,12 +85,7 @@ impl World {
     }
 
     pub async fn send(&self, method: Method, path: &str, body: Value) -> Result<Value, CallError> {
-        let content_type = match method {
-            Method::PATCH => "application/merge-patch+json",
-            _ => "application/json",
-        };
-        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        call::json(&self.client, call::with_body(method, path, content_type, body), TIMEOUT).await
+        observe::send(&self.client, method, path, body).await
     }
 
     pub async fn get(&self, path: &str) -> Result<Value, CallError> {
@@ -186,16 +178,4 @@ pub fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
 
 pub fn is_true(object: &Value, type_: &str) -> bool {
     condition(object, type_).is_some_and(|c| c["status"] == "True")
-}
-
-/// Polls until there is a result; panics with the last state after the timeout.
-pub async fn until<T>(what: &str, ask: impl AsyncFn() -> Result<T, String>) -> T {
-    let deadline = tokio::time::Instant::now() + DEADLINE;
-    loop {
-        match ask().await {
-            Ok(found) => return found,
-            Err(found) if tokio::time::Instant::now() > deadline => panic!("not so: {what}; found: {found}"),
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
-    }
 }

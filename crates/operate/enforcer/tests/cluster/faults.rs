@@ -54,7 +54,7 @@ impl Scene {
         let gone: BTreeSet<String> = self.all.difference(&uids(&after)).cloned().collect();
         assert_eq!(gone, self.concerned, "who went is not who had to");
         assert_eq!(self.world.journal.n_ended("web"), n, "more went than had to");
-        nobody_was_told_twice(&[&self.proxy]);
+        no_pod_was_evicted_twice(&[&self.proxy]);
         let n_faults = self.proxy.n_faults();
         assert!(n_faults >= least_faults, "only {n_faults} faults: this showed nothing");
         enforcer.stopped().await;
@@ -62,14 +62,14 @@ impl Scene {
 }
 
 /// All replicas together sent one eviction request per pod.
-pub fn nobody_was_told_twice(proxies: &[&Proxy]) {
+pub fn no_pod_was_evicted_twice(proxies: &[&Proxy]) {
     let mut sent: BTreeMap<String, usize> = BTreeMap::new();
     for passed in proxies.iter().flat_map(|proxy| proxy.forwarded()) {
         if passed.path.ends_with("/eviction") {
             *sent.entry(passed.path).or_default() += 1;
         }
     }
-    assert!(sent.values().all(|n| *n == 1), "told more than once: {sent:?}");
+    assert!(sent.values().all(|n| *n == 1), "evicted more than once: {sent:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use berth_enforcer::{EnforcerOptions, LimitOptions, Status};
 use berth_faults::{Fault, Proxy, is_eviction};
 use serde_json::{Value, json};
 
-use super::faults::nobody_was_told_twice;
+use super::faults::no_pod_was_evicted_twice;
 use super::support::*;
 
 const N_PODS: usize = 20;
@@ -55,6 +55,17 @@ async fn is_spent(world: &World, leader: &Enforcer) {
     assert_eq!(world.journal.n_ended("web"), BUDGET);
 }
 
+/// The first replica is killed: the second one evicts as many pods as are left of the budget.
+async fn second_takes_over(world: &World, first: (Enforcer, Proxy), second: (Enforcer, Proxy)) {
+    let ((first, first_proxy), (second, second_proxy)) = (first, second);
+    first.handle.abort();
+    first_proxy.rule(|_| Fault::Hang);
+    second.until("leader", |s| s.leads).await;
+    is_spent(world, &second).await;
+    no_pod_was_evicted_twice(&[&first_proxy, &second_proxy]);
+    second.stopped().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_killed_before_the_eviction_costs_no_budget_and_misses_no_pod() {
     let world = world().await;
@@ -67,12 +78,7 @@ async fn a_leader_killed_before_the_eviction_costs_no_budget_and_misses_no_pod()
         if n >= BUDGET { Ok(()) } else { Err(n) }
     })
     .await;
-    first.handle.abort();
-    first_proxy.rule(|_| Fault::Hang);
-    second.until("leader", |s| s.leads).await;
-    is_spent(&world, &second).await;
-    nobody_was_told_twice(&[&first_proxy, &second_proxy]);
-    second.stopped().await;
+    second_takes_over(&world, (first, first_proxy), (second, second_proxy)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -95,12 +101,7 @@ async fn evictions_of_a_killed_leader_count_for_the_next_one() {
         if n == 2 { Ok(()) } else { Err(n) }
     })
     .await;
-    first.handle.abort();
-    first_proxy.rule(|_| Fault::Hang);
-    second.until("leader", |s| s.leads).await;
-    is_spent(&world, &second).await;
-    nobody_was_told_twice(&[&first_proxy, &second_proxy]);
-    second.stopped().await;
+    second_takes_over(&world, (first, first_proxy), (second, second_proxy)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -119,7 +120,7 @@ async fn a_leader_that_cannot_renew_stops_evicting_before_the_next_one_starts() 
     second.until("leader", |s| s.leads).await;
     is_spent(&world, &second).await;
     assert_eq!(first.shows().n_evicted, 0);
-    nobody_was_told_twice(&[&first_proxy, &second_proxy]);
+    no_pod_was_evicted_twice(&[&first_proxy, &second_proxy]);
     second.stopped().await;
     drop(first);
 }

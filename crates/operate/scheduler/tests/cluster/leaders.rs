@@ -13,7 +13,8 @@ use super::support::*;
 const N_NODES: usize = 12;
 const N_PODS: usize = 120;
 
-fn replica(name: &str) -> SchedulerOptions {
+/// A scheduler with leader election and short periods.
+pub fn replica(name: &str) -> SchedulerOptions {
     let lease = LeaseOptions {
         lease_duration: Duration::from_secs(3),
         renew_deadline: Duration::from_millis(1500),

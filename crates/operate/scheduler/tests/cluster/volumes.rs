@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use berth_api::config::SchedulerConfig;
 use berth_api::read::{Manifest, ReadError, read_manifests};
-use berth_client::lease::LeaseOptions;
 use berth_controllers::{ControllerOptions, DELAY_ANNOTATION, FAILURES_ANNOTATION, ProvisionerOptions};
 use berth_engine::Settings;
 use berth_faults::{Fault, Proxy};
@@ -14,6 +13,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::leaders::replica;
 use super::support::*;
 
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
@@ -411,16 +411,6 @@ async fn a_pod_is_not_bound_to_its_node_if_the_provisioned_volume_is_elsewhere()
     assert_eq!(world.until_bound("p").await, "n1");
     verify_volumes(&world).await;
     scheduler.stopped().await;
-}
-
-fn replica(name: &str) -> SchedulerOptions {
-    let lease = LeaseOptions {
-        lease_duration: Duration::from_secs(3),
-        renew_deadline: Duration::from_millis(1500),
-        retry_period: Duration::from_millis(200),
-        ..LeaseOptions::new("kube-system", "berth-scheduler", name)
-    };
-    SchedulerOptions { leader_election: Some(lease), identity: name.to_owned(), ..impatient() }
 }
 
 /// The leader is killed after it has started to bind volumes; the controllers start afterwards.

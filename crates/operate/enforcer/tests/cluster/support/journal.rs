@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use berth_api::object::Pod;
-use berth_client::{Event, WatchOptions};
+use berth_faults::observe;
 
 /// The recorded history of a pod.
 #[derive(Clone, Debug, Default)]
@@ -27,19 +27,8 @@ impl Journal {
     /// Watches from the start, before any pod exists.
     pub async fn start(client: kube::Client) -> Journal {
         let journal = Journal::default();
-        let mut pods = berth_client::watch::<Pod>(client, WatchOptions::new("/api/v1/pods"));
-        let Some(Event::Restarted(none)) = pods.next().await else { panic!("a watch starts with a list") };
-        assert!(none.is_empty(), "the journal starts before there are pods");
         let kept = journal.clone();
-        tokio::spawn(async move {
-            while let Some(event) = pods.next().await {
-                match event {
-                    Event::Applied(pod) => kept.note(&pod, false),
-                    Event::Deleted(pod) => kept.note(&pod, true),
-                    Event::Restarted(pods) => pods.iter().for_each(|pod| kept.note(pod, false)),
-                }
-            }
-        });
+        observe::follow_pods(client, move |pod, is_gone| kept.note(pod, is_gone)).await;
         journal
     }
 

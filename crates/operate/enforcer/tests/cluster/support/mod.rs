@@ -4,16 +4,16 @@ pub mod journal;
 pub mod objects;
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::Pod;
 use berth_apiserver::{ApiServer, ServerOptions};
-use berth_client::call::{self, CallError};
+use berth_client::call::CallError;
 use berth_controllers::ControllerOptions;
 use berth_enforcer::{EnforcerOptions, Graces, Handle, HoldOptions, HoldPeriod, LimitOptions, Status};
 use berth_faults::Proxy;
+pub use berth_faults::observe::{self, DEADLINE, until};
 use berth_kubelet::{KubeletOptions, NodeCredentials, NodeTemplate, PodTimings};
 use berth_scheduler::SchedulerOptions;
 use http::Method;
@@ -23,9 +23,6 @@ use tokio_util::sync::CancellationToken;
 use self::journal::Journal;
 pub use self::objects::*;
 
-/// Timeout, far longer than any step takes.
-pub const DEADLINE: Duration = Duration::from_secs(120);
-const TIMEOUT: Duration = Duration::from_secs(30);
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 pub const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 /// An hour: longer than any test.
@@ -70,7 +67,7 @@ pub fn hasty() -> EnforcerOptions {
     }
 }
 
-/// Pods without a feasible node are held for so many milliseconds.
+/// Pods without a feasible node are held for this number of milliseconds.
 pub fn held_for(millis: u64) -> HoldOptions {
     HoldOptions { default: HoldPeriod::For(Duration::from_millis(millis)), ..HoldOptions::default() }
 }
@@ -129,12 +126,7 @@ impl World {
     }
 
     pub async fn send(&self, method: Method, path: &str, body: Value) -> Result<Value, CallError> {
-        let content_type = match method {
-            Method::PATCH => "application/merge-patch+json",
-            _ => "application/json",
-        };
-        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        call::json(&self.client, call::with_body(method, path, content_type, body), TIMEOUT).await
+        observe::send(&self.client, method, path, body).await
     }
 
     pub async fn create(&self, path: &str, object: Value) -> Value {
@@ -267,16 +259,4 @@ impl Enforcer {
 /// The uids of pods.
 pub fn uids(pods: &[Pod]) -> BTreeSet<String> {
     pods.iter().map(|p| p.metadata.uid.clone()).collect()
-}
-
-/// Retries until the answer is `Ok`; after the timeout it panics with the last other answer.
-pub async fn until<T, E: Debug>(what: &str, ask: impl AsyncFn() -> Result<T, E>) -> T {
-    let deadline = tokio::time::Instant::now() + DEADLINE;
-    loop {
-        match ask().await {
-            Ok(answer) => return answer,
-            Err(last) if tokio::time::Instant::now() > deadline => panic!("not in time: {what}: {last:?}"),
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
-    }
 }

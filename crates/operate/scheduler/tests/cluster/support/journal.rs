@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use berth_api::object::Pod;
-use berth_client::{Event, WatchOptions};
+use berth_faults::observe;
 
 /// The nodes of each pod, by uid.
 #[derive(Clone, Default)]
@@ -22,18 +22,8 @@ impl Journal {
     /// Watches from the start, before any pod exists.
     pub async fn start(client: kube::Client) -> Journal {
         let journal = Journal::default();
-        let mut pods = berth_client::watch::<Pod>(client, WatchOptions::new("/api/v1/pods"));
-        let Some(Event::Restarted(none)) = pods.next().await else { panic!("a watch starts with a list") };
-        assert!(none.is_empty(), "the journal starts before there are pods");
         let kept = journal.clone();
-        tokio::spawn(async move {
-            while let Some(event) = pods.next().await {
-                match event {
-                    Event::Applied(pod) | Event::Deleted(pod) => kept.note(&pod),
-                    Event::Restarted(pods) => pods.iter().for_each(|pod| kept.note(pod)),
-                }
-            }
-        });
+        observe::follow_pods(client, move |pod, _| kept.note(pod)).await;
         journal
     }
 

@@ -3,14 +3,14 @@
 pub mod journal;
 pub mod verify;
 
-use std::fmt::Debug;
 use std::time::Duration;
 
 use berth_api::object::Pod;
 pub use berth_api::syntax::labels::HOSTNAME;
 use berth_apiserver::{ApiServer, ServerOptions};
-use berth_client::call::{self, CallError};
+use berth_client::call::CallError;
 use berth_engine::Settings;
+pub use berth_faults::observe::{self, DEADLINE, until};
 use berth_scheduler::{Handle, SchedulerOptions};
 use http::Method;
 use serde_json::{Value, json};
@@ -18,9 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 use self::journal::Journal;
 
-/// Timeout, far longer than any step takes.
-pub const DEADLINE: Duration = Duration::from_secs(90);
-const TIMEOUT: Duration = Duration::from_secs(30);
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 pub const NODES: &str = "/api/v1/nodes";
 
@@ -69,12 +66,7 @@ impl World {
     }
 
     pub async fn send(&self, method: Method, path: &str, body: Value) -> Result<Value, CallError> {
-        let content_type = match method {
-            Method::PATCH => "application/merge-patch+json",
-            _ => "application/json",
-        };
-        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        call::json(&self.client, call::with_body(method, path, content_type, body), TIMEOUT).await
+        observe::send(&self.client, method, path, body).await
     }
 
     pub async fn create(&self, path: &str, object: Value) -> Value {
@@ -219,16 +211,4 @@ pub fn mixed(n: usize, n_web: usize) -> Vec<Value> {
         i => pod(&format!("plain-{i}"), "plain"),
     };
     (0..n).map(make).collect()
-}
-
-/// Retries until the answer is `Ok`; after the timeout it panics with the last other answer.
-pub async fn until<T, E: Debug>(what: &str, ask: impl AsyncFn() -> Result<T, E>) -> T {
-    let deadline = tokio::time::Instant::now() + DEADLINE;
-    loop {
-        match ask().await {
-            Ok(answer) => return answer,
-            Err(last) if tokio::time::Instant::now() > deadline => panic!("not in time: {what}: {last:?}"),
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
-    }
 }
