@@ -1,4 +1,4 @@
-//! Churn: pods with labels, selectors, namespaces and topology values of their own are created and deleted, round
+//! Churn: pods with distinct labels, selectors, namespaces and topology values are created and deleted, round
 //! after round, and nodes are replaced. A scheduler must use no more memory after the last round than after the first
 //! ones, and must decide as fast.
 
@@ -43,7 +43,7 @@ pub struct Churn {
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct ChurnReport {
     /// Nodes.
     pub nodes: usize,
     /// Pods of each round.
@@ -74,14 +74,14 @@ pub struct Round {
     pub apiserver_rss_bytes: Option<u64>,
 }
 
-impl Report {
+impl ChurnReport {
     /// A report on rounds.
-    pub fn new(churn: Churn, rounds: Vec<Round>) -> Report {
+    pub fn new(churn: Churn, rounds: Vec<Round>) -> ChurnReport {
         let ratio = |figure: fn(&Round) -> Option<f64>| {
             let warm = rounds.get(WARM_UP - 1).filter(|_| rounds.len() > WARM_UP)?;
             Some(figure(rounds.last()?)? / figure(warm)?)
         };
-        Report {
+        ChurnReport {
             nodes: churn.nodes,
             pods: churn.pods,
             seed: churn.seed,
@@ -93,7 +93,7 @@ impl Report {
 }
 
 /// Runs all rounds in one engine; `progress` is called with the number of finished rounds.
-pub fn run(churn: Churn, progress: &mut dyn FnMut(usize)) -> Report {
+pub fn run(churn: Churn, progress: &mut dyn FnMut(usize)) -> ChurnReport {
     let mut cluster = Cluster::new(Settings::default());
     namespaces().iter().for_each(|namespace| cluster.set_namespace(namespace));
     (0..churn.nodes).for_each(|i| cluster.set_node(&nodes::node(churn.seed, i)));
@@ -138,7 +138,7 @@ pub fn run(churn: Churn, progress: &mut dyn FnMut(usize)) -> Report {
         });
         progress(round);
     }
-    Report::new(churn, rounds)
+    ChurnReport::new(churn, rounds)
 }
 
 impl Churn {

@@ -48,7 +48,7 @@ pub struct Enforce {
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct EnforceReport {
     /// Nodes.
     pub nodes: usize,
     /// Pods.
@@ -86,7 +86,7 @@ pub struct Report {
 }
 
 /// Runs the benchmark; `progress` is called with the number of finished rounds.
-pub fn run(enforce: Enforce, progress: &mut dyn FnMut(usize)) -> Report {
+pub fn run(enforce: Enforce, progress: &mut dyn FnMut(usize)) -> EnforceReport {
     reset_peak_rss();
     let Enforce { nodes: n_nodes, pods: n_pods, changed, rounds, seed } = enforce;
     let mut cluster = Cluster::new(Settings::default());
@@ -157,7 +157,7 @@ pub fn run(enforce: Enforce, progress: &mut dyn FnMut(usize)) -> Report {
     }
     let nowhere = |remedy: &&Remedy| matches!(remedy.target, Target::Nowhere(_));
     let without_target = remedies.remedies.iter().filter(nowhere).count();
-    Report {
+    EnforceReport {
         nodes: n_nodes,
         pods: n_pods,
         executing_pods,

@@ -34,7 +34,7 @@ pub struct Groups {
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct GroupsReport {
     /// Nodes.
     pub nodes: usize,
     /// Groups.
@@ -56,7 +56,7 @@ pub struct Report {
 }
 
 /// Runs the benchmark; `progress` is called with the number of decided groups.
-pub fn run(groups: Groups, progress: &mut dyn FnMut(usize)) -> Report {
+pub fn run(groups: Groups, progress: &mut dyn FnMut(usize)) -> GroupsReport {
     reset_peak_rss();
     let Groups { nodes: n_nodes, groups: n_groups, members: n_members } = groups;
     let mut cluster = Cluster::new(Settings::default());
@@ -88,7 +88,7 @@ pub fn run(groups: Groups, progress: &mut dyn FnMut(usize)) -> Report {
     }
     let peak_rss_bytes = peak_rss_bytes();
     drop(cluster);
-    Report {
+    GroupsReport {
         nodes: n_nodes,
         groups: n_groups,
         members: n_members,

@@ -25,7 +25,7 @@ pub enum LoadError {
 
 /// What was loaded, and how fast.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct LoadReport {
     /// Bytes of text.
     pub bytes: u64,
     /// Objects of all kinds.
@@ -72,9 +72,9 @@ impl Loader {
     }
 
     /// What was loaded so far.
-    pub fn report(self) -> Report {
+    pub fn report(self) -> LoadReport {
         let seconds = self.start.elapsed().as_secs_f64();
-        Report {
+        LoadReport {
             bytes: self.bytes,
             objects: self.objects,
             nodes: self.cluster.n_nodes(),

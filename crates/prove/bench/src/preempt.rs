@@ -34,7 +34,7 @@ pub struct Preempt {
 /// What the incoming pods have besides their requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum PreemptKind {
     /// Nothing.
     Plain,
     /// Required affinity to pods in the zone, and required anti-affinity to each other on a node.
@@ -45,40 +45,44 @@ pub enum Kind {
     DifferentRequests,
 }
 
-impl Kind {
+impl PreemptKind {
     /// All of them.
-    pub const ALL: [Kind; 4] =
-        [Kind::Plain, Kind::PodAffinity, Kind::DisruptionBudgets, Kind::DifferentRequests];
+    pub const ALL: [PreemptKind; 4] = [
+        PreemptKind::Plain,
+        PreemptKind::PodAffinity,
+        PreemptKind::DisruptionBudgets,
+        PreemptKind::DifferentRequests,
+    ];
 
     /// For people.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Plain => "no rules",
-            Kind::PodAffinity => "pod affinity and anti-affinity",
-            Kind::DisruptionBudgets => "disruption budgets",
-            Kind::DifferentRequests => "each pod with other requests",
+            PreemptKind::Plain => "no rules",
+            PreemptKind::PodAffinity => "pod affinity and anti-affinity",
+            PreemptKind::DisruptionBudgets => "disruption budgets",
+            PreemptKind::DifferentRequests => "each pod with other requests",
         }
     }
 }
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct PreemptReport {
     /// Nodes.
     pub nodes: usize,
     /// Pods of low priority at first.
     pub low_priority_pods: usize,
     /// One entry for each kind.
-    pub kinds: Vec<KindReport>,
+    pub kinds: Vec<PreemptKindReport>,
     /// Peak memory of the process.
     pub peak_rss_bytes: Option<u64>,
 }
 
 /// The result of one kind of incoming pods.
 #[derive(Clone, Debug, Serialize)]
-pub struct KindReport {
+pub struct PreemptKindReport {
     /// The kind.
-    pub kind: Kind,
+    pub kind: PreemptKind,
     /// Preemptions, each with the decisions before and after it.
     pub figures: Figures,
     /// Duration of the first preemption in microseconds.
@@ -94,16 +98,16 @@ pub struct KindReport {
 }
 
 /// Runs the benchmark; `progress` is called with the number of preemptions.
-pub fn run(preempt: Preempt, progress: &mut dyn FnMut(usize)) -> Report {
+pub fn run(preempt: Preempt, progress: &mut dyn FnMut(usize)) -> PreemptReport {
     reset_peak_rss();
     let mut n_done = 0;
-    let kinds = Kind::ALL.map(|kind| {
+    let kinds = PreemptKind::ALL.map(|kind| {
         run_kind(preempt, kind, &mut || {
             n_done += 1;
             progress(n_done);
         })
     });
-    Report {
+    PreemptReport {
         nodes: preempt.nodes,
         low_priority_pods: preempt.nodes * PODS_PER_NODE,
         kinds: kinds.into(),
@@ -111,7 +115,11 @@ pub fn run(preempt: Preempt, progress: &mut dyn FnMut(usize)) -> Report {
     }
 }
 
-fn run_kind(Preempt { nodes, pods }: Preempt, kind: Kind, progress: &mut dyn FnMut()) -> KindReport {
+fn run_kind(
+    Preempt { nodes, pods }: Preempt,
+    kind: PreemptKind,
+    progress: &mut dyn FnMut(),
+) -> PreemptKindReport {
     let mut cluster = Cluster::new(Settings::default());
     (0..nodes).for_each(|i| cluster.set_node(&plain_node(i, PODS_PER_NODE)));
     for i in 0..nodes * PODS_PER_NODE {
@@ -119,14 +127,16 @@ fn run_kind(Preempt { nodes, pods }: Preempt, kind: Kind, progress: &mut dyn FnM
     }
     (0..nodes.min(N_ZONES)).for_each(|zone| _ = cluster.set_pod(&cache(zone)));
     let mut budgets: Vec<DisruptionBudget> = match kind {
-        Kind::DisruptionBudgets => (0..N_BUDGETS).map(|i| DisruptionBudget::from(&budget(i))).collect(),
+        PreemptKind::DisruptionBudgets => {
+            (0..N_BUDGETS).map(|i| DisruptionBudget::from(&budget(i))).collect()
+        }
         _ => Vec::new(),
     };
     let incoming: Vec<Pod> = (0..pods).map(|i| incoming(kind, i)).collect();
     let prepared: Vec<_> = incoming.iter().map(|pod| cluster.prepare(pod)).collect();
     let mut samples = Samples::default();
     let mut checksum = Checksum::default();
-    let mut report = KindReport {
+    let mut report = PreemptKindReport {
         kind,
         figures: Figures::default(),
         first_us: 0.0,
@@ -163,7 +173,7 @@ fn run_kind(Preempt { nodes, pods }: Preempt, kind: Kind, progress: &mut dyn FnM
         checksum.add("default", pod.name(), outcome.node().unwrap_or_default());
         progress();
     }
-    KindReport { figures: samples.figures(), checksum: checksum.hex(), ..report }
+    PreemptKindReport { figures: samples.figures(), checksum: checksum.hex(), ..report }
 }
 
 fn pod(name: &str, labels: Value, priority: i32, milli_cpu: usize, more: Value) -> Value {
@@ -196,18 +206,18 @@ fn cache(zone: usize) -> Pod {
     object(pod(&format!("cache-{zone}"), json!({"app": "cache"}), 1000, 0, more))
 }
 
-fn incoming(kind: Kind, i: usize) -> Pod {
+fn incoming(kind: PreemptKind, i: usize) -> Pod {
     let term =
         |app: &str, key: &str| json!([{"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}]);
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let more = match kind {
-        Kind::PodAffinity => json!({"affinity": {
+        PreemptKind::PodAffinity => json!({"affinity": {
             "podAffinity": {required: term("cache", ZONE)},
             "podAntiAffinity": {required: term("high", HOSTNAME)},
         }}),
         _ => json!({}),
     };
-    let milli_cpu = if kind == Kind::DifferentRequests { 1 + i % 1000 } else { 1000 };
+    let milli_cpu = if kind == PreemptKind::DifferentRequests { 1 + i % 1000 } else { 1000 };
     object(pod(&format!("high-{i}"), json!({"app": "high"}), 100, milli_cpu, more))
 }
 

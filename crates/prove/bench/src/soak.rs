@@ -44,7 +44,7 @@ pub struct Trend {
 
 /// The report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct SoakReport {
     /// Nodes.
     pub nodes: usize,
     /// Pods that the workloads ask for, on average.
@@ -68,14 +68,14 @@ const VALUES: [Value; 4] = [
     ("median latency", |sample| sample.p50_us),
 ];
 
-impl Report {
+impl SoakReport {
     /// A report of these samples.
-    pub fn new(nodes: usize, pods: usize, actions_per_second: usize, samples: Vec<Sample>) -> Report {
+    pub fn new(nodes: usize, pods: usize, actions_per_second: usize, samples: Vec<Sample>) -> SoakReport {
         let end = samples.last().map_or(0.0, |sample| sample.seconds);
         let steady: Vec<&Sample> = samples.iter().filter(|s| s.seconds >= end * WARM_UP).collect();
         let trends: Vec<Trend> = VALUES.iter().map(|value| trend(*value, &steady)).collect();
         let is_flat = trends.iter().all(|trend| trend.is_flat);
-        Report { nodes, pods, actions_per_second, samples, trends, is_flat }
+        SoakReport { nodes, pods, actions_per_second, samples, trends, is_flat }
     }
 }
 
@@ -96,7 +96,7 @@ fn trend((name, of): Value, samples: &[&Sample]) -> Trend {
 mod tests {
     use super::*;
 
-    fn report(rss: impl Fn(usize) -> u64) -> Report {
+    fn report(rss: impl Fn(usize) -> u64) -> SoakReport {
         let sample = |i: usize| Sample {
             seconds: i as f64 * 60.0,
             rss_bytes: rss(i),
@@ -105,7 +105,7 @@ mod tests {
             p50_us: 100.0,
             ..Sample::default()
         };
-        Report::new(1, 1, 1, (0..=60).map(sample).collect())
+        SoakReport::new(1, 1, 1, (0..=60).map(sample).collect())
     }
 
     #[test]

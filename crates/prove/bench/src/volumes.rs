@@ -9,15 +9,14 @@ use berth_api::object::volume::{PersistentVolume, PersistentVolumeClaim};
 use berth_api::object::{Node, Pod, VolumeDecision, VolumeObject};
 use berth_api::syntax::labels::HOSTNAME;
 use berth_engine::{Cluster, Outcome, Settings};
-use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::check::volumes::{VolumeState, VolumeViolation};
 use crate::check::{self, Findings, Placed};
 use crate::count;
 use crate::measure::{Checksum, Figures, Samples, timed};
-use crate::scale::nodes::{N_ZONES, ZONE, node, node_index};
+use crate::scale::nodes::{N_ZONES, ZONE, node, node_index, object};
 use crate::workload::volumes::bind;
 
 const NAMESPACE: &str = "default";
@@ -41,7 +40,7 @@ pub struct Volumes {
 
 /// What the claims need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Case {
+pub enum VolumeCase {
     /// Nothing: each is bound to a volume with the node affinity of a zone.
     Bound,
     /// A volume of a class with `WaitForFirstConsumer`; every second class allows half of the zones.
@@ -52,23 +51,24 @@ pub enum Case {
     Local,
 }
 
-impl Case {
+impl VolumeCase {
     /// All of them.
-    pub const ALL: [Case; 4] = [Case::Bound, Case::Provisioned, Case::Existing, Case::Local];
+    pub const ALL: [VolumeCase; 4] =
+        [VolumeCase::Bound, VolumeCase::Provisioned, VolumeCase::Existing, VolumeCase::Local];
 }
 
-impl fmt::Display for Case {
+impl fmt::Display for VolumeCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Case::Bound => "bound zonal volumes",
-            Case::Provisioned => "volumes to provision",
-            Case::Existing => "existing zonal volumes to choose",
-            Case::Local => "existing local volumes to choose",
+            VolumeCase::Bound => "bound zonal volumes",
+            VolumeCase::Provisioned => "volumes to provision",
+            VolumeCase::Existing => "existing zonal volumes to choose",
+            VolumeCase::Local => "existing local volumes to choose",
         })
     }
 }
 
-impl Serialize for Case {
+impl Serialize for VolumeCase {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -76,7 +76,7 @@ impl Serialize for Case {
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct VolumesReport {
     /// Nodes.
     pub nodes: usize,
     /// Pods of each case.
@@ -87,7 +87,7 @@ pub struct Report {
     pub cases: Vec<CaseReport>,
 }
 
-impl Report {
+impl VolumesReport {
     /// Number of violated rules.
     pub fn n_violations(&self) -> usize {
         self.cases.iter().map(|case| case.check.n_violations + case.volume_violations.len()).sum()
@@ -98,7 +98,7 @@ impl Report {
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseReport {
     /// The case.
-    pub case: Case,
+    pub case: VolumeCase,
     /// Rate and distribution of all decisions.
     #[serde(flatten)]
     pub figures: Figures,
@@ -119,15 +119,15 @@ pub struct CaseReport {
 }
 
 /// Runs all cases, each in a new engine; `progress` is called with the number of decided pods.
-pub fn run(volumes: Volumes, progress: &mut dyn FnMut(usize)) -> Report {
-    let case = |(i, case): (usize, &Case)| {
+pub fn run(volumes: Volumes, progress: &mut dyn FnMut(usize)) -> VolumesReport {
+    let case = |(i, case): (usize, &VolumeCase)| {
         run_case(volumes, *case, &mut |n_decided| progress(i * volumes.pods + n_decided))
     };
-    let cases = Case::ALL.iter().enumerate().map(case).collect();
-    Report { nodes: volumes.nodes, pods: volumes.pods, seed: volumes.seed, cases }
+    let cases = VolumeCase::ALL.iter().enumerate().map(case).collect();
+    VolumesReport { nodes: volumes.nodes, pods: volumes.pods, seed: volumes.seed, cases }
 }
 
-fn run_case(volumes: Volumes, case: Case, progress: &mut dyn FnMut(usize)) -> CaseReport {
+fn run_case(volumes: Volumes, case: VolumeCase, progress: &mut dyn FnMut(usize)) -> CaseReport {
     let mut cluster = Cluster::new(Settings::default());
     let mut state = Objects::new(volumes, case);
     state.nodes.iter().for_each(|node| cluster.set_node(node));
@@ -191,22 +191,22 @@ struct Objects {
 }
 
 impl Objects {
-    fn new(size: Volumes, case: Case) -> Objects {
+    fn new(size: Volumes, case: VolumeCase) -> Objects {
         let nodes: Vec<_> = (0..size.nodes).map(|i| node(size.seed, i)).collect();
         let accepts = |node: &&Node| node.spec.taints.iter().all(|taint| taint.effect != "NoSchedule");
         let hosts: Vec<_> = nodes.iter().filter(accepts).map(|node| node.metadata.name.clone()).collect();
         let (volumes, claims) = (0..size.pods)
             .map(|i| {
-                let existing = matches!(case, Case::Existing | Case::Local);
+                let existing = matches!(case, VolumeCase::Existing | VolumeCase::Local);
                 let class = if existing { "local" } else { ["zonal", "half"][i % 2] };
                 let (key, value) = match case {
-                    Case::Local if !hosts.is_empty() => (HOSTNAME, hosts[i % hosts.len()].clone()),
+                    VolumeCase::Local if !hosts.is_empty() => (HOSTNAME, hosts[i % hosts.len()].clone()),
                     _ => (ZONE, format!("zone-{}", i % N_ZONES)),
                 };
                 (volume(i, class, key, &value), claim(i, class))
             })
             .map(|(mut volume, mut claim)| {
-                if case == Case::Bound {
+                if case == VolumeCase::Bound {
                     bind(&mut volume, &mut claim);
                 }
                 (volume, claim)
@@ -219,7 +219,7 @@ impl Objects {
             nodes,
             pods: (0..size.pods).map(pod_with_claim).collect(),
             claims,
-            volumes: if case == Case::Provisioned { Vec::new() } else { volumes },
+            volumes: if case == VolumeCase::Provisioned { Vec::new() } else { volumes },
             others,
         }
     }
@@ -247,13 +247,9 @@ impl Objects {
     }
 }
 
-fn typed<T: DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).expect("the objects of the benchmark are well-formed")
-}
-
 fn claim(i: usize, class: &str) -> PersistentVolumeClaim {
     let name = format!("claim-{i:07}");
-    typed(json!({
+    object(json!({
         "metadata": {"name": name, "namespace": NAMESPACE, "uid": name},
         "spec": {
             "accessModes": ["ReadWriteOnce"],
@@ -267,7 +263,7 @@ fn claim(i: usize, class: &str) -> PersistentVolumeClaim {
 fn volume(i: usize, class: &str, key: &str, value: &str) -> PersistentVolume {
     let name = format!("volume-{i:07}");
     let has_label = json!({"key": key, "operator": "In", "values": [value]});
-    typed(json!({
+    object(json!({
         "metadata": {"name": name},
         "spec": {
             "accessModes": ["ReadWriteOnce"],
@@ -284,7 +280,7 @@ fn volume(i: usize, class: &str, key: &str, value: &str) -> PersistentVolume {
 /// A class whose claims wait for their first consumer; without zones all are allowed.
 fn class(name: &str, provisioner: &str, zones: &[&str]) -> VolumeObject {
     let term = json!({"matchLabelExpressions": [{"key": ZONE, "values": zones}]});
-    VolumeObject::StorageClass(typed(json!({
+    VolumeObject::StorageClass(object(json!({
         "metadata": {"name": name},
         "provisioner": provisioner,
         "volumeBindingMode": "WaitForFirstConsumer",
@@ -294,11 +290,11 @@ fn class(name: &str, provisioner: &str, zones: &[&str]) -> VolumeObject {
 
 fn csi_node(node: &str) -> VolumeObject {
     let driver = json!({"name": DRIVER, "nodeID": node, "allocatable": {"count": ATTACH_LIMIT}});
-    VolumeObject::CsiNode(typed(json!({"metadata": {"name": node}, "spec": {"drivers": [driver]}})))
+    VolumeObject::CsiNode(object(json!({"metadata": {"name": node}, "spec": {"drivers": [driver]}})))
 }
 
 fn pod_with_claim(i: usize) -> Pod {
-    let mut pod: Pod = typed(json!({
+    let mut pod: Pod = object(json!({
         "metadata": {"name": format!("pod-{i:07}"), "namespace": NAMESPACE},
         "spec": {
             "containers": [{"name": "c", "image": "registry.example.com/app:1",

@@ -1,7 +1,7 @@
 //! Viewers of the console who change the cluster: they confirm lists of writes, and ask the same again until nothing is left to
 //! write.
 //!
-//! The console renders pages in threads of their own, which simulated time does not know. What runs here is what writes: the list
+//! The console renders pages in separate threads, which simulated time does not know. What runs here is what writes: the list
 //! and its report, its confirmation and execution (`Changes`), and the requests (`writer`). The state is listed for each question.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

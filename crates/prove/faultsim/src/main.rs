@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     one(0, || scenario.run(kill))
 }
 
-fn one(seed: u64, run: impl FnOnce() -> run::Report) -> ExitCode {
+fn one(seed: u64, run: impl FnOnce() -> run::RunReport) -> ExitCode {
     // First of all: what draws random numbers before this draws real ones.
     platform::simulate(seed);
     let filter = tracing_subscriber::EnvFilter::from_default_env();

@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::run::Report;
+use crate::run::RunReport;
 use crate::scenario::{self, Scenario};
 
 /// Seeds that failed once. They run first.
@@ -90,7 +90,7 @@ fn run(mut commands: Vec<String>, jobs: u64) -> ExitCode {
 }
 
 impl Sums {
-    fn add(&mut self, command: &str, report: &Report) {
+    fn add(&mut self, command: &str, report: &RunReport) {
         self.n_runs += 1;
         self.n_bindings += report.n_bindings;
         self.n_evictions += report.n_evictions;
@@ -111,8 +111,8 @@ impl Sums {
     }
 }
 
-fn child(command: &str) -> Report {
-    let failed = |why: String| Report { findings: vec![why], ..Report::default() };
+fn child(command: &str) -> RunReport {
+    let failed = |why: String| RunReport { findings: vec![why], ..RunReport::default() };
     let started = std::env::current_exe().and_then(|program| {
         Command::new(program)
             .args(command.split(' '))

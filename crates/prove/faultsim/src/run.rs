@@ -26,7 +26,7 @@ pub const FIRST_WITH_CONSOLE: u64 = 7_000_000;
 
 /// What a run has shown.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Report {
+pub struct RunReport {
     /// The seed.
     pub seed: u64,
     /// Of the whole history: equal for equal runs.
@@ -54,7 +54,7 @@ pub struct Report {
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Runs a seed, once the platform simulates. A process runs only one.
-pub fn run(seed: u64) -> Report {
+pub fn run(seed: u64) -> RunReport {
     let mut rng = start(seed);
     let faulty = Duration::from_secs(rng.u64(30..120));
     let additions = Additions {
@@ -62,7 +62,7 @@ pub fn run(seed: u64) -> Report {
         lies: seed >= FIRST_WITH_LIES,
         console: seed >= FIRST_WITH_CONSOLE,
     };
-    Report { seed, ..settle(&mut Cluster::new(rng, faulty, additions), faulty) }
+    RunReport { seed, ..settle(&mut Cluster::new(rng, faulty, additions), faulty) }
 }
 
 /// The random numbers of a seed. Panics are findings: runtimes catch those of tasks.
@@ -78,7 +78,7 @@ pub fn start(seed: u64) -> fastrand::Rng {
 }
 
 /// Runs a cluster whose faults end at a time until it has settled, and judges its history.
-pub fn settle(cluster: &mut Cluster, faulty: Duration) -> Report {
+pub fn settle(cluster: &mut Cluster, faulty: Duration) -> RunReport {
     cluster.run_until(faulty);
     cluster.network.heal();
     let mut end = faulty;
@@ -109,7 +109,7 @@ pub fn settle(cluster: &mut Cluster, faulty: Duration) -> Report {
     findings.extend(evictions::against_budgets(&changes));
     findings.extend(unsettled.into_iter().map(|finding| format!("not settled: {finding}")));
     findings.extend(PANICS.lock().unwrap_or_else(PoisonError::into_inner).drain(..));
-    Report {
+    RunReport {
         seed: 0,
         hash: hash(&changes, &accepted),
         seconds: end.as_secs(),

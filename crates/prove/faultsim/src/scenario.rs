@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, ENFORCERS, SCHEDULERS};
 use crate::host::HostId;
 use crate::plan::Kills;
-use crate::run::{self, Report};
+use crate::run::{self, RunReport};
 use crate::workload::Workload;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -47,7 +47,7 @@ pub const ALL: [Scenario; 4] = [
 
 impl Scenario {
     /// Runs it once the platform simulates. `kill`: the write at which the host is killed, and whether the server makes it.
-    pub fn run(&self, kill: Option<(u64, bool)>) -> Report {
+    pub fn run(&self, kill: Option<(u64, bool)>) -> RunReport {
         let mut workload = Workload { n_nodes: [1, 1], n_zones: 1, cpus: 2, actions: Vec::new() };
         workload.classes();
         (self.workload)(&mut workload);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::object::group::{GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_REQUIRED_TOPOLOGY_ANNOTATION};
-use berth_api::syntax::labels::HOSTNAME;
+use berth_api::syntax::labels::{HOSTNAME, ZONE};
 use berth_client::call::{self, CallError};
 use berth_kubelet::NodeControl;
 use fastrand::Rng;
@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use crate::platform;
 
-const ZONE: &str = "topology.kubernetes.io/zone";
 /// The workloads.
 pub const APPS: [&str; 6] = ["web", "db", "cache", "queue", "batch", "mail"];
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -37,7 +37,7 @@ pub struct Scale {
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct ScaleReport {
     /// Nodes.
     pub nodes: usize,
     /// Pods.
@@ -63,7 +63,7 @@ pub struct Report {
     #[serde(rename = "first_of_class")]
     pub first_of_template: Figures,
     /// Figures by kind of template.
-    pub kinds: Vec<KindReport>,
+    pub kinds: Vec<ScaleKindReport>,
     /// Rate of pods with affinity or anti-affinity to pods divided by that of plain pods.
     pub inter_pod_to_plain: f64,
     /// What the independent check found.
@@ -74,7 +74,7 @@ pub struct Report {
 
 /// Figures of one kind of template, or of several together.
 #[derive(Clone, Debug, Serialize)]
-pub struct KindReport {
+pub struct ScaleKindReport {
     /// The kind.
     pub kind: String,
     /// Rate and distribution.
@@ -103,7 +103,7 @@ pub fn generate(n_nodes: usize, seed: u64, label_ranges: bool) -> GeneratedClust
 }
 
 /// Decides all pods and checks the placement; `progress` is called with the number of decided pods.
-pub fn run(scale: Scale, progress: &mut dyn FnMut(usize)) -> Report {
+pub fn run(scale: Scale, progress: &mut dyn FnMut(usize)) -> ScaleReport {
     reset_peak_rss();
     let Scale { nodes: n_nodes, pods: n_pods, seed, label_ranges, annotation } = scale;
     let (generated, setup) = timed(|| generate(n_nodes, seed, label_ranges));
@@ -152,10 +152,10 @@ pub fn run(scale: Scale, progress: &mut dyn FnMut(usize)) -> Report {
     let inter_pod = together(&Kind::is_inter_pod);
     let mut kinds: Vec<_> = Kind::ALL
         .iter()
-        .map(|(kind, _)| KindReport { kind: kind.to_string(), figures: together(&|k| k == *kind) })
+        .map(|(kind, _)| ScaleKindReport { kind: kind.to_string(), figures: together(&|k| k == *kind) })
         .collect();
-    kinds.push(KindReport { kind: "all plain".to_owned(), figures: plain });
-    kinds.push(KindReport { kind: "all with inter-pod rules".to_owned(), figures: inter_pod });
+    kinds.push(ScaleKindReport { kind: "all plain".to_owned(), figures: plain });
+    kinds.push(ScaleKindReport { kind: "all with inter-pod rules".to_owned(), figures: inter_pod });
     let ratio = inter_pod.decisions_per_second / plain.decisions_per_second;
     let figures = together(&|_| true);
     drop(samples);
@@ -163,7 +163,7 @@ pub fn run(scale: Scale, progress: &mut dyn FnMut(usize)) -> Report {
     let templates: Vec<_> = templates.into_iter().map(|t| t.pod).collect();
     let nodes = (0..n_nodes).map(|i| nodes::node(seed, i));
     let (check, checking) = timed(|| check::check(nodes, &namespaces(), &templates, &placed));
-    Report {
+    ScaleReport {
         nodes: n_nodes,
         pods: n_pods,
         seed,

@@ -3,13 +3,11 @@
 use berth_api::object::{Node, ObjectMeta, Taint};
 use berth_api::split_mix::SplitMix64;
 use berth_api::syntax::labels::HOSTNAME;
+pub use berth_api::syntax::labels::ZONE;
 use berth_api::syntax::quantity::Quantity;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Zone label.
-pub const ZONE: &str = "topology.kubernetes.io/zone";
-/// Host name label.
 /// Instance type label.
 pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 /// Disk label.

@@ -3,17 +3,13 @@
 use std::fmt;
 
 use berth_api::admission::{AdmissionOptions, admit};
-use berth_api::object::{
-    Affinity, Container, LabelSelector, Namespace, NodeAffinity, NodeSelector, NodeSelectorTerm, ObjectMeta,
-    Pod, PodAffinity, PodAffinityTerm, PreferredSchedulingTerm, SelectorRequirement, Toleration,
-    TopologySpreadConstraint, WeightedPodAffinityTerm,
-};
+use berth_api::object::{Namespace, ObjectMeta, Pod};
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use berth_api::syntax::labels::HOSTNAME;
-use berth_api::syntax::quantity::Quantity;
 use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
-use super::nodes::{DISK, INSTANCE_TYPE, ZONE};
+use super::nodes::{DISK, INSTANCE_TYPE, ZONE, object};
 
 /// Number of templates.
 pub const N_TEMPLATES: usize = 40;
@@ -128,7 +124,7 @@ pub fn templates(label_ranges: bool) -> Vec<PodTemplate> {
 pub fn annotated(pod: &Pod) -> Pod {
     let mut pod = pod.clone();
     if let Some(affinity) = pod.spec.affinity.take() {
-        let text = serde_json::json!(*affinity).to_string();
+        let text = json!(*affinity).to_string();
         pod.metadata.annotations.insert(AFFINITY_ANNOTATION.to_owned(), text);
     }
     pod
@@ -149,129 +145,63 @@ fn namespace_name(i: usize) -> String {
 }
 
 fn template(i: usize, kind: Kind, label_ranges: bool) -> PodTemplate {
-    let mut pod = Pod::default();
-    pod.metadata.namespace = namespace_name(i);
-    pod.metadata.labels = [("app".to_owned(), app(i)), ("tier".to_owned(), format!("tier-{}", i % 3))].into();
-    if label_ranges {
-        pod.metadata.labels.insert(NUMBER.to_owned(), i.to_string());
-    }
-    let cpu = Quantity::from_millis([100, 200, 250, 400][i / 7 % 4]);
-    let memory = Quantity::from_units([128 << 20, 256 << 20, 512 << 20, 1 << 30][i / 3 % 4]);
-    let mut container = Container { name: "main".to_owned(), image: app(i), ..Container::default() };
-    container.resources.requests = [("cpu".to_owned(), cpu), ("memory".to_owned(), memory)].into();
-    pod.spec.containers = vec![container].into();
-
-    let node = |node_affinity| Affinity { node_affinity: Some(node_affinity), ..Affinity::default() };
-    let near = |pod_affinity| Affinity { pod_affinity: Some(pod_affinity), ..Affinity::default() };
-    let far =
-        |pod_anti_affinity| Affinity { pod_anti_affinity: Some(pod_anti_affinity), ..Affinity::default() };
+    let by_app = |i| json!({"matchLabels": {"app": app(i)}});
+    let by_number = |i: usize| {
+        let bound = |operator, bound: i64| json!({"key": NUMBER, "operator": operator, "values": [bound.to_string()]});
+        json!({"matchExpressions": [bound("Gt", i as i64 - 1), bound("Lt", i as i64 + 1)]})
+    };
+    let term = |i, topology_key| {
+        let selector = if label_ranges { by_number(i) } else { by_app(i) };
+        json!({"labelSelector": selector, "topologyKey": topology_key})
+    };
     // The first template of the same namespace: the first round is in order, so it has a pod by then.
     let other = i % N_NAMESPACES;
-    let term = |i, topology_key: &str| PodAffinityTerm {
-        label_selector: if label_ranges { range(i) } else { selector(i) },
-        topology_key: topology_key.to_owned(),
-        ..PodAffinityTerm::default()
+    let affinity = |rules: &str, strength: &str, term: Value| json!({"affinity": {rules: {strength: term}}});
+    let (required, preferred) =
+        ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution");
+    let among = |key, values: &[&str]| json!({"matchExpressions": [{"key": key, "operator": "In", "values": values}]});
+    let weighted = |term| json!([{"weight": 50, "podAffinityTerm": term}]);
+    let spread = |when_unsatisfiable| {
+        json!({"topologySpreadConstraints": [{"maxSkew": 1 + (i % 2 * 4), "topologyKey": ZONE,
+            "whenUnsatisfiable": when_unsatisfiable, "labelSelector": by_app(i)}]})
     };
-    let spec = &mut pod.spec;
-    match kind {
-        Kind::Plain => {}
-        Kind::Tolerating => {
-            let toleration = Toleration {
-                key: "dedicated".to_owned(),
-                operator: "Exists".to_owned(),
-                ..Default::default()
-            };
-            spec.tolerations = vec![toleration].into();
+    let mut spec = match kind {
+        Kind::Plain => json!({}),
+        Kind::Tolerating => json!({"tolerations": [{"key": "dedicated", "operator": "Exists"}]}),
+        Kind::NodeAffinity => {
+            affinity("nodeAffinity", required, json!({"nodeSelectorTerms": [among(DISK, &["ssd"])]}))
         }
-        Kind::NodeAffinity => spec.affinity = Some(node(required_node(DISK, &["ssd"])).into()),
         Kind::PreferredNodeAffinity => {
-            spec.affinity = Some(node(preferred_node(INSTANCE_TYPE, &["large", "huge"])).into());
+            let preference = among(INSTANCE_TYPE, &["large", "huge"]);
+            affinity("nodeAffinity", preferred, json!([{"weight": 10, "preference": preference}]))
         }
-        Kind::ZoneAffinityToItself => spec.affinity = Some(near(required(term(i, ZONE))).into()),
-        Kind::ZoneAffinityToOther => spec.affinity = Some(near(required(term(other, ZONE))).into()),
-        Kind::HostAntiAffinity => spec.affinity = Some(far(required(term(i, HOSTNAME))).into()),
-        Kind::PreferredZoneAffinity => spec.affinity = Some(near(preferred(term(other, ZONE))).into()),
-        Kind::PreferredHostAntiAffinity => spec.affinity = Some(far(preferred(term(i, HOSTNAME))).into()),
-        Kind::ZoneSpread => spec.topology_spread_constraints = vec![spread(i, "DoNotSchedule")].into(),
-        Kind::PreferredZoneSpread => {
-            spec.topology_spread_constraints = vec![spread(i, "ScheduleAnyway")].into()
+        Kind::ZoneAffinityToItself => affinity("podAffinity", required, json!([term(i, ZONE)])),
+        Kind::ZoneAffinityToOther => affinity("podAffinity", required, json!([term(other, ZONE)])),
+        Kind::HostAntiAffinity => affinity("podAntiAffinity", required, json!([term(i, HOSTNAME)])),
+        Kind::PreferredZoneAffinity => affinity("podAffinity", preferred, weighted(term(other, ZONE))),
+        Kind::PreferredHostAntiAffinity => {
+            affinity("podAntiAffinity", preferred, weighted(term(i, HOSTNAME)))
         }
+        Kind::ZoneSpread => spread("DoNotSchedule"),
+        Kind::PreferredZoneSpread => spread("ScheduleAnyway"),
+    };
+    let cpu = ["100m", "200m", "250m", "400m"][i / 7 % 4];
+    let memory = ["128Mi", "256Mi", "512Mi", "1Gi"][i / 3 % 4];
+    let requests = json!({"cpu": cpu, "memory": memory});
+    spec["containers"] = json!([{"name": "main", "image": app(i), "resources": {"requests": requests}}]);
+    let mut labels = json!({"app": app(i), "tier": format!("tier-{}", i % 3)});
+    if label_ranges {
+        labels[NUMBER] = i.to_string().into();
     }
     // Admission needs a name; a test checks that all templates are accepted.
-    pod.metadata.name = app(i);
+    let metadata = json!({"namespace": namespace_name(i), "name": app(i), "labels": labels});
+    let mut pod: Pod = object(json!({"metadata": metadata, "spec": spec}));
     admit(&mut pod, &AdmissionOptions::default());
     PodTemplate { kind, pod }
 }
 
 fn app(i: usize) -> String {
     format!("app-{i:02}")
-}
-
-fn selector(i: usize) -> Option<LabelSelector> {
-    Some(LabelSelector { match_labels: [("app".to_owned(), app(i))].into(), ..LabelSelector::default() })
-}
-
-/// The pods of a template by their number.
-fn range(i: usize) -> Option<LabelSelector> {
-    let requirement = |operator: &str, bound: i64| SelectorRequirement {
-        key: NUMBER.to_owned(),
-        operator: operator.to_owned(),
-        values: vec![bound.to_string()],
-    };
-    let match_expressions = vec![requirement("Gt", i as i64 - 1), requirement("Lt", i as i64 + 1)];
-    Some(LabelSelector { match_expressions, ..LabelSelector::default() })
-}
-
-fn required(term: PodAffinityTerm) -> PodAffinity {
-    PodAffinity { required_during_scheduling_ignored_during_execution: vec![term], ..PodAffinity::default() }
-}
-
-fn preferred(pod_affinity_term: PodAffinityTerm) -> PodAffinity {
-    PodAffinity {
-        preferred_during_scheduling_ignored_during_execution: vec![WeightedPodAffinityTerm {
-            weight: 50,
-            pod_affinity_term,
-        }],
-        ..PodAffinity::default()
-    }
-}
-
-fn node_term(key: &str, values: &[&str]) -> NodeSelectorTerm {
-    let values = values.iter().map(|v| (*v).to_owned()).collect();
-    let requirement = SelectorRequirement { key: key.to_owned(), operator: "In".to_owned(), values };
-    NodeSelectorTerm { match_expressions: vec![requirement], ..NodeSelectorTerm::default() }
-}
-
-fn required_node(key: &str, values: &[&str]) -> NodeAffinity {
-    NodeAffinity {
-        required_during_scheduling_ignored_during_execution: Some(NodeSelector {
-            node_selector_terms: vec![node_term(key, values)],
-            ..NodeSelector::default()
-        }),
-        ..NodeAffinity::default()
-    }
-}
-
-fn preferred_node(key: &str, values: &[&str]) -> NodeAffinity {
-    let preference = Some(node_term(key, values));
-    NodeAffinity {
-        preferred_during_scheduling_ignored_during_execution: vec![PreferredSchedulingTerm {
-            weight: 10,
-            preference,
-            match_expressions: vec![],
-        }],
-        ..NodeAffinity::default()
-    }
-}
-
-fn spread(i: usize, when_unsatisfiable: &str) -> TopologySpreadConstraint {
-    TopologySpreadConstraint {
-        max_skew: 1 + (i % 2 * 4) as i32,
-        topology_key: ZONE.to_owned(),
-        when_unsatisfiable: when_unsatisfiable.to_owned(),
-        label_selector: selector(i),
-        ..TopologySpreadConstraint::default()
-    }
 }
 
 #[cfg(test)]

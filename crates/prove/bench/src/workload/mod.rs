@@ -81,8 +81,8 @@ impl WorkloadFile {
         workload: &Workload,
         repeat: usize,
         progress: &mut dyn FnMut(usize, usize),
-    ) -> Report {
-        let mut report = Report {
+    ) -> WorkloadReport {
+        let mut report = WorkloadReport {
             case: case.name.clone(),
             workload: workload.name.clone(),
             status: Status::Ok,
@@ -124,7 +124,7 @@ impl WorkloadFile {
 
 /// The result of a workload.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct WorkloadReport {
     /// Test case.
     pub case: String,
     /// Workload.

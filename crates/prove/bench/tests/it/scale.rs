@@ -3,9 +3,9 @@
 use berth_bench::churn::{self, Churn};
 use berth_bench::load::Loader;
 use berth_bench::ops::{Bench, Op};
-use berth_bench::scale::{Report, Scale, run};
+use berth_bench::scale::{Scale, ScaleReport, run};
 
-fn scale(nodes: usize, pods: usize, seed: u64) -> Report {
+fn scale(nodes: usize, pods: usize, seed: u64) -> ScaleReport {
     run(Scale { nodes, pods, seed, label_ranges: false, annotation: false }, &mut |_| ())
 }
 

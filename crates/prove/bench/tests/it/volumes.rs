@@ -1,9 +1,9 @@
 //! Pods with one claim each: all are placed, and the decisions about volumes are right.
 
-use berth_bench::volumes::{Case, CaseReport, Report, Volumes, run};
+use berth_bench::volumes::{CaseReport, VolumeCase, Volumes, VolumesReport, run};
 
 /// Unplaced pods, chosen volumes and volumes to provision, by case.
-fn counts(report: &Report) -> Vec<(usize, usize, usize)> {
+fn counts(report: &VolumesReport) -> Vec<(usize, usize, usize)> {
     report.cases.iter().map(|c| (c.unplaced, c.chosen, c.to_provision)).collect()
 }
 
@@ -18,7 +18,7 @@ fn every_pod_gets_a_node_that_can_use_its_volume() {
 fn nodes_that_cannot_attach_more_volumes_leave_pods_over() {
     // 40 nodes in one zone, each with 32 volumes.
     let report = run(Volumes { nodes: 40, pods: 1_500, seed: 7 }, &mut |_| ());
-    let attached = |case: &&CaseReport| case.case != Case::Local;
+    let attached = |case: &&CaseReport| case.case != VolumeCase::Local;
     assert!(report.cases.iter().filter(attached).all(|case| case.unplaced > 0), "{:?}", counts(&report));
     assert_eq!(report.n_violations(), 0, "{:#?}", report.cases);
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_bench::workload::{Report, Status, WorkloadFile};
+use berth_bench::workload::{Status, WorkloadFile, WorkloadReport};
 use berth_testkit::programs::TempDir;
 
 /// The file of this crate, and those of Kubernetes in the shared folder next to the clone, if it exists.
@@ -23,7 +23,7 @@ fn files() -> Vec<WorkloadFile> {
 const KUBERNETES_FILES: [(&str, usize); 4] =
     [("affinity", 12), ("misc", 9), ("topology_spreading", 4), ("volumes", 5)];
 
-fn run(file: &WorkloadFile, case: &str, workload: &str) -> Report {
+fn run(file: &WorkloadFile, case: &str, workload: &str) -> WorkloadReport {
     let case = file.cases.iter().find(|c| c.name == case).unwrap();
     let workload = case.workloads.iter().find(|w| w.name == workload).unwrap();
     file.run(case, workload, 1, &mut |_, _| ())
@@ -84,7 +84,7 @@ fn queueing_does_not_change_decisions() {
 }
 
 /// The reports of a file `config.yaml` with these templates.
-fn reports(name: &str, files: &[(&str, &str)]) -> Vec<Report> {
+fn reports(name: &str, files: &[(&str, &str)]) -> Vec<WorkloadReport> {
     let scratch = TempDir::new(name);
     for (file, text) in files {
         scratch.write(file, text);
@@ -95,7 +95,7 @@ fn reports(name: &str, files: &[(&str, &str)]) -> Vec<Report> {
 }
 
 /// The decisions of one workload that measures two pods, after these operations.
-fn measured(name: &str, operations: &str, files: &[(&str, &str)]) -> Report {
+fn measured(name: &str, operations: &str, files: &[(&str, &str)]) -> WorkloadReport {
     let config = format!(
         "- name: case\n  workloadTemplate:\n{operations}\n  - {{opcode: createPods, count: 2, collectMetrics: true, podTemplatePath: pod.yaml}}\n  workloads:\n  - {{name: w, params: {{n: 3}}}}\n"
     );

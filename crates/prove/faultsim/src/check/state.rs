@@ -16,11 +16,8 @@ use super::{Changes, name};
 /// An object that decides about placement.
 #[derive(Clone)]
 pub enum Object {
-    /// A pod.
     Pod(Rc<Pod>),
-    /// A node.
     Node(Rc<Node>),
-    /// A namespace.
     Namespace(Rc<Namespace>),
     /// A pod group.
     Group(Rc<PodGroup>),

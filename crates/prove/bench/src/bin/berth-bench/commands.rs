@@ -224,7 +224,7 @@ impl Command {
                 report.is_right
             }
             Command::Preempt(Args { size, output }) => {
-                let n_pods = size.pods * preempt::Kind::ALL.len();
+                let n_pods = size.pods * preempt::PreemptKind::ALL.len();
                 let report = of_pods(n_pods, |show| preempt::run(size, &mut |n| show(n)));
                 output.write(out, &report, |out| of_engine::preempt(out, &report))?;
                 true

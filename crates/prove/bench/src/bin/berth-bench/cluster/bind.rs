@@ -83,14 +83,14 @@ pub enum Binder {
 
 /// The results.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct BindReport {
     pub nodes: usize,
     /// Pods per round.
     pub pods: usize,
     /// Concurrent connections.
     pub connections: usize,
     /// In the order they were run.
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<BindRound>,
     /// Median rate of the bare client, in pods per second.
     pub bare_client_per_second: f64,
     /// Median rate of the scheduler.
@@ -114,7 +114,7 @@ pub struct Report {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Round {
+pub struct BindRound {
     /// The client.
     #[serde(rename = "who")]
     pub binder: Binder,
@@ -130,7 +130,7 @@ pub struct Round {
     pub cores: Option<f64>,
 }
 
-impl Round {
+impl BindRound {
     fn cpu_us(&self) -> Option<f64> {
         Some(self.server_cpu_us? + self.own_cpu_us?)
     }
@@ -183,7 +183,7 @@ impl Bind {
 ///
 /// # Errors
 /// The API server cannot be started or rejects a request, or pods are not bound in time.
-pub async fn run(bind: Bind, progress: &dyn Fn(usize)) -> Result<Report, BenchError> {
+pub async fn run(bind: Bind, progress: &dyn Fn(usize)) -> Result<BindReport, BenchError> {
     let directory = temporary_dir()?;
     // Without controllers, no other component uses the API server, and nodes need no heartbeats.
     let (server, options) = Server::start(&["apiserver", "--controllers=false"], &directory)?;
@@ -213,15 +213,15 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize)) -> Result<Report, BenchEr
     }
     let rate = |binder| median(rounds.iter().filter(|r| r.binder == binder).map(|r| r.per_second));
     let (bare, scheduler) = (rate(Binder::BareClient), rate(Binder::Scheduler));
-    let cpu = |binder, of: fn(&Round) -> Option<f64>| {
+    let cpu = |binder, of: fn(&BindRound) -> Option<f64>| {
         let of_round: Option<Vec<f64>> = rounds.iter().filter(|r| r.binder == binder).map(of).collect();
         of_round.filter(|us| !us.is_empty()).map(|us| median(us.into_iter()))
     };
     let (bare_cpu, scheduler_cpu) =
-        (cpu(Binder::BareClient, Round::cpu_us), cpu(Binder::Scheduler, Round::cpu_us));
+        (cpu(Binder::BareClient, BindRound::cpu_us), cpu(Binder::Scheduler, BindRound::cpu_us));
     let own = |binder| cpu(binder, |round| round.own_cpu_us);
     let recording = own(Binder::Recording).zip(own(Binder::Scheduler));
-    Ok(Report {
+    Ok(BindReport {
         nodes: bind.nodes,
         pods: bind.pods,
         connections: bind.connections,
@@ -229,7 +229,7 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize)) -> Result<Report, BenchEr
         scheduler_per_second: scheduler,
         ratio: if bare > 0.0 { scheduler / bare } else { 0.0 },
         bare_client_cpu_us: bare_cpu,
-        watching_client_cpu_us: cpu(Binder::WatchingClient, Round::cpu_us),
+        watching_client_cpu_us: cpu(Binder::WatchingClient, BindRound::cpu_us),
         scheduler_cpu_us: scheduler_cpu,
         cpu_ratio: bare_cpu.zip(scheduler_cpu).map(|(bare, scheduler)| bare / scheduler),
         recording_cost: recording.map(|(recording, plain)| recording / plain - 1.0),
@@ -266,7 +266,7 @@ struct Bench {
 }
 
 impl Bench {
-    async fn round(&mut self, binder: Binder, progress: &dyn Fn(usize)) -> Result<Round, BenchError> {
+    async fn round(&mut self, binder: Binder, progress: &dyn Fn(usize)) -> Result<BindRound, BenchError> {
         let is_scheduler = matches!(binder, Binder::Scheduler | Binder::Recording);
         let scheduler_name = if is_scheduler { "berth" } else { NO_SCHEDULER };
         let pod = |task: &Task| {
@@ -448,9 +448,9 @@ impl Bindings<'_> {
         }
     }
 
-    fn round(&self, binder: Binder, requests: Option<Figures>) -> Round {
+    fn round(&self, binder: Binder, requests: Option<Figures>) -> BindRound {
         let (Some(begin), Some(end)) = (self.begin, self.end) else {
-            return Round {
+            return BindRound {
                 binder,
                 per_second: 0.0,
                 requests,
@@ -464,7 +464,7 @@ impl Bindings<'_> {
         let used = |begin: Option<Duration>, end: Option<Duration>| Some((end? - begin?).as_secs_f64());
         let server_cpu = used(begin.server_cpu, end.server_cpu);
         let own_cpu = used(begin.own_cpu, end.own_cpu);
-        Round {
+        BindRound {
             binder,
             per_second: n_timed / seconds,
             requests,

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use berth_api::resource::{NAMESPACES, NODES, PODS};
-use berth_bench::churn::{Churn, Report, Round, namespaces_of, pod};
+use berth_bench::churn::{Churn, ChurnReport, Round, namespaces_of, pod};
 use berth_client::call::{self, CallError};
 use http::Method;
 use kube::Client;
@@ -27,7 +27,7 @@ const REST: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// A process cannot be started, a request fails, or pods are not bound in time.
-pub async fn run(churn: Churn, progress: &dyn Fn(usize)) -> Result<Report, BenchError> {
+pub async fn run(churn: Churn, progress: &dyn Fn(usize)) -> Result<ChurnReport, BenchError> {
     let directory = temporary_dir()?;
     // Without controllers, nodes need no heartbeats.
     let (server, options) = Server::start(&["apiserver", "--controllers=false"], &directory)?;
@@ -71,7 +71,7 @@ pub async fn run(churn: Churn, progress: &dyn Fn(usize)) -> Result<Report, Bench
         });
         progress(round);
     }
-    Ok(Report::new(churn, rounds))
+    Ok(ChurnReport::new(churn, rounds))
 }
 
 async fn delete(client: &Client, path: String) -> Result<(), CallError> {

@@ -52,7 +52,7 @@ pub struct ConsoleBench {
 
 /// The results.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct ConsoleReport {
     pub nodes: usize,
     pub pods: usize,
     /// Memory of the engine's state alone.
@@ -214,7 +214,7 @@ pub async fn run(
     bench: ConsoleBench,
     stop: CancellationToken,
     progress: &dyn Fn(&str),
-) -> Result<Report, BenchError> {
+) -> Result<ConsoleReport, BenchError> {
     let stop = stop.child_token();
     let _guard = stop.clone().drop_guard();
     let nodes = bench.schedule()?;
@@ -252,7 +252,14 @@ pub async fn run(
     }
     let open = follow(&bench, &console, &client, &paths, started).await?;
     let console_bytes = state_bytes.zip(engine_bytes).map(|(state, engine)| state.saturating_sub(engine));
-    Ok(Report { nodes: bench.nodes, pods: bench.pods + N_PENDING, engine_bytes, console_bytes, pages, open })
+    Ok(ConsoleReport {
+        nodes: bench.nodes,
+        pods: bench.pods + N_PENDING,
+        engine_bytes,
+        console_bytes,
+        pages,
+        open,
+    })
 }
 
 async fn get(client: &Client, path: &str) -> Result<(u16, usize, f64), BenchError> {

@@ -36,7 +36,7 @@ pub struct ListBench {
 
 /// The results.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct ListReport {
     pub pods: usize,
     /// Pods on a page.
     pub page: usize,
@@ -68,7 +68,7 @@ pub struct Way {
 ///
 /// # Errors
 /// The server cannot be started, or an answer is not the expected one.
-pub async fn run(bench: ListBench, progress: &dyn Fn(usize)) -> Result<Report, BenchError> {
+pub async fn run(bench: ListBench, progress: &dyn Fn(usize)) -> Result<ListReport, BenchError> {
     let other = |error: &dyn std::fmt::Display| BenchError::Other(error.to_string());
     let server = ApiServer::start(ServerOptions::default()).await.map_err(|error| other(&error))?;
     let mut pods = dump::pods(bench.pods.min(5_000), bench.pods, bench.seed);
@@ -91,7 +91,7 @@ pub async fn run(bench: ListBench, progress: &dyn Fn(usize)) -> Result<Report, B
         ways.push(read_all(&client, bench.pods, what, accept, gzip, limit).await?);
     }
     server.shutdown().await;
-    Ok(Report { pods: bench.pods, page: bench.page, ways })
+    Ok(ListReport { pods: bench.pods, page: bench.page, ways })
 }
 
 async fn read_all(

@@ -35,7 +35,7 @@ pub struct Settle {
 
 /// The results.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct SettleReport {
     pub nodes: usize,
     /// Pods at the end.
     pub pods: usize,
@@ -67,7 +67,7 @@ pub struct Report {
 ///
 /// # Errors
 /// The cluster cannot be started, rejects a request, or does not settle.
-pub async fn run(settle: Settle, progress: &dyn Fn(usize)) -> Result<Report, BenchError> {
+pub async fn run(settle: Settle, progress: &dyn Fn(usize)) -> Result<SettleReport, BenchError> {
     let directory = temporary_dir()?;
     let n_nodes = settle.nodes.to_string();
     let zones = settle.nodes.min(10).to_string();
@@ -130,7 +130,7 @@ pub async fn run(settle: Settle, progress: &dyn Fn(usize)) -> Result<Report, Ben
         used.map_or(0.0, |used| used.as_secs_f64() / settled.as_secs_f64())
     };
     let metrics = call::send(&client, call::get("/metrics"), TIMEOUT, 64 << 20).await?;
-    Ok(Report {
+    Ok(SettleReport {
         nodes: nodes.len(),
         pods: pods.len(),
         running: pods.objects().iter().filter(|pod| pod.status.phase == "Running").count(),

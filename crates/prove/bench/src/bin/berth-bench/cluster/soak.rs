@@ -4,9 +4,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use berth_api::resource::{DEPLOYMENTS, NODES, PODS};
+use berth_api::syntax::labels::HOSTNAME;
 use berth_bench::count;
 use berth_bench::measure::Samples;
-use berth_bench::soak::{Report, Sample};
+use berth_bench::soak::{Sample, SoakReport};
 use berth_client::call::{self, CallError};
 use http::Method;
 use kube::Client;
@@ -51,7 +52,7 @@ impl Soak {
 ///
 /// # Errors
 /// The cluster cannot be started or ends.
-pub async fn run(soak: Soak, progress: &dyn Fn(&Sample)) -> Result<Report, BenchError> {
+pub async fn run(soak: Soak, progress: &dyn Fn(&Sample)) -> Result<SoakReport, BenchError> {
     let directory = temporary_dir()?;
     let data = directory.path().join("data");
     let (nodes, data_dir) = (soak.nodes.to_string(), data.display().to_string());
@@ -100,7 +101,7 @@ pub async fn run(soak: Soak, progress: &dyn Fn(&Sample)) -> Result<Report, Bench
             samples.push(sample);
         }
     }
-    Ok(Report::new(soak.nodes, soak.deployments * REPLICAS, soak.rate, samples))
+    Ok(SoakReport::new(soak.nodes, soak.deployments * REPLICAS, soak.rate, samples))
 }
 
 /// The bytes of the files in a directory.
@@ -121,7 +122,7 @@ fn deployment(i: usize) -> Value {
         "resources": {"requests": {"cpu": "20m", "memory": "16Mi"}}}]});
     if i.is_multiple_of(2) {
         let term = json!({"weight": 1, "podAffinityTerm": {"labelSelector": {"matchLabels": labels},
-            "topologyKey": "kubernetes.io/hostname"}});
+            "topologyKey": HOSTNAME}});
         spec["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
             json!([term]);
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use berth_api::syntax::labels::{HOSTNAME, ZONE};
 use berth_bench::count;
 use berth_bench::measure::Figures;
 use berth_client::call;
@@ -40,16 +41,16 @@ pub struct WebhookBench {
 
 /// The results.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct WebhookReport {
     pub nodes: usize,
     pub connections: usize,
     /// By kind of review, and all kinds in turn.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<WebhookKind>,
 }
 
 /// Reviews of one kind.
 #[derive(Debug, Serialize)]
-pub struct Kind {
+pub struct WebhookKind {
     /// Description of the reviewed pod.
     pub what: &'static str,
     pub reviews: usize,
@@ -72,7 +73,7 @@ struct ReviewRequest {
 ///
 /// # Errors
 /// A process does not start, or an answer is wrong.
-pub async fn run(bench: WebhookBench) -> Result<Report, BenchError> {
+pub async fn run(bench: WebhookBench) -> Result<WebhookReport, BenchError> {
     let io =
         |error: std::io::Error| BenchError::Other(format!("cannot write to a temporary directory: {error}"));
     let directory = temporary_dir()?;
@@ -120,7 +121,7 @@ pub async fn run(bench: WebhookBench) -> Result<Report, BenchError> {
         all.extend(requests().map(|(_, make)| make()));
     }
     kinds.push(measure("all of these in turn", &webhook, &clients, all).await?);
-    Ok(Report { nodes: bench.nodes, connections: bench.connections, kinds })
+    Ok(WebhookReport { nodes: bench.nodes, connections: bench.connections, kinds })
 }
 
 async fn is_ready(options: &Options) -> Result<(), BenchError> {
@@ -144,14 +145,14 @@ async fn measure(
     webhook: &Server,
     clients: &[Client],
     requests: Vec<ReviewRequest>,
-) -> Result<Kind, BenchError> {
+) -> Result<WebhookKind, BenchError> {
     let reviews = requests.len();
     let (before, begin) = (webhook.cpu_time(), Instant::now());
     let latency = send_reviews(clients, requests).await?;
     let seconds = begin.elapsed().as_secs_f64();
     let used = webhook.cpu_time().zip(before).map(|(after, before)| (after - before).as_secs_f64());
     let per_cpu_second = used.filter(|used| *used > 0.0).map(|used| reviews as f64 / used);
-    Ok(Kind { what, reviews, per_second: reviews as f64 / seconds, per_cpu_second, latency })
+    Ok(WebhookKind { what, reviews, per_second: reviews as f64 / seconds, per_cpu_second, latency })
 }
 
 /// Sends the reviews over all connections concurrently and checks every answer.
@@ -182,20 +183,20 @@ fn requests() -> [(&'static str, Make); 5] {
         ("pod without rules", || review("/validate-pods", "default", json!({}), json!({}), true)),
         ("annotation with a dialect warning", || {
             let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingRequiredDuringExecution": [
-                {"labelSelector": {"matchLabels": {"app": "web"}}, "namespaces": [], "topologyKey": "kubernetes.io/hostname"}]}});
+                {"labelSelector": {"matchLabels": {"app": "web"}}, "namespaces": [], "topologyKey": HOSTNAME}]}});
             let annotations = json!({"scheduling.berth.dev/affinity": affinity.to_string()});
             review("/validate-pods", "default", json!({"annotations": annotations}), json!({}), true)
         }),
         ("anti-affinity denied by the policy", || {
-            let term = json!({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "topology.kubernetes.io/zone"});
+            let term = json!({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": ZONE});
             review("/validate-pods", "default", json!({}), anti_affinity(term), false)
         }),
         ("zone anti-affinity with a budget", || {
-            let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "topology.kubernetes.io/zone"});
+            let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": ZONE});
             review("/validate-pods", "budgeted", json!({}), anti_affinity(term), true)
         }),
         ("merge of matchLabelKeys", || {
-            let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname",
+            let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": HOSTNAME,
                 "matchLabelKeys": ["pod-template-hash"]});
             review("/mutate-pods", "default", json!({}), anti_affinity(term), true)
         }),

@@ -17,7 +17,7 @@ fn rate(per_second: f64) -> String {
 }
 
 /// The benchmark `bind`.
-pub fn bind(out: &mut impl Write, report: &bind::Report) -> io::Result<()> {
+pub fn bind(out: &mut impl Write, report: &bind::BindReport) -> io::Result<()> {
     let headings =
         ["ROUND", "CLIENT", "PODS/S", "REQUEST P50", "REQUEST P99", "SERVER CPU", "CLIENT CPU", "CORES"];
     let mut table = Table::new(headings);
@@ -38,7 +38,7 @@ pub fn bind(out: &mut impl Write, report: &bind::Report) -> io::Result<()> {
         table.row(start.into_iter().chain(requests).chain(cpu));
     }
     table.write(out, "")?;
-    let bind::Report { nodes, pods, connections, ratio, check, .. } = report;
+    let bind::BindReport { nodes, pods, connections, ratio, check, .. } = report;
     let style = if *ratio >= REQUIRED_RATIO { GOOD } else { BAD };
     writeln!(
         out,
@@ -80,8 +80,8 @@ pub fn bind(out: &mut impl Write, report: &bind::Report) -> io::Result<()> {
 }
 
 /// The benchmark `up`.
-pub fn settle(out: &mut impl Write, report: &settle::Report) -> io::Result<()> {
-    let settle::Report { nodes, pods, running, unplaced, settled_seconds, .. } = report;
+pub fn settle(out: &mut impl Write, report: &settle::SettleReport) -> io::Result<()> {
+    let settle::SettleReport { nodes, pods, running, unplaced, settled_seconds, .. } = report;
     writeln!(
         out,
         "{}: {} running, {} unplaced; {}",
@@ -125,7 +125,7 @@ pub fn settle(out: &mut impl Write, report: &settle::Report) -> io::Result<()> {
 }
 
 /// The benchmark `list`: times and sizes.
-pub fn list(out: &mut impl Write, report: &list::Report) -> io::Result<()> {
+pub fn list(out: &mut impl Write, report: &list::ListReport) -> io::Result<()> {
     let headings = ["ALL PODS AS", "REQUESTS", "SIZE", "TIME", "CPU", "FIRST", "P50", "LAST"];
     let mut table = Table::new(headings);
     for way in &report.ways {
@@ -146,7 +146,7 @@ pub fn list(out: &mut impl Write, report: &list::Report) -> io::Result<()> {
 }
 
 /// The benchmark `webhook`: rates and latencies.
-pub fn webhook(out: &mut impl Write, report: &webhook::Report) -> io::Result<()> {
+pub fn webhook(out: &mut impl Write, report: &webhook::WebhookReport) -> io::Result<()> {
     let headings = ["REQUEST", "REVIEWS", "REVIEWS/S", "REVIEWS/CPU S", "P50", "P99"];
     let mut table = Table::new(headings);
     for kind in &report.kinds {
@@ -165,7 +165,7 @@ pub fn webhook(out: &mut impl Write, report: &webhook::Report) -> io::Result<()>
 }
 
 /// The benchmark `console`: times and sizes.
-pub fn console(out: &mut impl Write, report: &console::Report) -> io::Result<()> {
+pub fn console(out: &mut impl Write, report: &console::ConsoleReport) -> io::Result<()> {
     let ms = |ms: f64| Cell::from(format!("{ms:.1} ms"));
     let mut table = Table::new(["PAGE", "STATUS", "SIZE", "FIRST", "AGAIN"]);
     for page in &report.pages {

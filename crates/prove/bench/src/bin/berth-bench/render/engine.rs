@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use berth_api::syntax::format::{counted, grouped};
 use berth_bench::measure::Figures;
 use berth_bench::ops::Op;
-use berth_bench::workload::{Report, Status};
+use berth_bench::workload::{Status, WorkloadReport};
 use berth_bench::{check, churn, enforce, groups, load, preempt, scale, soak, volumes};
 use berth_terminal::output::{ATTENTION, BAD, GOOD};
 use berth_terminal::table::{Cell, Table};
@@ -26,7 +26,7 @@ pub(super) fn mebibytes(bytes: Option<u64>) -> String {
 }
 
 /// Workloads: the figures, or the reason why a workload did not run.
-pub fn workloads(out: &mut impl Write, reports: &[Report]) -> io::Result<()> {
+pub fn workloads(out: &mut impl Write, reports: &[WorkloadReport]) -> io::Result<()> {
     let headings = ["CASE", "WORKLOAD", "NODES", "DECISIONS", "UNPLACED", "VICTIMS"];
     let mut table =
         Table::new(headings.into_iter().chain(FIGURES).chain(["PEAK MEMORY", "CHECKSUM", "STATUS"]));
@@ -62,7 +62,7 @@ pub fn workloads(out: &mut impl Write, reports: &[Report]) -> io::Result<()> {
 }
 
 /// The benchmark `scale`.
-pub fn scale(out: &mut impl Write, report: &scale::Report) -> io::Result<()> {
+pub fn scale(out: &mut impl Write, report: &scale::ScaleReport) -> io::Result<()> {
     let mut table = Table::new(["POD TEMPLATES", "DECISIONS"].into_iter().chain(FIGURES));
     let mut row = |name: &str, figures: &Figures| {
         let start = [Cell::from(name), Cell::from(grouped(figures.decisions))];
@@ -114,7 +114,7 @@ fn placement_violations(out: &mut impl Write, check: &check::Findings) -> io::Re
 }
 
 /// The benchmark `volumes`.
-pub fn volumes(out: &mut impl Write, report: &volumes::Report) -> io::Result<()> {
+pub fn volumes(out: &mut impl Write, report: &volumes::VolumesReport) -> io::Result<()> {
     let headings = ["CLAIMS", "DECISIONS", "UNPLACED", "CHOSEN", "TO PROVISION"].into_iter();
     let mut table = Table::new(headings.chain(FIGURES).chain(["CHECKSUM"]));
     for case in &report.cases {
@@ -140,7 +140,7 @@ pub fn volumes(out: &mut impl Write, report: &volumes::Report) -> io::Result<()>
 }
 
 /// Pods that are created and deleted round after round.
-pub fn churn(out: &mut impl Write, report: &churn::Report) -> io::Result<()> {
+pub fn churn(out: &mut impl Write, report: &churn::ChurnReport) -> io::Result<()> {
     let has_apiserver = report.rounds.iter().any(|round| round.apiserver_rss_bytes.is_some());
     let headings = ["ROUND", "DECISIONS/S", "UNPLACED", "MEMORY"].into_iter();
     let mut table = Table::new(headings.chain(has_apiserver.then_some("API SERVER'S MEMORY")));
@@ -163,7 +163,7 @@ pub fn churn(out: &mut impl Write, report: &churn::Report) -> io::Result<()> {
 }
 
 /// A soak test: one row for each sample, and the trends.
-pub fn soak(out: &mut impl Write, report: &soak::Report) -> io::Result<()> {
+pub fn soak(out: &mut impl Write, report: &soak::SoakReport) -> io::Result<()> {
     let headings = ["SECONDS", "MEMORY", "FILES", "DISK", "REQUESTS", "FAILED", "P50 US", "P99 US"];
     let mut table = Table::new(headings);
     for sample in &report.samples {
@@ -190,7 +190,7 @@ pub fn soak(out: &mut impl Write, report: &soak::Report) -> io::Result<()> {
 }
 
 /// Preemption: one row for each kind of incoming pods.
-pub fn preempt(out: &mut impl Write, report: &preempt::Report) -> io::Result<()> {
+pub fn preempt(out: &mut impl Write, report: &preempt::PreemptReport) -> io::Result<()> {
     let headings = ["INCOMING PODS", "PODS", "VICTIMS", "PDB VIOLATIONS", "UNPLACED"].into_iter();
     let mut table = Table::new(headings.chain(FIGURES).chain(["FIRST US", "CHECKSUM"]));
     for kind in &report.kinds {
@@ -210,7 +210,7 @@ pub fn preempt(out: &mut impl Write, report: &preempt::Report) -> io::Result<()>
 }
 
 /// Pod groups: decisions of whole groups.
-pub fn groups(out: &mut impl Write, report: &groups::Report) -> io::Result<()> {
+pub fn groups(out: &mut impl Write, report: &groups::GroupsReport) -> io::Result<()> {
     let headings = ["GROUPS", "MEMBERS EACH", "PLACED", "PLACED IN PART"].into_iter();
     let mut table = Table::new(headings.chain(FIGURES).chain(["CHECKSUM"]));
     let counts =
@@ -229,7 +229,7 @@ pub fn groups(out: &mut impl Write, report: &groups::Report) -> io::Result<()> {
 }
 
 /// The benchmark `enforce`.
-pub fn enforce(out: &mut impl Write, report: &enforce::Report) -> io::Result<()> {
+pub fn enforce(out: &mut impl Write, report: &enforce::EnforceReport) -> io::Result<()> {
     let mut table = Table::new(["OPERATION", "COUNT"].into_iter().chain(FIGURES));
     let mut row = |name: &str, figures: &Figures| {
         let start = [Cell::from(name), Cell::from(grouped(figures.decisions))];
@@ -275,7 +275,7 @@ pub fn enforce(out: &mut impl Write, report: &enforce::Report) -> io::Result<()>
 }
 
 /// The benchmark `load`.
-pub fn load(out: &mut impl Write, report: &load::Report) -> io::Result<()> {
+pub fn load(out: &mut impl Write, report: &load::LoadReport) -> io::Result<()> {
     writeln!(
         out,
         "{} ({}, {}) in {:.2} s: {:.1} MB at {:.1} MB/s, {} objects/s, peak memory {}",
