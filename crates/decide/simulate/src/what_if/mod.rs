@@ -14,7 +14,6 @@ mod request;
 pub(crate) mod scale;
 
 use std::collections::{BTreeMap, HashSet};
-use std::mem;
 
 use berth_api::expand::expand;
 use berth_api::inventory::{Entry, Inventory};
@@ -48,11 +47,16 @@ pub struct WhatIf {
     inventory: Inventory,
     options: SimulationOptions,
     now: Timestamp,
-    before: Option<Before>,
     departures: Departures,
     without_target: WithoutTarget,
-    /// The state before the changes, until the first change; [`WhatIf::before`] is not looked up until then.
-    unchanged: Option<Box<Simulation>>,
+    state: State,
+}
+
+enum State {
+    /// The objects have not changed: this is their state.
+    Unchanged(Box<Simulation>),
+    /// They have: this is the state before.
+    Changed(Before),
 }
 
 impl WhatIf {
@@ -70,18 +74,12 @@ impl WhatIf {
         let mut inventory = inventory;
         options.add_simulated_nodes(&mut inventory);
         let (mut simulation, has_new) = place_new(&mut inventory, &options, now)?;
-        let before = has_new.then(|| Before::of(&mut simulation));
-        let unchanged = (!has_new).then(|| Box::new(simulation));
+        let state = match has_new {
+            true => State::Changed(Before::of(&mut simulation)),
+            false => State::Unchanged(Box::new(simulation)),
+        };
         let without_target: WithoutTarget = Box::new(|_| Vec::new());
-        Ok(WhatIf {
-            inventory,
-            options,
-            now,
-            before,
-            departures: Departures::default(),
-            without_target,
-            unchanged,
-        })
+        Ok(WhatIf { inventory, options, now, departures: Departures::default(), without_target, state })
     }
 
     /// Says which pods the enforcer evicts, sooner or later, also if no node is feasible for them: namespace and name. Without this, they
@@ -92,8 +90,8 @@ impl WhatIf {
 
     /// The objects change.
     fn changes(&mut self) {
-        if let Some(mut simulation) = self.unchanged.take() {
-            self.before = Some(Before::of(&mut simulation));
+        if let State::Unchanged(simulation) = &mut self.state {
+            self.state = State::Changed(Before::of(simulation));
         }
     }
 
@@ -129,9 +127,9 @@ impl WhatIf {
     /// # Errors
     /// As [`Simulation::new`].
     pub fn simulation(&self) -> Result<Simulation, SimulationError> {
-        match &self.unchanged {
-            Some(simulation) => Ok(Simulation::clone(simulation)),
-            None => Simulation::new(self.inventory.clone(), self.options.clone()),
+        match &self.state {
+            State::Unchanged(simulation) => Ok(Simulation::clone(simulation)),
+            State::Changed(_) => Simulation::new(self.inventory.clone(), self.options.clone()),
         }
     }
 
@@ -152,10 +150,15 @@ impl WhatIf {
     ///
     /// # Errors
     /// As [`Simulation::new`].
-    pub fn run(mut self, progress: impl FnMut(usize, usize)) -> Result<Changed, SimulationError> {
-        let (before, departures) = (self.before.take(), mem::take(&mut self.departures));
-        let (mut simulation, without_target) = self.built()?;
-        let before = before.unwrap_or_else(|| Before::of(&mut simulation));
+    pub fn run(self, progress: impl FnMut(usize, usize)) -> Result<Changed, SimulationError> {
+        let WhatIf { inventory, options, departures, without_target, state, .. } = self;
+        let (mut simulation, before) = match state {
+            State::Unchanged(mut simulation) => {
+                let before = Before::of(&mut simulation);
+                (*simulation, before)
+            }
+            State::Changed(before) => (Simulation::new(inventory, options)?, before),
+        };
         simulation.run(progress);
         let outcome = WhatIfOutcome::of(&mut simulation, &before, departures, &without_target);
         Ok(Changed { outcome, simulation })
@@ -166,18 +169,13 @@ impl WhatIf {
     /// # Errors
     /// As [`Simulation::new`].
     pub fn settle(self, progress: impl FnMut(usize, usize)) -> Result<Simulation, SimulationError> {
-        let (mut simulation, without_target) = self.built()?;
-        simulation.run(progress);
-        outcome::enforce(&mut simulation, &without_target);
-        Ok(simulation)
-    }
-
-    fn built(self) -> Result<(Simulation, WithoutTarget), SimulationError> {
-        let simulation = match self.unchanged {
-            Some(simulation) => *simulation,
-            None => Simulation::new(self.inventory, self.options)?,
+        let mut simulation = match self.state {
+            State::Unchanged(simulation) => *simulation,
+            State::Changed(_) => Simulation::new(self.inventory, self.options)?,
         };
-        Ok((simulation, self.without_target))
+        simulation.run(progress);
+        outcome::enforce(&mut simulation, &self.without_target);
+        Ok(simulation)
     }
 }
 
