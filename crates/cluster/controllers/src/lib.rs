@@ -224,7 +224,7 @@ impl Tasks {
     async fn end(mut self) {
         while let Some(ended) = self.set.join_next().await {
             if let Err(error) = ended {
-                tracing::error!(%error, "a controller broke");
+                tracing::error!(%error, "a controller panicked");
                 self.stop.cancel();
             }
         }

@@ -105,7 +105,7 @@ impl PodGc {
     fn report(&self, pod: &Pod, result: Result<(), CallError>) {
         match result {
             Err(error) if !error.is_not_found() && !error.is_stale() => {
-                tracing::warn!(pod = %pod.metadata.namespaced_name(), %error, "not collected, will be tried again");
+                tracing::warn!(pod = %pod.metadata.namespaced_name(), %error, "the pod is not collected yet and will be retried");
             }
             _ => {}
         }

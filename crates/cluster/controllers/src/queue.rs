@@ -33,7 +33,6 @@ const LAST_RETRY: Duration = Duration::from_secs(60);
 /// Maximum wait after work on a key.
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
-/// The queue.
 pub(crate) struct Queue<K> {
     state: Mutex<State<K>>,
     changed: Notify,
@@ -306,7 +305,7 @@ async fn run_workers<K: Clone + Eq + Hash + fmt::Display>(
                     if error.is_stale() || error.is_not_found() {
                         tracing::debug!(controller = name, %key, %error, "looking again");
                     } else {
-                        tracing::warn!(controller = name, %key, %error, "will be tried again");
+                        tracing::warn!(controller = name, %key, %error, "failed, will be retried");
                     }
                     queue.add_after_failure(key);
                 }

@@ -3,10 +3,8 @@
 //! Clients write absent fields in different ways: `null`, an empty list, or an empty `resources`.
 //! The comparison ignores these differences, except in `affinity`, where an empty selector and an absent one differ.
 
+pub(crate) use berth_api::expand::POD_TEMPLATE_HASH;
 use serde_json::{Map, Value};
-
-/// Label of the hash on ReplicaSets and their pods.
-pub(crate) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// Kubernetes' alphabet for generated names: no vowels, so no words, and nothing easily confused.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";

@@ -61,7 +61,7 @@ pub enum Entry {
     /// A service was deleted.
     RemoveService(NamespacedName),
     /// The selector of a workload was added, changed or deleted.
-    Owner(Box<OwnerSelector>),
+    Owner(Box<JournaledOwnerSelector>),
     /// An object that decides where pods with volumes may run was added or changed.
     VolumeObject(Box<VolumeObject>),
     /// Such an object was deleted.
@@ -149,7 +149,7 @@ pub struct RecordedSettings {
 /// The selector of a ReplicaSet, StatefulSet or ReplicationController.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct OwnerSelector {
+pub struct JournaledOwnerSelector {
     /// The kind of the workload.
     pub kind: String,
     /// Its namespace.

@@ -11,7 +11,7 @@ pub struct WorkBudget {
     left: Cell<u64>,
 }
 
-/// What was asked for is more work than its budget allows.
+/// A request needs more work than its budget allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMuchWork {
     /// The steps that were allowed.

@@ -5,13 +5,11 @@
 use std::collections::HashSet;
 
 use berth_api::config::Plugin;
+use berth_api::expand::POD_TEMPLATE_HASH as REVISION;
 use berth_api::object::{NamespacedName, Pod, TOPOLOGY_LABELS};
 use berth_engine::{Counts, ExcludedNodes, Explanation, Verdict, Witness};
 
 use crate::simulation::Simulation;
-
-/// The label by which a Deployment distinguishes its revisions.
-const REVISION: &str = "pod-template-hash";
 
 /// The hint for an unschedulable pod, if on some nodes only pods of other revisions of its own Deployment block it.
 /// `pods` are all pods of the cluster.

@@ -1,11 +1,11 @@
 //! How the controller counts a pod.
 
+pub(super) use berth_api::expand::COMPLETION_INDEX as INDEX;
+
 use crate::view::{Job, Pod};
 
 /// Finalizer of pods that are not counted yet.
 pub(super) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
-/// Annotation and label with a pod's completion index.
-pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// How the controller counts a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

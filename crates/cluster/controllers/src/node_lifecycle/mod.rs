@@ -148,7 +148,7 @@ impl NodeLifecycle {
             if let Err(error) =
                 self.api.merge_status(&NODES, &node.metadata, &json!({"conditions": conditions})).await
             {
-                tracing::warn!(node = %name, %error, "conditions not written, will be tried again");
+                tracing::warn!(node = %name, %error, "the conditions are not written yet and will be retried");
                 return;
             }
             if conditions.iter().any(|condition| condition.condition_type == "Ready") {
@@ -164,7 +164,7 @@ impl NodeLifecycle {
                 Condition::new("Ready", "False", "NodeNotReady", "The node is not ready.", Timestamp::now());
             let status = json!({"conditions": [condition]});
             if let Err(error) = self.api.merge_status(&PODS, &pod.metadata, &status).await {
-                tracing::debug!(%error, "pod not marked, will be tried again");
+                tracing::debug!(%error, "the pod is not marked yet and will be retried");
                 return;
             }
             self.recorder.warning(&Reference::new(&PODS, &pod.metadata), "NodeNotReady", "Node is not ready");

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use berth_api::syntax::labels::{REGION, ZONE};
 use tokio::time::Instant;
 
 use super::taints::{Evict, eviction_taint, is_evicting};
@@ -15,7 +16,7 @@ use crate::view::Node;
 /// Region and zone of a node; both empty without the labels.
 pub(super) fn zone_of(node: &Node) -> String {
     let label = |key| node.metadata.label(key).unwrap_or_default();
-    format!("{}:{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"))
+    format!("{}:{}", label(REGION), label(ZONE))
 }
 
 /// The disruption state of a zone.

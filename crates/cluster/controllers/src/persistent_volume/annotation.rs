@@ -1,8 +1,8 @@
 //! Annotations of bound claims and volumes.
 
-/// Annotation of a claim whose binding is complete.
-pub(super) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Annotation of an object that this controller, not a user, bound to the other one.
-pub(crate) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+pub(super) use berth_api::object::volume::{
+    BIND_COMPLETED_ANNOTATION as BIND_COMPLETED, BOUND_BY_CONTROLLER_ANNOTATION as BOUND_BY_CONTROLLER,
+};
+
 /// Annotation of a volume with the name of the provisioner that created it.
 pub(crate) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
+use berth_api::object::volume::{NO_PROVISIONER, SELECTED_NODE_ANNOTATION as SELECTED_NODE};
+
 use super::annotation::{BIND_COMPLETED, BOUND_BY_CONTROLLER};
 use super::matching::{best_match, satisfies_named};
 use crate::events::Notice;
 use crate::view::{PersistentVolume, PersistentVolumeClaim, StorageClass};
-
-/// Annotation of a claim: the node for which its volume is provisioned.
-pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// The provisioner of classes whose volumes administrators create.
-const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// What the controller knows about a claim.
 #[derive(Debug, Default)]

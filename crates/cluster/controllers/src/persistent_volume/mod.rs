@@ -25,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::annotation::PROVISIONED_BY;
 use self::claim::Observed;
-pub(crate) use self::claim::SELECTED_NODE;
 pub(crate) use self::ephemeral::EphemeralVolumes;
 use super::api::{Api, Precondition};
 use super::events::{Recorder, Reference};

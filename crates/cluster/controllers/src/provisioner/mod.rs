@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::object::NamespacedName;
+use berth_api::object::volume::SELECTED_NODE_ANNOTATION as SELECTED_NODE;
 use berth_api::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use berth_client::call::CallError;
 use jiff::SignedDuration;
@@ -26,7 +27,7 @@ use self::topology::{Segments, for_any_node, for_node};
 use super::api::{Api, DeleteOptions};
 use super::events::{Recorder, Reference};
 use super::informers::{Caches, Informers};
-use super::persistent_volume::{PROVISIONED_BY, SELECTED_NODE};
+use super::persistent_volume::PROVISIONED_BY;
 use super::queue::{Next, Queue, work};
 use super::view::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 
@@ -53,7 +54,6 @@ impl Default for ProvisionerOptions {
     }
 }
 
-/// The provisioner.
 pub(crate) struct Provisioner {
     api: Api,
     recorder: Recorder,

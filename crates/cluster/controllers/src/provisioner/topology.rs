@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::StringMap;
 use berth_api::object::volume::TopologySelectorTerm;
+use berth_api::syntax::labels::ZONE;
 
 use crate::view::StorageClass;
-
-const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Labels of the nodes that can access a volume; none means all nodes.
 pub(super) type Segments = BTreeMap<String, String>;

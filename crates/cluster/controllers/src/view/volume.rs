@@ -1,6 +1,9 @@
 //! Persistent volumes, claims and storage classes.
 
-use berth_api::object::volume::{ClaimReference, ClaimVolume, PersistentVolumeStatus, TopologySelectorTerm};
+use berth_api::object::volume::{
+    ClaimReference, ClaimVolume, PersistentVolumeStatus, STORAGE, STORAGE_CLASS_ANNOTATION as BETA_CLASS,
+    TopologySelectorTerm,
+};
 use berth_api::object::{LabelSelector, NamespacedName, ResourceList};
 use berth_api::syntax::quantity::Quantity;
 use serde::Serialize;
@@ -8,10 +11,6 @@ use serde_json::Value;
 
 use super::ObjectMeta;
 use crate::index::Index;
-
-/// Annotation of a claim with its class, in the oldest form.
-const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
-const STORAGE: &str = "storage";
 
 berth_api::object_types! {
     pub(crate) struct PersistentVolume {

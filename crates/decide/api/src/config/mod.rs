@@ -105,7 +105,7 @@ impl Default for Profile {
 pub struct InterPodAffinityArgs {
     /// Weight (0 to 100) of the required affinity of running pods as a preference of other pods.
     pub hard_pod_affinity_weight: i64,
-    /// Whether preferences of running pods are ignored for pods without inter-pod preferences of their own.
+    /// Whether preferences of running pods are ignored for pods without inter-pod preferences.
     pub ignore_preferred_terms_of_existing_pods: bool,
     /// Extension: whether preferred anti-affinity of running pods is ignored, so that it is not symmetric.
     pub ignore_preferred_anti_affinity_of_existing_pods: bool,
@@ -213,7 +213,7 @@ fn cpu_and_memory() -> Vec<ResourceSpec> {
 /// `PodTopologySpreadArgs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodTopologySpreadArgs {
-    /// The constraints of pods without constraints of their own.
+    /// The constraints of pods that have none.
     pub defaulting: SpreadDefaulting,
 }
 

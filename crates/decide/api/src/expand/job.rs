@@ -11,7 +11,8 @@ use super::{ExpandError, Expander};
 use crate::object::{CronJob, Job, JobSpec, JobStatus, ObjectMeta, OwnerReference, Pod};
 use crate::read::{Kind, decode_at};
 
-const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// The annotation and label with a pod's completion index.
+pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// A Job of the input, or the Job of a CronJob's next run.
 struct Run<'a> {

@@ -32,6 +32,8 @@ mod template;
 pub use daemon::daemon_tolerations;
 pub use deletion_order::{DELETION_COST, Replica};
 pub use error::ExpandError;
+pub use job::COMPLETION_INDEX;
+pub use ownership::POD_TEMPLATE_HASH;
 pub use template::{WorkloadPods, workload_pods};
 
 use std::collections::{HashMap, HashSet};
@@ -47,7 +49,7 @@ use crate::object::{
 use crate::read::Kind;
 use context::{Context, owner_reference};
 use draft::{Origin, PodDraft};
-use ownership::{Ownership, POD_TEMPLATE_HASH, is_active};
+use ownership::{Ownership, is_active};
 
 /// Default limit of the pods that one input expands to. Each needs some 4 KiB.
 pub const MAX_PODS: i64 = 250_000;

@@ -7,7 +7,7 @@ use crate::object::{ObjectMeta, OwnerReference, Pod};
 use crate::read::Kind;
 
 /// The label of pods and ReplicaSets with the revision of a Deployment.
-pub(super) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// Owner: kind, namespace and name.
 type Key<'a> = (Kind, &'a str, &'a str);

@@ -18,7 +18,7 @@ pub struct Condition {
     /// The generation of the object that the condition was found for; 0 when not given.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
-    /// Pods and Jobs: when the condition was last looked at.
+    /// Pods and Jobs: when the condition was last checked.
     #[serde(with = "time", skip_serializing_if = "Option::is_none")]
     pub last_probe_time: Option<Timestamp>,
     /// Deployments: when anything of the condition changed last.

@@ -1,7 +1,7 @@
 //! Items of a list in JSON, several at once and on several threads.
 //!
 //! Each further thread begins where an item seems to begin. Its items count only if those before them end exactly there, so
-//! that the result is the same as that of parsing from the begin. Whatever is not an object, is malformed or goes on behind the text is
+//! that the result is the same as that of parsing from the beginning. What is not an object, is malformed or continues after the text is
 //! left to the caller.
 
 use std::{str, thread};

@@ -102,7 +102,6 @@ pub(crate) fn display_name(kind: &str, namespace: &str, name: &str) -> String {
     }
 }
 
-/// The default namespace.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 
 /// A field that is a non-empty string.

@@ -69,7 +69,7 @@ impl PodRules {
         self.relaxable = relaxable.collect();
     }
 
-    /// The rules that a pod may have as preferences when it has been pending for so long, in the order in which they are
+    /// The rules that a pod may have as preferences when it has been pending for this time, in the order in which they are
     /// relaxed.
     pub fn relaxable_after(&self, pending: Duration) -> impl Iterator<Item = &RelaxableRule> {
         self.relaxable.iter().filter(move |rule| rule.after <= pending)

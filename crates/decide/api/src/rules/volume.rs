@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::object::volume::{CsiNode, InTreeDisks, MIGRATED_PLUGINS_ANNOTATION, PersistentVolume};
 use crate::object::{NodeSelector, NodeSelectorTerm, SelectorRequirement, StringMap};
+use crate::syntax::labels::{REGION, ZONE};
 
 /// An in-tree plugin whose volumes a CSI driver serves on nodes that say so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -151,8 +152,6 @@ impl InTreePlugin {
     }
 }
 
-const ZONE: &str = "topology.kubernetes.io/zone";
-const REGION: &str = "topology.kubernetes.io/region";
 const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 

@@ -31,7 +31,7 @@ enum Origin {
 
 pub(super) struct Prepared {
     origin: Origin,
-    /// Whether every replica has claims of its own.
+    /// Whether every replica has its own claims.
     pub(super) has_claims: bool,
     /// Replicas in the input with a node.
     assigned: HashSet<NamespacedName>,

@@ -19,7 +19,7 @@ const MAX_SHAPES: usize = 300;
 
 impl Trial<'_> {
     /// A node like an existing one: the smallest by CPU and memory on which the pod fits; if there is none, the smallest
-    /// that is in domains of its own.
+    /// that is in its own domains.
     pub(super) fn add_node(&mut self, problem: &Problem) -> Option<Repair> {
         if self.only.is_some() || self.cluster.has_node(NEW) {
             return None;

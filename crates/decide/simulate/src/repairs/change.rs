@@ -93,7 +93,7 @@ pub enum Change {
         /// The largest request with which the pod fits.
         to: String,
     },
-    /// A required rule of the pod becomes a preferred one, or goes if it has no preferred form.
+    /// A required rule of the pod becomes a preferred one, or is removed if it has no preferred form.
     Relax {
         /// Its path in the pod.
         term: String,

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use berth_api::config::Plugin;
-use berth_api::object::{Node, Pod, StringMap};
+use berth_api::object::{MIRROR_ANNOTATION, Node, Pod, StringMap};
 use berth_api::rules::{PodRules, Selector};
 use berth_engine::{Counts, Equivalence, NodeEvaluation, PreparedPod, Status, TopologyPair, Verdict};
 
@@ -27,7 +27,6 @@ const MAX_MOVES: usize = 3;
 const MAX_TRIES: usize = 2_000;
 /// Number of nodes that are tried for a moved pod if the first choice of the scheduler does not help.
 const MAX_TARGETS: usize = 50;
-const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// What each pod contributes, by its position.
 type Weights = Rc<BTreeMap<usize, i64>>;
@@ -91,7 +90,7 @@ impl<'a> Movable<'a> {
                 && !metadata.is_deleting()
                 && p.group.is_none()
                 && spec.priority.unwrap_or(0) <= priority
-                && !(is_exempt || is_daemon || metadata.annotations.contains_key(MIRROR))
+                && !(is_exempt || is_daemon || metadata.annotations.contains_key(MIRROR_ANNOTATION))
         };
         let (mut by_name, mut by_node) = (HashMap::new(), HashMap::<_, Vec<_>>::new());
         for (i, p) in trial.pods.iter().enumerate().filter(|(_, p)| may_move(p)) {

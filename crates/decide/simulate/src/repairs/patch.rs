@@ -73,7 +73,7 @@ impl PodPatch {
         self.apply(json!({"op": "remove", "path": required}))
     }
 
-    /// Makes a required pod term of `spec.affinity` a preferred one; without `preferably` it goes.
+    /// Makes a required pod term of `spec.affinity` a preferred one; without `preferably` it is removed.
     pub(super) fn prefer_pod_term(&mut self, path: &str, preferably: bool) -> Option<()> {
         let required = pointer(path)?;
         if !preferably {

@@ -16,7 +16,7 @@ const MAX_TRIES: usize = 20;
 struct Excess<'v> {
     node: &'v str,
     by_resource: BTreeMap<&'v str, i64>,
-    /// The largest part of a request that goes, in millionths.
+    /// The largest part of a request that is removed, in millionths.
     part: i64,
 }
 

@@ -16,7 +16,6 @@ pub(super) struct Trial<'a> {
     /// All pods, running and pending.
     pub(super) pods: &'a [SimulatedPod],
     pub(super) budgets: &'a [DisruptionBudget],
-    /// The pod.
     pub(super) pod: &'a SimulatedPod,
     /// Only this node is changed, or gets the pod.
     pub(super) only: Option<&'a str>,

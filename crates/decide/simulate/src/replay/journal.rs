@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use berth_api::config::ConfigErrors;
 use berth_api::journal::{
-    AssumedVolumes, Entry, GroupResult, Header, JOURNAL_VERSION, OTHER_SCHEDULER, OwnerSelector,
+    AssumedVolumes, Entry, GroupResult, Header, JOURNAL_VERSION, JournaledOwnerSelector, OTHER_SCHEDULER,
     RecordedDecision, RecordedGroup,
 };
 use berth_api::object::{NamespacedName, Pod, time};
@@ -116,7 +116,7 @@ impl JournalReplay {
         Some(PodExplanation::of(cluster, Some(&budgets), known, pending, node, pods, &budget))
     }
 
-    /// Applies an entry. A decision changes nothing: what follows from it is recorded by entries of its own.
+    /// Applies an entry. A decision changes nothing: its consequences are recorded by separate entries.
     ///
     /// # Errors
     /// It is about a pod that is not in the queue.
@@ -132,7 +132,7 @@ impl JournalReplay {
             Entry::Service(service) => cluster.set_service(&service),
             Entry::RemoveService(name) => cluster.remove_service(name.namespace(), name.name()),
             Entry::Owner(owner) => {
-                let OwnerSelector { kind, namespace, name, selector, removed } = *owner;
+                let JournaledOwnerSelector { kind, namespace, name, selector, removed } = *owner;
                 let selector = Selector::parse(selector.as_ref()).ok().filter(|_| !removed);
                 cluster.set_owner_selector(&kind, &namespace, &name, selector);
             }

@@ -201,7 +201,7 @@ fn conflicts_are_listed_by_set_and_not_by_pair_of_owners() {
         let n_owners = n_budgets / 4;
         assert_eq!(comparison.sets.len(), 4);
         assert!(comparison.sets.iter().all(|set| set.owners.len() == n_owners));
-        // Four sets of their own, and six pairs of them.
+        // Four distinct sets, and six pairs of them.
         assert_eq!((comparison.conflicts.len(), comparison.summary.n_conflicts), (10, 10));
         let first = &comparison.conflicts[0];
         assert_eq!((first.role, first.n_pods), (SelectorRole::DisruptionBudget, 1));

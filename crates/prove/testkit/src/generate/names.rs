@@ -1,10 +1,10 @@
 //! The names and labels that objects have.
 
+pub use berth_api::syntax::labels::{REGION, ZONE};
+
 use super::random::Random;
 
 pub const NAMESPACES: [&str; 5] = ["default", "team-a", "team-b", "kube-system", "ghost"];
-pub const ZONE: &str = "topology.kubernetes.io/zone";
-pub const REGION: &str = "topology.kubernetes.io/region";
 pub const RACK: &str = "example.com/rack";
 pub const ZONES: [&str; 3] = ["z0", "z1", "z2"];
 pub const REGIONS: [&str; 2] = ["eu", "us"];

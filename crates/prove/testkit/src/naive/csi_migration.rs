@@ -4,6 +4,7 @@ use berth_api::object::volume::{
     CsiNode, CsiVolume, InTreeDisks, MIGRATED_PLUGINS_ANNOTATION, PersistentVolume, VolumeNodeAffinity,
 };
 use berth_api::object::{NodeSelector, NodeSelectorTerm, SelectorRequirement};
+use berth_api::syntax::labels::{REGION, ZONE};
 
 /// An in-tree plugin with a CSI driver that replaces it. vSphere and Azure files are never counted or translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,8 +112,6 @@ fn ebs_handle(id: &str) -> Result<String, String> {
     }
 }
 
-const ZONE: &str = "topology.kubernetes.io/zone";
-const REGION: &str = "topology.kubernetes.io/region";
 const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 

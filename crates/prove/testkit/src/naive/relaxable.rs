@@ -6,7 +6,7 @@ use super::relax::{relax_after, spread_path};
 use super::terms::{node_selectors, pod_terms};
 use super::{Options, terms};
 
-/// The paths of the rules that a pod may do without when it has been pending for so long, in the order in which they are
+/// The paths of the rules that a pod may do without when it has been pending for this time, in the order in which they are
 /// relaxed: the terms of the specification, its spread constraints, the terms of the annotation.
 pub fn relaxable(pod: &Pod, pending_seconds: u64, options: &Options) -> Vec<String> {
     let mut rules: Vec<(String, Option<String>)> = Vec::new();

@@ -36,7 +36,7 @@ pub struct PodTerm {
     pub executing: bool,
     /// The number of other matching pods that may share a domain.
     pub limit: usize,
-    /// The time of its own after which it is relaxed.
+    /// The time after which the term is relaxed.
     pub relax_after: Option<String>,
     /// Whether time relaxes it.
     can_be_relaxed: bool,

@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::config::SpreadDefaulting;
 use berth_api::object::{LabelSelector, Node, Pod, SelectorRequirement, StringMap, TopologySpreadConstraint};
-use berth_api::syntax::labels::HOSTNAME;
+use berth_api::syntax::labels::{HOSTNAME, ZONE};
 
 use super::relax::{is_relaxed, spread_path};
 use super::{Code, MAX_NODE_SCORE, Question, Verdict, node_affinity, reject, selector, taint_toleration};
-
-const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The pod's own constraints of one kind, or the profile's defaults with the selectors of the pod's services and owner;
 /// `matchLabelKeys` are merged into the selectors.

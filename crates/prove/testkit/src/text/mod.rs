@@ -35,7 +35,7 @@
 //! `cpu=100m mem=64Mi storage=1Gi req:RESOURCE=N` (requests of the only container), `allocated:RESOURCE=N` (reserved
 //! by the node), `infeasible` (the node rejected a resize), `restarts-all` (containers), `image:NAME`, `image-volume:NAME`,
 //! `port:[IP:]N[/PROTOCOL]`, `select:KEY=VALUE`, `tolerate:KEY[=VALUE][:EFFECT]` (`tolerate:*` for all),
-//! `tolerate-anti:NAMESPACE,...` (`*` for all), `relax:5m` (after so long), `owner:KIND/NAME`, volumes `claim:NAME`, `ephemeral:NAME`, `gce:NAME`, `ebs:ID`, `iscsi:IQN`,
+//! `tolerate-anti:NAMESPACE,...` (`*` for all), `relax:5m` (after this time), `owner:KIND/NAME`, volumes `claim:NAME`, `ephemeral:NAME`, `gce:NAME`, `ebs:ID`, `iscsi:IQN`,
 //! `rbd:IMAGE@MONITOR,...` (these four with `:ro` for read-only), and groups:
 //!
 //! | group | field |

@@ -142,7 +142,7 @@ fn evictions(simulation: &Simulation, remedies: &Remedies, rules: Option<Enforce
         };
         let target = match &remedy.target {
             Target::Node(node) => parts::node(node),
-            Target::Nowhere(_) | Target::NotAsked => html! { "none" },
+            Target::Nowhere(_) | Target::NotRequested => html! { "none" },
         };
         let cured: BTreeSet<String> =
             remedy.cures.iter().map(|k| format!("{}/{}", k.namespace, k.name)).collect();

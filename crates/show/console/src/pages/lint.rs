@@ -47,8 +47,8 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
         (summary(&report.findings))
         @if inventory.workloads.iter().any(|workload| workload.raw.is_none()) {
             p.hint {
-                "The texts of the objects are not kept here. Annotations that exempt objects, update strategies and unknown "
-                "fields are not looked at: berth lint does."
+                "The console does not keep the text of objects. It does not check annotations that exempt objects, update "
+                "strategies and unknown fields; berth lint does."
             }
         }
         @if wanted_severity.is_some() || wanted_rule.is_some() { p { (parts::link("/lint", "All findings")) } }

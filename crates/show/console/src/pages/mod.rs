@@ -70,7 +70,7 @@ fn rendered(state: &State, request: &Request<'_>, answer: Answer) -> Response {
     Response::html(status, layout::page(&state.name, state.notice(), request, &title, &content))
 }
 
-/// Whether a page reads the objects again, such as for a simulation of its own. It takes memory and seconds: a server renders one
+/// Whether a page reads the objects again, such as for a separate simulation. It takes memory and seconds: a server renders one
 /// of them at a time.
 pub fn reads_objects(request: &Request<'_>) -> bool {
     match request.path.trim_matches('/') {

@@ -3,13 +3,13 @@
 use berth_api::object::Taint;
 use berth_api::rules::PodRequests;
 use berth_api::syntax::format::counted;
+use berth_api::syntax::labels::ZONE;
 use berth_api::syntax::quantity::with_unit;
 use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
 use super::parts;
 use crate::overview::Pods;
-use crate::pictures::ZONE;
 use crate::places::{Place, place, places};
 use crate::{Request, State, links};
 

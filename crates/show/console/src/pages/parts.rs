@@ -35,7 +35,7 @@ pub(super) fn workload(namespace: &str, workload: Option<&str>) -> Markup {
     }
 }
 
-/// An object of any kind; those with a page of their own as a link.
+/// An object of any kind; those with a page as a link.
 pub(super) fn object(kind: &str, namespace: &str, name: &str) -> Markup {
     match kind {
         "Pod" => html! { "Pod " (pod(namespace, name)) },

@@ -6,6 +6,7 @@ use berth_api::object::NamespacedName;
 use berth_api::read::Kind;
 use berth_api::rules::WhenUnsatisfiable;
 use berth_api::syntax::format::{counted, grouped};
+use berth_api::syntax::labels::ZONE;
 use berth_simulate::SimulatedPod;
 use berth_simulate::capacity::{Capacity, CapacityRequest, Subject, capacity};
 use berth_simulate::what_if::topology_key;
@@ -14,7 +15,7 @@ use maud::{Markup, html};
 use super::answer::{Answer, Page, PageError};
 use super::parts;
 use crate::overview::Pods;
-use crate::pictures::{self, ZONE};
+use crate::pictures;
 use crate::workloads::WorkloadName;
 use crate::{Request, State, links};
 

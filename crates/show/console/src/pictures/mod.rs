@@ -17,7 +17,7 @@ pub use spread::spread;
 pub(crate) use spread::spread_of;
 pub use timeline::timeline;
 pub use topology::{ColorBy, topology};
-pub(crate) use topology::{Frame, ZONE, draw, draw_overview};
+pub(crate) use topology::{Frame, draw, draw_overview};
 
 #[cfg(test)]
 mod tests {

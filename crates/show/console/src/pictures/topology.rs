@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use berth_api::simulated_nodes::RACK;
 use berth_api::syntax::format::counted;
+use berth_api::syntax::labels::ZONE;
 use berth_engine::Violation;
 use berth_picture::cells::{Cell, CellMap, Domain, Item, MAX_LARGE, Outside, Part};
 use berth_picture::{Class, Key, N_KINDS};
@@ -16,8 +17,6 @@ use crate::overview::{Overview, Pods};
 use crate::places::{Place, places};
 use crate::pod_table::PodTable;
 
-/// The node label with the zone.
-pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 /// Most cells; of more nodes, several share a cell.
 const MAX_CELLS: usize = 5000;
 /// Pending pods that are drawn.

@@ -10,7 +10,7 @@ use crate::overview::Pods;
 use crate::pod_table::{PodTable, Subject};
 use crate::workloads::{WorkloadName, name_of};
 
-/// Workloads that have a color of their own; the others share the last one.
+/// Workloads with a separate color; the others share the last one.
 const MAX_NAMED: usize = N_KINDS - 1;
 const OTHER: (Class, char) = (Class::Kind(MAX_NAMED), '·');
 

@@ -8,6 +8,7 @@
 mod labels;
 mod references;
 
+pub use crate::object::MIRROR_ANNOTATION as MIRROR;
 pub use references::{Referent, references, token_audiences};
 
 use serde_json::{Map, Value};
@@ -19,8 +20,6 @@ use labels::forbidden_labels;
 pub const NODES_GROUP: &str = "system:nodes";
 /// The prefix of the user names of nodes.
 pub const NODE_USER_PREFIX: &str = "system:node:";
-/// The annotation of a mirror pod, which stands for a pod that the kubelet runs without the API server.
-pub const MIRROR: &str = "kubernetes.io/config.mirror";
 const LEASES: &str = "kube-node-lease";
 
 /// A request of a node's identity.

@@ -13,7 +13,7 @@ pub use node::validate_node;
 pub use runtime_class::validate_runtime_class;
 
 use super::field::{BadValue, Errors, FieldError, Path};
-use crate::object::{ObjectMeta, Pod, PodSpec, StringMap};
+use crate::object::{MIRROR_ANNOTATION, ObjectMeta, Pod, PodSpec, StringMap};
 use crate::rules::{AnnotationError, annotation_affinity, parse_relax_after, tolerated_namespaces};
 use crate::syntax;
 use crate::syntax::annotations::{AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, TOLERATION_ANNOTATION};
@@ -121,13 +121,12 @@ fn validate_metadata(metadata: &ObjectMeta, errors: &mut Errors) {
 }
 
 fn validate_mirror_annotation(pod: &Pod, errors: &mut Errors) {
-    const MIRROR: &str = "kubernetes.io/config.mirror";
-    if let Some(value) = pod.metadata.annotations.get(MIRROR)
+    if let Some(value) = pod.metadata.annotations.get(MIRROR_ANNOTATION)
         && pod.spec.node_name.is_empty()
     {
         let annotations = Path::Root("metadata.annotations");
         errors.invalid(
-            &annotations.key(MIRROR),
+            &annotations.key(MIRROR_ANNOTATION),
             value,
             "must set spec.nodeName if mirror pod annotation is set",
         );
