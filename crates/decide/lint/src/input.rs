@@ -153,7 +153,7 @@ impl<'a> LintInput<'a> {
         self.subjects.get(self.n_begun.get().checked_sub(1)?)
     }
 
-    /// Names schedulers that read Berth's annotations, besides `berth` and those that have a profile of their own.
+    /// Names schedulers that read Berth's annotations, besides `berth` and those that have a profile.
     #[must_use]
     pub fn with_annotation_readers(self, annotation_readers: &'a [String]) -> Self {
         LintInput { annotation_readers, ..self }

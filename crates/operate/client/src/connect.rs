@@ -334,7 +334,7 @@ fn with_defaults(mut config: kube::Config) -> kube::Config {
     }
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    // Answers have deadlines of their own: a watch may be silent for a minute, a binding may not.
+    // Answers have separate deadlines: a watch may be silent for a minute, a binding may not.
     config.read_timeout = None;
     config.write_timeout = Some(WRITE_TIMEOUT);
     config

@@ -194,7 +194,7 @@ pub(crate) async fn follow_client_authorities(client: kube::Client, authorities:
         match result {
             Ok(()) => is_reported = false,
             Err(reason) if !std::mem::replace(&mut is_reported, true) => {
-                tracing::info!("no new authorities of client certificates: {reason}");
+                tracing::info!("the authorities of client certificates are not updated: {reason}");
             }
             Err(_) => {}
         }

@@ -62,7 +62,7 @@ pub enum ServeError {
 }
 
 /// A page of a component; `None` for a path that it does not serve.
-pub type Pages = Arc<dyn Fn(&str) -> Option<BoxFuture<'static, Response<Full<Bytes>>>> + Send + Sync>;
+pub type StatusPages = Arc<dyn Fn(&str) -> Option<BoxFuture<'static, Response<Full<Bytes>>>> + Send + Sync>;
 
 /// What a component serves.
 pub struct Content<S> {
@@ -71,7 +71,7 @@ pub struct Content<S> {
     /// Its state. The component is alive while it holds the sender.
     pub state: watch::Receiver<S>,
     /// Its own pages, besides health and metrics.
-    pub pages: Option<Pages>,
+    pub pages: Option<StatusPages>,
 }
 
 /// The addresses in use.

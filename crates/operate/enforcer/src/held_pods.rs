@@ -1,6 +1,6 @@
-//! Pods that have to go and have no feasible node: since when they are held, and the condition that says so.
+//! Pods that are to be evicted and have no feasible node: since when they are held, and the condition that says so.
 //!
-//! The condition also keeps the time: a new leader goes on from its `lastTransitionTime`. It is written by comparison with what the
+//! The condition also keeps the time: a new leader continues from its `lastTransitionTime`. It is written by comparison with what the
 //! API server shows, each time victims are selected: what is lost is written again.
 
 use std::collections::{HashMap, HashSet};
@@ -36,7 +36,7 @@ pub(crate) fn held_until(until: Option<Timestamp>, now: Timestamp) -> String {
     }
 }
 
-/// A pod without a feasible node that has to go.
+/// A pod that is to be evicted and has no feasible node.
 struct HeldPod {
     namespace: String,
     name: String,

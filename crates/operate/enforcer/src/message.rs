@@ -34,6 +34,6 @@ pub(crate) fn evicted(remedy: &Remedy) -> String {
     match &remedy.target {
         Target::Node(node) => format!("{why}. The pod (or its replacement) fits on {node}"),
         Target::Nowhere(nowhere) => format!("{why}. No node is feasible for the pod: {nowhere}"),
-        Target::NotAsked => why,
+        Target::NotRequested => why,
     }
 }

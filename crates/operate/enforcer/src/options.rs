@@ -46,15 +46,15 @@ impl Graces {
     }
 }
 
-/// The annotation of a pod that says what happens if it has to go and no node is feasible: `evict`, `hold`, or how long it is held.
+/// The annotation of a pod that says what happens if it is to be evicted and no node is feasible: `evict`, `hold`, or how long it is held.
 pub const WITHOUT_TARGET_ANNOTATION: &str = "scheduling.berth.dev/without-target";
-/// A workload with one running pod is held so many times as long as others, unless its annotation says how long.
+/// The factor of the hold period for workloads with one running pod, unless an annotation sets the period.
 const ONE_REPLICA: u32 = 6;
 
-/// How long a pod that has to go stays because no node is feasible for it.
+/// How long a pod that is to be evicted stays because no node is feasible for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldPeriod {
-    /// So long from the first selection without a feasible node. Then the pod is evicted anyway.
+    /// For this time from the first selection without a feasible node. Then the pod is evicted anyway.
     For(Duration),
     /// Until a node is feasible.
     Always,
@@ -185,7 +185,7 @@ pub enum EnforcerError {
     #[error(transparent)]
     Serve(#[from] berth_client::serving::ServeError),
     /// The enforcer ended by itself.
-    #[error("the enforcer cannot go on: {0}")]
+    #[error("the enforcer cannot continue: {0}")]
     Broken(#[from] berth_client::component::ComponentError),
 }
 

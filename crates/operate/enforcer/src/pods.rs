@@ -25,7 +25,6 @@ pub(crate) struct Workload {
     pub(crate) controller: Option<ObjectReference>,
 }
 
-/// A running pod.
 #[derive(Debug)]
 pub(crate) struct RunningPod {
     pub(crate) uid: Box<str>,

@@ -12,7 +12,7 @@ use crate::metrics::Metrics;
 use crate::options::Graces;
 use crate::pods::Pods;
 
-/// Members of a group are bound one after the other: so long, a pod may miss the pods that it requires.
+/// Members of a group are bound one after the other: for this time, a pod may lack the pods that it requires.
 const GROUP_GRACE: Duration = Duration::from_secs(2);
 
 /// The pods whose binding broke a rule: the owner of the rule, or all that conflict with its anti-affinity. None if the rule
@@ -29,7 +29,6 @@ fn intruders(violation: &Violation, arrived: &HashSet<(String, String)>) -> Vec<
     if violation.rule == ViolatedRule::PodAntiAffinity && is_all { others } else { Vec::new() }
 }
 
-/// The violations.
 pub(crate) struct Violations {
     graces: Graces,
     /// Pods in these namespaces are never evicted.

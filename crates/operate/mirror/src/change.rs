@@ -60,7 +60,7 @@ pub enum Change {
     Listed(Source),
     /// A source may [not be read](crate::Mirror::unreadable), or is listed after it might not.
     Readability(Source),
-    /// The mirror cannot go on: there are too many objects, or one of the required sources may not be read.
+    /// The mirror cannot continue: there are too many objects, or one of the required sources may not be read.
     Failed(WatchFailure),
     /// All sources are listed; again after each list that replaced another.
     Complete,

@@ -151,7 +151,6 @@ impl<'a> JsonText<'a> {
         Ok(values)
     }
 
-    /// A value.
     pub(crate) fn value(&mut self) -> Result<&'a [u8], Malformed> {
         let first = self.peek()?;
         let begin = self.at;

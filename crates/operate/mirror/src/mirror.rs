@@ -253,7 +253,7 @@ impl Mirror {
         }
         if let Some((source, Edge::End)) = list {
             if self.forbidden.remove(&source).is_some() {
-                tracing::info!("{} may be read now", source.name());
+                tracing::info!("{} can be read again", source.name());
                 changes.push(Change::Readability(source));
             }
             if source == Source::Nodes

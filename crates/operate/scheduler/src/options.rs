@@ -121,7 +121,7 @@ pub enum SchedulerError {
     #[error(transparent)]
     Record(#[from] RecordError),
     /// The scheduler ended by itself.
-    #[error("the scheduler cannot go on: {0}")]
+    #[error("the scheduler cannot continue: {0}")]
     Broken(#[from] berth_client::component::ComponentError),
 }
 

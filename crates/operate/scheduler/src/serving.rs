@@ -7,9 +7,9 @@ use berth_api::config::SchedulerConfig;
 use berth_api::object::{Pod, ResourceList};
 use berth_api::resource::PODS;
 use berth_api::rules::{pod_limits, pod_requests};
-use berth_client::serving::Pages;
+use berth_client::serving::StatusPages;
 use berth_client::watch::ListError;
-use berth_client::{Pages as ListPages, WatchOptions};
+use berth_client::{Pages, WatchOptions};
 use berth_serve::health;
 use http::StatusCode;
 use serde_json::json;
@@ -18,7 +18,7 @@ use serde_json::json;
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// `/configz` and `/metrics/resources`.
-pub(crate) fn pages(config: &SchedulerConfig, client: kube::Client) -> Pages {
+pub(crate) fn pages(config: &SchedulerConfig, client: kube::Client) -> StatusPages {
     let configz: Arc<str> = json!({"componentconfig": config.to_value()}).to_string().into();
     Arc::new(move |path| {
         let (configz, client) = (configz.clone(), client.clone());
@@ -43,7 +43,7 @@ pub(crate) fn pages(config: &SchedulerConfig, client: kube::Client) -> Pages {
 async fn resource_metrics(client: &kube::Client) -> Result<String, ListError> {
     let (mut requests, mut limits) = (String::new(), String::new());
     let options = WatchOptions::new(PODS.path(""));
-    let mut pages = ListPages::new(client, &options);
+    let mut pages = Pages::new(client, &options);
     while let Some(page) = pages.next().await? {
         let page: Vec<Pod> = page;
         if pages.is_first() {

@@ -31,7 +31,7 @@ impl Authority {
     /// A new authority.
     ///
     /// # Errors
-    /// The system gives no randomness.
+    /// The operating system provides no random numbers.
     pub fn new(common_name: &str, validity: Validity) -> Result<Authority, rcgen::Error> {
         let mut params = params(Vec::new(), common_name, validity)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));

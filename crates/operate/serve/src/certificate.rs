@@ -55,7 +55,7 @@ pub enum CertificateError {
         reason: String,
     },
     /// Certificate and key do not belong together, or the key is of no known kind.
-    #[error("{certificate} with {key}: {source}; both must be of the same issue",
+    #[error("{certificate} with {key}: {source}; both must have been issued together",
         certificate = certificate.display(), key = key.display())]
     Pair {
         /// The chain.
@@ -140,7 +140,7 @@ impl Certificates {
     }
 
     /// Reads the files again at every interval, without end, and calls `report` with the result of each reload. A
-    /// pair that cannot be used is logged, and the certificate in use stays: files are often replaced one by one.
+    /// pair that cannot be used is logged, and the previous certificate stays in use: files are often replaced one by one.
     pub async fn reload_changes(
         self: Arc<Self>,
         source: CertificateSource,
@@ -160,7 +160,7 @@ impl Certificates {
                 }
                 Err(error) => {
                     report(false);
-                    tracing::warn!("the certificate in use stays: {error}");
+                    tracing::warn!("the previous certificate stays in use: {error}");
                 }
             }
         }

@@ -69,12 +69,15 @@ impl ClientAuthorities {
             match read(path).await {
                 Ok(pem) if pem != seen => {
                     if let Err(reason) = self.set_pem(&pem) {
-                        tracing::warn!("the authorities in use stay: {}: {reason}", path.display());
+                        tracing::warn!(
+                            "the previous certificate authorities stay in use: {}: {reason}",
+                            path.display()
+                        );
                     }
                     seen = pem;
                 }
                 Ok(_) => {}
-                Err(error) => tracing::warn!("the authorities in use stay: {error}"),
+                Err(error) => tracing::warn!("the previous certificate authorities stay in use: {error}"),
             }
         }
     }

@@ -28,7 +28,7 @@ impl Changes {
     /// With a new key.
     ///
     /// # Errors
-    /// The system gives no random numbers.
+    /// The operating system provides no random numbers.
     pub fn new(write: WriteFn) -> Result<Changes, RandomnessError> {
         let key =
             hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).map_err(|_| RandomnessError)?;

@@ -297,7 +297,7 @@ fn guarded<T>(state: &mut State, change: impl FnOnce(&mut State) -> T) -> Option
         tracing::error!("a change of the state panicked; this is a bug in Berth, please report it");
         let rebuilt = catch_unwind(AssertUnwindSafe(|| state.rebuild()));
         if !matches!(rebuilt, Ok(Ok(()))) {
-            tracing::error!("the state cannot be built again; restart the console");
+            tracing::error!("the state cannot be rebuilt; restart the console");
         }
     }
     result.ok()

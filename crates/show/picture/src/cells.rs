@@ -4,7 +4,7 @@
 
 use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, label_width, legend_rows, shortened};
 
-/// Width of a picture that is not told otherwise.
+/// Default width of a picture.
 const WIDTH: usize = 1160;
 /// Most cells that are drawn with their name and items.
 pub const MAX_LARGE: usize = 60;

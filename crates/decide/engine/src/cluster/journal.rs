@@ -2,8 +2,8 @@
 
 use berth_api::config::{ConfigErrors, SchedulerConfig};
 use berth_api::journal::{
-    AssumedVolumes, Entry, GroupResult, JournaledPreemption, OwnerSelector, RecordedDecision, RecordedGroup,
-    RecordedSettings,
+    AssumedVolumes, Entry, GroupResult, JournaledOwnerSelector, JournaledPreemption, RecordedDecision,
+    RecordedGroup, RecordedSettings,
 };
 use berth_api::object::{NamespacedName, Node, VolumeDecision};
 use berth_api::rules::{Selector, annotation_key};
@@ -74,7 +74,7 @@ impl Cluster {
         selector: Option<&Selector>,
     ) {
         self.report(|_| {
-            Entry::Owner(Box::new(OwnerSelector {
+            Entry::Owner(Box::new(JournaledOwnerSelector {
                 kind: kind.to_owned(),
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),

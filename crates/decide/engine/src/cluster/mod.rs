@@ -27,7 +27,7 @@ use crate::wake::ClusterChange;
 /// A cluster, indexed for decisions.
 ///
 /// Nodes, namespaces, services and assigned pods are set and removed in any order; a pod whose node is
-/// not known counts nowhere until the node is added. No method fails: "does not fit" is a value.
+/// not known is ignored until the node is added. No method fails: "does not fit" is a value.
 pub struct Cluster {
     state: State,
     /// Caches, which requests that only read bring up to date.
@@ -35,7 +35,7 @@ pub struct Cluster {
     nominations: Nominations,
     /// Changes since they were last taken, if they are recorded at all; later ones are with the state.
     recorded: Option<Vec<ClusterChange>>,
-    /// Tracks broken rules that are required during execution, if asked to.
+    /// Tracks broken rules that are required during execution, if that is enabled.
     tracker: Option<Box<ViolationTracker>>,
     journal: Option<Journal>,
 }

@@ -18,7 +18,7 @@ pub struct RelaxedPod {
 }
 
 impl Cluster {
-    /// The paths of the rules of a pod that may be relaxed when it has been pending for so long, in the order in which they are.
+    /// The paths of the rules of a pod that may be relaxed when it has been pending for this time, in the order in which they are.
     pub fn relaxable(&self, pod: &PreparedPod, pending: Duration) -> Vec<String> {
         let rules = self.state.rules_of_prepared(pod);
         rules.relaxable_after(pending).map(|rule| rule.path.clone()).collect()
@@ -30,7 +30,7 @@ impl Cluster {
         rules.iter().map(|rule| rule.after).filter(|after| *after > pending).min()
     }
 
-    /// Decides about a pod that no node fits and that has been pending for so long: one more of its rules is relaxed, in
+    /// Decides about a pod that no node fits and that has been pending for this time: one more of its rules is relaxed, in
     /// order, until a node fits. Returns the last outcome, and the pod as it was decided; none if no rule may be relaxed yet.
     pub fn decide_relaxed(&mut self, pod: &PreparedPod, pending: Duration) -> Option<(Outcome, RelaxedPod)> {
         let paths = self.relaxable(pod, pending);

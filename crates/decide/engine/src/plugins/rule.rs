@@ -42,7 +42,7 @@ pub(crate) trait Rule {
         None
     }
 
-    /// The filter that decides whether a change of one node helps; none where preparing it costs more than a retry in vain.
+    /// The filter that decides whether a change of one node helps; none where preparing it costs more than an unsuccessful retry.
     fn filter_of_changed_node<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
         Self::filter(context)
     }

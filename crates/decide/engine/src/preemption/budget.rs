@@ -16,7 +16,7 @@ pub struct DisruptionBudget {
     pub namespace: String,
     /// The pods it protects; as in kube-scheduler, one without requirements protects none.
     pub selector: Selector,
-    /// How many of its pods may go now (`status.disruptionsAllowed`).
+    /// How many of its pods may be evicted now (`status.disruptionsAllowed`).
     pub disruptions_allowed: i32,
     /// Names of pods whose going is accounted for already (`status.disruptedPods`).
     pub disrupted_pods: Vec<String>,
@@ -48,7 +48,7 @@ impl DisruptionBudget {
 pub(super) type Used = SmallVec<[(usize, i32); 1]>;
 
 impl DisruptionBudget {
-    /// Whether another budget protects the same pods, however many of them may go.
+    /// Whether another budget protects the same pods, however many of them may be evicted.
     pub(super) fn protects_the_same(&self, other: &DisruptionBudget) -> bool {
         (&self.namespace, &self.selector, &self.disrupted_pods)
             == (&other.namespace, &other.selector, &other.disrupted_pods)

@@ -20,7 +20,7 @@ pub(super) struct Search<'a> {
     pub(super) filters: &'a Filters<'a>,
     pub(super) relevant: &'a RelevantMatchers<'a>,
     pub(super) budgets: &'a Budgets<'a>,
-    /// Pods below this priority may have to go.
+    /// Pods below this priority may be preempted.
     pub(super) priority: i32,
 }
 

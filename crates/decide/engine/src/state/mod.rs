@@ -49,7 +49,7 @@ pub use self::settings::Settings;
 
 /// The state of a cluster, indexed for decisions.
 ///
-/// A pod whose node is not known counts nowhere until the node comes. Nothing here fails.
+/// A pod whose node is not known is ignored until the node is added. Nothing here fails.
 #[derive(Clone)]
 pub(crate) struct State {
     pub(crate) settings: Settings,

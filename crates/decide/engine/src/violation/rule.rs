@@ -65,7 +65,7 @@ impl State {
                 || self.is_first_of_group(pod, rule_set.affinity_requirement(i), node))
     }
 
-    /// Whether a pod matches a requirement of its own and no other pod does, on any node with the topology keys.
+    /// Whether a pod matches its own requirement and no other pod does, on any node with the topology keys.
     fn is_first_of_group(&self, pod: &PodRecord, requirement: &[RequiredTerm], node: NodeId) -> bool {
         requirement.iter().all(|term| {
             let matcher = self.matchers.get(term.matcher);

@@ -25,7 +25,7 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// The same violation at another time: what patience and repetitions are counted by.
+    /// Identifies a violation over time: grace periods and repetitions are counted by it.
     pub fn key(&self) -> ViolationKey {
         ViolationKey { namespace: self.namespace.clone(), name: self.name.clone(), term: self.term.clone() }
     }
@@ -72,12 +72,12 @@ impl ViolationChanges {
 /// How remedies are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemedyOptions {
-    /// Whether a place is looked for, for every pod that would go. Without, all targets are [`Target::NotAsked`].
+    /// Whether a feasible node is sought for every pod to be evicted. If not, all targets are [`Target::NotRequested`].
     pub seek_targets: bool,
-    /// Namespace and name of pods that go also without a feasible node: the plan then continues without them.
+    /// Namespace and name of pods that are evicted also without a feasible node: the plan then continues without them.
     /// Other pods without one are held, and what they conflict with stays broken.
     pub evict_without_target: Vec<(String, String)>,
-    /// Pods in these namespaces never go, besides those that the cluster's settings exempt.
+    /// Pods in these namespaces are never evicted, besides those that the cluster's settings exempt.
     pub exempt_namespaces: Vec<String>,
     /// Namespace and name of pods that were bound against a rule: of the pods that break a term of anti-affinity, these go,
     /// whatever their priority, and also without a feasible node.
@@ -149,8 +149,9 @@ pub enum Target {
     Node(String),
     /// Nowhere, and why.
     Nowhere(String),
-    /// Not requested.
-    NotAsked,
+    /// No target was requested.
+    #[serde(rename = "notAsked")]
+    NotRequested,
 }
 
 /// A rule that stays as it is.

@@ -318,7 +318,7 @@ fn a_pod_goes_where_different_pods_satisfy_each_term_of_the_proposals() {
         ("aff(app=db @zone) note-aff(tier=be @zone)", "p=a"),
         ("aff(app=db @zone) aff(tier=be @zone)", "p=-"),
         ("aff(app=db @zone) aff(tier=be @zone) note-aff(app=db @zone)", "p=-"),
-        // The first of its own service, beside the database.
+        // The first pod of its service, beside the database.
         ("app=web rdrd-aff(app=web @hostname) rdrd-aff(tier=be @hostname)", "p=b"),
         ("app=web aff(app=web @zone) note-aff(tier=be @hostname)", "p=b"),
         ("app=web aff(app=web @zone) aff(tier=be @hostname)", "p=-"),

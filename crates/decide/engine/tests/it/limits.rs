@@ -26,7 +26,7 @@ fn a_pod_shares_a_domain_with_at_most_so_many_others() {
         ("", "p app=x select:rack=a rdrd-anti(app=x @rack limit:0)", "p=a1"),
         // Of other namespaces, if the rule selects them.
         ("x@a1 x@a2", "p app=y select:rack=a rdrd-anti(* @rack limit:1 ns=)", "p=-"),
-        // Each key of "all topologies" has domains of its own: two pods on the node are one too many.
+        // Each key of "all topologies" has its own domains: two pods on the node are one too many.
         ("x@a1 x@a1 x@a2", "p app=y select:rack=a rdrd-anti(app=x @* limit:1)", "p=a2"),
     ] {
         let running: String = running

@@ -187,7 +187,7 @@ fn room_is_left_for_nominated_pods() {
     let spread = "node a zone=a\nnode b zone=b\npod default/x on b app=p\npod default/n nominated a app=p
         pod default/p app=p spread(1 app=p @zone)";
     assert_eq!(crate::common::placed(spread), "p=a");
-    // Preempting on the node: the nominated pod of lower priority has to be decided anew.
+    // Preempting on the node: the nominated pod of lower priority has to be decided again.
     let victims = "node a cpu=2\npod default/x on a cpu=2\npod default/n nominated a cpu=2 priority:5
         pod default/p cpu=2 priority:6";
     assert_eq!(preemption(victims), "a: x (nominated: n)");

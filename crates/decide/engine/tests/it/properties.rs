@@ -21,7 +21,7 @@ use crate::common::{apply, cut_down, prepare, set_nodes_after, settings};
 
 /// This many pods are asked about again after every operation.
 const ASKED_AGAIN: usize = 5;
-/// Pods have been pending for so long.
+/// The time for which pods have been pending.
 const PENDING: Duration = Duration::from_secs(600);
 /// This many pods wait to be woken.
 const PARKED: usize = 4;

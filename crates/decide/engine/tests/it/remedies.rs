@@ -24,7 +24,7 @@ fn shown(remedies: &Remedies) -> Vec<String> {
             Target::Node(node) => node.as_str(),
             Target::Nowhere(_) if r.is_held => "-",
             Target::Nowhere(_) => "gone",
-            Target::NotAsked => "?",
+            Target::NotRequested => "?",
         };
         let cures: Vec<&str> = r.cures.iter().map(|k| k.name.as_str()).collect();
         format!("{}@{}>{target} ({})", r.victim.name, r.victim.node, cures.join(" "))

@@ -40,7 +40,7 @@ fn own_conflict(input: &LintInput<'_>, subject: &Subject<'_>, affinity: &PodTerm
     }
 }
 
-/// All pods that the affinity requires exclude the pod by anti-affinity of their own.
+/// All pods that the affinity requires exclude the pod by their anti-affinity.
 fn conflict_of_partners(
     input: &LintInput<'_>,
     subject: &Subject<'_>,

@@ -1,4 +1,4 @@
-//! The rules of the election, without a clock or a server of their own.
+//! The rules of the election, without a clock and without a server.
 
 use std::time::Duration;
 

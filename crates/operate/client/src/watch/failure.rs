@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchFailure {
     /// This client may not read them. The watch keeps trying.
-    #[error("{resource} may not be read: {}", crate::call::rule_to_add(group, resource, &["list", "watch"]))]
+    #[error("no permission to read {resource}: {}", crate::call::rule_to_add(group, resource, &["list", "watch"]))]
     Forbidden {
         /// The API group; empty for the core group.
         group: String,

@@ -21,7 +21,7 @@ use crate::outage_log;
 /// How long after `timeoutSeconds` the client waits for the server to close the watch.
 const GRACE: Duration = Duration::from_secs(15);
 /// How long a watch waits for its answer while another of its group is answered again: its connection may be dead.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A watch from the last resource version; without one, it starts with a streaming list.
 pub(super) struct WatchRequest<'a> {
@@ -57,7 +57,7 @@ async fn overtaken(mut recoveries: watch::Receiver<u64>) {
     if recoveries.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
-    tokio::time::sleep(PATIENCE).await;
+    tokio::time::sleep(ANSWER_TIMEOUT).await;
 }
 
 impl WatchRequest<'_> {

@@ -50,7 +50,7 @@ pub(super) struct Enforcer {
     pub(super) remedy_options: RemedyOptions,
     pub(super) leadership: Leadership,
     pub(super) led_before: bool,
-    /// Why it cannot go on.
+    /// Why it cannot continue.
     pub(super) failure: Option<WatchFailure>,
     pub(super) options: EnforcerOptions,
 }

@@ -113,7 +113,7 @@ impl StatusWriter {
                     break;
                 }
                 if let Err(error) = pod_status::evict(&client, victim, preemptor).await {
-                    // Without this one, the others are evicted in vain.
+                    // Without this eviction, the others do not help.
                     failed = Some(error);
                     break;
                 }

@@ -44,7 +44,7 @@ impl Scheduler {
         queued.attempts += 1;
         queued.decided_at = now;
         queued.preemption = None;
-        // Victims of an earlier attempt that are not evicted yet may not have to go.
+        // Victims of an earlier attempt that are not evicted yet may not need to be evicted.
         queued.eviction = None;
         self.instruments.decided(&queued.pod);
         let outcome = context.state.cluster.decide_nominated_first(&queued.prepared);

@@ -98,7 +98,7 @@ impl Scheduler {
         let members: BTreeSet<PodId> = placed.iter().map(|(id, ..)| *id).collect();
         self.groups.begin_batch(&mut self.context.pending, entry, members, deadline, now);
         for (id, node, volumes) in placed {
-            // Victims of an earlier attempt that are not evicted yet do not have to go.
+            // Victims of an earlier attempt that are not evicted yet need not be evicted.
             if let Some(queued) = self.context.pending.pods.get_mut(id) {
                 queued.eviction = None;
             }

@@ -43,7 +43,7 @@ pub(super) struct Scheduler {
     pub(super) metrics: Arc<Metrics>,
     pub(super) leadership: Leadership,
     pub(super) led_before: bool,
-    /// Why it cannot go on.
+    /// Why it cannot continue.
     pub(super) failure: Option<WatchFailure>,
     pub(super) bind_concurrency: usize,
     pub(super) flush_after: Duration,

@@ -50,7 +50,7 @@ impl Difference<'_> {
     }
 }
 
-/// The weight of the owners that one more pod satisfies, or does no longer, where so many match already.
+/// The weight of the owners whose preference one more pod satisfies, or no longer satisfies, where `n_matching` pods match.
 pub(super) fn difference(n_matching: i64, weight_of_owners: impl FnOnce(usize) -> i64) -> i64 {
     // The one that matches is the owner itself.
     if n_matching > 1 { 0 } else { weight_of_owners(n_matching as usize) }

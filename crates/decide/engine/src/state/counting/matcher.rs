@@ -243,7 +243,6 @@ impl Keyed for Matcher {
 pub(in crate::state) enum Anchor<'a> {
     /// The key with one of the values.
     Pairs(Symbol, &'a [Symbol]),
-    /// The key.
     Key(Symbol),
     /// There is none.
     None,

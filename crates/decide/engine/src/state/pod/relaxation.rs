@@ -1,7 +1,7 @@
 //! Relaxed anti-affinity: an existing pod's term that can be relaxed does not reject a pod that has relaxed an equal one.
 //!
 //! Such a pod is decided with a label set that has a mark for each term that it has relaxed, and relaxable terms of required
-//! anti-affinity select only pods without the mark of their own. A pod that runs has no marks: it counts for the terms
+//! anti-affinity select only pods without their mark. A pod that runs has no marks: it counts for the terms
 //! of pods that have relaxed none. A mark is no valid label key: no label and no selector of a user has it.
 
 use berth_api::rules::PodTerm;

@@ -313,7 +313,7 @@ impl Plan<'_, '_> {
             evaluated.then(by_placing);
             target
         } else {
-            Target::NotAsked
+            Target::NotRequested
         };
         let obstacle = match &target {
             Target::Nowhere(why) if !self.released.contains(&id) => Some(why.clone()),
