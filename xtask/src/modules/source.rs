@@ -28,7 +28,7 @@ const ITEMS: [&str; 7] = ["const", "enum", "fn", "static", "struct", "trait", "t
 
 #[derive(Debug, Default)]
 pub struct Source {
-    /// Modules in files of their own.
+    /// Modules in separate files.
     pub children: BTreeSet<String>,
     pub imports: Vec<Import>,
     /// Paths with at least two names, outside of `use`.

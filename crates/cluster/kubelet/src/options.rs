@@ -21,7 +21,7 @@ pub struct KubeletOptions {
     pub credentials: NodeCredentials,
     /// Heartbeats.
     pub heartbeat: Heartbeat,
-    /// Timings of pods without annotations of their own.
+    /// Timings of pods without annotations for them.
     pub pods: PodTimings,
     /// Engine settings of node admission: extensions, exempt namespaces.
     pub admission: Settings,

@@ -18,7 +18,7 @@ pub struct ScopeArgs {
     /// Namespace of the object [default: all namespaces]
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// The pods with these labels instead of a name, such as app=web,tier!=cache
+    /// Explain the pods with these labels instead of one pod, such as app=web,tier!=cache
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<String>,
 }

@@ -43,7 +43,7 @@ pub struct Args {
     controllers: bool,
     #[command(flatten)]
     provisioner: ProvisionerArgs,
-    /// Save what can be read of a damaged store in --data-dir, report it, and exit
+    /// Recover the readable part of a damaged store in --data-dir, report it, and exit
     ///
     /// The damaged file is kept beside the new one. A store that is not damaged is not changed.
     #[arg(long, requires = "data_dir")]

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::ColorBy;
 use berth_enforcer::HoldForecast;
 use berth_engine::{Cluster, Remedies, RemedyOptions, Violation, ViolationKey};
@@ -11,12 +12,12 @@ use berth_terminal::process::ExitStatus;
 use berth_terminal::progress;
 use jiff::Timestamp;
 
-use super::cluster_args::{ClusterArgs, ZONE};
+use super::cluster_args::ClusterArgs;
 use super::hold_args::HoldArgs;
 use super::picture_args::PictureArgs;
 use crate::error::CliError;
 use crate::pictures::PictureOutputArgs;
-use crate::render::audit::{self, Audit, Summary, UnsupportedPod};
+use crate::render::audit::{self, Audit, AuditSummary, UnsupportedPod};
 
 /// List the violated rules of running pods
 ///
@@ -75,7 +76,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let options = RemedyOptions { evict_without_target, ..RemedyOptions::default() };
     let remedies = cluster.remedy(&executing, &options);
     let size = (cluster.n_pods(), cluster.n_nodes());
-    let summary = Summary::new(size, &violations, &remedies, &unsupported, &not_running);
+    let summary = AuditSummary::new(size, &violations, &remedies, &unsupported, &not_running);
     let Remedies { remedies, stays } = remedies;
     let (delayed, held) = (Vec::new(), Vec::new());
     let mut audit = Audit { violations, remedies, stays, unsupported, delayed, held, not_running, summary };

@@ -30,7 +30,7 @@ Examples:
   berth capacity --dump cluster.yaml deploy/web --target 60 --like worker-1
   berth capacity --dump cluster.yaml deploy/web --target 60 --node-types types.yaml -o json
 
-Exit codes: 0 at least one more replica fits (with --target: all fit, if need be on new nodes), 1 otherwise, 2 invalid input \
+Exit codes: 0 at least one more replica fits (with --target: all fit, if necessary on new nodes), 1 otherwise, 2 invalid input \
 or usage
 
 See docs/capacity.md for the rules and the fields of -o json."
@@ -44,10 +44,10 @@ pub struct Args {
     /// Node label whose values are the domains: zone, region, node, or a label key
     #[arg(long, value_name = "KEY", default_value = "zone")]
     topology_key: String,
-    /// Total number of replicas, for which the needed nodes are shown
+    /// Total number of replicas; shows the nodes that they need
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     target: Option<u32>,
-    /// The node that new nodes are like: with its labels, taints, resources and daemon pods
+    /// The node that new nodes copy: its labels, taints, resources and daemon pods
     #[arg(long, value_name = "NODE", requires = "target", conflicts_with = "node_types")]
     like: Option<String>,
     /// File with Node objects, each a type of new nodes, the cheapest first
@@ -57,7 +57,7 @@ pub struct Args {
     node_types: Option<String>,
     #[command(flatten)]
     output: OutputArgs,
-    /// The workload, such as deploy/web; without it, the last -f has the pod or workload
+    /// The workload, such as deploy/web; without it, the last -f must contain the pod or workload
     #[arg(value_name = "WORKLOAD")]
     workload: Option<String>,
 }

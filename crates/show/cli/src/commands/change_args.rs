@@ -10,7 +10,7 @@ pub struct ChangeArgs(Vec<ChangeRequest>);
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Changes")]
 struct Flags {
-    /// Remove a node with its pods; can be repeated, as all changes
+    /// Remove a node with its pods; like all changes, can be repeated
     #[arg(long, value_name = "NODE", num_args = 1)]
     remove_node: Vec<String>,
     /// Cordon a node and evict its pods, except those of DaemonSets
@@ -21,10 +21,10 @@ struct Flags {
     /// Remove all nodes with this label; zone and region stand for their label keys
     #[arg(long, value_name = "KEY=VALUE", num_args = 1, value_parser = key_value)]
     remove_domain: Vec<(String, String)>,
-    /// Add this number of nodes that are like the node of the next --like
+    /// Add this number of copies of the node that the next --like names
     #[arg(long, value_name = "N", num_args = 1, requires = "like", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     add_nodes: Vec<u16>,
-    /// The node that the nodes of --add-nodes have the labels, taints, resources and daemon pods of
+    /// The node whose labels, taints, resources and daemon pods the nodes of --add-nodes copy
     #[arg(long, value_name = "NODE", num_args = 1, requires = "add_nodes")]
     like: Vec<String>,
     /// Set a label of a node: node/NAME KEY=VALUE, or node/NAME KEY- to remove it

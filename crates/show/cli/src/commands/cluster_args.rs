@@ -24,8 +24,6 @@ use super::scheduler;
 use crate::error::CliError;
 use crate::live::LiveCluster;
 
-/// The node label of zones.
-pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// Maximum number of simulated nodes.
 const MAX_NODES: u64 = 2_000_000;
 /// Number of objects named in the note about replaced objects.
@@ -71,11 +69,11 @@ pub struct ClusterArgs {
     strict: bool,
     #[command(flatten)]
     rules: RulesArgs,
-    /// Also decide pods with this schedulerName, by the only profile; can be repeated [default: default-scheduler and berth, or
-    /// the profiles of --config]
+    /// Also schedule pods with this schedulerName; can be repeated if the configuration has one profile [default:
+    /// default-scheduler and berth, or the profiles of --config]
     #[arg(long, value_name = "NAME")]
     pub scheduler_name: Vec<String>,
-    /// How long pending pods have been pending: rules with relax-after become preferences [default: since their creation]
+    /// How long pending pods have been pending: rules with a shorter relax-after become preferences [default: since their creation]
     #[arg(long, value_name = "DURATION", value_parser = pending_for)]
     pending_for: Option<Duration>,
     /// Number of simulated nodes to add if the input has no nodes
@@ -85,7 +83,7 @@ pub struct ClusterArgs {
     nodes: Option<u64>,
     #[command(flatten)]
     size: NodeSizeArgs,
-    /// Limit of the pods that workloads expand to; a pod needs some 4 KiB of memory
+    /// Maximum number of pods that workloads are expanded to; a pod takes about 4 KiB of memory
     #[arg(long, value_name = "N", default_value_t = MAX_PODS, value_parser = clap::value_parser!(i64).range(1..))]
     max_pods: i64,
 }

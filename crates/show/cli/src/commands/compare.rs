@@ -38,7 +38,7 @@ pub struct Args {
     /// KubeSchedulerConfiguration of the second side
     #[arg(long, value_name = "FILE", required_unless_present_any = ["to_dump", "to_filename"])]
     to_config: Option<String>,
-    /// The base of the second side; can be repeated
+    /// Objects of the cluster on the second side; can be repeated
     #[arg(long, value_name = "FILE", num_args = 1)]
     to_dump: Vec<String>,
     /// The files of the second side instead of those of -f

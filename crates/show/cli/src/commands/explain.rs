@@ -41,7 +41,7 @@ Examples:
   berth explain --dump cluster.yaml -f changed.yaml -l app=web
   kubectl get nodes,namespaces,pods -A -o yaml | berth explain -f - -o json web-0
 
-Exit codes: 0 the pod fits, if need be by preemption, or violates no rule on its node; 1 it does not fit, violates a rule, or does not run on the node that it names; 2 invalid input or \
+Exit codes: 0 the pod fits, if necessary by preemption, or violates no rule on its node; 1 it does not fit, violates a rule, or does not run on the node that it names; 2 invalid input or \
 usage
 
 See docs/json.md for the fields of -o json."
@@ -58,7 +58,7 @@ pub struct Args {
     /// Place all other pending pods first, not only those before it in the queue
     #[arg(long)]
     after_others: bool,
-    /// Explain the pod as of a recording of `berth scheduler --record`: a directory or a file
+    /// Explain the pod with the state in a recording of `berth scheduler --record`: a directory or a file
     #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "dump", "live", "kubeconfig", "context", "nodes"])]
     recording: Option<String>,
     /// With --recording: the time, such as 2026-01-31T12:00:00Z [default: the end of the recording]

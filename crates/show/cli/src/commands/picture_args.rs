@@ -10,10 +10,10 @@ use clap::ValueEnum;
 /// The picture of a cluster that `-o svg` writes.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct PictureArgs {
-    /// The picture of -o svg; -o html has all
+    /// The picture that -o svg writes; -o html has all pictures
     #[arg(long, value_enum, default_value_t = PictureKind::Topology, value_name = "PICTURE")]
     picture: PictureKind,
-    /// What the color of a node says in the topology [default: change in what-if, rule in audit, else utilization]
+    /// What the color of a node shows in the topology picture [default: change in what-if, rule in audit, else utilization]
     #[arg(long, value_enum, value_name = "WHAT")]
     color_by: Option<NodeColor>,
 }

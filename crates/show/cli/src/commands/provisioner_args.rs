@@ -17,7 +17,7 @@ pub struct ProvisionerArgs {
     /// Time that the provisioning of a volume takes
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = duration)]
     provisioner_delay: Duration,
-    /// Attempts to provision a volume that fail, as a fraction from 0 to 1
+    /// Fraction of the attempts to provision a volume that fail, from 0 to 1
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
     provisioner_failures: f64,
 }

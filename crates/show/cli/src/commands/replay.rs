@@ -69,7 +69,7 @@ struct Findings {
 }
 
 /// Shows differences as they are found.
-struct Report<'a, W: Write> {
+struct ReplayReport<'a, W: Write> {
     args: &'a Args,
     out: W,
     progress: &'a ProgressBar,
@@ -77,7 +77,7 @@ struct Report<'a, W: Write> {
     timeline: Option<TimelineRecorder>,
 }
 
-impl<W: Write> Report<'_, W> {
+impl<W: Write> ReplayReport<'_, W> {
     fn add(&mut self, n_steps: usize, differences: Vec<Difference>) -> Result<(), CliError> {
         self.findings.n_steps += n_steps;
         for found in differences {
@@ -152,7 +152,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let is_drawn = matches!(args.output.format, PictureFormat::Svg | PictureFormat::Html);
     let timeline = (args.timeline || is_drawn).then(TimelineRecorder::default);
     let (out, findings) = (output::stdout(), Findings::default());
-    let mut report = Report { args, out, progress: &progress, findings, timeline };
+    let mut report = ReplayReport { args, out, progress: &progress, findings, timeline };
     for input in &inputs {
         let n_before = report.findings.n_scenarios;
         match Contents::open(input, |n_bytes| progress.inc(n_bytes))? {
@@ -173,7 +173,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             output::warning(&format!("{}: no recordings found", input.name()));
         }
     }
-    let Report { mut out, mut findings, timeline, .. } = report;
+    let ReplayReport { mut out, mut findings, timeline, .. } = report;
     progress.finish_and_clear();
     findings.timeline = timeline.map(TimelineRecorder::timeline);
     if findings.timeline.as_ref().is_some_and(|timeline| timeline.intervals.is_empty()) {

@@ -38,7 +38,7 @@ impl ServingArgs {
     /// The options; `common_name` is that of a generated certificate.
     ///
     /// # Errors
-    /// Plain HTTP is asked for on another address than loopback.
+    /// Plain HTTP is requested on an address other than loopback.
     pub fn options(&self, common_name: &'static str) -> Result<ServingOptions, CliError> {
         if let Some(address) = self.listen.filter(|address| !address.ip().is_loopback()) {
             return Err(CliError::Usage(format!(

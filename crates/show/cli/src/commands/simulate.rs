@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::ColorBy;
 use berth_simulate::{SimulatedPod, Simulation};
 use berth_terminal::output;
@@ -9,7 +10,7 @@ use berth_terminal::process::ExitStatus;
 use berth_terminal::progress;
 use clap::ValueEnum;
 
-use super::cluster_args::{ClusterArgs, ZONE};
+use super::cluster_args::ClusterArgs;
 use super::picture_args::PictureArgs;
 use crate::error::CliError;
 use crate::pictures;
@@ -22,8 +23,7 @@ use crate::summary::{Summary, failures};
 /// Running pods stay on their nodes. Pods with spec.nodeName that no kubelet has admitted yet arrive at these nodes first, which admit
 /// or reject them as kubelets do. Pending pods are placed by priority, then in input order. Pods that do not fit are
 /// retried as long as other pods are placed. As in the scheduler, an unschedulable pod preempts pods of lower priority
-/// if that helps; PodDisruptionBudgets are respected where possible. Victims with a controller are placed again, others are
-/// gone.
+/// if that helps; PodDisruptionBudgets are respected where possible. Victims with a controller are placed again, others are deleted.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "berth simulate [OPTIONS] -f FILE...\n       berth simulate [OPTIONS] (--dump FILE | --live) [-f FILE...]",

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::{self, ColorBy};
 use berth_enforcer::HoldForecast;
 use berth_simulate::Simulation;
@@ -13,7 +14,7 @@ use berth_terminal::progress;
 use jiff::Timestamp;
 
 use super::change_args::ChangeArgs;
-use super::cluster_args::{ClusterArgs, ZONE, note_replaced, warn, warn_about};
+use super::cluster_args::{ClusterArgs, note_replaced, warn, warn_about};
 use super::hold_args::HoldArgs;
 use super::picture_args::PictureArgs;
 use crate::error::CliError;

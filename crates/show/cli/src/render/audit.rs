@@ -40,7 +40,7 @@ pub struct Audit {
     #[serde(rename = "notRunning")]
     pub not_running: Vec<NotRunning>,
     /// Counts.
-    pub summary: Summary,
+    pub summary: AuditSummary,
 }
 
 /// A pod that the enforcer holds.
@@ -124,7 +124,7 @@ impl Audit {
 /// Counts of an audit.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Summary {
+pub struct AuditSummary {
     n_nodes: usize,
     /// Pods with a node.
     n_pods: usize,
@@ -149,7 +149,7 @@ pub struct Summary {
     n_waiting: usize,
 }
 
-impl Summary {
+impl AuditSummary {
     /// Counts violations and evictions.
     pub fn new(
         (n_pods, n_nodes): (usize, usize),
@@ -157,14 +157,14 @@ impl Summary {
         found: &Remedies,
         unsupported: &[UnsupportedPod],
         not_running: &[NotRunning],
-    ) -> Summary {
+    ) -> AuditSummary {
         let pods: BTreeSet<_> = violations.iter().map(|v| (&v.namespace, &v.name)).collect();
         let unsupported_keys: BTreeSet<_> = unsupported.iter().map(|p| (&p.namespace, &p.name)).collect();
         let is_supported = |r: &&Remedy| !unsupported_keys.contains(&(&r.victim.namespace, &r.victim.name));
         let victims = || found.remedies.iter().filter(is_supported);
         let n_held = victims().filter(|r| r.is_held).count();
         let n_nowhere = victims().filter(|r| matches!(r.target, Target::Nowhere(_))).count();
-        Summary {
+        AuditSummary {
             n_nodes,
             n_pods,
             n_pods_with_violations: pods.len(),
@@ -270,7 +270,7 @@ fn write_answer(out: &mut impl Write, audit: &Audit, key: &ViolationKey) -> io::
                     "      {BAD}required during execution{BAD:#}: the enforcer {would}; it fits on no node: {why}"
                 )?;
             }
-            Target::NotAsked => writeln!(
+            Target::NotRequested => writeln!(
                 out,
                 "      {BAD}required during execution{BAD:#}: the enforcer would evict {victim}"
             )?,
@@ -299,7 +299,7 @@ fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
             }
             Target::Node(node) => Cell::styled(node, GOOD),
             Target::Nowhere(_) => Cell::styled("<none>", if remedy.is_held { DIM } else { BAD }),
-            Target::NotAsked => Cell::styled("<unknown>", DIM),
+            Target::NotRequested => Cell::styled("<unknown>", DIM),
         };
         let cured: BTreeSet<String> =
             remedy.cures.iter().map(|k| format!("{}/{}", k.namespace, k.name)).collect();
@@ -331,7 +331,7 @@ fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
     Ok(())
 }
 
-fn write_summary(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+fn write_summary(out: &mut impl Write, summary: &AuditSummary) -> io::Result<()> {
     let not_running = not_running::counts(summary.n_rejected, summary.n_waiting);
     let (pods, nodes) = (counted(summary.n_pods, "pod"), counted(summary.n_nodes, "node"));
     let of = format!("{pods} on {nodes}{not_running}");

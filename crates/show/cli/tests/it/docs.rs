@@ -408,3 +408,16 @@ fn the_table_of_sources_names_files_and_tests_that_exist() {
     let missing: Vec<&str> = text.lines().flat_map(quoted).filter(|token| !exists(token)).collect();
     assert_eq!(missing, Vec::<&str>::new());
 }
+
+#[test]
+fn add_a_rule_and_add_a_kind_name_files_that_exist() {
+    for page in ["add-a-rule", "add-a-kind"] {
+        let text = fs::read_to_string(repository().join(format!("docs/{page}.md"))).unwrap();
+        let is_placeholder = |token: &str| ["RULE", "KIND", "FOLDER"].iter().any(|word| token.contains(word));
+        let files = quoted(&text).into_iter().filter(|token| token.starts_with("crates/"));
+        let files: Vec<&str> = files.filter(|token| !is_placeholder(token)).collect();
+        assert!(files.len() > 5, "{page}: {files:?}");
+        let missing: Vec<_> = files.into_iter().filter(|file| !repository().join(file).exists()).collect();
+        assert_eq!(missing, Vec::<&str>::new(), "{page}");
+    }
+}

@@ -124,7 +124,7 @@ fn selected_node(claim: &Value) -> Option<&str> {
     claim.pointer("/metadata/annotations/volume.kubernetes.io~1selected-node")?.as_str()
 }
 
-/// A StatefulSet with a zonal claim per pod, and the pods in zones of their own.
+/// A StatefulSet with a zonal claim per pod, and each pod in a separate zone.
 fn stateful_set(name: &str, n_replicas: usize) -> Value {
     let mut pod = pod("", json!(null));
     let labels = json!({"app": name});
