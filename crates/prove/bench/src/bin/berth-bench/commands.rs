@@ -10,7 +10,7 @@ use berth_bench::load::Loader;
 use berth_bench::ops::{Bench, Op};
 use berth_bench::preempt::{self, Preempt};
 use berth_bench::scale::{self, Scale};
-use berth_bench::volumes::{self, Case, Volumes};
+use berth_bench::volumes::{self, VolumeCase, Volumes};
 use berth_bench::{count, dump, measure};
 use berth_terminal::input::find_inputs;
 use berth_terminal::output::{self, OutputArgs};
@@ -178,7 +178,7 @@ impl Command {
             }
             Command::Volumes(Args { size, output }) => {
                 let report =
-                    of_pods(size.pods * Case::ALL.len(), |show| volumes::run(size, &mut |n| show(n)));
+                    of_pods(size.pods * VolumeCase::ALL.len(), |show| volumes::run(size, &mut |n| show(n)));
                 output.write(out, &report, |out| of_engine::volumes(out, &report))?;
                 report.n_violations() == 0
             }
