@@ -8,8 +8,8 @@ use crate::object::{ObjectMeta, Pod, Shared, StringMap};
 use crate::rules::NamespaceScope;
 use crate::work::{TooMuchWork, WorkBudget};
 
-/// Steps of work for the policies of one pod: some ten milliseconds.
-pub const APPLY_STEPS: u64 = 1_000_000;
+/// Steps of work for the policies of one pod: some tens of milliseconds.
+pub const APPLY_STEPS: u64 = 3_000_000;
 
 /// All policies of a cluster, and the labels of its namespaces.
 #[derive(Clone, Debug, Default)]

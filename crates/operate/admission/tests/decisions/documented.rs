@@ -7,7 +7,10 @@ const PAGE: &str = include_str!("../../../../../docs/admission.md");
 
 #[test]
 fn the_policy_file_in_the_documentation_is_the_default_with_budgets() {
-    let begin = PAGE.split("```yaml\n").find(|block| block.contains("kind: AdmissionPolicy")).unwrap();
+    let begin = PAGE
+        .split("```yaml\n")
+        .find(|block| block.contains("kind: AdmissionPolicy") && block.contains("budgets:"))
+        .unwrap();
     let (file, _) = begin.split_once("```").unwrap();
     let mut found: Vec<Manifest> = Vec::new();
     let mut take = |manifest| {

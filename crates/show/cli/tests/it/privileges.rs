@@ -270,6 +270,7 @@ async fn the_console_uses_all_its_permissions_and_shows_viewers_what_they_may_li
     ];
     let world = World::with(&files).await;
     world.define_pod_groups().await;
+    world.define_monitors().await;
     world.pod("web", "berth", json!({}), "64").await;
     let directory = TempDir::new("console");
     let kubeconfig = directory.file("kubeconfig");

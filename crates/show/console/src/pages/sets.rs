@@ -107,6 +107,6 @@ mod tests {
     #[test]
     fn sets_have_their_selectors_and_pods() {
         check("/sets", &["<code>app=web</code></td><td>3</td>", "Deployment web", "in 1 set</text>"]);
-        check("/sets", &["Sets of nodes", "nodes in 0 sets</text>"]);
+        check("/sets", &["Sets of nodes", "2 nodes in 1 set</text>"]);
     }
 }

@@ -169,6 +169,19 @@ impl World {
         }
     }
 
+    /// Defines the resources of the Prometheus operator.
+    pub async fn define_monitors(&self) {
+        for (kind, plural) in [("PodMonitor", "podmonitors"), ("ServiceMonitor", "servicemonitors")] {
+            let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+            let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": format!("{plural}.monitoring.coreos.com")},
+                "spec": {"group": "monitoring.coreos.com", "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
+                    "versions": [{"name": "v1", "served": true, "storage": true,
+                        "schema": {"openAPIV3Schema": schema}}]}});
+            self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
+        }
+    }
+
     /// All permissions of a service account.
     pub async fn granted(&self, account: &str) -> Vec<Right> {
         let mut rights = BTreeSet::new();

@@ -114,7 +114,7 @@ async fn a_certificate_is_replaced_under_load_and_no_request_is_dropped() {
     fs::write(world.directory.file("tls.key"), "no key").unwrap();
     eventually("the invalid key is logged", async || {
         let stderr = webhook.process.stderr();
-        if stderr.contains("the certificate in use stays") { Ok(()) } else { Err(stderr) }
+        if stderr.contains("the previous certificate stays in use") { Ok(()) } else { Err(stderr) }
     })
     .await;
     asked(20).await;
