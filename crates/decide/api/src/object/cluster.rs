@@ -54,7 +54,7 @@ impl ServiceSpec {
         selects_pods.then(|| LabelSelector { match_labels, ..LabelSelector::default() })
     }
 
-    /// Whether the service has no address of its own: it balances no load, its name stands for the addresses of its pods.
+    /// Whether the service has no address: it balances no load, its name stands for the addresses of its pods.
     pub fn is_headless(&self) -> bool {
         self.cluster_ip == "None"
     }

@@ -230,7 +230,7 @@ fn labels_that_the_api_server_adds_to_pods_of_jobs_stateful_sets_and_daemon_sets
         );
         rules(&(indexed(kind, fields, &affinity) + &nodes(&["a"])))
     };
-    // Each of the three pods has an index of its own, and excludes no other one.
+    // Each of the three pods has another index, and excludes no other pod.
     assert_eq!(keys("StatefulSet", "", "apps.kubernetes.io/pod-index"), [""; 0]);
     assert_eq!(keys("StatefulSet", "", "controller-revision-hash"), ["replicas-exceed-domains"]);
     assert_eq!(keys("Job", "parallelism: 3,", "controller-uid"), ["replicas-exceed-domains"]);

@@ -156,7 +156,7 @@ impl SelectorSets {
         }
     }
 
-    /// Adds the selector of an object for pods of its own namespace.
+    /// Adds the selector of an object for pods of the same namespace.
     fn add_own(&mut self, owner: SelectorOwner, selector: Option<&LabelSelector>, source: &SourceLocation) {
         if let Some(selector) = self.parse(&owner, &owner.field, selector, source) {
             let namespaces = NamespaceScope::only(&owner.namespace);
