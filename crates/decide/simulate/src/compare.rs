@@ -10,7 +10,8 @@ use berth_api::rules::pod_requests;
 use berth_engine::FeasibleNodes;
 use serde::Serialize;
 
-use crate::simulation::{Fate, Simulation, SimulationError, SimulationOptions, UnadmittedState, recreate};
+use crate::simulation::workloads::Workloads;
+use crate::simulation::{Fate, Simulation, SimulationError, SimulationOptions, UnadmittedState};
 
 /// Number of pods whose scores are compared: each costs a look at every node.
 const MAX_SCORED: usize = 20;
@@ -37,14 +38,16 @@ impl Side {
         let nodes: Vec<Node> = inventory.nodes.iter().map(|entry| entry.object.clone()).collect();
         if replace_all {
             let on: BTreeMap<&str, &Node> = nodes.iter().map(|n| (n.metadata.name.as_str(), n)).collect();
+            let workloads = Workloads::new(&inventory);
             for entry in &mut inventory.pods {
                 entry.order = usize::MAX;
                 let pod = &mut entry.object;
                 let node = on.get(pod.spec.node_name.as_str()).copied();
-                // No scheduler has named a node that does not exist.
-                let waits = node.is_none() && pod.awaits_node_admission();
-                if Fate::of(pod) != Fate::Gone && !pod.is_terminal() && !waits {
-                    recreate(pod, node);
+                // No scheduler has named the node of a manifest, or one that does not exist.
+                let names_node = pod.awaits_node_admission()
+                    && (node.is_none() || pod.metadata.creation_timestamp.is_none());
+                if Fate::of(pod) != Fate::Gone && !pod.is_terminal() && !names_node {
+                    workloads.recreate(pod, node);
                 }
             }
             inventory.pods.sort_by_cached_key(|entry| entry.object.metadata.namespaced_name());

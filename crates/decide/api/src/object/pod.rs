@@ -50,11 +50,10 @@ impl Pod {
     pub fn awaits_node_admission(&self) -> bool {
         const OF_KUBELET: [&str; 4] =
             ["Initialized", "Ready", "ContainersReady", "PodReadyToStartContainers"];
-        let PodStatus { phase, start_time, conditions, container_statuses, .. } = &self.status;
+        let PodStatus { phase, start_time, conditions, .. } = &self.status;
         !self.spec.node_name.is_empty()
             && matches!(phase.as_str(), "" | "Pending")
             && start_time.is_none()
-            && container_statuses.is_empty()
             && !conditions.iter().any(|c| OF_KUBELET.contains(&c.condition_type.as_str()))
             && !self.metadata.is_deleting()
             && !self.metadata.annotations.contains_key(MIRROR_ANNOTATION)

@@ -47,7 +47,7 @@ impl SelectorSets {
                 let Some(selector) = pods else { continue };
                 let namespaces = NamespaceScope::only(&service.metadata.namespace);
                 let through_service = Some(service.metadata.namespaced_name().to_string());
-                let uses = PodUse::of_service_monitor(&spec.endpoints, &service.spec);
+                let Some(uses) = PodUse::of_service_monitor(&spec.endpoints, &service.spec) else { continue };
                 let owner = SelectorOwner { through_service, uses, ..owner.clone() };
                 self.sets.push((PodSet { namespaces, selector }, owner));
             }

@@ -66,18 +66,17 @@ impl PodUse {
         PodUse { headless: false, ports: endpoints.iter().map(port).collect() }
     }
 
-    /// A ServiceMonitor names the ports of the Service.
-    pub(super) fn of_service_monitor(endpoints: &[MonitorEndpoint], service: &ServiceSpec) -> PodUse {
-        let port = |endpoint: &MonitorEndpoint| {
-            scraped(
-                endpoint,
-                match endpoint.port.as_str() {
-                    "" => text(&endpoint.target_port),
-                    name => service.ports.iter().find(|port| port.name == name).map(target),
-                },
-            )
+    /// A ServiceMonitor names the ports of the Service. None if the Service has none of these: nothing is scraped.
+    pub(super) fn of_service_monitor(endpoints: &[MonitorEndpoint], service: &ServiceSpec) -> Option<PodUse> {
+        let port = |endpoint: &MonitorEndpoint| match endpoint.port.as_str() {
+            "" => Some(scraped(endpoint, text(&endpoint.target_port))),
+            name => {
+                let port = service.ports.iter().find(|port| port.name == name)?;
+                Some(scraped(endpoint, Some(target(port))))
+            }
         };
-        PodUse { headless: false, ports: endpoints.iter().map(port).collect() }
+        let ports: Vec<_> = endpoints.iter().filter_map(port).collect();
+        (!ports.is_empty() || endpoints.is_empty()).then_some(PodUse { headless: false, ports })
     }
 
     /// Why the pods that this and another one select are not counted twice. None if they are, or may be.

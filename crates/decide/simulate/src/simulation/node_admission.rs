@@ -33,7 +33,7 @@ impl Simulation {
 
     /// Why a pod that names this node would not run there now.
     pub(crate) fn unadmitted(&self, pod: &PreparedPod, node: &str) -> Option<Unadmitted> {
-        if !self.has_node(node) {
+        if !self.cluster.has_node(node) {
             return Some(Unadmitted::waiting(node));
         }
         let admission = self.cluster.node_admission(pod, node);

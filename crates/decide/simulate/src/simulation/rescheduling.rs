@@ -12,7 +12,6 @@ use berth_engine::{Cluster, Outcome, PreparedPod};
 use super::departure::{Fate, labels_of_binding, recreate};
 use super::pod::{SimulatedPod, Vacated};
 use super::state::Simulation;
-use super::unadmitted::Unadmitted;
 
 fn pending(message: String) -> Outcome {
     Outcome::Unschedulable { message, plugins: Vec::new() }
@@ -104,7 +103,7 @@ impl Simulation {
         let vain_preemptors = self.vain_preemptors.clone();
         self.vacated = Some(Vec::new());
         let by_name: HashMap<&str, &Node> = nodes.iter().map(|n| (n.metadata.name.as_str(), *n)).collect();
-        let (mut left, mut replacements) = (Vec::new(), Vec::new());
+        let (mut left, mut replacements, mut arriving) = (Vec::new(), Vec::new(), Vec::new());
         for &position in positions {
             let Some(prepared) = self.as_pending(position) else { continue };
             self.remove(position);
@@ -112,19 +111,30 @@ impl Simulation {
             let is_recreated = Fate::of(pod) == Fate::Recreated;
             let message = if is_recreated { "" } else { "has no controller: it is lost with its node" };
             let outcome = mem::replace(outcome, pending(message.to_owned()));
-            let SimulatedPod { pod, workload, .. } = &self.pods[position];
-            let named = self.workloads.template_node(&pod.metadata.namespace, workload.as_deref());
-            if let Some(named) = named.filter(|named| is_recreated && by_name.contains_key(named)) {
-                let error = Unadmitted::waiting(named).to_string();
-                self.pods[position].outcome = Outcome::Failed { error };
-            } else if is_recreated {
+            if is_recreated {
+                let SimulatedPod { pod, workload, .. } = &self.pods[position];
+                let named = self.workloads.template_node(&pod.metadata.namespace, workload.as_deref());
+                let named = named.map(str::to_owned);
                 let node = outcome.node().and_then(|node| by_name.get(node)).copied();
-                replacements.push((position, self.replacement(position, &prepared, node)));
+                let replacement = self.replacement(position, &prepared, node);
+                match named {
+                    Some(named) => arriving.push((position, replacement, named)),
+                    None => replacements.push((position, replacement)),
+                }
             }
             left.push((position, prepared, outcome));
         }
         for node in nodes {
             self.cluster.remove_node(&node.metadata.name);
+        }
+        for (position, pod, node) in arriving {
+            self.pods[position].outcome = match self.unadmitted(&pod, &node) {
+                Some(why) => Outcome::Failed { error: why.to_string() },
+                None => {
+                    self.cluster.assume(&pod, &node);
+                    Outcome::Placed { node, score: None, volumes: None }
+                }
+            };
         }
         replacements.sort_by_key(|(position, pod)| (Reverse(pod.priority()), *position));
         self.place_pending(replacements, |_, _| ());

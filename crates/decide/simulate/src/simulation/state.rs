@@ -51,7 +51,7 @@ pub struct Simulation {
     pub(crate) pending_for: PendingFor,
     pub(crate) budgets: Vec<DisruptionBudget>,
     pub(super) warnings: Vec<String>,
-    pub(super) workloads: Workloads,
+    pub(crate) workloads: Workloads,
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(super) namespaces: KnownNamespaces,
     pub(super) device_resources: DeviceResources,

@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use berth_api::inventory::{Inventory, Workload};
-use berth_api::object::{ObjectMeta, OwnerReference, Pod};
+use berth_api::object::{Node, ObjectMeta, OwnerReference, Pod};
+
+use super::departure::recreate;
 
 /// Namespace, and kind and name such as `Deployment web`.
 type Key = (String, String);
@@ -52,6 +54,14 @@ impl Workloads {
         }
         let key = (namespace.to_owned(), workload?.to_owned());
         self.template_nodes.get(&key).map(String::as_str)
+    }
+
+    /// Makes a running pod the one that its controller creates in its place: pending, or on its way to the node that the template
+    /// names.
+    pub(crate) fn recreate(&self, pod: &mut Pod, node: Option<&Node>) {
+        recreate(pod, node);
+        let named = self.template_node(&pod.metadata.namespace, self.owner(pod).as_deref());
+        pod.spec.node_name = named.unwrap_or_default().to_owned();
     }
 
     /// The top-level workload of a pod. If the input lacks the ReplicaSet or Job in between, its name gives the

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use berth_api::inventory::Inventory;
 use berth_api::object::{NamespacedName, Node, Pod};
 
+use crate::simulation::Fate;
 use crate::simulation::workloads::Workloads;
-use crate::simulation::{Fate, recreate};
 
 /// Pods that are not created again.
 #[derive(Clone, Debug, Default)]
@@ -45,10 +45,7 @@ impl Departures {
                 }
                 Fate::Recreated if pod.is_terminal() => return false,
                 Fate::Recreated => {
-                    recreate(pod, Some(node));
-                    let workload = workloads.owner(pod);
-                    let named = workloads.template_node(&pod.metadata.namespace, workload.as_deref());
-                    pod.spec.node_name = named.unwrap_or_default().to_owned();
+                    workloads.recreate(pod, Some(node));
                 }
             }
             true

@@ -337,3 +337,38 @@ fn a_comparison_counts_pods_that_do_not_run() {
     let moved: Vec<_> = compared.moved.iter().map(|pod| (&*pod.name, pod.to.as_deref())).collect();
     assert_eq!(moved, [("c", Some("kube-02"))]);
 }
+
+#[test]
+fn a_pod_of_a_lost_domain_is_created_again_for_the_node_that_its_template_names() {
+    let nodes =
+        [node("kube-01", "zone: a", ""), node("kube-02", "zone: b", ""), node("kube-03", "zone: c", "")];
+    let owned =
+        "ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u, controller: true}]";
+    let replica_set = format!(
+        "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: web, uid: u}}, spec: {{replicas: 1, \
+         selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}}, \
+         spec: {{nodeName: kube-01, {THREE_CORES}}}}}}}}}\n---\n"
+    );
+    let running = pod(
+        &format!("name: web-1, labels: {{app: web}}, {owned}"),
+        &format!("nodeName: kube-02, {THREE_CORES}"),
+        RUNNING,
+    );
+    let other = pod("name: other", &format!("nodeName: kube-01, {THREE_CORES}"), RUNNING);
+    let text = [&nodes.concat(), &replica_set, &running, &other].map(String::as_str).concat();
+    let losses = simulation(&text).lose_each_domain("zone", |_, _| ());
+    let lost = losses.domains.iter().find(|loss| loss.domain == "b").expect("the domain has a node");
+    let messages: Vec<_> = lost.unplaced.iter().map(|pod| pod.message.as_str()).collect();
+    assert_eq!((lost.survives, messages.len()), (false, 1));
+    assert!(messages[0].starts_with("rejected by kube-01: OutOfcpu"), "{messages:?}");
+}
+
+#[test]
+fn a_comparison_that_places_all_pods_again_leaves_those_that_name_their_node() {
+    let side = |spec: &str| {
+        let text = node("kube-01", "", spec) + &node("kube-02", "", "") + &on("kube-01", "a");
+        Side::new(inventory(&text), SimulationOptions::default(), true, |_, _| ()).expect("valid")
+    };
+    let (mut from, mut to) = (side(""), side("unschedulable: true"));
+    assert_eq!(compare(&mut from, &mut to, ZONE).moved.len(), 0);
+}

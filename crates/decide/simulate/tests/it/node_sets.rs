@@ -307,3 +307,30 @@ fn too_many_sets_of_nodes_are_compared_in_part() {
     assert_eq!(comparison.relations.len(), n_compared * (n_compared - 1) / 2);
     assert_eq!((summary.n_overlapping, summary.n_disjoint), (comparison.relations.len(), 0));
 }
+
+#[test]
+fn jobs_that_have_finished_and_pods_that_are_deleted_use_no_nodes() {
+    let job = "---\n{apiVersion: batch/v1, kind: Job, metadata: {name: old, namespace: default}, \
+               spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}], \
+               nodeSelector: {pool: gone}, tolerations: [{operator: Exists}]}}}, \
+               status: {conditions: [{type: Complete, status: 'True'}]}}\n";
+    let deleted = "---\n{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default, \
+                   deletionTimestamp: '2026-01-31T12:00:00Z'}, spec: {containers: [{name: c, image: i}], nodeName: a1, nodeSelector: {pool: a}}}\n";
+    let comparison = compared(&[&pools(), job, deleted].concat());
+    assert!(comparison.empty.is_empty(), "{:?}", comparison.empty);
+    assert_eq!((comparison.summary.n_node_selectors, comparison.summary.n_pods), (0, 0));
+    assert_eq!(names(&comparison.unselected), ["a1", "a2", "b1", "c1"]);
+}
+
+#[test]
+fn a_pod_that_names_its_node_uses_this_node_alone() {
+    let deployment = "---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: default}, \
+                      spec: {replicas: 1, selector: {matchLabels: {app: d}}, template: {metadata: {labels: {app: d}}, \
+                      spec: {nodeName: b1, containers: [{name: c, image: i}]}}}}\n";
+    let nodes = [
+        node("a1", "pool: a", "spec: {}"),
+        node("b1", "pool: b", "spec: {taints: [{key: own, effect: NoSchedule}]}"),
+    ];
+    let comparison = compared(&[&nodes.concat(), deployment].concat());
+    assert_eq!(names(&comparison.unusable), ["a1"]);
+}

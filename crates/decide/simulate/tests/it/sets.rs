@@ -127,6 +127,16 @@ fn a_service_monitor_scrapes_pods_once_for_each_of_its_services() {
 }
 
 #[test]
+fn a_service_monitor_scrapes_nothing_of_a_service_without_its_port() {
+    let services =
+        [service("a", "ports: [{name: metrics, port: 80}]"), service("b", "ports: [{name: grpc, port: 80}]")];
+    let monitor = monitor("ServiceMonitor", "s", &format!("{IN_SHOP}, endpoints: [{{port: metrics}}]"));
+    let comparison = with_two_pods(&[services.concat(), monitor].concat());
+    assert_eq!(pairs(&comparison, SelectorRole::Monitor), []);
+    assert_eq!(comparison.summary.n_pods_of_two_monitors, 0);
+}
+
+#[test]
 fn monitors_select_by_namespace() {
     let selected = |namespaces: &str| {
         let spec = format!("selector: {{matchLabels: {{app: web}}}}, namespaceSelector: {{{namespaces}}}");

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::hash::Hash;
 
 use berth_api::expand::workload_pods;
-use berth_api::inventory::Inventory;
+use berth_api::inventory::{Inventory, WorkloadSpec};
 use berth_api::object::Pod;
 use berth_api::read::Kind;
 use berth_api::rules::{Dialect, NodeRequirement, NodeSelectorRule, NodeTerm, Requirement, Tolerations};
@@ -37,7 +37,9 @@ impl NodeSets {
     pub fn new(inventory: &Inventory) -> Result<NodeSets, SimulationError> {
         let mut templates = Vec::new();
         for entry in &inventory.workloads {
-            if workloads::owning_workload(entry.object.metadata()).is_none() {
+            let is_finished =
+                matches!(&entry.object.spec, WorkloadSpec::Job(job) if job.status.is_finished());
+            if !is_finished && workloads::owning_workload(entry.object.metadata()).is_none() {
                 let (object, is_daemon) =
                     (workloads::name(&entry.object), entry.object.kind() == Kind::DaemonSet);
                 templates.push(Template { object, is_daemon, pod: workload_pods(entry)?.template });
@@ -81,6 +83,8 @@ pub(super) struct PodClasses {
     /// The `schedulerName` of the profiles that have it.
     pub profiles: Vec<Vec<String>>,
     pub all: BTreeSet<PodClass>,
+    /// The nodes that pods name (`spec.nodeName`). No scheduler reads the rules of these pods: they have no class.
+    pub named_nodes: HashSet<String>,
     pub n_pods: usize,
     pub n_pods_without_selector: usize,
 }
@@ -128,14 +132,26 @@ impl PodClasses {
             if let Some(workload) = workload {
                 with_pods.insert((namespace, workload.as_str()));
             }
-            if is_wanted(namespace) {
+            if !is_wanted(namespace) || pod.metadata.is_deleting() {
+                continue;
+            }
+            let named = simulation.workloads.template_node(namespace, workload.as_deref());
+            let named = named.or_else(|| pod.awaits_node_admission().then_some(pod.spec.node_name.as_str()));
+            if let Some(node) = named {
+                classes.named_nodes.insert(node.to_owned());
+            } else {
                 let object = workload.clone().unwrap_or_else(|| format!("Pod {}", pod.metadata.name));
                 classes.add(simulation, &added_to, pod, (object, is_of_daemon_set(pod)), 1);
             }
         }
         for Template { object, is_daemon, pod } in templates {
             let namespace = pod.metadata.namespace.as_str();
-            if is_wanted(namespace) && !with_pods.contains(&(namespace, object.as_str())) {
+            if !is_wanted(namespace) || with_pods.contains(&(namespace, object.as_str())) {
+                continue;
+            }
+            if !pod.spec.node_name.is_empty() {
+                classes.named_nodes.insert(pod.spec.node_name.clone());
+            } else {
                 classes.add(simulation, &added_to, pod, (object.clone(), *is_daemon), 0);
             }
         }

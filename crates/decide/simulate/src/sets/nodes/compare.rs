@@ -25,15 +25,19 @@ impl NodeSets {
         relations.sort_by_key(|relation| (relation.set, relation.other));
 
         let users = Users::new(&classes, &taints, &evaluated, &distinct);
+        let is_named = |i: &usize| classes.named_nodes.contains(&nodes[*i].metadata.name);
         let mut intersections: Vec<_> = by_sets
             .into_iter()
-            .map(|(sets, nodes)| (users.selects(&sets), users.can_use(&sets, nodes[0]), sets, nodes))
+            .map(|(sets, members)| {
+                let is_usable = users.can_use(&sets, members[0]) || members.iter().all(is_named);
+                (users.selects(&sets), is_usable, sets, members)
+            })
             .collect();
         intersections.sort_by(|(_, _, a, x), (_, _, b, y)| y.len().cmp(&x.len()).then_with(|| a.cmp(b)));
         let (mut unselected, mut unusable) = (Vec::new(), Vec::new());
         for (is_selected, is_usable, _, members) in &intersections {
             unselected.extend(members.iter().filter(|_| !is_selected));
-            unusable.extend(members.iter().filter(|_| !is_usable));
+            unusable.extend(members.iter().filter(|i| !is_usable && !is_named(i)));
         }
         let (n_unselected, n_unusable) = (unselected.len(), unusable.len());
         let [unselected, unusable] =
