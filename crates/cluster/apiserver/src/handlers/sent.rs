@@ -182,8 +182,7 @@ pub fn agree_with_path(
     Ok(())
 }
 
-/// The media type of the body, without parameters.
-/// The media type of the body; empty without one.
+/// The media type of the body, without parameters; empty without one.
 pub fn media_type(request: &ApiRequest) -> &str {
     let value = request.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     value.unwrap_or_default().split(';').next().unwrap_or_default().trim()

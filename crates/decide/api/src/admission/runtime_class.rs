@@ -1,6 +1,9 @@
 //! The admission plugin `RuntimeClass`: merges a pod's runtime class into the pod.
 
+use std::collections::HashMap;
+
 use crate::object::{Pod, RuntimeClass, RuntimeClassScheduling, Toleration};
+use crate::work::WorkBudget;
 
 /// The classes to admit a pod with, for input that may lack objects of the cluster: `None` if the class that the pod names is
 /// not among them.
@@ -58,7 +61,9 @@ pub(super) fn merge(pod: &mut Pod, classes: &[RuntimeClass]) -> Result<(), Strin
             }
         }
     }
-    spec.tolerations = merge_tolerations([&spec.tolerations[..], tolerations].concat()).into();
+    let all = [&spec.tolerations[..], tolerations].concat();
+    let merged = merge_tolerations(&all);
+    spec.tolerations = merged.ok_or("spec.tolerations: too many similar tolerations: use fewer")?.into();
     Ok(())
 }
 
@@ -67,18 +72,45 @@ fn class_of<'a>(pod: &Pod, classes: &'a [RuntimeClass]) -> Option<&'a RuntimeCla
     classes.iter().find(|class| class.metadata.name == *name).filter(|_| !name.is_empty())
 }
 
-/// Leaves out the tolerations that another one includes; of equal ones, the first stays.
-fn merge_tolerations(all: Vec<Toleration>) -> Vec<Toleration> {
-    let mut merged: Vec<Toleration> = Vec::new();
+/// Leaves out the tolerations that another one includes; of equal ones, the first stays. None if comparing them is too much work.
+fn merge_tolerations(all: &[Toleration]) -> Option<Vec<Toleration>> {
+    let budget = WorkBudget::new(MERGE_STEPS);
+    // Only tolerations of the same key, or of none, include another one: those with the same value, and those of all values.
+    let place = |toleration: &Toleration| {
+        let value = (toleration.operator != "Exists").then(|| toleration.value.clone());
+        (toleration.key.clone(), value)
+    };
+    let mut positions: HashMap<(String, Option<String>), Vec<usize>> = HashMap::new();
+    all.iter()
+        .enumerate()
+        .for_each(|(i, toleration)| positions.entry(place(toleration)).or_default().push(i));
+    let mut is_kept = vec![true; all.len()];
     for (i, toleration) in all.iter().enumerate() {
-        let is_included = merged.iter().any(|other| includes(other, toleration))
-            || all[i + 1..].iter().any(|other| other != toleration && includes(other, toleration));
-        if !is_included {
-            merged.push(toleration.clone());
+        let (key, value) = place(toleration);
+        let mut places = vec![(key.clone(), value), (key, None), (String::new(), None)];
+        places.dedup();
+        let wider = places.iter().filter_map(|place| positions.get(place)).flatten();
+        for &other in wider.filter(|other| **other != i) {
+            budget.spend(1).ok()?;
+            let is_earlier = other < i && is_kept[other];
+            let is_later = other > i && all[other] != *toleration;
+            if (is_earlier || is_later) && includes(&all[other], toleration) {
+                is_kept[i] = false;
+                break;
+            }
         }
     }
-    merged
+    Some(
+        all.iter()
+            .zip(is_kept)
+            .filter(|(_, is_kept)| *is_kept)
+            .map(|(toleration, _)| toleration.clone())
+            .collect(),
+    )
 }
+
+/// Steps of comparing tolerations: some ten milliseconds.
+const MERGE_STEPS: u64 = 1_000_000;
 
 /// Whether a toleration tolerates all that another one does.
 fn includes(wide: &Toleration, narrow: &Toleration) -> bool {
@@ -187,7 +219,22 @@ mod tests {
         ];
         for (given, expected) in cases {
             let list = |texts: &[&str]| texts.iter().map(|text| toleration(text)).collect::<Vec<_>>();
-            assert_eq!(merge_tolerations(list(given)), list(expected), "{given:?}");
+            assert_eq!(merge_tolerations(&list(given)), Some(list(expected)), "{given:?}");
         }
+    }
+
+    #[test]
+    fn thousands_of_tolerations_are_merged_in_linear_time_or_refused() {
+        let toleration = |key: String, seconds| Toleration {
+            key,
+            operator: "Exists".to_owned(),
+            effect: "NoExecute".to_owned(),
+            toleration_seconds: Some(seconds),
+            ..Toleration::default()
+        };
+        let of_keys: Vec<_> = (0..30_000).map(|i| toleration(format!("k{i}"), 5)).collect();
+        assert_eq!(merge_tolerations(&of_keys).map(|merged| merged.len()), Some(30_000));
+        let of_one_key: Vec<_> = (0..30_000).map(|i| toleration("k".to_owned(), i + 1)).collect();
+        assert_eq!(merge_tolerations(&of_one_key).map(|merged| merged.len()), None);
     }
 }

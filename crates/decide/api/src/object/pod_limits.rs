@@ -47,29 +47,42 @@ impl Default for PodLimits {
 impl PodLimits {
     /// The first field of a pod with more entries than allowed.
     pub fn excess(&self, pod: &Pod) -> Option<TooManyEntries> {
-        let spec = &pod.spec;
-        let containers = || spec.init_containers.iter().chain(spec.containers.iter());
-        let ports = containers().flat_map(|c| &c.ports).filter(|port| port.host_port > 0);
-        let requests = containers().map(|c| c.resources.requests.len());
-        let fields = [
-            ("spec.nodeSelector", spec.node_selector.len()),
-            ("spec.affinity", spec.affinity.as_ref().map_or(0, |affinity| affinity_entries(affinity))),
-            ("spec.tolerations", spec.tolerations.len()),
-            ("spec.topologySpreadConstraints", constraint_entries(&spec.topology_spread_constraints)),
-            ("spec.containers[*].ports", ports.count()),
-            ("spec.containers[*].resources.requests", requests.sum()),
-            ("spec.volumes", spec.volumes.len()),
-        ];
-        let exceeds = |n_entries: usize| n_entries > self.max_entries;
-        if let Some((path, n_entries)) = fields.into_iter().find(|(_, n)| exceeds(*n)) {
-            return Some(TooManyEntries { path: path.to_owned(), n_entries });
-        }
-        [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION].into_iter().find_map(|name| {
-            let n_entries = pod.metadata.annotations.get(name)?.len() / VALUES_PER_ENTRY;
-            exceeds(n_entries)
-                .then(|| TooManyEntries { path: format!("metadata.annotations[{name}]"), n_entries })
-        })
+        self.first(fields(pod).into_iter())
     }
+
+    /// The first field with more entries than allowed, and more than the pod had before.
+    pub fn new_excess(&self, pod: &Pod, before: &Pod) -> Option<TooManyEntries> {
+        let grown = fields(pod).into_iter().zip(fields(before)).filter(|((_, n), (_, before))| n > before);
+        self.first(grown.map(|(field, _)| field))
+    }
+
+    fn first(&self, mut fields: impl Iterator<Item = (&'static str, usize)>) -> Option<TooManyEntries> {
+        let (name, n_entries) = fields.find(|(_, n_entries)| *n_entries > self.max_entries)?;
+        let is_annotation = matches!(name, AFFINITY_ANNOTATION | TOLERATION_ANNOTATION);
+        let path = if is_annotation { format!("metadata.annotations[{name}]") } else { name.to_owned() };
+        Some(TooManyEntries { path, n_entries })
+    }
+}
+
+/// The fields that are limited, annotations by their names, each with its entries.
+fn fields(pod: &Pod) -> [(&'static str, usize); 9] {
+    let spec = &pod.spec;
+    let containers = || spec.init_containers.iter().chain(spec.containers.iter());
+    let ports = containers().flat_map(|c| &c.ports).filter(|port| port.host_port > 0);
+    let requests = containers().map(|c| c.resources.requests.len());
+    let annotation =
+        |name: &str| pod.metadata.annotations.get(name).map_or(0, |text| text.len() / VALUES_PER_ENTRY);
+    [
+        ("spec.nodeSelector", spec.node_selector.len()),
+        ("spec.affinity", spec.affinity.as_ref().map_or(0, |affinity| affinity_entries(affinity))),
+        ("spec.tolerations", spec.tolerations.len()),
+        ("spec.topologySpreadConstraints", constraint_entries(&spec.topology_spread_constraints)),
+        ("spec.containers[*].ports", ports.count()),
+        ("spec.containers[*].resources.requests", requests.sum()),
+        ("spec.volumes", spec.volumes.len()),
+        (AFFINITY_ANNOTATION, annotation(AFFINITY_ANNOTATION)),
+        (TOLERATION_ANNOTATION, annotation(TOLERATION_ANNOTATION)),
+    ]
 }
 
 /// Entries of spread constraints.
@@ -168,5 +181,22 @@ mod tests {
         ] {
             assert_eq!(excess(spec.clone()), expected, "{spec}");
         }
+    }
+
+    #[test]
+    fn a_pod_that_loses_entries_has_no_new_excess_and_one_with_another_long_field_has() {
+        let pod = |n_tolerations: usize, n_bytes: usize| -> Pod {
+            serde_json::from_value(
+                json!({"metadata": {"annotations": {AFFINITY_ANNOTATION: "x".repeat(n_bytes)}},
+                "spec": {"tolerations": vec![json!({}); n_tolerations]}}),
+            )
+            .unwrap()
+        };
+        let limits = PodLimits { max_entries: 30 };
+        let path = |excess: Option<TooManyEntries>| excess.map(|excess| excess.path);
+        assert_eq!(limits.new_excess(&pod(31, 400), &pod(40, 400)), None);
+        assert_eq!(path(limits.new_excess(&pod(41, 0), &pod(40, 0))).as_deref(), Some("spec.tolerations"));
+        let annotation = format!("metadata.annotations[{AFFINITY_ANNOTATION}]");
+        assert_eq!(path(limits.new_excess(&pod(40, 400), &pod(40, 0))), Some(annotation));
     }
 }

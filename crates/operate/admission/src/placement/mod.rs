@@ -145,7 +145,7 @@ impl AdmissionController {
             if let Some(resource) = listed {
                 self.listed(resource.plural);
             }
-            if observed.policies().is_empty() {
+            if observed.policies.iter().all(|cache| cache.n_objects() == 0) {
                 (pods, observed.pods) = (None, MatchedPods::default());
             } else {
                 pods.get_or_insert_with(|| watch(client.clone(), options(&PODS, group)));

@@ -1,7 +1,7 @@
 //! The status of placement policies: how many pods they select, whether they are valid, and which rules another policy
 //! keeps out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use berth_api::object::{
@@ -70,6 +70,9 @@ impl MatchedPods {
     }
 }
 
+/// Steps of the search for conflicts in all namespaces.
+const STEPS: u64 = 16 * APPLY_STEPS;
+
 /// What the policies do to the pods that exist.
 #[derive(Default)]
 struct Findings {
@@ -81,8 +84,10 @@ struct Findings {
 impl Findings {
     fn of(set: &PolicySet, pods: &MatchedPods) -> Findings {
         let mut findings = Findings::default();
-        // Conflicts beyond it are not found.
-        let budget = WorkBudget::new(APPLY_STEPS);
+        // Conflicts beyond its budget are not found in a namespace, which takes nothing from others.
+        let n_namespaces = pods.groups.keys().map(|(namespace, _)| namespace).collect::<HashSet<_>>().len();
+        let steps = APPLY_STEPS.min(STEPS / n_namespaces.max(1) as u64);
+        let mut budgets: HashMap<&str, WorkBudget> = HashMap::new();
         let mut applied: BTreeSet<Vec<String>> = BTreeSet::new();
         for ((namespace, labels), n_pods) in &pods.groups {
             let metadata =
@@ -94,7 +99,8 @@ impl Findings {
             // Which of their rules meet depends on the policies alone.
             if keys.len() > 1 && applied.insert(keys) {
                 let mut pod = Pod { metadata, ..Pod::default() };
-                let Ok(applied) = set.apply_within(&mut pod, &budget) else { continue };
+                let budget = budgets.entry(namespace).or_insert_with(|| WorkBudget::new(steps));
+                let Ok(applied) = set.apply_within(&mut pod, budget) else { continue };
                 for (key, text) in applied.conflicts {
                     findings.conflicts.entry(key).or_default().insert(text);
                 }

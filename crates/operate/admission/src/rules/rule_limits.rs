@@ -9,7 +9,7 @@ use crate::policy::{Policy, RuleLimits};
 use crate::request::{AdmissionRequest, RequestError};
 use crate::rule::Rule;
 
-/// A pod has no field with too many entries. One that had as many before is not refused: it can be changed and deleted.
+/// A pod has no field with too many entries. A field that had as many before is not refused: such a pod can be changed.
 pub(crate) fn has_few_entries(
     request: &AdmissionRequest,
     policy: &Policy,
@@ -17,10 +17,11 @@ pub(crate) fn has_few_entries(
     found: &mut Findings,
 ) -> Result<(), RequestError> {
     let RuleLimits { action, pod: limits, .. } = policy.rule_limits;
-    let Some(excess) = limits.excess(pod) else { return Ok(()) };
-    if request.old_pod()?.and_then(|old| limits.excess(&old)).as_ref() == Some(&excess) {
-        return Ok(());
-    }
+    let excess = match request.old_pod()? {
+        Some(old) => limits.new_excess(pod, &old),
+        None => limits.excess(pod),
+    };
+    let Some(excess) = excess else { return Ok(()) };
     let most = limits.max_entries;
     let message = format!(
         "{excess}, more than {most} (ruleLimits.maxRuleEntries of the AdmissionPolicy): a scheduler with this limit does \
