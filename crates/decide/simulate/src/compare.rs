@@ -43,9 +43,8 @@ impl Side {
                 entry.order = usize::MAX;
                 let pod = &mut entry.object;
                 let node = on.get(pod.spec.node_name.as_str()).copied();
-                // No scheduler has named the node of a manifest, or one that does not exist.
-                let names_node = pod.awaits_node_admission()
-                    && (node.is_none() || pod.metadata.creation_timestamp.is_none());
+                // No scheduler has named a node that does not exist.
+                let names_node = node.is_none() && pod.awaits_node_admission();
                 if Fate::of(pod) != Fate::Gone && !pod.is_terminal() && !names_node {
                     workloads.recreate(pod, node);
                 }

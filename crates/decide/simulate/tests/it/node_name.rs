@@ -362,13 +362,3 @@ fn a_pod_of_a_lost_domain_is_created_again_for_the_node_that_its_template_names(
     assert_eq!((lost.survives, messages.len()), (false, 1));
     assert!(messages[0].starts_with("rejected by kube-01: OutOfcpu"), "{messages:?}");
 }
-
-#[test]
-fn a_comparison_that_places_all_pods_again_leaves_those_that_name_their_node() {
-    let side = |spec: &str| {
-        let text = node("kube-01", "", spec) + &node("kube-02", "", "") + &on("kube-01", "a");
-        Side::new(inventory(&text), SimulationOptions::default(), true, |_, _| ()).expect("valid")
-    };
-    let (mut from, mut to) = (side(""), side("unschedulable: true"));
-    assert_eq!(compare(&mut from, &mut to, ZONE).moved.len(), 0);
-}
