@@ -1,12 +1,13 @@
 //! Carries out what viewers of a console confirm, with requests that lose nothing that others write.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::{NamespacedName, Taint};
 use berth_api::resource::{NODES, PODS};
 use berth_client::apply::{ApplyError, apply_one};
-use berth_client::call::{self, CallError};
+use berth_client::call;
 use berth_client::{connect, eviction};
 use berth_console::writes::Write;
 use futures::FutureExt as _;
@@ -47,7 +48,7 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
                 if now != before.as_deref() && now != value.as_deref() {
                     let now =
                         now.map_or_else(|| "was removed".to_owned(), |now| format!("is {key}={now} now"));
-                    return Err(format!("the label {key} {now}: nothing is written"));
+                    return Err(format!("the label {key} {now}"));
                 }
                 Ok(json!({"metadata": {"labels": {&key: value}}}))
             })
@@ -81,7 +82,7 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
         Write::Evict { name, uid, .. } => {
             match eviction::evict(client, name.namespace(), name.name(), &uid, TIMEOUT).await {
                 Err(error) if !error.is_refusal() && is_evicted(client, &name, &uid).await => Ok(()),
-                evicted => evicted.map_err(message),
+                evicted => evicted.map_err(|error| failure(&error, !error.is_refusal())),
             }
         }
         Write::Scale { kind, name, n_replicas, before } => {
@@ -92,7 +93,7 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
                 let now = scale["spec"]["replicas"].as_i64().unwrap_or(0);
                 match before {
                     Some(before) if now != i64::from(before) && now != i64::from(n_replicas) => {
-                        Err(format!("the number of replicas has changed to {now}: nothing is written"))
+                        Err(format!("the number of replicas has changed to {now}"))
                     }
                     _ => Ok(json!({"spec": {"replicas": n_replicas}})),
                 }
@@ -101,10 +102,7 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
         }
         Write::Apply { manifest, is_forced } => {
             let applied = apply_one(client, *manifest, FIELD_MANAGER, is_forced).await;
-            applied.map_err(|error| match error {
-                ApplyError::Client(error) => unknown(&ApplyError::Client(error)),
-                error => error.to_string(),
-            })
+            applied.map_err(|error| failure(&error, matches!(error, ApplyError::Client(_))))
         }
     }
 }
@@ -131,29 +129,26 @@ async fn is_evicted(client: &Client, name: &NamespacedName, uid: &str) -> bool {
     }
 }
 
-/// Why a write failed; without an answer of the server, it may have been made.
-fn message(error: CallError) -> String {
-    if error.is_refusal() { error.to_string() } else { unknown(&error) }
-}
-
-fn unknown(error: &dyn std::error::Error) -> String {
-    format!("{error}: this may have been written")
+/// Why a write failed; if an answer of the server is lost, it may have been made.
+fn failure(error: &dyn Display, is_lost: bool) -> String {
+    if is_lost { format!("{error}: this may have been written") } else { error.to_string() }
 }
 
 /// Sends a merge patch of the object as it is now, unless it changes nothing; made again if the object has changed meanwhile, or if it is not
-/// known whether it was made.
+/// known whether it was made. An error of `patch` says why it must not be written.
 async fn edit(
     client: &Client,
     path: &str,
     patch: impl Fn(&Value) -> Result<Value, String>,
 ) -> Result<(), String> {
-    let (mut n_left, mut lost) = (ATTEMPTS, None);
+    let (mut n_left, mut is_lost) = (ATTEMPTS, false);
     loop {
-        let object: Value = match call::json(client, call::get(path), TIMEOUT).await {
-            Ok(object) => object,
-            Err(error) => return Err(lost.map_or_else(|| error.to_string(), message)),
-        };
-        let mut patch = patch(&object)?;
+        let object: Value =
+            call::json(client, call::get(path), TIMEOUT).await.map_err(|error| failure(&error, is_lost))?;
+        let mut patch = patch(&object).map_err(|reason| match is_lost {
+            true => failure(&reason, true),
+            false => format!("{reason}: nothing is written"),
+        })?;
         let mut changed = object.clone();
         json_patch::merge(&mut changed, &patch);
         if changed == object {
@@ -166,10 +161,12 @@ async fn edit(
         match call::send(client, request, TIMEOUT, call::MAX_OBJECT_BYTES).await {
             Err(error) if error.is_stale() && n_left > 0 => {}
             Err(error) if !error.is_refusal() && n_left > 0 => {
-                lost = Some(error);
+                is_lost = true;
                 tokio::time::sleep(PAUSE).await;
             }
-            sent => return sent.map(|_| ()).map_err(message),
+            sent => {
+                return sent.map(|_| ()).map_err(|error| failure(&error, is_lost || !error.is_refusal()));
+            }
         }
     }
 }
@@ -284,6 +281,39 @@ mod tests {
         proxy.rule(|_| Fault::LoseAnswer);
         let error = write(&unreliable, evict()).await.unwrap_err();
         assert!(error.ends_with(": this may have been written"), "{error}");
+        server.shutdown().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn after_a_lost_answer_no_error_denies_that_the_write_was_made() {
+        let (server, _) = served().await;
+        let proxy = Proxy::start(server.admin_config()).await;
+        let lose_first = || {
+            let mut n_patches = 0;
+            proxy.rule(move |request| {
+                n_patches += usize::from(request.method == Method::PATCH);
+                match (&request.method, n_patches) {
+                    (&Method::PATCH, 1) => Fault::Answer(500),
+                    (&Method::PATCH, _) => Fault::Answer(403),
+                    _ => Fault::None,
+                }
+            });
+        };
+        let unreliable = connect::client(proxy.config()).unwrap();
+        lose_first();
+        let error = write(&unreliable, label(Some("1"), "2")).await.unwrap_err();
+        assert!(error.contains("403") && error.ends_with(": this may have been written"), "{error}");
+        lose_first();
+        let n_looks = std::cell::Cell::new(0);
+        let changed_by_others = |_: &Value| {
+            n_looks.set(n_looks.get() + 1);
+            match n_looks.get() {
+                1 => Ok(json!({"metadata": {"labels": {"x": "2"}}})),
+                _ => Err("the label x is x=3 now".to_owned()),
+            }
+        };
+        let error = edit(&unreliable, &NODES.object_path("", "a"), changed_by_others).await.unwrap_err();
+        assert_eq!(error, "the label x is x=3 now: this may have been written");
         server.shutdown().await;
     }
 
