@@ -1,5 +1,5 @@
 //! The backoff before a failed pod is replaced, as kube-controller-manager's for the failed pods of DaemonSets: it doubles with
-//! each failure in the same place, a node or a name.
+//! each failure in the same place, a node or a name, and starts anew when the owner's specification changes.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use berth_api::object::NamespacedName;
 use tokio::time::Instant;
+
+use super::view::ObjectMeta;
 
 /// Initial and maximum backoff.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(900));
@@ -19,24 +21,65 @@ pub(crate) struct FailedPods(Mutex<HashMap<(NamespacedName, String), Failures>>)
 
 /// Consecutive failures in one place.
 struct Failures {
+    of: Version,
     wait: Duration,
     last: Instant,
 }
 
+/// The uid and generation of an owner: failures of another object, or with another specification, do not count.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Version(String, i64);
+
+impl Version {
+    pub(crate) fn of(owner: &ObjectMeta) -> Self {
+        Version(owner.uid.clone(), owner.generation)
+    }
+
+    pub(crate) fn is_same_object(&self, other: &Version) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Failures {
+    fn count_for(&self, owner: &ObjectMeta, now: Instant) -> bool {
+        self.of.0 == owner.uid && self.of.1 == owner.generation && now - self.last < FORGET_AFTER
+    }
+}
+
 impl FailedPods {
     /// How long a failed pod stays; `None` if it is replaced now, which counts as a failure.
-    pub(crate) fn backoff(&self, owner: &NamespacedName, place: &str, now: Instant) -> Option<Duration> {
-        let mut failures = self.lock();
-        failures.retain(|_, failed| now - failed.last < FORGET_AFTER);
-        let id = (owner.clone(), place.to_owned());
-        let failed = failures.get(&id);
-        let left = failed.map(|failed| failed.wait.saturating_sub(now - failed.last));
-        if let Some(left) = left.filter(|left| !left.is_zero()) {
-            return Some(left);
+    pub(crate) fn backoff(&self, owner: &ObjectMeta, place: &str, now: Instant) -> Option<Duration> {
+        let left = self.left(owner, place, now);
+        if left.is_none() {
+            self.fail(owner, place, now);
         }
+        left
+    }
+
+    /// What is left of the backoff in a place.
+    pub(crate) fn left(&self, owner: &ObjectMeta, place: &str, now: Instant) -> Option<Duration> {
+        let failures = self.lock();
+        let failed = failures.get(&id(owner, place)).filter(|failed| failed.count_for(owner, now))?;
+        Some(failed.wait.saturating_sub(now - failed.last)).filter(|left| !left.is_zero())
+    }
+
+    /// Counts a failure in a place.
+    pub(crate) fn fail(&self, owner: &ObjectMeta, place: &str, now: Instant) {
+        let mut failures = self.lock();
+        let id = id(owner, place);
+        let failed = failures.get(&id).filter(|failed| failed.count_for(owner, now));
         let wait = failed.map_or(BACKOFF.0, |failed| (failed.wait * 2).min(BACKOFF.1));
-        failures.insert(id, Failures { wait, last: now });
-        None
+        failures.insert(id, Failures { of: Version::of(owner), wait, last: now });
+    }
+
+    /// Frees the memory of old failures. For controllers that found failed pods, once per sync: it looks at all owners.
+    pub(crate) fn sweep(&self, now: Instant) {
+        self.lock().retain(|_, failed| now - failed.last < FORGET_AFTER);
+    }
+
+    /// Forgets the failures in a place.
+    pub(crate) fn succeed(&self, owner: &ObjectMeta, place: &str) {
+        self.lock().remove(&id(owner, place));
     }
 
     /// Forgets the failures of an owner that is gone.
@@ -47,15 +90,29 @@ impl FailedPods {
     fn lock(&self) -> MutexGuard<'_, HashMap<(NamespacedName, String), Failures>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.lock().len()
+    }
+}
+
+fn id(owner: &ObjectMeta, place: &str) -> (NamespacedName, String) {
+    (owner.namespaced_name(), place.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn owner(uid: &str, generation: i64) -> ObjectMeta {
+        let (name, namespace) = ("set".to_owned(), "a".to_owned());
+        ObjectMeta { name, namespace, uid: uid.to_owned(), generation, ..ObjectMeta::default() }
+    }
+
     #[test]
     fn the_backoff_of_a_place_doubles_with_each_failure_up_to_a_limit() {
-        let (failed, owner) = (FailedPods::default(), NamespacedName::new("a", "set"));
+        let (failed, owner) = (FailedPods::default(), owner("1", 1));
         let (mut waits, mut now) = (Vec::new(), Instant::now());
         for _ in 0..12 {
             assert_eq!(failed.backoff(&owner, "node-1", now), None);
@@ -68,7 +125,30 @@ mod tests {
         now += FORGET_AFTER;
         failed.backoff(&owner, "node-1", now);
         assert_eq!(failed.backoff(&owner, "node-1", now), Some(BACKOFF.0));
-        failed.forget(&owner);
+        failed.forget(&owner.namespaced_name());
         assert_eq!(failed.backoff(&owner, "node-1", now), None);
+    }
+
+    #[test]
+    fn failures_of_another_object_or_specification_do_not_count() {
+        let (failed, now) = (FailedPods::default(), Instant::now());
+        for (uid, generation) in [("1", 1), ("1", 2), ("2", 2)] {
+            assert_eq!(failed.backoff(&owner(uid, generation), "node-1", now), None, "{uid} {generation}");
+            let left = failed.left(&owner(uid, generation), "node-1", now);
+            assert_eq!(left, Some(BACKOFF.0), "{uid} {generation}");
+        }
+    }
+
+    #[test]
+    fn the_backoff_of_many_failed_pods_does_not_sweep_once_for_each() {
+        let (failed, owner) = (FailedPods::default(), owner("1", 1));
+        let start = Instant::now();
+        failed.backoff(&owner, "old", start);
+        let now = start + FORGET_AFTER;
+        failed.backoff(&owner, "node-1", now);
+        assert_eq!(failed.len(), 2, "only a sweep looks at other places");
+        failed.sweep(now);
+        assert_eq!(failed.len(), 1);
+        assert_eq!(failed.left(&owner, "node-1", now), Some(BACKOFF.0));
     }
 }

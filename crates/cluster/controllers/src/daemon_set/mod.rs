@@ -114,7 +114,7 @@ impl DaemonSets {
         let mut plan = plan(&set, &nodes, nowhere, hash, Timestamp::now());
         plan.status.collision_count = history.collisions;
 
-        let held_back = self.hold_back_failed(&key, &mut plan);
+        let held_back = self.hold_back_failed(&set, &mut plan);
         let mut result = Ok(());
         if may_act {
             result = self.carry_out(&key, owner, &set, hash, &plan).await;
@@ -134,12 +134,15 @@ impl DaemonSets {
     }
 
     /// Removes failed pods in backoff from the plan, and returns when the backoff ends.
-    fn hold_back_failed(&self, key: &NamespacedName, plan: &mut plan::Plan) -> Option<Duration> {
+    fn hold_back_failed(&self, set: &DaemonSet, plan: &mut plan::Plan) -> Option<Duration> {
         let mut next: Option<Duration> = None;
         let now = Instant::now();
+        if !plan.failed.is_empty() {
+            self.failed.sweep(now);
+        }
         for pod in &plan.failed {
             let node = pod.target_node().unwrap_or_default();
-            if let Some(left) = self.failed.backoff(key, node, now) {
+            if let Some(left) = self.failed.backoff(&set.metadata, node, now) {
                 plan.delete.retain(|other| other.metadata.uid != pod.metadata.uid);
                 next = Some(next.map_or(left, |next| next.min(left)));
             }

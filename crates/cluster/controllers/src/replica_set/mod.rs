@@ -2,6 +2,7 @@
 
 mod plan;
 mod rank;
+mod rejections;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +10,11 @@ use std::time::Duration;
 use berth_api::object::NamespacedName;
 use berth_api::resource::{PODS, REPLICA_SETS, Resource};
 use jiff::Timestamp;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::plan::{Failure, Plan};
+use self::rejections::Rejections;
 use super::api::{Api, Precondition};
 use super::events::{Recorder, Reference};
 use super::index::{Cache, Index};
@@ -19,7 +22,7 @@ use super::informers::Informers;
 use super::ownership::{Owner, claim};
 use super::pod_control::{PodControl, pod_from_template};
 use super::pod_events::PodEvents;
-use super::queue::{Next, Queue, work};
+use super::queue::{Next, Queue, until, work};
 use super::view::{Pod, ReplicaSet};
 use berth_client::call::CallError;
 
@@ -31,6 +34,7 @@ pub(crate) struct ReplicaSets {
     kind: &'static Resource,
     control: PodControl,
     replica_sets: Arc<Cache<ReplicaSet>>,
+    rejections: Rejections,
     queue: Arc<Queue<NamespacedName>>,
 }
 
@@ -45,8 +49,13 @@ impl ReplicaSets {
         let control = PodControl::new(api, recorder, informers);
         let Informers { replica_sets, replication_controllers, pods, .. } = informers;
         let replica_sets = if *kind == REPLICA_SETS { replica_sets } else { replication_controllers };
-        let controller =
-            ReplicaSets { kind, control, replica_sets: replica_sets.cache(), queue: Arc::default() };
+        let controller = ReplicaSets {
+            kind,
+            control,
+            replica_sets: replica_sets.cache(),
+            rejections: Rejections::default(),
+            queue: Arc::default(),
+        };
         PodEvents {
             kind,
             objects: controller.replica_sets.clone(),
@@ -67,6 +76,7 @@ impl ReplicaSets {
     async fn sync(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(replica_set) = self.replica_sets.get(&key) else {
             self.control.expectations.forget(&key);
+            self.rejections.forget(&key);
             return Ok(Next::Wait);
         };
         let may_act = self.control.expectations.are_met(&key, &self.queue);
@@ -82,9 +92,10 @@ impl ReplicaSets {
         if may_act && !replica_set.metadata.is_deleting() {
             let active: Vec<_> = pods.iter().filter(|pod| pod.is_active()).cloned().collect();
             let related = || self.related_pods(&replica_set, &active);
-            match plan::plan(&replica_set, &pods, &active, related, Timestamp::now()) {
+            backoff = self.rejections.backoff(&replica_set, &pods, Instant::now());
+            match plan::plan(&replica_set, &active, related, Timestamp::now()) {
                 Plan::Nothing => {}
-                Plan::Backoff(at) => backoff = Some(at),
+                Plan::Create(_) if backoff.is_some() => {}
                 Plan::Create(n) => {
                     let failed = self.create(&key, owner, &replica_set, n).await;
                     error = failed.map(|error| ("FailedCreate", error));
@@ -108,7 +119,10 @@ impl ReplicaSets {
         }
         match error {
             Some((_, error)) if !error.is_namespace_terminating() => Err(error),
-            _ => Ok(Next::at(next_available.into_iter().chain(backoff).min(), now)),
+            _ => {
+                let available = next_available.map(|at| until(at, now));
+                Ok(available.into_iter().chain(backoff).min().map_or(Next::Wait, Next::After))
+            }
         }
     }
 

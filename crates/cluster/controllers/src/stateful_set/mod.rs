@@ -93,7 +93,7 @@ impl StatefulSets {
         let names = (&current.metadata.name, &update.metadata.name);
         let Plan { mut actions, mut status, look_again } =
             plan(&set, &pods, names.0, names.1, Timestamp::now());
-        let held_back = self.hold_back_rejected(&key, &set, &mut actions);
+        let held_back = hold_back_rejected(&self.rejected, &set, &mut actions, Instant::now());
         status.collision_count = history.collisions;
         self.own_claims(&set, &pods).await?;
         let mut waits_for_claim = false;
@@ -135,27 +135,6 @@ impl StatefulSets {
         let next = next.into_iter().chain(held_back).min();
         let next = next.map_or(Next::Wait, Next::After);
         Ok(if waits_for_claim { Next::After(CLAIM_CHECK) } else { next })
-    }
-
-    /// Removes the replacement of rejected pods in backoff from the actions, and returns when the backoff ends.
-    fn hold_back_rejected(
-        &self,
-        key: &NamespacedName,
-        set: &StatefulSet,
-        actions: &mut Vec<Action>,
-    ) -> Option<Duration> {
-        let mut next: Option<Duration> = None;
-        actions.retain(|action| {
-            let Action::Delete(pod) = action else { return true };
-            let is_wanted = set.ordinal_of(&pod.metadata.name).is_some_and(|o| set.ordinals().contains(&o));
-            if !pod.is_rejected() || !is_wanted {
-                return true;
-            }
-            let left = self.rejected.backoff(key, &pod.metadata.name, Instant::now());
-            next = next.into_iter().chain(left).min();
-            left.is_none()
-        });
-        next
     }
 
     /// Whether a claim of this ordinal will be deleted, so that its next pod must not use it.
@@ -248,5 +227,60 @@ impl StatefulSets {
                 Ok(())
             }
         }
+    }
+}
+
+/// Removes the replacement of rejected pods in backoff from the actions, and returns when the backoff ends.
+fn hold_back_rejected(
+    rejected: &FailedPods,
+    set: &StatefulSet,
+    actions: &mut Vec<Action>,
+    now: Instant,
+) -> Option<Duration> {
+    let is_replaced = |pod: &Pod| {
+        let ordinal = set.ordinal_of(&pod.metadata.name);
+        pod.is_rejected() && ordinal.is_some_and(|ordinal| set.ordinals().contains(&ordinal))
+    };
+    if actions.iter().any(|action| matches!(action, Action::Delete(pod) if is_replaced(pod))) {
+        rejected.sweep(now);
+    }
+    let mut next: Option<Duration> = None;
+    actions.retain(|action| {
+        let Action::Delete(pod) = action else { return true };
+        if !is_replaced(pod) {
+            return true;
+        }
+        let left = rejected.backoff(&set.metadata, &pod.metadata.name, now);
+        next = next.into_iter().chain(left).min();
+        left.is_none()
+    });
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mended_template_of_a_stateful_set_is_tried_at_once() {
+        let set = |uid: &str, generation: i64| -> StatefulSet {
+            let metadata = json!({"name": "s", "namespace": "a", "uid": uid, "generation": generation});
+            serde_json::from_value(json!({"metadata": metadata, "spec": {"replicas": 1}})).unwrap()
+        };
+        let pod = json!({"metadata": {"name": "s-0", "namespace": "a"},
+            "status": {"phase": "Failed", "message": "Pod was rejected: Predicate NodeAffinity failed"}});
+        let pod: Arc<Pod> = Arc::new(serde_json::from_value(pod).unwrap());
+        let rejected = FailedPods::default();
+        let now = Instant::now();
+        let check = |set: StatefulSet| {
+            let mut actions = vec![Action::Delete(pod.clone())];
+            let next = hold_back_rejected(&rejected, &set, &mut actions, now);
+            (actions.len(), next.map(|next| next.as_secs()))
+        };
+        assert_eq!(check(set("1", 1)), (1, None), "the first rejection");
+        assert_eq!(check(set("1", 1)), (0, Some(1)), "the same template");
+        assert_eq!(check(set("1", 2)), (1, None), "a mended template");
+        assert_eq!(check(set("1", 2)), (0, Some(1)), "rejected again");
+        assert_eq!(check(set("2", 1)), (1, None), "a new set with the same name");
     }
 }
