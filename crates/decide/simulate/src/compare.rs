@@ -124,6 +124,7 @@ fn amount(resource: &str, quantity: berth_api::syntax::quantity::Quantity) -> i6
 
 /// The difference of two placements.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Comparison {
     /// Pods with different nodes, and pods that only one side has or places, by namespace and name.
     pub moved: Vec<MovedPod>,
@@ -199,6 +200,7 @@ pub struct UtilizationChange {
 
 /// The use of a resource: milli-CPU for `cpu`, otherwise bytes or whole units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Utilization {
     /// What the pods request.
     pub requested: i64,
@@ -210,6 +212,7 @@ pub struct Utilization {
 
 /// Counts of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Summary {
     /// Number of nodes.
     pub nodes: usize,

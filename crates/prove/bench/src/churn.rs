@@ -43,6 +43,7 @@ pub struct Churn {
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ChurnReport {
     /// Nodes.
     pub nodes: usize,
@@ -60,6 +61,7 @@ pub struct ChurnReport {
 
 /// One round.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Round {
     /// Number of the round, from 1.
     pub round: usize,

@@ -48,6 +48,7 @@ pub struct Enforce {
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct EnforceReport {
     /// Nodes.
     pub nodes: usize,

@@ -34,6 +34,7 @@ pub struct Groups {
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct GroupsReport {
     /// Nodes.
     pub nodes: usize,

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// Latency of requests of one verb, as upper bounds of the server's histogram buckets in seconds; none above the largest bucket.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Latency {
     /// Verb.
     pub verb: String,

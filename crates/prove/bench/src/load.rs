@@ -25,6 +25,7 @@ pub enum LoadError {
 
 /// What was loaded, and how fast.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LoadReport {
     /// Bytes of text.
     pub bytes: u64,

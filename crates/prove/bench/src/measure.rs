@@ -52,6 +52,7 @@ impl Samples {
 
 /// Rate and distribution of decisions, the assignment included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Figures {
     /// Number of decisions.
     pub decisions: usize,

@@ -67,6 +67,7 @@ impl PreemptKind {
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PreemptReport {
     /// Nodes.
     pub nodes: usize,
@@ -80,6 +81,7 @@ pub struct PreemptReport {
 
 /// The result of one kind of incoming pods.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PreemptKindReport {
     /// The kind.
     pub kind: PreemptKind,

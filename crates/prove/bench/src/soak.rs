@@ -10,6 +10,7 @@ const MAX_GROWTH: f64 = 0.1;
 
 /// A moment of the test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Sample {
     /// Since the start of the load.
     pub seconds: f64,
@@ -31,6 +32,7 @@ pub struct Sample {
 
 /// How a value develops after the start-up.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Trend {
     /// The value.
     pub name: &'static str,
@@ -44,6 +46,7 @@ pub struct Trend {
 
 /// The report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SoakReport {
     /// Nodes.
     pub nodes: usize,

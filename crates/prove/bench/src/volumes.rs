@@ -96,6 +96,7 @@ impl VolumesReport {
 
 /// What was measured in one case.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct CaseReport {
     /// The case.
     pub case: VolumeCase,

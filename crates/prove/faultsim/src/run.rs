@@ -26,6 +26,7 @@ pub const FIRST_WITH_CONSOLE: u64 = 7_000_000;
 
 /// What a run has shown.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RunReport {
     /// The seed.
     pub seed: u64,

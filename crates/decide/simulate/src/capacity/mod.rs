@@ -49,6 +49,7 @@ pub struct Target {
 
 /// The answer.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Capacity {
     /// How many replicas fit beyond those that run.
     pub replicas: usize,

@@ -39,6 +39,7 @@ pub enum NodeType {
 
 /// New nodes that are enough.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct NewNodes {
     /// The name of the node that they are like, or of the node type.
     pub like: String,

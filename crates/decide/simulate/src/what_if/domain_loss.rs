@@ -24,6 +24,7 @@ pub struct DomainLosses {
 
 /// What is lost with a domain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct DomainLoss {
     /// The value of the label.
     pub domain: String,

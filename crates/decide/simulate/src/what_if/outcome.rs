@@ -14,6 +14,7 @@ use crate::simulation::{NotRunning, Simulation};
 
 /// The effect of changes; each list by namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct WhatIfOutcome {
     /// Pods with another node than before.
     pub moved: Vec<MovedPod>,
@@ -54,6 +55,7 @@ pub struct MovedPod {
 
 /// A pod without a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct UnplacedPod {
     /// Namespace.
     pub namespace: String,
@@ -74,6 +76,7 @@ pub struct UnplacedPod {
 
 /// A pod that is evicted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct EvictedPod {
     /// Namespace.
     pub namespace: String,

@@ -108,7 +108,7 @@ fn a_pod_without_a_feasible_node_is_eventually_evicted_unless_it_is_held_for_eve
     assert_eq!(unplaced(&outcome), ["default/goes"]);
     let evicted = serde_json::to_value(&outcome.evicted).expect("an outcome is data");
     let goes =
-        serde_json::json!({"namespace": "default", "name": "goes", "by": "enforcer", "without_target": true});
+        serde_json::json!({"namespace": "default", "name": "goes", "by": "enforcer", "withoutTarget": true});
     assert_eq!(evicted, serde_json::json!([goes]));
     let broken: Vec<_> = outcome.broken_rules.iter().map(|rule| rule.name.as_str()).collect();
     assert_eq!(broken, ["goes", "held"]);

@@ -28,6 +28,7 @@ pub struct Placed {
 
 /// What the check found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Findings {
     /// Placed pods that were checked.
     pub pods: usize,

@@ -37,6 +37,7 @@ pub struct Scale {
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ScaleReport {
     /// Nodes.
     pub nodes: usize,
@@ -60,7 +61,6 @@ pub struct ScaleReport {
     /// Checksum of the decisions, in order.
     pub checksum: String,
     /// The first decision of each template, which are among those above.
-    #[serde(rename = "first_of_class")]
     pub first_of_template: Figures,
     /// Figures by kind of template.
     pub kinds: Vec<ScaleKindReport>,

@@ -155,6 +155,7 @@ pub enum Status {
 
 /// What was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Measured {
     /// Nodes at the end.
     pub nodes: usize,

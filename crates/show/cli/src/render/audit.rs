@@ -23,6 +23,7 @@ const MAX_FIXED: usize = 3;
 
 /// The report of `berth audit`. Its JSON schema is stable: docs/json.md.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Audit {
     /// Violated rules, by pod.
     pub violations: Vec<Violation>,
@@ -37,7 +38,6 @@ pub struct Audit {
     /// Pods that are to be evicted and stay for now, because no node is feasible.
     pub held: Vec<HeldPod>,
     /// Pods that do not run on the nodes that they name: they break no rule.
-    #[serde(rename = "notRunning")]
     pub not_running: Vec<NotRunning>,
     /// Counts.
     pub summary: AuditSummary,

@@ -155,7 +155,7 @@ fn pictures_of_changes_have_the_numbers_of_the_json_report() {
             "{moved} moved, {} unplaced, {} evicted, {} with rules that break",
             n("unplaced"),
             n("evicted"),
-            n("broken_rules")
+            n("brokenRules")
         );
         let found = |title: &String| title.starts_with(domain) && title.ends_with(&numbers);
         assert!(all.iter().any(found), "{domain}: {numbers}: {all:?}");

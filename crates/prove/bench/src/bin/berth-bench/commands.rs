@@ -210,8 +210,8 @@ impl Command {
                 let figures = Bench::new(nodes).repeat(op, count).figures();
                 let peak_rss_bytes = measure::peak_rss_bytes();
                 let report = json!({"op": op.to_string(), "nodes": nodes, "count": figures.decisions,
-                    "per_second": figures.decisions_per_second, "p50_us": figures.p50_us, "p99_us": figures.p99_us,
-                    "max_us": figures.max_us, "peak_rss_bytes": peak_rss_bytes});
+                    "perSecond": figures.decisions_per_second, "p50Us": figures.p50_us, "p99Us": figures.p99_us,
+                    "maxUs": figures.max_us, "peakRssBytes": peak_rss_bytes});
                 output.write(out, &report, |out| {
                     of_engine::operation(out, op, nodes, &figures, peak_rss_bytes)
                 })?;

@@ -83,6 +83,7 @@ pub enum Binder {
 
 /// The results.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct BindReport {
     pub nodes: usize,
     /// Pods per round.
@@ -114,6 +115,7 @@ pub struct BindReport {
 }
 
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct BindRound {
     /// The client.
     #[serde(rename = "who")]

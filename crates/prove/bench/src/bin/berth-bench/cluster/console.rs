@@ -52,6 +52,7 @@ pub struct ConsoleBench {
 
 /// The results.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ConsoleReport {
     pub nodes: usize,
     pub pods: usize,
@@ -66,6 +67,7 @@ pub struct ConsoleReport {
 }
 
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PageTimes {
     /// Path and query.
     pub path: String,
@@ -80,6 +82,7 @@ pub struct PageTimes {
 }
 
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct OpenPages {
     /// Their number.
     pub pages: usize,

@@ -46,6 +46,7 @@ pub struct ListReport {
 
 /// One way to read all pods.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Way {
     /// Its description.
     pub what: &'static str,

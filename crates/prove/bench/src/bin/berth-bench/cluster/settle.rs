@@ -35,6 +35,7 @@ pub struct Settle {
 
 /// The results.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SettleReport {
     pub nodes: usize,
     /// Pods at the end.

@@ -50,6 +50,7 @@ pub struct WebhookReport {
 
 /// Reviews of one kind.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct WebhookKind {
     /// Description of the reviewed pod.
     pub what: &'static str,
