@@ -8,12 +8,13 @@ use berth_api::object::StringMap;
 use berth_api::rules::{PodSet, Requirement};
 use serde_json::Value;
 
-/// Begins what stands for a value that only a controller knows. Each workload has another one.
+/// Begins what stands for a value that only a controller knows. Each workload has another one, except for indexes.
 pub(crate) const UNKNOWN_VALUE: &str = "set-by-the-controller-";
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// The labels whose values differ among the pods of one workload.
-const OF_SINGLE_PODS: [&str; 3] = [POD_NAME, "apps.kubernetes.io/pod-index", COMPLETION_INDEX];
+const OF_SINGLE_PODS: [&str; 3] = [POD_NAME, POD_INDEX, COMPLETION_INDEX];
 const OF_JOBS: [&str; 4] =
     ["batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"];
 
@@ -67,6 +68,7 @@ impl AddedLabels {
                 ("job-name" | "batch.kubernetes.io/job-name", WorkloadSpec::Job(job)) => {
                     job.metadata.name.clone()
                 }
+                (key, _) if !is_of_one_workload(key) => format!("{UNKNOWN_VALUE}index"),
                 _ => format!("{UNKNOWN_VALUE}{order}"),
             };
             labels.entry((*key).to_owned()).or_insert(value);
@@ -112,6 +114,11 @@ impl AddedLabels {
     fn of_single_pods(&self) -> impl Iterator<Item = &'static str> {
         self.keys.iter().copied().filter(|key| OF_SINGLE_PODS.contains(key))
     }
+}
+
+/// Whether each workload has other values of this label: the pods of all workloads are numbered alike.
+pub(crate) fn is_of_one_workload(key: &str) -> bool {
+    ![POD_INDEX, COMPLETION_INDEX].contains(&key)
 }
 
 fn ordinal(key: &str, value: &str, name: &str) -> Option<i64> {

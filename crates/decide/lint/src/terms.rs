@@ -3,6 +3,7 @@
 use berth_api::object::{PodAffinityTerm, SelectorRequirement};
 use berth_api::rules::{KnownNamespaces, NamespaceScope, PodSet, PodTerm, Selector, SpreadConstraint};
 
+use crate::added_labels::is_of_one_workload;
 use crate::subject::Subject;
 
 pub(crate) const IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -88,6 +89,14 @@ impl Subject<'_> {
             }
         }
         terms
+    }
+
+    /// A key in the `matchLabelKeys` of a term whose values the controllers choose for each workload.
+    pub(crate) fn own_match_label_key(&self, path: &str) -> Option<&'static str> {
+        let mut keys = self.added.keys.iter().filter(|key| is_of_one_workload(key)).peekable();
+        keys.peek()?;
+        let (_, written) = self.written_terms().into_iter().find(|(written, _)| written == path)?;
+        keys.find(|key| written.match_label_keys.iter().any(|listed| listed == **key)).copied()
     }
 
     /// The requirements of node terms on labels as written: path, whether the term is required, and the requirement.

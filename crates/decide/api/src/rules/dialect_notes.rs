@@ -95,7 +95,7 @@ impl Notes {
 
     fn pod_term(&mut self, term: &PodAffinityTerm, path: &str, dialect: Dialect) {
         if !self.extensions && needs_extensions(term) {
-            let text = "Gt and Lt on pod labels are an extension that is switched off: the term is ignored"
+            let text = "Gt and Lt on pod labels are an extension that is switched off: the term is refused, and ignored in stored pods"
                 .to_owned();
             return self.all.push(DialectNote { path: format!("{path}.labelSelector"), text });
         }

@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use crate::finding::Findings;
 use crate::input::LintInput;
+use crate::subject::Subject;
+
+const INTEGER: &str = "set minAvailable to an integer";
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for object in input.objects.iter().filter(|object| object.kind == Kind::PodDisruptionBudget.name()) {
@@ -18,24 +21,46 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
         let set = PodSet { namespaces: NamespaceScope::only(object.namespace), selector };
         let covered: Vec<_> =
             input.subjects().filter(|subject| subject.is_in(&set, &input.namespaces)).collect();
-        // The pods of a DaemonSet are as many as the nodes.
-        let replicas = covered.iter().map(|subject| subject.replicas).sum::<Option<i64>>().unwrap_or(0);
+        let n_pods = |subject: &&Subject<'_>| match subject.replicas {
+            None if input.nodes.is_empty() => None,
+            // A DaemonSet.
+            None => i64::try_from(input.nodes.eligible(&subject.rules).nodes.len()).ok(),
+            replicas => replicas,
+        };
+        let replicas = covered.iter().map(n_pods).sum::<Option<i64>>().unwrap_or(0);
         let PodDisruptionBudgetSpec { min_available, max_unavailable, .. } = &spec;
         let of_replicas = |value: &Value| scaled(value, clamp(replicas), Round::Up);
         let is_all = |value: &Value| match value {
             Value::String(text) if text == "100%" => true,
             _ => replicas > 0 && of_replicas(value).is_some_and(|n| i64::from(n) >= replicas),
         };
-        let (path, message) = if scaled(max_unavailable, 100, Round::Up).is_some_and(|n| n <= 0) {
-            ("spec.maxUnavailable", "no pod may be unavailable".to_owned())
+        let path = if max_unavailable.is_null() { "spec.minAvailable" } else { "spec.maxUnavailable" };
+        let is_relative = !max_unavailable.is_null() || min_available.is_string();
+        let has_no_scale =
+            |subject: &&&Subject<'_>| matches!(subject.kind, Kind::Job | Kind::CronJob | Kind::DaemonSet);
+        let (message, fix) = if scaled(max_unavailable, 100, Round::Up).is_some_and(|n| n <= 0) {
+            ("no pod may be unavailable".to_owned(), None)
+        } else if is_relative && let Some(subject) = covered.iter().find(has_no_scale) {
+            (format!("{} has no scale, by which the number is counted", subject.shown()), Some(INTEGER))
+        } else if is_relative
+            && !covered.is_empty()
+            && covered.iter().all(|subject| subject.kind == Kind::Pod)
+        {
+            (
+                "the pods have no controller with a scale, by which the number is counted".to_owned(),
+                Some(INTEGER),
+            )
         } else if is_all(min_available) {
             let names: Vec<_> = covered.iter().map(|subject| subject.shown()).collect();
             let of = if names.is_empty() { String::new() } else { format!(" of {}", names.join(", ")) };
-            ("spec.minAvailable", format!("all pods{of} must stay available"))
+            (format!("all pods{of} must stay available"), None)
         } else {
             continue;
         };
         let message = format!("{message}: no eviction is ever allowed, and `kubectl drain` never ends");
-        findings.add(object, path.to_owned(), message);
+        let finding = findings.add(object, path.to_owned(), message);
+        if let Some(fix) = fix {
+            finding.fix(fix);
+        }
     }
 }

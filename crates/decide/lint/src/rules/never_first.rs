@@ -1,8 +1,5 @@
 //! Required affinity that no pod satisfies, and that the pod itself does not satisfy as the first of its group.
 
-use std::cell::LazyCell;
-
-use berth_api::object::PodAffinityTerm;
 use berth_api::rules::{NamespaceScope, PodSet, PodTerm, Selector, SetRelation};
 
 use crate::finding::Findings;
@@ -15,13 +12,15 @@ use crate::terms::{set, shown};
 const ANNOTATION_INSTEAD: &str =
     "; terms of the annotation scheduling.berth.dev/affinity are requirements by themselves";
 
+const ANNOTATION_FIX: &str =
+    "write the terms in the annotation scheduling.berth.dev/affinity, or let one pod match all of them";
+
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
-        let written = LazyCell::new(|| subject.written_terms());
         for terms in subject.rules.affinity_requirements() {
             let has_null = terms.iter().any(|term| term.selector == Selector::Nothing);
             if !has_null && !input.satisfies_itself(subject, terms) && input.partners(terms).is_empty() {
-                check_requirement(input, subject, terms, &written, findings);
+                check_requirement(input, subject, terms, findings);
             }
         }
     }
@@ -32,7 +31,6 @@ fn check_requirement(
     input: &LintInput<'_>,
     subject: &Subject<'_>,
     terms: &[PodTerm],
-    written: &[(String, PodAffinityTerm)],
     findings: &mut Findings,
 ) {
     let missed = |term: &&PodTerm| !subject.is_in(&set(term), &input.namespaces);
@@ -42,7 +40,7 @@ fn check_requirement(
         let other = terms[i + 1..].iter().find(|b| excludes(a, b))?;
         Some((a, other))
     });
-    let own_key = own_key(subject, missed, written).filter(|key| {
+    let own_key = subject.own_match_label_key(&missed.path).filter(|key| {
         let others = without_key(missed, key);
         input.population.in_set(&others).next().is_some() && !subject.is_in(&others, &input.namespaces)
     });
@@ -55,14 +53,20 @@ fn check_requirement(
         !subject.is_in(&set(term), &input.namespaces) && subject.is_in(&here, &input.namespaces)
     };
     let elsewhere = terms.iter().find(is_own);
+    let pods_of = |term: &PodTerm| match exclusive {
+        Some((a, b)) if a.selector == b.selector => {
+            format!("{} in {}", shown(&term.selector), term.namespaces)
+        }
+        _ => shown(&term.selector),
+    };
     let message = match exclusive {
         _ if let Some(key) = own_key => format!(
             "matchLabelKeys has {key}, which each workload gets its own value of: no pod of another workload can match, nor does the pod itself"
         ),
         Some((a, b)) => format!(
             "one pod must match all required terms, and no pod can match both {} and {}{ANNOTATION_INSTEAD}",
-            shown(&a.selector),
-            shown(&b.selector)
+            pods_of(a),
+            pods_of(b)
         ),
         None if let Some(term) = elsewhere => format!(
             "the pod itself has {}, but its namespace {own} is not among those of the term, {}, where no pod of the input has it: no first pod can be placed",
@@ -93,18 +97,17 @@ fn check_requirement(
         None if terms.iter().any(|term| input.selects_elsewhere(&set(term))) => Severity::Info,
         None => Severity::Warning,
     };
-    findings.add(&subject.object, subject.path(&missed.path), message).severity(severity);
-}
-
-/// A key of a term's `matchLabelKeys` whose value the controller of the workload chooses.
-fn own_key(
-    subject: &Subject<'_>,
-    term: &PodTerm,
-    written: &[(String, PodAffinityTerm)],
-) -> Option<&'static str> {
-    let (_, written) = written.iter().find(|(path, _)| *path == term.path)?;
-    let is_listed = |key: &&&str| written.match_label_keys.iter().any(|listed| listed == **key);
-    subject.added.keys.iter().find(is_listed).copied()
+    let fix = match own_key {
+        Some(key) => format!("remove {key} from matchLabelKeys"),
+        None if exclusive.is_some() || matched_apart => ANNOTATION_FIX.to_owned(),
+        None if elsewhere.is_some() => format!("add the namespace {own} to the term"),
+        None => String::new(),
+    };
+    let finding = findings.add(&subject.object, subject.path(&missed.path), message);
+    finding.severity(severity);
+    if !fix.is_empty() {
+        finding.fix(fix);
+    }
 }
 
 /// The pods that a term selects, whatever their value of a label.

@@ -1,6 +1,8 @@
 //! Required terms between pods that other terms imply.
 
-use berth_api::rules::{PodTerm, SetRelation};
+use std::time::Duration;
+
+use berth_api::rules::{Dialect, PodRules, PodTerm, SetRelation};
 
 use super::affinity_conflicts::covers;
 use crate::finding::Findings;
@@ -17,10 +19,12 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
         for (anti, terms) in lists {
             let terms = &terms[..terms.len().min(MAX_TERMS)];
             for (i, term) in terms.iter().enumerate() {
+                let is_implied = |term: &PodTerm, by: &PodTerm| {
+                    holds_as_long(&subject.rules, by, term) && is_implied(input, term, by, anti)
+                };
                 let implies = |(j, other): &(usize, &PodTerm)| {
                     // Of two terms that imply each other, the second one is redundant.
-                    let is_first = *j < i || !is_implied(input, other, term, anti);
-                    *j != i && is_implied(input, term, other, anti) && is_first
+                    *j != i && is_implied(term, other) && (*j < i || !is_implied(other, term))
                 };
                 if let Some((_, other)) = terms.iter().enumerate().find(implies) {
                     let message = format!("{} implies the term", subject.path(&other.path));
@@ -31,12 +35,23 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     }
 }
 
-/// Whether a term holds wherever another one does.
+/// Whether a term is in force wherever and whenever another one is.
+fn holds_as_long(rules: &PodRules, by: &PodTerm, term: &PodTerm) -> bool {
+    let relaxed_after = |term: &PodTerm| {
+        rules.relaxable.iter().find(|rule| rule.path == term.path).map_or(Duration::MAX, |rule| rule.after)
+    };
+    relaxed_after(by) >= relaxed_after(term)
+        && (by.required_during_execution || !term.required_during_execution)
+}
+
+/// Whether a term holds wherever another one does. Terms of two dialects have other exemptions, and one pod has to match those of v1.
 fn is_implied(input: &LintInput<'_>, term: &PodTerm, by: &PodTerm, anti: bool) -> bool {
     let (fewer, more) = if anti { (term, by) } else { (by, term) };
-    let is_enforced = by.required_during_execution || !term.required_during_execution;
-    is_enforced
+    let relation = input.relation(&set(fewer), &set(more));
+    // The first pod disregards a requirement of its own: each term of the proposals is one.
+    let may_be_disregarded = !anti && term.dialect != Dialect::V1;
+    by.dialect == term.dialect
         && by.limit <= term.limit
         && covers(input, &fewer.topology, &more.topology)
-        && matches!(input.relation(&set(fewer), &set(more)), SetRelation::Equal | SetRelation::ContainedIn)
+        && (relation == SetRelation::Equal || (relation == SetRelation::ContainedIn && !may_be_disregarded))
 }

@@ -21,7 +21,14 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
             {
                 continue;
             }
-            let message = if !selector.is_satisfiable() {
+            // Affinity has another rule for it.
+            let own_key = subject.own_match_label_key(&term.path());
+            if own_key.is_some() && term.required && !term.anti {
+                continue;
+            }
+            let message = if let Some(key) = own_key {
+                format!("matchLabelKeys has {key}: no pod of another workload has its value")
+            } else if !selector.is_satisfiable() {
                 format!("no pod can match {}: the requirements contradict each other", shown(selector))
             } else if input.shows_all_pods(&set.namespaces) {
                 format!("no pod of {} has {}", set.namespaces, shown(selector))
@@ -30,7 +37,9 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
             };
             let path = subject.path(format!("{}.labelSelector", term.path()));
             let finding = findings.add(&subject.object, path, message);
-            if input.selects_elsewhere(&set) {
+            if let Some(key) = own_key {
+                finding.fix(format!("remove {key} from matchLabelKeys"));
+            } else if input.selects_elsewhere(&set) {
                 finding
                     .severity(Severity::Info)
                     .fix("add the manifests of the selected pods, or correct the selector");
