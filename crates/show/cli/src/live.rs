@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The resources to read, and whether reading must succeed: others may be forbidden or unknown to the server.
 ///
 /// Without CronJobs: their runs are Jobs, and the simulation has no time for the next run.
-const RESOURCES: [(Resource, bool); 28] = [
+const RESOURCES: &[(Resource, bool)] = &[
     (NODES, true),
     (NAMESPACES, false),
     (PRIORITY_CLASSES, false),
@@ -162,7 +162,7 @@ impl LiveCluster {
 
 /// What a console follows: these resources, and events.
 pub fn sources() -> Vec<Source> {
-    let resources = RESOURCES.into_iter().chain([(EVENTS, false)]);
+    let resources = RESOURCES.iter().copied().chain([(EVENTS, false)]);
     resources.map(|(resource, is_required)| Source { resource, is_required }).collect()
 }
 
@@ -177,7 +177,7 @@ pub async fn read(
     progress: &ProgressBar,
 ) -> Result<Vec<String>, LiveError> {
     let mut warnings = Vec::new();
-    for (resource, required) in &RESOURCES {
+    for (resource, required) in RESOURCES {
         let objects = match list(client, resource, progress).await {
             Ok(objects) => objects,
             // Many clusters do not have these resources.

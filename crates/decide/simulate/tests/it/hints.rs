@@ -55,3 +55,20 @@ fn other_conflicts_are_not_reported_as_rolling_updates() {
         assert_eq!(hint, "", "{old}");
     }
 }
+
+#[test]
+fn a_pod_with_too_many_rules_is_explained_on_a_part_of_the_nodes() {
+    // 12 million comparisons, and no two nodes are alike.
+    let (n_nodes, n_keys) = (1_500, 8_000);
+    let nodes: Vec<_> = (0..n_nodes).map(|i| format!("node n{i} own=v{i}")).collect();
+    let mut world = text::world(&format!("{}\npod default/p", nodes.join("\n")));
+    let selector = &mut world.pods[0].spec.node_selector;
+    selector.extend((0..n_keys).map(|i| (format!("key-{i}"), "v".to_owned())));
+    let mut simulation =
+        Simulation::new(inventory(world), SimulationOptions::default()).expect("the pod is valid");
+    let explained = simulation.explain("default", "p", None).expect("the pod exists");
+    let n = explained.explanation.n_not_evaluated;
+    assert!((1..n_nodes).contains(&n), "{n}");
+    let part = format!("on {} of {n_nodes} nodes only", n_nodes - n);
+    assert!(explained.hints.iter().any(|hint| hint.contains(&part)), "{:?}", explained.hints);
+}
