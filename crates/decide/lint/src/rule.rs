@@ -75,6 +75,9 @@ rules! {
     "empty-selector-selects-all" empty_selector Warning:
         "An empty label selector selects all pods of its namespaces";
         "select the labels of the pods that are meant"
+    "eviction-annotation-invalid" eviction_annotation Warning:
+        "The enforcer ignores an annotation of the pod because its value is invalid";
+        "write evict, hold or a duration such as 90s, 5m or 1h30m"
     "first-rollout-trap" first_rollout_trap Warning:
         "matchLabelKeys is added to a running Deployment whose old pods still exclude the new ones";
         "set maxUnavailable to 1 for this rollout"

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use berth_api::object::Pod;
+use berth_api::rules::eviction_annotation_problem;
+use berth_api::syntax::annotations::GRACE_ANNOTATION;
 use berth_client::call::CallError;
 use berth_client::events::{EventRecorder, EventType, NewEvent, ObjectReference};
 use berth_engine::{Remedy, ViolationKey};
@@ -12,7 +14,6 @@ use crate::completion::Sent;
 use crate::held_pods::held_until;
 use crate::limiter::Throttled;
 use crate::message;
-use crate::options::GRACE_ANNOTATION;
 use crate::pods::{Pods, Workload};
 
 const ACTION: &str = "Evicting";
@@ -157,14 +158,9 @@ impl EventReporter {
 
     pub(crate) fn invalid_annotation(&self, pod: &Pod, annotation: &str, text: &str) {
         let metadata = &pod.metadata;
-        let (words, reason) = match annotation {
-            GRACE_ANNOTATION => ("", BAD_GRACE),
-            _ => ("evict, hold, or ", BAD_HOLD),
-        };
-        let note = format!(
-            "metadata.annotations[{annotation}]: {text:?} is not {words}a duration such as 90s, 5m or 1h30m; the \
-             default applies"
-        );
+        let reason = if annotation == GRACE_ANNOTATION { BAD_GRACE } else { BAD_HOLD };
+        let problem = eviction_annotation_problem(annotation, text).unwrap_or_default();
+        let note = format!("metadata.annotations[{annotation}]: {problem}");
         tracing::warn!(pod = pod.key(), "{note}");
         let about = ObjectReference::pod(&metadata.namespace, &metadata.name, &metadata.uid);
         self.record(about, None, reason, note);

@@ -4,13 +4,15 @@ use core::fmt;
 use core::time::Duration;
 
 use berth_api::object::Pod;
+use berth_api::rules::parse_eviction_grace;
+use berth_api::syntax::annotations::GRACE_ANNOTATION;
 use berth_engine::{Remedy, ViolatedRule};
 use berth_mirror::Needs;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::limiter::{Candidate, EvictionLimiter, LimitInUse, LimitOptions};
-use crate::options::{GRACE_ANNOTATION, Graces, HoldOptions, HoldPeriod};
-use crate::pods::{Pods, grace};
+use crate::options::{Graces, HoldOptions, HoldPeriod};
+use crate::pods::Pods;
 
 /// For each of these evictions, in order, the limit that delays it; none if it is not delayed. `pods` are all pods of the
 /// cluster.
@@ -143,7 +145,8 @@ impl<'a> HoldForecast<'a> {
 
 /// How long a rule of a pod may be violated before an eviction.
 pub fn grace_period(graces: &Graces, pod: &Pod, rule: ViolatedRule) -> Duration {
-    pod.metadata.annotation(GRACE_ANNOTATION).and_then(grace).unwrap_or_else(|| graces.of(rule))
+    let given = pod.metadata.annotation(GRACE_ANNOTATION).and_then(|text| parse_eviction_grace(text).ok());
+    given.unwrap_or_else(|| graces.of(rule))
 }
 
 #[cfg(test)]

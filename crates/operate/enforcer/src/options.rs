@@ -10,9 +10,6 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use crate::limiter::LimitOptions;
 
-/// The annotation of a pod with the grace period of its rules, such as `90s`.
-pub const GRACE_ANNOTATION: &str = "scheduling.berth.dev/eviction-grace";
-
 /// Grace periods: how long a rule may be violated before a pod is evicted, by kind of rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Graces {
@@ -46,9 +43,7 @@ impl Graces {
     }
 }
 
-/// The annotation of a pod that says what happens if it is to be evicted and no node is feasible: `evict`, `hold`, or how long it is held.
-pub const WITHOUT_TARGET_ANNOTATION: &str = "scheduling.berth.dev/without-target";
-/// The factor of the hold period for workloads with one running pod, unless an annotation sets the period.
+/// The factor of the hold period for workloads with one replica and bare pods, unless an annotation sets the period.
 const ONE_REPLICA: u32 = 6;
 
 /// How long a pod that is to be evicted stays because no node is feasible for it.

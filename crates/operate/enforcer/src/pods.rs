@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use berth_api::object::placement::HELD_CONDITION;
 use berth_api::object::support::SuspectFields;
-use berth_api::object::{OwnerReference, Pod, find_condition};
+use berth_api::object::{OwnerReference, Pod, find_condition, node_decides_until};
+use berth_api::rules::{parse_eviction_grace, parse_without_target};
+use berth_api::syntax::annotations::{GRACE_ANNOTATION, WITHOUT_TARGET_ANNOTATION};
 use berth_client::events::ObjectReference;
 use berth_mirror::Needs;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use crate::options::{GRACE_ANNOTATION, HoldOptions, HoldPeriod, WITHOUT_TARGET_ANNOTATION};
+use crate::options::{HoldOptions, HoldPeriod};
 
 /// Namespace and name.
 type Key = (Box<str>, Box<str>);
@@ -119,22 +121,10 @@ pub(crate) struct Pods {
     n_running: usize,
 }
 
-/// `90s`, `5m`, `1h30m` or a bare `0`; never negative.
-pub(crate) fn grace(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    text.parse::<SignedDuration>().ok()?.try_into().ok()
-}
-
-/// `evict`, `hold`, or a duration as for a grace period.
-pub(crate) fn without_target(text: &str) -> Option<HoldPeriod> {
-    match text.trim() {
-        "evict" => Some(HoldPeriod::For(Duration::ZERO)),
-        "hold" => Some(HoldPeriod::Always),
-        text => grace(text).map(HoldPeriod::For),
-    }
+/// How long a pod is held, as its annotation says.
+fn without_target(text: &str) -> Option<HoldPeriod> {
+    let hold = parse_without_target(text).ok()?;
+    Some(hold.map_or(HoldPeriod::Always, HoldPeriod::For))
 }
 
 fn key(namespace: &str, name: &str) -> Key {
@@ -177,7 +167,8 @@ impl Pods {
             self.remove(&metadata.namespace, &metadata.name, &metadata.uid);
             return AnnotationChanges::default();
         }
-        let given = Given::read(pod, GRACE_ANNOTATION, grace);
+        let has_node = !pod.spec.node_name.is_empty();
+        let given = Given::read(pod, GRACE_ANNOTATION, |text| parse_eviction_grace(text).ok());
         let hold = Given::read(pod, WITHOUT_TARGET_ANNOTATION, without_target);
         let workload = Workload::of(pod);
         let suspect = SuspectFields::of(&pod.spec);

@@ -8,7 +8,7 @@ use crate::object::{
     Affinity, ContainerPort, NodeAffinity, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, PodSpec,
     ResourceList, SelectorRequirement,
 };
-use crate::rules::annotation_affinity;
+use crate::rules::{annotation_affinity, invalid_eviction_annotations};
 use crate::syntax;
 use crate::syntax::annotations::{AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, TOLERATION_ANNOTATION};
 
@@ -73,7 +73,7 @@ pub fn creation_warnings(pod: &Pod) -> Vec<String> {
     warnings
 }
 
-/// Warnings about the proposals' fields: the same as for the corresponding v1 fields.
+/// Warnings about the proposals' fields: the same as for the corresponding v1 fields; and about annotations that the enforcer ignores.
 pub fn extension_warnings(pod: &Pod) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(affinity) = &pod.spec.affinity {
@@ -94,6 +94,9 @@ pub fn extension_warnings(pod: &Pod) -> Vec<String> {
         }
         null_selectors(&affinity, &path, true, &mut warnings);
         null_selectors(&affinity, &path, false, &mut warnings);
+    }
+    for (annotation, problem) in invalid_eviction_annotations(&pod.metadata) {
+        warnings.push(format!("metadata.annotations[{annotation}]: {problem}"));
     }
     warnings.truncate(MAX_WARNINGS);
     warnings
@@ -382,6 +385,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_invalid_annotation_about_evictions_causes_a_warning() {
+        let pod = |text: &str| -> Pod {
+            let annotations = json!({"scheduling.berth.dev/without-target": text});
+            serde_json::from_value(json!({"metadata": {"name": "p", "annotations": annotations}})).unwrap()
+        };
+        let expected = "metadata.annotations[scheduling.berth.dev/without-target]: \"soon\" is not evict, hold, or a \
+                        duration such as 90s, 5m or 1h30m; the default applies";
+        assert_eq!(extension_warnings(&pod("soon")), [expected]);
+        assert_eq!(extension_warnings(&pod("hold")), [""; 0]);
+    }
 
     #[test]
     fn warnings_about_ports_are_those_of_all_pairs_and_bounded() {

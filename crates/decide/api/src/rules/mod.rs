@@ -9,6 +9,7 @@ mod annotation;
 mod attribute;
 mod dialect;
 mod dialect_notes;
+mod eviction;
 mod features;
 mod label_keys;
 mod node;
@@ -29,6 +30,9 @@ pub use annotation::{AnnotationError, annotation_affinity, parse_affinity_annota
 pub use attribute::{NODE_FIELDS, annotation_key, node_attribute, node_attributes};
 pub use dialect::Dialect;
 pub use dialect_notes::{DialectNote, dialect_notes};
+pub use eviction::{
+    eviction_annotation_problem, invalid_eviction_annotations, parse_eviction_grace, parse_without_target,
+};
 pub use features::NodeFeatures;
 pub use label_keys::{merge_label_keys, unmerge_label_keys};
 pub use node::{NodeRequirement, NodeSelectorRule, NodeTerm, PreferredNodeTerm};

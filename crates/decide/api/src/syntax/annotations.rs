@@ -1,4 +1,4 @@
-//! The names of the annotations with placement rules of a pod.
+//! The names of the annotations of a pod that say where it may run, and when it is evicted.
 
 /// The design proposals' `Affinity` as JSON or YAML, for API servers that drop unknown fields.
 pub const AFFINITY_ANNOTATION: &str = "scheduling.berth.dev/affinity";
@@ -12,3 +12,9 @@ pub const RELAX_AFTER_ANNOTATION: &str = "scheduling.berth.dev/relax-after";
 
 /// The paths of the rules that were relaxed to bind the pod, separated by commas.
 pub const RELAXED_ANNOTATION: &str = "scheduling.berth.dev/relaxed";
+
+/// The grace period of the rules that are required during execution, such as `90s`.
+pub const GRACE_ANNOTATION: &str = "scheduling.berth.dev/eviction-grace";
+
+/// What happens to a pod that is to be evicted if no node is feasible: `evict`, `hold`, or how long it is held.
+pub const WITHOUT_TARGET_ANNOTATION: &str = "scheduling.berth.dev/without-target";

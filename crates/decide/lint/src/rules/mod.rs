@@ -11,6 +11,7 @@ pub(crate) mod deprecated_api;
 pub(crate) mod deprecated_key;
 pub(crate) mod dialects_differ;
 pub(crate) mod empty_selector;
+pub(crate) mod eviction_annotation;
 pub(crate) mod first_rollout_trap;
 pub(crate) mod label_not_an_integer;
 pub(crate) mod match_label_key_absent;
