@@ -37,8 +37,10 @@ pub(crate) struct RunningPod {
     without_target: Given<HoldPeriod>,
     /// The condition that says until when it is held.
     pub(crate) held: Option<HeldCondition>,
-    /// When it was first seen; for pods older than this process, when the API server created it.
+    /// When it was first seen on its node; for pods older than this process, when the API server created it.
     pub(crate) seen_at: Timestamp,
+    /// Whether its node has accepted it (`status.startTime`).
+    pub(crate) is_accepted: bool,
     /// Fields that decide about placement and that Berth may not support: where the pod fits is not known then.
     pub(crate) suspect: SuspectFields,
     /// What where it fits depends on.
@@ -175,10 +177,11 @@ impl Pods {
         let key = key(&metadata.namespace, &metadata.name);
         let known = self.pods.get(&key).filter(|known| *known.uid == *metadata.uid);
         let is_terminating = metadata.deletion_timestamp.is_some();
-        let held = HeldCondition::of(pod).filter(|_| !is_terminating);
+        let is_accepted = pod.status.start_time.is_some();
+        let held = HeldCondition::of(pod).filter(|_| has_node && !is_terminating);
         let is_same = |k: &RunningPod| {
-            (&*k.workload, &k.suspect, k.needs, k.is_terminating)
-                == (&workload, &suspect, needs, is_terminating)
+            (&*k.workload, &k.suspect, k.needs, k.is_accepted, k.is_terminating)
+                == (&workload, &suspect, needs, is_accepted, is_terminating)
                 && (&k.grace, &k.without_target, &k.held) == (&given, &hold, &held)
         };
         if known.is_some_and(is_same) {
@@ -224,6 +227,7 @@ impl Pods {
             self.discount(&key);
         }
     }
+            is_accepted,
 
     fn discount(&mut self, key: &Key) {
         self.held.remove(key);
@@ -241,9 +245,15 @@ impl Pods {
         self.pods.get(&key(namespace, name))
     }
 
-    /// How long a pod is held without a feasible node.
-    pub(crate) fn hold(&self, pod: &RunningPod, namespace: &str, holds: &HoldOptions) -> HoldPeriod {
-        pod.without_target.value().unwrap_or_else(|| holds.of(namespace, self.n_of(&pod.workload)))
+    /// Until when it is left to its node to accept or reject a pod.
+    pub(crate) fn node_decides_until(
+        &self,
+        namespace: &str,
+        name: &str,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let pod = self.get(namespace, name).filter(|pod| !pod.is_accepted)?;
+        node_decides_until(pod.seen_at, now)
     }
 
     /// Namespace and name of all pods.

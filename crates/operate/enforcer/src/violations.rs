@@ -1,10 +1,12 @@
 //! The rules that are violated now: their grace periods, and the bindings that broke them.
 
 use std::collections::{BTreeMap, HashSet};
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_engine::{ViolatedRule, Violation, ViolationKey};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::grace_timers::GraceTimers;
@@ -75,9 +77,25 @@ impl Violations {
         self.timers.next_due()
     }
 
-    /// The violations whose grace period is over.
-    pub(crate) fn due(&self) -> Vec<ViolationKey> {
-        self.timers.due().cloned().collect()
+    /// The violations whose grace period is over. Those about pods that their nodes have still to accept or reject are left out; the
+    /// time is when the first of these has to be looked at again.
+    pub(crate) fn due(&self, pods: &Pods, now: Timestamp) -> (Vec<ViolationKey>, Option<Timestamp>) {
+        let mut again_at: Option<Timestamp> = None;
+        let is_decided = |key: &&ViolationKey| {
+            let intruders = self.intruders.get(*key).into_iter().flatten();
+            let intruders = intruders.map(|(namespace, name)| (namespace, name));
+            let concerned = iter::once((&key.namespace, &key.name)).chain(intruders);
+            let until = concerned.filter_map(|(ns, name)| pods.node_decides_until(ns, name, now)).max();
+            again_at = again_at.into_iter().chain(until).min();
+            until.is_none()
+        };
+        let due = self.timers.due().filter(is_decided).cloned().collect();
+        (due, again_at)
+    }
+
+    /// All violations, due or not.
+    pub(crate) fn all(&self) -> Vec<ViolationKey> {
+        self.rules.keys().cloned().collect()
     }
 
     pub(crate) fn contains(&self, key: &ViolationKey) -> bool {
@@ -162,7 +180,10 @@ impl Violations {
 
 #[cfg(test)]
 mod tests {
+    use berth_api::object::Pod;
     use berth_engine::{Cluster, Settings};
+    use berth_mirror::Needs;
+    use jiff::SignedDuration;
     use prometheus_client::registry::Registry;
     use serde_json::{Value, json};
 
@@ -196,12 +217,48 @@ mod tests {
         let began = cluster.violation_changes().began;
         assert_eq!(violations.begin(began, &Pods::default(), now), 2);
         assert_eq!((violations.expire_graces(now), violations.len()), (1, 2));
-        let due = violations.due();
+        let (due, _) = violations.due(&Pods::default(), Timestamp::now());
         assert_eq!(due[0].name, "bound");
         assert_eq!(violations.intruders(&due), [("n".to_owned(), "bound".to_owned())]);
         violations.set_grace("n", "older", Some(Duration::ZERO));
         assert_eq!(violations.expire_graces(now), 1);
         assert_eq!(violations.end(due.clone()), due);
         assert!(violations.end(due).is_empty(), "it ended already");
+    }
+
+    #[test]
+    fn a_pod_that_its_node_may_still_reject_is_left_to_the_node_and_does_not_count() {
+        let mut cluster = Cluster::new(Settings::default());
+        cluster.watch_violations();
+        cluster.set_node(&serde_json::from_value(json!({"metadata": {"name": "node"}})).unwrap());
+        let mut pods = Pods::default();
+        let bound_at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let at = |seconds| bound_at + SignedDuration::from_secs(seconds);
+        let mut set = |name: &str, status: Value| {
+            let mut pod = pod("n", name);
+            pod["status"] = status;
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            cluster.set_pod(&pod);
+            pods.set(&pod, Needs::default(), bound_at);
+            cluster.violation_changes().began
+        };
+        let metrics = Arc::new(Metrics::new(&mut Registry::default()));
+        let mut violations = Violations::new(Graces::default(), HashSet::new(), metrics);
+        violations.pod_arrived("n", "undecided");
+        let mut began = set("undecided", json!({}));
+        began.extend(set("accepted", json!({"startTime": "2026-01-01T00:00:00Z"})));
+        let now = Instant::now();
+        assert_eq!(violations.begin(began, &Pods::default(), now), 2);
+        violations.expire_graces(now);
+        let due = |pods: &Pods, at| {
+            let (due, again_at) = violations.due(pods, at);
+            (due.into_iter().map(|key| key.name).collect::<Vec<_>>(), again_at)
+        };
+        assert_eq!(due(&pods, at(1)), (vec!["accepted".to_owned()], Some(at(5))));
+        assert_eq!(due(&pods, at(5)).0, ["accepted", "undecided"], "the node does not answer");
+        let mut accepted: Pod = serde_json::from_value(pod("n", "undecided")).unwrap();
+        accepted.status.start_time = Some(at(1));
+        pods.set(&accepted, Needs::default(), at(1));
+        assert_eq!(due(&pods, at(1)).0, ["accepted", "undecided"], "the node has accepted it");
     }
 }

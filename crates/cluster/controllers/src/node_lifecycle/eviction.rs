@@ -21,9 +21,6 @@ use crate::queue::{Next, Queue, until, work};
 use crate::view::{Node, NodeTaint, Pod};
 use berth_client::call::CallError;
 
-/// How long a node has to decide about a new pod that names it: what it rejects has failed, and need not be evicted.
-const NODE_DECIDES: SignedDuration = SignedDuration::from_secs(5);
-
 /// When to evict a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaves {
@@ -61,12 +58,10 @@ fn leaves(
     leaves
 }
 
-/// Until when a pod that its node has neither accepted nor rejected is left alone. A later creation than now is that of another
-/// clock.
+/// Until when a pod that its node has neither accepted nor rejected is left alone.
 fn node_decides_until(pod: &Pod, now: Timestamp) -> Option<Timestamp> {
     let created = pod.metadata.creation_timestamp.filter(|_| pod.status.start_time.is_none())?;
-    let until = created.checked_add(NODE_DECIDES).ok()?;
-    (created <= now && now < until).then_some(until)
+    berth_api::object::node_decides_until(created, now)
 }
 
 fn has_no_execute(node: &Node) -> bool {

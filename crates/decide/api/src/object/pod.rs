@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::volume::Volume;
@@ -13,6 +13,16 @@ use super::{
 
 /// The annotation that kubelet marks its mirror pods with.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// How long a node has to accept or reject a pod that is bound to it. A rejected pod has failed and need not be evicted.
+const NODE_DECIDES: SignedDuration = SignedDuration::from_secs(5);
+
+/// Until when a pod without `status.startTime`, bound at this time, is left to its node; none if that is over. A later time than now
+/// is that of another clock.
+pub fn node_decides_until(bound_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    let until = bound_at.checked_add(NODE_DECIDES).ok()?;
+    (bound_at <= now && now < until).then_some(until)
+}
 
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

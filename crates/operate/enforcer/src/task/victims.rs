@@ -72,9 +72,20 @@ fn n_owners(keys: &[ViolationKey]) -> usize {
 
 impl Enforcer {
     /// Selects victims. Those in the ledger are evicted, the others are added to it.
+    /// The violations that evictions are to fix now. A pod is left to its node until that has accepted or rejected it: what the node
+    /// rejects has failed.
+    fn due(&mut self, time: (Instant, Timestamp)) -> Vec<ViolationKey> {
+        let (due, again_at) = self.violations.due(&self.pods, time.1);
+        if let Some(again_at) = again_at {
+            self.timer.set(instant(again_at, time));
+        }
+        due
+    }
+
     pub(super) fn select_victims(&mut self, now: Instant) {
         let due = self.violations.due();
         let time = (now, Timestamp::now());
+        let due = self.due(time);
         if due.is_empty() {
             self.limits.release(&HashSet::new());
             self.check_cluster_limit(0, now);
@@ -160,6 +171,11 @@ impl Enforcer {
                 continue;
             }
             if let (Target::Nowhere(why), true) = (&remedy.target, remedy.is_held) {
+            let (namespace, name) = (&remedy.victim.namespace, &remedy.victim.name);
+            if let Some(again_at) = self.pods.node_decides_until(namespace, name, time.1) {
+                self.timer.set(instant(again_at, time));
+                continue;
+            }
                 let Victim { held_until, is_released, .. } = victim;
                 let again_at = held_until.filter(|_| !is_released).map(|until| instant(until, time));
                 delays.add("no_target", again_at.map_or(look_again, |at| at.min(look_again)));

@@ -69,11 +69,18 @@ impl Enforcer {
         // For a pod that existed before this process started, use its creation time, at the end of that second.
         let seen_at = created.filter(|_| !self.is_complete).map_or(now, |created| created.min(now));
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
-        let uid = |pods: &Pods| pods.get(namespace, name).map(|pod| pod.uid.clone());
-        let before = uid(&self.pods);
+        let known = |pods: &Pods| pods.get(namespace, name).map(|pod| (pod.uid.clone(), pod.is_accepted));
+        let before = known(&self.pods);
         let changes = self.pods.set(pod, Needs::of(pod, self.cluster.settings()), seen_at);
-        if self.is_complete && uid(&self.pods).is_some_and(|uid| before.as_ref() != Some(&uid)) {
-            self.violations.pod_arrived(namespace, name);
+        if let Some((uid, is_accepted)) = known(&self.pods).filter(|_| self.is_complete) {
+            let was_accepted =
+                before.filter(|(before, _)| *before == uid).map(|(_, was_accepted)| was_accepted);
+            if was_accepted.is_none() {
+                self.violations.pod_arrived(namespace, name);
+            }
+            if is_accepted && was_accepted == Some(false) && self.violations.n_due() > 0 {
+                self.timer.set(Instant::now());
+            }
         }
         for (annotation, text) in &changes.invalid {
             self.events.invalid_annotation(pod, annotation, text);
