@@ -103,7 +103,7 @@ impl EventReporter {
 
     fn not_carried_out(&mut self, sent: &Sent, reason: &'static str, why: &str) {
         if self.is_new_report(sent.eviction.uid.clone(), reason) {
-            let note = format!("{}. {why}", sent.eviction.message);
+            let note = message::sentences(&sent.eviction.message, why);
             self.record_both(pod_of(sent), &sent.workload, reason, note);
         }
     }
@@ -132,10 +132,10 @@ impl EventReporter {
     fn not_evicted(&mut self, remedy: &Remedy, workload: &Workload, what: &'static str, why: &str) {
         let victim = &remedy.victim;
         if self.is_new_report(victim.uid.clone(), what) {
-            let verdict = message::verdict(&remedy.verdict);
-            tracing::info!(pod = format!("{}/{}", victim.namespace, victim.name), "{verdict}. {why}");
+            let note = message::sentences(&message::verdict(&remedy.verdict), why);
+            tracing::info!(pod = format!("{}/{}", victim.namespace, victim.name), "{note}");
             let pod = ObjectReference::pod(&victim.namespace, &victim.name, &victim.uid);
-            self.record_both(pod, workload, HELD, format!("{verdict}. {why}"));
+            self.record_both(pod, workload, HELD, note);
         }
     }
 

@@ -28,6 +28,11 @@ pub(crate) fn verdict(verdict: &Verdict) -> String {
     text
 }
 
+/// Two sentences; the first may end without a period.
+pub(crate) fn sentences(first: &str, second: &str) -> String {
+    format!("{}. {second}", first.trim_end_matches('.'))
+}
+
 /// Why a pod is evicted, and the feasible node.
 pub(crate) fn evicted(remedy: &Remedy) -> String {
     let why = verdict(&remedy.verdict);
@@ -35,5 +40,23 @@ pub(crate) fn evicted(remedy: &Remedy) -> String {
         Target::Node(node) => format!("{why}. The pod (or its replacement) fits on {node}"),
         Target::Nowhere(nowhere) => format!("{why}. No node is feasible for the pod: {nowhere}"),
         Target::NotRequested => why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_ends_with_one_period() {
+        for first in [
+            "0/1 nodes are available: 1 node(s) didn't match",
+            "0/1 nodes are available: 1 node(s) didn't match.",
+        ] {
+            assert_eq!(
+                sentences(first, "Eviction rejected, retrying"),
+                "0/1 nodes are available: 1 node(s) didn't match. Eviction rejected, retrying"
+            );
+        }
     }
 }

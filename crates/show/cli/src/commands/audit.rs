@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     });
     let unsupported: Vec<_> = unsupported.collect();
     let not_running = simulation.not_running();
-    let holds = args.hold.holds();
+    let holds = args.hold.holds()?;
     let hold_forecast = HoldForecast::new(&holds, simulation.pods().iter().map(|pod| &pod.pod));
     let cluster = simulation.cluster();
     let violations = violations(cluster, args.executing_only);

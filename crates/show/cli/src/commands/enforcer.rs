@@ -105,7 +105,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut options = options(args.rules.settings(&[])?);
     options.leader_election = args.lease.options(LEASE, &options.identity)?;
     options.cache_limit = args.cache.limit();
-    args.set(&mut options);
+    args.set(&mut options)?;
     options.serving = args.serving.options("berth-enforcer")?;
     runtime::run(async move |stop| {
         let config = args.connection.options().config().await?;
@@ -117,7 +117,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
 }
 
 impl Args {
-    fn set(&self, options: &mut EnforcerOptions) {
+    fn set(&self, options: &mut EnforcerOptions) -> Result<(), CliError> {
         options.graces = Graces {
             node_affinity: self.node_affinity_grace,
             pod_affinity: self.pod_affinity_grace,
@@ -134,10 +134,11 @@ impl Args {
             repeat_window: self.repeat_window,
         };
         options.dry_run = self.dry_run;
-        options.holds = self.hold.holds();
+        options.holds = self.hold.holds()?;
         options.exempt_namespaces.clone_from(&self.protected_namespaces);
         options.ledger_namespace =
             self.ledger_namespace.clone().unwrap_or_else(|| self.lease.namespace().to_owned());
+        Ok(())
     }
 }
 
@@ -175,7 +176,7 @@ mod tests {
         let args = Args::from_arg_matches(&matches).unwrap();
         let mut options = options(args.rules.settings(&[]).unwrap());
         options.leader_election = args.lease.options(LEASE, "me").unwrap();
-        args.set(&mut options);
+        args.set(&mut options).unwrap();
         options
     }
 

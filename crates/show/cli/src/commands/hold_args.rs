@@ -1,10 +1,13 @@
 //! How long the enforcer holds pods for which no node is feasible.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use berth_api::syntax::dns_label;
 use berth_enforcer::{HoldOptions, HoldPeriod};
 
 use super::node_args::duration;
+use crate::error::CliError;
 
 /// Options about pods without a feasible node.
 #[derive(Clone, Debug, clap::Args)]
@@ -12,8 +15,8 @@ pub struct HoldArgs {
     /// How long a pod that is to be evicted stays if no node is feasible for it: a duration, `never` to evict it at once, or `always` to
     /// wait for a feasible node
     ///
-    /// A workload with one running pod is held six times as long. The annotation scheduling.berth.dev/without-target of a pod has
-    /// precedence: evict, hold, or a duration.
+    /// Pods of workloads with one replica and bare pods are held six times as long. The annotation scheduling.berth.dev/without-target
+    /// of a pod has precedence: evict, hold, or a duration.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = hold)]
     hold_without_target: HoldPeriod,
     /// The same for pods of a namespace, separated by commas: batch=never,db=1h
@@ -22,9 +25,16 @@ pub struct HoldArgs {
 }
 
 impl HoldArgs {
-    pub fn holds(&self) -> HoldOptions {
-        let namespaces = self.namespace_hold_without_target.iter().cloned().collect();
-        HoldOptions { default: self.hold_without_target, namespaces }
+    pub fn holds(&self) -> Result<HoldOptions, CliError> {
+        let mut namespaces = BTreeMap::new();
+        for (namespace, hold) in &self.namespace_hold_without_target {
+            if namespaces.insert(namespace.clone(), *hold).is_some() {
+                let message =
+                    format!("--namespace-hold-without-target: {namespace} is given twice: remove one");
+                return Err(CliError::Usage(message));
+            }
+        }
+        Ok(HoldOptions { default: self.hold_without_target, namespaces })
     }
 }
 
@@ -38,6 +48,9 @@ fn hold(text: &str) -> Result<HoldPeriod, String> {
 
 fn of_namespace(text: &str) -> Result<(String, HoldPeriod), String> {
     let (namespace, value) = text.split_once('=').ok_or("must be NAMESPACE=DURATION, for example db=1h")?;
+    if let [problem, ..] = dns_label(namespace).as_slice() {
+        return Err(format!("invalid namespace {namespace:?}: {problem}"));
+    }
     Ok((namespace.to_owned(), hold(value)?))
 }
 
@@ -55,5 +68,23 @@ mod tests {
         assert!(hold("soon").unwrap_err().ends_with("; or never, or always"));
         assert_eq!(of_namespace("db=always"), Ok(("db".to_owned(), HoldPeriod::Always)));
         assert!(of_namespace("db").is_err());
+    }
+
+    #[test]
+    fn holds_of_namespaces_that_cannot_exist_or_are_given_twice_are_errors() {
+        for (text, expected) in [
+            ("=5m", "invalid namespace \"\": a lowercase RFC 1123 label"),
+            ("A_=5m", "invalid namespace \"A_\": a lowercase RFC 1123 label"),
+        ] {
+            let error = of_namespace(text).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        let args = |of: &[&str]| HoldArgs {
+            hold_without_target: HoldPeriod::Always,
+            namespace_hold_without_target: of.iter().map(|text| of_namespace(text).unwrap()).collect(),
+        };
+        assert_eq!(args(&["a=5m", "b=5m"]).holds().unwrap().namespaces.len(), 2);
+        let error = args(&["a=5m", "a=6m"]).holds().unwrap_err().to_string();
+        assert_eq!(error, "--namespace-hold-without-target: a is given twice: remove one");
     }
 }

@@ -184,6 +184,7 @@ async fn up(
         scheduler.settings.config.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
     let admission = args.admission.put_into(&mut server, settings.extensions, &served)?;
     let rules = scheduler.settings.clone();
+    let holds = args.hold.holds()?;
     let server = ApiServer::start(server).await?;
     let mut components = Components::new(stop.child_token());
     let outcome = async {
@@ -196,7 +197,7 @@ async fn up(
         }
         args.provisioner.install(client.clone()).await?;
         let enforcer = || EnforcerOptions {
-            holds: args.hold.holds(),
+            holds: holds.clone(),
             cache_limit: usize::MAX,
             ..enforcer::options(settings.clone())
         };

@@ -85,7 +85,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         _ => None,
     };
     what_if.set_settings(after);
-    let holds = args.hold.holds();
+    let holds = args.hold.holds()?;
     what_if.evict_without_target(move |simulation| {
         HoldForecast::new(&holds, simulation.pods().iter().map(|pod| &pod.pod)).not_for_ever()
     });
