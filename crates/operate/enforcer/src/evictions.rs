@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use berth_client::Backoff;
+use berth_client::call::CallError;
 use berth_engine::{Remedy, ViolationKey};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -19,6 +20,7 @@ struct Retry {
     not_before: Instant,
     /// Whether the API server rejected it, rather than the request failed.
     is_refused: bool,
+    why: String,
 }
 
 /// Sends evictions.
@@ -115,20 +117,27 @@ impl Evictions {
     }
 
     /// Tries an eviction again after its back-off, or after the time that the API server requested.
-    pub(crate) fn retry(&mut self, uid: &str, requested: Option<Duration>, is_refused: bool) {
+    pub(crate) fn retry(&mut self, uid: &str, error: &CallError, is_refused: bool) {
         let (first, longest) = (self.first_backoff, self.longest_backoff);
-        let fresh =
-            || Retry { backoff: Backoff::new(first, longest), not_before: Instant::now(), is_refused };
+        let fresh = || Retry {
+            backoff: Backoff::new(first, longest),
+            not_before: Instant::now(),
+            is_refused,
+            why: String::new(),
+        };
         let retry = self.retries.entry(uid.to_owned()).or_insert_with(fresh);
         let wait = retry.backoff.failed(fastrand::f64());
+        let requested = error.retry_after();
         retry.not_before = Instant::now() + requested.map_or(wait, |requested| requested.max(wait));
         retry.is_refused = is_refused;
+        let what = if is_refused { "the API server rejected the eviction" } else { "the eviction failed" };
+        retry.why = format!("{what}: {error}");
     }
 
-    /// Why an eviction is not tried now, and until when.
-    pub(crate) fn waits(&self, uid: &str, now: Instant) -> Option<(&'static str, Instant)> {
+    /// Why an eviction is not tried now, in a word and in a sentence, and until when.
+    pub(crate) fn waits(&self, uid: &str, now: Instant) -> Option<(&'static str, &str, Instant)> {
         let retry = self.retries.get(uid).filter(|retry| now < retry.not_before)?;
-        Some((if retry.is_refused { "refused" } else { "failed" }, retry.not_before))
+        Some((if retry.is_refused { "refused" } else { "failed" }, &retry.why, retry.not_before))
     }
 
     /// Stops looking up pods on a server that does not answer.

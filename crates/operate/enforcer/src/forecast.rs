@@ -122,7 +122,7 @@ impl<'a> HoldForecast<'a> {
     /// How a pod of the cluster is held.
     pub fn of(&self, namespace: &str, name: &str) -> Option<PodHold> {
         let pod = self.running.get(namespace, name)?;
-        let period = self.running.hold(pod, namespace, self.holds);
+        let period = self.running.hold(pod, namespace, self.running.n_replicas(&pod.workload), self.holds);
         Some(PodHold { period, since: pod.held.as_ref().map(|held| held.since) })
     }
 

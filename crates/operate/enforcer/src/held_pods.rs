@@ -1,7 +1,8 @@
 //! Pods that are to be evicted and have no feasible node: since when they are held, and the condition that says so.
 //!
 //! The condition also keeps the time: a new leader continues from its `lastTransitionTime`. It is written by comparison with what the
-//! API server shows, each time victims are selected: what is lost is written again.
+//! API server shows, each time victims are selected: what is lost is written again. It ends when no violated rule, due or not, requires
+//! the eviction of the pod.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -44,6 +45,18 @@ struct HeldPod {
     why: String,
     /// Whether it stays for now. If not, it is evicted when limits and budgets allow it, and keeps its condition until then.
     is_held: bool,
+    /// The most replicas that its workload has had meanwhile: an eviction does not make the hold of the others longer.
+    n_replicas: usize,
+    /// Why it is not evicted after its hold.
+    delay: Option<String>,
+}
+
+/// A pod whose status says that it is held, and that is not any more.
+pub(crate) struct EndedHold {
+    namespace: String,
+    name: String,
+    uid: Box<str>,
+    why: String,
 }
 
 /// A condition that was sent.
@@ -88,6 +101,12 @@ impl HeldPods {
         known.or(pod.held.as_ref().map(|held| held.since)).unwrap_or(now).min(now)
     }
 
+    /// The most replicas that the workload of a pod has had since the pod is held.
+    fn n_replicas(&self, pods: &Pods, pod: &RunningPod) -> usize {
+        let before = self.held.get(&*pod.uid).map_or(0, |held| held.n_replicas);
+        before.max(pods.n_replicas(&pod.workload))
+    }
+
     /// Until when a pod is held; none: until a node is feasible.
     pub(crate) fn until(
         &self,
@@ -96,7 +115,7 @@ impl HeldPods {
         namespace: &str,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        pods.hold(pod, namespace, &self.holds).until(self.since(pod, now))
+        pods.hold(pod, namespace, self.n_replicas(pods, pod), &self.holds).until(self.since(pod, now))
     }
 
     /// Of these pods and of those that are held, the ones that are held no longer: their time is over.
@@ -124,33 +143,98 @@ impl HeldPods {
             let pod = pods.get(&victim.namespace, &victim.name)?;
             let (namespace, name) = (victim.namespace.clone(), victim.name.clone());
             let (since, why) = (self.since(pod, now), why.clone());
-            let held = HeldPod { namespace, name, since, why, is_held: *is_held };
+            let (is_held, n_replicas) = (*is_held, self.n_replicas(pods, pod));
+            let held = HeldPod { namespace, name, since, why, is_held, n_replicas, delay: None };
             Some((victim.uid.clone(), held))
         };
         self.held = remedies.iter().filter_map(held).collect();
     }
 
+    /// Whether the status of a pod says that it is held, and it was not selected to be held.
+    pub(crate) fn may_have_ended(&self, pods: &Pods) -> bool {
+        pods.shown_as_held().any(|(_, _, pod)| !self.held.contains_key(&*pod.uid))
+    }
+
+    /// The holds that have ended, after a selection. `later` are the remedies of all violated rules, also of those in their grace
+    /// period: a pod that they hold keeps its time.
+    pub(crate) fn ended(&self, pods: &Pods, remedies: &[Remedy], later: &[Remedy]) -> Vec<EndedHold> {
+        let node = |uid: &str| {
+            let mut targets = remedies.iter().filter(|r| r.victim.uid == uid).map(|r| &r.target);
+            targets.find_map(|target| if let Target::Node(node) = target { Some(node) } else { None })
+        };
+        let is_held = |r: &&Remedy| matches!(r.target, Target::Nowhere(_));
+        let kept: HashSet<&str> = later.iter().filter(is_held).map(|r| r.victim.uid.as_str()).collect();
+        let is_kept = |uid: &str| self.held.contains_key(uid) || kept.contains(uid) && node(uid).is_none();
+        let shown = pods.shown_as_held().filter(|(_, _, pod)| !is_kept(&pod.uid));
+        let ended = shown.map(|(namespace, name, pod)| EndedHold {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: pod.uid.clone(),
+            why: match node(&pod.uid) {
+                Some(node) => format!("The pod fits on {node}"),
+                None => "No violated rule requires the eviction of the pod".to_owned(),
+            },
+        });
+        ended.collect()
+    }
+
+    /// Why a pod is not evicted now.
+    pub(crate) fn delay(&mut self, uid: &str, why: impl FnOnce() -> String) {
+        if let Some(held) = self.held.get_mut(uid) {
+            held.delay = Some(why());
+        }
+    }
+
+    /// Why no pod is evicted now.
+    pub(crate) fn delay_all(&mut self, why: &str) {
+        self.held.values_mut().for_each(|held| held.delay = Some(why.to_owned()));
+    }
+
+    /// What the status of a pod is to say: the message, the part of it that does not vary, and its reason in a word.
+    fn wanted(
+        &self,
+        pods: &Pods,
+        pod: &RunningPod,
+        held: &HeldPod,
+        now: Timestamp,
+    ) -> Option<(String, String, &'static str)> {
+        let until = self.until(pods, pod, &held.namespace, now);
+        match (&held.delay, until.filter(|until| *until <= now)) {
+            (Some(delay), Some(until)) => pod.held.is_some().then(|| {
+                let message = format!("Held until {until:.0}. Not evicted yet: {delay}");
+                (message.clone(), message, "EvictionDelayed")
+            }),
+            _ if held.is_held => {
+                let until = held_until(until, now);
+                Some((format!("{until}no node is feasible: {}", held.why), until, "NoFeasibleNode"))
+            }
+            _ => None,
+        }
+    }
+
     /// Writes the conditions that differ from what the API server shows. Returns when to look again, if some do.
-    pub(crate) fn write_conditions(&mut self, pods: &Pods, now: (Instant, Timestamp)) -> Option<Instant> {
+    pub(crate) fn write_conditions(
+        &mut self,
+        pods: &Pods,
+        ended: &[EndedHold],
+        now: (Instant, Timestamp),
+    ) -> Option<Instant> {
         let mut wanted: Vec<(&str, &str, &str, Condition)> = Vec::new();
-        let held = self.held.iter().filter(|(_, held)| held.is_held);
-        for (uid, HeldPod { namespace, name, since, why, .. }) in held {
+        for (uid, held) in &self.held {
+            let HeldPod { namespace, name, since, .. } = held;
             let Some(pod) = pods.get(namespace, name).filter(|pod| *pod.uid == **uid) else { continue };
-            let until = held_until(self.until(pods, pod, namespace, now.1), now.1);
+            let Some((message, start, reason)) = self.wanted(pods, pod, held, now.1) else { continue };
             let is_shown = |shown: &HeldCondition| {
-                shown.message.starts_with(&until) && shown.since.as_second() == since.as_second()
+                shown.message.starts_with(&start) && shown.since.as_second() == since.as_second()
             };
             if !pod.held.as_ref().is_some_and(is_shown) {
-                let message = format!("{until}no node is feasible: {why}");
-                let condition = Condition::new(HELD_CONDITION, "True", "NoFeasibleNode", message, *since);
+                let condition = Condition::new(HELD_CONDITION, "True", reason, message, *since);
                 wanted.push((namespace, name, uid, condition));
             }
         }
-        for (namespace, name, pod) in pods.shown_as_held() {
-            if !self.held.contains_key(&*pod.uid) {
-                let condition = Condition::new(HELD_CONDITION, "False", "NotHeld", "", now.1);
-                wanted.push((namespace, name, &pod.uid, condition));
-            }
+        for EndedHold { namespace, name, uid, why } in ended {
+            let condition = Condition::new(HELD_CONDITION, "False", "NotHeld", why, now.1);
+            wanted.push((namespace, name, uid, condition));
         }
         self.sent.retain(|_, sent| now.0 < sent.at + self.timeout);
         while self.tasks.try_join_next().is_some() {}

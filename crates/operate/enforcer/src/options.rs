@@ -84,9 +84,9 @@ impl Default for HoldOptions {
 
 impl HoldOptions {
     /// How long a pod is held that has no annotation.
-    pub(crate) fn of(&self, namespace: &str, n_workload_pods: usize) -> HoldPeriod {
+    pub(crate) fn of(&self, namespace: &str, n_replicas: usize) -> HoldPeriod {
         match *self.namespaces.get(namespace).unwrap_or(&self.default) {
-            HoldPeriod::For(duration) if n_workload_pods <= 1 => {
+            HoldPeriod::For(duration) if n_replicas <= 1 => {
                 HoldPeriod::For(duration.saturating_mul(ONE_REPLICA))
             }
             hold => hold,

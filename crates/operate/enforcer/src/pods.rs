@@ -1,4 +1,4 @@
-//! The enforcer's own data about running pods: their workload, grace period and age.
+//! The enforcer's own data about pods: their workload, grace period and age.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -45,6 +45,8 @@ pub(crate) struct RunningPod {
     pub(crate) suspect: SuspectFields,
     /// What where it fits depends on.
     pub(crate) needs: Needs,
+    /// Whether it has a node. Others only count for their workload.
+    has_node: bool,
     /// Whether it is being deleted. It does not count for its workload then.
     is_terminating: bool,
 }
@@ -112,12 +114,20 @@ impl AnnotationChanges {
     }
 }
 
-/// Pods on nodes that have not terminated, by namespace and name.
+/// The pods of a workload that are not terminating.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct WorkloadSize {
+    n_pods: usize,
+    /// Those on nodes.
+    n_running: usize,
+}
+
+/// Pods that have not terminated, by namespace and name.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
     pods: HashMap<Key, RunningPod>,
-    /// The workloads of these pods, with their number of pods that are not terminating.
-    workloads: HashMap<Arc<Workload>, usize>,
+    /// The workloads of these pods.
+    workloads: HashMap<Arc<Workload>, WorkloadSize>,
     /// Those whose status says that they are held.
     held: BTreeSet<Key>,
     n_running: usize,
@@ -165,7 +175,7 @@ impl Pods {
     /// A pod was added or changed. `seen_at` is for a new one.
     pub(crate) fn set(&mut self, pod: &Pod, needs: Needs, seen_at: Timestamp) -> AnnotationChanges {
         let metadata = &pod.metadata;
-        if pod.spec.node_name.is_empty() || pod.is_terminal() {
+        if pod.is_terminal() {
             self.remove(&metadata.namespace, &metadata.name, &metadata.uid);
             return AnnotationChanges::default();
         }
@@ -175,7 +185,8 @@ impl Pods {
         let workload = Workload::of(pod);
         let suspect = SuspectFields::of(&pod.spec);
         let key = key(&metadata.namespace, &metadata.name);
-        let known = self.pods.get(&key).filter(|known| *known.uid == *metadata.uid);
+        let known =
+            self.pods.get(&key).filter(|known| *known.uid == *metadata.uid && known.has_node == has_node);
         let is_terminating = metadata.deletion_timestamp.is_some();
         let is_accepted = pod.status.start_time.is_some();
         let held = HeldCondition::of(pod).filter(|_| has_node && !is_terminating);
@@ -188,9 +199,11 @@ impl Pods {
             return AnnotationChanges::default();
         }
         let mut changes = AnnotationChanges::default();
-        changes.grace = changes.note(GRACE_ANNOTATION, known.map(|known| &known.grace), &given);
-        let hold_before = known.map(|known| &known.without_target);
-        changes.hold = changes.note(WITHOUT_TARGET_ANNOTATION, hold_before, &hold);
+        if has_node {
+            changes.grace = changes.note(GRACE_ANNOTATION, known.map(|known| &known.grace), &given);
+            let hold_before = known.map(|known| &known.without_target);
+            changes.hold = changes.note(WITHOUT_TARGET_ANNOTATION, hold_before, &hold);
+        }
         let seen_at = known.map_or(seen_at, |known| known.seen_at);
         self.discount(&key);
         let workload = match self.workloads.get_key_value(&workload) {
@@ -198,8 +211,10 @@ impl Pods {
             None => Arc::new(workload),
         };
         if !is_terminating {
-            *self.workloads.entry(workload.clone()).or_default() += 1;
-            self.n_running += 1;
+            let size = self.workloads.entry(workload.clone()).or_default();
+            size.n_pods += 1;
+            size.n_running += usize::from(has_node);
+            self.n_running += usize::from(has_node);
         }
         let uid = metadata.uid.as_str().into();
         if held.is_some() {
@@ -212,8 +227,10 @@ impl Pods {
             without_target: hold,
             held,
             seen_at,
+            is_accepted,
             suspect,
             needs,
+            has_node,
             is_terminating,
         };
         self.pods.insert(key, facts);
@@ -227,22 +244,23 @@ impl Pods {
             self.discount(&key);
         }
     }
-            is_accepted,
 
     fn discount(&mut self, key: &Key) {
         self.held.remove(key);
         let Some(known) = self.pods.remove(key).filter(|known| !known.is_terminating) else { return };
-        self.n_running -= 1;
-        if let Some(n) = self.workloads.get_mut(&known.workload) {
-            *n -= 1;
-            if *n == 0 {
+        self.n_running -= usize::from(known.has_node);
+        if let Some(size) = self.workloads.get_mut(&known.workload) {
+            size.n_pods -= 1;
+            size.n_running -= usize::from(known.has_node);
+            if size.n_pods == 0 {
                 self.workloads.remove(&known.workload);
             }
         }
     }
 
+    /// A pod on a node.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&RunningPod> {
-        self.pods.get(&key(namespace, name))
+        self.pods.get(&key(namespace, name)).filter(|pod| pod.has_node)
     }
 
     /// Until when it is left to its node to accept or reject a pod.
@@ -256,9 +274,21 @@ impl Pods {
         node_decides_until(pod.seen_at, now)
     }
 
-    /// Namespace and name of all pods.
+    /// How long a pod is held without a feasible node, in a workload that has or had this number of pods.
+    pub(crate) fn hold(
+        &self,
+        pod: &RunningPod,
+        namespace: &str,
+        n_replicas: usize,
+        holds: &HoldOptions,
+    ) -> HoldPeriod {
+        pod.without_target.value().unwrap_or_else(|| holds.of(namespace, n_replicas))
+    }
+
+    /// Namespace and name of all pods on nodes.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.pods.keys().map(|(namespace, name)| (&**namespace, &**name))
+        let running = self.pods.iter().filter(|(_, pod)| pod.has_node);
+        running.map(|((namespace, name), _)| (&**namespace, &**name))
     }
 
     /// The pods whose status says that they are held: namespace, name, and what is known about them.
@@ -266,17 +296,22 @@ impl Pods {
         self.held.iter().filter_map(|key| Some((&*key.0, &*key.1, self.pods.get(key)?)))
     }
 
-    /// Number of pods of a workload that are not terminating.
+    /// Number of pods of a workload on nodes that are not terminating.
     pub(crate) fn n_of(&self, workload: &Workload) -> usize {
-        self.workloads.get(workload).copied().unwrap_or(0)
+        self.workloads.get(workload).map_or(0, |size| size.n_running)
     }
 
     /// The same of all workloads, by name.
     pub(crate) fn workload_sizes(&self) -> HashMap<&str, usize> {
-        self.workloads.iter().map(|(workload, n)| (&*workload.name, *n)).collect()
+        self.workloads.iter().map(|(workload, size)| (&*workload.name, size.n_running)).collect()
     }
 
-    /// Number of pods that are not terminating.
+    /// Number of pods of a workload that are not terminating, also of those without a node: its replicas.
+    pub(crate) fn n_replicas(&self, workload: &Workload) -> usize {
+        self.workloads.get(workload).map_or(0, |size| size.n_pods)
+    }
+
+    /// Number of pods on nodes that are not terminating.
     pub(crate) fn n_running(&self) -> usize {
         self.n_running
     }
@@ -364,7 +399,24 @@ mod tests {
     }
 
     #[test]
-    fn workloads_with_one_running_pod_are_held_six_times_as_long_unless_the_pod_says_how_long() {
+    fn a_replica_without_a_node_counts_for_its_workload() {
+        let mut pods = Pods::default();
+        pods.set(&pod("a", Some("web"), None), Needs::default(), SEEN);
+        let mut pending = pod("b", Some("web"), Some("soon"));
+        pending.spec.node_name.clear();
+        assert_eq!(pods.set(&pending, Needs::default(), SEEN), AnnotationChanges::default());
+        let workload = pods.get("default", "a").unwrap().workload.clone();
+        let sizes = |pods: &Pods| (pods.n_replicas(&workload), pods.n_of(&workload), pods.n_running());
+        assert_eq!((sizes(&pods), pods.get("default", "b").is_none()), ((2, 1, 1), true));
+        let later = Timestamp::from_second(100).unwrap();
+        assert_eq!(pods.set(&pod("b", Some("web"), Some("soon")), Needs::default(), later).invalid.len(), 1);
+        assert_eq!((sizes(&pods), pods.get("default", "b").unwrap().seen_at), ((2, 2, 2), later));
+        pods.remove("default", "b", "uid-b");
+        assert_eq!(sizes(&pods), (1, 1, 1));
+    }
+
+    #[test]
+    fn workloads_with_one_replica_are_held_six_times_as_long_unless_the_pod_says_how_long() {
         let holds = HoldOptions {
             namespaces: [("db".to_owned(), HoldPeriod::Always)].into(),
             ..HoldOptions::default()
@@ -375,7 +427,10 @@ mod tests {
         }
         let mut alone = pod("alone", None, None);
         pods.set(&alone, Needs::default(), SEEN);
-        let hold = |pods: &Pods, name| pods.hold(pods.get("default", name).unwrap(), "default", &holds);
+        let hold = |pods: &Pods, name| {
+            let pod = pods.get("default", name).unwrap();
+            pods.hold(pod, "default", pods.n_replicas(&pod.workload), &holds)
+        };
         let minutes = |n: u64| HoldPeriod::For(Duration::from_secs(60 * n));
         assert_eq!((hold(&pods, "a"), hold(&pods, "alone")), (minutes(10), minutes(60)));
         assert_eq!((holds.of("db", 3), holds.of("db", 1)), (HoldPeriod::Always, HoldPeriod::Always));

@@ -41,6 +41,20 @@ impl LimitKind {
             LimitKind::OtherProcess => "other_process",
         }
     }
+
+    /// Why a pod is not evicted now, without numbers, which change often.
+    pub(crate) fn delay(self) -> &'static str {
+        match self {
+            LimitKind::Cluster => "--max-cluster-share stops all evictions",
+            LimitKind::Workload => "--max-workload-share delays the eviction",
+            LimitKind::Namespace => "--max-evictions-per-namespace delays the eviction",
+            LimitKind::Node => "--max-evictions-per-node delays the eviction",
+            LimitKind::Repeats => "each replacement in the workload violated the rule again",
+            LimitKind::LedgerSize => "the ledger is full",
+            LimitKind::Rate => "--evictions-per-second delays the eviction",
+            LimitKind::OtherProcess => "another enforcer has reserved the eviction",
+        }
+    }
 }
 
 /// A limit delays an eviction.

@@ -54,7 +54,7 @@ impl Enforcer {
                 tracing::info!(pod, node = sent.node, "eviction rejected: {error}");
                 self.evictions.remove(uid);
                 self.limits.cancel(uid);
-                self.evictions.retry(uid, error.retry_after(), true);
+                self.evictions.retry(uid, &error, true);
                 self.events.refused(sent, &error);
             }
             EvictionOutcome::Failed { error, is_certain } => {
@@ -67,7 +67,7 @@ impl Enforcer {
                 } else {
                     self.limits.keep_counted(uid);
                 }
-                self.evictions.retry(uid, error.retry_after(), false);
+                self.evictions.retry(uid, &error, false);
                 self.events.failed(sent, &error);
             }
             EvictionOutcome::Unknown(error) => {

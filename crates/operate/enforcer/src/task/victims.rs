@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::enforcer::Enforcer;
 use crate::completion::Sent;
 use crate::evict::Eviction;
+use crate::held_pods::EndedHold;
 use crate::limiter::{Candidate, ClusterStop, LimitKind, Throttled};
 use crate::message;
 use crate::metrics::EvictionResult;
@@ -71,7 +72,6 @@ fn n_owners(keys: &[ViolationKey]) -> usize {
 }
 
 impl Enforcer {
-    /// Selects victims. Those in the ledger are evicted, the others are added to it.
     /// The violations that evictions are to fix now. A pod is left to its node until that has accepted or rejected it: what the node
     /// rejects has failed.
     fn due(&mut self, time: (Instant, Timestamp)) -> Vec<ViolationKey> {
@@ -82,15 +82,16 @@ impl Enforcer {
         due
     }
 
+    /// Selects victims. Those in the ledger are evicted, the others are added to it.
     pub(super) fn select_victims(&mut self, now: Instant) {
-        let due = self.violations.due();
         let time = (now, Timestamp::now());
         let due = self.due(time);
         if due.is_empty() {
             self.limits.release(&HashSet::new());
             self.check_cluster_limit(0, now);
             self.reporter.current.held.clear();
-            self.hold(&[], time);
+            let ended = self.hold(&[], time);
+            self.write_conditions(&ended, time);
             return;
         }
         if let Some(throttled) = self.limits.limiter.stops_all(n_owners(&due), time.1) {
@@ -98,13 +99,15 @@ impl Enforcer {
             self.limits.release(&HashSet::new());
             self.reporter.current.held = BTreeMap::from([(throttled.limit_kind.name(), n_owners(&due))]);
             self.timer.set(instant(throttled.until, time));
+            self.held.delay_all(throttled.limit_kind.delay());
+            self.write_conditions(&[], time);
             return;
         }
         self.remedy_options.bound_against_rule = self.violations.intruders(&due);
         let owners = due.iter().map(|key| (key.namespace.clone(), key.name.clone())).collect();
         self.remedy_options.evict_without_target = self.held.released(&self.pods, owners, time.1);
         let Remedies { remedies, stays } = self.cluster.remedy(&due, &self.remedy_options);
-        self.hold(&remedies, time);
+        let ended = self.hold(&remedies, time);
         self.metrics.selected(now.elapsed());
         let mut delays = Delays::default();
         let look_again = now + self.options.look_again;
@@ -137,8 +140,12 @@ impl Enforcer {
                 if !is_quiet {
                     self.events.delayed(&remedy, &victim.workload, &throttled);
                 }
+                if throttled.limit_kind != LimitKind::Rate {
+                    self.held.delay(&remedy.victim.uid, || throttled.limit_kind.delay().to_owned());
+                }
             }
         }
+        self.write_conditions(&ended, time);
         // One write for all of them.
         if self.keeps_ledger() {
             self.limits.sync(now);
@@ -163,31 +170,34 @@ impl Enforcer {
             if self.evictions.contains(uid) || self.violations.is_exempt(&remedy.victim.namespace) {
                 continue;
             }
-            // Deleted or replaced since.
-            let Some(victim) = self.victim(&remedy, time.1) else { continue };
-            if let Some(why) = self.undecidable(&remedy) {
-                delays.add("unsupported", look_again);
-                self.events.unsupported(&remedy, &victim.workload, &why);
-                continue;
-            }
-            if let (Target::Nowhere(why), true) = (&remedy.target, remedy.is_held) {
             let (namespace, name) = (&remedy.victim.namespace, &remedy.victim.name);
             if let Some(again_at) = self.pods.node_decides_until(namespace, name, time.1) {
                 self.timer.set(instant(again_at, time));
                 continue;
             }
+            // Deleted or replaced since.
+            let Some(victim) = self.victim(&remedy, time.1) else { continue };
+            if let Some(why) = self.undecidable(&remedy) {
+                delays.add("unsupported", look_again);
+                self.held.delay(uid, || why.clone());
+                self.events.unsupported(&remedy, &victim.workload, &why);
+                continue;
+            }
+            if let (Target::Nowhere(why), true) = (&remedy.target, remedy.is_held) {
                 let Victim { held_until, is_released, .. } = victim;
                 let again_at = held_until.filter(|_| !is_released).map(|until| instant(until, time));
                 delays.add("no_target", again_at.map_or(look_again, |at| at.min(look_again)));
                 self.events.no_target(&remedy, &victim.workload, (held_until, time.1), why);
                 continue;
             }
-            if let Some((reason, until)) = self.evictions.waits(uid, time.0) {
+            if let Some((reason, why, until)) = self.evictions.waits(uid, time.0) {
                 delays.add(reason, until);
+                self.held.delay(uid, || why.to_owned());
                 continue;
             }
             if let Some(throttled) = self.limits.repeats(&victim.candidate(&remedy), time.1) {
                 delays.add(throttled.limit_kind.name(), instant(throttled.until, time));
+                self.held.delay(uid, || throttled.limit_kind.delay().to_owned());
                 self.events.delayed(&remedy, &victim.workload, &throttled);
                 continue;
             }
@@ -196,11 +206,24 @@ impl Enforcer {
         candidates
     }
 
-    /// Pods without a feasible node are held; those that were, and are not any more, show it.
-    fn hold(&mut self, remedies: &[Remedy], time: (Instant, Timestamp)) {
+    /// Pods without a feasible node are held. Returns those that were and are not any more.
+    fn hold(&mut self, remedies: &[Remedy], time: (Instant, Timestamp)) -> Vec<EndedHold> {
         self.held.selected(remedies, &self.pods, time.1);
+        if !self.keeps_ledger() || !self.held.may_have_ended(&self.pods) {
+            return Vec::new();
+        }
+        // After a restart, the grace period of a rule starts again, and the hold goes on.
+        let later = match self.violations.len() > self.violations.n_due() {
+            true => self.cluster.remedy(&self.violations.all(), &self.remedy_options).remedies,
+            false => Vec::new(),
+        };
+        self.held.ended(&self.pods, remedies, &later)
+    }
+
+    /// Pods that are held, and those that are not any more, show it.
+    fn write_conditions(&mut self, ended: &[EndedHold], time: (Instant, Timestamp)) {
         if let Some(again_at) =
-            self.keeps_ledger().then(|| self.held.write_conditions(&self.pods, time)).flatten()
+            self.keeps_ledger().then(|| self.held.write_conditions(&self.pods, ended, time)).flatten()
         {
             self.timer.set(again_at);
         }

@@ -111,7 +111,9 @@ impl Enforcer {
         if has_ended && self.options.dry_run {
             self.evictions.retain_violated(|key| self.violations.contains(key));
         }
-        let was_waiting = !status.held.is_empty() || self.limits.n_reserved() > 0;
+        let was_waiting = !status.held.is_empty()
+            || self.limits.n_reserved() > 0
+            || self.pods.shown_as_held().next().is_some();
         if self.violations.expire_graces(now) > 0 || has_ended && was_waiting {
             self.timer.set(now);
         }

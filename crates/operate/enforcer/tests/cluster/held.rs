@@ -2,7 +2,7 @@
 
 use berth_api::object::placement::HELD_CONDITION;
 use berth_api::object::{Condition, Pod, find_condition};
-use berth_enforcer::{EnforcerOptions, HoldOptions, HoldPeriod};
+use berth_enforcer::{EnforcerOptions, Graces, HoldOptions, HoldPeriod, LimitOptions};
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -108,6 +108,7 @@ async fn the_condition_ends_with_the_violation_and_a_new_enforcer_goes_on_from_i
     world.label_node("node-1", "disk", json!("ssd")).await;
     let last = until_held(&world, "web", |condition| !condition.is_true()).await;
     assert_eq!((last.status.as_str(), last.reason.as_str()), ("False", "NotHeld"));
+    assert_eq!(last.message, "No violated rule requires the eviction of the pod");
     assert_eq!(world.journal.n_ended("web"), 0);
     enforcer.stopped().await;
 }
@@ -127,6 +128,84 @@ async fn when_the_rule_holds_again_the_condition_becomes_false_and_the_next_viol
     world.label_node("node-1", "disk", Value::Null).await;
     let second = until_held(&world, "web", |condition| condition.is_true()).await;
     assert!(second.last_transition_time > first.last_transition_time, "{first:?} {second:?}");
+    enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_time_continues_after_a_restart_also_in_the_grace_period_of_the_rule() {
+    let world = World::start(2, 1).await;
+    let holds = HoldOptions { default: HoldPeriod::For(LONG), ..HoldOptions::default() };
+    let enforcer = world.enforce(EnforcerOptions { holds: holds.clone(), ..hasty() }).await;
+    world.run(pod("s2", "s2")).await;
+    world.run(with_term(pod("s1", "s1"), "podAffinity", "s2", ZONE)).await;
+    for key in ["disk", "gpu"] {
+        world.label_node("node-1", key, json!("yes")).await;
+        world.run(without_target(on_nodes_with(pod(key, key), key, "yes"), "evict")).await;
+    }
+    enforcer.until("aware of all", |s| s.n_pods == 4).await;
+    world.delete_pod("s2").await;
+    let first = until_held(&world, "s1", |condition| condition.is_true()).await;
+    enforcer.stopped().await;
+    let graces = Graces { pod_affinity: LONG, ..hasty().graces };
+    let enforcer = world.enforce(EnforcerOptions { graces, holds, ..hasty() }).await;
+    enforcer.until("aware of the violation", |s| s.n_violated == 1).await;
+    // Selections with another rule that is due, and with none.
+    for key in ["disk", "gpu"] {
+        world.label_node("node-1", key, Value::Null).await;
+        world.until_gone(key).await;
+    }
+    let condition = held(&world.get(&format!("{PODS}/s1")).await).unwrap();
+    assert_eq!(
+        (condition.status, condition.last_transition_time),
+        ("True".to_owned(), first.last_transition_time)
+    );
+    world.run(pod("s2", "s2")).await;
+    let ended = until_held(&world, "s1", |condition| !condition.is_true()).await;
+    assert_eq!(ended.message, "No violated rule requires the eviction of the pod");
+    enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_second_of_two_replicas_is_held_no_longer_than_the_first_and_then_says_which_limit_delays_it() {
+    let world = World::start(1, 1).await;
+    let limits = LimitOptions { max_workload_share: 0.5, window: LONG, ..hasty().limits };
+    let enforcer = world.enforce(EnforcerOptions { limits, holds: held_for(1500), ..hasty() }).await;
+    world.label_node("node-1", "disk", json!("ssd")).await;
+    world.create(REPLICA_SETS, replica_set(2, on_nodes_with(pod("web", "web"), "disk", "ssd"))).await;
+    let pods = world.until_ready("web", 2).await;
+    enforcer.until("aware of both", |s| s.n_pods == 2).await;
+    world.label_node("node-1", "disk", Value::Null).await;
+    enforcer.until("done with the first", |s| s.n_evicted == 1).await;
+    let condition = until("the other says why it stays", async || {
+        let pods: Vec<_> = world.pods().await;
+        let conditions = pods.iter().filter_map(|pod| find_condition(&pod.status.conditions, HELD_CONDITION));
+        let conditions: Vec<Condition> = conditions.cloned().collect();
+        let delayed = conditions.iter().find(|condition| condition.reason == "EvictionDelayed").cloned();
+        delayed.ok_or(conditions)
+    })
+    .await;
+    assert!(condition.message.starts_with("Held until 20"), "{condition:?}");
+    let why = ". Not evicted yet: --max-workload-share delays the eviction";
+    assert!(condition.is_true() && condition.message.ends_with(why), "{condition:?}");
+    assert_eq!((pods.len(), world.journal.n_ended("web")), (2, 1));
+    enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_whose_hold_is_over_says_that_a_budget_rejects_its_eviction() {
+    let world = World::start(1, 1).await;
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    world.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget).await;
+    let enforcer = world.enforce(hasty()).await;
+    lost_label(&world, &enforcer, vec![without_target(pod("web", "web"), "1s")]).await;
+    let condition = until_held(&world, "web", |condition| condition.reason == "EvictionDelayed").await;
+    assert!(condition.message.starts_with("Held until 20"), "{condition:?}");
+    let why = ". Not evicted yet: the API server rejected the eviction: ";
+    assert!(condition.message.contains(why) && condition.message.contains("budget"), "{condition:?}");
+    let event = world.until_event("Pod", "web", "EvictionRefused").await;
+    let note = event["note"].as_str().unwrap();
+    assert!(note.contains(". Eviction rejected") && !note.contains(".. "), "{note}");
     enforcer.stopped().await;
 }
 
