@@ -10,6 +10,7 @@ use berth_engine::{Remedy, ViolatedRule};
 use berth_mirror::Needs;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::blocked::leave_out_blocked;
 use crate::limiter::{Candidate, EvictionLimiter, LimitInUse, LimitOptions};
 use crate::options::{Graces, HoldOptions, HoldPeriod};
 use crate::pods::Pods;
@@ -126,6 +127,15 @@ impl<'a> HoldForecast<'a> {
         Some(PodHold { period, since: pod.held.as_ref().map(|held| held.since) })
     }
 
+    /// Leaves out the held pods whose eviction would fix no rule: another pod that would have to be evicted with them is held until a
+    /// node is feasible.
+    pub fn leave_out_blocked(&self, remedies: &mut Vec<Remedy>) {
+        leave_out_blocked(remedies, |victim| {
+            let held = self.of(&victim.namespace, &victim.name);
+            held.is_some_and(|held| held.period == HoldPeriod::Always)
+        });
+    }
+
     /// Namespace and name of the pods that are evicted at some time, although no node is feasible for them.
     pub fn not_for_ever(&self) -> Vec<(String, String)> {
         self.names_of(|held| held.period != HoldPeriod::Always)
@@ -151,6 +161,9 @@ pub fn grace_period(graces: &Graces, pod: &Pod, rule: ViolatedRule) -> Duration 
 
 #[cfg(test)]
 mod tests {
+    use berth_engine::{Cluster, RemedyOptions, Settings, Violation};
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -183,6 +196,46 @@ mod tests {
         assert_eq!(in_use(2000), LimitsInUse::default());
         assert_eq!(limits_in_use(&LimitOptions::default(), [], "{}", at(1)).unwrap(), LimitsInUse::default());
         assert!(limits_in_use(&LimitOptions::default(), [], "[", at(1)).is_err());
+    }
+
+    #[test]
+    fn no_eviction_is_announced_that_fixes_no_rule_while_another_victim_stays() {
+        let mut cluster = Cluster::new(Settings::default());
+        let node = json!({"metadata": {"name": "node", "labels": {"kubernetes.io/hostname": "node"}}});
+        cluster.set_node(&serde_json::from_value(node).unwrap());
+        let term =
+            json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}});
+        let affinity =
+            json!({"podAntiAffinity": {"requiredDuringSchedulingRequiredDuringExecution": [term]}});
+        let pod = |name: &str, app: &str, hold: Option<&str>, priority: i32| -> Pod {
+            let annotations = json!({"scheduling.berth.dev/without-target": hold});
+            let mut spec = json!({"nodeName": "node", "priority": priority, "containers": [{"name": "c"}]});
+            if app == "owner" {
+                spec["affinity"] = affinity.clone();
+            }
+            let metadata = json!({"namespace": "d", "name": name, "labels": {"app": app}});
+            let mut pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+            if hold.is_some() {
+                pod.metadata.annotations = serde_json::from_value(annotations).unwrap();
+            }
+            pod
+        };
+        let mut announced = |hold_of_first: Option<&str>| {
+            let pods = [
+                pod("owner", "owner", None, 9),
+                pod("first", "x", hold_of_first, 1),
+                pod("other", "x", None, 1),
+            ];
+            pods.iter().for_each(|pod| _ = cluster.set_pod(pod));
+            let holds = HoldOptions::default();
+            let forecast = HoldForecast::new(&holds, &pods);
+            let keys: Vec<_> = cluster.violations().iter().map(Violation::key).collect();
+            let mut remedies = cluster.remedy(&keys, &RemedyOptions::default()).remedies;
+            forecast.leave_out_blocked(&mut remedies);
+            remedies.into_iter().map(|remedy| remedy.victim.name).collect::<Vec<_>>()
+        };
+        assert_eq!(announced(Some("hold")), ["first"]);
+        assert_eq!(announced(None), ["first", "other"]);
     }
 
     #[test]

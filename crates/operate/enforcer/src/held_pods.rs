@@ -19,7 +19,8 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::options::HoldOptions;
+use crate::blocked::leave_out_blocked;
+use crate::options::{HoldOptions, HoldPeriod};
 use crate::pods::{HeldCondition, Pods, RunningPod};
 
 /// Requests in flight.
@@ -134,6 +135,17 @@ impl HeldPods {
         released.sort_unstable();
         released.dedup();
         released
+    }
+
+    /// Leaves out the pods whose eviction would fix no rule while others are held until a node is feasible.
+    pub(crate) fn leave_out_blocked(&self, pods: &Pods, remedies: &mut Vec<Remedy>) {
+        leave_out_blocked(remedies, |victim| {
+            let pod = pods.get(&victim.namespace, &victim.name);
+            pod.is_some_and(|pod| {
+                let n_replicas = self.n_replicas(pods, pod);
+                pods.hold(pod, &victim.namespace, n_replicas, &self.holds) == HoldPeriod::Always
+            })
+        });
     }
 
     /// What was selected: those without a feasible node are held from now on, or longer already.

@@ -11,6 +11,7 @@
 //! allow the eviction; the enforcer records it in the `ledger`; the engine selects the pod once more, and the request is
 //! sent. This crate never selects victims itself.
 
+mod blocked;
 mod completion;
 mod evaluation_timer;
 mod event_reporter;

@@ -14,6 +14,8 @@ pub struct EnforcerRules {
     pub delays: fn(&Simulation, &[&Remedy]) -> Vec<Option<String>>,
     /// How it looks for evictions at a time, if that is known: which pods are held no longer without a feasible node.
     pub remedy_options: fn(&Simulation, Option<Timestamp>) -> RemedyOptions,
+    /// Leaves out the held pods whose eviction would fix no rule, since others stay.
+    pub leave_out_blocked: fn(&Simulation, &mut Vec<Remedy>),
     /// Namespace and name of the pods that are evicted at some time, although no node is feasible for them.
     pub evicted_without_target: fn(&Simulation) -> Vec<(String, String)>,
     /// Until when each of these pods without a feasible node is held.

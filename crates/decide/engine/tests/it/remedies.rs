@@ -172,6 +172,21 @@ fn without_proof_pods_go_all_the_same() {
 }
 
 #[test]
+fn pods_that_have_to_go_together_stay_together_until_all_are_released() {
+    let pods = "pod d/p on a1 priority:5 rdrd-anti(app=x @zone)\npod d/x on a2 app=x select:zone=a\npod d/y on a2 app=x select:zone=a";
+    let remedied = |released: &[&str]| {
+        let evict_without_target = released.iter().map(|name| ("d".to_owned(), (*name).to_owned())).collect();
+        let options = RemedyOptions { evict_without_target, ..RemedyOptions::default() };
+        remedied_with(&format!("{ZONES}{pods}"), &options)
+    };
+    let held = ["x@a2>- (p)", "y@a2>- (p)"];
+    for released in [&[][..], &["x"], &["y"]] {
+        assert_eq!(remedied(released), held, "{released:?}");
+    }
+    assert_eq!(remedied(&["x", "y"]), ["x@a2>gone (p)", "y@a2>gone (p)"]);
+}
+
+#[test]
 fn a_pod_of_another_scheduler_is_placed_by_the_first_profile() {
     let mut world = text::world(&format!("{ZONES}pod d/p on a1 rdrd-node(zone=b)"));
     world.pods[0].spec.scheduler_name = "someone-else".to_owned();

@@ -106,7 +106,8 @@ impl Enforcer {
         self.remedy_options.bound_against_rule = self.violations.intruders(&due);
         let owners = due.iter().map(|key| (key.namespace.clone(), key.name.clone())).collect();
         self.remedy_options.evict_without_target = self.held.released(&self.pods, owners, time.1);
-        let Remedies { remedies, stays } = self.cluster.remedy(&due, &self.remedy_options);
+        let Remedies { mut remedies, stays } = self.cluster.remedy(&due, &self.remedy_options);
+        self.held.leave_out_blocked(&self.pods, &mut remedies);
         let ended = self.hold(&remedies, time);
         self.metrics.selected(now.elapsed());
         let mut delays = Delays::default();

@@ -74,7 +74,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         violations.iter().filter(|v| v.required_during_execution).map(Violation::key).collect();
     let evict_without_target = hold_forecast.released(Timestamp::now());
     let options = RemedyOptions { evict_without_target, ..RemedyOptions::default() };
-    let remedies = cluster.remedy(&executing, &options);
+    let mut remedies = cluster.remedy(&executing, &options);
+    hold_forecast.leave_out_blocked(&mut remedies.remedies);
     let size = (cluster.n_pods(), cluster.n_nodes());
     let summary = AuditSummary::new(size, &violations, &remedies, &unsupported, &not_running);
     let Remedies { remedies, stays } = remedies;

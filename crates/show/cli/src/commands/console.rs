@@ -209,6 +209,10 @@ fn enforcer_rules() -> EnforcerRules {
             let evict_without_target = hold_forecast.released(now.unwrap_or_default());
             RemedyOptions { evict_without_target, ..RemedyOptions::default() }
         },
+        leave_out_blocked: |simulation, remedies| {
+            HoldForecast::new(&HoldOptions::default(), simulation.pods().iter().map(|pod| &pod.pod))
+                .leave_out_blocked(remedies);
+        },
         evicted_without_target: |simulation| {
             HoldForecast::new(&HoldOptions::default(), simulation.pods().iter().map(|pod| &pod.pod))
                 .not_for_ever()

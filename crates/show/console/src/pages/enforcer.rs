@@ -21,7 +21,10 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let executing: Vec<ViolationKey> = executing.map(Violation::key).collect();
     let (rules, now) = (state.enforcer, state.now());
     let options = rules.map(|rules| (rules.remedy_options)(state.simulation(), now)).unwrap_or_default();
-    let remedies = state.simulation().cluster().remedy(&executing, &options);
+    let mut remedies = state.simulation().cluster().remedy(&executing, &options);
+    if let Some(rules) = rules {
+        (rules.leave_out_blocked)(state.simulation(), &mut remedies.remedies);
+    }
     let (is_live, in_use) = (state.is_live(), in_use(state));
     let (simulation, broken, broken_since) = state.audited_since();
     let (shown, pages) = parts::paged(request, broken)?;
@@ -204,6 +207,7 @@ mod tests {
         }
         state.enforcer = Some(EnforcerRules {
             remedy_options: |_, _| berth_engine::RemedyOptions::default(),
+            leave_out_blocked: |_, _| {},
             evicted_without_target: |_| Vec::new(),
             held: |_, remedies| remedies.iter().map(|_| "noon".to_owned()).collect(),
             delays: |_, remedies| remedies.iter().map(|_| Some("too many".to_owned())).collect(),

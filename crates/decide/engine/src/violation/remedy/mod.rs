@@ -70,6 +70,9 @@ struct Pending {
 /// Namespace and name.
 type PodName = (Symbol, Box<str>);
 
+/// A pod that is not evicted, its node and the reason.
+type StuckPod = (PreparedPod, Arc<str>, String);
+
 /// A hypothetical eviction.
 #[derive(Clone)]
 struct Step {
@@ -104,8 +107,12 @@ struct Plan<'a, 'o> {
     by_rule: FxHashMap<(PodId, RuleAt), usize>,
     steps: Vec<Step>,
     evicted: HashSet<PodName>,
-    /// Pods that would have to be evicted and cannot be, with their nodes and the reason.
-    nowhere: HashMap<PodName, (PreparedPod, Arc<str>, String)>,
+    /// Pods that would have to be evicted and cannot be.
+    nowhere: HashMap<PodName, StuckPod>,
+    /// Pods that could go without a target, and stay with others that cannot.
+    waiting: HashMap<PodName, StuckPod>,
+    /// By index of the rule, the pods that would all have to go for it.
+    needed: FxHashMap<usize, Vec<PodName>>,
     /// By index of the rule, the pod whose eviction fixed it.
     cured: FxHashMap<usize, PodName>,
     guarded: FxHashSet<PodId>,
@@ -144,6 +151,8 @@ pub(crate) fn remedy(
         steps: Vec::new(),
         evicted: HashSet::new(),
         nowhere: HashMap::new(),
+        waiting: HashMap::new(),
+        needed: FxHashMap::default(),
         cured: FxHashMap::default(),
         guarded: FxHashSet::default(),
         answers: FxHashMap::default(),
@@ -283,6 +292,17 @@ impl Plan<'_, '_> {
                 self.answers = choice.answers;
                 return;
             }
+            for Step { pod, node, target, .. } in &self.steps[n_steps..] {
+                if let Target::Nowhere(why) = target {
+                    let name = (pod.namespace, pod.name.clone());
+                    self.waiting.insert(name, (pod.clone(), node.clone(), why.clone()));
+                }
+            }
+            for (rule, answer) in choice.answers {
+                if let Answer::Others(others) = answer {
+                    self.needed.entry(rule).or_insert(others);
+                }
+            }
             self.take_back(n_steps);
         }
     }
@@ -369,6 +389,7 @@ impl Plan<'_, '_> {
     /// The result for every rule.
     fn found(mut self) -> Found {
         let mut cures: HashMap<PodName, Vec<ViolationKey>> = HashMap::new();
+        self.waiting.retain(|name, _| !self.evicted.contains(name) && !self.nowhere.contains_key(name));
         for (i, rule) in self.pending.iter().enumerate() {
             let answer = self.answers.get(&i);
             let by = if self.evicted.contains(&rule.name) {
@@ -382,7 +403,14 @@ impl Plan<'_, '_> {
                 vec![rule.name.clone()]
             } else {
                 match answer {
-                    Some(Answer::Blocked(others)) => others.clone(),
+                    Some(Answer::Blocked(others)) => {
+                        let needed = self.needed.get(&i).into_iter().flatten();
+                        others
+                            .iter()
+                            .chain(needed.filter(|n| self.waiting.contains_key(*n)))
+                            .cloned()
+                            .collect()
+                    }
                     _ => Vec::new(),
                 }
             };
@@ -402,7 +430,7 @@ impl Plan<'_, '_> {
         let steps = self.steps.drain(..);
         let mut parts: Vec<Part> =
             steps.filter_map(|step| part(step.name(), step.pod, step.node, step.target, false)).collect();
-        let nowhere = self.nowhere.drain();
+        let nowhere = self.nowhere.drain().chain(self.waiting.drain());
         let nowhere =
             nowhere.map(|(name, (pod, node, why))| part(name, pod, node, Target::Nowhere(why), true));
         let mut nowhere: Vec<Part> = nowhere.flatten().collect();
