@@ -497,7 +497,10 @@ fn a_term_that_another_one_implies_is_reported_and_no_other() {
     assert_eq!(found(&list(apart, &both(", relaxAfter: 5m")), ""), 0);
     // Terms of two dialects: other namespaces are exempt, and one pod has to match those of v1.
     let [host, zone_term] = both("");
-    assert_eq!(found(&list(apart, &[zone_term.clone()]), &v1(&list(apart, &[host.clone()]))), 0);
+    assert_eq!(
+        found(&list(apart, std::slice::from_ref(&zone_term)), &v1(&list(apart, std::slice::from_ref(&host)))),
+        0
+    );
     assert_eq!(found(&list(near, &[host]), &v1(&list(near, &[zone_term]))), 0);
     // The first pod disregards its own requirement, and not the other one.
     let narrow = term(HOST, "app: web, tier: be", "");
