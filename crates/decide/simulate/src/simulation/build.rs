@@ -25,6 +25,7 @@ use super::options::SimulationOptions;
 use super::pod::SimulatedPod;
 use super::pods::Pods;
 use super::state::Simulation;
+use super::unadmitted::Unadmitted;
 use super::volumes::{Volumes, ephemeral_claims};
 use super::workloads::{self, Workloads};
 
@@ -159,6 +160,7 @@ impl Simulation {
                 .map(|b| DisruptionBudget::from(&b.object))
                 .collect(),
             warnings: Vec::new(),
+            ended: BTreeMap::new(),
             workloads,
             nodes: BTreeMap::new(),
             namespaces: KnownNamespaces::new(inventory.namespaces.iter().map(|e| &e.object)),
@@ -260,6 +262,12 @@ impl Simulation {
         for InputPod { entry, workload, expanded_from, replaces, claims } in pods {
             let Entry { object: mut pod, mut raw, source, .. } = entry;
             if pod.is_terminal() {
+                if pod.lasting_rejection().is_some() {
+                    let pod = self.simulated(pod, raw, workload);
+                    self.pods.push(pod);
+                } else {
+                    self.ended.insert(pod.metadata.namespaced_name(), pod.status);
+                }
                 continue;
             }
             // A pod with a creation timestamp comes from an API server, which has admitted it.
@@ -391,7 +399,7 @@ impl Simulation {
         self.pods.push(pod);
     }
 
-    /// A pod as the API server has admitted it. If it names a node, it runs there.
+    /// A pod as the API server has admitted it. If it names a node, it runs there, unless the node has rejected it.
     pub(super) fn simulated(&self, pod: Pod, raw: Option<Value>, workload: Option<String>) -> SimulatedPod {
         let node = pod.spec.node_name.clone();
         let was_running = !node.is_empty();
@@ -402,7 +410,8 @@ impl Simulation {
         } else {
             Outcome::Unschedulable { message: String::new(), plugins: Vec::new() }
         };
-        SimulatedPod {
+        let rejected = Unadmitted::written(&pod);
+        let mut simulated = SimulatedPod {
             group: self.group_of(&pod),
             unsupported: unsupported_fields(&pod.spec, &self.device_resources).into(),
             pod,
@@ -415,7 +424,11 @@ impl Simulation {
             relaxed: Vec::new().into(),
             victims: Vec::new().into(),
             preempted_by: None,
+        };
+        if let Some(why) = rejected {
+            simulated.refuse(why);
         }
+        simulated
     }
 
     pub(super) fn group_of(&self, pod: &Pod) -> Option<GroupKey> {
