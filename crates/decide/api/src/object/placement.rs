@@ -153,7 +153,7 @@ mod tests {
                 "deletionGracePeriodSeconds",
             ],
         );
-        assert_listed::<PodSpec>(&SPEC_FIELDS, &["nodeName", "runtimeClassName"]);
+        assert_listed::<PodSpec>(&SPEC_FIELDS, &["nodeName", "runtimeClassName", "os"]);
         assert_listed::<PodStatus>(
             &[&STATUS_FIELDS[..], &CONTAINER_STATUSES].concat(),
             &["conditions", "reason", "message"],

@@ -166,12 +166,24 @@ pub struct PodSpec {
     /// Whether the pod runs in the node's user namespace; true when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_users: Option<bool>,
+    /// The operating system of the containers. No scheduler reads it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub os: Option<PodOs>,
     /// Claims of devices.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub resource_claims: Shared<Vec<PodResourceClaim>>,
     /// The group of pods that it is scheduled with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_group: Option<PodSchedulingGroup>,
+}
+
+/// The operating system of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodOs {
+    /// `linux` or `windows`.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
 }
 
 /// A claim of devices; its source does not matter here.

@@ -431,3 +431,17 @@ fn a_stateful_set_creates_a_rejected_pod_again_for_the_node_that_its_template_na
     let waiting = "StatefulSet sts x 2: waiting for node kube-01, which does not exist";
     assert_eq!(not_running(&outcome.not_running), [waiting]);
 }
+
+#[test]
+fn a_node_rejects_pods_of_another_operating_system() {
+    let windows = node("kube-01", "kubernetes.io/os: windows", "");
+    let os = |name: &str| pod("name: a", &format!("nodeName: kube-01, os: {{name: {name}}}, {ONE_CORE}"), "");
+    for (text, expected) in [
+        (kube_01() + &os("windows"), "a: rejected by kube-01: PodOSNotSupported"),
+        (kube_01() + &os("linux"), "a: kube-01"),
+        (windows.clone() + &os("windows"), "a: kube-01"),
+        (windows + &os("linux"), "a: rejected by kube-01: PodOSNotSupported"),
+    ] {
+        assert_eq!(outcomes(&text), [expected], "{text}");
+    }
+}
