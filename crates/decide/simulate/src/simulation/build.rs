@@ -6,7 +6,7 @@ use berth_api::admission::{
     AdmissionOptions, AdmissionResult, ErrorType, FieldError, admit, known_runtime_classes,
     unknown_runtime_class, validate_node, validate_runtime_class,
 };
-use berth_api::expand::{OwnerSelector, expand};
+use berth_api::expand::{ExpandError, OwnerSelector, expand};
 use berth_api::inventory::{Entry, Inventory, Workload};
 use berth_api::object::support::{unsupported_fields, unsupported_message};
 use berth_api::object::volume::PersistentVolumeClaim;
@@ -114,7 +114,18 @@ impl Simulation {
     /// # Errors
     /// A workload cannot be expanded, or objects are not valid; the error lists all of them.
     pub fn new(inventory: Inventory, options: SimulationOptions) -> Result<Simulation, SimulationError> {
-        let mut inventory = inventory;
+        let (simulation, invalid) = Simulation::of_valid(inventory, options)?;
+        if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
+    }
+
+    /// As [`Simulation::new`], without the pods that the API server would reject. Returns all objects that it would reject.
+    ///
+    /// # Errors
+    /// A workload cannot be expanded.
+    pub fn of_valid(
+        mut inventory: Inventory,
+        options: SimulationOptions,
+    ) -> Result<(Simulation, Vec<InvalidObject>), ExpandError> {
         options.add_simulated_nodes(&mut inventory);
         let expansion = expand(&inventory)?;
         let expanded = expansion.pods.into_iter().map(|expanded| {
@@ -193,7 +204,7 @@ impl Simulation {
             runtime: inventory.runtime_classes.into_iter().map(|e| e.object).collect(),
         };
         simulation.add_pods(pods, &classes, &policies, &mut volumes, &mut invalid);
-        if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
+        Ok((simulation, invalid))
     }
 
     fn add_cluster_objects(&mut self, inventory: &Inventory, owners: &[OwnerSelector]) -> Vec<InvalidObject> {
