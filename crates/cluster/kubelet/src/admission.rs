@@ -1,6 +1,6 @@
 //! Node admission: a node checks the pods that are bound to it.
 //!
-//! It checks what a kubelet checks (node affinity and selector, `NoSchedule` taints, resources, host ports), and the
+//! It checks what a kubelet checks (operating system, resources, node affinity and selector, host ports, `NoExecute` taints), and the
 //! proposals' required-during-execution rules whose topology is the node. The engine evaluates the rules; its state here
 //! holds only the nodes of this process and the pods that they have accepted.
 

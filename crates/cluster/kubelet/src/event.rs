@@ -59,7 +59,9 @@ impl PodEvents {
     /// Records that a node rejected the pod.
     pub(crate) fn rejected(&self, pod: PodRef<'_>, rejection: &Rejection) {
         // Event reasons are a small fixed set, because users filter by them.
-        const REASONS: [&str; 11] = [
+        const REASONS: [&str; 13] = [
+            "PodOSSelectorNodeLabelDoesNotMatch",
+            "PodOSNotSupported",
             "NodeAffinity",
             "NodePorts",
             "NodeName",

@@ -252,6 +252,8 @@ impl Entry {
                 pod.spec.volumes.retain(Volume::matters);
                 pod.status.conditions.retain(|c| CONDITION_TYPES.contains(&c.condition_type.as_str()));
                 pod.status.conditions.iter_mut().for_each(|condition| condition.message.clear());
+                pod.status.reason.clear();
+                pod.status.message.clear();
             }
             // The state keeps only those annotations of nodes that rules mention, and others are not recorded.
             Entry::Node(node) => redact_identity(&mut node.metadata),

@@ -1,12 +1,12 @@
 //! Node admission: the checks that a node makes when a pod is bound to it, by any scheduler.
 //!
-//! First the kubelet's checks, in its order and words (`pkg/kubelet/lifecycle/predicate.go`): resources, node affinity
-//! and selector, node name, host ports, `NoExecute` taints. Then the proposals' rules between pods that are required
+//! First the kubelet's checks, in its order and words (`pkg/kubelet/lifecycle/predicate.go`): operating system, resources, node
+//! affinity and selector, node name, host ports, `NoExecute` taints. Then the proposals' rules between pods that are required
 //! during execution and have the node as topology (`kubernetes.io/hostname`, and for anti-affinity "all topologies",
 //! which includes it). A node cannot see other topologies.
 
 use berth_api::rules::{PodTerm, TaintEffect, TopologyScope};
-use berth_api::syntax::labels::HOSTNAME;
+use berth_api::syntax::labels::{HOSTNAME, OS};
 
 use crate::plugins::{Shortage, is_extended_resource, rejects, requires, shortages, tolerate};
 use crate::state::State;
@@ -20,7 +20,7 @@ use crate::state::rule_set::{RequiredTerm, RuleSet};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRejection {
     /// `status.reason` of the failed pod: `OutOfcpu` (and the same for other resources), `NodeAffinity`, `NodeName`,
-    /// `NodePorts`, `TaintToleration`, for the proposals' rules `PodAffinity` and `PodAntiAffinity`, and
+    /// `NodePorts`, `TaintToleration`, `PodOSNotSupported`, `PodOSSelectorNodeLabelDoesNotMatch`, for the proposals' rules `PodAffinity` and `PodAntiAffinity`, and
     /// `InvalidNodeInfo` for an unknown node.
     pub reason: String,
     /// `status.message` of the pod.
@@ -56,6 +56,7 @@ pub(crate) fn node_admission(
     }
     let n_pods = node.pods.len() as i64 - i64::from(itself.is_some());
     let node = without.as_ref().unwrap_or(node);
+    state.has_operating_system(rule_set, node)?;
     state.has_resources(rule_set, node, n_pods)?;
     state.checks_node(prepared, rule_set, node, node_name)?;
 
@@ -99,6 +100,23 @@ pub(crate) fn node_admission(
 }
 
 impl State {
+    /// A kubelet labels its node; without the label, it is Linux, as the simulated nodes are.
+    fn has_operating_system(&self, rule_set: &RuleSet, node: &NodeRecord) -> Result<(), NodeRejection> {
+        let label = self.symbols.get(OS).and_then(|key| node.labels.get(key));
+        let of_node = label.map_or("linux", |os| self.symbols.text(os));
+        let differs = |os: &Option<String>| os.as_ref().is_some_and(|os| os != of_node);
+        let (reason, what) = match rule_set.rules() {
+            rules if differs(&rules.os_label) => (
+                "PodOSSelectorNodeLabelDoesNotMatch",
+                "the `kubernetes.io/os` label doesn't match node label",
+            ),
+            rules if differs(&rules.os) => ("PodOSNotSupported", "the OS field doesn't match node OS"),
+            _ => return Ok(()),
+        };
+        let message = format!("Failed to admit pod as {what}");
+        Err(NodeRejection { reason: reason.to_owned(), message })
+    }
+
     /// The kubelet ignores extended resources that the node does not have: other components allocate them.
     fn has_resources(&self, rule_set: &RuleSet, node: &NodeRecord, n_pods: i64) -> Result<(), NodeRejection> {
         let missing = |name| {

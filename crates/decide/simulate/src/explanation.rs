@@ -170,7 +170,12 @@ impl Simulation {
             let pods = std::iter::empty();
             let mut explained =
                 PodExplanation::of(&mut self.cluster, None, &pod, Duration::ZERO, node, pods, budget);
-            explained.hints.insert(0, unadmitted.hint());
+            let again = if pod.is_terminal() {
+                "the pod has failed and never runs: create it again, and "
+            } else {
+                ""
+            };
+            explained.hints.insert(0, format!("{again}{}", unadmitted.hint()));
             return Some(PodExplanation { unadmitted: Some(unadmitted), unsupported, ..explained });
         }
         let budgets = self.preempts.then_some(&*self.budgets);

@@ -27,7 +27,7 @@ pub mod watch;
 
 pub use backoff::Backoff;
 pub use failure_log::FailureLog;
-pub use informer::{Cache, Change, ChangedKeys, Indexer, Informer, ObservedObject, REJECTED};
+pub use informer::{Cache, Change, ChangedKeys, Indexer, Informer, ObservedObject};
 pub use watch::{
     Event, Generated, HasMetadata, KubeObject, Pages, StreamEvent, WatchFailure, WatchGroup, WatchOptions,
     WatchStream, list, watch, watch_into, watch_with,

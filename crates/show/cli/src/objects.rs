@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::object::Pod;
+use berth_api::object::{NamespacedName, Pod, PodStatus};
 use berth_api::read::Kind;
 use berth_api::rules::Selector;
 use berth_api::syntax::format::abbreviated;
@@ -108,14 +108,28 @@ fn matching(simulation: &Simulation, selector: &str, namespace: Option<&str>) ->
 
 fn pod(simulation: &Simulation, namespace: Option<&str>, name: &str) -> Result<Found, CliError> {
     let pods = simulation.pods().iter().map(|p| &p.pod);
-    let position = position_of_pod(pods, namespace, name)?;
+    let position = position_of_pod(pods, namespace, name, || ended(simulation, namespace, name))?;
     Ok(Found { name: format!("Pod {}", simulation.pods()[position].pod.key()), pods: vec![position] })
 }
 
+/// The error about a pod of this name that has ended.
+fn ended(simulation: &Simulation, namespace: Option<&str>, name: &str) -> Option<CliError> {
+    let is_it = |key: &NamespacedName| key.name() == name && namespace.is_none_or(|n| key.namespace() == n);
+    let (key, PodStatus { phase, reason, message, .. }) =
+        simulation.ended().iter().find(|(key, _)| is_it(key))?;
+    let why = [phase, reason, message].into_iter().filter(|text| !text.is_empty());
+    let why = why.map(String::as_str).collect::<Vec<_>>().join(": ");
+    Some(CliError::NotFound(format!(
+        "Pod {key} has ended ({why}) and is not placed again: name a pod that runs or is pending"
+    )))
+}
+
+/// `ended` is the error about a pod that is none of these.
 fn position_of_pod<'a>(
     pods: impl Iterator<Item = &'a Pod> + Clone,
     namespace: Option<&str>,
     name: &str,
+    ended: impl FnOnce() -> Option<CliError>,
 ) -> Result<usize, CliError> {
     let is_it =
         |pod: &Pod| pod.metadata.name == name && namespace.is_none_or(|n| pod.metadata.namespace == n);
@@ -123,7 +137,7 @@ fn position_of_pod<'a>(
     match found.as_slice() {
         [] => {
             let all: Vec<_> = pods.map(|pod| (pod.metadata.name.clone(), pod.key())).collect();
-            Err(not_found("Pod", namespace, name, &all))
+            Err(ended().unwrap_or_else(|| not_found("Pod", namespace, name, &all)))
         }
         [(position, _)] => Ok(*position),
         several => {
@@ -143,7 +157,7 @@ pub fn find_pod<'a>(pods: &[&'a Pod], name: &str, scope: &ScopeArgs) -> Result<&
         Some((namespace, name)) => (Some(namespace), name),
         None => (scope.namespace.as_deref(), name),
     };
-    Ok(pods[position_of_pod(pods.iter().copied(), namespace, name)?])
+    Ok(pods[position_of_pod(pods.iter().copied(), namespace, name, || None)?])
 }
 
 fn workload(

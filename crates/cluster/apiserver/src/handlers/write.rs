@@ -15,7 +15,7 @@ use super::{convert, fields};
 use crate::request::{ApiRequest, Attributes, RequestInfo, Status, Verb, refusal};
 use crate::store::{Change, EventType, Object, Store, Write, WriteError, key};
 use crate::strategy::generate_name;
-use crate::strategy::proposal_fields::keep_absent;
+use crate::strategy::proposal_fields::{keep_absent, removed_by_patch};
 use crate::webhook::Operation;
 use crate::{bootstrap, lifecycle};
 
@@ -176,7 +176,13 @@ pub async fn change(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status
             }
             Ok(value)
         }
-        None => patched(request, current, warnings),
+        None => {
+            let value = patched(request, current, warnings)?;
+            if extensions {
+                warnings.extend(removed_by_patch(info.resource.kind, &request.body, &value, current));
+            }
+            Ok(value)
+        }
     })
     .await?;
     Ok(answer_object(request, StatusCode::OK, &object)?.with_warnings(warnings))

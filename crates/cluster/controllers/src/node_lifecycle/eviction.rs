@@ -18,7 +18,7 @@ use crate::events::{Recorder, Reference};
 use crate::index::Index;
 use crate::informers::{Caches, Informers};
 use crate::queue::{Next, Queue, until, work};
-use crate::view::{Node, NodeTaint, Pod};
+use crate::view::{Node, NodeTaint, Pod, find_condition};
 use berth_client::call::CallError;
 
 /// When to evict a pod.
@@ -30,10 +30,12 @@ enum Leaves {
 }
 
 /// When to evict a pod from a node with these taints: at once if one is not tolerated, otherwise when the first
-/// toleration expires, counted from the time its taint was added, or was first seen if it does not say.
+/// toleration expires, counted from the time its taint was added, or was first seen if it does not say. A pod that arrived later
+/// has the whole time from then on.
 fn leaves(
     tolerations: &[Toleration],
     taints: &[NodeTaint],
+    arrived: Option<Timestamp>,
     seen: impl Fn(&NodeTaint) -> Timestamp,
 ) -> Leaves {
     let mut leaves = Leaves::Never;
@@ -49,13 +51,20 @@ fn leaves(
             return Leaves::Now;
         }
         let added = taint.time_added.unwrap_or_else(|| seen(taint));
-        let Ok(at) = added.checked_add(SignedDuration::from_secs(seconds)) else { continue };
+        let since = arrived.map_or(added, |arrived| arrived.max(added));
+        let Ok(at) = since.checked_add(SignedDuration::from_secs(seconds)) else { continue };
         leaves = match leaves {
             Leaves::At(earlier) => Leaves::At(earlier.min(at)),
             _ => Leaves::At(at),
         };
     }
     leaves
+}
+
+/// When a pod came to its node: when it was bound, or created with the name of the node.
+fn arrival(pod: &Pod) -> Option<Timestamp> {
+    let bound = find_condition(&pod.status.conditions, "PodScheduled").filter(|c| c.is_true());
+    bound.and_then(|condition| condition.last_transition_time).max(pod.metadata.creation_timestamp)
 }
 
 /// Until when a pod that its node has neither accepted nor rejected is left alone.
@@ -129,7 +138,7 @@ impl TaintEviction {
         let seen = self.seen(&pod, &node.spec.taints, now);
         let since =
             |taint: &NodeTaint| seen.iter().find(|(known, _)| known == taint).map_or(now, |(_, at)| *at);
-        match leaves(&pod.spec.tolerations, &node.spec.taints, since) {
+        match leaves(&pod.spec.tolerations, &node.spec.taints, arrival(&pod), since) {
             Leaves::Never => Ok(Next::Wait),
             Leaves::At(at) if at > now => Ok(Next::After(until(at, now).max(Duration::from_millis(1)))),
             Leaves::At(_) | Leaves::Now => match node_decides_until(&pod, now) {
@@ -224,7 +233,7 @@ mod tests {
             let taints: Vec<NodeTaint> = serde_json::from_value(taints.collect()).unwrap();
             let parsed: Vec<Toleration> = serde_json::from_value(json!(tolerations)).unwrap();
             let never_asked = |_: &NodeTaint| unreachable!("the taint says when it was added");
-            assert_eq!(leaves(&parsed, &taints, never_asked), expected, "{taints:?} {tolerations:?}");
+            assert_eq!(leaves(&parsed, &taints, None, never_asked), expected, "{taints:?} {tolerations:?}");
             // As `kubectl taint` leaves it.
             let silent: Vec<_> = taints.iter().map(|t| NodeTaint { time_added: None, ..t.clone() }).collect();
             let seen: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
@@ -232,7 +241,33 @@ mod tests {
                 Leaves::At(at) => Leaves::At(at + SignedDuration::from_hours(1)),
                 expected => expected,
             };
-            assert_eq!(leaves(&parsed, &silent, |_| seen), later, "{silent:?} {tolerations:?}");
+            assert_eq!(leaves(&parsed, &silent, None, |_| seen), later, "{silent:?} {tolerations:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_arrives_after_the_taint_has_its_whole_toleration_seconds() {
+        let time = |text: &str| -> Timestamp { text.parse().unwrap() };
+        let pod = |conditions: Value| -> Pod {
+            let metadata = json!({"name": "p", "creationTimestamp": "2026-01-01T05:00:00Z"});
+            serde_json::from_value(json!({"metadata": metadata, "status": {"conditions": conditions}}))
+                .unwrap()
+        };
+        let tolerations = json!([{"key": "k", "operator": "Exists", "tolerationSeconds": 60}]);
+        let tolerations: Vec<Toleration> = serde_json::from_value(tolerations).unwrap();
+        let taint = json!({"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
+        let taint: NodeTaint = serde_json::from_value(taint).unwrap();
+        let later = NodeTaint { time_added: Some(time("2026-01-01T07:00:00Z")), ..taint.clone() };
+        let scheduled = |status: &str| json!([{"type": "PodScheduled", "status": status, "lastTransitionTime": "2026-01-01T06:00:00Z"}]);
+        for (taint, conditions, leaves_at) in [
+            (&taint, json!([]), "2026-01-01T05:01:00Z"),
+            (&taint, scheduled("False"), "2026-01-01T05:01:00Z"),
+            (&taint, scheduled("True"), "2026-01-01T06:01:00Z"),
+            (&later, scheduled("True"), "2026-01-01T07:01:00Z"),
+        ] {
+            let arrived = arrival(&pod(conditions));
+            let found = leaves(&tolerations, std::slice::from_ref(taint), arrived, |_| unreachable!());
+            assert_eq!(found, Leaves::At(time(leaves_at)));
         }
     }
 }

@@ -3,8 +3,7 @@
 //! Not `berth_api::object::Pod`: that lacks the container statuses, and what controllers do not read makes up most of a
 //! pod. Measured with 20,000 running pods of two containers: 4.7 KB instead of 12.5 KB a pod.
 
-use berth_api::object::{NamespacedName, SelectorRequirement, Toleration};
-use berth_client::REJECTED;
+use berth_api::object::{NamespacedName, REJECTED, SelectorRequirement, Toleration};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserializer;
 

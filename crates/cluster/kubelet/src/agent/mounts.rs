@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use berth_api::object::NamespacedName;
-use berth_client::REJECTED;
+use berth_api::object::{NamespacedName, REJECTED};
 use tokio::time::Instant;
 
 use super::pods::pod_ref;

@@ -1,8 +1,8 @@
 //! The second, final check of rejected pods, against the current state of the API server.
 
 use berth_api::object::Namespace;
+use berth_api::object::REJECTED;
 use berth_api::resource::{NAMESPACES, NODES};
-use berth_client::REJECTED;
 use berth_client::call::{self, CallError};
 use bytes::Bytes;
 

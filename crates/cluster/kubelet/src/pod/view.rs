@@ -4,7 +4,7 @@
 //! many nodes reads every bound pod of the cluster.
 
 use berth_api::object::{
-    Affinity, Condition, Container, NamespacedName, ObjectMeta, Pod, PodSpec, ResourceList,
+    Affinity, Condition, Container, NamespacedName, ObjectMeta, Pod, PodOs, PodSpec, ResourceList,
     ResourceRequirements, Shared, StringMap, Toleration, find_condition, time, volume,
 };
 use jiff::Timestamp;
@@ -30,6 +30,7 @@ berth_api::object_types! {
         pub(crate) containers: Shared<Vec<Container>>,
         pub(crate) overhead: Shared<ResourceList>,
         pub(crate) resources: Option<Box<ResourceRequirements>>,
+        pub(crate) os: Option<PodOs>,
         pub(crate) host_network: bool,
         pub(crate) restart_policy: RestartPolicy,
         pub(crate) active_deadline_seconds: Option<i64>,
@@ -155,6 +156,7 @@ impl PodView {
                 containers: spec.containers.clone(),
                 overhead: spec.overhead.clone(),
                 resources: spec.resources.clone(),
+                os: spec.os.clone(),
                 host_network: spec.host_network,
                 ..PodSpec::default()
             },

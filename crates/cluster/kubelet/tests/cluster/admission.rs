@@ -40,6 +40,21 @@ async fn a_node_selector_and_node_affinity_are_checked() {
 }
 
 #[tokio::test]
+async fn a_linux_node_rejects_windows_pods() {
+    let world = World::with_nodes(quick(1)).await;
+    world.bind("field", "node-1", json!({}), json!({ "os": { "name": "windows" } })).await;
+    world.bind("label", "node-1", json!({ "kubernetes.io/os": "windows" }), json!({})).await;
+    world.bind("fits", "node-1", json!({}), json!({ "os": { "name": "linux" } })).await;
+    for (name, expected) in [("field", "PodOSNotSupported"), ("label", "PodOSSelectorNodeLabelDoesNotMatch")]
+    {
+        let (reason, message) = rejection(&world, name).await;
+        assert_eq!(reason, expected);
+        assert!(message.starts_with("Pod was rejected: Failed to admit pod as the "), "{message}");
+    }
+    world.pod_in_phase("fits", "Running").await;
+}
+
+#[tokio::test]
 async fn resources_are_assigned_in_order_of_arrival() {
     let world = World::with_nodes(quick(1)).await;
     world.bind("first", "node-1", json!({}), requests("3")).await;

@@ -100,7 +100,7 @@ fn leader_election(root: &mut Fields<'_>) -> Option<LeaderElectionConfig> {
     let mut election = root.get("leaderElection")?.fields()?;
     let leader_elect = election.get("leaderElect").map_or(Some(true), |node| node.bool()).unwrap_or_default();
     if let Some(node) = election.get("resourceLock")
-        && node.string().is_some_and(|lock| !matches!(lock, "" | "leases"))
+        && node.string().is_some_and(|lock| leader_elect && !matches!(lock, "" | "leases"))
     {
         node.invalid("must be \"leases\"");
     }

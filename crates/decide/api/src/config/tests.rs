@@ -652,6 +652,8 @@ fn empty_values_get_the_defaults_that_kube_scheduler_gives_them() {
         ..ProcessConfig::default()
     };
     assert_eq!(read(body), Ok((SchedulerConfig { process, ..SchedulerConfig::default() }, Vec::new())));
+    // kube-scheduler reads the lock only with leader election.
+    assert!(read("leaderElection: {leaderElect: false, resourceLock: endpoints}").is_ok());
     // Those are required.
     for body in ["profiles: [{schedulerName: ''}]", "leaderElection: {leaseDuration: ''}"] {
         assert!(read(body).is_err(), "{body}");

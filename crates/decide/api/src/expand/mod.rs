@@ -92,7 +92,8 @@ pub struct Expansion {
     pub pods: Vec<ExpandedPod>,
     /// The selectors of all owners: those of the input, and ReplicaSets created for Deployments.
     pub owner_selectors: Vec<OwnerSelector>,
-    /// Pods of the input that their controllers delete, because their workload was replaced.
+    /// Pods of the input that their controllers delete, because their workload was replaced, or because they have ended and
+    /// have the name of a pod to create.
     pub deleted: HashSet<NamespacedName>,
     /// The workloads with a new template, by their index in [`Inventory::workloads`], and how many pods get it.
     pub rolled_out: Vec<(usize, usize)>,
@@ -228,7 +229,9 @@ impl<'a> Expander<'a> {
         if !set.spec.service_name.is_empty() {
             draft.spec_text("subdomain", &set.spec.service_name);
         }
-        let mut present = self.ownership.pods_of(Kind::StatefulSet, metadata);
+        let present = self.ownership.pods_of(Kind::StatefulSet, metadata);
+        let (ended, mut present): (Vec<_>, Vec<_>) = present.into_iter().partition(|pod| pod.is_terminal());
+        let ended: HashSet<&str> = ended.iter().map(|pod| &*pod.metadata.name).collect();
         if rollout::has_new_template(&context.entry.object) {
             let partition = i64::from(set.spec.update_strategy.rolling_update.partition);
             let is_updated = |pod: &&Pod| names::ordinal(&pod.metadata.name).is_some_and(|n| n >= partition);
@@ -241,8 +244,11 @@ impl<'a> Expander<'a> {
         self.check_limit(context, "spec.replicas", &draft, wanted.saturating_sub(n_present))?;
         for ordinal in start..start.saturating_add(wanted) {
             let name = format!("{}-{ordinal}", metadata.name);
-            if self.ownership.is_taken(&metadata.namespace, &name)
-                && !self.expansion.deleted.contains(&NamespacedName::new(&metadata.namespace, &name))
+            let key = NamespacedName::new(&metadata.namespace, &name);
+            if ended.contains(&*name) {
+                self.expansion.deleted.insert(key);
+            } else if self.ownership.is_taken(&metadata.namespace, &name)
+                && !self.expansion.deleted.contains(&key)
             {
                 continue;
             }

@@ -201,6 +201,20 @@ fn stateful_sets_count_from_their_start() {
 }
 
 #[test]
+fn a_pod_of_a_stateful_set_that_has_ended_is_created_again_under_its_name() {
+    let set = workload("StatefulSet", "uid: u1", "replicas: 3, serviceName: svc,");
+    let owned = |name: &str, phase: &str| {
+        owned_pod(name, "app: web", "StatefulSet", "web", &format!("status: {{phase: {phase}}}"))
+    };
+    let text = set + &owned("web-0", "Failed") + &owned("web-1", "Running") + &owned("web-2", "Succeeded");
+    assert_eq!(names(&text), ["default/web-0", "default/web-2"]);
+    // The name of a pod without this owner is taken.
+    let text =
+        text.replacen("name: web, uid: u1, controller: true", "name: web, uid: u9, controller: true", 1);
+    assert_eq!(names(&text), ["default/web-2"]);
+}
+
+#[test]
 fn daemon_pods_go_where_the_controller_would_send_them() {
     let node = |name: &str, rest: &str| {
         format!(

@@ -153,8 +153,11 @@ mod tests {
                 "deletionGracePeriodSeconds",
             ],
         );
-        assert_listed::<PodSpec>(&SPEC_FIELDS, &["nodeName", "runtimeClassName"]);
-        assert_listed::<PodStatus>(&[&STATUS_FIELDS[..], &CONTAINER_STATUSES].concat(), &["conditions"]);
+        assert_listed::<PodSpec>(&SPEC_FIELDS, &["nodeName", "runtimeClassName", "os"]);
+        assert_listed::<PodStatus>(
+            &[&STATUS_FIELDS[..], &CONTAINER_STATUSES].concat(),
+            &["conditions", "reason", "message"],
+        );
         assert_listed::<ContainerStatus>(&CONTAINER_STATUS_FIELDS, &[]);
     }
 

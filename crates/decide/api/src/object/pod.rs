@@ -24,6 +24,28 @@ pub fn node_decides_until(bound_at: Timestamp, now: Timestamp) -> Option<Timesta
     (bound_at <= now && now < until).then_some(until)
 }
 
+/// How the `status.message` of a pod begins that its node rejected.
+pub const REJECTED: &str = "Pod was rejected: ";
+
+/// Reason and message of a node that rejected the pod with this status, such as `OutOfcpu`; none if the pod failed for another
+/// reason.
+pub fn node_rejection<'a>(phase: &str, reason: &'a str, message: &'a str) -> Option<(&'a str, &'a str)> {
+    // Those of node admission, in a status that no kubelet wrote.
+    const REASONS: [&str; 8] = [
+        "NodeAffinity",
+        "NodeName",
+        "NodePorts",
+        "TaintToleration",
+        "PodAffinity",
+        "PodAntiAffinity",
+        "PodOSNotSupported",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+    ];
+    let text = message.strip_prefix(REJECTED);
+    let is_rejection = text.is_some() || reason.starts_with("OutOf") || REASONS.contains(&reason);
+    (phase == "Failed" && is_rejection).then_some((reason, text.unwrap_or(message)))
+}
+
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -43,6 +65,14 @@ impl Pod {
     /// Whether the pod has ended (`Succeeded` or `Failed`): it then uses no resources and matches no rule.
     pub fn is_terminal(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// Reason and message of its node, if that rejected the pod and no controller replaces it: the pod does not run until a user
+    /// creates it again.
+    pub fn lasting_rejection(&self) -> Option<(&str, &str)> {
+        let PodStatus { phase, reason, message, .. } = &self.status;
+        let is_left = !self.metadata.is_deleting() && self.metadata.controller().is_none();
+        node_rejection(phase, reason, message).filter(|_| is_left && !self.spec.node_name.is_empty())
     }
 
     /// `namespace/name`.
@@ -136,12 +166,24 @@ pub struct PodSpec {
     /// Whether the pod runs in the node's user namespace; true when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_users: Option<bool>,
+    /// The operating system of the containers. No scheduler reads it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub os: Option<PodOs>,
     /// Claims of devices.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub resource_claims: Shared<Vec<PodResourceClaim>>,
     /// The group of pods that it is scheduled with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_group: Option<PodSchedulingGroup>,
+}
+
+/// The operating system of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodOs {
+    /// `linux` or `windows`.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
 }
 
 /// A claim of devices; its source does not matter here.
@@ -290,6 +332,12 @@ pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub phase: String,
+    /// Why the pod has this phase, in one word.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Why the pod has this phase.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub message: String,
     /// When the kubelet accepted the pod.
     #[serde(with = "time", skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Timestamp>,

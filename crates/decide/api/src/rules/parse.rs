@@ -6,6 +6,7 @@ use super::{
 };
 use crate::object::{Affinity, NodeAffinity, Pod};
 use crate::syntax::annotations::AFFINITY_ANNOTATION;
+use crate::syntax::labels::OS;
 
 impl PodRules {
     /// Parses an admitted pod: defaulted, with matchLabelKeys merged.
@@ -21,6 +22,8 @@ impl PodRules {
             requests: PodRequests::of(pod),
             required_features: NodeFeatures::required_by(spec),
             host_ports: host_ports(pod),
+            os_label: pod.metadata.labels.get(OS).cloned(),
+            os: spec.os.as_ref().map(|os| os.name.clone()),
             images: images(pod),
             image_volumes: image_volumes(pod),
             ..PodRules::default()

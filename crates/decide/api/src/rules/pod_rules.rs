@@ -39,6 +39,10 @@ pub struct PodRules {
     pub host_ports: Vec<HostPort>,
     /// Features that the node must declare.
     pub required_features: NodeFeatures,
+    /// The label `kubernetes.io/os` of the pod: its node must have the same operating system. No scheduler reads it.
+    pub os_label: Option<String>,
+    /// `spec.os.name`: the same.
+    pub os: Option<String>,
     /// Images of all containers, init containers first, with their tags filled in.
     pub images: Vec<String>,
     /// Images of volumes, with their tags filled in.

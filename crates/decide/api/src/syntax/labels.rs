@@ -9,6 +9,9 @@ pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// The region of the node.
 pub const REGION: &str = "topology.kubernetes.io/region";
 
+/// The operating system of the node, which its kubelet sets.
+pub const OS: &str = "kubernetes.io/os";
+
 /// The labels of single nodes, zones and regions: from the smallest domains to the largest.
 pub const NESTED_TOPOLOGIES: [&str; 3] = [HOSTNAME, ZONE, REGION];
 
@@ -16,7 +19,7 @@ pub const NESTED_TOPOLOGIES: [&str; 3] = [HOSTNAME, ZONE, REGION];
 const WELL_KNOWN: [&str; 11] = [
     HOSTNAME,
     "kubernetes.io/arch",
-    "kubernetes.io/os",
+    OS,
     "beta.kubernetes.io/arch",
     "beta.kubernetes.io/os",
     REGION,

@@ -1,5 +1,6 @@
 //! Node admission: what a node refuses, whoever bound the pod to it.
 
+use berth_api::object::PodOs;
 use berth_engine::Settings;
 use berth_testkit::text;
 
@@ -108,4 +109,34 @@ fn a_pod_does_not_conflict_with_itself() {
     let pod = "pod default/p on a app=p cpu=2 port:80 rdrd-anti(app=p @hostname) rdrd-aff(app=p @hostname)";
     let text = format!("node a cpu=2 pods=1\n{pod}\n{pod}");
     assert_eq!(admission(&text), "admitted");
+}
+
+#[test]
+fn a_kubelet_rejects_pods_of_another_operating_system_before_all_other_checks() {
+    let field = "PodOSNotSupported | Failed to admit pod as the OS field doesn't match node OS";
+    let label = "PodOSSelectorNodeLabelDoesNotMatch | Failed to admit pod as the `kubernetes.io/os` label doesn't match node \
+                 label";
+    let resources =
+        "OutOfcpu | Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 1000";
+    for (node, pod_label, os, expected) in [
+        ("kubernetes.io/os=linux", "", Some("windows"), field),
+        // Without the label, a node is Linux.
+        ("", "", Some("windows"), field),
+        ("kubernetes.io/os=windows", "", Some("linux"), field),
+        ("kubernetes.io/os=linux", "kubernetes.io/os=windows", Some("windows"), label),
+        ("kubernetes.io/os=linux", "kubernetes.io/os=windows", None, label),
+        ("kubernetes.io/os=windows", "kubernetes.io/os=windows", Some("windows"), resources),
+        ("", "kubernetes.io/os=linux", Some("linux"), resources),
+        ("kubernetes.io/os=windows", "", None, resources),
+    ] {
+        let mut world = text::world(&format!("node a cpu=1 {node}\npod default/p cpu=9 {pod_label}"));
+        let mut pod = world.pods.pop().expect("a pod arrives");
+        pod.spec.os = os.map(|name| PodOs { name: name.to_owned() });
+        let pod = admitted(&pod, true);
+        let mut cluster = cluster(&world, Settings::default());
+        let prepared = cluster.prepare(&pod);
+        let rejection = cluster.node_admission(&prepared, "a").expect_err("the pod does not fit");
+        let found = format!("{} | {}", rejection.reason, rejection.message);
+        assert_eq!(found, expected, "{node}, {pod_label}, {os:?}");
+    }
 }

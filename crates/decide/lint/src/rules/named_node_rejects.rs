@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use berth_api::expand::ExpandError;
 use berth_api::inventory::Inventory;
 use berth_api::object::Pod;
 use berth_simulate::{NotRunning, Simulation, SimulationOptions, Unadmitted, UnadmittedState};
@@ -33,7 +34,8 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     }
 }
 
-/// The pods of the input that do not run on the nodes that they name. None if they are too many, or the API server rejects objects.
+/// The pods of the input that do not run on the nodes that they name, as if the objects that the API server rejects were not there.
+/// None if they are too many.
 fn not_running(input: &LintInput<'_>) -> Vec<NotRunning> {
     let all = input.inventory;
     let names_node = |pod: &Pod| !pod.spec.node_name.is_empty();
@@ -46,13 +48,19 @@ fn not_running(input: &LintInput<'_>) -> Vec<NotRunning> {
     inventory.workloads = workloads.collect();
     inventory.index();
     let of_workloads = input.subjects.iter().filter(|subject| subject.written.awaits_node_admission());
-    let n_pods = of_workloads.map(|subject| subject.n_pods()).fold(0, i64::saturating_add);
+    let n_pods = of_workloads.map(|subject| subject.n_pods().max(0)).fold(0, i64::saturating_add);
     let n_pods = usize::try_from(n_pods).unwrap_or(usize::MAX).saturating_add(inventory.pods.len());
-    if !input.work.spend(n_pods) {
-        return Vec::new();
+    while input.work.spend(n_pods) {
+        let options = SimulationOptions { settings: input.settings.clone(), ..SimulationOptions::default() };
+        match Simulation::of_valid(inventory.clone(), options) {
+            Ok((simulation, _)) => return simulation.not_running(),
+            Err(ExpandError::Field { place, .. }) => {
+                inventory.workloads.retain(|entry| entry.source != place)
+            }
+            Err(ExpandError::TooManyPods { .. }) => _ = input.work.spend(usize::MAX),
+        }
     }
-    let options = SimulationOptions { settings: input.settings.clone(), ..SimulationOptions::default() };
-    Simulation::new(inventory, options).map(|simulation| simulation.not_running()).unwrap_or_default()
+    Vec::new()
 }
 
 fn message(subject: &Subject<'_>, NotRunning { why, pods, .. }: &NotRunning) -> String {

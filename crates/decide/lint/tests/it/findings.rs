@@ -727,3 +727,23 @@ fn a_rollout_of_billions_of_pods_is_not_simulated() {
         "{incomplete}"
     );
 }
+
+#[test]
+fn an_invalid_object_does_not_hide_what_happens_to_the_other_pods_that_name_a_node() {
+    let node = "{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 4, memory: 8Gi, pods: 50}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: ghost}, spec: {nodeName: nope, containers: [{name: c, image: i}]}}
+---
+";
+    // Extended resources need limits; a workload selects its own pods.
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: wrong}, spec: {nodeName: n1, containers: [
+  {name: c, image: i, resources: {requests: {example.com/gpu: 1}}}]}}";
+    let workload = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: wrong}, spec: {replicas: -9,
+  selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {nodeName: n1, containers: [
+  {name: c, image: i}]}}}}";
+    for invalid in [pod, workload] {
+        let report = report(&format!("{node}{invalid}"), &["named-node-rejects"]);
+        let found: Vec<_> = report.findings.iter().map(|finding| finding.message.as_str()).collect();
+        assert_eq!(found, ["node nope is not in the input: the pod does not run"], "{invalid}");
+    }
+}

@@ -6,7 +6,7 @@ use berth_api::admission::{
     AdmissionOptions, AdmissionResult, ErrorType, FieldError, admit, known_runtime_classes,
     unknown_runtime_class, validate_node, validate_runtime_class,
 };
-use berth_api::expand::{OwnerSelector, expand};
+use berth_api::expand::{ExpandError, OwnerSelector, expand};
 use berth_api::inventory::{Entry, Inventory, Workload};
 use berth_api::object::support::{unsupported_fields, unsupported_message};
 use berth_api::object::volume::PersistentVolumeClaim;
@@ -25,6 +25,7 @@ use super::options::SimulationOptions;
 use super::pod::SimulatedPod;
 use super::pods::Pods;
 use super::state::Simulation;
+use super::unadmitted::Unadmitted;
 use super::volumes::{Volumes, ephemeral_claims};
 use super::workloads::{self, Workloads};
 
@@ -113,7 +114,18 @@ impl Simulation {
     /// # Errors
     /// A workload cannot be expanded, or objects are not valid; the error lists all of them.
     pub fn new(inventory: Inventory, options: SimulationOptions) -> Result<Simulation, SimulationError> {
-        let mut inventory = inventory;
+        let (simulation, invalid) = Simulation::of_valid(inventory, options)?;
+        if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
+    }
+
+    /// As [`Simulation::new`], without the pods that the API server would reject. Returns all objects that it would reject.
+    ///
+    /// # Errors
+    /// A workload cannot be expanded.
+    pub fn of_valid(
+        mut inventory: Inventory,
+        options: SimulationOptions,
+    ) -> Result<(Simulation, Vec<InvalidObject>), ExpandError> {
         options.add_simulated_nodes(&mut inventory);
         let expansion = expand(&inventory)?;
         let expanded = expansion.pods.into_iter().map(|expanded| {
@@ -159,6 +171,7 @@ impl Simulation {
                 .map(|b| DisruptionBudget::from(&b.object))
                 .collect(),
             warnings: Vec::new(),
+            ended: BTreeMap::new(),
             workloads,
             nodes: BTreeMap::new(),
             namespaces: KnownNamespaces::new(inventory.namespaces.iter().map(|e| &e.object)),
@@ -191,7 +204,7 @@ impl Simulation {
             runtime: inventory.runtime_classes.into_iter().map(|e| e.object).collect(),
         };
         simulation.add_pods(pods, &classes, &policies, &mut volumes, &mut invalid);
-        if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
+        Ok((simulation, invalid))
     }
 
     fn add_cluster_objects(&mut self, inventory: &Inventory, owners: &[OwnerSelector]) -> Vec<InvalidObject> {
@@ -260,6 +273,12 @@ impl Simulation {
         for InputPod { entry, workload, expanded_from, replaces, claims } in pods {
             let Entry { object: mut pod, mut raw, source, .. } = entry;
             if pod.is_terminal() {
+                if pod.lasting_rejection().is_some() {
+                    let pod = self.simulated(pod, raw, workload);
+                    self.pods.push(pod);
+                } else {
+                    self.ended.insert(pod.metadata.namespaced_name(), pod.status);
+                }
                 continue;
             }
             // A pod with a creation timestamp comes from an API server, which has admitted it.
@@ -391,7 +410,7 @@ impl Simulation {
         self.pods.push(pod);
     }
 
-    /// A pod as the API server has admitted it. If it names a node, it runs there.
+    /// A pod as the API server has admitted it. If it names a node, it runs there, unless the node has rejected it.
     pub(super) fn simulated(&self, pod: Pod, raw: Option<Value>, workload: Option<String>) -> SimulatedPod {
         let node = pod.spec.node_name.clone();
         let was_running = !node.is_empty();
@@ -402,7 +421,8 @@ impl Simulation {
         } else {
             Outcome::Unschedulable { message: String::new(), plugins: Vec::new() }
         };
-        SimulatedPod {
+        let rejected = Unadmitted::written(&pod);
+        let mut simulated = SimulatedPod {
             group: self.group_of(&pod),
             unsupported: unsupported_fields(&pod.spec, &self.device_resources).into(),
             pod,
@@ -415,7 +435,11 @@ impl Simulation {
             relaxed: Vec::new().into(),
             victims: Vec::new().into(),
             preempted_by: None,
+        };
+        if let Some(why) = rejected {
+            simulated.refuse(why);
         }
+        simulated
     }
 
     pub(super) fn group_of(&self, pod: &Pod) -> Option<GroupKey> {

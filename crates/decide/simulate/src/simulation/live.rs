@@ -35,11 +35,11 @@ impl Simulation {
         self.nodes.remove(name).is_some()
     }
 
-    /// Adds or changes a pod of the API server, with or without a node; one that has ended is removed. Returns whether that
-    /// changed anything.
+    /// Adds or changes a pod of the API server, with or without a node; one that has ended is removed, unless its node rejected it
+    /// and no controller replaces it. Returns whether that changed anything.
     pub fn set_pod(&mut self, pod: Pod) -> bool {
         let metadata = &pod.metadata;
-        if pod.is_terminal() {
+        if pod.is_terminal() && pod.lasting_rejection().is_none() {
             return self.remove_pod(&metadata.namespace, &metadata.name);
         }
         let position = self.position(&metadata.namespace, &metadata.name);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use berth_api::object::{DeviceResources, GroupKey, GroupRules, Node, Pod};
+use berth_api::object::{DeviceResources, GroupKey, GroupRules, NamespacedName, Node, Pod, PodStatus};
 use berth_api::rules::{KnownNamespaces, PodRules};
 use berth_engine::{Cluster, DisruptionBudget};
 use serde_json::Value;
@@ -51,6 +51,8 @@ pub struct Simulation {
     pub(crate) pending_for: PendingFor,
     pub(crate) budgets: Vec<DisruptionBudget>,
     pub(super) warnings: Vec<String>,
+    /// The pods of the input that have ended, apart from those that a node rejected and no controller replaces.
+    pub(super) ended: BTreeMap<NamespacedName, PodStatus>,
     pub(crate) workloads: Workloads,
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(super) namespaces: KnownNamespaces,
@@ -93,6 +95,11 @@ impl Simulation {
     /// A pod by namespace and name.
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&SimulatedPod> {
         Some(&self.pods[self.position(namespace, name)?])
+    }
+
+    /// The pods of the input that have ended and are not in [`Simulation::pods`].
+    pub fn ended(&self) -> &BTreeMap<NamespacedName, PodStatus> {
+        &self.ended
     }
 
     /// Namespace and name (such as `Deployment web`) of every workload of the input that no other workload owns. A

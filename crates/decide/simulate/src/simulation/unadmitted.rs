@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use berth_api::object::Pod;
 use berth_engine::NodeRejection;
 use serde::Serialize;
 
@@ -32,6 +33,13 @@ impl Unadmitted {
     pub(super) fn rejected(node: &str, NodeRejection { reason, message }: NodeRejection) -> Unadmitted {
         let state = UnadmittedState::Rejected;
         Unadmitted { state, node: node.to_owned(), reason: Some(reason), message }
+    }
+
+    /// What the node of a failed pod has written to its status, unless a controller replaces the pod.
+    pub(super) fn written(pod: &Pod) -> Option<Unadmitted> {
+        let (reason, message) = pod.lasting_rejection()?;
+        let rejection = NodeRejection { reason: reason.to_owned(), message: message.to_owned() };
+        Some(Unadmitted::rejected(&pod.spec.node_name, rejection))
     }
 
     pub(super) fn waiting(node: &str) -> Unadmitted {

@@ -207,7 +207,8 @@ pub(crate) fn place_new(
     options: &SimulationOptions,
     now: Timestamp,
 ) -> Result<(Simulation, bool), SimulationError> {
-    let given: HashSet<_> = inventory.pods.iter().map(|e| e.object.metadata.namespaced_name()).collect();
+    let given = inventory.pods.iter().map(|entry| &entry.object).filter(|pod| !pod.is_terminal());
+    let given: HashSet<_> = given.map(|pod| pod.metadata.namespaced_name()).collect();
     let simulation = Simulation::as_is(inventory.clone(), options.clone())?;
     let has_new = keep_placed(inventory, &simulation, &given, now)?;
     Ok((simulation, has_new))

@@ -362,3 +362,86 @@ fn a_pod_of_a_lost_domain_is_created_again_for_the_node_that_its_template_names(
     assert_eq!((lost.survives, messages.len()), (false, 1));
     assert!(messages[0].starts_with("rejected by kube-01: OutOfcpu"), "{messages:?}");
 }
+
+/// A pod that its node rejected some time ago.
+fn failed(metadata: &str, node: &str) -> String {
+    let message = "Pod was rejected: Node didn't have enough resource: cpu, requested: 5000";
+    let status = format!("status: {{phase: Failed, reason: OutOfcpu, message: \"{message}\"}}");
+    pod(metadata, &format!("nodeName: {node}, {THREE_CORES}"), &status)
+}
+
+#[test]
+fn a_pod_that_has_failed_because_its_node_rejected_it_counts_as_rejected() {
+    // It uses no room, and stays rejected although there is room now.
+    let text = kube_01() + &failed("name: big", "kube-01") + &on("kube-01", "a");
+    assert_eq!(outcomes(&text), ["big: rejected by kube-01: OutOfcpu", "a: kube-01"]);
+    let mut simulation = simulation(&text);
+    assert_eq!(not_running(&simulation.not_running()), ["pods x 1: rejected by kube-01: OutOfcpu"]);
+    let explained = simulation.explain("default", "big", None).expect("the pod is in the input");
+    let why = explained.unadmitted.expect("the pod does not run");
+    assert_eq!(why.message, "Node didn't have enough resource: cpu, requested: 5000");
+    assert!(explained.hints[0].starts_with("the pod has failed and never runs: create it again, and remove"));
+    let (key, value) = ("disk".to_owned(), Some("hdd".to_owned()));
+    let outcome = what_if(&text, &Change::SetLabel { node: "kube-01".to_owned(), key, value });
+    assert_eq!(not_running(&outcome.not_running), ["pods x 1: rejected by kube-01: OutOfcpu"]);
+    let side = || Side::new(inventory(&text), SimulationOptions::default(), true, |_, _| ()).expect("valid");
+    assert_eq!(compare(&mut side(), &mut side(), ZONE).summary.to.rejected, 1);
+    // A status without the words of a kubelet.
+    let status = "status: {phase: Failed, reason: OutOfmemory, message: no room}";
+    let short = pod("name: big", &format!("nodeName: kube-01, {ONE_CORE}"), status);
+    assert_eq!(outcomes(&(kube_01() + &short)), ["big: rejected by kube-01: OutOfmemory"]);
+}
+
+#[test]
+fn a_pod_that_has_ended_in_another_way_is_not_part_of_the_simulation() {
+    let owned =
+        "ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web-1, uid: u, controller: true}]";
+    for ended in [
+        pod("name: p", &format!("nodeName: kube-01, {ONE_CORE}"), "status: {phase: Succeeded}"),
+        pod("name: p", &format!("nodeName: kube-01, {ONE_CORE}"), "status: {phase: Failed, reason: Evicted}"),
+        // Its controller replaces it.
+        failed(&format!("name: p, {owned}"), "kube-01"),
+        failed("name: p, deletionTimestamp: '2026-01-31T12:00:00Z'", "kube-01"),
+    ] {
+        let simulation = simulation(&(kube_01() + &ended));
+        assert!(simulation.pods().is_empty(), "{ended}");
+        let ended: Vec<_> = simulation.ended().keys().map(ToString::to_string).collect();
+        assert_eq!(ended, ["default/p"]);
+    }
+}
+
+#[test]
+fn a_stateful_set_creates_a_rejected_pod_again_for_the_node_that_its_template_names() {
+    let owner =
+        "ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: sts, uid: u1, controller: true}]";
+    let set = |disk: &str| {
+        format!(
+            "{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: sts, uid: u1}}, spec: {{replicas: 2, serviceName: x, \
+             selector: {{matchLabels: {{app: sts}}}}, template: {{metadata: {{labels: {{app: sts}}}}, spec: {{nodeName: kube-01, \
+             nodeSelector: {{disk: {disk}}}, {ONE_CORE}}}}}}}}}\n---\n"
+        )
+    };
+    let ended = failed(&format!("name: sts-0, labels: {{app: sts}}, {owner}"), "kube-01");
+    let groups = simulation(&(kube_01() + &set("hdd") + &ended)).not_running();
+    assert_eq!(not_running(&groups), ["StatefulSet sts x 2: rejected by kube-01: NodeAffinity"]);
+    // The pod that has ended does not stand for the new one.
+    let text = kube_01() + &set("ssd") + &ended;
+    assert_eq!(outcomes(&text), ["sts-0: kube-01", "sts-1: kube-01"]);
+    let outcome = what_if(&text, &Change::RemoveNode("kube-01".to_owned()));
+    let waiting = "StatefulSet sts x 2: waiting for node kube-01, which does not exist";
+    assert_eq!(not_running(&outcome.not_running), [waiting]);
+}
+
+#[test]
+fn a_node_rejects_pods_of_another_operating_system() {
+    let windows = node("kube-01", "kubernetes.io/os: windows", "");
+    let os = |name: &str| pod("name: a", &format!("nodeName: kube-01, os: {{name: {name}}}, {ONE_CORE}"), "");
+    for (text, expected) in [
+        (kube_01() + &os("windows"), "a: rejected by kube-01: PodOSNotSupported"),
+        (kube_01() + &os("linux"), "a: kube-01"),
+        (windows.clone() + &os("windows"), "a: kube-01"),
+        (windows + &os("linux"), "a: rejected by kube-01: PodOSNotSupported"),
+    ] {
+        assert_eq!(outcomes(&text), [expected], "{text}");
+    }
+}

@@ -10,5 +10,5 @@ mod run;
 
 pub use cache::{Cache, Change, Indexer};
 pub use changed_keys::ChangedKeys;
-pub use observed::{ObservedObject, ObservedSpec, ObservedStatus, REJECTED};
+pub use observed::{ObservedObject, ObservedSpec, ObservedStatus};
 pub use run::Informer;

@@ -1,6 +1,6 @@
 //! Nodes and pods for clients that count objects or wait for them.
 
-use berth_api::object::{Condition, ObjectMeta, find_condition};
+use berth_api::object::{Condition, ObjectMeta, find_condition, node_rejection};
 use serde::Deserialize;
 
 /// A node or a pod, with the fields that show how far it is.
@@ -44,9 +44,6 @@ pub struct ObservedStatus {
     pub nominated_node_name: String,
 }
 
-/// How the `status.message` of a pod begins that its node rejected.
-pub const REJECTED: &str = "Pod was rejected: ";
-
 crate::has_metadata!(ObservedObject);
 
 impl ObservedObject {
@@ -69,8 +66,7 @@ impl ObservedObject {
     /// Reason and message of a pod that its node rejected, such as `OutOfcpu`.
     pub fn rejection(&self) -> Option<(&str, &str)> {
         let ObservedStatus { phase, reason, message, .. } = &self.status;
-        let message = message.strip_prefix(REJECTED).filter(|_| phase == "Failed")?;
-        Some((reason, message))
+        node_rejection(phase, reason, message)
     }
 
     /// Whether a nominated node waits for the termination of preempted pods.

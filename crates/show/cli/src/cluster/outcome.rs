@@ -15,7 +15,7 @@ use crate::summary::{Failure, Summary, WorkloadSummary};
 
 /// The placement.
 pub struct Outcome {
-    /// Pods that had no node at startup.
+    /// Pods that had no node at startup, or that do not run on the node that they name.
     pub rows: Vec<Row>,
     /// Counts of all pods.
     pub summary: Summary,
@@ -61,12 +61,7 @@ impl Outcome {
         let rejections = Rejections::new(observed, workloads);
         pods.retain(|pod| match observed.stage(pod) {
             Stage::Terminating => false,
-            Stage::Rejected => {
-                let name = pod.metadata.namespaced_name();
-                // Such a pod of a dump was rejected in another cluster, and no controller replaces it.
-                let is_left_over = ran.contains(&name) && pod.metadata.controller().is_none();
-                rejections.pods.contains(&name) && !is_left_over
-            }
+            Stage::Rejected => rejections.pods.contains(&pod.metadata.namespaced_name()),
             _ => true,
         });
         pods.sort_by_cached_key(|pod| pod.metadata.namespaced_name());
@@ -110,9 +105,7 @@ impl Outcome {
                 *of_all += 1;
                 *of_workload += 1;
                 outcome.add_not_running(pod, &row, why);
-                if !ran {
-                    outcome.rows.push(row);
-                }
+                outcome.rows.push(row);
                 continue;
             }
             match (&row.node, ran) {
@@ -268,11 +261,12 @@ mod tests {
             ]
         );
         assert_eq!(outcome.rows.iter().filter(|row| row.node.is_some()).count(), 1);
-        let mut left_over = pod("web-9", "n", rejected);
-        left_over.metadata.owner_references.clear();
+        // Of a dump, in which it had failed.
+        let mut single = pod("web-9", "n", rejected);
+        single.metadata.owner_references.clear();
         let ran = HashSet::from([NamespacedName::new("a", "web-9")]);
-        let outcome = Outcome::new(&Observed::of(Vec::new(), vec![left_over]), &[], &ran, "zone");
-        assert_eq!((outcome.summary.n_rejected, outcome.rows.len()), (0, 0));
+        let outcome = Outcome::new(&Observed::of(Vec::new(), vec![single]), &[], &ran, "zone");
+        assert_eq!((outcome.summary.n_rejected, outcome.rows.len()), (1, 1));
     }
 
     #[test]

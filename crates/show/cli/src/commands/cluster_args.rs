@@ -52,8 +52,9 @@ pub struct ClusterArgs {
     dump: Vec<String>,
     /// Read the cluster that kubectl uses
     ///
-    /// Nodes, namespaces, pods, workloads, services, priority classes, PodDisruptionBudgets, NetworkPolicies, PodMonitors,
-    /// ServiceMonitors, volumes, claims and storage classes are read once. The cluster is not changed.
+    /// Nodes, namespaces, pods, workloads, services, priority classes, RuntimeClasses, PodDisruptionBudgets, PodGroups,
+    /// NetworkPolicies, PodMonitors, ServiceMonitors, device classes, volumes, claims, storage classes, CSI objects and
+    /// placement policies are read once. The cluster is not changed.
     #[arg(long)]
     live: bool,
     /// Kubeconfig file of the live cluster; implies --live

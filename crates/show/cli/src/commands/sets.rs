@@ -47,9 +47,8 @@ pub struct Args {
     /// Compare sets of pods or of nodes
     #[arg(long, value_enum, default_value_t = Subject::Pods, value_name = "WHAT")]
     of: Subject,
-    /// What the exit code 1 is for, separated by commas; can be repeated
-    #[arg(long, value_enum, value_delimiter = ',', num_args = 1, default_values_t = [FailOn::Controllers, FailOn::Budgets],
-          value_name = "FINDING")]
+    /// What the exit code 1 is for, separated by commas; can be repeated [default: controllers,budgets; none with --of nodes]
+    #[arg(long, value_enum, value_delimiter = ',', num_args = 1, value_name = "FINDING")]
     fail_on: Vec<FailOn>,
     /// Compare only selectors of these kinds, separated by commas; can be repeated
     #[arg(long, value_enum, value_delimiter = ',', num_args = 1, value_name = "KIND")]
@@ -81,13 +80,27 @@ enum FailOn {
     Monitors,
     /// Selectors that no pod can match; with --of nodes, rules that match no node
     EmptySets,
-    /// Nodes that no node selector matches
+    /// With --of nodes: nodes that no node selector matches
     UnselectedNodes,
-    /// Nodes that no pod can use
+    /// With --of nodes: nodes that no pod can use
     UnusableNodes,
 }
 
+/// What the exit code 1 is for, of sets of pods.
+const DEFAULT_FINDINGS: [FailOn; 2] = [FailOn::Controllers, FailOn::Budgets];
+
 impl FailOn {
+    /// What has to be compared to find it; none if any comparison does.
+    fn subject(self) -> Option<Subject> {
+        match self {
+            FailOn::Controllers | FailOn::Budgets | FailOn::Services | FailOn::Monitors => {
+                Some(Subject::Pods)
+            }
+            FailOn::UnselectedNodes | FailOn::UnusableNodes => Some(Subject::Nodes),
+            FailOn::EmptySets => None,
+        }
+    }
+
     fn is_found_in(self, comparison: &SetComparison) -> bool {
         let summary = &comparison.summary;
         let n = match self {
@@ -151,12 +164,25 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         let message = "--kind names selectors of pods: remove it, or compare sets of pods with --of pods";
         return Err(CliError::Usage(message.to_owned()));
     }
+    for finding in &args.fail_on {
+        if let Some(of) = finding.subject().filter(|of| *of != args.of) {
+            let [finding, of] = [name(finding), name(&of)];
+            return Err(CliError::Usage(format!(
+                "--fail-on {finding} is a finding about sets of {of}: add --of {of}, or remove {finding}"
+            )));
+        }
+    }
     let inventory = args.cluster.inventory(false)?;
     let is_found = match args.of {
         Subject::Pods => compare_pods(args, inventory)?,
         Subject::Nodes => compare_nodes(args, inventory)?,
     };
     Ok(if is_found { ExitStatus::Failure } else { ExitStatus::Success })
+}
+
+/// The value of an argument as users write it.
+fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Returns whether something is found that `--fail-on` names.
@@ -175,7 +201,8 @@ fn compare_pods(args: &Args, inventory: Inventory) -> Result<bool, CliError> {
     let table = |mut out: &mut dyn Write| sets::write(&mut out, &comparison);
     args.output.write(&mut out, &comparison, "Sets of pods", table, |_| vec![pictures::sets(&comparison)])?;
     out.flush()?;
-    Ok(args.fail_on.iter().any(|finding| finding.is_found_in(&comparison)))
+    let findings = if args.fail_on.is_empty() { &DEFAULT_FINDINGS[..] } else { &args.fail_on };
+    Ok(findings.iter().any(|finding| finding.is_found_in(&comparison)))
 }
 
 /// Returns whether something is found that `--fail-on` names.

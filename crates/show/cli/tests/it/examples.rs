@@ -86,6 +86,8 @@ const RUNS: &[(&str, &[&str])] = &[
     ("node-name", &["simulate", "-f", "examples/node-name", "--summary"]),
     ("node-name", &["explain", "-f", "examples/node-name", "encoder-1"]),
     ("node-name", &["explain", "-f", "examples/node-name", "nginx"]),
+    ("node-name", &["explain", "-f", "examples/node-name", "recorder"]),
+    ("node-name", &["explain", "-f", "examples/node-name", "import"]),
     ("node-name", &["lint", "-f", "examples/node-name"]),
     ("node-name", &["audit", "-f", "examples/node-name"]),
     ("node-name", &["capacity", "-f", "examples/node-name", "deploy/web"]),
