@@ -1,4 +1,4 @@
-//! Numbers of pods that may be written as percentages, and the limits of a rolling update.
+//! Numbers of pods that may be written as percentages: limits of a rolling update, and of a disruption budget.
 
 use serde_json::Value;
 
@@ -34,6 +34,24 @@ pub fn fenceposts(max_surge: Option<&Value>, max_unavailable: Option<&Value>, re
     match (resolve(max_surge, Round::Up), resolve(max_unavailable, Round::Down)) {
         (0, 0) => (0, 1),
         both => both,
+    }
+}
+
+/// The number of pods that a disruption budget expects, and how many of them must be healthy. `n_pods` are there, `wanted` by their
+/// controllers.
+pub fn desired_healthy(
+    min_available: Option<&Value>,
+    max_unavailable: Option<&Value>,
+    n_pods: i32,
+    wanted: i32,
+) -> (i32, i32) {
+    let part = |value, total| scaled(value, total, Round::Up).unwrap_or(0);
+    match (min_available, max_unavailable) {
+        (_, Some(max)) => (wanted, wanted.saturating_sub(part(max, wanted)).max(0)),
+        (Some(min), None) if min.is_string() => (wanted, part(min, wanted)),
+        (Some(min), None) => (n_pods, part(min, 0)),
+        // Neither field is set: one pod must stay.
+        (None, None) => (n_pods, 1),
     }
 }
 

@@ -13,7 +13,8 @@
 //! | [`inventory`] | the objects of an input, by kind |
 //! | [`expand`] | workloads to the pods that their controllers create |
 //! | [`recording`], [`journal`] | recorded decisions of kube-scheduler; journals of a running scheduler |
-//! | [`fenceposts`], [`simulated_nodes`], [`split_mix`] | the limits of a rolling update; simulated nodes; pseudo-random numbers |
+//! | [`fenceposts`], [`rollout`] | numbers that may be percentages; the steps of a rollout |
+//! | [`simulated_nodes`], [`split_mix`] | simulated nodes; pseudo-random numbers |
 //! | [`work`] | how much work one request, event, page or file may cause |
 //!
 //! The crate has no client and no clock and does no I/O: callers pass bytes or JSON values.
@@ -32,6 +33,7 @@ pub mod policy;
 pub mod read;
 pub mod recording;
 pub mod resource;
+pub mod rollout;
 pub mod rules;
 pub mod simulated_nodes;
 pub mod split_mix;

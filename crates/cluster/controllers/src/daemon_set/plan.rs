@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_api::fenceposts::{Round, scaled};
+use berth_api::rollout::Bounds;
+use berth_api::rollout::daemon_set::{self as rollout, Daemon};
 use jiff::Timestamp;
 
 use super::eligibility::Belongs;
@@ -67,140 +68,41 @@ pub(super) fn plan(
     hash: &str,
     now: Timestamp,
 ) -> Plan {
-    let bounds = Bounds::of(set, nodes);
     let mut plan = Plan::default();
     if !set.metadata.is_deleting() {
-        for node in nodes {
-            manage(set, node, bounds, hash, now, &mut plan);
-        }
-        plan.delete.extend(nowhere.into_iter().filter(|pod| !pod.metadata.is_deleting()));
-        if set.spec.update_strategy.kind != "OnDelete" {
-            if bounds.max_surge > 0 {
-                roll_with_surge(set, nodes, bounds, hash, now, &mut plan);
-            } else {
-                roll(set, nodes, bounds, hash, now, &mut plan);
-            }
-        }
-    }
-    (plan.status, plan.look_again) = status(set, nodes, hash, now);
-    plan
-}
-
-/// How many nodes may have a surge pod, or no available pod, during a rolling update.
-#[derive(Clone, Copy, Debug)]
-struct Bounds {
-    max_surge: i32,
-    max_unavailable: i32,
-}
-
-impl Bounds {
-    fn of(set: &DaemonSet, nodes: &[OnNode]) -> Self {
         let desired =
             i32::try_from(nodes.iter().filter(|n| n.belongs.should_run).count()).unwrap_or(i32::MAX);
         let rolling = &set.spec.update_strategy.rolling_update;
-        let resolve = |value: Option<&serde_json::Value>, default| {
-            value.and_then(|value| scaled(value, desired, Round::Up)).unwrap_or(default).max(0)
+        let bounds =
+            Bounds::of_daemon_set(rolling.max_surge.as_ref(), rolling.max_unavailable.as_ref(), desired);
+        let daemon = |pod: &Arc<Pod>| Daemon {
+            is_updated: pod.metadata.label(REVISION_LABEL) == Some(hash),
+            is_ready: pod.is_ready(),
+            is_available: pod.is_available(set.spec.min_ready_seconds, now),
+            is_terminal: pod.is_terminal(),
+            is_deleting: pod.metadata.is_deleting(),
         };
-        let max_surge = resolve(rolling.max_surge.as_ref(), 0);
-        let max_unavailable = resolve(rolling.max_unavailable.as_ref(), 1);
-        let max_unavailable = if max_surge == 0 { max_unavailable.max(1) } else { max_unavailable };
-        Bounds { max_surge, max_unavailable }
-    }
-}
-
-/// Plans one pod on each eligible node and none elsewhere.
-fn manage(set: &DaemonSet, node: &OnNode, bounds: Bounds, hash: &str, now: Timestamp, plan: &mut Plan) {
-    let mut alive = Vec::new();
-    for pod in node.pods.iter().filter(|pod| !pod.metadata.is_deleting()) {
-        if !node.belongs.should_continue {
-            plan.delete.push(pod.clone());
-        } else if pod.is_terminal() {
-            if pod.status.phase == "Failed" {
+        let seen: Vec<_> = nodes
+            .iter()
+            .map(|node| rollout::OnNode {
+                should_run: node.belongs.should_run,
+                should_continue: node.belongs.should_continue,
+                pods: node.pods.iter().map(daemon).collect(),
+            })
+            .collect();
+        let steps = rollout::steps(bounds, set.spec.update_strategy.kind == "OnDelete", &seen);
+        plan.create_on = steps.create_on.into_iter().map(|at| nodes[at].name.clone()).collect();
+        for (at, pod) in steps.delete {
+            let (belongs, pod) = (&nodes[at].belongs, &nodes[at].pods[pod]);
+            if belongs.should_continue && pod.status.phase == "Failed" {
                 plan.failed.push(pod.clone());
             }
             plan.delete.push(pod.clone());
-        } else {
-            alive.push(pod);
         }
+        plan.delete.extend(nowhere.into_iter().filter(|pod| !pod.metadata.is_deleting()));
     }
-    if node.belongs.should_run && node.pods.is_empty() {
-        plan.create_on.push(node.name.clone());
-    }
-    if bounds.max_surge == 0 {
-        plan.delete.extend(alive.into_iter().skip(1).cloned());
-        return;
-    }
-    // Old and new pod may both exist until the new one is available.
-    let is_new = |pod: &&Arc<Pod>| pod.metadata.label(REVISION_LABEL) == Some(hash);
-    let (new, old): (Vec<_>, Vec<_>) = alive.into_iter().partition(is_new);
-    plan.delete.extend(new.iter().skip(1).chain(old.iter().skip(1)).map(|pod| Arc::clone(*pod)));
-    if let (Some(new), Some(old)) = (new.first(), old.first())
-        && (!old.is_ready() || new.is_available(set.spec.min_ready_seconds, now))
-    {
-        plan.delete.push(Arc::clone(old));
-    }
-}
-
-/// The pod of an older revision and the pod of the current one.
-type OldAndNew<'a> = (Option<&'a Arc<Pod>>, Option<&'a Arc<Pod>>);
-
-/// The active pods of a node by revision; `None` if a revision has several, which [`manage`] fixes first.
-fn old_and_new<'a>(node: &'a OnNode, hash: &str) -> Option<OldAndNew<'a>> {
-    let (mut old, mut new) = (None, None);
-    for pod in node.pods.iter().filter(|pod| pod.is_active()) {
-        let slot = if pod.metadata.label(REVISION_LABEL) == Some(hash) { &mut new } else { &mut old };
-        if slot.replace(pod).is_some() {
-            return None;
-        }
-    }
-    Some((old, new))
-}
-
-/// Deletes old pods; the next sync creates their replacements.
-fn roll(set: &DaemonSet, nodes: &[OnNode], bounds: Bounds, hash: &str, now: Timestamp, plan: &mut Plan) {
-    let available = |pod: &Pod| pod.is_available(set.spec.min_ready_seconds, now);
-    let mut n_unavailable = 0;
-    let mut candidates = Vec::new();
-    for node in nodes.iter().filter(|node| node.belongs.should_run) {
-        match old_and_new(node, hash) {
-            Some((None, Some(new))) => n_unavailable += i32::from(!available(new)),
-            Some((Some(old), None)) if available(old) => candidates.push(old),
-            Some((Some(old), None)) => {
-                // Replacing an unavailable pod costs no availability.
-                plan.delete.push(old.clone());
-                n_unavailable += 1;
-            }
-            _ => n_unavailable += 1,
-        }
-    }
-    let left = usize::try_from(bounds.max_unavailable - n_unavailable).unwrap_or(0);
-    plan.delete.extend(candidates.into_iter().take(left).cloned());
-}
-
-/// Creates new pods beside the old ones.
-fn roll_with_surge(
-    set: &DaemonSet,
-    nodes: &[OnNode],
-    bounds: Bounds,
-    hash: &str,
-    now: Timestamp,
-    plan: &mut Plan,
-) {
-    let available = |pod: &Pod| pod.is_available(set.spec.min_ready_seconds, now);
-    let mut n_surge = 0;
-    let mut candidates = Vec::new();
-    for node in nodes.iter().filter(|node| node.belongs.should_run) {
-        match old_and_new(node, hash) {
-            Some((None, _)) => {}
-            Some((Some(old), None)) if available(old) => candidates.push(node.name.clone()),
-            // A surge pod beside an unavailable pod costs no availability.
-            Some((Some(_), None)) => plan.create_on.push(node.name.clone()),
-            Some((Some(_), Some(new))) => n_surge += i32::from(!available(new)),
-            None => n_surge += 1,
-        }
-    }
-    let left = usize::try_from(bounds.max_surge - n_surge).unwrap_or(0);
-    plan.create_on.extend(candidates.into_iter().take(left));
+    (plan.status, plan.look_again) = status(set, nodes, hash, now);
+    plan
 }
 
 fn status(

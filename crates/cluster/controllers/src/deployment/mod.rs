@@ -3,7 +3,6 @@
 mod plan;
 mod replica_sets;
 mod revision;
-mod rolling;
 mod scale;
 mod status;
 

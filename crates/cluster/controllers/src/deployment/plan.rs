@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use berth_api::rollout::deployment::{SetSize, new_size, scale_down_old};
 use jiff::Timestamp;
 
-use super::replica_sets::{Bounds, Sized, new_and_old, total_replicas};
+use super::replica_sets::{Sized, bounds, new_and_old, total_replicas};
 use super::revision::{
     Annotations, REVISION, beyond_history, changed, desired_replicas_annotation, new_replica_set_annotations,
     next_revision, revision, size_annotations,
 };
-use super::rolling::{new_size, scale_down_old};
 use super::scale::scale;
 use super::status;
 use crate::template::template_hash;
@@ -89,22 +89,24 @@ struct Planning<'a> {
 
 impl Planning<'_> {
     fn roll(&mut self) {
-        let bounds = Bounds::of(self.deployment);
+        let bounds = bounds(self.deployment);
         let wanted = self.deployment.replicas();
         self.sync_revision();
+        let mut old: Vec<SetSize> = self.old.iter().map(Sized::size).collect();
         if self.new.is_none() {
-            let replicas = new_size(wanted, bounds, true, 0, &self.old);
+            let replicas = new_size(wanted, bounds, 0, &old);
             self.make(replicas);
             return;
         }
         let grown = self.new.as_mut().is_some_and(|new| {
-            let size = new_size(wanted, bounds, true, new.replicas, &self.old);
+            let size = new_size(wanted, bounds, new.replicas, &old);
             std::mem::replace(&mut new.replicas, size) != size
         });
         let shrunk = match &self.new {
-            Some(new) if !grown => scale_down_old(wanted, bounds, new, &mut self.old),
+            Some(new) if !grown => scale_down_old(wanted, bounds, new.size(), &mut old),
             _ => false,
         };
+        self.old.iter_mut().zip(old).for_each(|(set, size)| set.replicas = size.replicas);
         self.write_sizes();
         if !grown && !shrunk && self.is_complete() {
             self.clean_up();

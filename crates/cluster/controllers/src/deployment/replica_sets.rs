@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::template::same_template;
 use crate::view::{Deployment, ReplicaSet};
-use berth_api::fenceposts::{clamp, fenceposts};
+use berth_api::fenceposts::clamp;
+use berth_api::rollout::Bounds;
+use berth_api::rollout::deployment::SetSize;
 
 /// A ReplicaSet and its planned number of pods.
 #[derive(Clone, Debug)]
@@ -18,6 +20,10 @@ impl Sized {
     pub(super) fn new(object: Arc<ReplicaSet>) -> Self {
         let replicas = object.replicas();
         Sized { object, replicas }
+    }
+
+    pub(super) fn size(&self) -> SetSize {
+        SetSize { replicas: self.replicas, available: self.object.status.available_replicas }
     }
 }
 
@@ -39,25 +45,14 @@ pub(super) fn age(replica_set: &ReplicaSet) -> (Option<jiff::Timestamp>, &str) {
     (replica_set.metadata.creation_timestamp, &replica_set.metadata.name)
 }
 
-/// The surge and unavailability limits of a rolling update, in pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bounds {
-    pub(super) max_surge: i32,
-    pub(super) max_unavailable: i32,
-}
-
-impl Bounds {
-    pub(super) fn of(deployment: &Deployment) -> Self {
-        let replicas = deployment.replicas();
-        if !deployment.is_rolling() {
-            return Bounds { max_surge: 0, max_unavailable: 0 };
-        }
-        let rolling = &deployment.spec.strategy.rolling_update;
-        let (max_surge, max_unavailable) =
-            fenceposts(rolling.max_surge.as_ref(), rolling.max_unavailable.as_ref(), replicas);
-        let max_unavailable = if replicas == 0 { 0 } else { max_unavailable.min(replicas) };
-        Bounds { max_surge, max_unavailable }
+/// The limits of a rolling update; all zero for other strategies.
+pub(super) fn bounds(deployment: &Deployment) -> Bounds {
+    if !deployment.is_rolling() {
+        return Bounds { max_surge: 0, max_unavailable: 0 };
     }
+    let rolling = &deployment.spec.strategy.rolling_update;
+    let (max_surge, max_unavailable) = (rolling.max_surge.as_ref(), rolling.max_unavailable.as_ref());
+    Bounds::of_deployment(max_surge, max_unavailable, deployment.replicas())
 }
 
 /// Planned pods of these ReplicaSets.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::replica_sets::{Bounds, Sized};
+use super::replica_sets::{Sized, bounds};
 use crate::view::{Deployment, ReplicaSet};
 
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -43,7 +43,7 @@ pub(super) fn max_replicas_annotation(replica_set: &ReplicaSet) -> Option<i32> {
 /// Annotations with the size that proportional scaling starts from.
 pub(super) fn size_annotations(deployment: &Deployment) -> Annotations {
     let replicas = deployment.replicas();
-    let max = replicas.saturating_add(Bounds::of(deployment).max_surge);
+    let max = replicas.saturating_add(bounds(deployment).max_surge);
     Annotations::from([
         (DESIRED_REPLICAS.to_owned(), replicas.to_string()),
         (MAX_REPLICAS.to_owned(), max.to_string()),

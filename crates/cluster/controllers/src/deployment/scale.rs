@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 
-use super::replica_sets::{Bounds, Sized, age, total_replicas};
+use super::replica_sets::{Sized, age, bounds, total_replicas};
 use super::revision::max_replicas_annotation;
 use crate::view::Deployment;
 use berth_api::fenceposts::clamp;
+use berth_api::rollout::Bounds;
 
 /// Distributes the Deployment's replicas over its ReplicaSets.
 ///
@@ -26,7 +27,7 @@ pub(super) fn scale(deployment: &Deployment, new: &mut Option<Sized>, old: &mut 
     if !deployment.is_rolling() {
         return;
     }
-    let bounds = Bounds::of(deployment);
+    let bounds = bounds(deployment);
     let mut active: Vec<&mut Sized> = new.iter_mut().chain(old).filter(|set| set.replicas > 0).collect();
     let allowed = if wanted > 0 { i64::from(wanted) + i64::from(bounds.max_surge) } else { 0 };
     let to_add = allowed - i64::from(total_replicas(active.iter().map(|set| &**set)));

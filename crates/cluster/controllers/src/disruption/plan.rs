@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_api::fenceposts::{Round, scaled};
+use berth_api::fenceposts::desired_healthy;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::view::{Condition, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, set_condition};
@@ -19,16 +19,8 @@ pub(super) fn status(
     now: Timestamp,
 ) -> (PodDisruptionBudgetStatus, Option<Timestamp>) {
     let n_pods = i32::try_from(pods.len()).unwrap_or(i32::MAX);
-    let (expected_pods, desired_healthy) = match (&budget.spec.min_available, &budget.spec.max_unavailable) {
-        (_, Some(max)) => {
-            let max = scaled(max, expected, Round::Up).unwrap_or(0);
-            (expected, expected.saturating_sub(max).max(0))
-        }
-        (Some(min), None) if min.is_string() => (expected, scaled(min, expected, Round::Up).unwrap_or(0)),
-        (Some(min), None) => (n_pods, scaled(min, 0, Round::Up).unwrap_or(0)),
-        // Neither field is set: one pod must stay.
-        (None, None) => (n_pods, 1),
-    };
+    let (min, max) = (budget.spec.min_available.as_ref(), budget.spec.max_unavailable.as_ref());
+    let (expected_pods, desired_healthy) = desired_healthy(min, max, n_pods, expected);
     let mut look_again: Option<Timestamp> = None;
     let mut disrupted_pods = budget.status.disrupted_pods.clone();
     disrupted_pods.retain(|name, granted| {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use berth_api::fenceposts::{Round, scaled};
+use berth_api::rollout::stateful_set::{Member, Spec, Step, max_unavailable, steps};
 use jiff::Timestamp;
 
 use crate::pod_control::BURST;
@@ -50,132 +50,49 @@ pub(super) fn plan(
     update: &str,
     now: Timestamp,
 ) -> Plan {
-    let wanted = set.ordinals();
-    let mut replicas = Replicas::new();
-    let mut condemned: Vec<(i64, &Arc<Pod>)> = Vec::new();
+    let mut members: HashMap<i64, &Arc<Pod>> = HashMap::new();
     for pod in pods {
-        let Some(ordinal) = set.ordinal_of(&pod.metadata.name) else { continue };
-        if wanted.contains(&ordinal) {
-            replicas.insert(ordinal, pod);
-        } else {
-            condemned.push((ordinal, pod));
+        if let Some(ordinal) = set.ordinal_of(&pod.metadata.name) {
+            members.insert(ordinal, pod);
         }
     }
-    condemned.sort_by_key(|&(ordinal, _)| std::cmp::Reverse(ordinal));
-
-    let mut steps = Steps { set, current, update, now, actions: Vec::new() };
+    let mut actions = Vec::new();
     if !set.metadata.is_deleting() {
-        steps.plan(&replicas, &condemned);
+        let rolling = &set.spec.update_strategy.rolling_update;
+        let spec = Spec {
+            ordinals: set.ordinals(),
+            is_parallel: set.spec.pod_management_policy == "Parallel",
+            is_on_delete: set.spec.update_strategy.kind == "OnDelete",
+            partition: rolling.partition,
+            max_unavailable: max_unavailable(rolling.max_unavailable.as_ref(), set.replicas()),
+            has_update: current != update,
+            burst: BURST,
+        };
+        let seen = members.iter().map(|(ordinal, pod)| (*ordinal, member(set, pod, update, now)));
+        let pod = |ordinal| members.get(&ordinal).map(|pod| Arc::clone(pod));
+        actions.extend(steps(&spec, &seen.collect()).into_iter().filter_map(|step| match step {
+            Step::Create { ordinal, is_updated: true } => Some(Action::Create(ordinal, Revision::Update)),
+            Step::Create { ordinal, is_updated: false } => Some(Action::Create(ordinal, Revision::Current)),
+            Step::Delete(ordinal) => pod(ordinal).map(Action::Delete),
+            Step::Label(ordinal) => pod(ordinal).map(|pod| Action::Label(pod, ordinal)),
+        }));
     }
-    let actions = steps.actions;
     let all = pods.iter().filter(|pod| set.ordinal_of(&pod.metadata.name).is_some());
     let (status, look_again) = status(set, all, current, update, now);
     Plan { actions, status, look_again }
 }
 
-/// The pods that exist of the wanted ordinals: a set may want billions.
-type Replicas<'p> = HashMap<i64, &'p Arc<Pod>>;
-
-struct Steps<'a> {
-    set: &'a StatefulSet,
-    current: &'a str,
-    update: &'a str,
-    now: Timestamp,
-    actions: Vec<Action>,
-}
-
-impl Steps<'_> {
-    /// Plans one step at a time in ordinal order, unless the policy is Parallel; then at most `BURST` pods are created
-    /// before anything else.
-    fn plan(&mut self, replicas: &Replicas<'_>, condemned: &[(i64, &Arc<Pod>)]) {
-        let ordered = self.set.spec.pod_management_policy != "Parallel";
-        let mut n_created = 0;
-        for ordinal in self.set.ordinals() {
-            let waits = match replicas.get(&ordinal) {
-                None if n_created == BURST => return,
-                None => {
-                    n_created += 1;
-                    let revision = self.revision_of_new(ordinal);
-                    self.actions.push(Action::Create(ordinal, revision));
-                    true
-                }
-                // Deleted first; the next sync creates it again.
-                Some(pod) if pod.is_terminal() => {
-                    if !pod.metadata.is_deleting() {
-                        self.actions.push(Action::Delete(Arc::clone(pod)));
-                    }
-                    true
-                }
-                Some(pod) => {
-                    let identified = pod.metadata.label(POD_NAME_LABEL) == Some(&pod.metadata.name)
-                        && pod.metadata.label(POD_INDEX_LABEL).is_some();
-                    if !identified && !pod.metadata.is_deleting() {
-                        self.actions.push(Action::Label(Arc::clone(pod), ordinal));
-                    }
-                    !self.is_available(pod)
-                }
-            };
-            if waits && ordered {
-                return;
-            }
-        }
-        for (_, pod) in condemned {
-            if !pod.metadata.is_deleting() {
-                // In order, the highest unhealthy pod waits for no lower pod: it is deleted first.
-                self.actions.push(Action::Delete(Arc::clone(pod)));
-            }
-            if ordered {
-                return;
-            }
-        }
-        if self.set.spec.update_strategy.kind != "OnDelete" {
-            self.update(replicas);
-        }
-    }
-
-    /// Replaces pods of other revisions from the highest ordinal down to the partition.
-    fn update(&mut self, replicas: &Replicas<'_>) {
-        let rolling = &self.set.spec.update_strategy.rolling_update;
-        let max_unavailable = rolling.max_unavailable.as_ref();
-        let max_unavailable = max_unavailable
-            .and_then(|value| scaled(value, self.set.replicas(), Round::Down))
-            .unwrap_or(1)
-            .max(1);
-        let ordinals = self.set.ordinals();
-        let partition = ordinals.start + i64::from(rolling.partition.max(0));
-        let mut left = max_unavailable;
-        for ordinal in (partition..ordinals.end).rev() {
-            if left == 0 {
-                return;
-            }
-            let Some(pod) = replicas.get(&ordinal) else {
-                left -= 1;
-                continue;
-            };
-            if pod.metadata.label(REVISION_LABEL) != Some(self.update) && !pod.metadata.is_deleting() {
-                self.actions.push(Action::Delete(Arc::clone(pod)));
-                left -= 1;
-            } else if !self.is_available(pod) {
-                left -= 1;
-            }
-        }
-    }
-
-    /// Pods below the partition are recreated from the current revision.
-    fn revision_of_new(&self, ordinal: i64) -> Revision {
-        let strategy = &self.set.spec.update_strategy;
-        let below = ordinal - self.set.ordinals().start < i64::from(strategy.rolling_update.partition);
-        if self.current != self.update && strategy.kind != "OnDelete" && below {
-            Revision::Current
-        } else {
-            Revision::Update
-        }
-    }
-
-    fn is_available(&self, pod: &Pod) -> bool {
-        is_running(pod)
-            && !pod.metadata.is_deleting()
-            && pod.is_available(self.set.spec.min_ready_seconds, self.now)
+fn member(set: &StatefulSet, pod: &Pod, update: &str, now: Timestamp) -> Member {
+    let metadata = &pod.metadata;
+    Member {
+        is_updated: metadata.label(REVISION_LABEL) == Some(update),
+        is_available: is_running(pod)
+            && !metadata.is_deleting()
+            && pod.is_available(set.spec.min_ready_seconds, now),
+        is_terminal: pod.is_terminal(),
+        is_deleting: metadata.is_deleting(),
+        is_identified: metadata.label(POD_NAME_LABEL) == Some(&metadata.name)
+            && metadata.label(POD_INDEX_LABEL).is_some(),
     }
 }
 

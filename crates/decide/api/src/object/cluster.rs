@@ -205,9 +205,15 @@ pub struct PodDisruptionBudget {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodDisruptionBudgetStatus {
-    /// How many of its pods may be evicted now.
-    #[serde(deserialize_with = "nullable")]
-    pub disruptions_allowed: i32,
+    /// How many of its pods may be evicted now; none if no controller has counted them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disruptions_allowed: Option<i32>,
+    /// Number of its pods that are healthy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current_healthy: Option<i32>,
+    /// Number of its pods that must be healthy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub desired_healthy: Option<i32>,
     /// Pods whose eviction was granted and that still exist, by name; the values are times.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub disrupted_pods: BTreeMap<String, Value>,
@@ -225,4 +231,7 @@ pub struct PodDisruptionBudgetSpec {
     /// Number or percentage of pods that may be unavailable.
     #[serde(skip_serializing_if = "Value::is_null", deserialize_with = "nullable")]
     pub max_unavailable: Value,
+    /// `IfHealthyBudget` (default) or `AlwaysAllow`: when pods that are not ready may be evicted.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub unhealthy_pod_eviction_policy: String,
 }

@@ -39,6 +39,12 @@ pub struct WorkloadSpec {
     /// StatefulSet: the service of its pods' DNS names.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub service_name: String,
+    /// Deployment: how pods get a new template.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "UpdateStrategy::is_default")]
+    pub strategy: UpdateStrategy,
+    /// Deployment: whether pods keep their template for now.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
     /// StatefulSet, DaemonSet: how pods get a new template.
     #[serde(deserialize_with = "nullable")]
     pub update_strategy: UpdateStrategy,
@@ -47,11 +53,11 @@ pub struct WorkloadSpec {
     pub volume_claim_templates: Vec<PersistentVolumeClaim>,
 }
 
-/// `updateStrategy` of a StatefulSet or DaemonSet.
+/// `strategy` of a Deployment, `updateStrategy` of a StatefulSet or DaemonSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UpdateStrategy {
-    /// `RollingUpdate` (default) or `OnDelete`.
+    /// `RollingUpdate` (default); `Recreate` for a Deployment, `OnDelete` for the others.
     #[serde(rename = "type", deserialize_with = "nullable")]
     pub kind: String,
     /// Parameters of a rolling update.
@@ -59,13 +65,25 @@ pub struct UpdateStrategy {
     pub rolling_update: RollingUpdate,
 }
 
-/// `updateStrategy.rollingUpdate` of a StatefulSet.
+impl UpdateStrategy {
+    fn is_default(&self) -> bool {
+        *self == UpdateStrategy::default()
+    }
+}
+
+/// `rollingUpdate` of a strategy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RollingUpdate {
-    /// The first ordinal that is updated.
+    /// StatefulSet: the first ordinal that is updated.
     #[serde(deserialize_with = "nullable")]
     pub partition: i32,
+    /// Deployment, DaemonSet: number or percentage of pods beyond the desired number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_surge: Option<Value>,
+    /// Number or percentage of pods that may be unavailable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<Value>,
 }
 
 /// StatefulSet ordinals.

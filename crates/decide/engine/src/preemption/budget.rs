@@ -28,7 +28,7 @@ impl From<&PodDisruptionBudget> for DisruptionBudget {
         DisruptionBudget {
             namespace: budget.metadata.namespace.clone(),
             selector: Selector::parse(budget.spec.selector.as_ref()).unwrap_or(Selector::Nothing),
-            disruptions_allowed: budget.status.disruptions_allowed,
+            disruptions_allowed: budget.status.disruptions_allowed.unwrap_or(0),
             disrupted_pods: budget.status.disrupted_pods.keys().cloned().collect(),
         }
     }

@@ -138,7 +138,7 @@ pub fn budget(random: &mut Random) -> PodDisruptionBudget {
     let mut selector = LabelSelector::default();
     maybe(random, &mut selector.match_labels, 85, "app", &APPS);
     budget.spec.selector = (!random.chance(5)).then_some(selector);
-    budget.status.disruptions_allowed = random.below(3) as i32;
+    budget.status.disruptions_allowed = Some(random.below(3) as i32);
     budget
 }
 

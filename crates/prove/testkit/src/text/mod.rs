@@ -291,7 +291,8 @@ fn budget(line: &str) -> PodDisruptionBudget {
     let mut selector = LabelSelector::default();
     for word in words {
         if let Some(n) = word.strip_prefix("allowed:") {
-            budget.status.disruptions_allowed = n.parse().unwrap_or_else(|_| bad(line, "allows no number"));
+            budget.status.disruptions_allowed =
+                Some(n.parse().unwrap_or_else(|_| bad(line, "allows no number")));
         } else if let Some(pod) = word.strip_prefix("disrupted:") {
             budget.status.disrupted_pods.insert(pod.to_owned(), Default::default());
         } else {

@@ -1,15 +1,28 @@
-//! One step of a rolling update.
+//! One step of the rolling update of a Deployment.
 
-use super::replica_sets::{Bounds, Sized, total_available, total_replicas};
-use berth_api::fenceposts::clamp;
+use super::Bounds;
+use crate::fenceposts::clamp;
+
+/// A ReplicaSet of a Deployment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetSize {
+    /// Its planned number of pods.
+    pub replicas: i32,
+    /// How many of its pods are available.
+    pub available: i32,
+}
+
+fn total(of: fn(&SetSize) -> i32, sets: &[SetSize]) -> i64 {
+    sets.iter().map(|set| i64::from(of(set))).sum()
+}
 
 /// The size of the new ReplicaSet: the surge limits the total with the old ones. `current` is its size now, zero
 /// before it exists.
-pub(super) fn new_size(wanted: i32, bounds: Bounds, rolling: bool, current: i32, old: &[Sized]) -> i32 {
-    if current > wanted || !rolling {
+pub fn new_size(wanted: i32, bounds: Bounds, current: i32, old: &[SetSize]) -> i32 {
+    if current > wanted {
         return wanted;
     }
-    let all = i64::from(total_replicas(old)) + i64::from(current);
+    let all = total(|set| set.replicas, old) + i64::from(current);
     let room = i64::from(wanted) + i64::from(bounds.max_surge) - all;
     if room <= 0 {
         return current;
@@ -19,27 +32,26 @@ pub(super) fn new_size(wanted: i32, bounds: Bounds, rolling: bool, current: i32,
 
 /// Scales the old ReplicaSets down while enough pods stay available: first the unavailable pods, then the others,
 /// oldest ReplicaSet first. Returns whether a size changed.
-pub(super) fn scale_down_old(wanted: i32, bounds: Bounds, new: &Sized, old: &mut [Sized]) -> bool {
-    let n_old = total_replicas(&*old);
+pub fn scale_down_old(wanted: i32, bounds: Bounds, new: SetSize, old: &mut [SetSize]) -> bool {
+    let n_old = total(|set| set.replicas, old);
     if n_old == 0 {
         return false;
     }
     let min_available = i64::from(wanted) - i64::from(bounds.max_unavailable);
-    let new_unavailable = i64::from(new.replicas) - i64::from(new.object.status.available_replicas);
-    let spare = i64::from(n_old) + i64::from(new.replicas) - min_available - new_unavailable;
+    let new_unavailable = i64::from(new.replicas) - i64::from(new.available);
+    let spare = n_old + i64::from(new.replicas) - min_available - new_unavailable;
     if spare <= 0 {
         return false;
     }
-    let unhealthy = |set: &Sized| set.replicas - set.object.status.available_replicas;
-    let by_unhealthy = take(old, spare, unhealthy);
-    let available = i64::from(total_available(&*old)) + i64::from(new.object.status.available_replicas);
+    let by_unhealthy = take(old, spare, |set| set.replicas - set.available);
+    let available = total(|set| set.available, old) + i64::from(new.available);
     // The status may still count terminating pods: the sizes limit the result as well.
     let by_others = take(old, (available - min_available).min(spare - by_unhealthy), |set| set.replicas);
     by_unhealthy + by_others > 0
 }
 
 /// Removes up to `spare` pods; `from` limits the number per ReplicaSet.
-fn take(old: &mut [Sized], spare: i64, from: impl Fn(&Sized) -> i32) -> i64 {
+fn take(old: &mut [SetSize], spare: i64, from: impl Fn(&SetSize) -> i32) -> i64 {
     let mut left = spare.max(0);
     for set in old {
         let n = left.min(i64::from(from(set).clamp(0, set.replicas)));
@@ -51,15 +63,10 @@ fn take(old: &mut [Sized], spare: i64, from: impl Fn(&Sized) -> i32) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use serde_json::json;
-
     use super::*;
 
-    fn set(replicas: i32, available: i32) -> Sized {
-        let set = json!({"spec": {"replicas": replicas}, "status": {"availableReplicas": available}});
-        Sized::new(Arc::new(serde_json::from_value(set).unwrap()))
+    fn set((replicas, available): (i32, i32)) -> SetSize {
+        SetSize { replicas, available }
     }
 
     #[test]
@@ -75,10 +82,9 @@ mod tests {
             (5, 100, 0, vec![5], 5),
         ] {
             let bounds = Bounds { max_surge: surge, max_unavailable: 0 };
-            let old: Vec<_> = old.into_iter().map(|n| set(n, n)).collect();
-            assert_eq!(new_size(wanted, bounds, true, current, &old), size, "{wanted} {surge} {current}");
+            let old: Vec<_> = old.into_iter().map(|n| set((n, n))).collect();
+            assert_eq!(new_size(wanted, bounds, current, &old), size, "{wanted} {surge} {current}");
         }
-        assert_eq!(new_size(10, Bounds { max_surge: 0, max_unavailable: 0 }, false, 0, &[set(4, 4)]), 10);
     }
 
     #[test]
@@ -98,13 +104,13 @@ mod tests {
             (1, 0, (1, 0), vec![(1, 1)], vec![1]),
             (1, 0, (1, 1), vec![(1, 1)], vec![0]),
         ] {
-            let mut old: Vec<_> = old.into_iter().map(|(n, available)| set(n, available)).collect();
+            let mut old: Vec<_> = old.into_iter().map(set).collect();
             let bounds = Bounds { max_surge: 0, max_unavailable: unavailable };
-            let before = total_replicas(&old);
-            let changed = scale_down_old(wanted, bounds, &set(new.0, new.1), &mut old);
+            let before = old.clone();
+            let changed = scale_down_old(wanted, bounds, set(new), &mut old);
             let after: Vec<_> = old.iter().map(|set| set.replicas).collect();
             assert_eq!(after, sizes, "{wanted} {unavailable} {new:?}");
-            assert_eq!(changed, total_replicas(&old) != before);
+            assert_eq!(changed, old != before);
         }
     }
 }

@@ -1,0 +1,134 @@
+//! The next steps for the pods of a StatefulSet.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use serde_json::Value;
+
+use crate::fenceposts::{Round, scaled};
+
+/// What the steps depend on, beside the pods.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The wanted ordinals; a set may want billions.
+    pub ordinals: Range<i64>,
+    /// Whether `podManagementPolicy` is `Parallel`.
+    pub is_parallel: bool,
+    /// Whether `updateStrategy.type` is `OnDelete`.
+    pub is_on_delete: bool,
+    /// `updateStrategy.rollingUpdate.partition`.
+    pub partition: i32,
+    /// See [`max_unavailable`].
+    pub max_unavailable: i32,
+    /// Whether the template differs from that of the current revision.
+    pub has_update: bool,
+    /// Number of pods that are created at most before anything else.
+    pub burst: usize,
+}
+
+/// `updateStrategy.rollingUpdate.maxUnavailable`, at least 1.
+pub fn max_unavailable(value: Option<&Value>, replicas: i32) -> i32 {
+    value.and_then(|value| scaled(value, replicas, Round::Down)).unwrap_or(1).max(1)
+}
+
+/// A pod of the set.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Member {
+    /// Whether it has the template of the update.
+    pub is_updated: bool,
+    /// Whether it is ready for long enough, and not being deleted.
+    pub is_available: bool,
+    /// Whether it has ended.
+    pub is_terminal: bool,
+    /// Whether it is being deleted.
+    pub is_deleting: bool,
+    /// Whether it has the labels of its identity.
+    pub is_identified: bool,
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Create the pod of an ordinal.
+    Create {
+        /// The ordinal.
+        ordinal: i64,
+        /// Whether it gets the template of the update, or that of the current revision.
+        is_updated: bool,
+    },
+    /// Delete the pod of an ordinal.
+    Delete(i64),
+    /// Restore the identity labels of the pod of an ordinal.
+    Label(i64),
+}
+
+/// The next steps: one at a time in the order of the ordinals, unless the policy is `Parallel`. The pods are given by ordinal.
+pub fn steps(spec: &Spec, members: &HashMap<i64, Member>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let ordered = !spec.is_parallel;
+    let mut n_created = 0;
+    for ordinal in spec.ordinals.clone() {
+        let waits = match members.get(&ordinal) {
+            None if n_created == spec.burst => return steps,
+            None => {
+                n_created += 1;
+                steps.push(Step::Create { ordinal, is_updated: creates_updated(spec, ordinal) });
+                true
+            }
+            // Deleted first; the next steps create it again.
+            Some(pod) if pod.is_terminal => {
+                steps.extend((!pod.is_deleting).then_some(Step::Delete(ordinal)));
+                true
+            }
+            Some(pod) => {
+                if !pod.is_identified && !pod.is_deleting {
+                    steps.push(Step::Label(ordinal));
+                }
+                !pod.is_available
+            }
+        };
+        if waits && ordered {
+            return steps;
+        }
+    }
+    let mut condemned: Vec<_> = members.iter().filter(|(i, _)| !spec.ordinals.contains(i)).collect();
+    condemned.sort_by_key(|(ordinal, _)| Reverse(**ordinal));
+    for (ordinal, pod) in condemned {
+        // In order, the highest unhealthy pod waits for no lower pod: it is deleted first.
+        steps.extend((!pod.is_deleting).then_some(Step::Delete(*ordinal)));
+        if ordered {
+            return steps;
+        }
+    }
+    if !spec.is_on_delete {
+        update(spec, members, &mut steps);
+    }
+    steps
+}
+
+/// Replaces pods of other revisions from the highest ordinal down to the partition.
+fn update(spec: &Spec, members: &HashMap<i64, Member>, steps: &mut Vec<Step>) {
+    let partition = spec.ordinals.start + i64::from(spec.partition.max(0));
+    let mut left = spec.max_unavailable;
+    for ordinal in (partition..spec.ordinals.end).rev() {
+        if left == 0 {
+            return;
+        }
+        match members.get(&ordinal) {
+            None => left -= 1,
+            Some(pod) if !pod.is_updated && !pod.is_deleting => {
+                steps.push(Step::Delete(ordinal));
+                left -= 1;
+            }
+            Some(pod) if !pod.is_available => left -= 1,
+            Some(_) => {}
+        }
+    }
+}
+
+/// Pods below the partition are recreated from the current revision.
+fn creates_updated(spec: &Spec, ordinal: i64) -> bool {
+    let is_below = ordinal - spec.ordinals.start < i64::from(spec.partition);
+    !(spec.has_update && !spec.is_on_delete && is_below)
+}
