@@ -79,6 +79,14 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
             let path = NODES.object_path("", &node);
             edit(client, &path, |_| Ok(json!({"spec": {"unschedulable": true}}))).await
         }
+        Write::Uncordon { node } => {
+            let path = NODES.object_path("", &node);
+            edit(client, &path, |node| match node["spec"]["unschedulable"].as_bool() {
+                Some(true) => Ok(json!({"spec": {"unschedulable": null}})),
+                _ => Ok(json!({})),
+            })
+            .await
+        }
         Write::Evict { name, uid, .. } => {
             match eviction::evict(client, name.namespace(), name.name(), &uid, TIMEOUT).await {
                 Err(error) if !error.is_refusal() && is_evicted(client, &name, &uid).await => Ok(()),
@@ -221,6 +229,11 @@ mod tests {
         let taints = written["spec"]["taints"].as_array().unwrap();
         assert!(taints.contains(&json!({"key": "t", "value": "v", "effect": "NoSchedule"})), "{written}");
         assert!(!written.to_string().contains("NoExecute") && written["spec"]["unschedulable"] == true);
+        for _ in 0..2 {
+            write(&client, Write::Uncordon { node: node() }).await.unwrap();
+            let written = object(&client, "/api/v1/nodes/a").await;
+            assert!(written["spec"]["unschedulable"].is_null(), "{written}");
+        }
 
         let apply = async |replicas: u32, is_forced: bool| {
             let text = format!(

@@ -46,6 +46,11 @@ pub enum Write {
         /// The node.
         node: String,
     },
+    /// Makes a node schedulable.
+    Uncordon {
+        /// The node.
+        node: String,
+    },
     /// Evicts a pod with the Eviction API.
     Evict {
         /// Namespace and name.
@@ -97,6 +102,7 @@ impl fmt::Display for Write {
                 write!(f, "Remove the taints {key}{effect} of node {node}")
             }
             Write::Cordon { node } => write!(f, "Cordon node {node}: no more pods are placed on it"),
+            Write::Uncordon { node } => write!(f, "Uncordon node {node}"),
             Write::Evict { name, is_recreated, .. } => {
                 write!(f, "Evict pod {name}")?;
                 f.write_str(if *is_recreated { "" } else { ": nothing creates it again" })
@@ -109,6 +115,35 @@ impl fmt::Display for Write {
                 write!(f, "Apply {manifest} by server-side apply")?;
                 f.write_str(if *is_forced { ", also fields that other managers own" } else { "" })
             }
+        }
+    }
+}
+
+impl Write {
+    /// The change that takes the write back, as a parameter of a what-if; none if there is none: evicted pods run elsewhere.
+    pub(crate) fn way_back(&self) -> Option<(&'static str, String)> {
+        match self {
+            Write::Cordon { node } => Some(("uncordon", node.clone())),
+            Write::SetLabel { node, key, before, .. } => Some((
+                "set-label",
+                match before {
+                    Some(before) => format!("{node} {key}={before}"),
+                    None => format!("{node} {key}-"),
+                },
+            )),
+            Write::Scale { kind, name, before, .. } => {
+                let before = u16::try_from((*before)?).ok()?;
+                Some(("scale", format!("{}/{}={before}", kind.name(), name.name())))
+            }
+            _ => None,
+        }
+    }
+
+    /// The namespace in which a change names its object.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        match self {
+            Write::Scale { name, .. } => Some(name.namespace()),
+            _ => None,
         }
     }
 }
@@ -169,9 +204,15 @@ impl WritePlan {
                 refuse(format!("Add {} like {like}", counted(n_nodes, "node")), NODES_JOIN);
             }
             Change::Drain(node) => {
-                self.add_of_node(Write::Cordon { node: node.clone() }, &node, inventory);
+                // What is done is not written again: after a list that stopped half way, this is the rest.
+                if !is_cordoned(inventory, &node) {
+                    self.add_of_node(Write::Cordon { node: node.clone() }, &node, inventory);
+                }
                 let pods = inventory.pods.iter().map(|entry| &entry.object);
                 evicted_by_drain(pods, &node).for_each(|pod| self.add_eviction(pod));
+            }
+            Change::Uncordon(node) => {
+                self.add_of_node(Write::Uncordon { node: node.clone() }, &node, inventory);
             }
             Change::SetLabel { node, key, value } => {
                 // Of several changes of a label, the last counts: the others would be in its way.
@@ -179,11 +220,10 @@ impl WritePlan {
                     |write| !matches!(write, Write::SetLabel { node: n, key: k, .. } if *n == node && *k == key),
                 );
                 let before = label(inventory, &node, &key);
-                self.add_of_node(
-                    Write::SetLabel { node: node.clone(), key, value, before },
-                    &node,
-                    inventory,
-                );
+                if before != value || before.is_none() {
+                    let write = Write::SetLabel { node: node.clone(), key, value, before };
+                    self.add_of_node(write, &node, inventory);
+                }
             }
             Change::SetTaint { node, taint } => {
                 self.add_of_node(Write::SetTaint { node: node.clone(), taint }, &node, inventory);
@@ -196,7 +236,9 @@ impl WritePlan {
                     |write| !matches!(write, Write::Scale { kind: k, name: n, .. } if *k == kind && *n == name),
                 );
                 let before = replicas(inventory, kind, &name);
-                self.writes.push(Write::Scale { kind, name, n_replicas, before });
+                if before != Some(i32::from(n_replicas)) {
+                    self.writes.push(Write::Scale { kind, name, n_replicas, before });
+                }
             }
             Change::Evict(name) => {
                 let mut pods = inventory.pods.iter().map(|entry| &entry.object);
@@ -231,6 +273,11 @@ impl WritePlan {
         };
         self.not_applicable.push((format!("Apply {manifest}"), why));
     }
+}
+
+fn is_cordoned(inventory: &Inventory, name: &str) -> bool {
+    let mut nodes = inventory.nodes.iter().map(|entry| &entry.object);
+    nodes.any(|node| node.metadata.name == name && node.spec.unschedulable)
 }
 
 fn has_node(inventory: &Inventory, name: &str) -> bool {

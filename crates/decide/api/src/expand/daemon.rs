@@ -42,7 +42,7 @@ pub(super) fn should_run_on(pod: &Pod, node: &Node) -> bool {
 }
 
 /// The node that a daemon pod is bound or pinned to.
-pub(super) fn target_node(pod: &Pod) -> Option<&str> {
+pub fn target_node(pod: &Pod) -> Option<&str> {
     if !pod.spec.node_name.is_empty() {
         return Some(&pod.spec.node_name);
     }

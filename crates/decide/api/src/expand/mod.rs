@@ -29,7 +29,7 @@ mod rollout;
 mod selector;
 mod template;
 
-pub use daemon::daemon_tolerations;
+pub use daemon::{daemon_tolerations, target_node};
 pub use deletion_order::{DELETION_COST, Replica};
 pub use error::ExpandError;
 pub use job::COMPLETION_INDEX;
@@ -95,8 +95,9 @@ pub struct Expansion {
     /// Pods of the input that their controllers delete, because their workload was replaced, or because they have ended and
     /// have the name of a pod to create.
     pub deleted: HashSet<NamespacedName>,
-    /// The workloads with a new template, by their index in [`Inventory::workloads`], and how many pods get it.
-    pub rolled_out: Vec<(usize, usize)>,
+    /// The workloads with a new template, by their index in [`Inventory::workloads`], and their pods of the earlier one, which are among the
+    /// deleted.
+    pub rolled_out: Vec<(usize, Vec<NamespacedName>)>,
 }
 
 /// Creates the missing pods of the workloads of an input.
@@ -383,10 +384,11 @@ impl<'a> Expander<'a> {
 
     /// Deletes pods that get a new template.
     fn roll_out(&mut self, context: Context<'a>, pods: Vec<&'a Pod>) {
-        if !pods.is_empty() {
-            self.expansion.rolled_out.push((context.index, pods.len()));
+        let names: Vec<_> = pods.iter().map(|pod| pod.metadata.namespaced_name()).collect();
+        self.expansion.deleted.extend(names.iter().cloned());
+        if !names.is_empty() {
+            self.expansion.rolled_out.push((context.index, names));
         }
-        self.expansion.deleted.extend(pods.iter().map(|pod| pod.metadata.namespaced_name()));
         self.to_replace = pods;
     }
 

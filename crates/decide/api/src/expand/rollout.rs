@@ -26,9 +26,7 @@ pub(super) fn has_new_template(workload: &Workload) -> bool {
 /// The template, if the controller replaces pods when it changes.
 fn updated_template(spec: &WorkloadSpec) -> Option<&Value> {
     match spec {
-        WorkloadSpec::Deployment(workload) => {
-            (!workload.spec.paused).then_some(&workload.spec.template)
-        }
+        WorkloadSpec::Deployment(workload) => (!workload.spec.paused).then_some(&workload.spec.template),
         WorkloadSpec::StatefulSet(workload) | WorkloadSpec::DaemonSet(workload) => {
             (workload.spec.update_strategy.kind != "OnDelete").then_some(&workload.spec.template)
         }

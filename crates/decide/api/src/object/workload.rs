@@ -80,10 +80,10 @@ pub struct RollingUpdate {
     pub partition: i32,
     /// Deployment, DaemonSet: number or percentage of pods beyond the desired number.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_surge: Option<Value>,
+    pub max_surge: Option<Box<Value>>,
     /// Number or percentage of pods that may be unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_unavailable: Option<Value>,
+    pub max_unavailable: Option<Box<Value>>,
 }
 
 /// StatefulSet ordinals.

@@ -1,6 +1,6 @@
 //! Building a simulation: the objects of an inventory, expanded and admitted, become the state of a cluster.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use berth_api::admission::{
     AdmissionOptions, AdmissionResult, ErrorType, FieldError, admit, known_runtime_classes,
@@ -24,6 +24,7 @@ use super::groups::group_owners;
 use super::options::SimulationOptions;
 use super::pod::SimulatedPod;
 use super::pods::Pods;
+use super::rollout::Rollout;
 use super::state::Simulation;
 use super::unadmitted::Unadmitted;
 use super::volumes::{Volumes, ephemeral_claims};
@@ -60,6 +61,8 @@ struct InputPod<'a> {
     replaces: Option<NamespacedName>,
     /// The claims that its controller creates with it, with their templates if the inventory keeps whole objects.
     claims: Vec<(PersistentVolumeClaim, Option<Value>)>,
+    /// The position of the rollout that creates it, in [`Simulation::rollouts`].
+    rollout: Option<usize>,
 }
 
 /// The template of a claim in a StatefulSet.
@@ -118,16 +121,39 @@ impl Simulation {
         if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
     }
 
+    /// As [`Simulation::new`]. Where a later input changed the template of a workload, its pods run, and the rollout is to come.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub(crate) fn before_rollouts(
+        inventory: Inventory,
+        options: SimulationOptions,
+    ) -> Result<Simulation, SimulationError> {
+        let (simulation, invalid) = Simulation::build(inventory, options, true)?;
+        if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
+    }
+
     /// As [`Simulation::new`], without the pods that the API server would reject. Returns all objects that it would reject.
     ///
     /// # Errors
     /// A workload cannot be expanded.
     pub fn of_valid(
-        mut inventory: Inventory,
+        inventory: Inventory,
         options: SimulationOptions,
     ) -> Result<(Simulation, Vec<InvalidObject>), ExpandError> {
+        Simulation::build(inventory, options, false)
+    }
+
+    fn build(
+        mut inventory: Inventory,
+        options: SimulationOptions,
+        has_rollouts: bool,
+    ) -> Result<(Simulation, Vec<InvalidObject>), ExpandError> {
         options.add_simulated_nodes(&mut inventory);
-        let expansion = expand(&inventory)?;
+        let mut expansion = expand(&inventory)?;
+        let found = if has_rollouts { Rollout::all(&inventory, &mut expansion) } else { Vec::new() };
+        let (workloads, rollouts): (Vec<usize>, Vec<Rollout>) = found.into_iter().unzip();
+        let rollout_of: HashMap<_, _> = workloads.into_iter().enumerate().map(|(i, at)| (at, i)).collect();
         let expanded = expansion.pods.into_iter().map(|expanded| {
             let Entry { source, order, object: workload, raw } = &inventory.workloads[expanded.workload];
             let pod_name = expanded.pod.metadata.name.clone();
@@ -145,6 +171,7 @@ impl Simulation {
                 expanded_from: Some(workload),
                 replaces: expanded.replaces,
                 claims,
+                rollout: rollout_of.get(&expanded.workload).copied(),
             }
         });
         let mut pods: Vec<_> = expanded.collect();
@@ -153,7 +180,14 @@ impl Simulation {
         let present = present.filter(|e| !expansion.deleted.contains(&e.object.metadata.namespaced_name()));
         pods.extend(present.map(|entry| {
             let workload = workloads.owner(&entry.object);
-            InputPod { entry, workload, expanded_from: None, replaces: None, claims: Vec::new() }
+            InputPod {
+                entry,
+                workload,
+                expanded_from: None,
+                replaces: None,
+                claims: Vec::new(),
+                rollout: None,
+            }
         }));
         pods.sort_by_key(|pod| pod.entry.order);
 
@@ -184,8 +218,9 @@ impl Simulation {
             rolled_out: expansion
                 .rolled_out
                 .iter()
-                .map(|(workload, n_pods)| (inventory.workloads[*workload].object.to_string(), *n_pods))
+                .map(|(workload, pods)| (inventory.workloads[*workload].object.to_string(), pods.len()))
                 .collect(),
+            rollouts,
             vacated: None,
         };
         let policies = std::mem::take(&mut inventory.placement_policies).into_iter().map(|e| e.object);
@@ -270,7 +305,7 @@ impl Simulation {
         let mut arriving = Vec::new();
         self.pods.reserve(pods.len());
         self.cluster.reserve_pods(pods.len());
-        for InputPod { entry, workload, expanded_from, replaces, claims } in pods {
+        for InputPod { entry, workload, expanded_from, replaces, claims, rollout } in pods {
             let Entry { object: mut pod, mut raw, source, .. } = entry;
             if pod.is_terminal() {
                 if pod.lasting_rejection().is_some() {
@@ -332,6 +367,11 @@ impl Simulation {
                 if volumes.add_claim(&mut self.cluster, claim) {
                     self.created_claims.extend(created);
                 }
+            }
+            if let Some(rollout) = rollout {
+                let pod = SimulatedPod { replaces, ..self.simulated(pod, raw, workload) };
+                self.rollouts[rollout].add(pod);
+                continue;
             }
             arriving.extend(pod.awaits_node_admission().then_some(self.pods.len()));
             self.add_pod(pod, raw, workload, replaces);

@@ -1,6 +1,7 @@
 //! Pods that leave their nodes, and what their controllers create in their place.
 
-use berth_api::object::{MIRROR_ANNOTATION, Node, Pod, TOPOLOGY_LABELS};
+use berth_api::expand::{DELETION_COST, Replica};
+use berth_api::object::{MIRROR_ANNOTATION, Node, Pod, TOPOLOGY_LABELS, find_condition};
 
 /// What happens to a pod that leaves its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,4 +57,22 @@ pub(crate) fn labels_of_binding(pod: &Pod, node: Option<&Node>) -> Vec<&'static 
         label.is_some() && node.is_some_and(|node| node.metadata.label(key) == label)
     };
     TOPOLOGY_LABELS.into_iter().filter(has).collect()
+}
+
+/// What decides whether a ReplicaSet with too many pods deletes this one. `n_beside`: its pods on the same node.
+pub(crate) fn replica(pod: &Pod, is_assigned: bool, n_beside: usize) -> Replica<'_> {
+    let ready = find_condition(&pod.status.conditions, "Ready").filter(|c| c.is_true());
+    Replica {
+        name: &pod.metadata.name,
+        uid: &pod.metadata.uid,
+        created: pod.metadata.creation_timestamp,
+        deletion_cost: pod.metadata.annotation(DELETION_COST),
+        is_assigned,
+        phase: &pod.status.phase,
+        is_ready: ready.is_some(),
+        ready_since: ready.and_then(|c| c.last_transition_time),
+        // Not read.
+        restarts: 0,
+        n_beside,
+    }
 }

@@ -17,9 +17,15 @@ impl Simulation {
     /// Places the pending pods. After each placed pod, `progress` gets the number of placed pods and of all pending
     /// pods.
     pub fn run(&mut self, progress: impl FnMut(usize, usize)) {
-        let prepare = |i: &usize| (*i, self.cluster.prepare(&self.pods[*i].pod));
-        let pending = self.queue.iter().map(prepare).collect();
-        self.queue = self.place_pending(pending, progress);
+        let pending = self.take_queue();
+        let unplaced = self.place_pending(pending, progress);
+        self.queue = unplaced.into_iter().map(|(i, _)| i).collect();
+    }
+
+    /// The pending pods, in the order in which they are placed.
+    pub(super) fn take_queue(&mut self) -> Vec<(usize, PreparedPod)> {
+        let queue = std::mem::take(&mut self.queue);
+        queue.into_iter().map(|i| (i, self.cluster.prepare(&self.pods[i].pod))).collect()
     }
 
     pub(super) fn sort_queue(&mut self) {
@@ -27,13 +33,13 @@ impl Simulation {
         self.queue.sort_by_key(|i| Reverse(pods[*i].pod.spec.priority.unwrap_or(0)));
     }
 
-    /// Places pods, which are sorted by priority, and their victims; see [`Simulation::run`]. Returns the positions of
-    /// the unschedulable ones.
+    /// Places pods, which are sorted by priority, and their victims; see [`Simulation::run`]. Returns the
+    /// unschedulable ones.
     pub(super) fn place_pending(
         &mut self,
         mut pending: Vec<(usize, PreparedPod)>,
         mut progress: impl FnMut(usize, usize),
-    ) -> Vec<usize> {
+    ) -> Vec<(usize, PreparedPod)> {
         let n_pending = pending.len();
         // Equivalent pods share a failure until another pod is placed.
         let mut failures = HashMap::new();
@@ -93,7 +99,7 @@ impl Simulation {
             }
             pending = unplaced;
             if pending.is_empty() || n_placed == n_before {
-                return pending.into_iter().map(|(i, _)| i).collect();
+                return pending;
             }
             pending.sort_by_key(|(i, pod)| (Reverse(pod.priority()), *i));
         }

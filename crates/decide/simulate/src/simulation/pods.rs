@@ -48,13 +48,18 @@ impl Pods {
         self.insert_position(self.pods.len() - 1);
     }
 
+    /// Another pod may have the name of this one.
+    pub(super) fn forget_name(&mut self, position: usize) {
+        let hash = hash(&self.key, &self.pods[position]);
+        if let Ok(entry) = self.positions.find_entry(hash, |other| *other as usize == position) {
+            entry.remove();
+        }
+    }
+
     /// Removes a pod; the last one takes its position.
     pub(super) fn swap_remove(&mut self, position: usize) {
         for at in [position, self.pods.len() - 1] {
-            let hash = hash(&self.key, &self.pods[at]);
-            if let Ok(entry) = self.positions.find_entry(hash, |other| *other as usize == at) {
-                entry.remove();
-            }
+            self.forget_name(at);
         }
         self.pods.swap_remove(position);
         if position < self.pods.len() {

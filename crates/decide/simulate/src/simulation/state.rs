@@ -12,6 +12,7 @@ use super::group_placement::GroupPlacement;
 use super::options::PendingFor;
 use super::pod::{SimulatedPod, Vacated};
 use super::pods::Pods;
+use super::rollout::Rollout;
 use super::workloads::Workloads;
 
 /// A cluster that exists only as text, with pods to place.
@@ -67,6 +68,8 @@ pub struct Simulation {
     pub(super) policy_uses: BTreeMap<String, usize>,
     /// The workloads whose template a later input changed, and the number of their pods before.
     pub(super) rolled_out: Vec<(String, usize)>,
+    /// The rollouts to come.
+    pub(crate) rollouts: Vec<Rollout>,
     /// Pods that left their nodes, where that is to be undone.
     pub(super) vacated: Option<Vec<Vacated>>,
 }
@@ -113,7 +116,7 @@ impl Simulation {
         &self.policy_uses
     }
 
-    /// The workloads whose template a later input changed, and the number of pods that are placed again.
+    /// The workloads whose template a later input changed and whose rollout is complete, and the number of pods that are placed again.
     pub fn rolled_out(&self) -> &[(String, usize)] {
         &self.rolled_out
     }

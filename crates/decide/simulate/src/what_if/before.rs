@@ -11,16 +11,32 @@ use crate::simulation::Simulation;
 pub(super) struct Before {
     /// The nodes of the pods.
     pub nodes: BTreeMap<NamespacedName, String>,
+    /// The pods without a node.
+    pub unplaced: BTreeSet<NamespacedName>,
+    /// The pods that do not run on the nodes that they name, as `namespace/name`.
+    pub not_running: BTreeSet<String>,
     /// The rules that did not hold.
     pub broken: BTreeSet<ViolationKey>,
+    /// Number of pods with such rules.
+    pub n_with_broken_rules: usize,
 }
 
 impl Before {
     pub fn of(simulation: &mut Simulation) -> Before {
+        let violations = simulation.cluster().audit();
+        let with_broken_rules: BTreeSet<_> = violations.iter().map(|v| (&v.namespace, &v.name)).collect();
+        let n_with_broken_rules = with_broken_rules.len();
+        let pods = || simulation.pods().iter().filter(|pod| !pod.pod.metadata.is_deleting());
         let running = simulation.pods().iter().filter_map(|pod| Some((pod, pod.node()?)));
-        let nodes =
-            running.map(|(pod, node)| (pod.pod.metadata.namespaced_name(), node.to_owned())).collect();
-        let broken = simulation.cluster().audit().iter().map(Violation::key).collect();
-        Before { nodes, broken }
+        Before {
+            nodes: running.map(|(pod, node)| (pod.pod.metadata.namespaced_name(), node.to_owned())).collect(),
+            unplaced: pods()
+                .filter(|pod| pod.is_unplaced())
+                .map(|pod| pod.pod.metadata.namespaced_name())
+                .collect(),
+            not_running: simulation.not_running().into_iter().flat_map(|group| group.pods).collect(),
+            broken: violations.iter().map(Violation::key).collect(),
+            n_with_broken_rules,
+        }
     }
 }

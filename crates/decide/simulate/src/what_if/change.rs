@@ -15,13 +15,18 @@ use super::error::ChangeError;
 use super::scale;
 use crate::simulation::{is_of_daemon_set, node_like};
 
+/// The taint of cordoned nodes.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Removes a node with its pods.
     RemoveNode(String),
-    /// Cordons a node and evicts its pods, except those of DaemonSets.
+    /// Cordons a node and evicts its pods, except those of DaemonSets, as far as disruption budgets allow.
     Drain(String),
+    /// Makes a node schedulable.
+    Uncordon(String),
     /// Removes all nodes with a label.
     RemoveDomain {
         /// The label key.
@@ -71,7 +76,7 @@ pub enum Change {
         /// The number of replicas.
         n_replicas: u16,
     },
-    /// Evicts a pod.
+    /// Evicts a pod, if disruption budgets allow it.
     Evict(NamespacedName),
 }
 
@@ -104,7 +109,16 @@ impl Change {
                 node.spec.unschedulable = true;
                 let node = node.clone();
                 let why = format!("has no controller: draining {name} deletes it");
-                departures.leave(inventory, std::slice::from_ref(&node), &why, |pod| !is_of_daemon_set(pod));
+                // Pods that are being deleted are gone soon.
+                departures.leave(inventory, std::slice::from_ref(&node), &why, |pod| {
+                    !is_of_daemon_set(pod) && pod.metadata.is_deleting()
+                });
+                departures.evict(inventory, name, &why, |pod| !is_of_daemon_set(pod));
+            }
+            Change::Uncordon(name) => {
+                let spec = &mut node_mut(inventory, name)?.spec;
+                spec.unschedulable = false;
+                spec.taints.retain(|taint| taint.key != UNSCHEDULABLE);
             }
             Change::AddNodes { n_nodes, like } => {
                 let like = find_node(inventory, like)?.clone();
@@ -154,9 +168,8 @@ impl Change {
                 // The DaemonSet creates its pod on the same node again.
                 if !is_of_daemon_set(pod) {
                     let node = pod.spec.node_name.clone();
-                    let node = find_node(inventory, &node).cloned().into_iter().collect::<Vec<_>>();
                     let why = "has no controller: the eviction deletes it";
-                    departures.leave(inventory, &node, why, |pod| pod.metadata.namespaced_name() == *name);
+                    departures.evict(inventory, &node, why, |pod| pod.metadata.namespaced_name() == *name);
                 }
             }
         }

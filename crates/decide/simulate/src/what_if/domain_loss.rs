@@ -150,6 +150,7 @@ impl DomainLoss {
             namespace: pod.pod.metadata.namespace.clone(),
             name: pod.pod.metadata.name.clone(),
             message: pod.outcome.message().into_owned(),
+            before: false,
             workload: pod.workload.clone(),
             was_running: true,
             repairs: Vec::new(),
@@ -185,7 +186,7 @@ impl DomainLoss {
             moved: displaced.iter().filter(|i| pods[**i].node().is_some()).count(),
             evicted: evicted.collect(),
             unplaced,
-            broken_rules: BrokenRule::by_pod(new),
+            broken_rules: BrokenRule::by_pod(new.map(|violation| (violation, false))),
             workloads,
         }
     }

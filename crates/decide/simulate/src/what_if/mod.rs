@@ -1,7 +1,8 @@
 //! What-if: the effect of changes of a cluster on its pods, before they are made.
 //!
 //! [`WhatIf`] holds the objects of a cluster. Changes edit the objects in the given order ([`Change`]), then the
-//! pods that have lost their nodes and the pending pods are placed as in a simulation, and the enforcer's evictions follow. The
+//! pods are evicted as far as disruption budgets allow, rollouts are played step by step, the pods that have lost their nodes and the
+//! pending pods are placed as in a simulation, and the enforcer's evictions follow. The
 //! difference to the state before is the [`WhatIfOutcome`]. [`DomainLosses`] removes every domain of a topology in turn.
 
 mod before;
@@ -11,6 +12,7 @@ mod domain_loss;
 mod error;
 mod outcome;
 mod request;
+mod rollouts;
 pub(crate) mod scale;
 
 use std::collections::{BTreeMap, HashSet};
@@ -21,20 +23,23 @@ use berth_api::object::{NamespacedName, ObjectMeta, VolumeObject};
 use berth_api::read::Kind;
 use berth_engine::Settings;
 use jiff::Timestamp;
+use serde::Serialize;
 
 use self::before::Before;
 use self::departures::Departures;
-use crate::simulation::{Simulation, SimulationError, SimulationOptions};
+use crate::simulation::{Budget, Simulation, SimulationError, SimulationOptions};
 
+pub use crate::simulation::BlockedEviction;
 pub use crate::simulation::evicted_by_drain;
 pub use change::Change;
 pub(crate) use change::find_node;
 pub use domain_loss::{DomainLoss, DomainLosses, WorkloadLoss};
 pub use error::ChangeError;
-pub use outcome::{BrokenRule, EvictedPod, Evictor, MovedPod, UnplacedPod, WhatIfOutcome};
+pub use outcome::{BrokenRule, Counts, EvictedPod, Evictor, MovedPod, Summary, UnplacedPod, WhatIfOutcome};
 pub use request::{
     ChangeRequest, key_value, named_workload, refusal, taint, topology_key, valid, workload_replicas,
 };
+pub use rollouts::StuckRollout;
 
 /// The phase of pods that their nodes have admitted.
 const RUNNING: &str = "Running";
@@ -129,16 +134,18 @@ impl WhatIf {
     pub fn simulation(&self) -> Result<Simulation, SimulationError> {
         match &self.state {
             State::Unchanged(simulation) => Ok(Simulation::clone(simulation)),
-            State::Changed(_) => Simulation::new(self.inventory.clone(), self.options.clone()),
+            State::Changed(_) => Simulation::before_rollouts(self.inventory.clone(), self.options.clone()),
         }
     }
 
-    /// Replaces the scheduling rules.
-    pub fn set_settings(&mut self, settings: Settings) {
-        if self.options.settings != settings {
+    /// Replaces the scheduling rules. Returns whether they are others than before.
+    pub fn set_settings(&mut self, settings: Settings) -> bool {
+        let has_changed = self.options.settings != settings;
+        if has_changed {
             self.changes();
             self.options.settings = settings;
         }
+        has_changed
     }
 
     /// The objects, with the changes so far.
@@ -146,36 +153,37 @@ impl WhatIf {
         &self.inventory
     }
 
-    /// Places the pods that have no node, and lets the enforcer evict. `progress` is that of [`Simulation::run`].
+    /// Evicts the pods of the changes as far as disruption budgets allow, plays the rollouts, places the pods that have no node, and lets
+    /// the enforcer evict. `progress` is that of [`Simulation::run`].
     ///
     /// # Errors
     /// As [`Simulation::new`].
     pub fn run(self, progress: impl FnMut(usize, usize)) -> Result<Changed, SimulationError> {
-        let WhatIf { inventory, options, departures, without_target, state, .. } = self;
-        let (mut simulation, before) = match state {
+        let WhatIf { inventory, options, now, mut departures, without_target, state } = self;
+        let (mut simulation, before, evictions, budgets) = match state {
             State::Unchanged(mut simulation) => {
                 let before = Before::of(&mut simulation);
-                (*simulation, before)
+                (*simulation, before, Vec::new(), Vec::new())
             }
-            State::Changed(before) => (Simulation::new(inventory, options)?, before),
+            State::Changed(before) => {
+                let evictions = std::mem::take(&mut departures.evictions);
+                let ran = |pod: &NamespacedName| before.nodes.contains_key(pod);
+                let budgets = Budget::of(&inventory, &evictions, ran);
+                (Simulation::before_rollouts(inventory, options)?, before, evictions, budgets)
+            }
         };
-        simulation.run(progress);
-        let outcome = WhatIfOutcome::of(&mut simulation, &before, departures, &without_target);
+        let start = (!simulation.rollouts.is_empty()).then(|| simulation.clone());
+        let left = simulation.advance(evictions.clone(), budgets.clone(), now, progress);
+        departures.lost.extend(left.lost);
+        let stuck = StuckRollout::all(&mut simulation, |at, strategy| {
+            let Some(mut trial) = start.clone() else { return false };
+            trial.rollouts[at].set_strategy(strategy);
+            trial.advance(evictions.clone(), budgets.clone(), now, |_, _| ());
+            trial.rollouts[at].is_complete(&trial)
+        });
+        let outcome =
+            WhatIfOutcome::of(&mut simulation, &before, departures, left.blocked, stuck, &without_target);
         Ok(Changed { outcome, simulation })
-    }
-
-    /// As [`WhatIf::run`], without a look at the effect of the changes.
-    ///
-    /// # Errors
-    /// As [`Simulation::new`].
-    pub fn settle(self, progress: impl FnMut(usize, usize)) -> Result<Simulation, SimulationError> {
-        let mut simulation = match self.state {
-            State::Unchanged(simulation) => *simulation,
-            State::Changed(_) => Simulation::new(self.inventory, self.options)?,
-        };
-        simulation.run(progress);
-        outcome::enforce(&mut simulation, &self.without_target);
-        Ok(simulation)
     }
 }
 
@@ -187,7 +195,40 @@ pub struct Changed {
     pub simulation: Simulation,
 }
 
+/// What is lost with each domain of a topology, after the changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LossesAfterChanges {
+    /// The losses.
+    #[serde(flatten)]
+    pub losses: DomainLosses,
+    /// The effect of the changes, before a domain is lost.
+    pub changes: WhatIfOutcome,
+}
+
+impl LossesAfterChanges {
+    /// Whether every pod that ran before, or is new, has a node whichever domain is lost, and the changes are carried out.
+    pub fn is_harmless(&self) -> bool {
+        let WhatIfOutcome { summary, blocked, stuck_rollouts, .. } = &self.changes;
+        self.survives_each() && summary.unplaced.new == 0 && blocked.is_empty() && stuck_rollouts.is_empty()
+    }
+
+    /// As [`LossesAfterChanges::is_harmless`], and no pod that was unplaced before is unplaced.
+    pub fn is_perfect(&self) -> bool {
+        self.is_harmless() && self.changes.summary.unplaced.after == 0
+    }
+
+    fn survives_each(&self) -> bool {
+        self.losses.domains.iter().all(|loss| loss.survives)
+    }
+}
+
 impl Changed {
+    /// Removes every domain of a topology in turn; see [`Simulation::lose_each_domain`].
+    pub fn lose_each_domain(&mut self, key: &str, progress: impl FnMut(usize, usize)) -> LossesAfterChanges {
+        let losses = self.simulation.lose_each_domain(key, progress);
+        LossesAfterChanges { losses, changes: self.outcome.clone() }
+    }
+
     /// Looks for what would make unplaced pods fit: for the first pod with each reason in each workload, for `most` pods.
     pub fn find_repairs(&mut self, most: usize) {
         let mut seen = HashSet::new();

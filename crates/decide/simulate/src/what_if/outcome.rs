@@ -9,8 +9,9 @@ use serde::Serialize;
 use super::WithoutTarget;
 use super::before::Before;
 use super::departures::Departures;
+use super::rollouts::StuckRollout;
 use crate::repairs::Repair;
-use crate::simulation::{NotRunning, Simulation};
+use crate::simulation::{BlockedEviction, NotRunning, Simulation};
 
 /// The effect of changes; each list by namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -24,8 +25,14 @@ pub struct WhatIfOutcome {
     pub not_running: Vec<NotRunning>,
     /// Pods that are evicted by others than the changes.
     pub evicted: Vec<EvictedPod>,
-    /// Pods with rules that held before and do not hold once the pods are placed.
+    /// Pods with rules that do not hold once the pods are placed.
     pub broken_rules: Vec<BrokenRule>,
+    /// Evictions of the changes that disruption budgets refuse.
+    pub blocked: Vec<BlockedEviction>,
+    /// Rollouts that do not complete.
+    pub stuck_rollouts: Vec<StuckRollout>,
+    /// Numbers of pods before and after the changes.
+    pub summary: Summary,
     /// Pods that their controllers delete because they have too many.
     #[serde(skip)]
     pub scaled_down: Vec<NamespacedName>,
@@ -35,6 +42,40 @@ pub struct WhatIfOutcome {
     /// Nodes that pods left, removed ones included.
     #[serde(skip)]
     pub left_nodes: BTreeSet<String>,
+}
+
+/// Numbers of pods before and after the changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// Pods without a node.
+    pub unplaced: Counts,
+    /// Pods that do not run on the nodes that they name.
+    pub not_running: Counts,
+    /// Pods with rules that do not hold.
+    pub broken_rules: Counts,
+}
+
+/// A number of pods before and after the changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Before.
+    pub before: usize,
+    /// After.
+    pub after: usize,
+    /// Those of `after` that are not among those of `before`.
+    pub new: usize,
+}
+
+impl Counts {
+    fn of(before: usize, after: impl Iterator<Item = bool>) -> Counts {
+        let mut counts = Counts { before, ..Counts::default() };
+        for was_before in after {
+            counts.after += 1;
+            counts.new += usize::from(!was_before);
+        }
+        counts
+    }
 }
 
 /// A pod with another node than before.
@@ -63,6 +104,8 @@ pub struct UnplacedPod {
     pub name: String,
     /// Why it has no node.
     pub message: String,
+    /// Whether it had none before.
+    pub before: bool,
     /// Kind and name of its workload.
     #[serde(skip)]
     pub workload: Option<String>,
@@ -102,27 +145,32 @@ pub enum Evictor {
     Preemption,
 }
 
-/// A pod with rules that break.
+/// A pod with rules that do not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BrokenRule {
     /// Namespace.
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// The rules.
+    /// Whether all of them did not hold before.
+    pub before: bool,
+    /// The rules that break; of a pod with none, those of before.
     #[serde(skip)]
     pub violations: Vec<Violation>,
 }
 
 impl BrokenRule {
-    /// Groups violations, which are sorted by pod.
-    pub(super) fn by_pod(violations: impl Iterator<Item = Violation>) -> Vec<BrokenRule> {
+    /// Groups violations, which are sorted by pod; each with whether it was there before.
+    pub(super) fn by_pod(violations: impl Iterator<Item = (Violation, bool)>) -> Vec<BrokenRule> {
         let mut pods: Vec<BrokenRule> = Vec::new();
-        for violation in violations {
+        for (violation, before) in violations {
             let (namespace, name) = (violation.namespace.clone(), violation.name.clone());
             match pods.last_mut().filter(|pod| (&pod.namespace, &pod.name) == (&namespace, &name)) {
-                Some(pod) => pod.violations.push(violation),
-                None => pods.push(BrokenRule { namespace, name, violations: vec![violation] }),
+                Some(pod) if pod.before == before => pod.violations.push(violation),
+                // Rules that break come before those that did not hold before.
+                Some(pod) if !before => (pod.before, pod.violations) = (false, vec![violation]),
+                Some(_) => {}
+                None => pods.push(BrokenRule { namespace, name, before, violations: vec![violation] }),
             }
         }
         pods
@@ -130,12 +178,21 @@ impl BrokenRule {
 }
 
 impl WhatIfOutcome {
-    /// Whether every pod runs on a node, no rule breaks and no pod is evicted.
+    /// Whether nothing is worse than before: every pod that ran, and every new one, has a node, no rule breaks, no pod is evicted, no
+    /// eviction of the changes is refused, and all rollouts complete.
     pub fn is_harmless(&self) -> bool {
-        self.unplaced.is_empty()
-            && self.not_running.is_empty()
-            && self.evicted.is_empty()
-            && self.broken_rules.is_empty()
+        let Summary { unplaced, not_running, broken_rules } = self.summary;
+        [unplaced, not_running, broken_rules].iter().all(|counts| counts.new == 0) && self.is_carried_out()
+    }
+
+    /// As [`WhatIfOutcome::is_harmless`], and nothing is as bad as it was before: all pods run on nodes, and all rules hold.
+    pub fn is_perfect(&self) -> bool {
+        let Summary { unplaced, not_running, broken_rules } = self.summary;
+        [unplaced, not_running, broken_rules].iter().all(|counts| counts.after == 0) && self.is_carried_out()
+    }
+
+    fn is_carried_out(&self) -> bool {
+        self.evicted.is_empty() && self.blocked.is_empty() && self.stuck_rollouts.is_empty()
     }
 
     /// Compares a simulation in which the pods have been placed with the state before. The enforcer's evictions follow.
@@ -143,6 +200,8 @@ impl WhatIfOutcome {
         simulation: &mut Simulation,
         before: &Before,
         departures: Departures,
+        blocked: Vec<BlockedEviction>,
+        stuck_rollouts: Vec<StuckRollout>,
         without_target: &WithoutTarget,
     ) -> WhatIfOutcome {
         let replaced = simulation.pods().iter();
@@ -158,7 +217,7 @@ impl WhatIfOutcome {
                 }
             }
             let new = found.into_iter().map(|violation| (violation.key(), violation));
-            for (key, violation) in new.filter(|(key, _)| !before.broken.contains(key)) {
+            for (key, violation) in new {
                 broken.entry(key).or_insert(violation);
             }
         };
@@ -170,6 +229,8 @@ impl WhatIfOutcome {
         let mut outcome = WhatIfOutcome {
             scaled_down: departures.scaled_down,
             not_running: simulation.not_running(),
+            blocked,
+            stuck_rollouts,
             ..WhatIfOutcome::default()
         };
         for (name, message) in departures.lost {
@@ -177,6 +238,7 @@ impl WhatIfOutcome {
                 namespace: name.namespace().to_owned(),
                 name: name.name().to_owned(),
                 message,
+                before: false,
                 workload: None,
                 was_running: true,
                 repairs: Vec::new(),
@@ -203,6 +265,7 @@ impl WhatIfOutcome {
                         namespace,
                         name,
                         message,
+                        before: before.unplaced.contains(&key),
                         workload,
                         was_running,
                         repairs: Vec::new(),
@@ -230,8 +293,21 @@ impl WhatIfOutcome {
             }
         }
         outcome.left_nodes = left.into_values().collect();
-        outcome.broken_rules = BrokenRule::by_pod(broken.into_values());
+        let broken = broken.into_iter().map(|(key, violation)| (violation, before.broken.contains(&key)));
+        outcome.broken_rules = BrokenRule::by_pod(broken);
         outcome.sort();
+        let not_running = outcome.not_running.iter().flat_map(|group| &group.pods);
+        outcome.summary = Summary {
+            unplaced: Counts::of(before.unplaced.len(), outcome.unplaced.iter().map(|pod| pod.before)),
+            not_running: Counts::of(
+                before.not_running.len(),
+                not_running.map(|pod| before.not_running.contains(pod)),
+            ),
+            broken_rules: Counts::of(
+                before.n_with_broken_rules,
+                outcome.broken_rules.iter().map(|pod| pod.before),
+            ),
+        };
         outcome
     }
 

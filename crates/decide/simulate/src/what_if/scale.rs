@@ -2,16 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use berth_api::expand::{DELETION_COST, Replica};
 use berth_api::inventory::{Entry, Inventory, Workload, WorkloadSpec};
-use berth_api::object::{NamespacedName, Pod, find_condition};
+use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::Kind;
 use jiff::Timestamp;
 
 use super::departures::Departures;
 use super::error::ChangeError;
-use crate::simulation::recreate;
 use crate::simulation::workloads::Workloads;
+use crate::simulation::{recreate, replica};
 
 /// Sets the number of replicas. The expansion creates missing pods; too many are removed here.
 pub(super) fn scale(
@@ -101,7 +100,10 @@ fn delete_down_to(
     } else {
         let mut on_node: HashMap<&str, usize> = HashMap::new();
         pods.iter().for_each(|i| *on_node.entry(&pod(*i).spec.node_name).or_default() += 1);
-        let replica = |i: usize| replica(pod(i), on_node[pod(i).spec.node_name.as_str()]);
+        let replica = |i: usize| {
+            let node = pod(i).spec.node_name.as_str();
+            replica(pod(i), !node.is_empty(), on_node[node])
+        };
         pods.sort_by(|a, b| replica(*a).deletion_order(&replica(*b), now));
     }
     pods.truncate(n_surplus);
@@ -109,23 +111,6 @@ fn delete_down_to(
     let deleted: HashSet<usize> = pods.into_iter().collect();
     let mut i = 0..;
     inventory.pods.retain(|_| i.next().is_none_or(|i| !deleted.contains(&i)));
-}
-
-fn replica(pod: &Pod, n_beside: usize) -> Replica<'_> {
-    let ready = find_condition(&pod.status.conditions, "Ready").filter(|c| c.is_true());
-    Replica {
-        name: &pod.metadata.name,
-        uid: &pod.metadata.uid,
-        created: pod.metadata.creation_timestamp,
-        deletion_cost: pod.metadata.annotation(DELETION_COST),
-        is_assigned: !pod.spec.node_name.is_empty(),
-        phase: &pod.status.phase,
-        is_ready: ready.is_some(),
-        ready_since: ready.and_then(|c| c.last_transition_time),
-        // Not read.
-        restarts: 0,
-        n_beside,
-    }
 }
 
 /// Scales a workload of which the input has only pods: new ones are copies of an existing one.

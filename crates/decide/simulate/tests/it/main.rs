@@ -2,11 +2,13 @@
 
 mod capacity;
 mod compare;
+mod drains;
 mod groups;
 mod hints;
 mod node_name;
 mod node_sets;
 mod repairs;
+mod rollouts;
 mod sets;
 mod simulation;
 mod what_if;

@@ -125,7 +125,8 @@ fn victims_on(
 
 /// Those of these pods, in this order, whose eviction violates a budget.
 fn violating(world: &World, pods: &[Pod]) -> Vec<Pod> {
-    let mut allowed: Vec<i32> = world.budgets.iter().map(|b| b.status.disruptions_allowed.unwrap_or(0)).collect();
+    let mut allowed: Vec<i32> =
+        world.budgets.iter().map(|b| b.status.disruptions_allowed.unwrap_or(0)).collect();
     let mut violating = Vec::new();
     for pod in pods {
         let mut violated = false;

@@ -13,11 +13,14 @@ struct Flags {
     /// Remove a node with its pods; like all changes, can be repeated
     #[arg(long, value_name = "NODE", num_args = 1)]
     remove_node: Vec<String>,
-    /// Cordon a node and evict its pods, except those of DaemonSets
+    /// Cordon a node and evict its pods, except those of DaemonSets, as far as PodDisruptionBudgets allow
     ///
     /// The node remains, and its domain counts for spread constraints.
     #[arg(long, value_name = "NODE", num_args = 1)]
     drain: Vec<String>,
+    /// Uncordon a node
+    #[arg(long, value_name = "NODE", num_args = 1)]
+    uncordon: Vec<String>,
     /// Remove all nodes with this label; zone and region stand for their label keys
     #[arg(long, value_name = "KEY=VALUE", num_args = 1, value_parser = key_value)]
     remove_domain: Vec<(String, String)>,
@@ -36,7 +39,7 @@ struct Flags {
     /// Set the number of replicas of a workload, such as deploy/web=5
     #[arg(long, value_name = "WORKLOAD=N", num_args = 1, value_parser = workload_replicas)]
     scale: Vec<(String, u16)>,
-    /// Evict a pod
+    /// Evict a pod, if PodDisruptionBudgets allow it
     #[arg(long, value_name = "[NAMESPACE/]POD", num_args = 1)]
     evict: Vec<String>,
 }
@@ -68,6 +71,7 @@ impl FromArgMatches for ChangeArgs {
         };
         add("remove_node", 1, flags.remove_node.into_iter().map(ChangeRequest::RemoveNode).collect());
         add("drain", 1, flags.drain.into_iter().map(ChangeRequest::Drain).collect());
+        add("uncordon", 1, flags.uncordon.into_iter().map(ChangeRequest::Uncordon).collect());
         let domains =
             flags.remove_domain.into_iter().map(|(key, value)| ChangeRequest::RemoveDomain(key, value));
         add("remove_domain", 1, domains.collect());

@@ -25,6 +25,7 @@ use crate::render::what_if as render;
 ///
 /// Makes the changes in the order of the arguments, places the pods that lose their nodes and the pending pods, and shows
 /// which pods move where, which stay pending and why, which rules break, and which pods preemption or the enforcer evicts.
+/// Drains are played as kubectl drain does them, under PodDisruptionBudgets, and rollouts of new templates step by step.
 /// Pods are created again by their controllers and keep their names in the output; a pod without a controller is lost. Workloads whose
 /// pods are not in the input are placed before the changes. The cluster is not changed.
 #[derive(Debug, clap::Args)]
@@ -41,8 +42,9 @@ Examples:
   berth what-if --dump cluster.yaml --remove-node worker-3 --repairs
   berth what-if --live --each zone
 
-Exit codes: 0 every pod runs on a node, no rule breaks and no pod is evicted (with --each: every pod has a node whichever \
-domain is lost), 1 otherwise, 2 invalid input or usage
+Exit codes: 0 nothing is worse than before: no other pod is unplaced than before, no rule breaks, no pod is evicted, no eviction \
+of the changes is blocked and no rollout is stuck (with --each: every pod that has a node has one whichever domain is lost); \
+1 otherwise, with --fail-on any also if a pod is unplaced or a rule does not hold as before; 2 invalid input or usage
 
 See docs/what-if.md for the rules and the fields of -o json."
 )]
@@ -61,12 +63,24 @@ pub struct Args {
     /// Show what would make the unplaced pods fit, for up to five workloads: see docs/repairs.md
     #[arg(long, conflicts_with = "each")]
     repairs: bool,
+    /// What exit code 1 means: something is worse than before the changes, or also what was as bad before
+    #[arg(long, value_name = "WHAT", default_value = "worse")]
+    fail_on: FailOn,
     #[command(flatten)]
     hold: HoldArgs,
     #[command(flatten)]
     picture: PictureArgs,
     #[command(flatten)]
     output: PictureOutputArgs,
+}
+
+/// What the exit code says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum FailOn {
+    /// Something is worse than before.
+    Worse,
+    /// A pod has no node or a rule does not hold, also if that was so before.
+    Any,
 }
 
 /// Number of unplaced pods that repairs are looked for.
@@ -84,7 +98,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         PictureFormat::Html if args.each.is_none() => Some(what_if.simulation()?),
         _ => None,
     };
-    what_if.set_settings(after);
+    let mut has_change = what_if.set_settings(after);
     let holds = args.hold.holds()?;
     what_if.evict_without_target(move |simulation| {
         HoldForecast::new(&holds, simulation.pods().iter().map(|pod| &pod.pod)).not_for_ever()
@@ -97,7 +111,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                     Ok(())
                 })?;
             }
-            ChangeRequest::Overlay(_) => {}
+            ChangeRequest::Overlay(_) => continue,
             request => {
                 let change = request.change(args.namespace.as_deref(), what_if.inventory());
                 what_if
@@ -105,6 +119,10 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                     .map_err(|error| CliError::NotFound(refusal(&error)))?;
             }
         }
+        has_change = true;
+    }
+    if !has_change && args.each.is_none() {
+        output::note(&"no change is given: the pending pods are placed");
     }
     if cluster.has_base() {
         note_replaced(what_if.inventory());
@@ -115,11 +133,11 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         placing.set_position(n_placed as u64);
     };
     let mut out = output::stdout();
-    let is_harmless = match &args.each {
+    let mut changed = what_if.run(show_placing)?;
+    placing.finish_and_clear();
+    warn_about(&changed.simulation);
+    let (is_harmless, is_perfect) = match &args.each {
         None => {
-            let mut changed = what_if.run(show_placing)?;
-            placing.finish_and_clear();
-            warn_about(&changed.simulation);
             if args.repairs {
                 changed.find_repairs(MAX_REPAIRED);
             }
@@ -140,31 +158,33 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                 before.into_iter().zip(after).flat_map(captioned).collect()
             };
             args.output.write(&mut out, outcome, "What if", table, draw)?;
-            let is_harmless = outcome.is_harmless();
+            let judged = (outcome.is_harmless(), outcome.is_perfect());
             leave_to_exit((changed, before));
-            is_harmless
+            judged
         }
         Some(key) => {
-            let mut simulation = what_if.settle(show_placing)?;
-            placing.finish_and_clear();
-            warn_about(&simulation);
             let key = topology_key(key);
             let removing = progress::of_domains();
-            let losses = simulation.lose_each_domain(&key, |n_lost, n_domains| {
+            let losses = changed.lose_each_domain(&key, |n_lost, n_domains| {
                 removing.set_length(n_domains as u64);
                 removing.set_position(n_lost as u64);
             });
             removing.finish_and_clear();
-            leave_to_exit(simulation);
-            if losses.domains.is_empty() {
+            leave_to_exit(changed);
+            if losses.losses.domains.is_empty() {
                 return Err(CliError::NotFound(format!("--each {key}: no node has this label")));
             }
             let table = |mut out: &mut dyn Write| render::write_losses(&mut out, &losses);
-            args.output
-                .write(&mut out, &losses, "Lost domains", table, |_| vec![pictures::losses(&losses)])?;
-            losses.domains.iter().all(|loss| loss.survives)
+            args.output.write(&mut out, &losses, "Lost domains", table, |_| {
+                vec![pictures::losses(&losses.losses)]
+            })?;
+            (losses.is_harmless(), losses.is_perfect())
         }
     };
     out.flush()?;
-    Ok(if is_harmless { ExitStatus::Success } else { ExitStatus::Failure })
+    let succeeds = match args.fail_on {
+        FailOn::Worse => is_harmless,
+        FailOn::Any => is_perfect,
+    };
+    Ok(if succeeds { ExitStatus::Success } else { ExitStatus::Failure })
 }

@@ -1,10 +1,13 @@
 //! The effect of changes of a cluster, and what is lost with each domain.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
-use berth_simulate::what_if::{DomainLoss, DomainLosses, Evictor, MovedPod, UnplacedPod, WhatIfOutcome};
+use berth_simulate::what_if::{
+    BlockedEviction, BrokenRule, Counts, DomainLoss, Evictor, LossesAfterChanges, MovedPod, StuckRollout,
+    Summary, UnplacedPod, WhatIfOutcome,
+};
 use berth_simulate::{NotRunning, UnadmittedState};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, GOOD};
 use berth_terminal::table::{Cell, Table};
@@ -27,17 +30,18 @@ pub fn write(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
         write_moved(out, &outcome.moved)?;
         writeln!(out)?;
     }
-    for (workload, message, pods) in by_message(&outcome.unplaced) {
-        let count = match workload {
+    write_undone(out, outcome)?;
+    for Alike { first, pods } in alike(&outcome.unplaced) {
+        let count = match &first.workload {
             Some(workload) => format!("{BOLD}{workload}{BOLD:#}: {}", counted(pods.len(), "pod")),
             None => counted(pods.len(), "pod"),
         };
-        writeln!(out, "{count} {BAD}unplaced{BAD:#}: {}\n  {message}", abbreviated(&pods, MAX_NAMED))?;
-        let alike =
-            |pod: &&UnplacedPod| (pod.workload.as_deref(), pod.message.as_str()) == (workload, message);
-        if let Some(first) = outcome.unplaced.iter().find(alike) {
-            write_repairs(out, &first.repairs)?;
-        }
+        let unplaced = match first.before {
+            true => format!("{ATTENTION}unplaced as before{ATTENTION:#}"),
+            false => format!("{BAD}unplaced{BAD:#}"),
+        };
+        writeln!(out, "{count} {unplaced}: {}\n  {}", abbreviated(&pods, MAX_NAMED), first.message)?;
+        write_repairs(out, &first.repairs)?;
         writeln!(out)?;
     }
     not_running::write(out, &outcome.not_running)?;
@@ -58,35 +62,111 @@ pub fn write(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
         write_more(out, outcome.evicted.len().saturating_sub(MAX_ROWS))?;
         writeln!(out)?;
     }
-    if !outcome.broken_rules.is_empty() {
-        write!(out, "{BAD}Rules that break{BAD:#}")?;
-        for pod in outcome.broken_rules.iter().take(MAX_BROKEN) {
-            let node = pod.violations.first().map_or("", |violation| violation.node.as_str());
-            heading(out, &format!("Pod {}/{} on {node}", pod.namespace, pod.name))?;
-            pod.violations.iter().try_for_each(|violation| write_verdict(out, &violation.verdict, "  "))?;
-        }
-        write_more(out, outcome.broken_rules.len().saturating_sub(MAX_BROKEN))?;
-        writeln!(out)?;
-    }
+    write_broken_rules(out, &outcome.broken_rules)?;
     if !outcome.scaled_down.is_empty() {
         let pods = abbreviated(&outcome.scaled_down, MAX_NAMED);
         writeln!(out, "{} deleted by controllers: {pods}\n", counted(outcome.scaled_down.len(), "pod"))?;
     }
+    write_baseline(out, &outcome.summary)?;
+    write_summary(out, outcome)
+}
+
+/// Writes what the changes do not reach: evictions that budgets refuse, and rollouts that do not complete.
+fn write_undone(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
+    for BlockedEviction { namespace, name, node, message, .. } in outcome.blocked.iter().take(MAX_ROWS) {
+        writeln!(out, "Pod {namespace}/{name} stays on {node}: {BAD}{message}{BAD:#}")?;
+    }
+    if !outcome.blocked.is_empty() {
+        write_more(out, outcome.blocked.len().saturating_sub(MAX_ROWS))?;
+        writeln!(out)?;
+    }
+    for StuckRollout { kind, namespace, name, reason, fix } in outcome.stuck_rollouts.iter().take(MAX_ROWS) {
+        writeln!(
+            out,
+            "{BOLD}{kind} {namespace}/{name}{BOLD:#}: the rollout is {BAD}stuck{BAD:#}: {reason}\n  fix: {fix}\n"
+        )?;
+    }
+    write_more(out, outcome.stuck_rollouts.len().saturating_sub(MAX_ROWS))
+}
+
+fn write_broken_rules(out: &mut impl Write, broken: &[BrokenRule]) -> io::Result<()> {
+    let (before, new): (Vec<_>, Vec<_>) = broken.iter().partition(|pod| pod.before);
+    if !new.is_empty() {
+        write!(out, "{BAD}Rules that break{BAD:#}")?;
+        for pod in new.iter().take(MAX_BROKEN) {
+            let node = pod.violations.first().map_or("", |violation| violation.node.as_str());
+            heading(out, &format!("Pod {}/{} on {node}", pod.namespace, pod.name))?;
+            pod.violations.iter().try_for_each(|violation| write_verdict(out, &violation.verdict, "  "))?;
+        }
+        write_more(out, new.len().saturating_sub(MAX_BROKEN))?;
+        writeln!(out)?;
+    }
+    if !before.is_empty() {
+        let pods: Vec<_> = before.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+        let n_pods = counted(pods.len(), "pod");
+        let pods = abbreviated(&pods, MAX_NAMED);
+        writeln!(out, "{n_pods} with {ATTENTION}broken rules as before{ATTENTION:#}: {pods}\n")?;
+    }
+    Ok(())
+}
+
+/// Writes the numbers before and after, if something was not as it should be before.
+fn write_baseline(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    let Summary { unplaced, not_running, broken_rules } = summary;
+    let rows = [
+        ("unplaced", unplaced),
+        ("not running on their node", not_running),
+        ("with broken rules", broken_rules),
+    ];
+    if rows.iter().all(|(_, counts)| counts.before == 0) {
+        return Ok(());
+    }
+    let mut table = Table::new(["PODS", "BEFORE", "AFTER", "NEW"]);
+    for (what, Counts { before, after, new }) in rows {
+        if before + after > 0 {
+            table.row([
+                Cell::from(what),
+                grouped(*before).into(),
+                grouped(*after).into(),
+                grouped(*new).into(),
+            ]);
+        }
+    }
+    table.write(out, "")?;
+    writeln!(out)
+}
+
+fn write_summary(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
     let new = outcome.moved.iter().filter(|pod| pod.from.is_none()).count();
     let style = if outcome.is_harmless() { GOOD } else { BAD };
     let n_pods = |state| NotRunning::n_pods(&outcome.not_running, state);
     let not_running =
         not_running::counts(n_pods(UnadmittedState::Rejected), n_pods(UnadmittedState::Waiting));
+    let Summary { unplaced, broken_rules, .. } = &outcome.summary;
+    let more = |n: usize, what: &str, state: &str| match n {
+        0 => String::new(),
+        n => format!(", {} {state}", counted(n, what)),
+    };
     writeln!(
         out,
-        "{} moved, {} newly placed, {} unmoved; {style}{} unplaced{not_running}, {} evicted, {} with rules that break{style:#}",
+        "{} moved, {} newly placed, {} unmoved; {style}{}{not_running}, {} evicted, {}{}{}{style:#}",
         counted(outcome.moved.len() - new, "pod"),
         grouped(new),
         grouped(outcome.n_unmoved),
-        grouped(outcome.unplaced.len()),
+        with_before(unplaced, "unplaced"),
         grouped(outcome.evicted.len()),
-        grouped(outcome.broken_rules.len()),
+        with_before(broken_rules, "with broken rules"),
+        more(outcome.blocked.len(), "eviction", "blocked"),
+        more(outcome.stuck_rollouts.len(), "rollout", "stuck"),
     )
+}
+
+/// `2 unplaced, 2 of them before`.
+fn with_before(counts: &Counts, what: &str) -> String {
+    match counts.after - counts.new {
+        0 => format!("{} {what}", grouped(counts.after)),
+        before => format!("{} {what}, {} of them before", grouped(counts.after), grouped(before)),
+    }
 }
 
 /// Writes how many rows are not shown, if any.
@@ -129,21 +209,33 @@ fn write_moved(out: &mut impl Write, moved: &[MovedPod]) -> io::Result<()> {
 }
 
 /// Unplaced pods with equal workloads and messages.
-fn by_message(unplaced: &[UnplacedPod]) -> Vec<(Option<&str>, &str, Vec<String>)> {
-    let mut groups: Vec<(Option<&str>, &str, Vec<String>)> = Vec::new();
+struct Alike<'a> {
+    first: &'a UnplacedPod,
+    /// `namespace/name`.
+    pods: Vec<String>,
+}
+
+fn alike(unplaced: &[UnplacedPod]) -> Vec<Alike<'_>> {
+    let mut groups: Vec<Alike<'_>> = Vec::new();
+    let mut positions = HashMap::new();
     for pod in unplaced {
-        let (workload, message) = (pod.workload.as_deref(), pod.message.as_str());
-        let name = format!("{}/{}", pod.namespace, pod.name);
-        match groups.iter_mut().find(|(w, m, _)| (*w, *m) == (workload, message)) {
-            Some((_, _, pods)) => pods.push(name),
-            None => groups.push((workload, message, vec![name])),
+        let at = *positions.entry((&pod.workload, &pod.message, pod.before)).or_insert(groups.len());
+        if at == groups.len() {
+            groups.push(Alike { first: pod, pods: Vec::new() });
         }
+        groups[at].pods.push(format!("{}/{}", pod.namespace, pod.name));
     }
     groups
 }
 
 /// Writes what is lost with each domain; the last line is the summary.
-pub fn write_losses(out: &mut impl Write, losses: &DomainLosses) -> io::Result<()> {
+pub fn write_losses(out: &mut impl Write, report: &LossesAfterChanges) -> io::Result<()> {
+    let LossesAfterChanges { losses, changes } = report;
+    write_undone(out, changes)?;
+    let unplaced = &changes.summary.unplaced;
+    if unplaced.after > 0 {
+        writeln!(out, "Before a domain is lost: {}\n", with_before(unplaced, "unplaced"))?;
+    }
     let (lost, survived): (Vec<_>, Vec<_>) = losses.domains.iter().partition(|loss| !loss.survives);
     for loss in lost.iter().take(MAX_DOMAINS) {
         write_domain(out, loss)?;

@@ -149,6 +149,24 @@ const RUNS: &[(&str, &[&str])] = &[
     ("node-restriction", &["simulate", "-f", "examples/node-restriction"]),
     ("outage", &["what-if", "--dump", "examples/outage/cluster.yaml", "--remove-node", "a1"]),
     ("outage", &["what-if", "--dump", "examples/outage/cluster.yaml", "--remove-node", "a1", "-o", "json"]),
+    ("maintenance", &["what-if", "--dump", "examples/maintenance/cluster.yaml", "--drain", "worker-1"]),
+    ("maintenance", &["what-if", "--dump", "examples/maintenance/cluster.yaml", "--drain", "worker-3"]),
+    (
+        "maintenance",
+        &["what-if", "--dump", "examples/maintenance/cluster.yaml", "-f", "examples/maintenance/update.yaml"],
+    ),
+    (
+        "maintenance",
+        &[
+            "what-if",
+            "--dump",
+            "examples/maintenance/cluster.yaml",
+            "-f",
+            "examples/maintenance/update.yaml",
+            "-o",
+            "json",
+        ],
+    ),
     (
         "outage",
         &[

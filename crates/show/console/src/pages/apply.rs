@@ -2,6 +2,8 @@
 //!
 //! The pages only show: a server carries out the writes, and only those of a list that a viewer has confirmed.
 
+use std::collections::BTreeSet;
+
 use berth_api::syntax::format::counted;
 use maud::{Markup, html};
 
@@ -77,6 +79,7 @@ impl WritePlan {
                 }
             }
             (not_applicable(self))
+            @if !is_done { (ways_on(self, request, n_done)) }
             (back(request))
         };
         let title = if is_done { "Applied to the cluster" } else { "Not all applied to the cluster" };
@@ -84,13 +87,60 @@ impl WritePlan {
     }
 }
 
+/// After a list that stopped half way: the rest of it, or the way back. Both are confirmed first.
+fn ways_on(plan: &WritePlan, request: &Request<'_>, n_done: usize) -> Markup {
+    let done = &plan.writes[..n_done];
+    let n_left = plan.writes.len() - n_done;
+    // The last change is taken back first.
+    let back: Vec<_> = done.iter().rev().filter_map(|write| Some((write, write.way_back()?))).collect();
+    let namespaces: BTreeSet<_> = back.iter().filter_map(|(write, _)| write.namespace()).collect();
+    // A what-if has one namespace for all workloads.
+    let back: Vec<_> = match namespaces.len() {
+        0 | 1 => back,
+        _ => back.into_iter().filter(|(write, _)| write.namespace().is_none()).collect(),
+    };
+    let query = || {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        back.iter().for_each(|(_, (name, value))| _ = query.append_pair(name, value));
+        if let [namespace] = namespaces.iter().collect::<Vec<_>>()[..] {
+            query.append_pair("namespace", namespace);
+        }
+        format!("{CONFIRM}?{}", query.finish())
+    };
+    let n_stays = n_done - back.len();
+    html! {
+        section aria-labelledby="ways-on" {
+            h2 id="ways-on" { "How to go on" }
+            form method="post" action=(with_query(CONFIRM, request)) {
+                (fields(request))
+                button { "Write the rest: " (counted(n_left, "change")) }
+                " " span.hint { "The list is made again from the cluster as it is then. You are asked to confirm." }
+            }
+            @if !back.is_empty() {
+                form method="post" action=(query()) {
+                    button { "Take back what was written" }
+                    ul { @for (_, (name, value)) in &back { li { (name) " " (value) } } }
+                    span.hint { "You are asked to confirm." }
+                }
+            }
+            @if n_stays > 0 {
+                p { (counted(n_stays, "change")) " of those written cannot be taken back here: evicted pods run elsewhere, and what a taint or a manifest \
+                     replaced is not kept." }
+            }
+        }
+    }
+}
+
 /// The part of a what-if page that leads to the confirmation.
-pub(super) fn offer(plan: &WritePlan, request: &Request<'_>) -> Markup {
+pub(super) fn offer(plan: &WritePlan, n_blocked: usize, request: &Request<'_>) -> Markup {
     let has_manifest = plan.writes.iter().any(|write| matches!(write, Write::Apply { .. }));
     html! {
         @if !plan.writes.is_empty() || !plan.not_applicable.is_empty() {
             section aria-labelledby="apply" {
                 h2 id="apply" { "Apply to the cluster" }
+                @if n_blocked > 0 {
+                    p.bad { (counted(n_blocked, "eviction")) " of this list would be refused: the list ends at the first of them." }
+                }
                 (list(plan))
                 @if !plan.writes.is_empty() {
                     form method="post" action=(with_query(CONFIRM, request)) {
@@ -113,7 +163,12 @@ pub(super) fn offer(plan: &WritePlan, request: &Request<'_>) -> Markup {
 /// The whole list: what is confirmed must have been shown.
 fn list(plan: &WritePlan) -> Markup {
     html! {
-        @if plan.writes.is_empty() { p { "None of the changes can be written to a cluster." } }
+        @if plan.writes.is_empty() {
+            p {
+                @if plan.not_applicable.is_empty() { "Nothing is left to write: the cluster has these changes." }
+                @else { "None of the changes can be written to a cluster." }
+            }
+        }
         @else {
             p { (counted(plan.writes.len(), "change")) " will be written:" }
             ol {
@@ -321,6 +376,51 @@ mod tests {
         ] {
             assert!(page.contains(text), "{text}: {page}");
         }
+    }
+
+    #[test]
+    fn a_list_that_stopped_half_way_has_a_way_on_and_a_way_back() {
+        let state = state(&cluster());
+        let request = request("set-label=a-1+a%3Db&scale=deploy/web%3D5&drain=a-1&place=pending", None);
+        let plan = WritePlan::of_request(&state, &request).unwrap();
+        let done = [Ok(()), Ok(()), Ok(()), Err("429".to_owned())];
+        let page = plan.report(&state, &request, &done).body;
+        for text in [
+            "3 of 4 changes written",
+            "<form method=\"post\" action=\"/what-if/confirm?set-label=a-1+a%3Db&amp;scale=deploy/web%3D5&amp;drain=a-1&amp;place=pending\">",
+            "<button>Write the rest: 1 change</button>",
+            "action=\"/what-if/confirm?uncordon=a-1&amp;scale=Deployment%2Fweb%3D3&amp;set-label=a-1+a-&amp;namespace=shop\"",
+            "<button>Take back what was written</button>",
+        ] {
+            assert!(page.contains(text), "{text}: {page}");
+        }
+        let back = "uncordon=a-1&scale=Deployment%2Fweb%3D2&set-label=a-1+a-&namespace=shop";
+        let (writes, _) = listed(back, None);
+        assert_eq!(
+            writes,
+            [
+                "Uncordon node a-1",
+                "Scale Deployment shop/web to 2 replicas (now 3)",
+                "Remove the label a of node a-1 (now not set)"
+            ]
+        );
+        let page = plan.report(&state, &request, &vec![Ok(()); 4]).body;
+        assert!(!page.contains("Write the rest"), "{page}");
+        let evicted = [Ok(()), Ok(()), Ok(()), Ok(()), Err("x".to_owned())];
+        let request = Request { query: "drain=a-1&evict=shop/web-2&evict=shop/web-1", ..request };
+        let plan = WritePlan::of_request(&state, &request).unwrap();
+        let page = plan.report(&state, &request, &evicted[2..]).body;
+        assert!(page.contains("1 change of those written cannot be taken back here"), "{page}");
+    }
+
+    #[test]
+    fn what_is_done_is_not_written_again() {
+        let text = cluster().replacen("spec: {taints", "spec: {unschedulable: true, taints", 1);
+        let plan = |query| WritePlan::of_request(&state(&text), &request(query, None)).unwrap().writes;
+        let drained: Vec<_> = plan("drain=a-1").iter().map(ToString::to_string).collect();
+        assert_eq!(drained, ["Evict pod shop/web-1"]);
+        assert!(plan("scale=deploy/web%3D3").is_empty());
+        assert!(plan("set-label=a-1+topology.kubernetes.io/zone%3Da").is_empty());
     }
 
     #[test]

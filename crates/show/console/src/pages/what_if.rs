@@ -3,7 +3,8 @@
 
 use berth_api::syntax::format::{counted, grouped};
 use berth_simulate::what_if::{
-    BrokenRule, Changed, DomainLoss, EvictedPod, Evictor, MovedPod, UnplacedPod, WhatIfOutcome,
+    BlockedEviction, BrokenRule, Changed, Counts, DomainLoss, EvictedPod, Evictor, LossesAfterChanges,
+    MovedPod, StuckRollout, UnplacedPod, WhatIfOutcome,
 };
 use berth_simulate::{NotRunning, UnadmittedState};
 use maud::{Markup, html};
@@ -55,6 +56,8 @@ fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Resu
     let has_manifest = request.form.is_some();
     Ok(html! {
         (summary(outcome))
+        (blocked(&outcome.blocked))
+        (stuck_rollouts(&outcome.stuck_rollouts))
         div.sides {
             section { h2 { "Before" } (parts::figure(&before)) }
             section { h2 { "After" } (parts::figure(&after)) }
@@ -74,7 +77,7 @@ fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Resu
             (&outcome.scaled_down, "pod"),
             |pod| html! { (pod.to_string()) },
         ))
-        (apply::offer(&writes, request))
+        (apply::offer(&writes, outcome.blocked.len(), request))
     })
 }
 
@@ -85,20 +88,73 @@ fn summary(outcome: &WhatIfOutcome) -> Markup {
             (counted(outcome.moved.len() - n_new, "pod")) " moved, " (grouped(n_new)) " newly placed, "
             (grouped(outcome.n_unmoved)) " unmoved; "
             strong class=(if outcome.is_harmless() { "good" } else { "bad" }) {
-                (grouped(outcome.unplaced.len())) " unplaced, " (n_not_running(&outcome.not_running)) (grouped(outcome.evicted.len())) " evicted, "
-                (grouped(outcome.broken_rules.len())) " with rules that break"
+                (with_before(outcome.summary.unplaced, "unplaced")) ", " (n_not_running(&outcome.not_running))
+                (grouped(outcome.evicted.len())) " evicted, " (with_before(outcome.summary.broken_rules, "with broken rules"))
+                @if !outcome.blocked.is_empty() { ", " (counted(outcome.blocked.len(), "eviction")) " blocked" }
+                @if !outcome.stuck_rollouts.is_empty() { ", " (counted(outcome.stuck_rollouts.len(), "rollout")) " stuck" }
             }
         }
+        (baseline(outcome))
         p.hint { "This page writes nothing to the cluster. Moved pods keep their names here; their controllers give them new ones." }
     }
+}
+
+/// `2 unplaced, 2 of them before`.
+fn with_before(counts: Counts, what: &str) -> String {
+    match counts.after - counts.new {
+        0 => format!("{} {what}", grouped(counts.after)),
+        before => format!("{} {what}, {} of them before", grouped(counts.after), grouped(before)),
+    }
+}
+
+/// The numbers before and after, if something was not as it should be before.
+fn baseline(outcome: &WhatIfOutcome) -> Markup {
+    let summary = &outcome.summary;
+    let rows = [
+        ("Unplaced", summary.unplaced),
+        ("Not running on their node", summary.not_running),
+        ("With broken rules", summary.broken_rules),
+    ];
+    if rows.iter().all(|(_, counts)| counts.before == 0) {
+        return html! {};
+    }
+    let rows: Vec<_> = rows.into_iter().filter(|(_, counts)| counts.before + counts.after > 0).collect();
+    let row = |(what, counts): &(&str, Counts)| {
+        let numbers = [counts.before, counts.after, counts.new].map(parts::number);
+        [html! { (what) }].into_iter().chain(numbers).collect()
+    };
+    parts::short_table(
+        "Before and after the changes",
+        &["Pods", "Before", "After", "New"],
+        (&rows, "row"),
+        row,
+    )
+}
+
+fn blocked(blocked: &[BlockedEviction]) -> Markup {
+    let row = |pod: &BlockedEviction| {
+        vec![html! { (pod.namespace) "/" (pod.name) }, html! { (pod.node) }, html! { (pod.message) }]
+    };
+    let caption = format!("{} that the API server refuses", counted(blocked.len(), "eviction"));
+    parts::short_table(&caption, &["Pod", "Stays on", "Why"], (blocked, "pod"), row)
+}
+
+fn stuck_rollouts(stuck: &[StuckRollout]) -> Markup {
+    let row = |rollout: &StuckRollout| {
+        let StuckRollout { kind, namespace, name, reason, fix } = rollout;
+        vec![html! { (kind) " " (namespace) "/" (name) }, html! { (reason) }, html! { (fix) }]
+    };
+    let caption = format!("{} that does not complete", counted(stuck.len(), "rollout"));
+    let caption = if stuck.len() == 1 { caption } else { caption.replace("does", "do") };
+    parts::short_table(&caption, &["Rollout", "Why", "Fix"], (stuck, "rollout"), row)
 }
 
 fn unplaced(unplaced: &[UnplacedPod]) -> Markup {
     let mut groups: Vec<Vec<&UnplacedPod>> = Vec::new();
     for pod in unplaced {
         let alike = |group: &&mut Vec<&UnplacedPod>| {
-            (&group[0].namespace, &group[0].workload, &group[0].message)
-                == (&pod.namespace, &pod.workload, &pod.message)
+            (&group[0].namespace, &group[0].workload, &group[0].message, group[0].before)
+                == (&pod.namespace, &pod.workload, &pod.message, pod.before)
         };
         match groups.iter_mut().find(alike) {
             Some(group) => group.push(pod),
@@ -110,7 +166,7 @@ fn unplaced(unplaced: &[UnplacedPod]) -> Markup {
         vec![
             html! { (first.namespace) "/" (first.name) @if group.len() > 1 { " and " (grouped(group.len() - 1)) " more" } },
             parts::workload(&first.namespace, first.workload.as_deref()),
-            html! { (first.message) (pods::repairs(&first.repairs)) },
+            html! { @if first.before { "As before: " } (first.message) (pods::repairs(&first.repairs)) },
         ]
     };
     let caption = counted(unplaced.len(), "unplaced pod");
@@ -142,6 +198,7 @@ fn n_not_running(groups: &[NotRunning]) -> String {
 }
 
 fn broken_rules(broken: &[BrokenRule]) -> Markup {
+    let broken: Vec<_> = broken.iter().filter(|pod| !pod.before).collect();
     html! {
         @if !broken.is_empty() {
             h2 { "Rules that break" }
@@ -185,7 +242,7 @@ fn moved(moved: &[MovedPod]) -> Markup {
 
 /// The loss of each domain in turn.
 fn losses(changed: &mut Changed, key: &str) -> Result<Markup, PageError> {
-    let losses = changed.simulation.lose_each_domain(key, |_, _| ());
+    let LossesAfterChanges { losses, changes } = changed.lose_each_domain(key, |_, _| ());
     if losses.domains.is_empty() {
         return Err(PageError::Parameter(format!("each={key}: no node has this label")));
     }
@@ -210,7 +267,12 @@ fn losses(changed: &mut Changed, key: &str) -> Result<Markup, PageError> {
         "First unplaced pod",
     ];
     Ok(html! {
-        p { "Each domain is lost on its own. It survives if every pod has a node afterwards." }
+        p { "Each domain is lost on its own. It survives if every pod that ran has a node afterwards." }
+        @if changes.summary.unplaced.after > 0 {
+            p { "Before a domain is lost: " (with_before(changes.summary.unplaced, "unplaced")) "." }
+        }
+        (blocked(&changes.blocked))
+        (stuck_rollouts(&changes.stuck_rollouts))
         (parts::figure(&pictures::losses(&losses)))
         (parts::short_table(&format!("Loss of each domain of {key}"), &headers, (&losses.domains, "domain"), row))
     })
@@ -273,7 +335,7 @@ mod tests {
         check(
             "/what-if?remove-node=a-1",
             &[
-                "<strong class=\"bad\">2 unplaced, 0 evicted, 0 with rules that break</strong>",
+                "<strong class=\"bad\">2 unplaced, 1 of them before, 0 evicted, 0 with broken rules</strong>",
                 "0 pods moved, 0 newly placed, 1 unmoved",
                 ">2 nodes, 3 pods, 1 pending</text>",
                 ">1 node, 3 pods, 2 pending</text>",
@@ -296,6 +358,31 @@ mod tests {
             "/what-if?each=zone",
             &["Loss of each domain of topology.kubernetes.io/zone", "0 of 2 domains survived"],
         );
+    }
+
+    #[test]
+    fn what_a_drain_or_a_rollout_does_not_reach_is_shown_before_anything_is_written() {
+        let budget = "\n---\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web, namespace: shop},
+            spec: {maxUnavailable: 0, selector: {matchLabels: {app: web}}}}";
+        let mut state = state(&(cluster() + budget));
+        state.allows_changes = true;
+        let (_, page) = get(&mut state, "/what-if?drain=a-1");
+        for text in [
+            "1 eviction that the API server refuses",
+            "<td>a-1</td><td>blocked by PodDisruptionBudget web: 0 disruptions allowed</td>",
+            "1 eviction of this list would be refused",
+            "1 unplaced, 1 of them before, 0 evicted, 0 with broken rules, 1 eviction blocked",
+            "Before and after the changes",
+        ] {
+            assert!(page.contains(text), "{text}: {page}");
+        }
+        let deployment = cluster().split("\n---\n").nth(2).unwrap().replace("image: web", "image: web2");
+        let form =
+            form_urlencoded::Serializer::new(String::new()).append_pair("manifest", &deployment).finish();
+        let page = respond(&mut state, &Request { path: "/what-if", query: "", form: Some(&form) }).body;
+        for text in ["1 rollout that does not complete", "Deployment shop/web", "1 rollout stuck"] {
+            assert!(page.contains(text), "{text}: {page}");
+        }
     }
 
     #[test]

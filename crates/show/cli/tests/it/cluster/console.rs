@@ -134,6 +134,18 @@ async fn a_what_if_is_applied_and_a_budget_refuses_an_eviction() {
         assert!(report.contains(part), "{part}: {report}");
     }
     assert_eq!(running(&client, 3).await, pods, "nothing is evicted");
+    // A drain that stops half way: the page offers the rest, and the way back.
+    let n_on = pods.iter().filter(|(_, node)| node == on).count();
+    let listed = format!("{} changes will be written", n_on + 1);
+    let report = viewer.apply(&format!("drain={on}"), &listed).await;
+    let back = format!("action=\"/what-if/confirm?uncordon={on}\"");
+    for part in ["1 of", "Write the rest", &back] {
+        assert!(report.contains(part), "{part}: {report}");
+    }
+    let report = viewer.apply(&format!("uncordon={on}"), "1 change will be written").await;
+    assert!(report.contains("1 of 1 change written"), "{report}");
+    let node = get(&client, &format!("/api/v1/nodes/{on}")).await.unwrap();
+    assert_eq!(node["spec"]["unschedulable"], Value::Null);
 
     send(&client, Method::DELETE, &format!("{BUDGETS}/web"), None).await.unwrap();
     let n_evicted = pods.iter().filter(|(_, node)| node == on).count();

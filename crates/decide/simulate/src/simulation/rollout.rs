@@ -1,0 +1,223 @@
+//! A rollout: the controller of a workload replaces pods by those of a new template.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use berth_api::expand::{Expansion, target_node};
+use berth_api::inventory::{Inventory, Workload, WorkloadSpec};
+use berth_api::object::{NamespacedName, Pod};
+use berth_api::read::Kind;
+use berth_api::rollout::stateful_set::{Spec, max_unavailable};
+use berth_api::rollout::{Bounds, daemon_set};
+
+use super::pod::SimulatedPod;
+
+/// A rollout, as far as it is.
+#[derive(Clone)]
+pub(crate) struct Rollout {
+    /// The kind of the workload.
+    pub kind: Kind,
+    /// Namespace and name of the workload.
+    pub name: NamespacedName,
+    /// How pods get the new template.
+    pub strategy: Strategy,
+    /// The number of pods of the new template.
+    pub wanted: i32,
+    /// The pods of the earlier template that are to go and exist.
+    pub old: Vec<OldPod>,
+    /// Those that are deleted, in this order.
+    pub deleted: Vec<NamespacedName>,
+    /// The pods of the new template that are not created so far: by ordinal, by the position of the node, or in any order.
+    pub to_create: BTreeMap<i64, SimulatedPod>,
+    /// Those that are, in this order.
+    pub created: Vec<NamespacedName>,
+}
+
+/// A pod of the earlier template.
+#[derive(Clone)]
+pub(crate) struct OldPod {
+    pub name: NamespacedName,
+    /// The number of its ReplicaSet, the oldest first.
+    pub replica_set: usize,
+}
+
+/// How pods get the new template.
+#[derive(Clone)]
+pub(crate) enum Strategy {
+    /// A Deployment creates pods after the last old one has ended.
+    Recreate,
+    /// A Deployment.
+    RollingUpdate(Bounds),
+    /// A StatefulSet.
+    StatefulSet(Spec),
+    /// A DaemonSet.
+    DaemonSet(Bounds, DaemonNodes),
+}
+
+/// The nodes of a DaemonSet.
+#[derive(Clone, Default)]
+pub(crate) struct DaemonNodes {
+    /// The state of each node.
+    pub states: Vec<daemon_set::OnNode>,
+    /// The pods on each node, as in `states`, and whether each has the new template.
+    pub pods: Vec<Vec<(NamespacedName, bool)>>,
+    /// The nodes whose pods may have changed.
+    pub changed: BTreeSet<usize>,
+    positions: HashMap<String, usize>,
+}
+
+impl DaemonNodes {
+    fn new(new: &[&Pod], old: &[&Pod]) -> DaemonNodes {
+        let should_run: BTreeSet<&str> = new.iter().filter_map(|pod| target_node(pod)).collect();
+        let mut pods: BTreeMap<&str, Vec<(NamespacedName, bool)>> =
+            should_run.iter().map(|node| (*node, Vec::new())).collect();
+        for pod in old {
+            let on = target_node(pod).unwrap_or_default();
+            pods.entry(on).or_default().push((pod.metadata.namespaced_name(), false));
+        }
+        let state = |node: &&str| {
+            let should_run = should_run.contains(node);
+            daemon_set::OnNode { should_run, should_continue: should_run, pods: Vec::new() }
+        };
+        DaemonNodes {
+            states: pods.keys().map(state).collect(),
+            changed: (0..pods.len()).collect(),
+            positions: pods.keys().enumerate().map(|(i, node)| ((*node).to_owned(), i)).collect(),
+            pods: pods.into_values().collect(),
+        }
+    }
+}
+
+impl Rollout {
+    /// The rollouts of an inventory, each with its workload by the position there. They are taken out of the expansion: the pods of the
+    /// earlier template stay.
+    pub fn all(inventory: &Inventory, expansion: &mut Expansion) -> Vec<(usize, Rollout)> {
+        expansion.deleted.clear();
+        let rolled_out = std::mem::take(&mut expansion.rolled_out);
+        if rolled_out.is_empty() {
+            return Vec::new();
+        }
+        let mut new: HashMap<usize, Vec<&Pod>> = HashMap::new();
+        expansion.pods.iter().for_each(|pod| new.entry(pod.workload).or_default().push(&pod.pod));
+        let pods = inventory.pods.iter().map(|entry| &entry.object);
+        let pods: HashMap<_, _> = pods.map(|pod| (pod.metadata.namespaced_name(), pod)).collect();
+        let rollout = |(workload, old): (usize, Vec<NamespacedName>)| {
+            let old = old.iter().filter_map(|name| pods.get(name).copied()).collect::<Vec<_>>();
+            let new = new.get(&workload).map_or(&[][..], Vec::as_slice);
+            (workload, Rollout::new(inventory, workload, &old, new))
+        };
+        rolled_out.into_iter().map(rollout).collect()
+    }
+
+    /// `old` are the pods that are to go, `new` those that are to come.
+    fn new(inventory: &Inventory, workload: usize, old: &[&Pod], new: &[&Pod]) -> Rollout {
+        let workload = &inventory.workloads[workload].object;
+        let replicas = match &workload.spec {
+            WorkloadSpec::Deployment(w) | WorkloadSpec::StatefulSet(w) => w.spec.replicas.unwrap_or(1).max(0),
+            _ => i32::try_from(new.len()).unwrap_or(i32::MAX),
+        };
+        let sets = replica_sets(inventory, old);
+        let replica_set = |pod: &Pod| {
+            let owner = pod.metadata.controller();
+            owner.and_then(|owner| sets.iter().position(|set| *set == owner.name)).unwrap_or(0)
+        };
+        Rollout {
+            kind: workload.kind(),
+            name: workload.metadata().namespaced_name(),
+            strategy: strategy(workload, new, old),
+            wanted: replicas,
+            old: old
+                .iter()
+                .map(|pod| OldPod { name: pod.metadata.namespaced_name(), replica_set: replica_set(pod) })
+                .collect(),
+            deleted: Vec::new(),
+            to_create: BTreeMap::new(),
+            created: Vec::new(),
+        }
+    }
+
+    /// Adds a pod that is to be created.
+    pub fn add(&mut self, pod: SimulatedPod) {
+        let at = match &self.strategy {
+            Strategy::StatefulSet(_) => ordinal(&pod.pod.metadata.name),
+            Strategy::DaemonSet(_, nodes) => {
+                let node = target_node(&pod.pod).and_then(|node| nodes.positions.get(node));
+                node.and_then(|at| i64::try_from(*at).ok())
+            }
+            Strategy::Recreate | Strategy::RollingUpdate(_) => i64::try_from(self.to_create.len()).ok(),
+        };
+        self.to_create.insert(at.unwrap_or(-1), pod);
+    }
+
+    /// Replaces the strategy. The nodes of a DaemonSet stay.
+    pub fn set_strategy(&mut self, strategy: Strategy) {
+        match (&mut self.strategy, strategy) {
+            (Strategy::DaemonSet(bounds, _), Strategy::DaemonSet(new, _)) => *bounds = new,
+            (strategy, new) => *strategy = new,
+        }
+    }
+
+    /// The pod of an ordinal of a StatefulSet.
+    pub fn pod_name(&self, ordinal: i64) -> NamespacedName {
+        NamespacedName::new(self.name.namespace(), &format!("{}-{ordinal}", self.name.name()))
+    }
+
+    /// The number of pods of the new template, created or not.
+    pub fn n_new(&self) -> usize {
+        self.to_create.len() + self.created.len()
+    }
+}
+
+/// The ordinal of a pod of a StatefulSet.
+pub(crate) fn ordinal(pod: &str) -> Option<i64> {
+    pod.rsplit_once('-')?.1.parse().ok()
+}
+
+fn strategy(workload: &Workload, new: &[&Pod], old: &[&Pod]) -> Strategy {
+    match &workload.spec {
+        WorkloadSpec::StatefulSet(set) => {
+            let spec = &set.spec;
+            let replicas = spec.replicas.unwrap_or(1).max(0);
+            let start = spec.ordinals.as_ref().map_or(0, |ordinals| i64::from(ordinals.start.max(0)));
+            let rolling = &spec.update_strategy.rolling_update;
+            Strategy::StatefulSet(Spec {
+                ordinals: start..start + i64::from(replicas),
+                is_parallel: spec.pod_management_policy == "Parallel",
+                is_on_delete: false,
+                partition: rolling.partition,
+                max_unavailable: max_unavailable(rolling.max_unavailable.as_deref(), replicas),
+                has_update: true,
+                burst: usize::MAX,
+            })
+        }
+        WorkloadSpec::DaemonSet(set) => {
+            let rolling = &set.spec.update_strategy.rolling_update;
+            let (surge, unavailable) = (rolling.max_surge.as_deref(), rolling.max_unavailable.as_deref());
+            let desired = i32::try_from(new.len()).unwrap_or(i32::MAX);
+            let bounds = Bounds::of_daemon_set(surge, unavailable, desired);
+            Strategy::DaemonSet(bounds, DaemonNodes::new(new, old))
+        }
+        WorkloadSpec::Deployment(deployment) if deployment.spec.strategy.kind != "Recreate" => {
+            let rolling = &deployment.spec.strategy.rolling_update;
+            let (surge, unavailable) = (rolling.max_surge.as_deref(), rolling.max_unavailable.as_deref());
+            let replicas = deployment.spec.replicas.unwrap_or(1).max(0);
+            Strategy::RollingUpdate(Bounds::of_deployment(surge, unavailable, replicas))
+        }
+        _ => Strategy::Recreate,
+    }
+}
+
+/// The names of the owners of pods, the oldest ReplicaSet first.
+fn replica_sets<'a>(inventory: &Inventory, pods: &[&'a Pod]) -> Vec<&'a str> {
+    let owners = pods.iter().filter_map(|pod| Some((pod, pod.metadata.controller()?.name.as_str())));
+    let owners: BTreeSet<(&str, &str)> =
+        owners.map(|(pod, owner)| (pod.metadata.namespace.as_str(), owner)).collect();
+    if owners.len() < 2 {
+        return owners.into_iter().map(|(_, owner)| owner).collect();
+    }
+    let created = inventory.workloads.iter().map(|entry| entry.object.metadata());
+    let created = created.map(|m| ((m.namespace.as_str(), m.name.as_str()), m.creation_timestamp));
+    let created: HashMap<_, _> = created.collect();
+    let mut owners: Vec<_> = owners.into_iter().collect();
+    owners.sort_by_key(|owner| (created.get(owner).copied().flatten(), *owner));
+    owners.into_iter().map(|(_, owner)| owner).collect()
+}

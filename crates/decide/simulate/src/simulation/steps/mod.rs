@@ -1,0 +1,301 @@
+//! What happens after changes, step by step: evictions that disruption budgets allow, rollouts, and the placement of pods.
+//!
+//! A pod that has a node is available at once, unless its status says that it is not ready.
+
+mod daemon_set;
+mod deployment;
+mod evictions;
+mod stateful_set;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::mem;
+
+use berth_api::object::{NamespacedName, Pod, find_condition};
+use berth_engine::{Equivalence, Outcome, PreparedPod};
+use jiff::Timestamp;
+
+use super::pod::SimulatedPod;
+use super::rollout::{Rollout, Strategy};
+use super::state::Simulation;
+
+pub use evictions::BlockedEviction;
+pub(crate) use evictions::{Budget, Eviction};
+
+/// What the steps left behind.
+#[derive(Default)]
+pub(crate) struct Left {
+    /// Evicted pods that no controller creates again, and why they are gone.
+    pub lost: Vec<(NamespacedName, String)>,
+    /// Evictions that budgets refused to the end.
+    pub blocked: Vec<BlockedEviction>,
+}
+
+/// The steps, and what is kept between them.
+struct Steps<'a> {
+    simulation: &'a mut Simulation,
+    waiting: Waiting,
+    /// Positions of pods that are gone. They stay until the end, so that positions do not change.
+    gone: HashSet<usize>,
+    now: Timestamp,
+}
+
+/// The pending pods, by their positions.
+#[derive(Default)]
+struct Waiting {
+    /// Pods that are tried in the next step.
+    pending: Vec<(usize, PreparedPod)>,
+    /// Pods that found no node, with those that are like them: of these, one is tried in a step, and the next if it fits.
+    unschedulable: HashMap<Equivalence, BTreeMap<usize, PreparedPod>>,
+    /// Whether all of them were tried the last time.
+    were_all_tried: bool,
+}
+
+impl Waiting {
+    /// Takes the pods that are tried next: all of them, or one of those that are alike.
+    fn next(&mut self, are_all_tried: bool, gone: &HashSet<usize>) -> Vec<(usize, PreparedPod)> {
+        let mut next = mem::take(&mut self.pending);
+        if are_all_tried {
+            next.extend(self.unschedulable.drain().flat_map(|(_, pods)| pods));
+        }
+        next.extend(self.unschedulable.values_mut().filter_map(|pods| first(pods, gone)));
+        next.retain(|(i, _)| !gone.contains(i));
+        next
+    }
+
+    /// Takes the next of the pods that are alike.
+    fn next_alike(&mut self, alike: &Equivalence, gone: &HashSet<usize>) -> Option<(usize, PreparedPod)> {
+        first(self.unschedulable.get_mut(alike)?, gone)
+    }
+}
+
+/// Takes the first pod that is not gone.
+fn first(pods: &mut BTreeMap<usize, PreparedPod>, gone: &HashSet<usize>) -> Option<(usize, PreparedPod)> {
+    loop {
+        let pod = pods.pop_first()?;
+        if !gone.contains(&pod.0) {
+            return Some(pod);
+        }
+    }
+}
+
+impl Simulation {
+    /// Evicts pods as `kubectl drain` does: refused evictions are tried again when other pods run. Plays the rollouts, and places
+    /// the pending pods, until nothing changes any more. `now` is the time by which controllers select pods to delete; `progress` is that
+    /// of [`Simulation::run`].
+    pub(crate) fn advance(
+        &mut self,
+        evictions: Vec<Eviction>,
+        budgets: Vec<Budget>,
+        now: Timestamp,
+        mut progress: impl FnMut(usize, usize),
+    ) -> Left {
+        let mut rollouts = mem::take(&mut self.rollouts);
+        let mut left = Left::default();
+        let waiting = Waiting { pending: self.take_queue(), ..Waiting::default() };
+        let mut steps = Steps { simulation: self, waiting, gone: HashSet::new(), now };
+        let mut evictions = evictions::Evictions::new(evictions, budgets, steps.simulation);
+        let mut is_first = true;
+        loop {
+            let mut has_changed = evictions.evict_allowed(&mut steps, &mut left.lost);
+            for rollout in &mut rollouts {
+                has_changed |= steps.step(rollout);
+            }
+            let is_end = !has_changed && !is_first;
+            if is_end && steps.waiting.were_all_tried {
+                break;
+            }
+            let has_placed = steps.place(is_first || is_end, &mut progress);
+            if is_end && !has_placed {
+                break;
+            }
+            is_first = false;
+        }
+        left.blocked = evictions.blocked(steps.simulation);
+        for rollout in &rollouts {
+            steps.name_replaced(rollout);
+        }
+        steps.finish();
+        let complete = rollouts.iter().filter(|rollout| rollout.is_complete(self));
+        self.rolled_out = complete
+            .map(|rollout| (format!("{} {}", rollout.kind.name(), rollout.name), rollout.deleted.len()))
+            .collect();
+        self.rollouts = rollouts;
+        left
+    }
+}
+
+/// Whether the status of a pod says that it is not ready.
+fn is_unready(pod: &Pod) -> bool {
+    find_condition(&pod.status.conditions, "Ready").is_some_and(|ready| !ready.is_true())
+}
+
+impl Rollout {
+    /// Whether all pods have the new template and run.
+    pub(crate) fn is_complete(&self, simulation: &Simulation) -> bool {
+        let runs = |name: &NamespacedName| simulation.is_available(name);
+        self.old.is_empty() && self.to_create.is_empty() && self.created.iter().all(runs)
+    }
+}
+
+impl Simulation {
+    /// Whether a pod runs, and is not known to be unready.
+    pub(crate) fn is_available(&self, name: &NamespacedName) -> bool {
+        let pod = self.pod(name.namespace(), name.name());
+        pod.is_some_and(|pod| pod.node().is_some() && !is_unready(&pod.pod))
+    }
+}
+
+impl Steps<'_> {
+    /// The next step of a rollout. Returns whether there is one.
+    fn step(&mut self, rollout: &mut Rollout) -> bool {
+        match &rollout.strategy {
+            Strategy::Recreate => self.recreate(rollout),
+            Strategy::RollingUpdate(bounds) => self.roll(rollout, *bounds),
+            Strategy::StatefulSet(_) => self.update_stateful_set(rollout),
+            Strategy::DaemonSet(..) => self.update_daemon_set(rollout),
+        }
+    }
+
+    /// Places pending pods: all of them, or without those that are like one that finds no node. Returns whether a pod was placed.
+    fn place(&mut self, are_all_tried: bool, progress: &mut impl FnMut(usize, usize)) -> bool {
+        let pods = &self.simulation.pods;
+        let has_groups = self.waiting.pending.iter().any(|(i, _)| pods[*i].group.is_some());
+        self.waiting.were_all_tried = are_all_tried || has_groups;
+        if self.waiting.were_all_tried {
+            let mut tried = self.waiting.next(true, &self.gone);
+            tried.sort_by_key(|(i, pod)| (Reverse(pod.priority()), *i));
+            let n_tried = tried.len();
+            let unplaced = self.simulation.place_pending(tried, progress);
+            let has_placed = unplaced.len() < n_tried;
+            unplaced.into_iter().for_each(|(i, pod)| self.keep(i, pod));
+            return has_placed;
+        }
+        let mut has_placed = false;
+        while self.place_one_of_each() {
+            has_placed = true;
+        }
+        has_placed
+    }
+
+    /// Tries one of the pods that are alike, and the next of them if it fits, in the order in which all would be placed. Returns whether a
+    /// pod was placed.
+    fn place_one_of_each(&mut self) -> bool {
+        let mut has_placed = false;
+        let key = |i: usize, pod: &PreparedPod| (Reverse(pod.priority()), i);
+        let next = self.waiting.next(false, &self.gone).into_iter();
+        let mut queue: BTreeMap<_, _> = next.map(|(i, pod)| (key(i, &pod), pod)).collect();
+        while let Some(((_, i), pod)) = queue.pop_first() {
+            let alike = self.simulation.cluster.equivalence(&pod);
+            let mut unplaced = self.simulation.place_pending(vec![(i, pod)], |_, _| ());
+            match unplaced.iter().position(|(at, _)| *at == i) {
+                Some(at) => {
+                    let (i, pod) = unplaced.swap_remove(at);
+                    self.keep(i, pod);
+                }
+                None => {
+                    has_placed = true;
+                    unplaced.extend(self.waiting.next_alike(&alike, &self.gone));
+                }
+            }
+            // The others were preempted.
+            queue.extend(unplaced.into_iter().map(|(i, pod)| (key(i, &pod), pod)));
+        }
+        has_placed
+    }
+
+    /// Keeps a pod that found no node.
+    fn keep(&mut self, i: usize, pod: PreparedPod) {
+        let simulation = &mut *self.simulation;
+        let pending = simulation.pending_for.of(&simulation.pods[i].pod);
+        // Such pods fail each for itself.
+        let is_single =
+            simulation.pods[i].group.is_some() || !simulation.cluster.relaxable(&pod, pending).is_empty();
+        if is_single {
+            self.waiting.pending.push((i, pod));
+        } else {
+            let alike = simulation.cluster.equivalence(&pod);
+            self.waiting.unschedulable.entry(alike).or_default().insert(i, pod);
+        }
+    }
+
+    fn add_pending(&mut self, position: usize) {
+        let pod = self.simulation.cluster.prepare(&self.simulation.pods[position].pod);
+        self.waiting.pending.push((position, pod));
+    }
+
+    /// A controller creates the pod at this position: it is pending, or arrives at the node that it names.
+    fn arrive_or_wait(&mut self, position: usize) {
+        match self.simulation.pods[position].pod.awaits_node_admission() {
+            true => self.simulation.arrive(vec![position]),
+            false => self.add_pending(position),
+        }
+    }
+
+    /// Creates a pod of the new template. Returns whether it was still to be created.
+    fn create(&mut self, rollout: &mut Rollout, at: i64) -> bool {
+        let Some(pod) = rollout.to_create.remove(&at) else { return false };
+        rollout.created.push(pod.pod.metadata.namespaced_name());
+        self.simulation.pods.push(pod);
+        self.arrive_or_wait(self.simulation.pods.len() - 1);
+        true
+    }
+
+    /// Creates the next `n` pods of the new template.
+    fn create_next(&mut self, rollout: &mut Rollout, n: usize) {
+        let next: Vec<i64> = rollout.to_create.keys().copied().take(n).collect();
+        next.into_iter().for_each(|at| _ = self.create(rollout, at));
+    }
+
+    /// Deletes a pod of the earlier template. Returns whether there is one of this name.
+    fn delete_old(&mut self, rollout: &mut Rollout, name: &NamespacedName) -> bool {
+        let Some(at) = rollout.old.iter().position(|old| old.name == *name) else { return false };
+        rollout.deleted.push(rollout.old.remove(at).name);
+        if let Some(position) = self.simulation.position(name.namespace(), name.name()) {
+            self.delete(position);
+        }
+        true
+    }
+
+    /// A pod is gone. Its name is free.
+    fn delete(&mut self, position: usize) {
+        let SimulatedPod { pod, .. } = &self.simulation.pods[position];
+        self.simulation.cluster.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
+        self.simulation.pods.forget_name(position);
+        let gone = &mut self.simulation.pods[position];
+        (gone.group, gone.was_running) = (None, false);
+        gone.outcome = Outcome::Failed { error: "it is deleted".to_owned() };
+        self.gone.insert(position);
+    }
+
+    /// New pods have the names of those that they replace in the outcome.
+    fn name_replaced(&mut self, rollout: &Rollout) {
+        let is_there = |name: &NamespacedName| rollout.old.iter().any(|old| old.name == *name);
+        let is_of_deployment = matches!(rollout.strategy, Strategy::Recreate | Strategy::RollingUpdate(_));
+        for (i, name) in rollout.created.iter().enumerate() {
+            let Some(at) = self.simulation.position(name.namespace(), name.name()) else { continue };
+            let pod = &mut self.simulation.pods[at];
+            match is_of_deployment {
+                true => pod.replaces = rollout.deleted.get(i).cloned(),
+                false => pod.replaces = pod.replaces.take().filter(|old| !is_there(old)),
+            }
+        }
+    }
+
+    /// Removes the pods that are gone.
+    fn finish(self) {
+        let Steps { simulation, mut waiting, gone, .. } = self;
+        let mut pending = waiting.next(true, &gone);
+        pending.sort_by_key(|(i, pod)| (Reverse(pod.priority()), *i));
+        let mut positions: Vec<usize> = gone.into_iter().collect();
+        positions.sort_unstable();
+        let names = pending.iter().map(|(i, _)| simulation.pods[*i].pod.metadata.namespaced_name());
+        let names: Vec<_> = names.collect();
+        for position in positions.into_iter().rev() {
+            simulation.pods.swap_remove(position);
+        }
+        let position = |name: &NamespacedName| simulation.position(name.namespace(), name.name());
+        simulation.queue = names.iter().filter_map(position).collect();
+        simulation.vain_preemptors.clear();
+    }
+}
