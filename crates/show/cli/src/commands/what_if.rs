@@ -69,6 +69,16 @@ pub struct Args {
     output: PictureOutputArgs,
 }
 
+impl Args {
+    /// Whether the cluster stays as it is. Files without a base are the cluster.
+    fn has_no_change(&self) -> bool {
+        let is_change = |request: &ChangeRequest| {
+            self.cluster.has_base() || !matches!(request, ChangeRequest::Overlay(_))
+        };
+        self.each.is_none() && !self.cluster.has_config() && !self.changes.requests().iter().any(is_change)
+    }
+}
+
 /// Number of unplaced pods that repairs are looked for.
 const MAX_REPAIRED: usize = 5;
 
@@ -108,6 +118,11 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     }
     if cluster.has_base() {
         note_replaced(what_if.inventory());
+    }
+    if args.has_no_change() {
+        output::note(
+            "no change is given: the result shows where pending pods go; add one, such as --drain NODE",
+        );
     }
     let placing = progress::of_pods();
     let show_placing = |n_placed: usize, n_pending: usize| {

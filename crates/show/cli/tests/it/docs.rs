@@ -168,7 +168,7 @@ fn every_block_has_a_known_language() {
     let mut wrong = String::new();
     for block in blocks() {
         let known: &[&str] = match block.language.as_str() {
-            "sh" => &["cluster", "unrun"],
+            "sh" => &["cluster", "findings", "unrun"],
             "yaml" => &["values"],
             // Doctests of berth-engine.
             "rust" if block.file == "docs/embedding.md" => &[],
@@ -343,7 +343,10 @@ impl Stage {
         let built = Path::new(env!("CARGO_BIN_EXE_berth"));
         let path = format!("{}:{}", built.parent().unwrap().display(), std::env::var("PATH").unwrap());
         // In the repository, cargo runs Berth.
-        let script = block.text.replace("cargo run --release --", "berth");
+        let mut script = block.text.replace("cargo run --release --", "berth");
+        if block.has("findings") {
+            script.insert_str(0, "berth() { command berth \"$@\" || test $? = 1; }\n");
+        }
         let output = Command::new("sh")
             .args(["-e", "-c", &script])
             .current_dir(&self.directory.0)
