@@ -121,7 +121,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     }
     if args.has_no_change() {
         output::note(
-            "no change is given: the result shows where pending pods go; add one, such as --drain NODE",
+            &"no change is given: the result shows where pending pods go; add one, such as --drain NODE",
         );
     }
     let placing = progress::of_pods();
