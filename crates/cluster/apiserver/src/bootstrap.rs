@@ -64,7 +64,16 @@ fn roles() -> Vec<Value> {
     let read = ["get", "list", "watch"];
     let write = ["create", "delete", "deletecollection", "patch", "update"];
     let view = rule(
-        &["", "apps", "batch", "policy", "events.k8s.io"],
+        &[
+            "",
+            "apps",
+            "autoscaling",
+            "batch",
+            "discovery.k8s.io",
+            "events.k8s.io",
+            "metrics.k8s.io",
+            "policy",
+        ],
         &[
             "bindings",
             "configmaps",
@@ -76,7 +85,11 @@ fn roles() -> Vec<Value> {
             "deployments",
             "deployments/scale",
             "deployments/status",
+            "endpoints",
+            "endpointslices",
             "events",
+            "horizontalpodautoscalers",
+            "horizontalpodautoscalers/status",
             "jobs",
             "jobs/status",
             "namespaces",
@@ -104,7 +117,7 @@ fn roles() -> Vec<Value> {
         &read,
     );
     let workloads = rule(
-        &["", "apps", "batch", "policy"],
+        &["", "apps", "autoscaling", "batch", "policy"],
         &[
             "configmaps",
             "cronjobs",
@@ -112,6 +125,7 @@ fn roles() -> Vec<Value> {
             "deployments",
             "deployments/scale",
             "events",
+            "horizontalpodautoscalers",
             "jobs",
             "persistentvolumeclaims",
             "poddisruptionbudgets",

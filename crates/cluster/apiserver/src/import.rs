@@ -2,13 +2,16 @@
 
 use std::collections::HashSet;
 
-use berth_schema::resource::{Resource, of_kind};
+use berth_schema::resource::{NAMESPACES, Resource, of_kind};
 use futures::{StreamExt as _, stream};
 use serde_json::Value;
 
 use crate::bootstrap::ensure_namespace;
 use crate::handlers::stored_value;
+use crate::lifecycle::default_object;
 use crate::store::{Change, Store, Write, WriteError, key};
+use crate::strategy::fields::{default, object};
+use crate::strategy::metadata::{add_finalizer, now};
 
 /// Why an import failed.
 #[derive(Debug, thiserror::Error)]
@@ -58,8 +61,9 @@ impl Imported {
 const AT_ONCE: usize = 512;
 
 /// Stores objects verbatim: uid, status and timestamps stay; only owner references to objects that are neither in the
-/// dump nor in the store are dropped, since garbage collection would delete their dependents. Missing namespaces
-/// are created.
+/// dump nor in the store are dropped, since garbage collection would delete their dependents. What every stored object
+/// has, and manifests written by hand lack, is added: uid, creation time, phase and finalizer of a namespace. Missing
+/// namespaces are created.
 ///
 /// # Errors
 /// An object has no name, or cannot be stored.
@@ -134,8 +138,16 @@ async fn put(
         if metadata.get("uid").and_then(Value::as_str).is_none_or(str::is_empty) {
             metadata.insert("uid".to_owned(), Value::from(uuid::Uuid::new_v4().to_string()));
         }
+        default(metadata, "creationTimestamp", now());
         if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
             owners.retain(|owner| owner["uid"].as_str().is_some_and(|uid| uids.contains(uid)));
+        }
+    }
+    if *resource == NAMESPACES && value["metadata"]["deletionTimestamp"].is_null() {
+        default_object(resource, &mut value);
+        add_finalizer(&mut value, "spec", "kubernetes");
+        if let Some(status) = object(&mut value, "status") {
+            default(status, "phase", "Active");
         }
     }
     let kind = resource.kind.to_owned();

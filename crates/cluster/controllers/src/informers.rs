@@ -78,5 +78,9 @@ informers! {
     budgets: PodDisruptionBudget = POD_DISRUPTION_BUDGETS, by_metadata;
     volumes: PersistentVolume = PERSISTENT_VOLUMES, PersistentVolume::index;
     claims: PersistentVolumeClaim = PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim::index;
+    services: Service = SERVICES, by_metadata;
+    endpoints: Endpoints = ENDPOINTS, no_index;
+    endpoint_slices: EndpointSlice = ENDPOINT_SLICES, by_metadata;
+    autoscalers: HorizontalPodAutoscaler = HORIZONTAL_POD_AUTOSCALERS, by_metadata;
     classes: StorageClass = STORAGE_CLASSES, no_index;
 }

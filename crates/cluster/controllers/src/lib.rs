@@ -8,10 +8,12 @@
 //! Async code is not generic over kinds: it would be compiled once for each of them.
 
 mod api;
+mod autoscaler;
 mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
+mod endpoints;
 mod events;
 mod expectations;
 mod failed_pods;
@@ -53,10 +55,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Api;
+use crate::autoscaler::HorizontalPodAutoscalers;
 use crate::cron_job::CronJobs;
 use crate::daemon_set::DaemonSets;
 use crate::deployment::Deployments;
 use crate::disruption::DisruptionBudgets;
+use crate::endpoints::ServiceEndpoints;
 use crate::events::Recorder;
 use crate::garbage::GarbageCollector;
 use crate::index::{Informer, no_index};
@@ -72,10 +76,9 @@ use crate::stateful_set::StatefulSets;
 use crate::view::PartialObjectMetadata;
 
 /// Kinds that only the garbage collector watches.
-static ONLY_OWNED: [&Resource; 24] = [
+static ONLY_OWNED: [&Resource; 20] = [
     &resource::CONFIG_MAPS,
     &resource::SECRETS,
-    &resource::SERVICES,
     &resource::PRIORITY_CLASSES,
     &resource::DEVICE_CLASSES,
     &resource::CSI_DRIVERS,
@@ -86,9 +89,6 @@ static ONLY_OWNED: [&Resource; 24] = [
     &resource::VALIDATING_WEBHOOK_CONFIGURATIONS,
     &resource::API_SERVICES,
     &resource::CERTIFICATE_SIGNING_REQUESTS,
-    &resource::ENDPOINTS,
-    &resource::ENDPOINT_SLICES,
-    &resource::HORIZONTAL_POD_AUTOSCALERS,
     &resource::INGRESSES,
     &resource::NETWORK_POLICIES,
     &resource::POD_TEMPLATES,
@@ -133,6 +133,13 @@ pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) 
         let taint_eviction = TaintEviction::new(api, recorder("taint-eviction-controller"), &mut informers);
         let pod_gc = PodGc::new(api, informers.caches(), options.clone());
         let budget = DisruptionBudgets::new(api, recorder("controllermanager"), &mut informers);
+        let autoscaler = HorizontalPodAutoscalers::new(
+            api,
+            recorder("horizontal-pod-autoscaler"),
+            &mut informers,
+            options.autoscaler_sync_period,
+        );
+        let endpoints = ServiceEndpoints::new(api, &mut informers);
         let volume = PersistentVolumes::new(api, recorder("persistentvolume-controller"), &mut informers);
         let ephemeral = EphemeralVolumes::new(api, recorder("ephemeral-volume-controller"), &mut informers);
         let provisioner = options.provisioner.clone();
@@ -169,6 +176,8 @@ pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) 
         tasks.work(|stop| taint_eviction.run(n, stop));
         tasks.work(|stop| pod_gc.run(stop));
         tasks.work(|stop| budget.run(n, stop));
+        tasks.work(|stop| autoscaler.run(n, stop));
+        tasks.work(|stop| endpoints.run(n, stop));
         tasks.work(|stop| volume.run(n, stop));
         tasks.work(|stop| ephemeral.run(n, stop));
         if let Some(provisioner) = provisioner {

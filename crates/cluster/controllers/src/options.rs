@@ -28,6 +28,8 @@ pub struct ControllerOptions {
     pub pod_gc_quarantine: Duration,
     /// Interval of the pod garbage collection.
     pub pod_gc_period: Duration,
+    /// Interval at which autoscalers look at their metrics, besides changes of usage and readiness.
+    pub autoscaler_sync_period: Duration,
     /// The simulated provisioner of volumes; by default none runs.
     pub provisioner: Option<ProvisionerOptions>,
 }
@@ -45,6 +47,7 @@ impl Default for ControllerOptions {
             terminated_pod_threshold: 12_500,
             pod_gc_quarantine: Duration::from_secs(40),
             pod_gc_period: Duration::from_secs(20),
+            autoscaler_sync_period: Duration::from_secs(15),
             provisioner: None,
         }
     }

@@ -232,6 +232,14 @@ resources! {
 pub const COSCHEDULING_POD_GROUPS: Resource =
     version("v1alpha1", resource("scheduling.x-k8s.io", "PodGroup", "podgroups"));
 
+const METRICS: &str = "metrics.k8s.io";
+
+/// `metrics.k8s.io/v1beta1` PodMetrics, which an aggregated API server serves: read only, and computed from pods.
+pub const POD_METRICS: Resource = not_deletable(version("v1beta1", resource(METRICS, "PodMetrics", "pods")));
+/// `metrics.k8s.io/v1beta1` NodeMetrics.
+pub const NODE_METRICS: Resource =
+    not_deletable(cluster_scoped(version("v1beta1", resource(METRICS, "NodeMetrics", "nodes"))));
+
 const SCHEDULING: &str = "scheduling.berth.dev";
 
 /// `scheduling.berth.dev/v1alpha1` PlacementPolicy, a custom resource.
@@ -264,6 +272,11 @@ impl Resource {
     pub fn of_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
         let group = group_of(api_version);
         RESOURCES.iter().find(|r| r.kind == kind && r.group == group)
+    }
+
+    /// Whether a server of Kubernetes may be without it: a custom resource, or one whose version is not stable.
+    pub fn is_optional(&self) -> bool {
+        self.version.contains("alpha") || self.version.contains("beta") || !RESOURCES.contains(self)
     }
 
     /// `v1` or `apps/v1`.
@@ -332,6 +345,13 @@ mod tests {
         assert_eq!(PODS.object_path("../x?y", "a/b"), "/api/v1/namespaces/..%2Fx%3Fy/pods/a%2Fb");
         assert_eq!((PODS.group_resource(), ROLES.singular()), ("pods".to_owned(), "role".to_owned()));
         assert_eq!(DEPLOYMENTS.group_resource(), "deployments.apps");
+    }
+
+    #[test]
+    fn custom_and_alpha_resources_are_optional() {
+        let optional = [&COSCHEDULING_POD_GROUPS, &POD_GROUPS, &PLACEMENT_QUOTAS, &POD_MONITORS];
+        assert!(optional.iter().all(|resource| resource.is_optional()));
+        assert!(![&PODS, &POD_DISRUPTION_BUDGETS, &DEVICE_CLASSES].iter().any(|r| r.is_optional()));
     }
 
     #[test]

@@ -10,6 +10,14 @@ const EPHEMERAL_STORAGE: i64 = 100 << 30;
 /// The CSI driver of simulated nodes, and the provisioner of the storage class `standard`.
 pub const CSI_DRIVER: &str = "csi.berth.dev";
 
+/// The annotations of a simulated pod with the CPU and memory that it uses, all containers together. Metrics are read from
+/// them.
+pub const CPU_USAGE: &str = "usage.berth.dev/cpu";
+/// See [`CPU_USAGE`].
+pub const MEMORY_USAGE: &str = "usage.berth.dev/memory";
+/// What these annotations begin with.
+pub const USAGE_PREFIX: &str = "usage.berth.dev/";
+
 /// The label of the rack of a simulated node. Kubernetes defines none.
 pub const RACK: &str = "topology.berth.dev/rack";
 

@@ -40,7 +40,7 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// A kubeconfig that cannot be used.
-    #[error("{file}: {source}{remedy}")]
+    #[error("{file}: {}{remedy}", reason(source, file))]
     Kubeconfig {
         /// The file, or its substitute in messages.
         file: String,
@@ -51,8 +51,9 @@ pub enum ConnectError {
     },
     /// Neither a kubeconfig nor a pod's service account.
     #[error(
-        "no cluster to talk to: {kubeconfig}, and this is not a pod of a cluster ({in_cluster}); name a kubeconfig \
-         with --kubeconfig or the environment variable KUBECONFIG"
+        "no cluster to talk to: {}, and this is not a pod of a cluster ({in_cluster}); name a kubeconfig \
+         with --kubeconfig or the environment variable KUBECONFIG",
+        reason(kubeconfig, "")
     )]
     NoCluster {
         /// Why no kubeconfig was used.
@@ -99,6 +100,17 @@ pub enum ConnectError {
     /// A token that no header can have.
     #[error("the token has characters that tokens do not have")]
     Token,
+}
+
+/// What is wrong with a kubeconfig, in one line: the reader quotes paths twice, and shows the text of the file.
+fn reason(error: &KubeconfigError, file: &str) -> String {
+    if let KubeconfigError::ReadConfig(error, path) = error {
+        let path = path.display().to_string();
+        return if path == file { error.to_string() } else { format!("{path}: {error}") };
+    }
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    first.replace("'\"", "").replace("\"'", "").replace("YAML: error: ", "YAML: ")
 }
 
 /// Limit of a kubeconfig.

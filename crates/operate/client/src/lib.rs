@@ -29,6 +29,6 @@ pub use backoff::Backoff;
 pub use failure_log::FailureLog;
 pub use informer::{Cache, Change, ChangedKeys, Indexer, Informer, ObservedObject};
 pub use watch::{
-    Event, Generated, HasMetadata, KubeObject, Pages, StreamEvent, WatchFailure, WatchGroup, WatchOptions,
-    WatchStream, list, watch, watch_into, watch_with,
+    Event, Generated, HasMetadata, KubeObject, Missing, Pages, StreamEvent, WatchFailure, WatchGroup,
+    WatchOptions, WatchStream, list, watch, watch_into, watch_with,
 };

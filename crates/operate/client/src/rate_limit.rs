@@ -20,7 +20,7 @@ pub struct RateLimit {
 
 /// A bucket of tokens, one for each request.
 #[derive(Debug)]
-pub(crate) struct Tokens {
+pub struct Tokens {
     per_second: f64,
     burst: f64,
     left: f64,
@@ -28,16 +28,30 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    pub(crate) fn new(per_second: f64, burst: u32, now: Instant) -> Tokens {
+    /// A full bucket.
+    pub fn new(per_second: f64, burst: u32, now: Instant) -> Tokens {
         let burst = f64::from(burst.max(1));
         Tokens { per_second: per_second.max(0.001), burst, left: burst, at: now }
     }
 
+    /// Takes a token if there is one; returns whether.
+    pub fn try_take(&mut self, now: Instant) -> bool {
+        self.fill(now);
+        let is_left = self.left >= 1.0;
+        self.left -= f64::from(u8::from(is_left));
+        is_left
+    }
+
+    fn fill(&mut self, now: Instant) {
+        let gained = now.saturating_duration_since(self.at).as_secs_f64() * self.per_second;
+        self.left = (self.left + gained).min(self.burst);
+        self.at = now;
+    }
+
     /// Takes a token. Returns how long to wait before it may be used.
     pub(crate) fn take(&mut self, now: Instant) -> Duration {
-        let gained = now.saturating_duration_since(self.at).as_secs_f64() * self.per_second;
-        self.left = (self.left + gained).min(self.burst) - 1.0;
-        self.at = now;
+        self.fill(now);
+        self.left -= 1.0;
         if self.left >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-self.left / self.per_second) }
     }
 }
@@ -85,5 +99,8 @@ mod tests {
         let waits: Vec<_> = (0..5).map(|_| tokens.take(start).as_millis()).collect();
         assert_eq!(waits, [0, 0, 0, 100, 200]);
         assert_eq!(tokens.take(start + Duration::from_secs(60)).as_millis(), 0);
+        let later = start + Duration::from_secs(60);
+        assert_eq!([(); 4].map(|()| tokens.try_take(later)), [true, true, false, false]);
+        assert!(tokens.try_take(later + Duration::from_millis(150)), "what is refused is not owed");
     }
 }

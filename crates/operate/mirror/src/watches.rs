@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use berth_api::object::group::GroupOwner;
 use berth_client::watch::ListError;
-use berth_client::{KubeObject, Pages, StreamEvent, WatchOptions, watch_into, watch_with};
+use berth_client::{KubeObject, Missing, Pages, StreamEvent, WatchOptions, watch_into, watch_with};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -23,9 +23,10 @@ pub(crate) struct Watches {
 
 impl Watches {
     fn options(&self, source: Source) -> WatchOptions {
+        let resource = source.resource();
         // A cluster without workloads or budgets can also be scheduled.
-        let missing_is_empty = !source.is_required();
-        WatchOptions { path: source.resource().path(""), missing_is_empty, ..self.options.clone() }
+        let missing = if source.is_required() { Missing::Failure } else { Missing::empty(&resource) };
+        WatchOptions { path: resource.path(""), missing, ..self.options.clone() }
     }
 
     /// Starts the watch of any source but nodes and pods.

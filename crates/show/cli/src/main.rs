@@ -97,9 +97,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let command = match Role::of(std::env::args_os().next()) {
-        Role::Program => Cli::command(),
-        Role::Plugin => plugin::as_plugin(Cli::command()),
+    let cli = match Role::of(std::env::args_os().next()) {
+        Role::Program => process::arguments(Cli::command()),
+        Role::Plugin => {
+            let words = plugin::with_default_cluster(&Cli::command(), std::env::args_os().collect());
+            process::parsed(plugin::as_plugin(Cli::command()), words)
+        }
         Role::Completer => {
             let words: Vec<String> = std::env::args().skip(1).collect();
             // There is nothing to complete when standard output is closed.
@@ -107,7 +110,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    let cli: Cli = match process::arguments(command) {
+    let cli: Cli = match cli {
         Ok(cli) => cli,
         Err(code) => return code,
     };

@@ -108,7 +108,10 @@ fn matching(simulation: &Simulation, selector: &str, namespace: Option<&str>) ->
 
 fn pod(simulation: &Simulation, namespace: Option<&str>, name: &str) -> Result<Found, CliError> {
     let pods = simulation.pods().iter().map(|p| &p.pod);
-    let position = position_of_pod(pods, namespace, name, || ended(simulation, namespace, name))?;
+    let position = position_of_pod(pods, namespace, name, |pods| {
+        let all = [workload_names(simulation, namespace), pods].concat();
+        ended(simulation, namespace, name).unwrap_or_else(|| not_found("Pod", namespace, name, &all))
+    })?;
     Ok(Found { name: format!("Pod {}", simulation.pods()[position].pod.key()), pods: vec![position] })
 }
 
@@ -124,20 +127,36 @@ fn ended(simulation: &Simulation, namespace: Option<&str>, name: &str) -> Option
     )))
 }
 
-/// `ended` is the error about a pod that is none of these.
+/// The workloads that a name may have meant: their names, and how an argument names them.
+fn workload_names(simulation: &Simulation, namespace: Option<&str>) -> Vec<(String, String)> {
+    let of_pods = simulation
+        .pods()
+        .iter()
+        .filter_map(|pod| Some((pod.pod.metadata.namespace.clone(), pod.workload.clone()?)));
+    let all: BTreeSet<_> = of_pods.chain(simulation.workloads().iter().cloned()).collect();
+    let here = all.into_iter().filter(|(of, _)| namespace.is_none_or(|namespace| of == namespace));
+    let names: BTreeSet<_> = here
+        .filter_map(|(_, workload)| {
+            let (kind, name) = workload.split_once(' ')?;
+            Some((name.to_owned(), format!("{}/{name}", kind.to_lowercase())))
+        })
+        .collect();
+    names.into_iter().collect()
+}
+
+/// `missing` makes the error about a pod that is none of these, from the names of all.
 fn position_of_pod<'a>(
     pods: impl Iterator<Item = &'a Pod> + Clone,
     namespace: Option<&str>,
     name: &str,
-    ended: impl FnOnce() -> Option<CliError>,
+    missing: impl FnOnce(Vec<(String, String)>) -> CliError,
 ) -> Result<usize, CliError> {
     let is_it =
         |pod: &Pod| pod.metadata.name == name && namespace.is_none_or(|n| pod.metadata.namespace == n);
     let found: Vec<_> = pods.clone().enumerate().filter(|(_, pod)| is_it(pod)).collect();
     match found.as_slice() {
         [] => {
-            let all: Vec<_> = pods.map(|pod| (pod.metadata.name.clone(), pod.key())).collect();
-            Err(ended().unwrap_or_else(|| not_found("Pod", namespace, name, &all)))
+            Err(missing(pods.map(|pod| (pod.metadata.name.clone(), pod.key())).collect()))
         }
         [(position, _)] => Ok(*position),
         several => {
@@ -157,7 +176,8 @@ pub fn find_pod<'a>(pods: &[&'a Pod], name: &str, scope: &ScopeArgs) -> Result<&
         Some((namespace, name)) => (Some(namespace), name),
         None => (scope.namespace.as_deref(), name),
     };
-    Ok(pods[position_of_pod(pods.iter().copied(), namespace, name, || None)?])
+    let missing = |all: Vec<_>| not_found("Pod", namespace, name, &all);
+    Ok(pods[position_of_pod(pods.iter().copied(), namespace, name, missing)?])
 }
 
 fn workload(

@@ -55,6 +55,42 @@ fn renamed(mut command: Command) -> Command {
     command.mut_subcommands(renamed)
 }
 
+/// Arguments with `--live` where a command of the plugin reads a cluster and none is named: the plugin works on the cluster
+/// that kubectl uses.
+pub fn with_default_cluster(command: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
+    const CLUSTERS: [&str; 6] = ["files", "dump", "live", "kubeconfig", "context", "recording"];
+    let (mut current, mut after, mut pending) = (command, None, false);
+    for (i, word) in words.iter().enumerate().skip(1) {
+        let word = word.to_string_lossy();
+        if std::mem::take(&mut pending) {
+            continue;
+        }
+        if word == "--" {
+            break;
+        }
+        if !word.starts_with('-') {
+            if let (Some(subcommand), None) = (current.find_subcommand(&*word), after) {
+                (current, after) = (subcommand, Some(i + 1));
+            }
+            continue;
+        }
+        let (name, has_value) = word.split_once('=').map_or((&*word, false), |(name, _)| (name, true));
+        let global = || argument(command, name);
+        let Some(found) = argument(current, name).or_else(global) else { continue };
+        if CLUSTERS.contains(&found.get_id().as_str()) {
+            return words;
+        }
+        // A short flag may have its value in the same word.
+        let has_value = has_value || !name.starts_with("--") && name.chars().count() > 2;
+        pending = takes_value(found) && !has_value;
+    }
+    let reads_cluster = current.get_arguments().any(|arg| arg.get_id() == "live");
+    if let Some(after) = after.filter(|_| reads_cluster) {
+        words.insert(after, "--live".into());
+    }
+    words
+}
+
 /// Prints the candidates for the last word, in the form that kubectl reads: one a line, then what the shell does with them.
 ///
 /// # Errors
@@ -151,6 +187,32 @@ mod tests {
             let wrong: Vec<_> =
                 own.map(|(at, _)| help[at..].lines().next().unwrap()).filter(|l| !prose(l)).collect();
             assert!(help.contains("Usage: kubectl berth ") && wrong.len() < 3, "{name}: {wrong:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_cluster_the_plugin_reads_that_of_kubectl() {
+        let command = Cli::command();
+        let live = |line: &str| {
+            let words = line.split(' ').map(OsString::from).collect();
+            let words = with_default_cluster(&command, words);
+            words.iter().any(|word| word == "--live")
+        };
+        for line in ["explain web-0", "explain -n team web-0", "audit", "--color never explain -ojson web-0"]
+        {
+            assert!(live(&format!("kubectl-berth {line}")), "{line}");
+        }
+        for line in [
+            "explain -f dump.yaml web-0",
+            "explain -fdump.yaml web-0",
+            "explain web-0 --dump=dump.yaml",
+            "explain --recording dir web-0",
+            "audit --context staging",
+            "version",
+            "up",
+            "",
+        ] {
+            assert!(!live(&format!("kubectl-berth {line}")), "{line}");
         }
     }
 

@@ -15,4 +15,4 @@ pub mod writer;
 pub use access::{AccessToken, Authenticator, RandomnessError};
 pub use changes::{Changes, WriteFn};
 pub use console::Console;
-pub use server::{ServerOptions, StartError, start};
+pub use server::{Bound, ServerOptions, StartError, start, start_at};

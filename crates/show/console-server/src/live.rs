@@ -11,7 +11,7 @@ use berth_api::object::NamespacedName;
 use berth_api::read::{Kind, Manifest, SourceLocation};
 use berth_api::resource::{EVENTS, Resource};
 use berth_client::ledger::LedgerClient;
-use berth_client::{KubeObject, StreamEvent, WatchGroup, WatchOptions, watch_into};
+use berth_client::{KubeObject, Missing, StreamEvent, WatchGroup, WatchOptions, watch_into};
 use berth_console::{ClusterEvent, State, Update};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -237,7 +237,7 @@ fn start<T>(
 {
     let (outage, mut outages) = watch::channel(None);
     let options = WatchOptions {
-        missing_is_empty: true,
+        missing: Missing::empty(resource),
         outage: Some(outage),
         group: group.clone(),
         ..WatchOptions::new(resource.path(""))

@@ -97,6 +97,27 @@ pub enum StartError {
     Randomness(#[from] RandomnessError),
 }
 
+/// An address on which a console will be served.
+pub struct Bound {
+    /// How it is served.
+    pub options: ServerOptions,
+    listener: Listener,
+}
+
+impl Bound {
+    /// Listens on the address of the options: a caller learns whether it can be used before other work begins.
+    ///
+    /// # Errors
+    /// The address cannot be used.
+    pub async fn new(options: ServerOptions) -> Result<Bound, StartError> {
+        if options.certificate.is_none() && !options.address.ip().is_loopback() {
+            return Err(StartError::NotLoopback(options.address));
+        }
+        let listener = Listener::bind(options.address).await?;
+        Ok(Bound { options, listener })
+    }
+}
+
 /// Serves a console until `stop`; returns the address in use.
 ///
 /// # Errors
@@ -106,13 +127,23 @@ pub fn start(
     options: ServerOptions,
     stop: CancellationToken,
 ) -> BoxFuture<'static, Result<SocketAddr, StartError>> {
+    async move { start_at(console, Bound::new(options).await?, stop).await }.boxed()
+}
+
+/// The same at an address on which the process listens already.
+///
+/// # Errors
+/// There is no certificate.
+pub fn start_at(
+    console: Arc<Console>,
+    bound: Bound,
+    stop: CancellationToken,
+) -> BoxFuture<'static, Result<SocketAddr, StartError>> {
     // Boxed here: the body of an `async fn` is compiled in each crate that polls it.
     async move {
+        let Bound { options, listener } = bound;
         let tls = match &options.certificate {
             Some(certificate) => Some(reloading_tls(certificate, Arc::default(), &stop).await?),
-            None if !options.address.ip().is_loopback() => {
-                return Err(StartError::NotLoopback(options.address));
-            }
             None => None,
         };
         let is_secure = tls.is_some();
@@ -124,7 +155,6 @@ pub fn start(
             };
             console.update(allow).await;
         }
-        let listener = Listener::bind(options.address).await?;
         let address = listener.address();
         let server = Arc::new(Server {
             console,

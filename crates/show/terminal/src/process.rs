@@ -1,5 +1,6 @@
 //! Arguments and exit codes of a process.
 
+use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
@@ -29,8 +30,16 @@ impl From<ExitStatus> for ExitCode {
 ///
 /// # Errors
 /// The exit code if there is no command to run.
-pub fn arguments<T: FromArgMatches>(mut command: Command) -> Result<T, ExitCode> {
-    let matches = command.try_get_matches_from_mut(std::env::args_os());
+pub fn arguments<T: FromArgMatches>(command: Command) -> Result<T, ExitCode> {
+    parsed(command, std::env::args_os().collect())
+}
+
+/// The same of other arguments; the first one is the name of the program.
+///
+/// # Errors
+/// As [`arguments`].
+pub fn parsed<T: FromArgMatches>(mut command: Command, words: Vec<OsString>) -> Result<T, ExitCode> {
+    let matches = command.try_get_matches_from_mut(words);
     let parsed = matches.and_then(|matches| T::from_arg_matches(&matches));
     parsed.map_err(|error| match error.print() {
         Err(failure) if !error.use_stderr() => output_failed(&failure),

@@ -1,14 +1,14 @@
 //! The resources that discovery describes.
 
-use berth_schema::resource::{RESOURCES, Resource};
+use berth_schema::resource::{METRICS, RESOURCES, Resource};
 
-/// The built-in resources and these custom ones.
+/// The built-in resources, metrics, and these custom ones.
 #[derive(Clone, Copy)]
 pub(super) struct Served<'c>(pub(super) &'c [&'static Resource]);
 
 impl<'c> Served<'c> {
     fn iter(self) -> impl Iterator<Item = &'static Resource> + use<'c> {
-        RESOURCES.iter().chain(self.0).copied()
+        RESOURCES.iter().chain(&METRICS).chain(self.0).copied()
     }
 
     /// The groups with their versions, in the order of discovery; the core group is the empty one.

@@ -1,4 +1,4 @@
-use berth_schema::resource::RESOURCES;
+use berth_schema::resource::{METRICS, RESOURCES};
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn plain_discovery_lists_every_resource() {
         let named = |entry: &&Value| !entry["name"].as_str().expect("named").contains('/');
         seen += list["resources"].as_array().expect("resources").iter().filter(named).count();
     }
-    assert_eq!(seen, RESOURCES.len());
+    assert_eq!(seen, RESOURCES.len() + METRICS.len());
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The handler of a request.
 
-use berth_schema::resource::Storage;
+use berth_schema::resource::{NODE_METRICS, POD_METRICS, Storage};
 
 use super::api::Api;
 use super::reply::Reply;
-use super::{binding, delete, eviction, list, log, object, review, scale, token, write};
+use super::{binding, delete, eviction, list, log, metrics, object, review, scale, token, write};
 use crate::request::{ApiRequest, Status, Verb};
 
 /// Answers a request for objects; watches are answered elsewhere.
@@ -13,6 +13,9 @@ use crate::request::{ApiRequest, Status, Verb};
 /// The request fails; the status gives the reason.
 pub async fn handle(api: &Api, request: ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
+    if [&POD_METRICS, &NODE_METRICS].contains(&info.resource) {
+        return metrics::metrics(api, &request);
+    }
     match (info.verb, info.resource.plural, info.subresource_name()) {
         (Verb::Create, "bindings", _) | (Verb::Create, "pods", "binding") => {
             binding::bind(api, &request).await

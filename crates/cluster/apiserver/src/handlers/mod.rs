@@ -12,6 +12,7 @@ mod eviction;
 mod fields;
 mod list;
 mod log;
+mod metrics;
 mod object;
 mod read_options;
 mod reply;

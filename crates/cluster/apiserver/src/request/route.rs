@@ -1,6 +1,6 @@
 //! Routing: maps a request's method and path to an operation.
 
-use berth_schema::resource::{Resource, Storage, Subresource, find};
+use berth_schema::resource::{Resource, Subresource, find};
 use http::Method;
 
 use super::query::{Query, decode};
@@ -149,9 +149,6 @@ pub fn route(
         [plural, name, "proxy", ..] => (*plural, *name, "proxy"),
         _ => return Err(Status::no_such_path()),
     };
-    if group == "metrics.k8s.io" {
-        return Err(Status::not_implemented("metrics (kubectl top): simulated pods use no resources"));
-    }
     let resource = find(group, version, plural).or_else(|| custom(group, version, plural));
     let Some(resource) = resource else {
         let verb = verb(method, name, query)?;
@@ -184,7 +181,6 @@ pub fn route(
     let across = resource.namespaced && namespace.is_empty();
     if !verbs.contains(&verb.as_str())
         || (across && !matches!(verb, Verb::List | Verb::Watch))
-        || (resource.storage == Storage::None && !name.is_empty())
         || (verb == Verb::Create && subresource.is_none() && !name.is_empty())
     {
         return Err(Status::method_not_allowed());
@@ -286,7 +282,11 @@ mod tests {
             ("GET", "/api/v1/nodes/n/proxy", Ok("get proxy")),
             ("GET", "/api/v1/namespaces/n/pods/p/proxy/metrics", Ok("get proxy")),
             ("GET", "/api/v1/namespaces/n/configmaps/c/exec", Err(404)),
-            ("GET", "/apis/metrics.k8s.io/v1beta1/nodes", Err(501)),
+            ("GET", "/apis/metrics.k8s.io/v1beta1/nodes/n", Ok("get nodes.metrics.k8s.io |n|")),
+            ("GET", "/apis/metrics.k8s.io/v1beta1/pods", Ok("list pods.metrics.k8s.io ||")),
+            ("POST", "/apis/metrics.k8s.io/v1beta1/namespaces/n/pods", Err(405)),
+            ("GET", "/apis/metrics.k8s.io/v1beta1/pods?watch=1", Err(405)),
+            ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews/n", Err(405)),
             ("GET", "/api/v1/namespaces/n/gadgets", Ok("list unknown gadgets ")),
             ("DELETE", "/apis/x.com/v1/gadgets/g", Ok("delete unknown gadgets x.com")),
             ("GET", "/api/v2/pods", Ok("list unknown pods ")),

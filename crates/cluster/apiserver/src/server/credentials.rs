@@ -179,7 +179,12 @@ fn write_private(path: &Path, text: &str) -> Result<(), CredentialsError> {
         file.persist(path)?;
         Ok(())
     };
-    write().map_err(|source| CredentialsError::File { path: path.to_owned(), source })
+    write().map_err(|source| {
+        // Without the name of the temporary file.
+        let text = source.to_string();
+        let text = text.split(" at path ").next().unwrap_or_default().to_owned();
+        CredentialsError::File { path: path.to_owned(), source: io::Error::new(source.kind(), text) }
+    })
 }
 
 /// The address clients use for a listening address.

@@ -99,6 +99,40 @@ async fn namespaces_are_removed_after_finalization() {
 }
 
 #[tokio::test]
+async fn a_namespace_keeps_its_finalizer_in_every_write_except_finalize() {
+    let server = server().await;
+    let client = admin(&server);
+    let path = "/api/v1/namespaces/team";
+    let bare = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
+    let with = |spec: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}, "spec": spec});
+    post(&client, "/api/v1/namespaces", &with(Value::Null)).await;
+    let apply = format!("{path}?fieldManager=me&force=true");
+    let writes = [
+        (Method::PUT, path, "application/json", bare.clone()),
+        (Method::PUT, path, "application/json", with(Value::Null)),
+        (Method::PUT, path, "application/json", with(json!({"finalizers": []}))),
+        (
+            Method::PATCH,
+            apply.as_str(),
+            "application/apply-patch+yaml",
+            with(json!({"finalizers": ["kubernetes"]})),
+        ),
+        (Method::PATCH, apply.as_str(), "application/apply-patch+yaml", bare),
+        (Method::PATCH, path, "application/merge-patch+json", json!({"spec": null})),
+        (Method::PATCH, path, "application/json-patch+json", json!([{"op": "remove", "path": "/spec"}])),
+        (Method::PUT, "/api/v1/namespaces/team/status", "application/json", with(Value::Null)),
+    ];
+    for (method, path, content, body) in writes {
+        let (code, written) = send(&client, method, path, content, body.to_string()).await;
+        assert_eq!(code, StatusCode::OK, "{content} {body}: {written}");
+        assert_eq!(written["spec"]["finalizers"], json!(["kubernetes"]), "{content} {body}");
+    }
+    let (_, ending) = delete(&client, path, &Value::Null).await;
+    assert_eq!(ending["status"]["phase"], "Terminating");
+    assert_eq!(get(&client, path).await.0, StatusCode::OK, "its contents are deleted before it is");
+}
+
+#[tokio::test]
 async fn dry_runs_change_nothing() {
     let server = server().await;
     let client = admin(&server);

@@ -235,3 +235,52 @@ async fn logs_state_that_pods_are_simulated() {
     assert_eq!(get(&client, &format!("{PODS}/a/log")).await.0, StatusCode::OK);
     assert_eq!(get(&client, &format!("{PODS}/a/log?container=x")).await.0, StatusCode::BAD_REQUEST);
 }
+
+#[tokio::test]
+async fn metrics_are_what_the_annotations_of_running_pods_say() {
+    const METRICS: &str = "/apis/metrics.k8s.io/v1beta1";
+    let server = server().await;
+    let client = admin(&server);
+    post(&client, "/api/v1/nodes", &json!({"metadata": {"name": "n1"}})).await;
+    let measured = |name: &str, usage: Value| {
+        let mut pod = pod(name);
+        pod["metadata"]["annotations"] = usage;
+        pod["metadata"]["labels"] = json!({"app": "web"});
+        pod["spec"]["containers"] = json!([{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]);
+        pod
+    };
+    let running = json!({"status": {"phase": "Running"}});
+    for (name, usage) in [
+        ("busy", json!({"usage.berth.dev/cpu": "901m", "usage.berth.dev/memory": "1Ki"})),
+        ("idle", json!({"usage.berth.dev/cpu": "100m"})),
+        ("unknown", json!({})),
+        ("pending", json!({"usage.berth.dev/cpu": "5"})),
+    ] {
+        post(&client, PODS, &measured(name, usage)).await;
+        bind(&client, name, "n1").await;
+        if name != "pending" {
+            merge(&client, &format!("{PODS}/{name}/status"), &running).await;
+        }
+    }
+    let (_, list) = get(&client, &format!("{METRICS}/namespaces/default/pods?labelSelector=app%3Dweb")).await;
+    assert_eq!((&list["kind"], names(&list)), (&json!("PodMetricsList"), vec!["busy", "idle"]));
+    let (_, busy) = get(&client, &format!("{METRICS}/namespaces/default/pods/busy")).await;
+    assert_eq!(
+        busy["containers"],
+        json!([{"name": "a", "usage": {"cpu": "451m", "memory": "512"}},
+            {"name": "b", "usage": {"cpu": "450m", "memory": "512"}}])
+    );
+    let (_, node) = get(&client, &format!("{METRICS}/nodes/n1")).await;
+    assert_eq!(node["usage"], json!({"cpu": "1001m", "memory": "1Ki"}));
+    let (code, missing) = get(&client, &format!("{METRICS}/namespaces/default/pods/unknown")).await;
+    assert_eq!((code.as_u16(), &missing["reason"]), (404, &json!("NotFound")));
+    // kubectl top looks for the group.
+    assert_eq!(get(&client, METRICS).await.1["resources"][0]["name"], "nodes");
+
+    let wrong = json!({"metadata": {"annotations": {"usage.berth.dev/cpu": "much"}}});
+    let (code, refused) = merge(&client, &format!("{PODS}/idle"), &wrong).await;
+    assert_eq!(code.as_u16(), 422);
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("metadata.annotations[usage.berth.dev/cpu]"), "{message}");
+    assert!(message.contains("is not a quantity: write a number with an optional suffix"), "{message}");
+}

@@ -120,3 +120,18 @@ async fn a_dump_is_imported_verbatim() {
     assert_eq!(server.import(vec![dumped]).await.unwrap().present, 1);
     assert!(server.import(vec![json!({"apiVersion": "v1", "kind": "Pod", "metadata": {}})]).await.is_err());
 }
+
+#[tokio::test]
+async fn imported_objects_without_a_creation_time_get_one() {
+    let server = server().await;
+    let client = admin(&server);
+    let bare = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+    server.import(vec![bare("Node", "n1"), bare("Namespace", "team")]).await.unwrap();
+    let (_, node) = get(&client, "/api/v1/nodes/n1").await;
+    assert!(node["metadata"]["creationTimestamp"].is_string(), "{node}");
+    // A namespace of a hand-written file is like one that was created: its contents go before it does.
+    let (_, namespace) = get(&client, "/api/v1/namespaces/team").await;
+    assert_eq!(namespace["status"]["phase"], "Active");
+    assert_eq!(namespace["spec"]["finalizers"], json!(["kubernetes"]));
+    assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], "team");
+}

@@ -134,7 +134,7 @@ async fn what_is_not_supported_says_so() {
         (Method::POST, format!("{PODS}/a/exec?command=ls")),
         (Method::POST, format!("{PODS}/a/attach")),
         (Method::POST, format!("{PODS}/a/portforward")),
-        (Method::GET, "/apis/metrics.k8s.io/v1beta1/pods".to_owned()),
+        (Method::GET, format!("{PODS}/a/proxy")),
     ] {
         let (code, status) = call(&client, method, &path, &Value::Null).await;
         let message = status["message"].as_str().unwrap_or_default();

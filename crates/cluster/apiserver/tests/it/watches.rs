@@ -117,6 +117,10 @@ async fn both_event_apis_serve_the_same_events() {
     let object = &seen["object"];
     assert_eq!((&object["message"], &object["involvedObject"]["name"]), (&json!("hello"), &json!("p")));
     assert_eq!(object["apiVersion"], "v1");
+    // `kubectl get events --sort-by=.lastTimestamp` needs the fields, also if they are not set.
+    for time in ["firstTimestamp", "lastTimestamp"] {
+        assert_eq!(object.get(time), Some(&Value::Null), "{time}");
+    }
     let (_, list) = get(&client, &format!("{path}?fieldSelector=regarding.name%3Dp,reason%3DBecause")).await;
     assert_eq!((names(&list), &list["items"][0]["apiVersion"]), (vec!["e"], &json!("events.k8s.io/v1")));
     let (_, list) = get(&client, "/api/v1/events?fieldSelector=involvedObject.name%3Dother").await;

@@ -4,6 +4,7 @@
 //! the created objects keep every field, including fields unknown to this crate. As in Kubernetes' own
 //! decoding, `null` means the same as an absent field.
 
+mod autoscaler;
 mod budget;
 mod cron_job;
 mod daemon;
@@ -14,9 +15,11 @@ mod node;
 mod pod;
 mod replica_set;
 mod selector;
+mod service;
 mod stateful_set;
 mod volume;
 
+pub(crate) use autoscaler::*;
 pub(crate) use berth_api::object::{
     Condition, ObjectMeta, OwnerReference, PartialObjectMetadata, find_condition, nullable, remove_condition,
     set_condition, time,
@@ -31,6 +34,7 @@ pub(crate) use node::*;
 pub(crate) use pod::*;
 pub(crate) use replica_set::*;
 pub(crate) use selector::*;
+pub(crate) use service::*;
 pub(crate) use stateful_set::*;
 pub(crate) use volume::*;
 
@@ -39,6 +43,9 @@ berth_client::has_metadata!(
     CronJob,
     DaemonSet,
     Deployment,
+    EndpointSlice,
+    Endpoints,
+    HorizontalPodAutoscaler,
     Job,
     Lease,
     Namespace,
@@ -48,6 +55,7 @@ berth_client::has_metadata!(
     Pod,
     PodDisruptionBudget,
     ReplicaSet,
+    Service,
     StatefulSet,
     StorageClass
 );

@@ -25,6 +25,20 @@ berth_api::object_types! {
         /// Those that need a claim.
         #[serde(deserialize_with = "volumes_with_claims")]
         pub(crate) volumes: Vec<PodVolume>,
+        /// The ports with a name, which services may refer to.
+        #[serde(rename = "containers", deserialize_with = "named_ports")]
+        pub(crate) named_ports: Box<[NamedPort]>,
+    }
+
+    struct ContainerPorts {
+        ports: Vec<NamedPort>,
+    }
+
+    /// A port of a container.
+    pub(crate) struct NamedPort {
+        pub(crate) name: String,
+        pub(crate) container_port: i32,
+        pub(crate) protocol: String,
     }
 
     /// The parsed part of `affinity`: the node that a daemon pod is pinned to.
@@ -47,6 +61,8 @@ berth_api::object_types! {
     pub(crate) struct PodStatus {
         pub(crate) phase: String,
         pub(crate) message: String,
+        #[serde(rename = "podIP")]
+        pub(crate) pod_ip: String,
         pub(crate) conditions: Vec<Condition>,
         pub(crate) init_container_statuses: Vec<ContainerStatus>,
         pub(crate) container_statuses: Vec<ContainerStatus>,
@@ -81,6 +97,12 @@ fn volumes_with_claims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec
     volumes.retain(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
     volumes.shrink_to_fit();
     Ok(volumes)
+}
+
+fn named_ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[NamedPort]>, D::Error> {
+    let containers: Vec<ContainerPorts> = nullable(deserializer)?;
+    let ports = containers.into_iter().flat_map(|container| container.ports);
+    Ok(ports.filter(|port| !port.name.is_empty()).collect())
 }
 
 impl Pod {

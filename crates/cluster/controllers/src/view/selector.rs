@@ -31,6 +31,10 @@ impl WorkloadSelector {
     pub(crate) fn matches(&self, labels: &StringMap) -> bool {
         matches(&self.parsed, labels)
     }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        matches!(self.parsed, Selector::Nothing)
+    }
 }
 
 impl<'de> Deserialize<'de> for WorkloadSelector {

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod autoscaler;
 mod cluster;
 mod cron_job;
 mod deletion;
 mod deployment;
+mod endpoints;
 mod job;
 mod nodes;
 mod replica_set;

@@ -374,7 +374,7 @@ async fn step(client: &Client, pod: &Value, held: bool, load: &mut BTreeMap<Stri
             _ => ("Running", "True"),
         };
         let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": now()});
-        let mut status = json!({"phase": phase, "conditions": [condition]});
+        let mut status = json!({"phase": phase, "startTime": now(), "conditions": [condition]});
         if image == "fail-42" {
             let container = &pod["spec"]["containers"][0]["name"];
             let ended = json!({"terminated": {"exitCode": 42, "finishedAt": now()}});

@@ -121,7 +121,10 @@ impl Agent {
         id
     }
 
-    fn insert_pod(&mut self, node: NodeId, pod: &PodView, lifecycle: PodLifecycle) {
+    fn insert_pod(&mut self, node: NodeId, pod: &PodView, mut lifecycle: PodLifecycle) {
+        if lifecycle.may_be_announced() && self.announcements.try_take(Instant::now()) {
+            lifecycle.announce();
+        }
         let id = self.insert_entry(node, pod, PodState::Decided(Box::new(lifecycle)));
         self.decided(id, pod);
     }

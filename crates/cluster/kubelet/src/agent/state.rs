@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use berth_api::object::Node;
 use berth_client::FailureLog;
+use berth_client::rate_limit::{RateLimit, Tokens};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -22,6 +23,9 @@ use crate::selector::NodeSelection;
 use crate::timer::Timers;
 use crate::volume::Volumes;
 
+/// Short starts that are written per second, in the long run and at once. In bursts of pods, most go without: each costs a
+/// write.
+const ANNOUNCEMENTS: RateLimit = RateLimit { qps: 20.0, burst: 100 };
 /// Time between two messages about failed requests.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 
@@ -50,6 +54,8 @@ pub(crate) struct Agent {
     pub(super) events: Option<PodEvents>,
     /// Whether the pod watch has delivered its list; before that, pods of single nodes are not listed.
     pub(super) follows_pods: bool,
+    /// For starts that are written only if these are few.
+    pub(super) announcements: Tokens,
     /// Nodes whose first registration request is not completed.
     pub(super) n_registering: usize,
 }
@@ -95,6 +101,7 @@ impl Agent {
             failure_log: FailureLog::new(FAILURE_PAUSE, FAILURE_PAUSE),
             events: None,
             follows_pods: false,
+            announcements: Tokens::new(ANNOUNCEMENTS.qps, ANNOUNCEMENTS.burst, Instant::now()),
             n_registering: 0,
             options,
         };

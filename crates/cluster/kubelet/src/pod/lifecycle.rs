@@ -13,8 +13,10 @@ use super::resize::Resize;
 use super::stage::{CompletedRun, InitRun, Outcome, Stage};
 use super::view::PodView;
 
-/// A start that takes longer than this gets its own status (`ContainerCreating`).
+/// A start that takes longer than this always gets its own status (`ContainerCreating`).
 const LONG_START: Duration = Duration::from_secs(2);
+/// A start that takes at least this long gets one if writes are not too many.
+const VISIBLE_START: Duration = Duration::from_millis(500);
 /// A container that ran this long is not in a crash loop.
 const STABLE_RUN: SignedDuration = SignedDuration::from_mins(10);
 
@@ -190,7 +192,12 @@ impl PodLifecycle {
         self.awaits_volumes && self.stage == Stage::Creating
     }
 
-    /// The wait takes long enough to be reported (`ContainerCreating`).
+    /// Whether the start takes long enough to be seen, and has no status of its own.
+    pub(crate) fn may_be_announced(&self) -> bool {
+        self.stage == Stage::Creating && self.version == 0 && self.plan.start_after >= VISIBLE_START
+    }
+
+    /// Reports the wait (`ContainerCreating`).
     pub(crate) fn announce(&mut self) {
         self.version = self.version.max(1);
     }

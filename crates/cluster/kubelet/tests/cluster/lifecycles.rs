@@ -5,7 +5,7 @@ use std::time::Duration;
 use berth_kubelet::{KubeletOptions, PodTimings};
 use serde_json::{Value, json};
 
-use crate::world::{World, condition, is_true, pod, quick, until};
+use crate::world::{PODS, World, condition, is_true, pod, quick, until};
 
 fn annotated(pairs: &[(&str, &str)]) -> Value {
     let pairs: serde_json::Map<_, _> =
@@ -119,6 +119,25 @@ async fn ended_pods_and_pods_that_never_started_are_removed() {
     world.delete_pod("waiting").await;
     world.pod_gone("ended").await;
     world.pod_gone("waiting").await;
+}
+
+#[tokio::test]
+async fn a_pod_is_in_container_creating_until_its_containers_run() {
+    let world = World::with_nodes(quick(1)).await;
+    let list = world.get(PODS).await.unwrap();
+    let version = list["metadata"]["resourceVersion"].as_str().unwrap();
+    world.bind("p", "node-1", annotated(&[("start-after", "1s")]), json!({})).await;
+    world.pod_in_phase("p", "Running").await;
+    // All changes since the start, so that the test does not depend on when it looks.
+    let history = format!("{PODS}?watch=1&resourceVersion={version}&timeoutSeconds=1");
+    let history = http::Request::get(history).body(Vec::new()).unwrap();
+    let history = world.client.request_text(history).await.unwrap();
+    let reasons = history.lines().filter_map(|line| {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let state = &event["object"]["status"]["containerStatuses"][0]["state"];
+        state["waiting"]["reason"].as_str().map(str::to_owned)
+    });
+    assert_eq!(reasons.collect::<Vec<_>>(), ["ContainerCreating"]);
 }
 
 #[tokio::test]

@@ -118,6 +118,11 @@ impl Inventory {
         })
     }
 
+    /// Number of the objects read so far, those of ignored kinds included.
+    pub fn n_objects(&self) -> usize {
+        self.n_read + self.skipped.values().sum::<usize>()
+    }
+
     /// The objects that follow come from another input.
     pub fn next_input(&mut self) {
         self.n_inputs += 1;

@@ -114,6 +114,12 @@ pub enum ReadError {
         /// The type of the value.
         found: &'static str,
     },
+    /// The description of a Helm chart.
+    #[error("{place}: a Helm chart, not a Kubernetes object: render it first with `helm template`")]
+    HelmChart {
+        /// Where.
+        place: super::SourceLocation,
+    },
     /// An object without `kind` or `apiVersion`.
     #[error("{place}: {field} is missing: add it, such as `{example}`")]
     MissingField {

@@ -39,6 +39,10 @@ impl Manifest {
         if !["kind", "apiVersion", "metadata", "spec"].iter().any(|field| object.contains_key(*field)) {
             return Ok(Manifest { kind: String::new(), api_version: String::new(), value, source });
         }
+        let is_chart = ["name", "version", "apiVersion"].iter().all(|field| object.contains_key(*field));
+        if is_chart && !object.contains_key("kind") {
+            return Err(ReadError::HelmChart { place: source });
+        }
         let Some(kind) = text_field(object, "kind") else {
             return Err(ReadError::MissingField { place: source, field: "kind", example: "kind: Pod" });
         };

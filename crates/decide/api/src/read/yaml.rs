@@ -114,6 +114,7 @@ fn indent_line(text: &str, line: usize) -> String {
 }
 
 struct Reader<'t> {
+    text: &'t str,
     parser: Parser<'t, StrInput<'t>>,
     file: Arc<str>,
     /// Documents seen so far in the file.
@@ -136,6 +137,7 @@ impl<'t> Reader<'t> {
         let mut options = Options::default();
         options.set_emit_comments(false);
         Reader {
+            text,
             parser: Parser::new_from_str_with_options(text, options),
             file,
             document,
@@ -316,7 +318,7 @@ impl<'t> Reader<'t> {
                     line: self.lines_before + line,
                     column,
                     format: "YAML",
-                    message: error::shortened(&error.info()),
+                    message: self.with_hint(error::shortened(&error.info())),
                 })
             }
             None => Ok((Event::StreamEnd, Span::default())),
@@ -352,7 +354,17 @@ impl<'t> Reader<'t> {
     fn syntax(&self, span: &Span, message: &str) -> ReadError {
         let (line, column) = self.position(span);
         let file = self.file.to_string();
-        ReadError::Syntax { file, line, column, format: "YAML", message: message.to_owned() }
+        ReadError::Syntax { file, line, column, format: "YAML", message: self.with_hint(message.to_owned()) }
+    }
+
+    /// A parser's message; with the remedy if the text is none that a parser can read.
+    fn with_hint(&self, message: String) -> String {
+        match self.text.contains("{{") && self.text.contains("}}") {
+            true => {
+                format!("{message}; this looks like a Helm template: render it first with `helm template`")
+            }
+            false => message,
+        }
     }
 }
 

@@ -41,7 +41,7 @@ pub fn apply(live: &Value, patch: &Value) -> Result<Value, PatchError> {
         spent.check(&object, &operation)?;
         json_patch::patch_unsafe(&mut object, std::slice::from_ref(&operation)).map_err(|error| {
             let path = operation.path();
-            PatchError::Unprocessable(format!("operation {index} failed at path {path:?}: {}", error.kind))
+            PatchError::Unprocessable(format!("operation {index} failed at path {path}: {}", error.kind))
         })?;
     }
     Ok(object)

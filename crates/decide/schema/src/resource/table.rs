@@ -274,6 +274,15 @@ resources! {
     VOLUME_ATTRIBUTES_CLASSES: stored(storage::VolumeAttributesClass) {}
 }
 
+/// Pod metrics. They are computed, and no part of the table: an aggregated API server serves them beside kube-apiserver.
+pub static POD_METRICS: Resource =
+    Resource { verbs: READ, storage: Storage::None, ..Resource::new(names::POD_METRICS) };
+/// Node metrics.
+pub static NODE_METRICS: Resource =
+    Resource { verbs: READ, storage: Storage::None, ..Resource::new(names::NODE_METRICS) };
+/// The resources of `metrics.k8s.io`.
+pub static METRICS: [&Resource; 2] = [&NODE_METRICS, &POD_METRICS];
+
 impl Resource {
     /// The index in [`RESOURCES`]; custom resources follow.
     pub fn index(&self) -> usize {
@@ -286,7 +295,8 @@ impl Resource {
 
 /// The resource at `/apis/GROUP/VERSION/PLURAL`.
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().copied().find(|r| r.group == group && r.version == version && r.plural == plural)
+    let mut all = RESOURCES.iter().chain(&METRICS).copied();
+    all.find(|r| r.group == group && r.version == version && r.plural == plural)
 }
 
 /// The stored resource of objects with this `apiVersion` and `kind`.

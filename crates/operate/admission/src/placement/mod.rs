@@ -13,7 +13,7 @@ use berth_api::policy::{PlacementPolicy, PolicySet};
 use berth_api::read::from_value;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES, PODS, Resource};
 use berth_client::watch::Event;
-use berth_client::{Cache, HasMetadata, Informer, WatchGroup, WatchOptions, WatchStream, watch};
+use berth_client::{Cache, HasMetadata, Informer, Missing, WatchGroup, WatchOptions, WatchStream, watch};
 use futures::future::join3;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
@@ -77,7 +77,7 @@ impl Observed {
 
 fn options(resource: &Resource, group: &WatchGroup) -> WatchOptions {
     WatchOptions {
-        missing_is_empty: true,
+        missing: Missing::empty(resource),
         group: group.clone(),
         longest_retry: LONGEST_RETRY,
         ..WatchOptions::new(resource.path(""))

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use berth_api::object::Pod;
 use berth_api::resource::{PLACEMENT_QUOTAS, PODS};
-use berth_client::{Cache, Informer, WatchGroup, WatchOptions, call};
+use berth_client::{Cache, Informer, Missing, WatchGroup, WatchOptions, call};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +37,7 @@ pub(crate) async fn sync<K: StateAccess>(
     group: &WatchGroup,
 ) {
     let options = WatchOptions {
-        missing_is_empty: true,
+        missing: Missing::empty(&PLACEMENT_QUOTAS),
         group: group.clone(),
         ..WatchOptions::new(PLACEMENT_QUOTAS.path(""))
     };

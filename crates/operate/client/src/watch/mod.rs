@@ -32,7 +32,7 @@ pub use frame::fuzz_frames;
 pub use frame::read_object;
 pub use group::WatchGroup;
 pub use object::{Generated, HasMetadata, KubeObject};
-pub use options::WatchOptions;
+pub use options::{Missing, WatchOptions};
 pub use pages::{ListError, Pages, list};
 pub use stream::{WatchStream, watch, watch_into, watch_with};
 

@@ -2,9 +2,27 @@
 
 use std::time::Duration;
 
-use berth_api::resource::percent_encoded;
+use berth_api::resource::{Resource, percent_encoded};
 
 use super::group::WatchGroup;
+
+/// What it means that the server does not have a resource. The watch keeps retrying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The watch fails.
+    Failure,
+    /// It counts as an empty list, with a warning: every server of Kubernetes has the resource.
+    EmptyWithWarning,
+    /// It counts as an empty list: its definition is optional.
+    Empty,
+}
+
+impl Missing {
+    /// For a component that works without the resource.
+    pub fn empty(resource: &Resource) -> Missing {
+        if resource.is_optional() { Missing::Empty } else { Missing::EmptyWithWarning }
+    }
+}
 
 /// What to watch, with timeouts and limits.
 #[derive(Clone, Debug)]
@@ -19,8 +37,8 @@ pub struct WatchOptions {
     pub page_size: u32,
     /// Whether to use streaming lists. If the server refuses them, the client requests pages instead.
     pub streaming_lists: bool,
-    /// Whether a resource that the server does not have (404) counts as an empty list. The watch keeps retrying.
-    pub missing_is_empty: bool,
+    /// What it means that the server does not have the resource (404).
+    pub missing: Missing,
     /// `timeoutSeconds` of a watch is drawn between this and twice this, so that the watches of many clients do not end
     /// at the same time.
     pub watch_timeout: Duration,
@@ -54,7 +72,7 @@ impl WatchOptions {
             label_selector: None,
             page_size: 500,
             streaming_lists: true,
-            missing_is_empty: false,
+            missing: Missing::Failure,
             watch_timeout: Duration::from_secs(300),
             idle_timeout: Duration::from_secs(90),
             list_timeout: Duration::from_secs(60),

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::ended::Ended;
 use super::failure::WatchFailure;
 use super::group::{Kept, LONG_WATCH};
-use super::options::WatchOptions;
+use super::options::{Missing, WatchOptions};
 use super::pages::Pages;
 use super::request::{WatchRequest, answered, too_large};
 use super::sink::{Sink, deliver};
@@ -68,9 +68,13 @@ pub(crate) async fn run(client: kube::Client, options: WatchOptions, sink: &mut 
                 let _ = deliver(sink).await;
                 return;
             }
-            Ended::Call(error) if error.is_not_found() && watcher.options.missing_is_empty => {
+            Ended::Call(error) if error.is_not_found() && watcher.options.missing != Missing::Failure => {
                 if refused.replace(404) != Some(404) {
-                    tracing::warn!(path, "the server does not have this resource: treated as an empty list");
+                    let message = "the server does not have this resource: treated as an empty list";
+                    match watcher.options.missing {
+                        Missing::Empty => tracing::debug!(path, "{message}"),
+                        _ => tracing::warn!(path, "{message}"),
+                    }
                     if deliver_empty_list(sink).await.is_err() {
                         return;
                     }

@@ -98,12 +98,7 @@ impl StatusLine {
                 pending.tick();
             }
             StatusLine::Lines { last } => {
-                let counts = counts_line(tally, binds_per_second, enforcer);
-                let line = match pending_line(tally) {
-                    Some(pending) => format!("{counts}; {pending}"),
-                    None => counts,
-                };
-                if line != *last {
+                if let Some(line) = new_line(last, tally, enforcer) {
                     // There is no other output when standard error is closed.
                     let _: io::Result<()> = writeln!(io::stderr().lock(), "{line}");
                     *last = line;
@@ -128,6 +123,16 @@ impl StatusLine {
         }
         *self = StatusLine::Hidden;
     }
+}
+
+/// The line of these counts, if it is another than the last one. It has no rate, which differs at each look.
+fn new_line(last: &str, tally: &Tally, enforcer: &EnforcerStatus) -> Option<String> {
+    let counts = counts_line(tally, 0.0, enforcer);
+    let line = match pending_line(tally) {
+        Some(pending) => format!("{counts}; {pending}"),
+        None => counts,
+    };
+    (line != last).then_some(line)
 }
 
 fn counts_line(tally: &Tally, binds_per_second: f64, enforcer: &EnforcerStatus) -> String {
@@ -178,6 +183,21 @@ mod tests {
 
     use super::*;
     use crate::cluster::observed::Stage;
+
+    #[test]
+    fn without_a_terminal_a_line_is_written_when_something_changes() {
+        let running = |n| Tally {
+            n_nodes: 1,
+            n_ready: 1,
+            stages: BTreeMap::from([(Stage::Running, n)]),
+            top_message: None,
+        };
+        let enforcer = EnforcerStatus::default();
+        let first = new_line("", &running(1), &enforcer).unwrap();
+        assert_eq!(first, "1 node ready; 1 pod: 1 running");
+        assert_eq!(new_line(&first, &running(1), &enforcer), None);
+        assert!(new_line(&first, &running(2), &enforcer).is_some());
+    }
 
     #[test]
     fn a_summary_has_counts_and_the_most_frequent_reason() {

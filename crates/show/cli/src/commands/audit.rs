@@ -1,12 +1,13 @@
 //! `berth audit`.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::ColorBy;
 use berth_enforcer::HoldForecast;
 use berth_engine::{Cluster, Remedies, RemedyOptions, Violation, ViolationKey};
-use berth_simulate::SimulatedPod;
+use berth_simulate::{SimulatedPod, Simulation};
 use berth_terminal::output;
 use berth_terminal::process::ExitStatus;
 use berth_terminal::progress;
@@ -16,6 +17,7 @@ use super::cluster_args::ClusterArgs;
 use super::hold_args::HoldArgs;
 use super::picture_args::PictureArgs;
 use crate::error::CliError;
+use crate::objects::not_found;
 use crate::pictures::PictureOutputArgs;
 use crate::render::audit::{self, Audit, AuditSummary, UnsupportedPod};
 
@@ -32,6 +34,7 @@ use crate::render::audit::{self, Audit, AuditSummary, UnsupportedPod};
 Examples:
   berth audit -f cluster.yaml
   berth audit --live --executing-only
+  berth audit --dump cluster.yaml -n team-a
   kubectl get nodes,namespaces,pods -A -o yaml | berth audit -f - -o json
 
 Exit codes: 0 no rule is violated, 1 some rules are violated or pods do not run on the node that they name, 2 invalid input or usage
@@ -41,6 +44,9 @@ See docs/audit.md for the rules, and docs/json.md for the fields of -o json."
 pub struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
+    /// Check only pods of this namespace [default: all namespaces]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
     /// Check only rules that are required during execution
     #[arg(long)]
     executing_only: bool,
@@ -58,25 +64,45 @@ pub struct Args {
 /// Checks the rules of running pods.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut simulation = args.cluster.simulation(false)?;
+    if let Some(namespace) = &args.namespace {
+        check_namespace(&simulation, namespace)?;
+    }
+    let is_meant = |namespace: &str| args.namespace.as_deref().is_none_or(|wanted| wanted == namespace);
     let running = simulation.unsupported_pods().filter(|pod| pod.was_running);
+    let running = running.filter(|pod| is_meant(&pod.pod.metadata.namespace));
     let unsupported = running.map(|pod| UnsupportedPod {
         namespace: pod.pod.metadata.namespace.clone(),
         name: pod.pod.metadata.name.clone(),
         fields: pod.unsupported.to_vec(),
     });
     let unsupported: Vec<_> = unsupported.collect();
-    let not_running = simulation.not_running();
+    let mut not_running = simulation.not_running();
+    not_running.retain(|of_workload| is_meant(&of_workload.namespace));
     let holds = args.hold.holds()?;
     let hold_forecast = HoldForecast::new(&holds, simulation.pods().iter().map(|pod| &pod.pod));
     let cluster = simulation.cluster();
-    let violations = violations(cluster, args.executing_only);
+    let mut violations = violations(cluster, args.executing_only);
     let executing: Vec<ViolationKey> =
         violations.iter().filter(|v| v.required_during_execution).map(Violation::key).collect();
     let evict_without_target = hold_forecast.released(Timestamp::now());
     let options = RemedyOptions { evict_without_target, ..RemedyOptions::default() };
+    // Of all namespaces: an eviction may fix rules of several.
     let mut remedies = cluster.remedy(&executing, &options);
     hold_forecast.leave_out_blocked(&mut remedies.remedies);
-    let size = (cluster.n_pods(), cluster.n_nodes());
+    violations.retain(|violation| is_meant(&violation.namespace));
+    remedies.stays.retain(|stays| is_meant(&stays.key.namespace));
+    remedies.remedies.retain(|remedy| {
+        is_meant(&remedy.victim.namespace) || remedy.cures.iter().any(|key| is_meant(&key.namespace))
+    });
+    let n_nodes = cluster.n_nodes();
+    let n_pods = match &args.namespace {
+        None => cluster.n_pods(),
+        Some(_) => {
+            let pods = simulation.pods().iter();
+            pods.filter(|pod| pod.was_running && is_meant(&pod.pod.metadata.namespace)).count()
+        }
+    };
+    let size = (n_pods, n_nodes);
     let summary = AuditSummary::new(size, &violations, &remedies, &unsupported, &not_running);
     let Remedies { remedies, stays } = remedies;
     let (delayed, held) = (Vec::new(), Vec::new());
@@ -97,6 +123,16 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     out.flush()?;
     let is_good = audit.violations.is_empty() && audit.not_running.is_empty();
     Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })
+}
+
+fn check_namespace(simulation: &Simulation, namespace: &str) -> Result<(), CliError> {
+    let all: BTreeSet<&str> =
+        simulation.pods().iter().map(|pod| pod.pod.metadata.namespace.as_str()).collect();
+    if all.contains(namespace) {
+        return Ok(());
+    }
+    let all: Vec<_> = all.into_iter().map(|name| (name.to_owned(), name.to_owned())).collect();
+    Err(not_found("Namespace", None, namespace, &all))
 }
 
 fn violations(cluster: &mut Cluster, executing_only: bool) -> Vec<Violation> {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use berth_api::expand::MAX_PODS;
 use berth_api::inventory::Inventory;
-use berth_api::read::Manifest;
+use berth_api::read::{Manifest, SourceLocation};
 use berth_api::rules::parse_relax_after;
 use berth_api::syntax::format::{abbreviated, counted};
 use berth_client::connect::Options;
 use berth_engine::Settings;
-use berth_schema::unknown_fields;
+use berth_schema::{UnknownField, unknown_fields};
 use berth_simulate::{PendingFor, Simulation, SimulationOptions, add_simulated_nodes};
 use berth_terminal::input::{Input, OpenError, find_inputs};
 use berth_terminal::output;
@@ -18,7 +18,7 @@ use berth_terminal::progress;
 use clap::ArgGroup;
 
 use super::node_args::NodeSizeArgs;
-use super::read_inputs::read;
+use super::read_inputs::{field_lines, read};
 use super::rules_args::RulesArgs;
 use super::scheduler;
 use crate::error::CliError;
@@ -129,6 +129,11 @@ impl ClusterArgs {
         !self.dump.is_empty() || self.live_cluster().is_some()
     }
 
+    /// Whether a configuration of the scheduler is given.
+    pub fn has_config(&self) -> bool {
+        self.rules.config.is_some()
+    }
+
     /// Reads the input and builds the simulation; prints warnings and notes to standard error.
     pub fn simulation(&self, keep_raw: bool) -> Result<Simulation, CliError> {
         let inventory = self.inventory(keep_raw)?;
@@ -213,10 +218,19 @@ impl ClusterArgs {
     pub fn add_files(&self, inventory: &mut Inventory, files: &[String]) -> Result<Vec<String>, CliError> {
         let mut unknown = Vec::new();
         let mut find_unknown = |manifest: &Manifest| {
-            let found = unknown_fields(&manifest.value);
-            unknown.extend(found.iter().map(|field| format!("{}: {manifest}: {field}", manifest.source)));
+            let found = unknown_fields(&manifest.value).into_iter();
+            unknown.extend(found.map(|field| (manifest.source.clone(), manifest.to_string(), field)));
         };
-        read(inventory, &find_inputs(files)?, Some(&mut find_unknown))?;
+        let inputs = find_inputs(files)?;
+        read(inventory, &inputs, Some(&mut find_unknown))?;
+        let wanted = unknown.iter().map(|(place, ..)| place.file.to_string()).collect();
+        let lines = field_lines(&inputs, &wanted);
+        let message = |(place, object, field): (SourceLocation, String, UnknownField)| {
+            let line = lines.get(place.file.as_ref()).and_then(|lines| lines.line(&place, &field.path));
+            let place = SourceLocation { line: line.or(place.line), ..place };
+            format!("{place}: {object}: {field}")
+        };
+        let unknown: Vec<String> = unknown.into_iter().map(message).collect();
         if self.strict && !unknown.is_empty() {
             return Err(CliError::UnknownFields(unknown));
         }

@@ -9,7 +9,7 @@ use berth_client::WatchGroup;
 use berth_client::delegated::DelegatedAuthorizer;
 use berth_client::ledger::LedgerClient;
 use berth_console::{EnforcerRules, LimitsInUse, State};
-use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, live, writer};
+use berth_console_server::{AccessToken, Authenticator, Bound, Console, ServerOptions, live, writer};
 use berth_enforcer::{
     EnforcerOptions, Graces, HoldForecast, HoldOptions, delayed_evictions, grace_period, limits_in_use,
 };
@@ -275,8 +275,13 @@ pub async fn serve(
     options: ServerOptions,
     stop: CancellationToken,
 ) -> Result<(), CliError> {
-    let authenticator = options.authenticator.clone();
-    let address = berth_console_server::start(console, options, stop).await?;
+    serve_at(console, Bound::new(options).await?, stop).await
+}
+
+/// The same on an address that is bound already.
+pub async fn serve_at(console: Arc<Console>, bound: Bound, stop: CancellationToken) -> Result<(), CliError> {
+    let authenticator = bound.options.authenticator.clone();
+    let address = berth_console_server::start_at(console, bound, stop).await?;
     output::note(&match authenticator {
         Authenticator::Token(token) => {
             format!("serving the console at http://{address}/?token={}", token.secret())

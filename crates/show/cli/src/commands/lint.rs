@@ -1,7 +1,7 @@
 //! `berth lint`.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::io::{Read, Write};
+use std::collections::{BTreeSet, HashSet};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use berth_admission::policy::Action;
@@ -9,7 +9,7 @@ use berth_admission::{Answer, OfflineAdmission};
 use berth_api::inventory::InputError;
 use berth_api::object::Pod;
 use berth_api::policy::RequiredLabels;
-use berth_api::read::{FieldLines, SourceLocation, collect_manifests};
+use berth_api::read::{SourceLocation, collect_manifests};
 use berth_api::syntax::label_key;
 use berth_lint::{Finding, LintInput, Objection, RULES, Selection, Severity, UnknownRule};
 use berth_simulate::SimulationError;
@@ -22,13 +22,12 @@ use serde_json::json;
 
 use super::cluster_args::{ClusterArgs, warn};
 use super::policy_file;
+use super::read_inputs::field_lines;
 use crate::error::CliError;
 use crate::render::{lint, sarif};
 
 /// The configuration file that is read if it is in the current directory.
 const CONFIG: &str = ".berth-lint.yaml";
-/// Lines of fields are not searched in larger inputs.
-const MAX_SEARCHED_BYTES: u64 = 16 << 20;
 
 /// Find placement mistakes in manifests
 ///
@@ -246,14 +245,7 @@ fn selection(args: &Args, config: &Config) -> Result<Selection, CliError> {
 /// Finds the line of each finding's field, where the file is not too large.
 fn find_lines(findings: &mut [Finding], files: &[berth_terminal::input::Input]) {
     let wanted: BTreeSet<String> = findings.iter().map(|finding| finding.file.clone()).collect();
-    let mut lines = BTreeMap::new();
-    for file in files.iter().filter(|file| wanted.contains(&file.name()) && file.n_bytes() > 0) {
-        let mut text = String::new();
-        let read = file.open(|_| ()).map(|reader| reader.take(MAX_SEARCHED_BYTES).read_to_string(&mut text));
-        if matches!(read, Ok(Ok(n)) if (n as u64) < MAX_SEARCHED_BYTES) {
-            lines.insert(file.name(), FieldLines::of(&text));
-        }
-    }
+    let lines = field_lines(files, &wanted);
     for finding in findings {
         let found = lines.get(&finding.file).and_then(|lines| lines.line(&finding.place, &finding.path));
         finding.line = found.or(finding.line);

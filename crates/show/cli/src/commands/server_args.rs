@@ -30,6 +30,10 @@ pub struct ServerArgs {
     event_ttl: Duration,
 }
 
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 impl ServerArgs {
     /// The directory with the state.
     pub fn data_dir(&self) -> Option<&Path> {
@@ -40,8 +44,9 @@ impl ServerArgs {
     pub fn options(&self, extensions: bool) -> ServerOptions {
         ServerOptions {
             listen: SocketAddr::new(self.listen, self.port),
-            data_dir: self.data_dir.clone(),
-            kubeconfig: self.kubeconfig_out.clone(),
+            data_dir: self.data_dir.as_deref().map(absolute),
+            // The printed command must also work in another directory.
+            kubeconfig: self.kubeconfig_out.as_deref().map(absolute),
             extensions,
             event_ttl: self.event_ttl,
             ..ServerOptions::default()

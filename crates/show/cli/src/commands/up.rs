@@ -16,7 +16,7 @@ use berth_api::syntax::format::{counted, elapsed};
 use berth_apiserver::ApiServer;
 use berth_client::apply::{Applied, apply};
 use berth_client::{ObservedObject, WatchGroup, WatchOptions, connect, list};
-use berth_console_server::{Console, ServerOptions, writer};
+use berth_console_server::{Bound, Console, writer};
 use berth_enforcer::EnforcerOptions;
 use berth_engine::Settings;
 use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
@@ -185,6 +185,11 @@ async fn up(
     let admission = args.admission.put_into(&mut server, settings.extensions, &served)?;
     let rules = scheduler.settings.clone();
     let holds = args.hold.holds()?;
+    // First: with an address that cannot be used, nothing starts.
+    let mut console_address = match args.console {
+        Some(address) => Some(Bound::new(console::loopback(address, true)?).await?),
+        None => None,
+    };
     let server = ApiServer::start(server).await?;
     let mut components = Components::new(stop.child_token());
     let outcome = async {
@@ -226,7 +231,7 @@ async fn up(
             output::kubeconfig_line(server.kubeconfig_path())?;
         }
         output::note(&format!("ready in {} at {}", elapsed(begin.elapsed()), server.url()));
-        if let Some(address) = args.console {
+        if let Some(mut bound) = console_address.take() {
             let options = SimulationOptions {
                 settings: rules.clone(),
                 pending_for: PendingFor::Until(jiff::Timestamp::now()),
@@ -241,9 +246,8 @@ async fn up(
                 ledger,
                 components.stop_token(),
             );
-            let write = args.allow_changes.then(|| writer::as_client(client.clone()));
-            let options = ServerOptions { write, ..console::loopback(address, true)? };
-            console::serve(state, options, components.stop_token()).await?;
+            bound.options.write = args.allow_changes.then(|| writer::as_client(client.clone()));
+            console::serve_at(state, bound, components.stop_token()).await?;
         }
         let statuses = Statuses { scheduler: scheduled, enforcer: enforced };
         let work = attend(args, client, manifests, admission, (ran, rules), statuses, &stop);

@@ -122,7 +122,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         has_change = true;
     }
     if !has_change && args.each.is_none() {
-        output::note(&"no change is given: the pending pods are placed");
+        output::note(
+            &"no change is given: the result shows where pending pods go; add one, such as --drain NODE",
+        );
     }
     if cluster.has_base() {
         note_replaced(what_if.inventory());

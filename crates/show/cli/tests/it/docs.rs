@@ -168,11 +168,12 @@ fn every_block_has_a_known_language() {
     let mut wrong = String::new();
     for block in blocks() {
         let known: &[&str] = match block.language.as_str() {
-            "sh" => &["cluster", "unrun"],
+            "sh" => &["cluster", "findings", "unrun"],
             "yaml" => &["values"],
             // Doctests of berth-engine.
             "rust" if block.file == "docs/embedding.md" => &[],
-            "json" | "text" => &[],
+            "text" => &["output"],
+            "json" => &[],
             _ => {
                 writeln!(wrong, "{}: {:?} is no language here", block.place(), block.language).unwrap();
                 continue;
@@ -297,7 +298,8 @@ fn copy(what: &Path, folder: &Path) {
 #[test]
 fn commands_in_the_documents_run() {
     let mut by_file: Vec<(String, Vec<Block>)> = Vec::new();
-    for block in blocks().into_iter().filter(|b| b.language == "sh" && !b.has("unrun")) {
+    let is_run = |b: &Block| b.language == "sh" && !b.has("unrun") || b.has("output");
+    for block in blocks().into_iter().filter(is_run) {
         match by_file.last_mut().filter(|(file, _)| *file == block.file) {
             Some((_, blocks)) => blocks.push(block),
             None => by_file.push((block.file.clone(), vec![block])),
@@ -306,15 +308,59 @@ fn commands_in_the_documents_run() {
     let mut n_run = 0;
     for (file, blocks) in by_file {
         let mut stage = Stage::new(&file.replace(['/', '.'], "-"));
+        let mut printed = String::new();
+        let mut updates = Vec::new();
         for block in blocks {
+            if block.has("output") {
+                let shown = shortened_like(&printed, &block.text);
+                if std::env::var_os("BERTH_UPDATE_GOLDEN").is_some() {
+                    updates.push((block, shown));
+                } else {
+                    assert_eq!(block.text, shown, "{}: BERTH_UPDATE_GOLDEN=1 updates it", block.place());
+                }
+                continue;
+            }
             if block.has("cluster") && !has_kubectl(&block.place()) {
                 continue;
             }
-            stage.run(&block);
+            printed = stage.run(&block);
             n_run += 1;
         }
+        update(&file, &updates);
     }
     assert!(n_run > 3, "only {n_run} blocks were run");
+}
+
+/// An output with as many lines before and after `...` as the text of a document.
+fn shortened_like(output: &str, text: &str) -> String {
+    const LEFT_OUT: &str = "...";
+    let (lines, shown): (Vec<_>, Vec<_>) = (output.trim_end().lines().collect(), text.lines().collect());
+    let Some(n_before) = shown.iter().position(|line| *line == LEFT_OUT) else {
+        return format!("{}\n", lines.join("\n"));
+    };
+    let n_after = shown.len() - n_before - 1;
+    let before = lines.iter().take(n_before);
+    let after = lines.iter().skip(lines.len().saturating_sub(n_after));
+    before.chain([&LEFT_OUT]).chain(after).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn an_output_is_shortened_like_the_text_of_its_document() {
+    for (text, shown) in [("x\n", "a\nb\nc\n"), ("x\n...\n", "a\n...\n"), ("...\nx\ny\n", "...\nb\nc\n")] {
+        assert_eq!(shortened_like("a\nb\nc\n", text), shown, "{text}");
+    }
+}
+
+/// Writes new texts into the blocks of a document.
+fn update(file: &str, updates: &[(Block, String)]) {
+    let path = repository().join(file);
+    for (block, text) in updates.iter().rev().filter(|(block, text)| block.text != *text) {
+        let document = fs::read_to_string(&path).unwrap();
+        let mut lines: Vec<&str> = document.lines().collect();
+        let (from, n) = (block.line, block.text.lines().count());
+        lines.splice(from..from + n, text.lines());
+        fs::write(&path, format!("{}\n", lines.join("\n"))).unwrap();
+    }
 }
 
 struct Stage {
@@ -331,7 +377,8 @@ impl Stage {
         Stage { berth: None, directory }
     }
 
-    fn run(&mut self, block: &Block) {
+    /// Runs a block; returns what it prints.
+    fn run(&mut self, block: &Block) -> String {
         let kubeconfig = self.directory.file("kubeconfig");
         if block.has("cluster") && self.berth.is_none() {
             let out = kubeconfig.display().to_string();
@@ -343,7 +390,10 @@ impl Stage {
         let built = Path::new(env!("CARGO_BIN_EXE_berth"));
         let path = format!("{}:{}", built.parent().unwrap().display(), std::env::var("PATH").unwrap());
         // In the repository, cargo runs Berth.
-        let script = block.text.replace("cargo run --release --", "berth");
+        let mut script = block.text.replace("cargo run --release --", "berth");
+        if block.has("findings") {
+            script.insert_str(0, "berth() { command berth \"$@\" || test $? = 1; }\n");
+        }
         let output = Command::new("sh")
             .args(["-e", "-c", &script])
             .current_dir(&self.directory.0)
@@ -362,6 +412,7 @@ impl Stage {
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }
 

@@ -12,6 +12,7 @@ const RUNS: &[(&str, &[&str])] = &[
     ("recording", &["replay", "--timeline", "examples/recording"]),
     ("console", &["audit", "--dump", "examples/console/cluster.yaml", "--summary"]),
     ("redis-web", &["simulate", "-f", "examples/redis-web", "--nodes", "3", "--zones", "3"]),
+    ("autoscaling", &["simulate", "-f", "examples/autoscaling", "--nodes", "3", "--zones", "3"]),
     ("rollout", &["simulate", "-f", "examples/rollout", "--nodes", "3", "--zones", "3"]),
     ("zone-affinity", &["simulate", "-f", "examples/zone-affinity", "-o", "wide"]),
     ("zone-affinity", &["explain", "-f", "examples/zone-affinity", "ledger"]),

@@ -25,6 +25,12 @@ fn the_plugin_explains_pods_and_completes_its_arguments() {
     let (help, code) = run(&scratch, "kubectl-berth", &["explain", "--help"]);
     assert!(help.contains("Usage: kubectl berth explain") && code == Some(0), "{help}");
     assert!(help.contains("\n  kubectl berth explain --live team-a/web-0"), "{help}");
+    // Without input, it reads the cluster of kubectl.
+    let link = scratch.0.join("kubectl-berth");
+    let without =
+        Command::new(link).args(["explain", "web-0"]).env("KUBECONFIG", "/missing/config").output().unwrap();
+    let stderr = String::from_utf8(without.stderr).unwrap();
+    assert!(stderr.starts_with("error: /missing/config: No such file or directory"), "{stderr}");
     let (words, code) = run(&scratch, "kubectl_complete-berth", &["simu"]);
     assert_eq!(
         (words.lines().next().unwrap().split('\t').next(), code),

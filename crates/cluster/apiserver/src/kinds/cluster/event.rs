@@ -6,6 +6,14 @@ use crate::table::duration::since;
 pub struct Event;
 
 impl Strategy for Event {
+    /// Kubernetes always writes these times, as null where they are not set, so that JSON paths find them.
+    fn default(&self, value: &mut Value) {
+        let Some(event) = value.as_object_mut() else { return };
+        for time in ["eventTime", "firstTimestamp", "lastTimestamp"] {
+            event.entry(time).or_insert(Value::Null);
+        }
+    }
+
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         let namespace = text(value, "/involvedObject/namespace");
         if !namespace.is_empty() && namespace != text(value, "/metadata/namespace") {

@@ -24,6 +24,8 @@ impl Strategy for Namespace {
 
     fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
         if subresource.is_empty() {
+            // A replaced or applied object may have no spec, and `take` needs one.
+            object(new, "spec");
             take(&mut new["spec"], &old["spec"], "finalizers");
             self.default(new);
         }

@@ -13,7 +13,7 @@ use berth_api::read::from_value;
 use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource};
 
 use defaults::{default_pod, qos_class};
-use validate::{cause, validate_containers};
+use validate::{cause, validate_containers, validate_usage};
 
 use crate::kinds::kind::{NoRules, kinds};
 use crate::kinds::prelude::*;
@@ -60,6 +60,7 @@ impl Strategy for Pod {
 
     fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
         causes.0.extend(update::validate_update(new, old));
+        validate_usage(new, causes);
     }
 
     fn validate_resize(&self, new: &Value, old: &Value, causes: &mut Causes) {
@@ -100,6 +101,7 @@ impl Strategy for Pod {
         let mut causes = Causes::default();
         causes.0.extend(admission.errors.iter().map(|error| cause(error, "")));
         validate_containers(&pod["spec"], "spec", &mut causes);
+        validate_usage(pod, &mut causes);
         causes.refuse(resource, pod)?;
         if !extensions {
             drop_extensions(pod);

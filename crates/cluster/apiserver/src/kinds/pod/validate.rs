@@ -1,6 +1,8 @@
 //! Validation of pods and pod templates that is irrelevant for placement.
 
 use berth_api::admission::FieldError;
+use berth_api::simulated_nodes::{CPU_USAGE, MEMORY_USAGE};
+use berth_api::syntax::quantity::Quantity;
 
 use crate::kinds::prelude::*;
 use crate::request::Cause;
@@ -12,6 +14,22 @@ pub fn cause(error: &FieldError, prefix: &str) -> Cause {
         reason: error.error_type.as_str().to_owned(),
         message: message.to_owned(),
         field: format!("{prefix}{}", error.field),
+    }
+}
+
+/// Validates the annotations that metrics are read from.
+pub fn validate_usage(pod: &Value, causes: &mut Causes) {
+    for key in [CPU_USAGE, MEMORY_USAGE] {
+        let usage = pod["metadata"]["annotations"].get(key).unwrap_or(&Value::Null);
+        let Some(text) = usage.as_str() else { continue };
+        let field = format!("metadata.annotations[{key}]");
+        match Quantity::parse(text) {
+            Err(error) => causes.invalid(&field, usage, &error.to_string()),
+            Ok(amount) if amount.is_negative() => {
+                causes.invalid(&field, usage, "must be greater than or equal to 0");
+            }
+            Ok(_) => {}
+        }
     }
 }
 

@@ -40,6 +40,39 @@ fn up_places_the_redis_example_and_shows_the_placement() {
 }
 
 #[test]
+fn the_printed_kubeconfig_is_absolute_and_the_start_has_no_warnings() {
+    let directory = TempDir::new("relative");
+    let up_to_root = "../".repeat(repository().canonicalize().unwrap().components().count() - 1);
+    let relative = format!("{up_to_root}{}", &directory.file("here").display().to_string()[1..]);
+    let args = ["up", "--nodes", "1", "--kubeconfig-out", &relative, "--console=127.0.0.1:0"];
+    let up = Berth::start(&directory, "up", &args);
+    let printed = up.line_after("export KUBECONFIG=");
+    assert!(Path::new(&printed).is_absolute() && Path::new(&printed).exists(), "{printed}");
+    let log = process::eventually("the cluster runs", || {
+        let log = up.stderr();
+        if log.contains("1 node ready") { Ok(log) } else { Err(log) }
+    });
+    assert!(!log.contains("WARN"), "{log}");
+}
+
+#[test]
+fn a_console_whose_address_cannot_be_used_fails_before_the_cluster_starts() {
+    let directory = TempDir::new("console-address");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    for (console, why) in [
+        (address.to_string(), "cannot listen on"),
+        ("192.0.2.1:8080".to_owned(), "on loopback addresses only"),
+    ] {
+        let (code, stdout, stderr) =
+            finish(&directory, &["up", "--nodes", "1", &format!("--console={console}")]);
+        assert_eq!(code, Some(2), "{stdout}{stderr}");
+        assert!(stderr.contains(why), "{stderr}");
+        assert!(!stdout.contains("KUBECONFIG") && !stderr.contains("note: ready"), "{stdout}{stderr}");
+    }
+}
+
+#[test]
 fn unschedulable_pods_are_shown_with_their_reason() {
     let directory = TempDir::new("unplaced");
     let args = ["up", "--nodes", "2", "-f", "examples/redis-web", "--exit-when-settled", "--no-summary"];

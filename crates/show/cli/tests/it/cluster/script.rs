@@ -44,6 +44,11 @@ fn a_stateful_set_gets_its_zonal_volumes_back() {
 }
 
 #[test]
+fn replicas_follow_the_usage_that_annotations_set_and_services_have_endpoints() {
+    run("autoscaling");
+}
+
+#[test]
 fn pods_are_charged_for_what_they_exclude() {
     run("placement-quota");
 }
