@@ -79,6 +79,11 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
             let path = NODES.object_path("", &node);
             edit(client, &path, |_| Ok(json!({"spec": {"unschedulable": true}}))).await
         }
+        // The node controller removes the taint of a cordon.
+        Write::Uncordon { node } => {
+            let path = NODES.object_path("", &node);
+            edit(client, &path, |_| Ok(json!({"spec": {"unschedulable": null}}))).await
+        }
         Write::Evict { name, uid, .. } => {
             match eviction::evict(client, name.namespace(), name.name(), &uid, TIMEOUT).await {
                 Err(error) if !error.is_refusal() && is_evicted(client, &name, &uid).await => Ok(()),
@@ -221,6 +226,8 @@ mod tests {
         let taints = written["spec"]["taints"].as_array().unwrap();
         assert!(taints.contains(&json!({"key": "t", "value": "v", "effect": "NoSchedule"})), "{written}");
         assert!(!written.to_string().contains("NoExecute") && written["spec"]["unschedulable"] == true);
+        write(&client, Write::Uncordon { node: node() }).await.unwrap();
+        assert!(object(&client, "/api/v1/nodes/a").await["spec"]["unschedulable"] != true);
 
         let apply = async |replicas: u32, is_forced: bool| {
             let text = format!(

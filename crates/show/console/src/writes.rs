@@ -46,6 +46,11 @@ pub enum Write {
         /// The node.
         node: String,
     },
+    /// Makes a node schedulable again.
+    Uncordon {
+        /// The node.
+        node: String,
+    },
     /// Evicts a pod with the Eviction API.
     Evict {
         /// Namespace and name.
@@ -97,6 +102,7 @@ impl fmt::Display for Write {
                 write!(f, "Remove the taints {key}{effect} of node {node}")
             }
             Write::Cordon { node } => write!(f, "Cordon node {node}: no more pods are placed on it"),
+            Write::Uncordon { node } => write!(f, "Uncordon node {node}: pods are placed on it again"),
             Write::Evict { name, is_recreated, .. } => {
                 write!(f, "Evict pod {name}")?;
                 f.write_str(if *is_recreated { "" } else { ": nothing creates it again" })
@@ -167,6 +173,12 @@ impl WritePlan {
             }
             Change::AddNodes { n_nodes, like } => {
                 refuse(format!("Add {} like {like}", counted(n_nodes, "node")), NODES_JOIN);
+            }
+            Change::Cordon(node) => {
+                self.add_of_node(Write::Cordon { node: node.clone() }, &node, inventory);
+            }
+            Change::Uncordon(node) => {
+                self.add_of_node(Write::Uncordon { node: node.clone() }, &node, inventory);
             }
             Change::Drain(node) => {
                 self.add_of_node(Write::Cordon { node: node.clone() }, &node, inventory);

@@ -15,6 +15,9 @@ use super::error::ChangeError;
 use super::scale;
 use crate::simulation::{is_of_daemon_set, node_like};
 
+/// The taint of cordoned nodes.
+const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
+
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -22,6 +25,10 @@ pub enum Change {
     RemoveNode(String),
     /// Cordons a node and evicts its pods, except those of DaemonSets.
     Drain(String),
+    /// Cordons a node: no pod is placed there any more.
+    Cordon(String),
+    /// Ends the cordon of a node.
+    Uncordon(String),
     /// Removes all nodes with a label.
     RemoveDomain {
         /// The label key.
@@ -105,6 +112,13 @@ impl Change {
                 let node = node.clone();
                 let why = format!("has no controller: draining {name} deletes it");
                 departures.leave(inventory, std::slice::from_ref(&node), &why, |pod| !is_of_daemon_set(pod));
+            }
+            Change::Cordon(name) => node_mut(inventory, name)?.spec.unschedulable = true,
+            Change::Uncordon(name) => {
+                let spec = &mut node_mut(inventory, name)?.spec;
+                spec.unschedulable = false;
+                // The node controller removes it.
+                spec.taints.retain(|taint| taint.key != UNSCHEDULABLE_TAINT);
             }
             Change::AddNodes { n_nodes, like } => {
                 let like = find_node(inventory, like)?.clone();

@@ -70,7 +70,8 @@ fn path(write: &Write) -> String {
         Write::SetLabel { node, .. }
         | Write::SetTaint { node, .. }
         | Write::RemoveTaints { node, .. }
-        | Write::Cordon { node } => NODES.object_path("", node),
+        | Write::Cordon { node }
+        | Write::Uncordon { node } => NODES.object_path("", node),
         Write::Evict { name, .. } => format!("{}/eviction", PODS.object_path(name.namespace(), name.name())),
         Write::Scale { kind, name, .. } => {
             let path = kind.resource().map(|resource| resource.object_path(name.namespace(), name.name()));
@@ -117,6 +118,10 @@ fn shows(write: &Write, kind: &str, object: &Value, is_deleted: bool) -> Option<
         Write::Cordon { node } => {
             is_node(node)?;
             object["spec"]["unschedulable"] == true
+        }
+        Write::Uncordon { node } => {
+            is_node(node)?;
+            object["spec"]["unschedulable"] != true
         }
         Write::Evict { uid, .. } => {
             (kind == "Pod" && metadata["uid"] == *uid).then_some(())?;
