@@ -10,8 +10,13 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 const TARGET: &str = "wasm32-unknown-unknown";
-/// The files that are copied.
-const ASSETS: [&str; 3] = ["index.html", "playground.js", "playground.css"];
+/// The files that are copied: those of the playground, and what pages of the console do at hand.
+const ASSETS: [&str; 4] = [
+    "playground/assets/index.html",
+    "playground/assets/playground.js",
+    "playground/assets/playground.css",
+    "console/assets/page.js",
+];
 const EXAMPLE: &str = "examples/console/cluster.yaml";
 /// Limit of the compressed module.
 const MAX_BYTES: usize = 4 << 20;
@@ -39,7 +44,8 @@ pub fn build(root: &Path, folder: &Path) -> Result<String, String> {
     );
     fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     for name in ASSETS {
-        write(&folder.join(name), &read(&root.join("crates/show/playground/assets").join(name))?)?;
+        let file = root.join("crates/show").join(name);
+        write(&folder.join(file.file_name().unwrap_or_default()), &read(&file)?)?;
     }
     write(&folder.join("playground-module.js"), script.as_bytes())?;
     Ok(format!("playground: {size}; open {}", folder.join("index.html").display()))

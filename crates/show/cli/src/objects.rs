@@ -155,9 +155,7 @@ fn position_of_pod<'a>(
         |pod: &Pod| pod.metadata.name == name && namespace.is_none_or(|n| pod.metadata.namespace == n);
     let found: Vec<_> = pods.clone().enumerate().filter(|(_, pod)| is_it(pod)).collect();
     match found.as_slice() {
-        [] => {
-            Err(missing(pods.map(|pod| (pod.metadata.name.clone(), pod.key())).collect()))
-        }
+        [] => Err(missing(pods.map(|pod| (pod.metadata.name.clone(), pod.key())).collect())),
         [(position, _)] => Ok(*position),
         several => {
             let keys: Vec<_> = several.iter().map(|(_, pod)| pod.key()).collect();

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anstream::StripStream;
-use berth_picture::escaped;
+use berth_console::reports;
 use berth_terminal::output::{json, text, yaml};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -32,7 +32,8 @@ pub enum PictureFormat {
 }
 
 impl PictureOutputArgs {
-    /// Writes `report` in the requested format; `table` writes its text form, `draw` gives its picture, or all of them.
+    /// Writes `report` in the requested format; `table` writes its text form, `draw` gives its picture, or all of them as parts of
+    /// a page.
     ///
     /// # Errors
     /// Standard output cannot be written.
@@ -54,6 +55,48 @@ impl PictureOutputArgs {
     }
 }
 
+/// `-o` of commands whose report has no picture.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct ReportOutputArgs {
+    /// Output format
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = ReportFormat::Table, value_name = "FORMAT")]
+    format: ReportFormat,
+}
+
+/// The form of a report without pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ReportFormat {
+    /// Text for a terminal
+    Table,
+    /// The whole report as JSON
+    Json,
+    /// The whole report as YAML
+    Yaml,
+    /// One self-contained page
+    Html,
+}
+
+impl ReportOutputArgs {
+    /// Writes `report` in the requested format; `table` writes its text form.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub fn write(
+        self,
+        out: &mut impl Write,
+        report: &impl Serialize,
+        title: &str,
+        table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match self.format {
+            ReportFormat::Table => text(out, |out| table(out)),
+            ReportFormat::Json => json(out, report),
+            ReportFormat::Yaml => yaml(out, report),
+            ReportFormat::Html => page(out, title, &[], table),
+        }
+    }
+}
+
 /// Writes one self-contained page: pictures, and the report as text.
 ///
 /// # Errors
@@ -64,18 +107,8 @@ pub fn page(
     pictures: &[String],
     table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    const STYLE: &str = "body{margin:16px;color-scheme:light dark;font-family:ui-monospace,Menlo,Consolas,monospace}\
-                         figure{margin:0 0 24px}figure,pre{overflow-x:auto}";
     let mut text = StripStream::new(Vec::new());
     table(&mut text)?;
     let text = text.into_inner();
-    let text = String::from_utf8_lossy(&text);
-    let text = escaped(&text);
-    let title = escaped(title);
-    writeln!(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">")?;
-    writeln!(out, "<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>")?;
-    for picture in pictures {
-        writeln!(out, "<figure>\n{picture}</figure>")?;
-    }
-    writeln!(out, "<pre>\n{text}</pre>\n</body>\n</html>")
+    out.write_all(reports::page(title, pictures, &String::from_utf8_lossy(&text)).as_bytes())
 }

@@ -3,20 +3,38 @@
 use maud::{DOCTYPE, Markup, html};
 
 use crate::Request;
+use crate::components::icons::{self, icon};
 
-/// The pages of the navigation: path and name.
-const PAGES: [(&str, &str); 11] = [
-    ("/", "Topology"),
-    ("/pending", "Pending"),
-    ("/workloads", "Workloads"),
-    ("/nodes", "Nodes"),
-    ("/rules", "Rules"),
-    ("/what-if", "What if"),
-    ("/sets", "Sets"),
-    ("/lint", "Lint"),
-    ("/enforcer", "Enforcer"),
-    ("/timeline", "Timeline"),
-    ("/events", "Events"),
+/// The pages of the navigation in groups: path, name and icon.
+const PAGES: [(&str, &[(&str, &str, &str)]); 3] = [
+    (
+        "Cluster",
+        &[
+            ("/", "Overview", icons::OVERVIEW),
+            ("/topology", "Topology", icons::TOPOLOGY),
+            ("/pending", "Pending", icons::PENDING),
+            ("/workloads", "Workloads", icons::WORKLOADS),
+            ("/pods", "Pods", icons::PODS),
+            ("/nodes", "Nodes", icons::NODES),
+        ],
+    ),
+    (
+        "Placement",
+        &[
+            ("/what-if", "What if", icons::WHAT_IF),
+            ("/rules", "Rules", icons::RULES),
+            ("/sets", "Sets", icons::SETS),
+            ("/lint", "Lint", icons::LINT),
+        ],
+    ),
+    (
+        "Activity",
+        &[
+            ("/enforcer", "Enforcer", icons::ENFORCER),
+            ("/timeline", "Timeline", icons::TIMELINE),
+            ("/events", "Events", icons::EVENTS),
+        ],
+    ),
 ];
 
 /// A page. `cluster` is the name of the cluster, `notice` why what is shown may be out of date. The answer to a form does not follow
@@ -39,28 +57,34 @@ pub fn page(
                 // Browsers ask for an icon that no page names.
                 link rel="icon" href="data:,";
                 link rel="stylesheet" href="/assets/console.css";
+                script src="/assets/page.js" defer {}
                 script src="/assets/console.js" defer {}
             }
             body {
-                a.skip href="#content" { "Skip to content" }
                 header {
-                    p.cluster { (cluster) }
-                    nav aria-label="Pages" {
-                        ul {
-                            @for (to, name) in PAGES {
-                                li { a href=(to) aria-current=[current(to, path)] { (name) } }
-                            }
-                        }
-                    }
+                    a.skip href="#content" { "Skip to content" }
+                    button.menu-button type="button" popovertarget="menu" { (icon(icons::MENU)) "Menu" }
+                    a.brand href="/" { (icon(icons::BERTH)) "Berth" }
+                    p.cluster title=(cluster) { (cluster) }
                     search {
                         form action="/search" {
-                            label { "Search " input type="search" name="q" placeholder="pod, workload or node" size="20"; }
+                            label { span.unseen { "Search" } input type="search" name="q" placeholder="Search pods, workloads, nodes"; }
+                        }
+                    }
+                }
+                // A popover on narrow screens only.
+                nav id="menu" popover aria-label="Pages" {
+                    @for (group, pages) in PAGES {
+                        h2 { (group) }
+                        ul {
+                            @for (to, name, path_of_icon) in pages {
+                                li { a href=(to) aria-current=[current(to, path)] { (icon(path_of_icon)) (name) } }
+                            }
                         }
                     }
                 }
                 main id="content" tabindex="-1" data-still=[request.form.map(|_| "")] {
                     @if let Some(notice) = notice { p.notice role="status" { (notice) } }
-                    h1 { (title) }
                     (content)
                 }
             }

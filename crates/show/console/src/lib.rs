@@ -6,20 +6,24 @@
 
 mod broken_since;
 mod cluster_event;
+mod components;
 mod enforcer_rules;
 mod layout;
 mod links;
 mod live_timeline;
 mod overview;
 mod pages;
+mod pending_groups;
 pub mod pictures;
 mod places;
 mod pod_table;
 #[cfg(test)]
 mod random_updates;
+pub mod reports;
 mod request;
 mod state;
 mod update;
+mod verdicts;
 mod workloads;
 pub mod writes;
 

@@ -1,5 +1,7 @@
 //! The nodes with their pods, what these request, and broken rules.
 
+use std::cell::OnceCell;
+
 use berth_api::object::{Node, ResourceList};
 use berth_api::syntax::quantity::with_unit;
 use berth_engine::Violation;
@@ -17,6 +19,7 @@ pub(crate) struct Place<'a> {
     pub(crate) pods: &'a [usize],
     pub(crate) broken: Vec<&'a Violation>,
     simulation: &'a Simulation,
+    scarcest: OnceCell<Option<(&'a str, usize)>>,
 }
 
 /// The nodes by name.
@@ -31,11 +34,11 @@ pub(crate) fn places<'a>(overview: Overview<'a>, by_node: &'a ByNode<'_>) -> Vec
 
 pub(crate) fn place<'a>(overview: Overview<'a>, node: &'a Node, pods: &'a [usize]) -> Place<'a> {
     let Overview { pods: Pods { simulation, .. }, broken } = overview;
-    Place { node, pods, broken: broken.on_node(&node.metadata.name), simulation }
+    Place { node, pods, broken: broken.on_node(&node.metadata.name), simulation, scarcest: OnceCell::new() }
 }
 
-impl Place<'_> {
-    pub(crate) fn allocatable(&self) -> Option<&ResourceList> {
+impl<'a> Place<'a> {
+    pub(crate) fn allocatable(&self) -> Option<&'a ResourceList> {
         let status = &self.node.status;
         status.allocatable.as_ref().or(status.capacity.as_ref())
     }
@@ -47,13 +50,24 @@ impl Place<'_> {
         (self.simulation.requested(&self.node.metadata.name, resource), amount)
     }
 
-    /// The largest requested part of a resource, in percent.
-    pub(crate) fn utilization(&self) -> usize {
-        let percent = |resource| {
-            let (used, of) = self.amount(resource);
-            if of > 0 { used * 100 / of } else { 0 }
+    /// The resource of which the largest part is requested, extended ones included, and that part in percent; none if the node
+    /// offers nothing.
+    pub(crate) fn scarcest(&self) -> Option<(&'a str, usize)> {
+        let find = || {
+            let part = |resource: &'_ str| {
+                let (used, of) = self.amount(resource);
+                (of > 0).then(|| usize::try_from(used.saturating_mul(100) / of).unwrap_or(0))
+            };
+            let resources = self.allocatable()?.keys().map(String::as_str);
+            let parts = resources.filter_map(|resource| Some((resource, part(resource)?)));
+            parts.max_by(|(a, n_a), (b, n_b)| n_a.cmp(n_b).then_with(|| b.cmp(a)))
         };
-        usize::try_from(RESOURCES.into_iter().map(percent).max().unwrap_or(0)).unwrap_or(0)
+        *self.scarcest.get_or_init(find)
+    }
+
+    /// The requested part of the scarcest resource, in percent.
+    pub(crate) fn utilization(&self) -> usize {
+        self.scarcest().map_or(0, |(_, percent)| percent)
     }
 
     /// The name, the amounts, and at most this many of the broken rules.

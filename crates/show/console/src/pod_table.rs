@@ -110,6 +110,15 @@ impl PodTable {
         name
     }
 
+    /// The rank of each workload by name, by its number.
+    pub(crate) fn ranks(&self) -> Vec<usize> {
+        let mut sorted: Vec<(usize, &WorkloadName)> = self.workloads().collect();
+        sorted.sort_unstable_by_key(|(_, name)| *name);
+        let mut ranks = vec![0; self.n_numbers()];
+        sorted.iter().enumerate().for_each(|(rank, (number, _))| ranks[*number] = rank);
+        ranks
+    }
+
     /// The positions of pods without a node.
     pub(crate) fn pending(&self) -> impl Iterator<Item = usize> {
         self.positions(|row| row.node == NONE)

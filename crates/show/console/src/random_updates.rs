@@ -8,10 +8,18 @@ use serde_json::{Value, from_value, json};
 
 use crate::{Request, State, Update, respond};
 
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 23] = [
     "/",
-    "/?color=workload",
-    "/?color=rule",
+    "/topology",
+    "/topology?color=workload&level=rack",
+    "/topology?color=rule&level=zone",
+    "/topology?color=namespace&node=n0",
+    "/topology?color=age&pod=default/p-1&workload=rs",
+    "/topology?color=priority&label=app%3Da",
+    "/pods?sort=-node",
+    "/pods?q=p-1&state=pending",
+    "/nodes?sort=requested",
+    "/yaml/Pod/default/p-1",
     "/pending",
     "/workloads",
     "/workloads/Deployment/default/web",

@@ -10,9 +10,11 @@ use berth_engine::Violation;
 use berth_simulate::replay::Timeline;
 use berth_simulate::{PendingDecision, PendingFor, Simulation, SimulationError, SimulationOptions};
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::broken_since::BrokenSince;
 use crate::cluster_event::LatestEvents;
+use crate::components::time::Clock;
 use crate::live_timeline::LiveTimeline;
 use crate::overview::{BrokenRules, Overview, Pods};
 use crate::pod_table::PodTable;
@@ -34,6 +36,8 @@ pub struct State {
     broken: Option<Arc<BrokenRules<'static>>>,
     /// The time of the last changes of a cluster that changes.
     now: Option<Timestamp>,
+    /// The creation of the newest pod or node of a cluster that does not.
+    newest: Timestamp,
     broken_since: BrokenSince,
     timeline: LiveTimeline,
     /// What the enforcer has stored about its limits, as text; none if it is not known.
@@ -61,6 +65,9 @@ impl State {
         let (mut inventory, mut parts) = (inventory, SharedParts::default());
         inventory.pods.iter_mut().for_each(|entry| parts.share(&mut entry.object));
         let simulation = Simulation::as_is(inventory.clone(), options.clone())?;
+        let pods = inventory.pods.iter().filter_map(|entry| entry.object.metadata.creation_timestamp);
+        let nodes = inventory.nodes.iter().filter_map(|entry| entry.object.metadata.creation_timestamp);
+        let newest = pods.chain(nodes).max().unwrap_or_default();
         (inventory.nodes, inventory.pods) = (Vec::new(), Vec::new());
         Ok(State {
             name: name.into(),
@@ -71,6 +78,7 @@ impl State {
             parts,
             broken: None,
             now: None,
+            newest,
             broken_since: BrokenSince::default(),
             timeline: LiveTimeline::default(),
             ledger: None,
@@ -242,6 +250,7 @@ impl State {
             table: self.table.clone(),
             broken: self.broken.clone(),
             now: self.now,
+            newest: self.newest,
             broken_since: self.broken_since.clone(),
             timeline: self.timeline.clone(),
             ledger: self.ledger.clone(),
@@ -303,6 +312,35 @@ impl State {
         (inventory, self.options.clone())
     }
 
+    /// An object as JSON, and whether that is the whole object. None if it does not exist, or if only what placement reads of its
+    /// kind is kept.
+    pub(crate) fn object(&self, kind: Kind, name: &NamespacedName) -> Option<(Value, bool)> {
+        let typed = |value: Option<Value>, api_version: &str| {
+            let mut value = value?;
+            let members = value.as_object_mut()?;
+            members.insert("apiVersion".to_owned(), api_version.into());
+            members.insert("kind".to_owned(), kind.name().into());
+            Some((value, false))
+        };
+        match kind {
+            Kind::Pod => {
+                let pod = self.simulation.pod(name.namespace(), name.name())?;
+                match &pod.raw {
+                    Some(raw) => Some((Value::clone(raw), true)),
+                    None => typed(serde_json::to_value(&pod.pod).ok(), "v1"),
+                }
+            }
+            Kind::Node => typed(serde_json::to_value(self.simulation.node(name.name())?).ok(), "v1"),
+            _ => {
+                let entries = &self.inventory.workloads;
+                let found = entries.iter().find(|entry| {
+                    entry.object.kind() == kind && entry.object.metadata().namespaced_name() == *name
+                });
+                Some((found?.raw.clone()?, true))
+            }
+        }
+    }
+
     /// The nodes and pods.
     pub fn simulation(&mut self) -> &mut Simulation {
         &mut self.simulation
@@ -362,6 +400,12 @@ impl State {
     /// The time of the last changes; none for a cluster that does not change.
     pub(crate) fn now(&self) -> Option<Timestamp> {
         self.now
+    }
+
+    /// What ages and other relative times are relative to: the time of the last changes, or, of a cluster that does not change, that
+    /// of its newest pod or node.
+    pub(crate) fn clock(&self) -> Clock {
+        Clock { now: self.now.unwrap_or(self.newest), is_ticking: self.is_live }
     }
 
     /// Sets what the enforcer has stored about its limits; none if it is not known.

@@ -102,7 +102,7 @@ impl fmt::Display for Write {
                 write!(f, "Remove the taints {key}{effect} of node {node}")
             }
             Write::Cordon { node } => write!(f, "Cordon node {node}: no more pods are placed on it"),
-            Write::Uncordon { node } => write!(f, "Uncordon node {node}"),
+            Write::Uncordon { node } => write!(f, "Uncordon node {node}: pods are placed on it again"),
             Write::Evict { name, is_recreated, .. } => {
                 write!(f, "Evict pod {name}")?;
                 f.write_str(if *is_recreated { "" } else { ": nothing creates it again" })
@@ -202,6 +202,9 @@ impl WritePlan {
             }
             Change::AddNodes { n_nodes, like } => {
                 refuse(format!("Add {} like {like}", counted(n_nodes, "node")), NODES_JOIN);
+            }
+            Change::Cordon(node) => {
+                self.add_of_node(Write::Cordon { node: node.clone() }, &node, inventory);
             }
             Change::Drain(node) => {
                 // What is done is not written again: after a list that stopped half way, this is the rest.

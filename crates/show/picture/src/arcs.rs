@@ -1,11 +1,11 @@
 //! Arc diagrams: a column of names, and arcs between them (Wattenberg, 2002).
 
-use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, label_width, legend_rows, shortened};
+use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, legend_rows, shortened, text_width};
 
-/// Longest name.
-const MAX_NAME: usize = 60;
-/// Longest text of an arc.
-const MAX_TEXT: usize = 130;
+/// Widest name.
+const MAX_NAME: usize = 380;
+/// Widest text of an arc.
+const MAX_TEXT: usize = 900;
 
 /// An arc diagram.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ pub struct Arc {
     pub to: usize,
     /// Its title.
     pub title: String,
-    /// Text in the list below the diagram.
+    /// Text in the list below the diagram; none has no line there.
     pub text: String,
     /// Its look.
     pub class: Class,
@@ -44,17 +44,18 @@ pub struct Arc {
 impl Arcs {
     /// The diagram as an SVG file.
     pub fn svg(&self) -> String {
-        let longest = self.names.iter().map(|name| name.chars().count().min(MAX_NAME)).max().unwrap_or(0);
-        let x = MARGIN + label_width(longest) + 14;
+        let longest = self.names.iter().map(|name| text_width(name).min(MAX_NAME)).max().unwrap_or(0);
+        let x = MARGIN + longest + 14;
         let reach = |arc: &Arc| (arc.from.abs_diff(arc.to) * ROW / 2).clamp(18, 420);
         let widest = self.arcs.iter().map(reach).max().unwrap_or(0);
-        let texts = self.arcs.iter().map(|arc| arc.text.chars().count().min(MAX_TEXT));
-        let texts = texts.chain(self.notes.iter().map(|note| note.chars().count())).max().unwrap_or(0);
-        let title = label_width(self.title.chars().count()) * 13 / 10;
-        let width = (x + widest + MARGIN).max(MARGIN + label_width(texts).max(title)).max(360) + MARGIN;
+        let texts = self.arcs.iter().map(|arc| text_width(&arc.text).min(MAX_TEXT));
+        let texts = texts.chain(self.notes.iter().map(|note| text_width(note))).max().unwrap_or(0);
+        let title = text_width(&self.title) * 13 / 10;
+        let width = (x + widest + MARGIN).max(MARGIN + texts.max(title)).max(360) + MARGIN;
         let top = HEADING + legend_rows(&self.legend, width) * ROW + 8;
         let below = top + self.names.len() * ROW + MARGIN;
-        let height = below + (self.arcs.len() + self.notes.len()) * ROW + MARGIN;
+        let n_lines = self.arcs.iter().filter(|arc| !arc.text.is_empty()).count();
+        let height = below + (n_lines + self.notes.len()) * ROW + MARGIN;
 
         let mut picture = Picture::new(width, height, &self.title, &self.description);
         picture.text(Class::Heading, Anchor::Start, (MARGIN, MARGIN + 12), &self.title);
@@ -70,12 +71,14 @@ impl Arcs {
                 let aside = if arc.from == arc.to { 7 } else { 0 };
                 let ends = (middle(arc.from) - aside, middle(arc.to) + aside);
                 picture.arc(arc.class, x, ends, reach(arc), arc.dashed);
-                let y = below + (i + 1) * ROW - 6;
-                picture.text(Class::Note, Anchor::Start, (MARGIN, y), &shortened(&arc.text, MAX_TEXT));
+                if !arc.text.is_empty() {
+                    let y = below + (i + 1) * ROW - 6;
+                    picture.text(Class::Note, Anchor::Start, (MARGIN, y), &shortened(&arc.text, MAX_TEXT));
+                }
             });
         }
         for (i, note) in self.notes.iter().enumerate() {
-            let y = below + (self.arcs.len() + i + 1) * ROW - 6;
+            let y = below + (n_lines + i + 1) * ROW - 6;
             picture.text(Class::Note, Anchor::Start, (MARGIN, y), note);
         }
         picture.finish()

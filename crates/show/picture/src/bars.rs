@@ -1,13 +1,13 @@
 //! Horizontal bars in sections: counts, sums of parts, and counts against a limit.
 
-use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, label_width, legend_rows, scaled, shortened};
+use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, legend_rows, scaled, shortened, text_width};
 
 /// Longest bar.
 const BAR: usize = 300;
-/// Longest name of a row.
-const MAX_NAME: usize = 90;
-/// Longest note behind a bar.
-const MAX_NOTE: usize = 70;
+/// Widest name of a row.
+const MAX_NAME: usize = 420;
+/// Widest note behind a bar.
+const MAX_NOTE: usize = 420;
 
 /// Sections of bars. The bars of a section have one scale.
 #[derive(Clone, Debug, Default)]
@@ -58,12 +58,12 @@ impl Bars {
     /// The bars as an SVG file.
     pub fn svg(&self) -> String {
         let rows = || self.sections.iter().flat_map(|section| &section.rows);
-        let longest = rows().map(|row| row.name.chars().count().min(MAX_NAME)).max().unwrap_or(0);
-        let left = MARGIN + label_width(longest) + 12;
-        let notes = rows().map(|row| row.note.chars().count().min(MAX_NOTE)).max().unwrap_or(0);
+        let longest = rows().map(|row| text_width(&row.name).min(MAX_NAME)).max().unwrap_or(0);
+        let left = MARGIN + longest + 12;
+        let notes = rows().map(|row| text_width(&row.note).min(MAX_NOTE)).max().unwrap_or(0);
         let texts = self.sections.iter().map(|s| &s.name).chain(&self.notes).chain([&self.title]);
-        let texts = texts.map(|text| label_width(text.chars().count()) * 13 / 10).max().unwrap_or(0);
-        let width = (left + BAR + 8 + label_width(notes)).max(MARGIN + texts) + MARGIN;
+        let texts = texts.map(|text| text_width(text) * 13 / 10).max().unwrap_or(0);
+        let width = (left + BAR + 8 + notes).max(MARGIN + texts) + MARGIN;
         let height_of = |s: &Section| ROW + legend_rows(&s.legend, width) * ROW + s.rows.len() * ROW + MARGIN;
         let height =
             HEADING + self.sections.iter().map(height_of).sum::<usize>() + self.notes.len() * ROW + MARGIN;

@@ -2,7 +2,7 @@
 //!
 //! With few cells, each has its name and the items in it. With many, a cell is a small square.
 
-use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, label_width, legend_rows, shortened};
+use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, legend_rows, shortened, text_width};
 
 /// Default width of a picture.
 const WIDTH: usize = 1160;
@@ -17,8 +17,8 @@ const GAP: usize = 3;
 const ITEM: usize = 14;
 const ITEMS_IN_ROW: usize = 11;
 const ITEM_ROWS: usize = 2;
-/// Longest name of a part.
-const MAX_NAME: usize = 20;
+/// Widest name of a part.
+const MAX_NAME: usize = 140;
 
 /// A map.
 #[derive(Clone, Debug, Default)]
@@ -42,10 +42,12 @@ pub struct CellMap {
 /// A box.
 #[derive(Clone, Debug, Default)]
 pub struct Domain {
-    /// Its name, with what is to be said about it.
+    /// Its name.
     pub name: String,
-    /// Its title.
-    pub title: String,
+    /// What is to be said about it.
+    pub note: String,
+    /// Where a click on its name leads.
+    pub link: Option<String>,
     /// Rows of cells.
     pub parts: Vec<Part>,
 }
@@ -55,12 +57,14 @@ pub struct Domain {
 pub struct Part {
     /// Its name; empty for the only part of a domain.
     pub name: String,
+    /// Where a click on its name leads.
+    pub link: Option<String>,
     /// From left to right.
     pub cells: Vec<Cell>,
 }
 
 /// A cell.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Cell {
     /// Its name.
     pub name: String,
@@ -72,14 +76,20 @@ pub struct Cell {
     pub class: Class,
     /// A character in the cell.
     pub mark: Option<char>,
+    /// A few words beside the name.
+    pub note: String,
     /// What is in it.
     pub items: Vec<Item>,
+    /// Parts of it that are too many for names: a point each.
+    pub points: Vec<Class>,
     /// Where a click on it leads.
     pub link: Option<String>,
+    /// Whether it is the one that the page is about.
+    pub is_selected: bool,
 }
 
 /// Something in a cell.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Item {
     /// Its title.
     pub title: String,
@@ -89,6 +99,40 @@ pub struct Item {
     pub mark: char,
     /// Where a click on it leads.
     pub link: Option<String>,
+    /// How it is in the cell.
+    pub presence: Presence,
+    /// Items with the same number belong together.
+    pub group: Option<usize>,
+    /// Whether the page is about it, or about something that it has to do with.
+    pub relation: Relation,
+}
+
+/// How an item is in a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Presence {
+    /// It is there.
+    #[default]
+    Is,
+    /// It is not there, but could nearly be.
+    Nearly,
+    /// It will not be there any more.
+    Leaves,
+    /// It was not there before.
+    Arrives,
+}
+
+/// What an item has to do with the one that a page is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Relation {
+    /// Nothing.
+    #[default]
+    None,
+    /// It is the one, or of the same group.
+    Same,
+    /// A rule is about it.
+    Partner,
+    /// It is in the same cell.
+    Neighbor,
 }
 
 /// Items that are in no cell.
@@ -107,8 +151,8 @@ impl CellMap {
         let parts = || self.domains.iter().flat_map(|domain| &domain.parts);
         let n_cells: usize = parts().map(|part| part.cells.len()).sum();
         let is_large = n_cells <= MAX_LARGE;
-        let longest = parts().map(|part| part.name.chars().count().min(MAX_NAME)).max().unwrap_or(0);
-        let left = MARGIN + 8 + if longest > 0 { label_width(longest) + 10 } else { 0 };
+        let longest = parts().map(|part| text_width(&part.name).min(MAX_NAME)).max().unwrap_or(0);
+        let left = MARGIN + 8 + if longest > 0 { longest + 10 } else { 0 };
         let most_items = parts().flat_map(|part| &part.cells).map(|cell| cell.items.len()).max().unwrap_or(0);
         let item_rows = most_items.div_ceil(ITEMS_IN_ROW).min(ITEM_ROWS);
         let large = (LARGE.0, LARGE.1 + item_rows * (ITEM + 2) + 4);
@@ -132,10 +176,11 @@ impl CellMap {
         picture.legend(&self.legend, HEADING, page_width);
         let mut y = top;
         for domain in &self.domains {
-            picture.group(&domain.title, |picture| {
+            let text = domain.text();
+            picture.group(&text, |picture| {
                 let size = (page_width - 2 * MARGIN, domain_height(domain) - 8);
                 picture.rectangle(Class::Stripe, (MARGIN, y), size);
-                picture.text(Class::Label, Anchor::Start, (MARGIN + 8, y + 15), &domain.name);
+                picture.text(Class::Label, Anchor::Start, (MARGIN + 8, y + 15), &text);
             });
             y += ROW;
             for part in &domain.parts {
@@ -165,6 +210,13 @@ impl CellMap {
     }
 }
 
+impl Domain {
+    /// The name, and what is to be said about it.
+    pub fn text(&self) -> String {
+        if self.note.is_empty() { self.name.clone() } else { format!("{}: {}", self.name, self.note) }
+    }
+}
+
 impl Cell {
     fn draw(&self, picture: &mut Picture, (x, y): (usize, usize), is_large: bool) {
         let level = self.level.min(100);
@@ -180,9 +232,9 @@ impl Cell {
                 }
                 return;
             }
-            let most = (LARGE.0 - 20) * 1000 / crate::LABEL_CHARACTER;
             let mark = self.mark.map(|mark| format!("{mark} ")).unwrap_or_default();
-            let name = shortened(&format!("{mark}{}", self.name), most);
+            let name = format!("{mark}{}", self.name);
+            let name = shortened(&name, LARGE.0 - 20);
             picture.text(Class::Label, Anchor::Start, (x, y + 12), &name);
             picture.rectangle(Class::Faint, (x, y + 17), (LARGE.0 - 12, 6));
             picture.rectangle(self.class, (x, y + 17), ((LARGE.0 - 12) * level / 100, 6));
@@ -208,7 +260,14 @@ impl Cell {
 impl Item {
     fn draw(&self, picture: &mut Picture, (x, y): (usize, usize)) {
         picture.linked(self.link.as_deref(), false, &self.title, |picture| {
-            picture.rectangle(self.class, (x, y), (ITEM, ITEM));
+            match self.presence {
+                Presence::Is | Presence::Arrives => picture.rectangle(self.class, (x, y), (ITEM, ITEM)),
+                // Only its lower edge: the place is empty.
+                Presence::Nearly | Presence::Leaves => {
+                    picture.rectangle(Class::Stripe, (x, y), (ITEM, ITEM));
+                    picture.rectangle(self.class, (x, y + ITEM - 3), (ITEM, 3));
+                }
+            }
             picture.mark((x + ITEM / 2, y + ITEM - 4), self.mark);
         });
     }
@@ -219,19 +278,18 @@ mod tests {
     use super::*;
 
     fn map(n_cells: usize, n_items: usize) -> String {
-        let item = Item { title: "item".to_owned(), class: Class::Kind(1), mark: 'a', link: None };
+        let item = Item { title: "item".to_owned(), class: Class::Kind(1), mark: 'a', ..Item::default() };
         let cell = |i: usize| Cell {
             name: format!("cell-{i}"),
             title: format!("cell-{i}: 40 %"),
             level: 40,
             class: Class::Bar,
-            mark: None,
             items: vec![item.clone(); n_items],
-            link: None,
+            ..Cell::default()
         };
         let cells = (0..n_cells).map(cell).collect();
-        let part = Part { name: "rack".to_owned(), cells };
-        let domain = Domain { name: "zone".to_owned(), title: "zone".to_owned(), parts: vec![part] };
+        let part = Part { name: "rack".to_owned(), cells, link: None };
+        let domain = Domain { name: "zone".to_owned(), parts: vec![part], ..Domain::default() };
         let outside = Outside { name: "pending".to_owned(), items: vec![item; 3] };
         let (domains, outside) = (vec![domain], Some(outside));
         CellMap { title: "Map".to_owned(), domains, outside, ..CellMap::default() }.svg()

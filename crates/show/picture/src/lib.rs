@@ -16,8 +16,6 @@ pub mod cells;
 pub mod timeline;
 pub mod upset;
 
-/// Width of a character of [`Class::Label`] in thousandths of a pixel: the fonts are monospaced.
-const LABEL_CHARACTER: usize = 7225;
 /// Of a picture without links.
 const ROLE: &str = "role=\"img\"";
 /// Space around a plot.
@@ -28,7 +26,7 @@ const HEADING: usize = 34;
 const ROW: usize = 22;
 
 /// The meaning of an element, which decides its look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
     /// A title: large text.
     Heading,
@@ -37,6 +35,7 @@ pub enum Class {
     /// Text of less importance.
     Note,
     /// Something counted.
+    #[default]
     Bar,
     /// Something counted that needs attention.
     Alert,
@@ -46,13 +45,20 @@ pub enum Class {
     Stripe,
     /// One of several kinds, from 0; they repeat after [`N_KINDS`].
     Kind(usize),
+    /// What is of none of these kinds.
+    Other,
+    /// A step of a scale, from 0 to [`MAX_HEAT`]: the higher, the darker.
+    Heat(usize),
 }
 
 /// Kinds with different colors.
-pub const N_KINDS: usize = 6;
+pub const N_KINDS: usize = 8;
+/// The last step of [`Class::Heat`].
+pub const MAX_HEAT: usize = 5;
 
 impl Class {
-    fn name(self) -> &'static str {
+    /// Its name in the style sheet.
+    pub fn name(self) -> &'static str {
         match self {
             Class::Heading => "heading",
             Class::Label => "label",
@@ -62,28 +68,40 @@ impl Class {
             Class::Faint => "faint",
             Class::Stripe => "stripe",
             Class::Kind(kind) => KINDS[kind % N_KINDS],
+            Class::Other => "other",
+            Class::Heat(step) => HEAT[step.min(MAX_HEAT)],
         }
     }
 }
 
-const KINDS: [&str; N_KINDS] = ["kind0", "kind1", "kind2", "kind3", "kind4", "kind5"];
+const KINDS: [&str; N_KINDS] = ["kind0", "kind1", "kind2", "kind3", "kind4", "kind5", "kind6", "kind7"];
+const HEAT: [&str; MAX_HEAT + 1] = ["heat0", "heat1", "heat2", "heat3", "heat4", "heat5"];
 
-/// Rules of both themes. The prefix keeps them from other elements of a page that contains the picture.
+/// Rules of both themes. The prefix keeps them from other elements of a page that contains the picture. `--c` is the color for
+/// elements of such a page that are no SVG.
 pub const STYLE: &str = "\
-.berth-picture{background:#fff;font:12px ui-monospace,Menlo,Consolas,monospace}
-.berth-picture .heading{font-size:15px;font-weight:bold}
-.berth-picture text{fill:#1b1b1b}.berth-picture .note{fill:#595959}
-.berth-picture .bar{fill:#0072b2;stroke:#0072b2}.berth-picture .alert{fill:#d55e00;stroke:#d55e00}
-.berth-picture .faint{fill:#d0d0d0;stroke:#d0d0d0}.berth-picture .stripe{fill:#f4f4f4}
-.berth-picture .kind0{fill:#56b4e9;stroke:#56b4e9}.berth-picture .kind1{fill:#e69f00;stroke:#e69f00}
-.berth-picture .kind2{fill:#009e73;stroke:#009e73}.berth-picture .kind3{fill:#cc79a7;stroke:#cc79a7}
-.berth-picture .kind4{fill:#f0e442;stroke:#f0e442}.berth-picture .kind5{fill:#999;stroke:#999}
+.berth-picture{background:#fff;font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}
+.berth-picture .heading{font-size:15px;font-weight:600}
+.berth-picture text{fill:#1a212b}.berth-picture .note{fill:#566070}
+.berth-picture .bar{fill:#0072b2;stroke:#0072b2;--c:#0072b2}.berth-picture .alert{fill:#d55e00;stroke:#d55e00;--c:#d55e00}
+.berth-picture .faint{fill:#d5dae1;stroke:#d5dae1;--c:#d5dae1}.berth-picture .stripe{fill:#f5f6f8}
+.berth-picture .kind0{fill:#56b4e9;stroke:#56b4e9;--c:#56b4e9}.berth-picture .kind1{fill:#e69f00;stroke:#e69f00;--c:#e69f00}
+.berth-picture .kind2{fill:#1fa87e;stroke:#1fa87e;--c:#1fa87e}.berth-picture .kind3{fill:#cc79a7;stroke:#cc79a7;--c:#cc79a7}
+.berth-picture .kind4{fill:#e3d51c;stroke:#e3d51c;--c:#e3d51c}.berth-picture .kind5{fill:#9c8bf4;stroke:#9c8bf4;--c:#9c8bf4}
+.berth-picture .kind6{fill:#c98a5b;stroke:#c98a5b;--c:#c98a5b}.berth-picture .kind7{fill:#7fc95a;stroke:#7fc95a;--c:#7fc95a}
+.berth-picture .other{fill:#9aa3af;stroke:#9aa3af;--c:#9aa3af}
+.berth-picture .heat0{fill:#e3e8ee;stroke:#e3e8ee;--c:#e3e8ee}.berth-picture .heat1{fill:#c3dcf2;stroke:#c3dcf2;--c:#c3dcf2}
+.berth-picture .heat2{fill:#93c2e8;stroke:#93c2e8;--c:#93c2e8}.berth-picture .heat3{fill:#5a9fd6;stroke:#5a9fd6;--c:#5a9fd6}
+.berth-picture .heat4{fill:#2f78b7;stroke:#2f78b7;--c:#2f78b7}.berth-picture .heat5{fill:#1a5488;stroke:#1a5488;--c:#1a5488}
 .berth-picture path.arc{fill:none;stroke-width:2}
 .berth-picture text.mark{fill:#000;stroke:none;font-size:10px}
-@media (prefers-color-scheme:dark){.berth-picture{background:#16181d}
-.berth-picture text{fill:#ececec}.berth-picture .note{fill:#a8a8a8}
-.berth-picture .bar{fill:#56b4e9;stroke:#56b4e9}.berth-picture .alert{fill:#e69f00;stroke:#e69f00}
-.berth-picture .faint{fill:#454a54;stroke:#454a54}.berth-picture .stripe{fill:#1f232b}}
+@media (prefers-color-scheme:dark){.berth-picture{background:#171b22}
+.berth-picture text{fill:#e8ecf1}.berth-picture .note{fill:#a3adba}
+.berth-picture .bar{fill:#56b4e9;stroke:#56b4e9;--c:#56b4e9}.berth-picture .alert{fill:#f0883e;stroke:#f0883e;--c:#f0883e}
+.berth-picture .faint{fill:#3a424d;stroke:#3a424d;--c:#3a424d}.berth-picture .stripe{fill:#1e232b}
+.berth-picture .heat0{fill:#2a313a;stroke:#2a313a;--c:#2a313a}.berth-picture .heat1{fill:#23405c;stroke:#23405c;--c:#23405c}
+.berth-picture .heat2{fill:#2a5c88;stroke:#2a5c88;--c:#2a5c88}.berth-picture .heat3{fill:#3a7fb8;stroke:#3a7fb8;--c:#3a7fb8}
+.berth-picture .heat4{fill:#62a8dd;stroke:#62a8dd;--c:#62a8dd}.berth-picture .heat5{fill:#a5d2f3;stroke:#a5d2f3;--c:#a5d2f3}}
 ";
 
 /// What is before and after the style sheet of a picture, for a page that has [`STYLE`].
@@ -204,7 +222,7 @@ impl Picture {
     fn legend(&mut self, keys: &[Key], top: usize, width: usize) -> usize {
         let (mut x, mut row) = (MARGIN, 0);
         for key in keys {
-            let needed = 14 + 6 + label_width(key.text.chars().count()) + 18;
+            let needed = 14 + 6 + text_width(&key.text) + 18;
             if x > MARGIN && x + needed > width.saturating_sub(MARGIN) {
                 (x, row) = (MARGIN, row + 1);
             }
@@ -271,19 +289,41 @@ fn scaled(size: usize, largest: usize, longest: usize) -> usize {
     (size * longest).checked_div(largest).unwrap_or(0).max(usize::from(size > 0))
 }
 
-/// Width of this many characters of a label, in pixels.
-pub fn label_width(n_characters: usize) -> usize {
-    (n_characters * LABEL_CHARACTER).div_ceil(1000)
+/// Width of a label in pixels. Fonts differ: this is that of a wide one, DejaVu Sans.
+pub fn text_width(text: &str) -> usize {
+    text.chars().map(character_width).sum::<usize>().div_ceil(10)
 }
 
-/// At most this many characters of a text.
-pub fn shortened(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
+/// In tenths of a pixel, at 12 pixels.
+fn character_width(c: char) -> usize {
+    match c {
+        'i' | 'j' | 'l' | '\'' | '|' => 37,
+        'f' | 't' | 'r' | ' ' | '.' | ',' | ':' | ';' | 'I' | '(' | ')' | '[' | ']' | '/' | '-' => 47,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' | '…' => 118,
+        'A'..='Z' | '=' | '+' | '<' | '>' | '&' => 96,
+        c if c.is_ascii() => 77,
+        _ => 120,
     }
-    let mut short: String = text.chars().take(most.saturating_sub(1)).collect();
-    short.push('…');
-    short
+}
+
+/// A text of at most this width: a longer one loses its middle, since names differ at their ends.
+pub fn shortened(text: &str, width: usize) -> Cow<'_, str> {
+    if text_width(text) <= width {
+        return text.into();
+    }
+    let characters: Vec<char> = text.chars().collect();
+    let room = (width * 10).saturating_sub(character_width('…'));
+    let (mut head, mut tail, mut used) = (0, characters.len(), 0);
+    while head < tail {
+        let next = if head <= characters.len() - tail { characters[head] } else { characters[tail - 1] };
+        used += character_width(next);
+        if used > room {
+            break;
+        }
+        if head <= characters.len() - tail { head += 1 } else { tail -= 1 }
+    }
+    let parts = characters[..head].iter().chain(['…'].iter()).chain(&characters[tail..]);
+    parts.collect::<String>().into()
 }
 
 /// The text without characters that mean something in XML or are not allowed there.
@@ -348,12 +388,16 @@ mod tests {
     #[test]
     fn a_legend_takes_as_many_rows_as_it_needs() {
         let keys = vec![Key { class: Class::Bar, mark: None, text: "ten letter".to_owned() }; 5];
-        assert_eq!([400, 260, 60].map(|width| legend_rows(&keys, width)), [2, 3, 5]);
+        assert_eq!([330, 260, 60].map(|width| legend_rows(&keys, width)), [2, 3, 5]);
         assert_eq!(legend_rows(&[], 100), 0);
     }
 
     #[test]
-    fn long_texts_are_shortened() {
-        assert_eq!([shortened("größe", 5), shortened("größer", 5)], ["größe", "größ…"]);
+    fn long_texts_lose_their_middle() {
+        assert_eq!(shortened("web-0", 100), "web-0");
+        let short = shortened("spec.affinity.podAntiAffinity.required[0]", 120);
+        assert!(short.starts_with("spec.") && short.ends_with("[0]") && short.contains('…'), "{short}");
+        assert!(text_width(&short) <= 120, "{short}");
+        assert_eq!(shortened("größer als erlaubt", 0), "…");
     }
 }

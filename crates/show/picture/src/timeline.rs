@@ -1,13 +1,13 @@
 //! Timelines: rows of columns over the same time.
 
-use crate::{Anchor, Class, HEADING, MARGIN, Picture, ROW, label_width, scaled, shortened};
+use crate::{Anchor, Class, HEADING, MARGIN, Picture, ROW, scaled, shortened, text_width};
 
 /// Width of the time.
 const WIDTH: usize = 900;
 /// Height of a row.
 const HEIGHT: usize = 70;
-/// Longest name of a row.
-const MAX_NAME: usize = 30;
+/// Widest name of a row.
+const MAX_NAME: usize = 200;
 
 /// A timeline.
 #[derive(Clone, Debug, Default)]
@@ -36,9 +36,9 @@ pub struct Series {
 impl Timeline {
     /// The timeline as an SVG file.
     pub fn svg(&self) -> String {
-        let longest = self.rows.iter().map(|row| row.name.chars().count().min(MAX_NAME)).max().unwrap_or(0);
-        let left = MARGIN + label_width(longest) + 60;
-        let width = (left + WIDTH).max(label_width(self.title.chars().count()) * 13 / 10) + 2 * MARGIN;
+        let longest = self.rows.iter().map(|row| text_width(&row.name).min(MAX_NAME)).max().unwrap_or(0);
+        let left = MARGIN + longest + 60;
+        let width = (left + WIDTH).max(text_width(&self.title) * 13 / 10) + 2 * MARGIN;
         let height = HEADING + self.rows.len() * (HEIGHT + 10) + ROW + MARGIN;
         let n_intervals = self.intervals.len().max(1);
         let x = |i: usize| left + i * WIDTH / n_intervals;

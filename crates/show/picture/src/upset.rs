@@ -1,9 +1,9 @@
 //! UpSet plots: sets as rows, their intersections as columns (Lex, Gehlenborg, Strobelt, Vuillemot and Pfister, 2014).
 
-use crate::{Anchor, Class, HEADING, MARGIN, Picture, label_width, scaled, shortened};
+use crate::{Anchor, Class, HEADING, MARGIN, Picture, scaled, shortened, text_width};
 
-/// Longest name of a row.
-const MAX_NAME: usize = 44;
+/// Widest name of a row.
+const MAX_NAME: usize = 300;
 /// Height of a row, and width of a column.
 const CELL: usize = 22;
 /// Longest bar of a column and of a row.
@@ -130,12 +130,12 @@ struct Layout {
 impl Layout {
     fn new(plot: &UpSet) -> Layout {
         let longest = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
-        let names = longest(&mut plot.sets.iter().map(|set| set.name.chars().count().min(MAX_NAME)));
-        let left = MARGIN + 4 + label_width(names) + NUMBER + ROW_BAR + CELL;
+        let names = longest(&mut plot.sets.iter().map(|set| text_width(&set.name).min(MAX_NAME)));
+        let left = MARGIN + 4 + names + NUMBER + ROW_BAR + CELL;
         let top = HEADING + CELL + COLUMN_BAR + MARGIN;
-        let texts = longest(&mut plot.notes.iter().map(|note| label_width(note.chars().count())));
+        let texts = longest(&mut plot.notes.iter().map(|note| text_width(note)));
         // The heading is larger than a label.
-        let texts = texts.max(label_width(plot.title.chars().count()) * 13 / 10);
+        let texts = texts.max(text_width(&plot.title) * 13 / 10);
         let width = (left + plot.intersections.len() * CELL).max(MARGIN + texts) + MARGIN;
         let height = top + plot.sets.len() * CELL + MARGIN + plot.notes.len() * CELL + MARGIN;
         Layout { left, top, width, height }

@@ -15,7 +15,7 @@ impl Default for Playground {
     /// An empty cluster.
     fn default() -> Playground {
         let state = State::new("playground", Inventory::default(), SimulationOptions::default());
-        Playground { files: Inventory::default(), state: state.ok() }
+        Playground { files: Inventory::keeping_raw_but_pods(), state: state.ok() }
     }
 }
 
@@ -27,7 +27,7 @@ impl Playground {
     pub fn add(&mut self, name: &str, content: &[u8]) -> Result<(), String> {
         let read = self.files.read(content, name).map_err(|error| error.to_string());
         if read.is_err() {
-            self.files = Inventory::default();
+            self.files = Inventory::keeping_raw_but_pods();
         }
         read
     }
@@ -38,7 +38,7 @@ impl Playground {
     /// The files have no Kubernetes objects about placement, or an object is invalid.
     pub fn open(&mut self, name: &str) -> Result<(), String> {
         self.state = None;
-        let files = std::mem::take(&mut self.files);
+        let files = std::mem::replace(&mut self.files, Inventory::keeping_raw_but_pods());
         if files.nodes.is_empty() && files.pods.is_empty() && files.workloads.is_empty() {
             return Err(format!(
                 "{name}: no nodes, pods or workloads: write them with `kubectl get nodes,pods,deployments -A -o yaml`"
@@ -74,7 +74,7 @@ mod tests {
         playground.open("files").unwrap();
         let body = page(&mut playground, "/").body;
         assert!(
-            body.contains("1 node, 1 pod, 1 pending") && body.contains("<title>Topology - files"),
+            body.contains("1 node, 1 pod, 1 pending") && body.contains("<title>Overview - files"),
             "{body}"
         );
     }

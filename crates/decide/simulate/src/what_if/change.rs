@@ -16,7 +16,7 @@ use super::scale;
 use crate::simulation::{is_of_daemon_set, node_like};
 
 /// The taint of cordoned nodes.
-const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,9 @@ pub enum Change {
     RemoveNode(String),
     /// Cordons a node and evicts its pods, except those of DaemonSets, as far as disruption budgets allow.
     Drain(String),
-    /// Makes a node schedulable.
+    /// Cordons a node: no pod is placed there any more.
+    Cordon(String),
+    /// Ends the cordon of a node.
     Uncordon(String),
     /// Removes all nodes with a label.
     RemoveDomain {
@@ -115,10 +117,12 @@ impl Change {
                 });
                 departures.evict(inventory, name, &why, |pod| !is_of_daemon_set(pod));
             }
+            Change::Cordon(name) => node_mut(inventory, name)?.spec.unschedulable = true,
             Change::Uncordon(name) => {
                 let spec = &mut node_mut(inventory, name)?.spec;
                 spec.unschedulable = false;
-                spec.taints.retain(|taint| taint.key != UNSCHEDULABLE);
+                // The node controller removes it.
+                spec.taints.retain(|taint| taint.key != UNSCHEDULABLE_TAINT);
             }
             Change::AddNodes { n_nodes, like } => {
                 let like = find_node(inventory, like)?.clone();

@@ -24,6 +24,8 @@ pub enum ChangeRequest {
     /// A node.
     Drain(String),
     /// A node.
+    Cordon(String),
+    /// A node.
     Uncordon(String),
     /// Key and value of a node label.
     RemoveDomain(String, String),
@@ -86,6 +88,7 @@ impl ChangeRequest {
         Ok(match self {
             ChangeRequest::RemoveNode(name) => Change::RemoveNode(node(name)),
             ChangeRequest::Drain(name) => Change::Drain(node(name)),
+            ChangeRequest::Cordon(name) => Change::Cordon(node(name)),
             ChangeRequest::Uncordon(name) => Change::Uncordon(node(name)),
             ChangeRequest::RemoveDomain(key, value) => {
                 Change::RemoveDomain { key: topology_key(key), value: value.clone() }

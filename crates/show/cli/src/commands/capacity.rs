@@ -6,11 +6,12 @@ use berth_api::inventory::{Entry, Inventory};
 use berth_api::read::Kind;
 use berth_simulate::capacity::{CapacityError, CapacityRequest, NodeType, Subject, Target, capacity};
 use berth_simulate::what_if::{named_workload, refusal, topology_key};
-use berth_terminal::output::{self, OutputArgs};
+use berth_terminal::output;
 use berth_terminal::process::{ExitStatus, leave_to_exit};
 
 use super::cluster_args::{ClusterArgs, warn};
 use crate::error::CliError;
+use crate::pictures::ReportOutputArgs;
 use crate::render::capacity as render;
 
 /// Show how many more replicas fit, and how many nodes a number of replicas needs
@@ -56,7 +57,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "target")]
     node_types: Option<String>,
     #[command(flatten)]
-    output: OutputArgs,
+    output: ReportOutputArgs,
     /// The workload, such as deploy/web; without it, the last -f must contain the pod or workload
     #[arg(value_name = "WORKLOAD")]
     workload: Option<String>,
@@ -98,7 +99,9 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
             CapacityError::Subject(error) => CliError::NotFound(refusal(&error)),
         })?;
     let mut out = output::stdout();
-    args.output.write(&mut out, &found, |out| render::write(out, &name_of(&subject), &found, &request))?;
+    let name = name_of(&subject);
+    let table = |mut out: &mut dyn Write| render::write(&mut out, &name, &found, &request);
+    args.output.write(&mut out, &found, &format!("Capacity for {name}"), table)?;
     out.flush()?;
     leave_to_exit(cluster);
     let is_good = if args.target.is_some() { found.nodes_needed.is_some() } else { found.replicas > 0 };

@@ -18,7 +18,10 @@ struct Flags {
     /// The node remains, and its domain counts for spread constraints.
     #[arg(long, value_name = "NODE", num_args = 1)]
     drain: Vec<String>,
-    /// Uncordon a node
+    /// Cordon a node: no pod is placed there any more
+    #[arg(long, value_name = "NODE", num_args = 1)]
+    cordon: Vec<String>,
+    /// End the cordon of a node
     #[arg(long, value_name = "NODE", num_args = 1)]
     uncordon: Vec<String>,
     /// Remove all nodes with this label; zone and region stand for their label keys
@@ -71,6 +74,7 @@ impl FromArgMatches for ChangeArgs {
         };
         add("remove_node", 1, flags.remove_node.into_iter().map(ChangeRequest::RemoveNode).collect());
         add("drain", 1, flags.drain.into_iter().map(ChangeRequest::Drain).collect());
+        add("cordon", 1, flags.cordon.into_iter().map(ChangeRequest::Cordon).collect());
         add("uncordon", 1, flags.uncordon.into_iter().map(ChangeRequest::Uncordon).collect());
         let domains =
             flags.remove_domain.into_iter().map(|(key, value)| ChangeRequest::RemoveDomain(key, value));

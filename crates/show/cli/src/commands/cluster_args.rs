@@ -130,9 +130,6 @@ impl ClusterArgs {
     }
 
     /// Whether a configuration of the scheduler is given.
-    pub fn has_config(&self) -> bool {
-        self.rules.config.is_some()
-    }
 
     /// Reads the input and builds the simulation; prints warnings and notes to standard error.
     pub fn simulation(&self, keep_raw: bool) -> Result<Simulation, CliError> {

@@ -4,13 +4,14 @@ use std::io::Write;
 
 use berth_simulate::compare::{Side, compare};
 use berth_simulate::what_if::topology_key;
-use berth_terminal::output::{self, OutputArgs};
+use berth_terminal::output;
 use berth_terminal::process::ExitStatus;
 use berth_terminal::progress;
 
 use super::cluster_args::{ClusterArgs, warn_about};
 
 use crate::error::CliError;
+use crate::pictures::ReportOutputArgs;
 use crate::render::compare as render;
 
 /// Compare the placement under two configurations, in two dumps or with two sets of manifests
@@ -54,7 +55,7 @@ pub struct Args {
     #[arg(long, value_name = "KEY", default_value = "zone")]
     topology_key: String,
     #[command(flatten)]
-    output: OutputArgs,
+    output: ReportOutputArgs,
 }
 
 /// Compares the sides.
@@ -64,7 +65,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut to = side(&other, args.replace_all)?;
     let comparison = compare(&mut from, &mut to, &topology_key(&args.topology_key));
     let mut out = output::stdout();
-    args.output.write(&mut out, &comparison, |out| render::write(out, &comparison))?;
+    let table = |mut out: &mut dyn Write| render::write(&mut out, &comparison);
+    args.output.write(&mut out, &comparison, "Comparison of placements", table)?;
     out.flush()?;
     Ok(if comparison.moved.is_empty() { ExitStatus::Success } else { ExitStatus::Failure })
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use berth_api::object::time::rfc3339_micros;
 use berth_api::syntax::format::counted;
-use berth_console::pictures;
+use berth_console::{pictures, reports};
 use berth_simulate::PodExplanation;
 use berth_terminal::output;
 use berth_terminal::process::{ExitStatus, leave_to_exit};
@@ -113,7 +113,7 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     let table = |mut out: &mut dyn Write| {
         explanation::write(&mut out, &explained, args.node.as_deref(), is_node_known)
     };
-    args.output.write(&mut out, &explained, &title, table, |_| vec![pictures::explanation(&explained)])?;
+    args.output.write(&mut out, &explained, &title, table, |is_page| vec![picture(&explained, is_page)])?;
     out.flush()?;
     leave_to_exit(simulation);
     Ok(status(&explained, is_node_known))
@@ -165,7 +165,7 @@ fn explain_recorded(args: &Args, recording: &str, pod: Option<&str>) -> Result<E
         writeln!(out)?;
         explanation::write(&mut out, explained, args.node.as_deref(), is_node_known)
     };
-    let draw = |_| vec![pictures::explanation(explained)];
+    let draw = |is_page| vec![picture(explained, is_page)];
     args.output.write(&mut out, &recorded, &name.to_string(), table, draw)?;
     out.flush()?;
     Ok(status(explained, is_node_known))
@@ -200,4 +200,9 @@ fn time(text: &str) -> Result<Timestamp, String> {
 fn take_last(cluster: &mut ClusterArgs) -> Option<String> {
     let n_needed = usize::from(!cluster.has_base());
     if cluster.files.len() > n_needed { cluster.files.pop() } else { None }
+}
+
+/// The explanation as SVG, or as a part of a page.
+fn picture(explained: &PodExplanation, is_page: bool) -> String {
+    if is_page { reports::explanation(explained) } else { pictures::explanation(explained) }
 }

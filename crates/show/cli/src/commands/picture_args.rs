@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use berth_console::pictures::{self, ColorBy};
+use berth_console::reports;
 use berth_engine::Violation;
 use berth_simulate::Simulation;
 use clap::ValueEnum;
@@ -34,6 +35,12 @@ enum NodeColor {
     Utilization,
     /// The workload with most pods there
     Workload,
+    /// The namespace with most pods there
+    Namespace,
+    /// The pod group with most pods there
+    Group,
+    /// The priority of most pods there
+    Priority,
     /// Whether rules of its pods are broken
     Rule,
     /// Whether pods were placed there or left
@@ -41,7 +48,7 @@ enum NodeColor {
 }
 
 impl PictureArgs {
-    /// The picture as SVG; with `all`, every picture. `broken` are the violated rules of running pods.
+    /// The picture as SVG; with `all`, every picture as a part of a page. `broken` are the violated rules of running pods.
     pub fn draw(
         self,
         simulation: &Simulation,
@@ -55,12 +62,17 @@ impl PictureArgs {
             Some(NodeColor::Change) if matches!(default, ColorBy::Change(_)) => default,
             Some(NodeColor::Utilization) => ColorBy::Utilization,
             Some(NodeColor::Workload) => ColorBy::Workload,
+            Some(NodeColor::Namespace) => ColorBy::Namespace,
+            Some(NodeColor::Group) => ColorBy::Group,
+            Some(NodeColor::Priority) => ColorBy::Priority,
             Some(NodeColor::Rule) => ColorBy::Rule,
             Some(NodeColor::Change) => ColorBy::Change(const { &BTreeSet::new() }),
         };
         let kinds = [PictureKind::Topology, PictureKind::Rules, PictureKind::Spread];
         let kinds = kinds.into_iter().filter(|kind| all || *kind == self.picture);
         let draw = |kind| match kind {
+            PictureKind::Topology if all => reports::topology(simulation, broken, color_by),
+            PictureKind::Spread if all => reports::spread(simulation, topology_key),
             PictureKind::Topology => pictures::topology(simulation, broken, color_by),
             PictureKind::Rules => pictures::rules(simulation, broken),
             PictureKind::Spread => pictures::spread(simulation, topology_key),

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::{self, ColorBy};
+use berth_console::reports;
 use berth_enforcer::HoldForecast;
 use berth_simulate::Simulation;
 use berth_simulate::what_if::{ChangeRequest, refusal, topology_key};
@@ -177,8 +178,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                 return Err(CliError::NotFound(format!("--each {key}: no node has this label")));
             }
             let table = |mut out: &mut dyn Write| render::write_losses(&mut out, &losses);
-            args.output.write(&mut out, &losses, "Lost domains", table, |_| {
-                vec![pictures::losses(&losses.losses)]
+            args.output.write(&mut out, &losses, "Lost domains", table, |is_page| {
+                let losses = &losses.losses;
+                vec![if is_page { reports::losses(losses) } else { pictures::losses(losses) }]
             })?;
             (losses.is_harmless(), losses.is_perfect())
         }

@@ -131,7 +131,7 @@ async fn names_labels_and_parameters_stay_text() {
     let encoded = "%3Cscript%3Ealert(1)%3C%2Fscript%3E";
     for path in [
         "/".to_owned(),
-        "/?color=workload".to_owned(),
+        "/topology?color=workload".to_owned(),
         "/pending".to_owned(),
         "/workloads".to_owned(),
         "/rules".to_owned(),
@@ -145,7 +145,7 @@ async fn names_labels_and_parameters_stay_text() {
         format!("/pods/{encoded}/{encoded}"),
         format!("/nodes/{encoded}"),
         format!("/{encoded}?{encoded}={encoded}"),
-        format!("/?color={encoded}%22%20onload=%22alert(1)"),
+        format!("/topology?color={encoded}%22%20onload=%22alert(1)"),
     ] {
         let answer = served.get(&path).await;
         assert_ne!(answer.status, 500, "{path}");

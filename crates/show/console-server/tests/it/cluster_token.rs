@@ -73,7 +73,7 @@ async fn viewers_need_a_token_of_the_cluster_and_the_right_to_list() {
     assert_eq!((answer.status, answer.header("location")), (303, Some("/")));
     let cookie = format!("Cookie: berth-console-{}={viewer}", served.address.port());
     for header in [cookie, format!("Authorization: Bearer {viewer}")] {
-        let page = served.send("GET /", &[served.host(), header], b"").await;
+        let page = served.send("GET /topology", &[served.host(), header], b"").await;
         assert_eq!(page.status, 200);
         assert!(page.body.contains("node-a") && !page.body.contains(&viewer));
     }

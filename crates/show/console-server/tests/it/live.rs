@@ -53,7 +53,7 @@ async fn pages_follow_the_cluster_and_say_since_when_they_do_not() {
     ));
     ready.wait_for(|ready| *ready).await.unwrap();
     let served = serve_console(console, true).await;
-    let page = served.get("/").await.body;
+    let page = served.get("/topology").await.body;
     assert!(page.contains("node-a") && !page.contains("being read"), "{page}");
 
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "default"},
@@ -78,6 +78,6 @@ async fn pages_follow_the_cluster_and_say_since_when_they_do_not() {
 
     server.shutdown().await;
     until(&served, "/pending", "Out of date since", true).await;
-    assert!(served.get("/").await.body.contains("node-a"), "what was known is still shown");
+    assert!(served.get("/topology").await.body.contains("node-a"), "what was known is still shown");
     stop.cancel();
 }

@@ -32,7 +32,7 @@ async fn the_token_of_the_url_becomes_a_cookie() {
     let cookie = format!("Cookie: other=1; berth-console-{}={secret}", served.address.port());
     let page = served.send("GET /pending", &[served.host(), cookie], b"").await;
     assert_eq!(page.status, 200);
-    assert!(page.body.contains("All pods have a node."), "{}", page.body);
+    assert!(page.body.contains("All pods have a node"), "{}", page.body);
     assert!(!page.body.contains(secret) && !page.head.contains(&secret.to_ascii_lowercase()));
     for (name, value) in [
         ("x-content-type-options", "nosniff"),
@@ -50,7 +50,7 @@ async fn the_token_of_the_url_becomes_a_cookie() {
 #[tokio::test]
 async fn open_pages_are_told_about_changes_and_show_them() {
     let served = serve(NODE, true).await;
-    assert!(served.get("/pending").await.body.contains("All pods have a node."));
+    assert!(served.get("/pending").await.body.contains("All pods have a node"));
     let (mut stream, mut text) = served.follow().await;
     assert!(text.to_ascii_lowercase().contains("content-type: text/event-stream"), "{text}");
     if !text.contains("data: 1") {
@@ -110,5 +110,5 @@ async fn a_panic_harms_no_other_page() {
     served.console.update(|_| panic!("a bug")).await;
     let page = served.get("/").await;
     assert_eq!(page.status, 200);
-    assert!(page.body.contains("Topology"), "{}", page.body);
+    assert!(page.body.contains("Overview"), "{}", page.body);
 }

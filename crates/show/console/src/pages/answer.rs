@@ -5,12 +5,24 @@ use maud::Markup;
 /// The title and the content of a page.
 pub(super) struct Page {
     pub(super) title: String,
+    /// Words below the title.
+    pub(super) subtitle: Option<Markup>,
+    /// Links and choices beside the title.
+    pub(super) actions: Option<Markup>,
     pub(super) content: Markup,
 }
 
 impl Page {
     pub(super) fn new(title: impl Into<String>, content: Markup) -> Page {
-        Page { title: title.into(), content }
+        Page { title: title.into(), subtitle: None, actions: None, content }
+    }
+
+    pub(super) fn subtitle(self, subtitle: Markup) -> Page {
+        Page { subtitle: Some(subtitle), ..self }
+    }
+
+    pub(super) fn actions(self, actions: Markup) -> Page {
+        Page { actions: Some(actions), ..self }
     }
 }
 

@@ -10,6 +10,8 @@ use maud::{Markup, html};
 
 use super::answer::{Answer, Page};
 use super::parts;
+use crate::components::time::Clock;
+use crate::components::{Tone, field, verdict};
 use crate::enforcer_rules::{EnforcerRules, LimitsInUse};
 use crate::{Request, State};
 
@@ -17,6 +19,7 @@ use crate::{Request, State};
 const MAX_FIXED: usize = 3;
 
 pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
+    let clock = state.clock();
     let executing = state.audited().1.iter().filter(|violation| violation.required_during_execution);
     let executing: Vec<ViolationKey> = executing.map(Violation::key).collect();
     let (rules, now) = (state.enforcer, state.now());
@@ -42,23 +45,17 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
             parts::node(&violation.node),
             parts::verdict(&violation.verdict),
             html! { (if is_executing { "yes" } else { "no" }) },
-            html! { @if let Some(since) = since { (parts::time(since)) } },
+            html! { @if let Some(since) = since { (clock.relative(since)) } },
             html! { @if let Some(grace) = grace { (grace.as_secs()) " s" } },
-            html! { @if let Some(ends) = ends { (parts::time(ends)) } },
+            html! { @if let Some(ends) = ends { (clock.relative(ends)) } },
         ]
     };
     let n_pods = broken.iter().map(|v| (&v.namespace, &v.name)).collect::<BTreeSet<_>>().len();
     let content = html! {
-        @if broken.is_empty() { p.good { "No required rule of a running pod is broken." } }
-        @else {
-            p {
-                (counted(broken.len(), "rule")) " of " (counted(n_pods, "pod")) " broken; "
-                (grouped(executing.len())) " required during execution: only these cause evictions."
-            }
-        }
+        (intention(broken.len(), n_pods, &remedies, is_live))
         (evictions(simulation, &remedies, rules))
         (stays(&remedies.stays))
-        (limits(in_use.as_ref()))
+        (limits(in_use.as_ref(), clock))
         @if !broken.is_empty() {
             (parts::table(
                 "Broken rules",
@@ -82,6 +79,40 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     Ok(Page::new("Enforcer", content))
 }
 
+/// What the enforcer would do next, in plain words.
+fn intention(n_broken: usize, n_pods: usize, remedies: &Remedies, is_live: bool) -> Markup {
+    let next = remedies.remedies.iter().find(|remedy| !remedy.is_held);
+    let n_held = remedies.remedies.iter().filter(|remedy| remedy.is_held).count();
+    let tone = match next {
+        _ if n_broken == 0 => Tone::Good,
+        Some(_) => Tone::Warn,
+        None => Tone::Info,
+    };
+    let line = html! {
+        @match next {
+            _ if n_broken == 0 => "Nothing to do: no required rule of a running pod is broken.",
+            Some(Remedy { victim, target, .. }) => {
+                "It would next evict " (parts::pod(&victim.namespace, &victim.name)) " from " (parts::node(&victim.node))
+                @if let Target::Node(node) = target { ", which can then run on " (parts::node(node)) }
+                ", once the grace period of the rule has ended."
+            }
+            None if n_held > 0 => { "It waits: " (counted(n_held, "pod")) " would be evicted, but no other node can take them." }
+            None => "It would evict nothing: no eviction fixes the broken rules, or none of them is required during execution.",
+        }
+    };
+    let detail = html! {
+        @if n_broken > 0 {
+            p.detail {
+                (counted(n_broken, "rule")) " of " (counted(n_pods, "pod")) " broken. "
+                (counted(remedies.remedies.len() - n_held, "eviction")) " planned, " (grouped(n_held)) " held, "
+                (grouped(remedies.stays.len())) " that no eviction fixes. Only rules that are required during execution cause evictions."
+                @if !is_live { " When is not known: a file has no times." }
+            }
+        }
+    };
+    verdict(tone, &line, &detail)
+}
+
 /// What the limits count; none if it is not known.
 fn in_use(state: &mut State) -> Option<Result<LimitsInUse, String>> {
     let (rules, now) = (state.enforcer?, state.now()?);
@@ -89,13 +120,13 @@ fn in_use(state: &mut State) -> Option<Result<LimitsInUse, String>> {
     Some((rules.limits)(state.simulation(), &ledger, now))
 }
 
-fn limits(in_use: Option<&Result<LimitsInUse, String>>) -> Markup {
+fn limits(in_use: Option<&Result<LimitsInUse, String>>, clock: Clock) -> Markup {
     let row = |(limited, n, most, next): &(String, usize, Option<usize>, Timestamp)| {
         vec![
             html! { (limited) },
             parts::number(*n),
             html! { (most.map_or_else(|| "no limit".to_owned(), grouped)) },
-            parts::time(*next),
+            clock.relative(*next),
         ]
     };
     let headers = ["Limit", "Evictions", "At most, by default", "The oldest counts until"];
@@ -105,7 +136,7 @@ fn limits(in_use: Option<&Result<LimitsInUse, String>>) -> Markup {
             Some(Err(error)) => p.hint { "How much of the limits is in use is not known: " (error) },
             Some(Ok(LimitsInUse { stopped_until, limits })) => {
                 @if let Some(until) = stopped_until {
-                    p.bad { "The cluster limit stops all evictions until " (parts::time(*until)) "." }
+                    p.bad { "The cluster limit stops all evictions until " (clock.relative(*until)) "." }
                 }
                 @if limits.is_empty() { p { "The limits count no eviction now." } }
                 (parts::short_table("Limits in use, by the ledger of the enforcer", &headers, (limits, "limit"), row))
@@ -168,7 +199,7 @@ fn evictions(simulation: &Simulation, remedies: &Remedies, rules: Option<Enforce
 
 fn stays(stays: &[Stays]) -> Markup {
     parts::short_list("Rules that no eviction fixes", (stays, "rule"), |Stays { key, reason, .. }| {
-        html! { (parts::pod(&key.namespace, &key.name)) " " code { (key.term) } ": " (reason) }
+        html! { (parts::pod(&key.namespace, &key.name)) " " (field(&key.term)) ": " (reason) }
     })
 }
 
@@ -184,7 +215,7 @@ mod tests {
 
     #[test]
     fn broken_rules_have_their_planned_evictions() {
-        check("/enforcer", &["No required rule of a running pod is broken."]);
+        check("/enforcer", &["Nothing to do: no required rule of a running pod is broken."]);
         let executing = "affinity: {podAntiAffinity: {requiredDuringSchedulingRequiredDuringExecution: [
             {labelSelector: {matchLabels: {app: db}}, topologyKey: topology.kubernetes.io/zone}]}},
             containers: [{name: db, image: db}]";
@@ -197,9 +228,9 @@ mod tests {
         let mut state = state(&(cluster() + &pod(1) + &pod(2)));
         let (_, body) = get(&mut state, "/enforcer");
         for text in [
-            "2 rules of 2 pods broken; 2 required during execution",
-            "<a href=\"/pods/default/db-1\">default/db-1</a></th><td><a href=\"/nodes/a-1\">a-1</a></td><td>0</td>\
-             <td><a href=\"/nodes/b-1\">b-1</a></td>",
+            "It would next evict <a href=\"/pods/default/db-1\">default/db-1</a> from <a href=\"/nodes/a-1\">a-1</a>, which can then run on",
+            "2 rules of 2 pods broken. 1 eviction planned, 0 held",
+            "<td data-label=\"Fits on\"><a href=\"/nodes/b-1\">b-1</a></td>",
             "default/db-1, default/db-2",
             "The limits of the enforcer are not applied here.",
         ] {
@@ -226,7 +257,10 @@ mod tests {
         });
         let (_, body) = get(&mut state, "/enforcer");
         assert!(body.contains("delayed by the default limits: too many"), "{body}");
-        assert!(body.contains("<td>yes</td><td></td><td>30 s</td><td></td>"), "{body}");
+        assert!(
+            body.contains("during execution\">yes</td><td data-label=\"Grace period\">30 s</td></tr>"),
+            "{body}"
+        );
         assert!(body.contains("The input has no times"), "{body}");
 
         // The same pods, seen at a time.
@@ -238,15 +272,22 @@ mod tests {
         let pods = objects.pods.into_iter().map(|entry| Update::pod(entry.object));
         live.apply(nodes.chain(pods), |error| panic!("{error}"));
         let (_, body) = get(&mut live, "/enforcer");
-        let time = |text: &str| format!("<td><time datetime=\"{0}\">{0}</time></td>", text);
-        let since = time("2026-01-01T00:00:00Z") + "<td>30 s</td>" + &time("2026-01-01T00:00:30Z");
+        let time = |text: &str, relative: &str| {
+            format!("<time datetime=\"{text}\" title=\"{text}\" data-ticks=\"\">{relative}</time></td>")
+        };
+        let since = format!(
+            "<td data-label=\"Broken since\">{}<td data-label=\"Grace period\">30 s</td><td data-label=\"It ends\">{}",
+            time("2026-01-01T00:00:00Z", "now"),
+            time("2026-01-01T00:00:30Z", "in 30 s")
+        );
         assert!(body.contains(&since) && body.contains("at the earliest from its start"), "{body}");
         assert!(body.contains("is not known: the ledger of the enforcer is not read here"), "{body}");
-        let row = "node a</th><td>1</td><td>1,000</td>".to_owned() + &time("2026-01-01T00:00:00Z");
+        let row =
+            "node a</th><td data-label=\"Evictions\">1</td><td data-label=\"At most, by default\">1,000</td>";
         for (ledger, text) in [
             ("{}", "count no eviction now"),
             ("x", "is not known: broken"),
-            ("one", &row),
+            ("one", row),
             ("one", "stops all evictions until"),
         ] {
             live.set_ledger(Some(ledger.to_owned()));

@@ -8,6 +8,7 @@ use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
 use super::parts;
+use crate::components::{Tone, badge, empty, field};
 use crate::{Request, State, links};
 
 const SEVERITIES: [Severity; 3] = [Severity::Error, Severity::Warning, Severity::Info];
@@ -40,7 +41,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
             parts::object(&finding.kind, &finding.namespace, &finding.name),
             severity(finding.severity),
             html! { code { (finding.rule) } },
-            html! { (finding.message) div.detail { code { (finding.path) } } div { "Fix: " (finding.fix) } },
+            html! { (finding.message) div { (field(&finding.path)) } div { "Fix: " (finding.fix) } },
         ]
     };
     let content = html! {
@@ -53,7 +54,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
         }
         @if wanted_severity.is_some() || wanted_rule.is_some() { p { (parts::link("/lint", "All findings")) } }
         (parts::short_list("Rules that were not applied to all objects", (&report.incomplete, "rule"), |rule| html! { (rule) }))
-        @if shown.is_empty() && report.incomplete.is_empty() { p { "No findings." } }
+        @if shown.is_empty() && report.incomplete.is_empty() { (empty("No findings.", &html! { "Mistakes about placement in the objects appear here." })) }
         @else {
             (parts::table(&counted(shown.len(), "finding"), &["Object", "Severity", "Rule", "Finding"], rows.iter().map(row)))
             (pages)
@@ -76,10 +77,10 @@ fn summary(findings: &[Finding]) -> Markup {
         vec![parts::link(&links::with("/lint", "rule", rule), rule), parts::number(*n), html! { (about) }]
     };
     html! {
-        ul.choice aria-label="Severities" {
+        ul.chips aria-label="Severities" {
             @for severity in SEVERITIES {
                 @let n = findings.iter().filter(|finding| finding.severity == severity).count();
-                li { a href=(links::with("/lint", "severity", &severity.to_string())) { (severity.to_string()) } ": " (grouped(n)) }
+                li { a class={ "badge " (tone(severity).class()) } href=(links::with("/lint", "severity", &severity.to_string())) { (severity.to_string()) " " (grouped(n)) } }
             }
         }
         (parts::table_of("Findings by rule", &["Rule", "Findings", "What it reports"], by_rule.iter().map(row).collect()))
@@ -87,8 +88,15 @@ fn summary(findings: &[Finding]) -> Markup {
 }
 
 fn severity(severity: Severity) -> Markup {
-    let text = severity.to_string();
-    html! { @if severity == Severity::Error { strong.bad { (text) } } @else { (text) } }
+    badge(tone(severity), &severity.to_string())
+}
+
+fn tone(severity: Severity) -> Tone {
+    match severity {
+        Severity::Error => Tone::Bad,
+        Severity::Warning => Tone::Warn,
+        Severity::Info => Tone::Info,
+    }
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 mod answer;
 mod apply;
+mod design;
 mod enforcer;
 mod events;
 mod lint;
 mod nodes;
+mod overview;
 mod parts;
 mod pending;
 mod pods;
@@ -17,17 +19,21 @@ mod timeline;
 mod topology;
 mod what_if;
 mod workloads;
+mod yaml;
 
 use maud::html;
 
 pub use apply::{APPLY, CONFIRM};
 
 use self::answer::{Answer, Page, PageError};
+use crate::components::{Tone, verdict};
 use crate::layout;
 use crate::request::{Request, Response};
 use crate::state::State;
 
-const STYLE: &str = include_str!("../../assets/console.css");
+/// The style sheet of pages, without that of pictures.
+pub(crate) const STYLE: &str = include_str!("../../assets/console.css");
+const PAGE_SCRIPT: &str = include_str!("../../assets/page.js");
 const SCRIPT: &str = include_str!("../../assets/console.js");
 
 /// Answers a request. All paths but those of pages and assets are answered with 404.
@@ -35,7 +41,13 @@ pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
     let segments = request.segments();
     let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
     let answer = match segments[..] {
-        [] => topology::page(state, request),
+        [] => overview::page(state),
+        ["topology"] => topology::page(state, request),
+        ["pods"] => pods::list(state, request),
+        ["yaml", kind, name] => yaml::page(state, kind, "", name),
+        ["yaml", kind, namespace, name] => yaml::page(state, kind, namespace, name),
+        // The parts that pages are made of, for those who change them.
+        ["design"] if cfg!(debug_assertions) => design::page(),
         ["pending"] => pending::page(state, request),
         ["pods", namespace, name] => pods::page(state, namespace, name),
         ["workloads"] => workloads::list(state, request),
@@ -53,6 +65,7 @@ pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
         ["assets", "console.css"] => {
             return asset("text/css; charset=utf-8", [STYLE, berth_picture::STYLE].concat());
         }
+        ["assets", "page.js"] => return asset("text/javascript; charset=utf-8", PAGE_SCRIPT.to_owned()),
         ["assets", "console.js"] => return asset("text/javascript; charset=utf-8", SCRIPT.to_owned()),
         _ => Err(PageError::NotFound { what: format!("The page {}", request.path), similar: Vec::new() }),
     };
@@ -60,12 +73,20 @@ pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
 }
 
 fn rendered(state: &State, request: &Request<'_>, answer: Answer) -> Response {
-    let (status, Page { title, content }) = match answer {
+    let (status, Page { title, subtitle, actions, content }) = match answer {
         Ok(page) => (200, page),
         Err(PageError::Parameter(message)) => {
-            (400, Page::new("Bad parameter", html! { p.bad { (message) } }))
+            let content = verdict(Tone::Bad, &html! { (message) }, &html! {});
+            (400, Page::new("Bad parameter", content))
         }
         Err(PageError::NotFound { what, similar }) => (404, missing(&what, &similar)),
+    };
+    let content = html! {
+        div.title {
+            div { h1 { (title) } @if let Some(subtitle) = subtitle { p.subtitle { (subtitle) } } }
+            @if let Some(actions) = actions { div.actions { (actions) } }
+        }
+        (content)
     };
     Response::html(status, layout::page(&state.name, state.notice(), request, &title, &content))
 }
@@ -83,16 +104,18 @@ pub fn reads_objects(request: &Request<'_>) -> bool {
 /// Whether a page shows broken rules, which take time to find after a change, once for all pages ([`State::audited`]).
 pub fn shows_broken_rules(request: &Request<'_>) -> bool {
     let path = request.path.trim_matches('/');
-    matches!(path, "" | "workloads" | "nodes" | "rules" | "enforcer") || path.starts_with("nodes/")
+    matches!(path, "" | "topology" | "workloads" | "nodes" | "rules" | "enforcer")
+        || path.starts_with("nodes/")
 }
 
 fn missing(what: &str, similar: &[(String, String)]) -> Page {
     let content = html! {
-        p.bad { (what) " does not exist, or does not exist any more." }
-        @if !similar.is_empty() {
-            p { "Did you mean:" }
-            ul { @for (to, text) in similar { li { (parts::link(to, text)) } } }
-        }
+        (verdict(Tone::Bad, &html! { (what) " does not exist, or does not exist any more." }, &html! {
+            @if !similar.is_empty() {
+                p { "Did you mean:" }
+                ul { @for (to, text) in similar { li { (parts::link(to, text)) } } }
+            }
+        }))
     };
     Page::new("Not found", content)
 }
@@ -177,12 +200,13 @@ mod tests {
         let node = "{apiVersion: v1, kind: Node, metadata: {name: '<b>\"', labels: {a: '<i>'}}}";
         let inventory = Inventory::from_text(node).unwrap();
         let mut state = State::new("<script>", inventory, SimulationOptions::default()).unwrap();
-        for path in ["/", "/nodes", "/nodes/%3Cb%3E%22"] {
+        for path in ["/topology", "/nodes", "/nodes/%3Cb%3E%22"] {
             let (status, body) = get(&mut state, path);
             assert_eq!(status, 200);
             assert!(!body.contains("<b>") && !body.contains("<i>"), "{body}");
             assert!(
-                body.contains("<p class=\"cluster\">&lt;script&gt;</p>") && body.contains("&lt;b&gt;"),
+                body.contains("<p class=\"cluster\" title=\"&lt;script&gt;\">&lt;script&gt;</p>")
+                    && body.contains("&lt;b&gt;"),
                 "{body}"
             );
         }
@@ -237,8 +261,11 @@ mod tests {
     fn bad_parameters_are_named() {
         let mut state = state(&cluster());
         for (path, message) in [
-            ("/?color=red", "color=red: give utilization, workload or rule"),
-            ("/pending?page=2", "page=2: give a number from 1 to 1"),
+            ("/topology?color=red", "color=red: give one of utilization, workload, namespace"),
+            ("/topology?level=pod", "level=pod: give zone, rack or node"),
+            ("/topology?label=web", "label=web: give KEY=VALUE"),
+            ("/pods?state=idle", "state=idle: give pending or running"),
+            ("/pods?page=2", "page=2: give a number from 1 to 1"),
             ("/nodes?page=x", "page=x: give a number"),
         ] {
             let (status, body) = get(&mut state, path);
@@ -249,9 +276,10 @@ mod tests {
 
     #[test]
     fn the_style_of_pictures_is_that_of_pages() {
-        let (_, page) = get(&mut state(&cluster()), "/");
+        let (_, page) = get(&mut state(&cluster()), "/rules");
         assert!(page.contains("class=\"berth-picture\"") && !page.contains("<style"), "{page}");
-        assert!(page.contains("<a href=\"/nodes/a-1\"><title>a-1: cpu 500m of 2"), "{page}");
+        let (_, page) = get(&mut state(&cluster()), "/topology");
+        assert!(page.contains("<a href=\"/topology?node=a-1\" title=\"a-1: cpu 500m of 2"), "{page}");
         let (_, style) = get(&mut state(&cluster()), "/assets/console.css");
         assert!(style.contains(".berth-picture .kind0{"));
     }

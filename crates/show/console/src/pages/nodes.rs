@@ -1,44 +1,72 @@
 //! The nodes as a list, and one with its labels, taints, room and pods.
 
-use berth_api::object::Taint;
+use std::collections::HashMap;
+
+use berth_api::object::{Node, Taint};
 use berth_api::rules::PodRequests;
 use berth_api::syntax::format::counted;
 use berth_api::syntax::labels::ZONE;
 use berth_api::syntax::quantity::with_unit;
+use berth_simulate::SimulatedPod;
 use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
 use super::parts;
+use crate::components::listing::{Column, Filter, listing};
+use crate::components::time::Clock;
+use crate::components::{Tone, badge, card, facts, labels, percent};
 use crate::overview::Pods;
 use crate::places::{Place, place, places};
 use crate::{Request, State, links};
 
 pub(super) fn list(state: &mut State, request: &Request<'_>) -> Answer {
+    let clock = state.clock();
     let overview = state.overview();
     let by_node = overview.pods.table.by_node();
-    let places = places(overview, &by_node);
-    let (shown, pages) = parts::paged(request, &places)?;
-    let row = |place: &Place<'_>| {
-        let node = place.node;
-        let zone = node.metadata.labels.get(ZONE).map_or("none", String::as_str);
-        vec![
-            parts::node(&node.metadata.name),
-            html! { (zone) },
-            parts::percent(place.utilization()),
-            parts::number(place.pods.len()),
-            parts::number(place.broken.len()),
-            html! { @if node.spec.unschedulable { "cordoned" } },
-        ]
-    };
-    let headers = ["Node", "Zone", "Requested", "Pods", "Broken rules", "State"];
+    let filter = Filter::of(request);
+    let zone = |place: &Place<'_>| place.node.metadata.labels.get(ZONE).map_or("", String::as_str).to_owned();
+    let created = |place: &Place<'_>| place.node.metadata.creation_timestamp;
+    let mut places: Vec<_> = places(overview, &by_node)
+        .into_iter()
+        .filter(|place| filter.matches("", &[&place.node.metadata.name, &zone(place)]))
+        .collect();
+    // Found once: sorting compares them often.
+    let utilization: HashMap<&str, usize> =
+        places.iter().map(|place| (place.node.metadata.name.as_str(), place.utilization())).collect();
+    let used = |place: &Place<'_>| utilization.get(place.node.metadata.name.as_str()).copied().unwrap_or(0);
+    let n_places = places.len();
+    let columns = [
+        Column::new("name", "Node", |place: &Place<'_>| parts::node(&place.node.metadata.name))
+            .by(|a, b| a.node.metadata.name.cmp(&b.node.metadata.name)),
+        Column::new("zone", "Zone", |place: &Place<'_>| html! { (zone(place)) }).by(|a, b| zone(a).cmp(&zone(b))),
+        Column::new("requested", "Requested", |place: &Place<'_>| html! { (percent(used(place))) " " span.detail { (place.scarcest().map_or("", |(resource, _)| resource)) } })
+            .by(|a, b| used(a).cmp(&used(b))),
+        Column::number("pods", "Pods", |place: &Place<'_>| place.pods.len()),
+        Column::number("broken", "Broken rules", |place: &Place<'_>| place.broken.len()),
+        Column::new("state", "State", |place: &Place<'_>| state_of(place.node)).by(|a, b| a.node.spec.unschedulable.cmp(&b.node.spec.unschedulable)),
+        Column::new("age", "Age", move |place: &Place<'_>| clock.optional(created(place))).by(move |a, b| created(b).cmp(&created(a))),
+        Column::new("ask", "What if", |place: &Place<'_>| {
+            html! { a href=(links::with("/what-if", "drain", &place.node.metadata.name)) { "drain" } }
+        }),
+    ];
+    let table =
+        listing(request, &counted(n_places, "node"), &mut places, &columns).map_err(PageError::Parameter)?;
     let content = html! {
-        (parts::table(&counted(places.len(), "node"), &headers, shown.iter().map(row)))
-        (pages)
+        (filter.form(request, "Node or zone", &[]))
+        (table)
     };
-    Ok(Page::new("Nodes", content))
+    Ok(Page::new("Nodes", content).actions(html! { a.button.small href="/topology" { "The topology" } }))
+}
+
+fn state_of(node: &Node) -> Markup {
+    html! {
+        @if node.spec.unschedulable { (badge(Tone::Warn, "cordoned")) } @else { (badge(Tone::Good, "schedulable")) }
+        @if !node.spec.taints.is_empty() { " " (badge(Tone::Neutral, &counted(node.spec.taints.len(), "taint"))) }
+    }
 }
 
 pub(super) fn page(state: &mut State, request: &Request<'_>, name: &str) -> Answer {
+    let clock = state.clock();
     let overview = state.overview();
     let unknown = || {
         let names = overview.pods.simulation.nodes().map(|node| node.metadata.name.as_str());
@@ -53,33 +81,52 @@ pub(super) fn page(state: &mut State, request: &Request<'_>, name: &str) -> Answ
     let node = overview.pods.simulation.node(name).ok_or_else(unknown)?;
     let on_node: Vec<usize> = overview.pods.table.on_node(name).collect();
     let place = place(overview, node, &on_node);
-    let label = |(key, value): (&String, &String)| vec![html! { code { (key) } }, html! { code { (value) } }];
     let taint = |taint: &Taint| [&taint.key, &taint.value, &taint.effect].map(|text| html! { (text) }).into();
+    let clock_facts = [
+        ("State", state_of(node)),
+        ("Created", clock.optional(node.metadata.creation_timestamp)),
+        ("Labels", labels(node.metadata.labels.iter().map(|(key, value)| format!("{key}={value}")))),
+    ];
+    let facts_of: Vec<_> = clock_facts
+        .into_iter()
+        .filter(|(name, _)| *name != "Created" || node.metadata.creation_timestamp.is_some())
+        .collect();
     let content = html! {
-        p {
-            @if node.spec.unschedulable { strong { "Cordoned" } ": no new pods. " }
-            "What if this node " a href=(links::with("/what-if", "remove-node", name)) { "is lost" } ", or "
-            a href=(links::with("/what-if", "drain", name)) { "is drained" } "?"
+        div.columns {
+            div.fields {
+                (broken_rules(&place))
+                (pods(overview.pods, &on_node, request, clock)?)
+            }
+            div.fields {
+                (card("What if", &parts::node_actions(name, node.spec.unschedulable)))
+                (card("Requested", &resources(&place)))
+                (card("Node", &facts(&facts_of)))
+                (parts::table_of("Taints", &["Key", "Value", "Effect"], node.spec.taints.iter().map(taint).collect()))
+            }
         }
-        (room(&place))
-        (broken_rules(&place))
-        (pods(overview.pods, &on_node, request)?)
-        (parts::table_of("Labels", &["Key", "Value"], node.metadata.labels.iter().map(label).collect()))
-        (parts::table_of("Taints", &["Key", "Value", "Effect"], node.spec.taints.iter().map(taint).collect()))
     };
-    Ok(Page::new(format!("Node {name}"), content))
+    let actions = html! {
+        a.button.small href=(links::with("/topology", "node", name)) { "Show in the topology" }
+        a.button.small href=(links::path(&["yaml", "Node", name])) { "YAML" }
+    };
+    Ok(Page::new(format!("Node {name}"), content).actions(actions))
 }
 
 /// What the pods request of each resource.
-fn room(place: &Place<'_>) -> Markup {
-    let row = |resource: &String| {
+pub(super) fn resources(place: &Place<'_>) -> Markup {
+    let of = |resource: &String| {
         let (used, of) = place.amount(resource);
         let percent = usize::try_from((used * 100).checked_div(of).unwrap_or(0)).unwrap_or(0);
-        let amounts = [used, of, of - used].map(|amount| html! { (with_unit(resource, amount)) });
-        [html! { (resource) }].into_iter().chain(amounts).chain([parts::percent(percent)]).collect()
+        (with_unit(resource, used), with_unit(resource, of), percent)
     };
-    let rows = place.allocatable().into_iter().flat_map(|list| list.keys()).map(row).collect();
-    parts::table_of("Resources", &["Resource", "Requested", "Allocatable", "Free", "Requested part"], rows)
+    html! {
+        ul.rows {
+            @for resource in place.allocatable().into_iter().flat_map(|list| list.keys()) {
+                @let (used, of, part) = of(resource);
+                li { span { (resource) } span.detail { (used) " of " (of) } (percent(part)) }
+            }
+        }
+    }
 }
 
 fn broken_rules(place: &Place<'_>) -> Markup {
@@ -88,30 +135,45 @@ fn broken_rules(place: &Place<'_>) -> Markup {
     })
 }
 
-fn pods(pods: Pods<'_>, on_node: &[usize], request: &Request<'_>) -> Result<Markup, PageError> {
-    let pods = pods.sorted(on_node.iter().copied(), usize::MAX);
-    let (shown, pages) = parts::paged(request, &pods)?;
-    let row = |(_, pod): &(usize, &berth_simulate::SimulatedPod)| {
-        let metadata = &pod.pod.metadata;
-        let requests = PodRequests::of(&pod.pod);
-        vec![
-            parts::pod(&metadata.namespace, &metadata.name),
-            parts::workload(&metadata.namespace, pod.workload.as_deref()),
-            html! { (pod.pod.spec.priority.unwrap_or(0)) },
-            html! { (with_unit("cpu", requests.milli_cpu)) },
-            html! { (with_unit("memory", requests.memory)) },
-        ]
-    };
-    let headers = ["Pod", "Workload", "Priority", "cpu", "memory"];
-    Ok(html! {
-        (parts::table(&counted(pods.len(), "pod"), &headers, shown.iter().map(row)))
-        (pages)
-    })
+fn pods(pods: Pods<'_>, on_node: &[usize], request: &Request<'_>, clock: Clock) -> Result<Markup, PageError> {
+    let mut pods = pods.sorted(on_node.iter().copied(), usize::MAX);
+    let n_pods = pods.len();
+    type Row<'a> = (usize, &'a SimulatedPod);
+    let requests = |pod: &SimulatedPod| PodRequests::of(&pod.pod);
+    let columns = [
+        Column::new("name", "Pod", |(_, pod): &Row<'_>| {
+            parts::pod(&pod.pod.metadata.namespace, &pod.pod.metadata.name)
+        })
+        .by(|(_, a), (_, b)| a.pod.metadata.name.cmp(&b.pod.metadata.name)),
+        Column::new("workload", "Workload", |(_, pod): &Row<'_>| {
+            parts::workload(&pod.pod.metadata.namespace, pod.workload.as_deref())
+        })
+        .by(|(_, a), (_, b)| a.workload.cmp(&b.workload)),
+        Column::new(
+            "priority",
+            "Priority",
+            |(_, pod): &Row<'_>| html! { (pod.pod.spec.priority.unwrap_or(0)) },
+        )
+        .by(|(_, a), (_, b)| a.pod.spec.priority.cmp(&b.pod.spec.priority)),
+        Column::new("cpu", "cpu", |(_, pod): &Row<'_>| html! { (with_unit("cpu", requests(pod).milli_cpu)) })
+            .by(|(_, a), (_, b)| requests(a).milli_cpu.cmp(&requests(b).milli_cpu)),
+        Column::new(
+            "memory",
+            "memory",
+            |(_, pod): &Row<'_>| html! { (with_unit("memory", requests(pod).memory)) },
+        )
+        .by(|(_, a), (_, b)| requests(a).memory.cmp(&requests(b).memory)),
+        Column::new("age", "Age", move |(_, pod): &Row<'_>| {
+            clock.optional(pod.pod.metadata.creation_timestamp)
+        })
+        .by(|(_, a), (_, b)| b.pod.metadata.creation_timestamp.cmp(&a.pod.metadata.creation_timestamp)),
+    ];
+    listing(request, &counted(n_pods, "pod"), &mut pods, &columns).map_err(PageError::Parameter)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::check;
+    use super::super::tests::{check, cluster, get, state};
 
     #[test]
     fn a_node_has_its_room_pods_labels_and_taints() {
@@ -119,19 +181,35 @@ mod tests {
             "/nodes",
             &[
                 "<caption>2 nodes</caption>",
-                "<th scope=\"row\"><a href=\"/nodes/a-1\">a-1</a></th><td>a</td>",
+                "<a href=\"/nodes/a-1\">a-1</a></th><td data-label=\"Zone\">a</td>",
+                "<a href=\"/what-if?drain=a-1\">drain</a>",
             ],
         );
+        check("/nodes?q=b-", &["<caption>1 node</caption>"]);
         check(
             "/nodes/a-1",
             &[
-                "<th scope=\"row\">cpu</th><td>500m</td><td>2</td><td>1500m</td><td><meter min=\"0\" max=\"100\" value=\"25\"></meter> 25 %",
+                "<span>cpu</span><span class=\"detail\">500m of 2</span>",
+                "value=\"25\"",
                 "<caption>1 pod</caption>",
                 "<a href=\"/pods/shop/web-1\">shop/web-1</a>",
-                "<code>topology.kubernetes.io/zone</code></th><td><code>a</code>",
-                "dedicated</th><td>db</td><td>PreferNoSchedule",
+                "topology.kubernetes.io/zone=a",
+                "dedicated</th><td data-label=\"Value\">db</td><td data-label=\"Effect\">PreferNoSchedule",
                 "href=\"/what-if?drain=a-1\"",
+                "href=\"/what-if?cordon=a-1\"",
             ],
         );
+    }
+
+    #[test]
+    fn a_list_is_sorted_by_the_column_that_is_asked_for() {
+        let first = |query: &str| {
+            let (_, body) = get(&mut state(&cluster()), &format!("/nodes?sort={query}"));
+            let (_, rows) = body.split_once("<tbody>").unwrap();
+            rows[rows.find("/nodes/").unwrap() + 7..][..3].to_owned()
+        };
+        assert_eq!(["name", "-name", "-zone"].map(first), ["a-1", "b-1", "b-1"]);
+        let (status, body) = get(&mut state(&cluster()), "/nodes?sort=color");
+        assert!(status == 400 && body.contains("sort=color: give one of name, zone, requested"), "{body}");
     }
 }

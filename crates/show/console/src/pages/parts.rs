@@ -1,16 +1,15 @@
 //! Parts that several pages have.
 
+use std::collections::BTreeSet;
+
 use berth_api::syntax::format::{MAX_SUGGESTIONS, counted, grouped};
 use berth_engine::{Verdict, Witness};
-use jiff::Timestamp;
 use maud::{Markup, PreEscaped, html};
 
 use super::answer::PageError;
-use crate::Request;
-use crate::links;
-
-/// Rows of a page of a list.
-const PAGE_SIZE: usize = 100;
+use crate::components::{field, listing};
+use crate::overview::Pods;
+use crate::{Request, links};
 
 /// Items of a list that has no pages.
 pub(super) const MAX_SHOWN: usize = 50;
@@ -35,6 +34,19 @@ pub(super) fn workload(namespace: &str, workload: Option<&str>) -> Markup {
     }
 }
 
+/// What can be asked about a node.
+pub(super) fn node_actions(name: &str, is_cordoned: bool) -> Markup {
+    let ask = |change: &str, text: &str| html! { a.button.small href=(links::with("/what-if", change, name)) { (text) } };
+    html! {
+        div.actions {
+            (ask("drain", "Drain"))
+            @if is_cordoned { (ask("uncordon", "Uncordon")) } @else { (ask("cordon", "Cordon")) }
+            (ask("remove-node", "Remove"))
+        }
+        p.detail { "Each is a what-if first: nothing is written." }
+    }
+}
+
 /// An object of any kind; those with a page as a link.
 pub(super) fn object(kind: &str, namespace: &str, name: &str) -> Markup {
     match kind {
@@ -49,18 +61,30 @@ pub(super) fn object(kind: &str, namespace: &str, name: &str) -> Markup {
     }
 }
 
-/// A table whose first column names the rows. Narrow windows scroll it.
+/// The namespaces of pods.
+pub(super) fn namespaces(pods: Pods<'_>) -> BTreeSet<String> {
+    let of_workloads = pods.table.workloads().map(|(_, (namespace, _))| namespace.clone());
+    of_workloads.chain(pods.table.single().map(|at| pods.at(at).pod.metadata.namespace.clone())).collect()
+}
+
+/// A table whose first column names the rows. Narrow windows show each row as a card. A column without anything in it is left out.
 pub(super) fn table(caption: &str, headers: &[&str], rows: impl IntoIterator<Item = Vec<Markup>>) -> Markup {
+    let rows: Vec<Vec<Markup>> = rows.into_iter().collect();
+    let is_used =
+        |i: &usize| *i == 0 || rows.iter().any(|row| row.get(*i).is_some_and(|cell| !cell.0.is_empty()));
+    let used: Vec<usize> = (0..headers.len()).filter(is_used).collect();
     html! {
-        div.scroll tabindex="0" role="region" aria-label=(caption) {
-            table {
-                caption { (caption) }
-                thead { tr { @for header in headers { th scope="col" { (header) } } } }
-                tbody {
-                    @for row in rows {
-                        tr {
-                            @for (i, cell) in row.into_iter().enumerate() {
-                                @if i == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+        section.card {
+            div.scroll tabindex="0" role="region" aria-label=(caption) {
+                table {
+                    caption { (caption) }
+                    thead { tr { @for i in &used { th scope="col" { (headers[*i]) } } } }
+                    tbody {
+                        @for row in &rows {
+                            tr {
+                                @for i in &used {
+                                    @if *i == 0 { th scope="row" data-label=(headers[*i]) { (row[*i]) } } @else { td data-label=(headers[*i]) { (row[*i]) } }
+                                }
                             }
                         }
                     }
@@ -79,12 +103,6 @@ pub(super) fn table_of(caption: &str, headers: &[&str], rows: Vec<Vec<Markup>>) 
     }
 }
 
-/// A time, to the second.
-pub(super) fn time(time: Timestamp) -> Markup {
-    let text = time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    html! { time datetime=(text) { (text) } }
-}
-
 /// A cell with a number.
 pub(super) fn number(n: usize) -> Markup {
     html! { (grouped(n)) }
@@ -94,8 +112,7 @@ pub(super) fn number(n: usize) -> Markup {
 pub(super) fn list(heading: &str, items: &[String]) -> Markup {
     html! {
         @if !items.is_empty() {
-            h2 { (heading) }
-            ul { @for item in items { li { (item) } } }
+            section.card { h2 { (heading) } ul { @for item in items { li { (item) } } } }
         }
     }
 }
@@ -121,9 +138,11 @@ pub(super) fn short_list<T>(
 ) -> Markup {
     html! {
         @if !items.is_empty() {
-            h2 { (heading) }
-            ul { @for shown in items.iter().take(MAX_SHOWN) { li { (item(shown)) } } }
-            (more(items.len(), what))
+            section.card {
+                h2 { (heading) }
+                ul { @for shown in items.iter().take(MAX_SHOWN) { li { (item(shown)) } } }
+                (more(items.len(), what))
+            }
         }
     }
 }
@@ -136,12 +155,7 @@ pub(super) fn more(n: usize, what: &str) -> Markup {
 /// A picture; the style sheet of the page has its rules.
 pub(super) fn figure(svg: &str) -> Markup {
     let (before, after) = berth_picture::without_style(svg);
-    html! { figure tabindex="0" { (PreEscaped(before)) (PreEscaped(after)) } }
-}
-
-/// A part of 0 to 100 percent, or more of what is overcommitted.
-pub(super) fn percent(percent: usize) -> Markup {
-    html! { meter min="0" max="100" value=(percent) {} " " (percent) " %" }
+    html! { figure.plot tabindex="0" { (PreEscaped(before)) (PreEscaped(after)) } }
 }
 
 /// The pods that cause something, as links.
@@ -160,7 +174,7 @@ pub(super) fn verdict(verdict: &Verdict) -> Markup {
     let Verdict { plugin, reason, term, detail, topology, counts, .. } = verdict;
     html! {
         strong { (plugin.name()) } " "
-        @if let Some(term) = term { code { (term) } }
+        @if let Some(term) = term { (field(term)) }
         ": " (reason)
         div.detail {
             (detail)
@@ -176,31 +190,7 @@ pub(super) fn verdict(verdict: &Verdict) -> Markup {
 /// # Errors
 /// There is no such page.
 pub(super) fn paged<'a, T>(request: &Request<'_>, items: &'a [T]) -> Result<(&'a [T], Markup), PageError> {
-    let n_pages = items.len().div_ceil(PAGE_SIZE).max(1);
-    let page =
-        match request.parameter("page") {
-            None => 1,
-            Some(text) => text.parse().ok().filter(|page| (1..=n_pages).contains(page)).ok_or_else(|| {
-                PageError::Parameter(format!("page={text}: give a number from 1 to {n_pages}"))
-            })?,
-        };
-    let shown = &items[(page - 1) * PAGE_SIZE..items.len().min(page * PAGE_SIZE)];
-    let to = |page: usize| {
-        let others = request.parameters().filter(|(key, _)| key != "page");
-        let path =
-            others.fold(request.path.to_owned(), |path, (key, value)| links::with(&path, &key, &value));
-        links::with(&path, "page", &page.to_string())
-    };
-    let markup = html! {
-        @if n_pages > 1 {
-            nav.pages aria-label="Pages of the list" {
-                @if page > 1 { a href=(to(page - 1)) rel="prev" { "Previous" } " " }
-                "Page " (page) " of " (grouped(n_pages)) ", " (grouped(items.len())) " in all"
-                @if page < n_pages { " " a href=(to(page + 1)) rel="next" { "Next" } }
-            }
-        }
-    };
-    Ok((shown, markup))
+    listing::paged(request, items).map_err(PageError::Parameter)
 }
 
 /// An object that does not exist, with objects of similar names. `all` are the names of its kind; `link` gives the address and

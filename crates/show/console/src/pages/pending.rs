@@ -1,74 +1,77 @@
 //! The pods without a node, by workload and reason.
 
-use std::collections::BTreeMap;
-
 use berth_api::syntax::format::{counted, grouped};
-use berth_simulate::PendingDecision;
-use maud::{Markup, html};
+use maud::html;
 
-use super::answer::{Answer, Page};
+use super::answer::{Answer, Page, PageError};
 use super::parts;
-use crate::workloads::{WorkloadName, name_of};
+use crate::components::listing::{Column, Filter, listing, with_parameter};
+use crate::components::{Tone, badge, empty};
+use crate::pending_groups::{PendingGroup, causes, pending_groups};
 use crate::{Request, State, links};
 
 /// Pods of a group with a link each.
 const MAX_NAMED: usize = 5;
 
 pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
-    let decisions = state.decide_pending();
+    let clock = state.clock();
+    let mut groups = pending_groups(state);
     let all = state.pods();
-    let mut groups: BTreeMap<(WorkloadName, String), Vec<usize>> = BTreeMap::new();
-    for i in all.table.pending() {
-        let pod = all.at(i);
-        let reason = decisions.get(&i).map_or_else(|| pod.outcome.message().into_owned(), reason);
-        groups.entry((name_of(pod), reason)).or_default().push(i);
+    if groups.is_empty() {
+        let hint = html! { "Pods appear here while they wait for a node, with the reason. " a href="/pods" { "All pods" } };
+        return Ok(Page::new("Pending pods", empty("All pods have a node", &hint)));
     }
-    let n_pending: usize = groups.values().map(Vec::len).sum();
-    let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_by_key(|(_, pods)| std::cmp::Reverse(pods.len()));
-    let (shown, pages) = parts::paged(request, &groups)?;
-    let row = |((name, reason), members): &((WorkloadName, String), Vec<usize>)| -> Vec<Markup> {
-        let (namespace, workload) = name;
-        let named =
-            all.sorted(members.iter().copied(), MAX_NAMED).into_iter().map(|(_, pod)| &pod.pod.metadata);
-        vec![
-            html! { (namespace) "/" (parts::link(&links::workload(namespace, workload), workload)) },
-            parts::number(members.len()),
-            html! { (reason) },
+    let n_pending: usize = groups.iter().map(|group| group.pods.len()).sum();
+    let chosen = request.parameter("cause").unwrap_or_default();
+    let by_cause: Vec<(String, usize)> =
+        causes(&groups).into_iter().map(|(cause, n, _)| (cause.to_owned(), n)).collect();
+    let filter = Filter::of(request);
+    let namespaces = parts::namespaces(all);
+    let namespaces: Vec<&str> = namespaces.iter().map(String::as_str).collect();
+    groups.retain(|group| {
+        let (namespace, workload) = &group.workload;
+        (chosen.is_empty() || group.cause == *chosen) && filter.matches(namespace, &[workload, &group.reason])
+    });
+    let n_groups = groups.len();
+    let columns = [
+        Column::new("workload", "Workload", |group: &PendingGroup| {
+            let (namespace, workload) = &group.workload;
+            html! { (namespace) "/" (parts::link(&links::workload(namespace, workload), workload)) }
+        })
+        .by(|a, b| a.workload.cmp(&b.workload)),
+        Column::number("pods", "Pods", |group: &PendingGroup| group.pods.len()),
+        Column::new("cause", "Cause", |group: &PendingGroup| badge(Tone::Warn, &group.cause))
+            .by(|a, b| a.cause.cmp(&b.cause)),
+        Column::new("age", "Oldest", |group: &PendingGroup| clock.optional(group.oldest))
+            .by(|a, b| b.oldest.cmp(&a.oldest)),
+        Column::new("pod", "Pod", |group: &PendingGroup| {
+            let named = all
+                .sorted(group.pods.iter().copied(), MAX_NAMED)
+                .into_iter()
+                .map(|(_, pod)| &pod.pod.metadata);
             html! {
                 ul.plain { @for pod in named { li { (parts::link(&links::pod(&pod.namespace, &pod.name), &pod.name)) } } }
-                @if members.len() > MAX_NAMED { "and " (grouped(members.len() - MAX_NAMED)) " more" }
-            },
-        ]
-    };
+                @if group.pods.len() > MAX_NAMED { "and " (grouped(group.pods.len() - MAX_NAMED)) " more" }
+            }
+        }),
+        Column::text("reason", "Reason", |group: &PendingGroup| html! { (group.reason) }),
+    ];
+    let caption = format!("{} by workload and reason", counted(n_groups, "group"));
+    let table = listing(request, &caption, &mut groups, &columns).map_err(PageError::Parameter)?;
     let content = html! {
-        @if groups.is_empty() { p { "All pods have a node." } }
-        @else {
-            p {
-                (counted(n_pending, "pod")) " without a node. Each reason is that of the pod alone in the current state; "
-                a href="/what-if?place=pending" { "place them all" } " to see which of them would stay."
+        ul.chips aria-label="Causes" {
+            li { a.badge.info[chosen.is_empty()] href=(with_parameter(request, "cause", "")) { "All " (grouped(n_pending)) } }
+            @for (cause, n) in &by_cause {
+                li { a.badge.info[chosen == cause.as_str()] href=(with_parameter(request, "cause", cause)) { (cause) " " (grouped(*n)) } }
             }
-            (parts::table("Pending pods by workload and reason", &["Workload", "Pods", "Reason", "Pod"], shown.iter().map(row)))
-            (pages)
         }
+        (filter.form(request, "Workload or reason", &namespaces))
+        (table)
+        p.hint { "Each reason is that of the pod alone in the current state." }
     };
-    Ok(Page::new("Pending pods", content))
-}
-
-fn reason(PendingDecision { outcome, preemption }: &PendingDecision) -> String {
-    match (outcome.node(), preemption) {
-        (Some(node), _) => format!("fits, for example on {node}"),
-        (None, Some(preemption)) => format!(
-            "{} It fits on {} if {} evicted there.",
-            outcome.message(),
-            preemption.node,
-            match preemption.victims.len() {
-                1 => "1 pod is".to_owned(),
-                n => format!("{n} pods are"),
-            }
-        ),
-        (None, None) => outcome.message().into_owned(),
-    }
+    let subtitle = html! { (counted(n_pending, "pod")) " without a node" };
+    let actions = html! { a.button.small href="/what-if?place=pending" { "Place them all in a what-if" } };
+    Ok(Page::new("Pending pods", content).subtitle(subtitle).actions(actions))
 }
 
 #[cfg(test)]
@@ -82,7 +85,7 @@ mod tests {
             &[
                 "1 pod without a node",
                 "shop/<a href=\"/workloads/Deployment/shop/web\">Deployment web</a>",
-                "<td>0/2 nodes are available: ",
+                "data-label=\"Reason\">0/2 nodes are available: ",
                 "<a href=\"/pods/shop/web-3\">web-3</a>",
             ],
         );
@@ -94,7 +97,7 @@ mod tests {
         let explained = state.simulation().explain("shop", "web-3", None).unwrap();
         let message = explained.explanation.outcome.message().into_owned();
         let (_, page) = get(&mut state, "/pending");
-        assert!(page.contains(&format!("<td>{message}</td>")), "{message}: {page}");
+        assert!(page.contains(&format!(">{message}</td>")), "{message}: {page}");
     }
 
     #[test]

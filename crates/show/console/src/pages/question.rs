@@ -11,9 +11,10 @@ use crate::writes::WritePlan;
 use crate::{Request, State};
 
 /// The changes of the form: parameter, what it does, and an example.
-pub(super) const CHANGES: [(&str, &str, &str); 10] = [
+pub(super) const CHANGES: [(&str, &str, &str); 11] = [
     ("remove-node", "Remove a node with its pods", "worker-1"),
     ("drain", "Drain a node", "worker-1"),
+    ("cordon", "Cordon a node", "worker-1"),
     ("uncordon", "Uncordon a node", "worker-1"),
     ("remove-domain", "Remove all nodes with a label", "zone=eu-west-1a"),
     ("add-nodes", "Add nodes", "2"),
@@ -59,6 +60,7 @@ impl Question {
             let change = match name.as_ref() {
                 "remove-node" => ChangeRequest::RemoveNode(value.to_owned()),
                 "drain" => ChangeRequest::Drain(value.to_owned()),
+                "cordon" => ChangeRequest::Cordon(value.to_owned()),
                 "uncordon" => ChangeRequest::Uncordon(value.to_owned()),
                 "remove-domain" => {
                     let (key, value) = key_value(value).map_err(bad)?;

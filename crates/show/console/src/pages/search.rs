@@ -65,9 +65,11 @@ fn is_part(text: &str, namespace: &str, name: &str) -> bool {
 /// The first of `n` objects of a kind: addresses and texts.
 fn found(what: &str, n: usize, objects: &[(String, String)]) -> Markup {
     html! {
-        h2 { (counted(n, what)) }
-        ul { @for (to, text) in objects.iter().take(parts::MAX_SHOWN) { li { (parts::link(to, text)) } } }
-        (parts::more(n, what))
+        section.card {
+            h2 { (counted(n, what)) }
+            @if n > 0 { ul.rows { @for (to, text) in objects.iter().take(parts::MAX_SHOWN) { li { (parts::link(to, text)) } } } }
+            (parts::more(n, what))
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
 use super::parts;
+use crate::components::{Tone, empty, verdict};
 use crate::pictures::{self, relation_words, rule_users, selector_owner};
 use crate::{Request, State};
 
@@ -46,14 +47,19 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     };
     let summary = &comparison.summary;
     let content = html! {
-        p {
+        @let line = html! { (counted(summary.n_selectors, "selector")) " describe " (counted(summary.n_sets, "set")) " of pods" };
+        @let twice = summary.n_pods_of_two_controllers + summary.n_pods_of_two_budgets + summary.n_pods_of_two_services + summary.n_pods_of_two_monitors;
+        @let detail = html! { p.detail {
             (counted(summary.n_selectors, "selector")) ", " (counted(summary.n_sets, "set")) "; "
             (counted(summary.n_pods_of_two_controllers, "pod")) " of two controllers, "
             (grouped(summary.n_pods_of_two_budgets)) " of two budgets, "
             (grouped(summary.n_pods_of_two_services)) " of two Services, "
             (grouped(summary.n_pods_of_two_monitors)) " of two monitors"
-        }
-        (parts::figure(&pictures::sets(&comparison)))
+        } };
+        (verdict(if twice == 0 { Tone::Good } else { Tone::Warn }, &line, &detail))
+        // Sets without a pod in common are a list: a plot would say nothing.
+        @if !relations.is_empty() { section.card { h2 { "Overlaps of the sets of pods" } (parts::figure(&pictures::sets(&comparison))) } }
+        @if comparison.sets.is_empty() { (empty("No sets of pods", &html! { "Selectors of Services, workloads, budgets and rules appear here." })) }
         (parts::table_of(
             "Sets of pods",
             &["Set", "Namespaces", "Selector", "Pods", "Selected by"],
@@ -85,12 +91,12 @@ fn of_nodes(comparison: &NodeSetComparison) -> Markup {
     };
     html! {
         h2 { "Sets of nodes" }
-        p {
+        p.detail {
             (counted(summary.n_node_selectors, "node selector")) ", " (counted(summary.n_taints, "taint")) ", "
             (counted(summary.n_sets, "set")) "; " (counted(summary.n_unselected, "node"))
             " without a node selector that matches, " (grouped(summary.n_unusable)) " that no pod can use"
         }
-        (parts::figure(&pictures::node_sets(comparison)))
+        @if comparison.sets.len() > 1 { section.card { h2 { "Overlaps of the sets of nodes" } (parts::figure(&pictures::node_sets(comparison))) } }
         (parts::short_table(
             "Sets of nodes",
             &["Set", "Rules", "Nodes", "Used by"],
@@ -102,11 +108,21 @@ fn of_nodes(comparison: &NodeSetComparison) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::check;
+    use super::super::tests::{check, cluster, get, state};
 
     #[test]
     fn sets_have_their_selectors_and_pods() {
-        check("/sets", &["<code>app=web</code></td><td>3</td>", "Deployment web", "in 1 set</text>"]);
-        check("/sets", &["Sets of nodes", "2 nodes in 1 set</text>"]);
+        check(
+            "/sets",
+            &["<code>app=web</code></td><td data-label=\"Pods\">3</td>", "Deployment web", "Sets of nodes"],
+        );
+        // One set has no overlap to plot.
+        let (_, body) = get(&mut state(&cluster()), "/sets");
+        assert!(!body.contains("<figure"), "{body}");
+        let service = "\n---\n{apiVersion: v1, kind: Service, metadata: {name: all, namespace: shop}, spec: {selector: {app: web, a: b}}}\n---\n\
+                       {apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {selector: {tier: x}}}\n---\n\
+                       {apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop, labels: {app: web, tier: x}}, spec: {containers: [{name: c, image: i}]}}";
+        let (_, body) = get(&mut state(&(cluster() + service)), "/sets");
+        assert!(body.contains("Overlaps of the sets of pods") && body.contains("<figure"), "{body}");
     }
 }

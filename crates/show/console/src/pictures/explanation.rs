@@ -20,6 +20,10 @@ const MAX_FEASIBLE: usize = 10;
 /// The explanation of a pod: the nodes that each rule excludes, the nodes nearest to being feasible, and the scores of the
 /// best ones.
 pub fn explanation(explained: &PodExplanation) -> String {
+    explanation_bars(explained).svg()
+}
+
+pub(crate) fn explanation_bars(explained: &PodExplanation) -> Bars {
     let explanation = &explained.explanation;
     let outcome = match (&explained.unadmitted, &explanation.running_on, explanation.outcome.node()) {
         (Some(why), ..) => format!("is {}", why.short()),
@@ -35,7 +39,7 @@ pub fn explanation(explained: &PodExplanation) -> String {
         None => explanation.outcome.message(),
     };
     let notes = if message.is_empty() { Vec::new() } else { vec![message.to_string()] };
-    Bars { description: format!("{title}. {message}"), title, sections, notes }.svg()
+    Bars { description: format!("{title}. {message}"), title, sections, notes }
 }
 
 fn terms(explanation: &Explanation) -> Section {
@@ -49,10 +53,7 @@ fn terms(explanation: &Explanation) -> Section {
             counted(term.excludes, "node"),
             term.excludes_alone
         ),
-        parts: vec![
-            (Class::Alert, term.excludes_alone),
-            (Class::Kind(5), term.excludes - term.excludes_alone),
-        ],
+        parts: vec![(Class::Alert, term.excludes_alone), (Class::Other, term.excludes - term.excludes_alone)],
         note: format!("{} of {}", term.excludes, explanation.n_nodes),
         limit: None,
     };
@@ -61,7 +62,7 @@ fn terms(explanation: &Explanation) -> Section {
         name: format!("Rules that exclude nodes, of {}", counted(explanation.n_nodes, "node")),
         legend: vec![
             key(Class::Alert, "excluded by this rule alone"),
-            key(Class::Kind(5), "also excluded by other rules"),
+            key(Class::Other, "also excluded by other rules"),
         ],
         rows: excluding.take(MAX_TERMS).map(row).collect(),
     }

@@ -11,14 +11,12 @@ const MAX_DOMAINS: usize = 60;
 
 /// The pods of each domain that find other nodes, and those that do not, if the domain is lost.
 pub fn losses(losses: &DomainLosses) -> String {
-    let DomainLosses { key, domains } = losses;
+    losses_bars(losses).svg()
+}
+
+pub(crate) fn losses_bars(losses: &DomainLosses) -> Bars {
+    let DomainLosses { domains, .. } = losses;
     let n_survived = domains.iter().filter(|loss| loss.survives).count();
-    let entry = |class, text: &str| Key { class, mark: None, text: text.to_owned() };
-    let section = Section {
-        name: format!("Pods after the loss of each {key}"),
-        legend: vec![entry(Class::Kind(0), "moved"), entry(Class::Alert, "unplaced")],
-        rows: domains.iter().take(MAX_DOMAINS).map(row).collect(),
-    };
     let notes = match domains.len().saturating_sub(MAX_DOMAINS) {
         0 => Vec::new(),
         more => vec![format!("and {}", counted(more, "more domain"))],
@@ -26,10 +24,18 @@ pub fn losses(losses: &DomainLosses) -> String {
     Bars {
         title: format!("{n_survived} of {} survived", counted(domains.len(), "domain")),
         description: "A domain survives if every pod has a node after its loss.".to_owned(),
-        sections: vec![section],
+        sections: vec![losses_section(losses)],
         notes,
     }
-    .svg()
+}
+
+pub(crate) fn losses_section(DomainLosses { key, domains }: &DomainLosses) -> Section {
+    let entry = |class, text: &str| Key { class, mark: None, text: text.to_owned() };
+    Section {
+        name: format!("Pods after the loss of each {key}"),
+        legend: vec![entry(Class::Kind(0), "moved"), entry(Class::Alert, "unplaced")],
+        rows: domains.iter().take(MAX_DOMAINS).map(row).collect(),
+    }
 }
 
 fn row(loss: &DomainLoss) -> Row {

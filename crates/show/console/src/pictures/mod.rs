@@ -1,23 +1,28 @@
 //! Pictures: each function returns a self-contained SVG file.
 
 mod explanation;
+mod keys;
 mod losses;
 pub(crate) mod rules;
 mod sets;
 mod spread;
 mod timeline;
 mod topology;
-mod workload_keys;
+mod view;
 
 pub use explanation::explanation;
+pub(crate) use explanation::explanation_bars;
 pub use losses::losses;
+pub(crate) use losses::{losses_bars, losses_section};
 pub use rules::rules;
 pub use sets::{node_sets, plural, relation_words, rule_role, rule_users, selector_owner, sets};
 pub use spread::spread;
-pub(crate) use spread::spread_of;
+pub(crate) use spread::{spread_bars, spread_of};
 pub use timeline::timeline;
-pub use topology::{ColorBy, topology};
-pub(crate) use topology::{Frame, draw, draw_overview};
+pub(crate) use topology::map;
+pub use topology::topology;
+pub use view::ColorBy;
+pub(crate) use view::{Level, Nearly, View, common_suffix};
 
 #[cfg(test)]
 mod tests {

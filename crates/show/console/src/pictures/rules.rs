@@ -97,10 +97,11 @@ pub(crate) fn edges(overview: Overview<'_>) -> Vec<Edge> {
 
 /// The graph of the pod affinity and anti-affinity between workloads. `broken` are the violated rules of running pods.
 pub fn rules(simulation: &Simulation, broken: &[Violation]) -> String {
-    Overview::once(simulation, broken, |overview| graph(&edges(overview)))
+    Overview::once(simulation, broken, |overview| graph(&edges(overview), true))
 }
 
-pub(crate) fn graph(edges: &[Edge]) -> String {
+/// `is_complete`: with the legend and a line for each rule, which pages have beside the picture.
+pub(crate) fn graph(edges: &[Edge], is_complete: bool) -> String {
     let mut named: BTreeMap<&WorkloadName, usize> =
         edges.iter().flat_map(|edge| [(&edge.from, 0), (&edge.to, 0)]).collect();
     for (position, place) in named.values_mut().enumerate() {
@@ -119,7 +120,7 @@ pub(crate) fn graph(edges: &[Edge]) -> String {
             from: named[from],
             to: named[to],
             title: format!("{text} ({})", term.path),
-            text,
+            text: if is_complete { text } else { String::new() },
             class,
             dashed,
         }
@@ -133,6 +134,19 @@ pub(crate) fn graph(edges: &[Edge]) -> String {
     if n_edges == 0 {
         notes.push("No workload has a rule about another one.".to_owned());
     }
+    Arcs {
+        title: format!("{} between {}", counted(n_edges, "rule"), counted(named.len(), "workload")),
+        description: "Arcs lead from the workload with the rule to the one that it is about.".to_owned(),
+        legend: if is_complete { keys() } else { Vec::new() },
+        names: named.keys().map(|workload| name(workload)).collect(),
+        arcs,
+        notes,
+    }
+    .svg()
+}
+
+/// What the looks of arcs mean.
+pub(crate) fn keys() -> Vec<Key> {
     let kinds = [Relation::Requires, Relation::Avoids, Relation::Prefers, Relation::PrefersToAvoid];
     let key = |(class, dashed, verb): (Class, bool, &str)| Key {
         class,
@@ -141,15 +155,7 @@ pub(crate) fn graph(edges: &[Edge]) -> String {
     };
     let mut legend: Vec<_> = kinds.map(Relation::look).map(key).into();
     legend.push(Key { class: Class::Alert, mark: Some('!'), text: "does not hold now".to_owned() });
-    Arcs {
-        title: format!("{} between {}", counted(n_edges, "rule"), counted(named.len(), "workload")),
-        description: "Arcs lead from the workload with the rule to the one that it is about.".to_owned(),
-        legend,
-        names: named.keys().map(|workload| name(workload)).collect(),
-        arcs,
-        notes,
-    }
-    .svg()
+    legend
 }
 
 fn name((namespace, workload): &WorkloadName) -> String {

@@ -17,6 +17,10 @@ const MAX_DOMAINS: usize = 40;
 /// The pods of every workload with more than one pod by the domains of its first spread constraint, or of `topology_key`
 /// without one.
 pub fn spread(simulation: &Simulation, topology_key: &str) -> String {
+    spread_bars(simulation, topology_key).svg()
+}
+
+pub(crate) fn spread_bars(simulation: &Simulation, topology_key: &str) -> Bars {
     let mut workloads: BTreeMap<WorkloadName, Vec<usize>> = BTreeMap::new();
     for (i, pod) in simulation.pods().iter().enumerate() {
         workloads.entry(name_of(pod)).or_default().push(i);
@@ -37,23 +41,24 @@ pub fn spread(simulation: &Simulation, topology_key: &str) -> String {
         more => notes.push(format!("and {}", counted(more, "more workload"))),
     }
     let title = format!("Spread of {}", counted(n_workloads, "workload"));
-    Bars { description: title.clone(), title, sections, notes }.svg()
+    Bars { description: title.clone(), title, sections, notes }
 }
 
-/// The pods of one workload by the domains of each of its spread constraints, and of `topology_key`; none without such pods.
+/// The pods of one workload by the domains of each of its spread constraints, and of `topology_key` if there is one; none without
+/// such pods.
 pub(crate) fn spread_of(
     simulation: &Simulation,
     name: &WorkloadName,
     pods: &[&SimulatedPod],
-    topology_key: &str,
-) -> Option<String> {
-    let constraints = simulation.rules_of(&pods.first()?.pod).spread_constraints;
-    let has_key = constraints.iter().any(|constraint| constraint.topology_key == topology_key);
-    let of = |constraint| section(simulation, name, pods, constraint, topology_key);
+    topology_key: Option<&str>,
+) -> Vec<Section> {
+    let Some(first) = pods.first() else { return Vec::new() };
+    let constraints = simulation.rules_of(&first.pod).spread_constraints;
+    let of = |constraint| section(simulation, name, pods, constraint, topology_key.unwrap_or_default());
     let mut sections: Vec<_> = constraints.iter().map(Some).map(of).collect();
-    sections.extend((!has_key).then(|| of(None)));
-    let title = format!("Spread of {}/{}", name.0, name.1);
-    Some(Bars { description: title.clone(), title, sections, notes: Vec::new() }.svg())
+    let is_new = |key: &&str| constraints.iter().all(|constraint| constraint.topology_key != *key);
+    sections.extend(topology_key.filter(is_new).map(|_| of(None)));
+    sections
 }
 
 fn section(
@@ -86,7 +91,7 @@ fn section(
         0 => String::new(),
         more => format!("; {more} more domains"),
     };
-    let line = Key { class: Class::Alert, mark: None, text: "the minimum and maxSkew".to_owned() };
+    let line = Key { class: Class::Alert, mark: None, text: "limit: the minimum and maxSkew".to_owned() };
     Section {
         name: format!("{namespace}/{workload}: {}, {rule}{more}", counted(pods.len(), "pod")),
         legend: limit.map(|_| line).into_iter().collect(),

@@ -141,12 +141,20 @@ fn texts_of_objects_and_addresses_run_no_script() {
     let check = |link: &str| assert_eq!(browser.run("return window.hit ?? null"), Value::Null, "{link}");
     assert!(visit(shown, check) >= 10);
     let script = "%22%3E%3Cscript%3Ewindow.hit=1%3C/script%3E";
-    for address in
-        ["search?q=", "what-if?drain=", "?color=", "pods/default/", "nodes/", "lint?rule=", "sets?a="]
-    {
+    for address in [
+        "search?q=",
+        "what-if?drain=",
+        "topology?color=",
+        "topology?pod=",
+        "pods?q=",
+        "pods/default/",
+        "nodes/",
+        "lint?rule=",
+        "sets?a=",
+    ] {
         browser.open(&format!("{origin}/{address}{script}"));
         check(address);
-        assert_eq!(browser.run("return document.querySelectorAll('script').length"), 1, "{address}");
+        assert_eq!(browser.run("return document.querySelectorAll('script').length"), 2, "{address}");
     }
 }
 
@@ -200,9 +208,12 @@ fn a_what_if_has_the_answer_of_the_command() {
         .unwrap();
     let text = String::from_utf8(command.stdout).unwrap();
     assert_eq!(Some(outcome.trim()), text.trim_end().lines().last());
-    // Before and after side by side.
-    let figures =
-        "return [...document.querySelectorAll('.sides svg')].map((svg) => svg.getBoundingClientRect().top)";
+    // Before and after side by side, and the form beside both.
+    let figures = "return [...document.querySelectorAll('.sides > section')].map((part) => part.getBoundingClientRect().top)";
+    let moved = "return [...document.querySelectorAll('.sides .leaves')].length";
+    assert!(browser.run(moved).as_u64() > Some(0), "pods that leave are drawn as such");
+    let beside = "return document.querySelector('form.card').getBoundingClientRect().top - document.querySelector('.verdict').getBoundingClientRect().top";
+    assert_eq!(browser.run(beside), 0);
     let figures = browser.run(figures);
     assert_eq!(figures[0], figures[1], "{figures}");
 
@@ -218,8 +229,16 @@ fn a_what_if_has_the_answer_of_the_command() {
 fn five_thousand_nodes_are_shown() {
     let input = ["--nodes", "5000", "--zones", "10", "--racks", "20", "-f", "examples/redis-web"];
     let Some(Shown { browser, origin, .. }) = &show_file("large", &input) else { return };
+    // The overview has a point for each node, the topology a cell for each rack, a zone one for each of its nodes.
+    let n_points = "return [...document.querySelectorAll('.dots path')].reduce((n, path) => n + path.getAttribute('d').split('M').length - 1, 0)";
     browser.until_text("5,000 nodes");
-    let n_cells = "return [...document.querySelectorAll('main svg title')].filter((e) => e.textContent.includes('cpu')).length";
-    assert_eq!(browser.run(n_cells), 5000);
+    assert_eq!(browser.run(n_points), 5000);
+    browser.open(&format!("{origin}/topology"));
+    assert_eq!(browser.run(n_points), 5000);
+    assert_eq!(browser.run("return document.querySelectorAll('.cell').length"), 200);
+    browser.click(".zone h3 a");
+    browser.until("location.search.startsWith('?zone=')");
+    browser.open(&format!("{origin}/topology?level=node"));
+    assert_eq!(browser.run("return document.querySelectorAll('.tile').length"), 5000);
     browser.check_clean(origin);
 }

@@ -5,6 +5,7 @@
 
 mod console;
 mod driver;
+mod layout;
 mod live;
 mod playground;
 mod screenshots;

@@ -45,7 +45,7 @@ fn the_pages_work_without_a_network_and_send_nothing() {
     let Some((browser, url)) = start("playground") else { return };
     open_start(&browser, &url);
     browser.click("#example");
-    browser.until("document.title.startsWith('Topology')");
+    browser.until("document.title.startsWith('Overview')");
     browser.until_text("12 nodes, 25 pods, 2 pending");
     // Every page of the navigation, each with a URL.
     let links = browser
@@ -126,10 +126,10 @@ fn a_panic_is_shown_and_the_page_goes_on() {
     browser.devtools("Page.addScriptToEvaluateOnNewDocument", &json!({"source": source}));
     open_start(&browser, &url);
     browser.click("#example");
-    browser.until("document.title.startsWith('Topology')");
+    browser.until("document.title.startsWith('Overview')");
     browser.click("#page nav a[href='#/pending']");
     browser.until_text("The module stopped and was started again with the same files: unreachable");
     browser.click("#back");
-    browser.until("document.title.startsWith('Topology')");
+    browser.until("document.title.startsWith('Overview')");
     browser.check_clean(&url.replace("index.html", ""));
 }

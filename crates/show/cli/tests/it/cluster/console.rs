@@ -185,7 +185,7 @@ async fn the_grace_period_of_a_rule_runs_from_when_it_broke() {
     label(&client, "node-1", Value::Null).await;
     let page = eventually("the rule is broken", async || {
         let page = viewer.get("/enforcer").await?;
-        if page.contains("<td>3600 s</td>") { Ok(page) } else { Err(page) }
+        if page.contains(">3600 s</td>") { Ok(page) } else { Err(page) }
     })
     .await;
     let times: Vec<jiff::Timestamp> = page

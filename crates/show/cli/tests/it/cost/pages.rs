@@ -11,6 +11,8 @@ use crate::process::{Berth, POLL};
 
 const PAGES: &[&str] = &[
     "/",
+    "/topology",
+    "/pods",
     "/pending",
     "/workloads",
     "/nodes",

@@ -177,8 +177,9 @@ impl ConsoleBench {
     fn paths(&self) -> Result<Vec<String>, BenchError> {
         let mut paths: Vec<String> = [
             "/",
-            "/?color=workload",
-            "/?color=rule",
+            "/topology",
+            "/topology?color=workload",
+            "/topology?color=rule",
             "/pending",
             "/workloads",
             "/nodes",

@@ -1,7 +1,14 @@
 //! The effect of changes: a form with any number of them, and the cluster before and after side by side. Where the console allows
 //! it, what the changes write ([`apply`]).
 
+mod form;
+mod per_workload;
+
+use std::collections::HashSet;
+
 use berth_api::syntax::format::{counted, grouped};
+use berth_picture::bars::Section;
+use berth_picture::cells::CellMap;
 use berth_simulate::what_if::{
     BlockedEviction, BrokenRule, Changed, Counts, DomainLoss, EvictedPod, Evictor, LossesAfterChanges,
     MovedPod, StuckRollout, UnplacedPod, WhatIfOutcome,
@@ -10,22 +17,36 @@ use berth_simulate::{NotRunning, UnadmittedState};
 use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
-use super::question::{CHANGES, Question};
+use super::question::Question;
 use super::{apply, parts, pods};
-use crate::pictures::{self, ColorBy, Frame, draw};
+use crate::components::bars::{bars, legend};
+use crate::components::map::map_without_legend;
+use crate::components::{Tone, badge, card, empty, verdict};
+use crate::overview::Overview;
+use crate::pictures::{self, ColorBy, Level, View};
 use crate::{Request, State, links};
 
-/// Width of the pictures before and after.
-const WIDTH: usize = 580;
 /// Workloads whose repairs are looked for.
 const MAX_REPAIRED: usize = 5;
+/// With more nodes, the pictures before and after show racks.
+const MAX_NODES: usize = 300;
 
 pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     let question = Question::of(request)?;
     let result = if question.is_posed { Some(result(state, request, &question)?) } else { None };
     let content = html! {
-        @if let Some(result) = &result { (result) }
-        (form(request))
+        div.ask.answered[result.is_some()] {
+            (form::form(state, request))
+            div.fields {
+                @match &result {
+                    Some(result) => (result),
+                    None => (empty("Nothing asked yet", &html! {
+                        "Choose one or more changes: the cluster before and after them appears here. Nothing is written. Nodes and pods can also be chosen in the "
+                        a href="/topology" { "topology" } "."
+                    })),
+                }
+            }
+        }
     };
     Ok(Page::new("What if", content))
 }
@@ -39,39 +60,54 @@ fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Resu
         changed.find_repairs(MAX_REPAIRED);
     }
     let Changed { outcome, simulation, .. } = &mut changed;
-    let (before, broken_before) = state.audited();
-    let before = draw(
-        before,
-        broken_before,
-        ColorBy::Leave(&outcome.left_nodes),
-        Frame { width: WIDTH, has_links: true },
+    let overview = state.overview();
+    let level = |n_nodes: usize| if n_nodes <= MAX_NODES { Level::Node } else { Level::Rack };
+    let lost = outcome
+        .unplaced
+        .iter()
+        .filter(|pod| pod.was_running)
+        .map(|pod| (pod.namespace.as_str(), pod.name.as_str()));
+    let moved = outcome.moved.iter().filter(|pod| pod.from.is_some());
+    let leaving: HashSet<(&str, &str)> =
+        moved.map(|pod| (pod.namespace.as_str(), pod.name.as_str())).chain(lost).collect();
+    let before = pictures::map(
+        overview,
+        &View {
+            level: level(overview.pods.simulation.n_nodes()),
+            has_links: true,
+            leaving: Some(&leaving),
+            ..View::new(ColorBy::Leave(&outcome.left_nodes))
+        },
     );
+    let per_workload = per_workload::table(overview.pods, outcome);
     let broken = simulation.cluster().audit();
-    let after = draw(
-        simulation,
-        &broken,
-        ColorBy::Change(&outcome.left_nodes),
-        Frame { width: WIDTH, has_links: false },
-    );
+    let after = Overview::once(simulation, &broken, |overview| {
+        let level = level(overview.pods.simulation.n_nodes());
+        pictures::map(overview, &View { level, ..View::new(ColorBy::Change(&outcome.left_nodes)) })
+    });
+    let mut keys = after.legend.clone();
+    keys.extend(before.legend.iter().filter(|key| !keys_of(&after).contains(&key.text.as_str())).cloned());
     let has_manifest = request.form.is_some();
     Ok(html! {
         (summary(outcome))
         (blocked(&outcome.blocked))
         (stuck_rollouts(&outcome.stuck_rollouts))
+        (per_workload)
+        (legend(&keys))
         div.sides {
-            section { h2 { "Before" } (parts::figure(&before)) }
-            section { h2 { "After" } (parts::figure(&after)) }
+            section.card { h2 { "Before" } p.detail { (before.title) } (map_without_legend(&before)) }
+            section.card { h2 { "After" } p.detail { (after.title) } (map_without_legend(&after)) }
         }
         (unplaced(&outcome.unplaced))
         (not_running(&outcome.not_running))
         @if !outcome.unplaced.is_empty() && !question.has_repairs && !has_manifest {
             p {
-                a href=(links::with(&format!("/what-if?{}", request.query), "repairs", "1")) { "What would make them fit?" }
+                a.button href=(links::with(&format!("/what-if?{}", request.query), "repairs", "1")) { "What would make them schedulable?" }
             }
         }
         (broken_rules(&outcome.broken_rules))
         (evicted(&outcome.evicted))
-        (moved(&outcome.moved))
+        (moved_pods(&outcome.moved))
         (parts::short_list(
             &format!("{} deleted by controllers", counted(outcome.scaled_down.len(), "pod")),
             (&outcome.scaled_down, "pod"),
@@ -81,10 +117,14 @@ fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Resu
     })
 }
 
+fn keys_of(map: &CellMap) -> Vec<&str> {
+    map.legend.iter().map(|key| key.text.as_str()).collect()
+}
+
 fn summary(outcome: &WhatIfOutcome) -> Markup {
     let n_new = outcome.moved.iter().filter(|pod| pod.from.is_none()).count();
-    html! {
-        p.outcome {
+    let tone = if outcome.is_harmless() { Tone::Good } else { Tone::Bad };
+    let line = html! {
             (counted(outcome.moved.len() - n_new, "pod")) " moved, " (grouped(n_new)) " newly placed, "
             (grouped(outcome.n_unmoved)) " unmoved; "
             strong class=(if outcome.is_harmless() { "good" } else { "bad" }) {
@@ -93,10 +133,9 @@ fn summary(outcome: &WhatIfOutcome) -> Markup {
                 @if !outcome.blocked.is_empty() { ", " (counted(outcome.blocked.len(), "eviction")) " blocked" }
                 @if !outcome.stuck_rollouts.is_empty() { ", " (counted(outcome.stuck_rollouts.len(), "rollout")) " stuck" }
             }
-        }
-        (baseline(outcome))
-        p.hint { "This page writes nothing to the cluster. Moved pods keep their names here; their controllers give them new ones." }
-    }
+    };
+    let hint = html! { p.detail { "This page writes nothing to the cluster. Moved pods keep their names here; their controllers give them new ones." } };
+    html! { (verdict(tone, &line, &hint)) (baseline(outcome)) }
 }
 
 /// `2 unplaced, 2 of them before`.
@@ -166,7 +205,7 @@ fn unplaced(unplaced: &[UnplacedPod]) -> Markup {
         vec![
             html! { (first.namespace) "/" (first.name) @if group.len() > 1 { " and " (grouped(group.len() - 1)) " more" } },
             parts::workload(&first.namespace, first.workload.as_deref()),
-            html! { @if first.before { "As before: " } (first.message) (pods::repairs(&first.repairs)) },
+            html! { @if first.before { "As before: " } (first.message) @for repair in &first.repairs { div.good { (pods::what(repair)) } } },
         ]
     };
     let caption = counted(unplaced.len(), "unplaced pod");
@@ -201,15 +240,17 @@ fn broken_rules(broken: &[BrokenRule]) -> Markup {
     let broken: Vec<_> = broken.iter().filter(|pod| !pod.before).collect();
     html! {
         @if !broken.is_empty() {
-            h2 { "Rules that break" }
-            ul {
-                @for pod in broken.iter().take(parts::MAX_SHOWN) {
-                    @for violation in &pod.violations {
-                        li { (pod.namespace) "/" (pod.name) " on " (violation.node) ": " (parts::verdict(&violation.verdict)) }
+            section.card {
+                h2 { "Rules that break" }
+                ul.rows {
+                    @for pod in broken.iter().take(parts::MAX_SHOWN) {
+                        @for violation in &pod.violations {
+                            li { div { (pod.namespace) "/" (pod.name) " on " (violation.node) ": " (parts::verdict(&violation.verdict)) } }
+                        }
                     }
                 }
+                (parts::more(broken.len(), "pod"))
             }
-            (parts::more(broken.len(), "pod"))
         }
     }
 }
@@ -227,7 +268,7 @@ fn evicted(evicted: &[EvictedPod]) -> Markup {
     parts::short_table(&counted(evicted.len(), "evicted pod"), &["Pod", "By"], (evicted, "pod"), row)
 }
 
-fn moved(moved: &[MovedPod]) -> Markup {
+fn moved_pods(moved: &[MovedPod]) -> Markup {
     let row = |pod: &MovedPod| {
         vec![
             html! { (pod.namespace) "/" (pod.name) },
@@ -250,7 +291,7 @@ fn losses(changed: &mut Changed, key: &str) -> Result<Markup, PageError> {
         let counts =
             [loss.nodes, loss.moved, loss.unplaced.len(), loss.evicted.len(), loss.broken_rules.len()];
         let counts = counts.map(parts::number);
-        let survives = html! { @if loss.survives { "yes" } @else { strong.bad { "no" } } };
+        let survives = if loss.survives { badge(Tone::Good, "yes") } else { badge(Tone::Bad, "no") };
         let first =
             loss.unplaced.first().map(|pod| format!("{}/{}: {}", pod.namespace, pod.name, pod.message));
         let first = html! { (first.unwrap_or_default()) };
@@ -266,62 +307,21 @@ fn losses(changed: &mut Changed, key: &str) -> Result<Markup, PageError> {
         "With broken rules",
         "First unplaced pod",
     ];
+    let n_survived = losses.domains.iter().filter(|loss| loss.survives).count();
+    let tone = if n_survived == losses.domains.len() { Tone::Good } else { Tone::Bad };
+    let line = html! { (n_survived) " of " (counted(losses.domains.len(), "domain")) " survived" };
+    let hint = html! { p.detail { "Each domain is lost on its own. It survives if every pod has a node afterwards." } };
+    let section: Section = pictures::losses_section(&losses);
     Ok(html! {
-        p { "Each domain is lost on its own. It survives if every pod that ran has a node afterwards." }
+        (verdict(tone, &line, &hint))
         @if changes.summary.unplaced.after > 0 {
             p { "Before a domain is lost: " (with_before(changes.summary.unplaced, "unplaced")) "." }
         }
         (blocked(&changes.blocked))
         (stuck_rollouts(&changes.stuck_rollouts))
-        (parts::figure(&pictures::losses(&losses)))
+        (card(&section.name, &bars(&section)))
         (parts::short_table(&format!("Loss of each domain of {key}"), &headers, (&losses.domains, "domain"), row))
     })
-}
-
-/// The changes so far, each in its field, and an empty field for one more of each kind.
-fn form(request: &Request<'_>) -> Markup {
-    let given: Vec<_> = request
-        .parameters()
-        .filter(|(name, value)| !value.trim().is_empty() && CHANGES.iter().any(|(known, ..)| known == name))
-        .collect();
-    let field = |name: &str, value: &str| {
-        let known = CHANGES.iter().find(|(known, ..)| *known == name);
-        let (_, label, example) = known.copied().unwrap_or_default();
-        html! { label { span { (label) } input name=(name) value=(value) placeholder=(example); } }
-    };
-    let each = request.parameter("each").unwrap_or_default();
-    let namespace = request.parameter("namespace").unwrap_or_default();
-    let manifest = request.parameter("manifest").unwrap_or_default();
-    let action =
-        if request.query.is_empty() { "/what-if".to_owned() } else { format!("/what-if?{}", request.query) };
-    html! {
-        form.fields method="get" action="/what-if" {
-            @if !given.is_empty() {
-                fieldset {
-                    legend { "Changes, in this order; empty a field to remove one" }
-                    @for (name, value) in &given { (field(name, value)) }
-                }
-            }
-            fieldset {
-                legend { @if given.is_empty() { "Changes" } @else { "One more of each kind" } }
-                @for (name, ..) in CHANGES { (field(name, "")) }
-                label { span { "Namespace of the scaled workload and evicted pod" } input name="namespace" value=(namespace); }
-                label {
-                    span { "Lose each domain in turn afterwards, by node label" }
-                    input name="each" value=(each) placeholder="zone";
-                }
-            }
-            button name="place" value="pending" { "Show the effect" }
-            p.hint { "Without a change, the pending pods are placed." }
-        }
-        form method="post" action=(action) {
-            label {
-                span { "Or add and replace objects, after these changes: manifests as YAML or JSON" }
-                textarea name="manifest" rows="10" cols="80" spellcheck="false" required { (manifest) }
-            }
-            button { "Show the effect" }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -331,14 +331,17 @@ mod tests {
 
     #[test]
     fn changes_are_shown_before_and_after() {
-        check("/what-if", &["<legend>Changes</legend>", "<textarea name=\"manifest\""]);
+        check(
+            "/what-if",
+            &["<legend>Nodes</legend>", "<textarea name=\"manifest\"", "<option value=\"deployment/web=3\">"],
+        );
         check(
             "/what-if?remove-node=a-1",
             &[
                 "<strong class=\"bad\">2 unplaced, 1 of them before, 0 evicted, 0 with broken rules</strong>",
                 "0 pods moved, 0 newly placed, 1 unmoved",
-                ">2 nodes, 3 pods, 1 pending</text>",
-                ">1 node, 3 pods, 2 pending</text>",
+                ">2 nodes, 3 pods, 1 pending</p>",
+                ">1 node, 3 pods, 2 pending</p>",
                 "<legend>Changes, in this order; empty a field to remove one</legend>",
                 "name=\"remove-node\" value=\"a-1\"",
                 "/what-if?remove-node=a-1&amp;repairs=1",
@@ -348,8 +351,8 @@ mod tests {
             "/what-if?add-nodes=1&like=a-1&set-label=a-1-new-1+topology.kubernetes.io/zone%3Dc",
             &[
                 "0 pods moved, 1 newly placed, 2 unmoved",
-                "shop/web-3</th><td>none</td><td>a-1-new-1</td>",
-                ">3 nodes, 3 pods, 0 pending</text>",
+                "shop/web-3</th><td data-label=\"From\">none</td><td data-label=\"To\">a-1-new-1</td>",
+                ">3 nodes, 3 pods, 0 pending</p>",
             ],
         );
         check("/what-if?scale=deploy/web%3D1", &["2 pods deleted by controllers"]);
@@ -402,7 +405,13 @@ mod tests {
         let request = Request { path: "/what-if", query: "", form: Some(&form) };
         let response = respond(&mut state(&cluster()), &request);
         assert_eq!(response.status, 200);
-        assert!(response.body.contains("shop/web-3</th><td>none</td><td>c-1</td>"), "{}", response.body);
+        assert!(
+            response
+                .body
+                .contains("shop/web-3</th><td data-label=\"From\">none</td><td data-label=\"To\">c-1</td>"),
+            "{}",
+            response.body
+        );
         assert!(response.body.contains("kind: Node, metadata: {name: c-1"), "{}", response.body);
         let request = Request { form: Some("manifest=%7B%7D%7D"), ..request };
         let response = respond(&mut state(&cluster()), &request);

@@ -1,0 +1,107 @@
+//! The parts that pages and reports are made of. `assets/console.css` has their style, and the page `/design` shows them.
+
+pub(crate) mod bars;
+pub(crate) mod icons;
+pub(crate) mod listing;
+pub(crate) mod map;
+pub(crate) mod time;
+
+use maud::{Markup, html};
+
+/// How something is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Neutral,
+    Good,
+    Info,
+    Warn,
+    Bad,
+}
+
+impl Tone {
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Tone::Neutral => "neutral",
+            Tone::Good => "good",
+            Tone::Info => "info",
+            Tone::Warn => "warn",
+            Tone::Bad => "bad",
+        }
+    }
+}
+
+/// A short state.
+pub(crate) fn badge(tone: Tone, text: &str) -> Markup {
+    html! { span class={ "badge " (tone.class()) } { (text) } }
+}
+
+/// A card with a heading.
+pub(crate) fn card(heading: &str, content: &Markup) -> Markup {
+    html! { section.card { h2 { (heading) } (content) } }
+}
+
+/// A card with a heading that leads to more.
+pub(crate) fn linked_card(heading: &str, (to, text): (&str, &str), content: &Markup) -> Markup {
+    html! { section.card { h2 { (heading) a href=(to) { (text) } } (content) } }
+}
+
+/// What a page shows instead of an empty list: what there would be, and what to do.
+pub(crate) fn empty(what: &str, hint: &Markup) -> Markup {
+    html! { div.card { div.empty { strong { (what) } p { (hint) } } } }
+}
+
+/// The text that says what is the case, first on a page.
+pub(crate) fn verdict(tone: Tone, outcome: &Markup, detail: &Markup) -> Markup {
+    html! { section class={ "card verdict " (tone.class()) } { p.outcome { (outcome) } (detail) } }
+}
+
+/// Choices of which one is current: address, text, and whether it is this one.
+pub(crate) fn tabs(name: &str, choices: &[(String, &str, bool)]) -> Markup {
+    html! {
+        ul.tabs aria-label=(name) {
+            @for (to, text, is_current) in choices {
+                li { a href=(to) aria-current=[is_current.then_some("true")] { (text) } }
+            }
+        }
+    }
+}
+
+/// A large number with what it counts.
+pub(crate) fn stat(number: &str, to: &str, what: &str, tone: Tone) -> Markup {
+    html! { p.stat { b class=(tone.class()) { a href=(to) { (number) } } span { (what) } } }
+}
+
+/// A part of 0 to 100 percent, or more of what is overcommitted.
+pub(crate) fn percent(percent: usize) -> Markup {
+    html! { span.gauge { meter min="0" max="100" high="90" optimum="0" value=(percent.min(100)) {} span { (percent) " %" } } }
+}
+
+/// Names as chips.
+pub(crate) fn labels(texts: impl IntoIterator<Item = String>) -> Markup {
+    html! { ul.chips { @for text in texts { li { span.tag { (text) } } } } }
+}
+
+/// The path of a field, which may be broken between its parts.
+pub(crate) fn field(path: &str) -> Markup {
+    let mut parts = Vec::new();
+    let mut begin = 0;
+    for (i, c) in path.char_indices() {
+        let is_boundary = c.is_ascii_uppercase() || matches!(c, '.' | '[' | '/');
+        if is_boundary && i > begin + 3 {
+            parts.push(&path[begin..i]);
+            begin = i;
+        }
+    }
+    parts.push(&path[begin..]);
+    html! { code { @for (i, part) in parts.iter().enumerate() { @if i > 0 { wbr; } (part) } } }
+}
+
+/// Facts about an object: names and values.
+pub(crate) fn facts(facts: &[(&str, Markup)]) -> Markup {
+    html! { dl.facts { @for (name, value) in facts { dt { (name) } dd { (value) } } } }
+}
+
+/// Suggestions of a field: what the browser completes.
+pub(crate) fn datalist(id: &str, values: impl IntoIterator<Item = String>) -> Markup {
+    html! { datalist id=(id) { @for value in values { option value=(value); } } }
+}

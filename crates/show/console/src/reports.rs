@@ -1,0 +1,76 @@
+//! Reports as pages: one self-contained file with the style of the console, without scripts and references.
+
+use berth_engine::Violation;
+use berth_picture::bars::Bars;
+use berth_simulate::what_if::DomainLosses;
+use berth_simulate::{PodExplanation, Simulation};
+use maud::{Markup, PreEscaped, html};
+
+use crate::components::bars::bars;
+use crate::components::icons::{self, icon};
+use crate::components::map::map;
+use crate::overview::Overview;
+use crate::pages::STYLE;
+use crate::pictures::{self, ColorBy, View};
+
+/// The topology. `broken` are the violated rules of running pods.
+pub fn topology(simulation: &Simulation, broken: &[Violation], color_by: ColorBy<'_>) -> String {
+    let model = Overview::once(simulation, broken, |overview| pictures::map(overview, &View::new(color_by)));
+    part(&model.title, &map(&model))
+}
+
+/// As [`pictures::spread`].
+pub fn spread(simulation: &Simulation, topology_key: &str) -> String {
+    sections(&pictures::spread_bars(simulation, topology_key))
+}
+
+/// As [`pictures::explanation`].
+pub fn explanation(explained: &PodExplanation) -> String {
+    sections(&pictures::explanation_bars(explained))
+}
+
+/// As [`pictures::losses`].
+pub fn losses(losses: &DomainLosses) -> String {
+    sections(&pictures::losses_bars(losses))
+}
+
+fn sections(Bars { title, sections, notes, .. }: &Bars) -> String {
+    part(
+        title,
+        &html! {
+            @for section in sections { h3 { (section.name) } (bars(section)) }
+            @for note in notes { p.detail { (note) } }
+        },
+    )
+}
+
+fn part(title: &str, content: &Markup) -> String {
+    html! { div { h2 { (title) } (content) } }.into_string()
+}
+
+/// The page: parts, each a picture or HTML with an optional `<figcaption>` before it, and the report as text.
+pub fn page(title: &str, parts: &[String], text: &str) -> String {
+    let page = html! {
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                style { (PreEscaped(STYLE)) (PreEscaped(berth_picture::STYLE)) }
+            }
+            body {
+                main.report {
+                    div.title { h1 { (title) } p.subtitle { (icon(icons::BERTH)) "Berth" } }
+                    @for part in parts {
+                        (PreEscaped("<figure>\n"))
+                        @let (before, after) = berth_picture::without_style(part);
+                        (PreEscaped(before)) (PreEscaped(after))
+                        (PreEscaped("</figure>"))
+                    }
+                    section.card { h2 { "Report" } pre { (text) } }
+                }
+            }
+        }
+    };
+    format!("<!doctype html>\n{}\n", page.into_string())
+}
