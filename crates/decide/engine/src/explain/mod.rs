@@ -75,7 +75,7 @@ pub struct Explanation {
     pub excluded: Vec<ExcludedNodes>,
     /// Feasible nodes, grouped by equal scores; best first.
     pub feasible: Vec<FeasibleNodes>,
-    /// For a running pod: the rules that reject its own node now.
+    /// For a running pod: the rules that reject its own node now, without those that only keep new pods away.
     pub broken: Vec<Verdict>,
     /// What its anti-affinity blocks or makes worse for other pods; none if measuring it is more work than allowed.
     #[serde(skip_serializing_if = "has_no_radius")]

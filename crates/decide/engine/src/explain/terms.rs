@@ -56,7 +56,8 @@ impl Explanation {
                 break;
             };
             if self.running_on.as_deref() == Some(name) {
-                self.broken = verdicts.clone();
+                let filters = run.filters.iter();
+                self.broken = filters.flat_map(|(_, filter)| filter.verdicts_for_running(node)).collect();
             }
             if verdicts.is_empty() {
                 continue;

@@ -59,7 +59,7 @@ pub enum ViolatedRule {
     PodAffinity,
     /// Required pod anti-affinity of the pod itself.
     PodAntiAffinity,
-    /// A taint of effect `NoSchedule` or `NoExecute` that the pod does not tolerate. In the audit only.
+    /// A taint of effect `NoExecute` that the pod does not tolerate. In the audit only.
     TaintToleration,
     /// A host port that another pod on the node uses. In the audit only.
     NodePorts,
