@@ -28,11 +28,22 @@ pub use severity::Severity;
 pub use subject::IGNORE_ANNOTATION;
 
 use berth_simulate::InvalidObject;
+use serde::Serialize;
 
 use finding::{Findings, Found};
 
 /// Steps of work of each rule: some seconds.
 const MAX_STEPS: u64 = 100_000_000;
+
+/// What was put to the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Checked {
+    /// Number of workloads.
+    pub n_workloads: usize,
+    /// Number of pods without a workload in the input.
+    pub n_pods: usize,
+}
 
 /// The result of the rules.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +54,10 @@ pub struct LintReport {
     pub invalid: Vec<InvalidObject>,
     /// The rules that were not applied to all objects because that is too much work, each with the first of these objects.
     pub incomplete: Vec<String>,
+    /// What was checked.
+    pub checked: Checked,
+    /// What the input lacks where it has no workloads.
+    pub hint: Option<String>,
 }
 
 /// Puts the input to the selected rules.
@@ -72,5 +87,5 @@ pub fn lint_within(input: &LintInput<'_>, selection: &Selection, steps: u64) -> 
     let mut findings: Vec<_> = all.into_iter().map(|found| found.finding).collect();
     findings.dedup();
     let invalid = input.invalid(&findings);
-    LintReport { findings, invalid, incomplete }
+    LintReport { findings, invalid, incomplete, checked: input.n_checked(), hint: input.hint() }
 }

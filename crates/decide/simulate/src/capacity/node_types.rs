@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_api::config::Plugin;
 use berth_api::inventory::Inventory;
 use berth_api::object::volume::CsiNode;
 use berth_api::object::{NamespacedName, Node, Pod, TOPOLOGY_LABELS, VolumeObject};
@@ -94,6 +95,8 @@ pub(super) struct Model {
     pub(super) csi_node: Option<CsiNode>,
     /// The pods of DaemonSets on it.
     pub(super) daemons: Vec<NamespacedName>,
+    /// Whether nodes are added to the domains in turn: no existing node is in one.
+    pub(super) in_turn: bool,
     /// Whether it is a type, not an existing node.
     is_type: bool,
 }
@@ -131,7 +134,8 @@ impl Model {
         });
         let own = like.metadata.label(topology_key);
         let mut by_domain = domains(inventory.nodes.iter().map(|entry| &entry.object), topology_key);
-        if is_type && own.is_none() && by_domain.is_empty() {
+        let in_turn = is_type && own.is_none() && by_domain.is_empty();
+        if in_turn {
             by_domain = domains(zones, topology_key);
         }
         if let Some(own) = own {
@@ -154,6 +158,7 @@ impl Model {
             nodes,
             csi_node,
             daemons: daemons.map(|pod| pod.metadata.namespaced_name()).collect(),
+            in_turn,
             is_type,
         })
     }
@@ -197,7 +202,10 @@ pub(super) fn read_labels(pod: &Pod, extensions: bool, terms: &[TermSummary]) ->
     let spread = rules.spread_constraints.iter();
     let spread = spread.filter(|constraint| constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule);
     let spread = spread.map(|constraint| label(&constraint.topology_key, &constraint.path));
-    let others = terms.iter().flat_map(|term| {
+    let is_between_pods = |term: &&TermSummary| {
+        matches!(term.plugin, Plugin::InterPodAffinity | Plugin::PodTopologySpread)
+    };
+    let others = terms.iter().filter(is_between_pods).flat_map(|term| {
         term.domains.iter().map(|domain| label(&domain.topology.key, &term.term))
     });
     own.chain(spread).chain(others).collect()

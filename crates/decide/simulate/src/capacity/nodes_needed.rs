@@ -4,6 +4,7 @@
 //! in all distributions over the domains while that is cheap, and else in those next to the best one. A placement of all
 //! replicas in the enlarged cluster verifies each answer.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use berth_api::object::{VolumeKind, VolumeObject};
@@ -77,6 +78,14 @@ impl Room {
 
     fn nodes_needed(&mut self, model: &Model, n_replicas: usize) -> Option<Distribution> {
         let mut best = self.greedy(model, n_replicas)?;
+        if model.in_turn {
+            let n_domains = model.nodes.len();
+            let mut numbers = best.iter().sum::<usize>().saturating_sub(n_domains).max(1)..=MAX_NODES;
+            return numbers.find_map(|n_nodes| {
+                let distribution = in_turn(n_nodes, n_domains);
+                self.suffices(model, &distribution, n_replicas).then_some(distribution)
+            });
+        }
         // The replicas of the greedy search were placed before the last nodes were there.
         while !self.suffices(model, &best, n_replicas) {
             if best.iter().sum::<usize>() > MAX_NODES {
@@ -86,11 +95,12 @@ impl Room {
         }
         let mut left = (MAX_PLACED / n_replicas.max(1)).max(2 * model.nodes.len());
         while let Some(n_fewer) = best.iter().sum::<usize>().checked_sub(1) {
-            let candidates = match n_distributions(n_fewer, model.nodes.len()) {
+            let mut candidates = match n_distributions(n_fewer, model.nodes.len()) {
                 Some(n) if n <= left => distributions(n_fewer, model.nodes.len()),
                 _ => one_fewer(&best),
             };
             left = left.saturating_sub(candidates.len());
+            candidates.sort_by_cached_key(|d| (unevenness(d), Reverse(d.clone())));
             let found = candidates.into_iter().find(|d| self.suffices(model, d, n_replicas));
             match found {
                 Some(fewer) => best = fewer,
@@ -230,6 +240,16 @@ fn distributions(n_nodes: usize, n_domains: usize) -> Vec<Distribution> {
         rest.map(move |rest| [vec![first], rest].concat())
     };
     (0..=n_nodes).flat_map(with).collect()
+}
+
+/// Nodes that are added to the domains one after the other.
+fn in_turn(n_nodes: usize, n_domains: usize) -> Distribution {
+    (0..n_domains).map(|i| n_nodes / n_domains + usize::from(i < n_nodes % n_domains)).collect()
+}
+
+/// The difference between the largest and the smallest number.
+fn unevenness(distribution: &[usize]) -> Option<usize> {
+    Some(distribution.iter().max()? - distribution.iter().min()?)
 }
 
 /// The distributions with one node fewer in one domain.
