@@ -22,6 +22,6 @@ pub use explanation::PodExplanation;
 pub use repairs::{Change, CoreTerm, Repair};
 pub use simulation::workloads::Workloads;
 pub use simulation::{
-    GroupPlacement, InvalidObject, NotRunning, PendingDecision, PendingFor, PodPreemption, SimulatedPod,
+    FailingMember, GroupPlacement, InvalidObject, NotRunning, PendingDecision, PendingFor, PodPreemption, SimulatedPod,
     Simulation, SimulationError, SimulationOptions, Unadmitted, UnadmittedState, add_simulated_nodes,
 };

@@ -109,6 +109,27 @@ fn every_required_rule_is_audited() {
 }
 
 #[test]
+fn the_anti_affinity_of_a_workload_appeared_twice_and_another_rule_than_the_bottleneck_first() {
+    let world = text::world(
+        "node a zone=z1\nnode b zone=z2 taint:a:NoSchedule
+         pod d/x on a app=x anti(app=x @hostname)\npod d/y on b app=y anti(app=x @hostname)
+         pod d/p app=x anti(app=x @hostname)",
+    );
+    let (pod, pods) = world.pods.split_last().expect("pods");
+    let mut cluster = cluster(&World { pods: pods.to_vec(), ..world.clone() }, Settings::default());
+    let prepared = cluster.prepare(pod);
+    let explained = cluster.explain(pod, &prepared, None, &WorkBudget::unlimited());
+    let terms = explained.terms.iter().filter(|term| term.excludes > 0);
+    let terms: Vec<_> = terms.map(|term| (term.plugin.name(), term.excludes, term.excludes_alone)).collect();
+    // That of y, which does not match its own term, is a rule of y alone.
+    let expected = [("InterPodAffinity", 1, 1), ("InterPodAffinity", 1, 0), ("TaintToleration", 1, 0)];
+    assert_eq!(terms, expected, "{:#?}", explained.terms);
+    assert_eq!(explained.bottleneck().map(|term| &term.detail), Some(&explained.terms[0].detail));
+    let short = cluster.bottleneck(&prepared, &WorkBudget::unlimited()).expect("a rule excludes nodes");
+    assert!(short.ends_with(&explained.terms[0].detail), "{short}");
+}
+
+#[test]
 fn cordons_and_no_schedule_taints_counted_as_broken_rules_of_running_pods() {
     let cordon = "node t unschedulable taint:node.kubernetes.io/unschedulable:NoSchedule taint:a:NoSchedule";
     let world = text::world(&format!("{cordon} taint:b:NoExecute\npod d/p on t"));

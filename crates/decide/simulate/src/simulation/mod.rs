@@ -30,7 +30,7 @@ pub use build::add_simulated_nodes;
 pub use departure::evicted_by_drain;
 pub(crate) use departure::{Fate, is_of_daemon_set, recreate};
 pub use error::{InvalidObject, SimulationError};
-pub use group_placement::GroupPlacement;
+pub use group_placement::{FailingMember, GroupPlacement};
 pub(crate) use new_node::{new_node_name, node_like};
 pub use options::{PendingFor, SimulationOptions};
 pub use pending::PendingDecision;
