@@ -14,8 +14,8 @@ use berth_api::rules::{
 use berth_engine::{Cluster, Settings};
 use berth_simulate::{InvalidObject, Workloads};
 
-use crate::api_server::is_standard;
 use crate::Checked;
+use crate::api_server::is_standard;
 use crate::finding::Finding;
 use crate::nodes::Nodes;
 use crate::population::{PodGroup, Population};
@@ -139,7 +139,8 @@ impl<'a> LintInput<'a> {
 
     /// What the input lacks where it has no workloads.
     pub(crate) fn hint(&self) -> Option<String> {
-        const ADD: &str = "kubectl get deployments,statefulsets,daemonsets,replicasets,jobs,cronjobs -A -o yaml";
+        const ADD: &str =
+            "kubectl get deployments,statefulsets,daemonsets,replicasets,jobs,cronjobs -A -o yaml";
         let Checked { n_workloads, n_pods } = self.n_checked();
         let is_owned = |subject: &Subject<'_>| subject.written.metadata.controller().is_some();
         match (n_workloads, n_pods) {

@@ -210,7 +210,9 @@ pub(crate) fn bottleneck(
     let (mut summaries, mut n_evaluated) = (terms::Summaries::default(), 0);
     let n_nodes = state.nodes.len();
     for (id, record) in state.nodes.iter().step_by(n_nodes.div_ceil(MAX_SAMPLED).max(1)) {
-        let Ok(verdicts) = terms::distinct_verdicts(&filters, NodeRef::new(id, record), budget) else { break };
+        let Ok(verdicts) = terms::distinct_verdicts(&filters, NodeRef::new(id, record), budget) else {
+            break;
+        };
         summaries.add(&verdicts);
         n_evaluated += 1;
     }

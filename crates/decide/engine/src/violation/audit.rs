@@ -151,7 +151,14 @@ impl Group<'_> {
             without.change(self.rule_set, self.signature, None, -1);
             for (rule, filter) in &filters {
                 if !filter.admits(without.node()) {
-                    self.report(*id, *node, rule_set, *rule, filter.verdicts_for_running(without.node()), found);
+                    self.report(
+                        *id,
+                        *node,
+                        rule_set,
+                        *rule,
+                        filter.verdicts_for_running(without.node()),
+                        found,
+                    );
                 }
             }
             let pod = state.pods.get(*id);

@@ -19,7 +19,9 @@ pub enum CapacityError {
     #[error(transparent)]
     Subject(#[from] ChangeError),
     /// The price of a node type is not a number.
-    #[error("Node {node}: metadata.annotations[{PRICE_ANNOTATION}]: must be a price such as 0.40, not `{price}`")]
+    #[error(
+        "Node {node}: metadata.annotations[{PRICE_ANNOTATION}]: must be a price such as 0.40, not `{price}`"
+    )]
     Price {
         /// The node type.
         node: String,

@@ -110,7 +110,11 @@ impl Model {
     ) -> Result<Vec<Model>, CapacityError> {
         // A host is no domain for another node.
         let key = if topology_key == HOSTNAME { ZONE } else { topology_key };
-        target.node_types.iter().map(|node_type| Model::new(inventory, node_type, &target.zones, key)).collect()
+        target
+            .node_types
+            .iter()
+            .map(|node_type| Model::new(inventory, node_type, &target.zones, key))
+            .collect()
     }
 
     fn new(
@@ -200,14 +204,15 @@ pub(super) fn read_labels(pod: &Pod, extensions: bool, terms: &[TermSummary]) ->
         TopologyScope::All => None,
     });
     let spread = rules.spread_constraints.iter();
-    let spread = spread.filter(|constraint| constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule);
+    let spread =
+        spread.filter(|constraint| constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule);
     let spread = spread.map(|constraint| label(&constraint.topology_key, &constraint.path));
-    let is_between_pods = |term: &&TermSummary| {
-        matches!(term.plugin, Plugin::InterPodAffinity | Plugin::PodTopologySpread)
-    };
-    let others = terms.iter().filter(is_between_pods).flat_map(|term| {
-        term.domains.iter().map(|domain| label(&domain.topology.key, &term.term))
-    });
+    let is_between_pods =
+        |term: &&TermSummary| matches!(term.plugin, Plugin::InterPodAffinity | Plugin::PodTopologySpread);
+    let others = terms
+        .iter()
+        .filter(is_between_pods)
+        .flat_map(|term| term.domains.iter().map(|domain| label(&domain.topology.key, &term.term)));
     own.chain(spread).chain(others).collect()
 }
 

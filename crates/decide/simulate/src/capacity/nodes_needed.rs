@@ -173,7 +173,8 @@ impl Room {
                 let explanation = cluster.explain(pod, &next, Some(node), &budget);
                 for verdict in explanation.excluded.iter().flat_map(|group| &group.verdicts) {
                     let limit = label(verdict).to_owned();
-                    let named = if verdict.detail.contains(&limit) { String::new() } else { format!("{limit}: ") };
+                    let named =
+                        if verdict.detail.contains(&limit) { String::new() } else { format!("{limit}: ") };
                     let counts = verdict.counts.as_ref().map(|counts| counts.text(verdict.topology.as_ref()));
                     let counts = counts.map(|counts| format!(" ({counts})")).unwrap_or_default();
                     let reason = format!("{named}{}{counts}", verdict.detail);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use berth_api::object::Node;
+use berth_api::policy::PlacementPolicy;
 use berth_api::rules::PodRules;
 use berth_api::work::WorkBudget;
 use berth_engine::{Cluster, DisruptionBudget, PreparedPod, Verdict, ViolationKey};
@@ -16,6 +17,7 @@ pub(super) struct Trial<'a> {
     /// All pods, running and pending.
     pub(super) pods: &'a [SimulatedPod],
     pub(super) budgets: &'a [DisruptionBudget],
+    pub(super) policies: &'a [PlacementPolicy],
     pub(super) pod: &'a SimulatedPod,
     /// Only this node is changed, or gets the pod.
     pub(super) only: Option<&'a str>,
@@ -33,7 +35,42 @@ pub(super) struct Problem {
     pub(super) broken: HashSet<ViolationKey>,
 }
 
-impl Trial<'_> {
+impl<'a> Trial<'a> {
+    /// What keeps the pod off the nodes; none if that is too much to find out.
+    pub(super) fn problem(&mut self) -> Option<Problem> {
+        let prepared = self.cluster.prepare(&self.pod.pod);
+        let mut rejecting = self.cluster.rejecting_nodes(&prepared, self.budget).ok()?;
+        rejecting.retain(|(node, _)| self.only.is_none_or(|only| only == node));
+        let broken = self.cluster.violations().iter().map(|v| v.key()).collect();
+        Some(Problem { rules: self.cluster.rules_of(&self.pod.pod), prepared, rejecting, broken })
+    }
+
+    /// Another pod, or other nodes, in the same cluster.
+    pub(super) fn with<'b>(
+        &'b mut self,
+        pod: &'b SimulatedPod,
+        nodes: &'b BTreeMap<String, Node>,
+        only: Option<&'b str>,
+    ) -> Trial<'b>
+    where
+        'a: 'b,
+    {
+        let Trial { cluster, pods, budgets, policies, budget, .. } = self;
+        Trial { cluster, nodes, pods, budgets, policies, pod, only, budget }
+    }
+
+    /// The running pods of the pod's workload: a change of its template restarts them.
+    pub(super) fn n_of_workload(&self) -> usize {
+        let is_of = |other: &&SimulatedPod| {
+            other.was_running
+                && other.node().is_some()
+                && other.workload.is_some()
+                && (&other.workload, &other.pod.metadata.namespace)
+                    == (&self.pod.workload, &self.pod.pod.metadata.namespace)
+        };
+        self.pods.iter().filter(is_of).count()
+    }
+
     /// Where the pod, or a changed form of it, is placed.
     pub(super) fn place_of(&mut self, pod: &PreparedPod) -> Option<String> {
         match self.only {

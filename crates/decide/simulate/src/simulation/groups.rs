@@ -35,7 +35,7 @@ impl Simulation {
     }
 
     /// The positions of the pods that a pod is placed with, its own among them.
-    pub(super) fn placed_with(&self, namespace: &str, name: &str) -> Vec<usize> {
+    pub(crate) fn placed_with(&self, namespace: &str, name: &str) -> Vec<usize> {
         let Some(pod) = self.pod(namespace, name) else { return Vec::new() };
         let is_with = |i: &usize| match &pod.group {
             Some(group) => self.pods[*i].group.as_ref() == Some(group),
@@ -189,7 +189,11 @@ impl Simulation {
                             name: self.pods[*position].pod.metadata.name.clone(),
                             n_others: failure.placed.len(),
                             position: *position,
-                            others: failure.placed.iter().map(|(i, node)| (members[*i].0, node.clone())).collect(),
+                            others: failure
+                                .placed
+                                .iter()
+                                .map(|(i, node)| (members[*i].0, node.clone()))
+                                .collect(),
                             within: failure.topology_key.clone().zip(failure.domain.clone()),
                         });
                         Err(failure.message(&group))

@@ -27,7 +27,11 @@ fn entry(pod: &Pod) -> Entry<Pod> {
 }
 
 fn request(target: Option<(usize, NodeType)>) -> CapacityRequest {
-    let target = target.map(|(n_replicas, node_type)| Target { n_replicas, node_types: vec![node_type], zones: Vec::new() });
+    let target = target.map(|(n_replicas, node_type)| Target {
+        n_replicas,
+        node_types: vec![node_type],
+        zones: Vec::new(),
+    });
     CapacityRequest { topology_key: ZONE.to_owned(), target }
 }
 
@@ -310,16 +314,22 @@ fn each_new_node_of_a_type_has_its_own_host_name_and_the_zones_of_the_cluster() 
         let found = capacity(inventory(world), &SimulationOptions::default(), &subject, &request);
         found.map(|(found, _)| found).map_err(|error| error.to_string())
     };
-    let target = |n_replicas, labels| Target { n_replicas, node_types: vec![node_type(labels)], zones: Vec::new() };
+    let target =
+        |n_replicas, labels| Target { n_replicas, node_types: vec![node_type(labels)], zones: Vec::new() };
     // Without a host name, all replicas were on one new node.
     let new = |found: Result<Capacity, String>| found.expect("the objects are valid").new_nodes;
     let hosts = new(found("anti(app=p @hostname)", target(5, ""))).expect("nodes are enough");
     assert_eq!(hosts.by_domain, BTreeMap::from([("z1".to_owned(), 2), ("z2".to_owned(), 1)]));
-    assert_eq!(hosts.price.map(|price| price.to_string()).as_deref(), Some("0.36"), "not 0.36000000000000004");
+    assert_eq!(
+        hosts.price.map(|price| price.to_string()).as_deref(),
+        Some("0.36"),
+        "not 0.36000000000000004"
+    );
     // Without a zone, the new nodes escaped the rule.
     let none = found("anti(app=p @zone)", target(3, "")).expect("the objects are valid");
     assert_eq!(none.nodes_needed, None);
-    let limits = vec!["spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]".to_owned()];
+    let limits =
+        vec!["spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]".to_owned()];
     assert_eq!(none.prevented_by[0].limited_by, limits);
     assert!(none.prevented_by[0].message.contains(ZONE), "{}", none.prevented_by[0].message);
     // A label that no node has.
@@ -330,7 +340,8 @@ fn each_new_node_of_a_type_has_its_own_host_name_and_the_zones_of_the_cluster() 
 
 #[test]
 fn node_types_are_in_the_zones_of_the_request_if_the_cluster_has_none() {
-    let mut world = text::world("node t cpu=1\nnode a cpu=1\npod default/p app=p cpu=1 spread(1 app=p @zone)");
+    let mut world =
+        text::world("node t cpu=1\nnode a cpu=1\npod default/p app=p cpu=1 spread(1 app=p @zone)");
     let (pod, node) = (world.pods.pop().expect("a pod"), world.nodes.remove(0));
     let zones = ["x", "y"].map(|zone| text::world(&format!("node {zone} zone={zone}")).nodes.remove(0));
     let found = |zones: Vec<Node>| {

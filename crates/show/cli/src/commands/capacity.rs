@@ -97,7 +97,8 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
         }
     };
     args.cluster.check(&inventory)?;
-    let request = CapacityRequest { topology_key: topology_key(&args.topology_key), target: args.target(&inventory)? };
+    let request =
+        CapacityRequest { topology_key: topology_key(&args.topology_key), target: args.target(&inventory)? };
     let options = args.cluster.options(args.cluster.settings(&inventory)?);
     let (found, cluster) =
         capacity(inventory, &options, &subject, &request).map_err(|error| match error {
@@ -135,7 +136,8 @@ impl Args {
             return Err(CliError::NotFound("--node-types: the file has no Node".to_owned()));
         }
         let zones = self.cluster.size.zones();
-        if !zones.is_empty() && inventory.nodes.iter().any(|node| node.object.metadata.label(ZONE).is_some()) {
+        if !zones.is_empty() && inventory.nodes.iter().any(|node| node.object.metadata.label(ZONE).is_some())
+        {
             output::note(&"--zones is ignored: the nodes of the input have zones");
         }
         Ok(Some(Target { n_replicas: n_replicas as usize, node_types, zones }))

@@ -113,9 +113,7 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     let is_node_known = node.is_none_or(|node| simulation.has_node(node));
     let mut out = output::stdout();
     let title = format!("{namespace}/{name}");
-    let table = |mut out: &mut dyn Write| {
-        args.write(&mut out, &explained, is_node_known)
-    };
+    let table = |mut out: &mut dyn Write| args.write(&mut out, &explained, is_node_known);
     args.output.write(&mut out, &explained, &title, table, |_| vec![pictures::explanation(&explained)])?;
     out.flush()?;
     leave_to_exit(simulation);
@@ -124,12 +122,7 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
 
 impl Args {
     /// Writes the explanation: of one node with all details, otherwise as much as requested.
-    fn write(
-        &self,
-        out: &mut impl Write,
-        explained: &PodExplanation,
-        is_node_known: bool,
-    ) -> io::Result<()> {
+    fn write(&self, out: &mut impl Write, explained: &PodExplanation, is_node_known: bool) -> io::Result<()> {
         match (&self.node, self.all) {
             (None, false) => explanation_summary::write(out, explained, is_node_known),
             (node, _) => explanation::write(out, explained, node.as_deref(), is_node_known),

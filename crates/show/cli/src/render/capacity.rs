@@ -74,7 +74,8 @@ pub fn write(
         _ => {
             writeln!(out, "\n{BAD}No number of such nodes is enough for {replicas} in total{BAD:#}")?;
             let mut preventions = capacity.prevented_by.iter();
-            preventions.try_for_each(|Prevention { like, message, .. }| writeln!(out, "  like {like}: {message}"))
+            preventions
+                .try_for_each(|Prevention { like, message, .. }| writeln!(out, "  like {like}: {message}"))
         }
     }
 }

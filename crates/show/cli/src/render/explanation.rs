@@ -8,7 +8,9 @@ use berth_engine::{
     BlastRadius, Counts, DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary,
     TopologyPair, Verdict, Witness,
 };
-use berth_simulate::{CoreTerm, FailingMember, GroupPlacement, PodExplanation, PodPreemption, Repair, Unadmitted};
+use berth_simulate::{
+    CoreTerm, FailingMember, GroupPlacement, PodExplanation, PodPreemption, Repair, Unadmitted,
+};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
 
@@ -144,10 +146,10 @@ pub fn write_repairs(out: &mut impl Write, repairs: &[Repair]) -> io::Result<()>
     if repairs.is_empty() {
         return Ok(());
     }
-    heading(out, "Repairs, the cheapest first; each was verified")?;
-    for Repair { changes, node, commands, .. } in repairs {
-        let changes: Vec<_> = changes.iter().map(ToString::to_string).collect();
-        writeln!(out, "  - {}: then it fits on {GOOD}{node}{GOOD:#}", changes.join(", and "))?;
+    heading(out, "Repairs, those that change least first; each was verified")?;
+    for repair in repairs {
+        let Repair { node, commands, .. } = repair;
+        writeln!(out, "  - {repair}: then it fits on {GOOD}{node}{GOOD:#}")?;
         commands.iter().try_for_each(|command| writeln!(out, "    $ {command}"))?;
     }
     Ok(())
