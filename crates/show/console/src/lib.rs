@@ -7,6 +7,7 @@
 mod broken_since;
 mod cluster_event;
 mod enforcer_rules;
+mod explain;
 mod layout;
 mod links;
 mod live_timeline;

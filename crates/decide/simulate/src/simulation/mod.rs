@@ -22,6 +22,7 @@ mod pods;
 mod preemption;
 mod rescheduling;
 mod state;
+mod turn;
 mod unadmitted;
 mod volumes;
 pub(crate) mod workloads;

@@ -18,8 +18,9 @@ const MAX_STEPS: u64 = 3_000_000;
 const MAX_NODES: usize = 4;
 
 pub(super) fn page(state: &mut State, namespace: &str, name: &str) -> Answer {
+    let explained = state.explain(namespace, name, MAX_STEPS);
     let simulation = state.simulation();
-    let Some(explained) = simulation.explain_within(namespace, name, None, MAX_STEPS) else {
+    let Some(explained) = explained else {
         let pods = simulation.pods().iter().map(|pod| &pod.pod.metadata);
         return Err(parts::not_found(
             format!("Pod {namespace}/{name}"),
@@ -78,7 +79,10 @@ fn outcome(explained: &PodExplanation) -> Markup {
                     (None, Some(domain)) => { "would be placed in " (domain) }
                     (None, None) => { "would be placed" }
                 }
-                ". What follows is about the pod alone, without the other pending members."
+                @match &group.failing {
+                    Some(failing) => { ". What follows is about " (failing.name) " with " (counted(failing.n_others, "other member")) " in place." }
+                    None => { ". What follows is about the pod alone, without the other pending members." }
+                }
             }
         }
         p.outcome {
@@ -128,13 +132,12 @@ fn facts(pod: &SimulatedPod) -> Markup {
 pub(super) fn repairs(repairs: &[Repair]) -> Markup {
     html! {
         @if !repairs.is_empty() {
-            h2 { "Repairs, the cheapest first; each was verified" }
+            h2 { "Repairs, those that change least first; each was verified" }
             ol {
-                @for Repair { changes, node, commands, .. } in repairs {
+                @for repair in repairs {
                     li {
-                        @for (i, change) in changes.iter().enumerate() { @if i > 0 { ", and " } (change.to_string()) }
-                        ": then it fits on " (node)
-                        @if !commands.is_empty() { pre tabindex="0" { code { (commands.join("\n")) } } }
+                        (repair.to_string()) ": then it fits on " (repair.node)
+                        @if !repair.commands.is_empty() { pre tabindex="0" { code { (repair.commands.join("\n")) } } }
                     }
                 }
             }
@@ -233,7 +236,7 @@ mod tests {
                 "<strong class=\"bad\">Fits on no node: </strong>0/2 nodes are available: ",
                 "Rules, evaluated individually on 2 nodes",
                 "caused by <a href=\"/pods/shop/web-1\">shop/web-1</a> on <a href=\"/nodes/a-1\">a-1</a>",
-                "Repairs, the cheapest first; each was verified",
+                "Repairs, those that change least first; each was verified",
                 "then it fits on ",
                 "fits on no node</text>",
             ],
