@@ -146,7 +146,7 @@ pub(crate) fn decide(mut by: Deciding<'_>, group: &Group<'_>) -> GroupOutcome {
                     let domain = domain.map(|domain| domain.value.to_owned());
                     let placed = failure.placed.iter().map(|(at, node)| (order[*at], node.clone())).collect();
                     let member = order[failure.member];
-                    furthest = Some(MemberFailure { member, domain, topology_key, placed, ..failure });
+                    furthest = Some(MemberFailure { member, domain, topology_key, placed, ..*failure });
                 }
                 None
             }

@@ -120,7 +120,7 @@ impl<'a, 'b> Search<'a, 'b> {
     }
 
     /// Where each member goes; nothing is assigned afterwards.
-    pub(super) fn run(mut self) -> Result<Vec<Outcome>, MemberFailure> {
+    pub(super) fn run(mut self) -> Result<Vec<Outcome>, Box<MemberFailure>> {
         let mut frames = vec![Choices::default()];
         let found = loop {
             let at = frames.len() - 1;
@@ -148,7 +148,7 @@ impl<'a, 'b> Search<'a, 'b> {
         while !self.outcomes.is_empty() {
             self.take_back();
         }
-        if found { Ok(outcomes) } else { Err(self.furthest) }
+        if found { Ok(outcomes) } else { Err(Box::new(self.furthest)) }
     }
 
     fn n_placed(&self) -> usize {

@@ -69,7 +69,7 @@ pub struct Capacity {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_nodes: Option<NewNodes>,
     /// Why no number of nodes of each type is enough, if this is so.
-    #[serde(rename = "preventedBy", skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub prevented_by: Vec<Prevention>,
     /// Number of replicas that run.
     #[serde(skip)]

@@ -29,7 +29,6 @@ pub struct NewNodes {
     /// The name of the node that they are like, or of the node type.
     pub like: String,
     /// The label that tells the domains apart: that of the request, or the zone if the request's is the host name.
-    #[serde(rename = "topologyKey")]
     pub topology_key: String,
     /// Their number by domain.
     pub by_domain: BTreeMap<String, usize>,

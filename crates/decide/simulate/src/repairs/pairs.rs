@@ -28,8 +28,8 @@ impl Trial<'_> {
         nearest.truncate(MAX_NODES);
         let mut found = self.after_relaxing(problem);
         for (node, verdicts) in nearest {
-            found.extend(self.after_changing(node));
-            found.extend(self.after_requesting_less(node, verdicts));
+            found.extend(self.after_changing(problem, node));
+            found.extend(self.after_requesting_less(problem, node, verdicts));
         }
         found.into_iter().min_by_key(cheapest)
     }
@@ -40,7 +40,7 @@ impl Trial<'_> {
             let changed = SimulatedPod { pod, ..self.pod.clone() };
             let (nodes, only) = (self.nodes, self.only);
             let mut then = self.with(&changed, nodes, only);
-            let Some(problem) = then.problem() else { break };
+            let Some(problem) = then.problem_beside(&problem.broken) else { break };
             let second = [
                 then.request_less(&problem),
                 then.scale(&problem),
@@ -54,7 +54,7 @@ impl Trial<'_> {
         found
     }
 
-    fn after_changing(&mut self, node: &str) -> Option<Repair> {
+    fn after_changing(&mut self, problem: &Problem, node: &str) -> Option<Repair> {
         // The pod with the rules that the node alone decides.
         let mut plain = self.pod.clone();
         let spec = &mut plain.pod.spec;
@@ -71,15 +71,15 @@ impl Trial<'_> {
         plain.pod.metadata.annotations.remove(AFFINITY_ANNOTATION);
         let (pod, nodes) = (self.pod, self.nodes);
         let mut first = self.with(&plain, nodes, Some(node));
-        let problem = first.problem()?;
-        let first = first.change_node(&problem)?;
+        let alone = first.problem_beside(&problem.broken)?;
+        let first = first.change_node(&alone)?;
         let before = nodes.get(node)?;
         let changed = changed_node(before, &first.changes);
         self.cluster.set_node(&changed);
         let mut nodes = nodes.clone();
         nodes.insert(node.to_owned(), changed);
         let mut then = self.with(pod, &nodes, Some(node));
-        let second = then.problem().and_then(|problem| {
+        let second = then.problem_beside(&problem.broken).and_then(|problem| {
             let second = [then.request_less(&problem), then.scale(&problem), then.move_pods(&problem)];
             second.into_iter().flatten().min_by_key(cheapest)
         });
@@ -87,12 +87,17 @@ impl Trial<'_> {
         Some(first.and(second?))
     }
 
-    fn after_requesting_less(&mut self, node: &str, verdicts: &[Verdict]) -> Option<Repair> {
+    fn after_requesting_less(
+        &mut self,
+        problem: &Problem,
+        node: &str,
+        verdicts: &[Verdict],
+    ) -> Option<Repair> {
         let (pod, first) = self.request_less_on(node, verdicts)?;
         let changed = SimulatedPod { pod, ..self.pod.clone() };
         let nodes = self.nodes;
         let mut then = self.with(&changed, nodes, Some(node));
-        let problem = then.problem()?;
+        let problem = then.problem_beside(&problem.broken)?;
         let second = [then.change_node(&problem), then.move_pods(&problem)];
         Some(first.and(second.into_iter().flatten().min_by_key(cheapest)?))
     }

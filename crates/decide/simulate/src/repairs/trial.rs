@@ -38,11 +38,23 @@ pub(super) struct Problem {
 impl<'a> Trial<'a> {
     /// What keeps the pod off the nodes; none if that is too much to find out.
     pub(super) fn problem(&mut self) -> Option<Problem> {
-        let prepared = self.cluster.prepare(&self.pod.pod);
-        let mut rejecting = self.cluster.rejecting_nodes(&prepared, self.budget).ok()?;
-        rejecting.retain(|(node, _)| self.only.is_none_or(|only| only == node));
         let broken = self.cluster.violations().iter().map(|v| v.key()).collect();
-        Some(Problem { rules: self.cluster.rules_of(&self.pod.pod), prepared, rejecting, broken })
+        self.problem_beside(&broken)
+    }
+
+    /// The same with rules that are broken already.
+    pub(super) fn problem_beside(&mut self, broken: &HashSet<ViolationKey>) -> Option<Problem> {
+        let prepared = self.cluster.prepare(&self.pod.pod);
+        let rejecting = match self.only {
+            None => self.cluster.rejecting_nodes(&prepared, self.budget).ok()?,
+            Some(only) => {
+                self.budget.spend(1).ok()?;
+                let verdicts = self.cluster.verdicts_on(&prepared, only);
+                if verdicts.is_empty() { Vec::new() } else { vec![(only.to_owned(), verdicts)] }
+            }
+        };
+        let rules = self.cluster.rules_of(&self.pod.pod);
+        Some(Problem { rules, prepared, rejecting, broken: broken.clone() })
     }
 
     /// Another pod, or other nodes, in the same cluster.
