@@ -14,8 +14,8 @@ use berth_api::rules::{
 use berth_engine::{Cluster, Settings};
 use berth_simulate::{InvalidObject, Workloads};
 
-use crate::Checked;
 use crate::api_server::is_standard;
+use crate::checked::Checked;
 use crate::finding::Finding;
 use crate::nodes::Nodes;
 use crate::population::{PodGroup, Population};

@@ -7,6 +7,7 @@
 
 mod added_labels;
 mod api_server;
+mod checked;
 mod finding;
 mod input;
 mod nodes;
@@ -20,6 +21,7 @@ mod subject;
 mod terms;
 mod work;
 
+pub use checked::Checked;
 pub use finding::Finding;
 pub use input::{LintInput, Objection, Review};
 pub use rule::{RULES, RuleInfo, rule};
@@ -28,22 +30,11 @@ pub use severity::Severity;
 pub use subject::IGNORE_ANNOTATION;
 
 use berth_simulate::InvalidObject;
-use serde::Serialize;
 
 use finding::{Findings, Found};
 
 /// Steps of work of each rule: some seconds.
 const MAX_STEPS: u64 = 100_000_000;
-
-/// What was put to the rules.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Checked {
-    /// Number of workloads.
-    pub n_workloads: usize,
-    /// Number of pods without a workload in the input.
-    pub n_pods: usize,
-}
 
 /// The result of the rules.
 #[derive(Clone, Debug, Default)]

@@ -313,7 +313,7 @@ pub fn compare(from: &mut Side, to: &mut Side, topology_key: &str) -> Comparison
 /// by ordinal and name.
 fn renamed(from: &Simulation, to: &Simulation) -> BTreeMap<NamespacedName, NamespacedName> {
     let of_one_side = |side: &Simulation, other: &Simulation| {
-        let mut by_workload: BTreeMap<(String, String), Vec<(Option<u64>, NamespacedName)>> = BTreeMap::new();
+        let mut by_workload: BTreeMap<_, Vec<(Option<u64>, NamespacedName)>> = BTreeMap::new();
         for pod in side.pods() {
             let name = pod.pod.metadata.namespaced_name();
             let Some(workload) = pod.workload.clone() else { continue };

@@ -2,7 +2,8 @@
 
 use berth_api::expand::ExpandError;
 
-use super::node_types::{PRICE_ANNOTATION, ReadLabel};
+use super::price::PRICE_ANNOTATION;
+use super::read_label::ReadLabel;
 use crate::simulation::SimulationError;
 use crate::what_if::ChangeError;
 

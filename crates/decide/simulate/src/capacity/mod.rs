@@ -7,6 +7,8 @@
 mod error;
 mod node_types;
 mod nodes_needed;
+mod price;
+mod read_label;
 mod room;
 mod subject;
 
@@ -20,9 +22,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub use self::error::CapacityError;
-use self::node_types::{Model, read_labels};
-pub use self::node_types::{NodeType, PRICE_ANNOTATION, Price, ReadLabel};
+use self::node_types::Model;
+pub use self::node_types::NodeType;
 pub use self::nodes_needed::{MAX_NODES, NewNodes, Prevention};
+pub use self::price::{PRICE_ANNOTATION, Price};
+pub use self::read_label::ReadLabel;
+use self::read_label::read_labels;
 pub use self::subject::Subject;
 use crate::explanation::EXPLAIN_STEPS;
 use crate::simulation::{Simulation, SimulationOptions, Unadmitted};

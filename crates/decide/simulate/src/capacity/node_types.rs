@@ -1,28 +1,19 @@
-//! The types of new nodes: their labels in each domain, and their price.
+//! The types of new nodes, with their labels in each domain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::config::Plugin;
 use berth_api::inventory::Inventory;
 use berth_api::object::volume::CsiNode;
-use berth_api::object::{NamespacedName, Node, Pod, TOPOLOGY_LABELS, VolumeObject};
-use berth_api::rules::{PodRules, TopologyScope, WhenUnsatisfiable};
+use berth_api::object::{NamespacedName, Node, TOPOLOGY_LABELS, VolumeObject};
 use berth_api::syntax::labels::{HOSTNAME, ZONE};
-use berth_engine::TermSummary;
-use serde::{Serialize, Serializer};
 
 use super::Target;
 use super::error::CapacityError;
+use super::price::Price;
+use super::read_label::ReadLabel;
 use super::room::NO_DOMAIN;
 use crate::simulation::Fate;
 use crate::what_if::find_node;
-
-/// The annotation of a node type with its price. With it on all types, the cheapest sum is the answer, and otherwise the
-/// first type that is enough.
-pub const PRICE_ANNOTATION: &str = "capacity.berth.dev/price";
-
-/// Prices have at least cents, and at most this many digits after the point.
-const MAX_DIGITS: usize = 9;
 
 /// The labels of zones and regions before Kubernetes 1.17.
 const OLD_TOPOLOGY_LABELS: [&str; 2] =
@@ -35,53 +26,6 @@ pub enum NodeType {
     Existing(String),
     /// Like this object. It gets the labels of the domain that it is added in.
     Object(Box<Node>),
-}
-
-/// A price of nodes, with as many digits after the point as that of one node, at least two.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Price {
-    sum: f64,
-    n_digits: usize,
-}
-
-impl Price {
-    fn parse(node: &Node) -> Result<Option<Price>, CapacityError> {
-        let Some(text) = node.metadata.annotation(PRICE_ANNOTATION) else { return Ok(None) };
-        let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
-        let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
-        let is_decimal = is_digits(text.split('.').next().unwrap_or_default())
-            && (!text.contains('.') || is_digits(fraction))
-            && fraction.len() <= MAX_DIGITS;
-        let sum = text.parse().ok().filter(|_| is_decimal && text.len() <= 15);
-        let sum = sum.ok_or_else(|| CapacityError::Price {
-            node: node.metadata.name.clone(),
-            price: text.to_owned(),
-        })?;
-        Ok(Some(Price { sum, n_digits: fraction.len().max(2) }))
-    }
-
-    /// The price of this many nodes, rounded to its digits.
-    pub(super) fn times(self, n_nodes: usize) -> Price {
-        let unit = 10_f64.powi(self.n_digits as i32);
-        Price { sum: (self.sum * n_nodes as f64 * unit).round() / unit, ..self }
-    }
-
-    /// The number.
-    pub fn sum(self) -> f64 {
-        self.sum
-    }
-}
-
-impl std::fmt::Display for Price {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.*}", self.n_digits, self.sum)
-    }
-}
-
-impl Serialize for Price {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_f64(self.sum)
-    }
 }
 
 /// A type of nodes, in each domain.
@@ -157,7 +101,8 @@ impl Model {
         }
         Ok(Model {
             name: name.to_owned(),
-            price: Price::parse(like)?,
+            price: Price::parse(like)
+                .map_err(|price| CapacityError::Price { node: name.to_owned(), price })?,
             topology_key: topology_key.to_owned(),
             nodes,
             csi_node,
@@ -183,37 +128,6 @@ impl Model {
             }),
         }
     }
-}
-
-/// A topology key, and the rule that reads it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ReadLabel {
-    /// The key.
-    pub key: String,
-    /// The path of the rule in the pod, or in the existing pod that it belongs to.
-    pub term: String,
-}
-
-/// The topology keys that decide where the pod may go: those of its required rules, and of other rules that exclude nodes.
-pub(super) fn read_labels(pod: &Pod, extensions: bool, terms: &[TermSummary]) -> BTreeSet<ReadLabel> {
-    let rules = PodRules::parse(pod, extensions);
-    let label = |key: &str, term: &str| ReadLabel { key: key.to_owned(), term: term.to_owned() };
-    let own = rules.required_affinity.iter().chain(&rules.required_anti_affinity);
-    let own = own.filter_map(|term| match &term.topology {
-        TopologyScope::Key(key) => Some(label(key, &term.path)),
-        TopologyScope::All => None,
-    });
-    let spread = rules.spread_constraints.iter();
-    let spread =
-        spread.filter(|constraint| constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule);
-    let spread = spread.map(|constraint| label(&constraint.topology_key, &constraint.path));
-    let is_between_pods =
-        |term: &&TermSummary| matches!(term.plugin, Plugin::InterPodAffinity | Plugin::PodTopologySpread);
-    let others = terms
-        .iter()
-        .filter(is_between_pods)
-        .flat_map(|term| term.domains.iter().map(|domain| label(&domain.topology.key, &term.term)));
-    own.chain(spread).chain(others).collect()
 }
 
 /// A node in each domain.

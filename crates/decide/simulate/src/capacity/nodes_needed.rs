@@ -12,7 +12,8 @@ use berth_api::work::WorkBudget;
 use serde::Serialize;
 
 use super::label;
-use super::node_types::{Model, Price};
+use super::node_types::Model;
+use super::price::Price;
 use super::room::Room;
 use crate::explanation::EXPLAIN_STEPS;
 use crate::simulation::{new_node_name, node_like};

@@ -4,9 +4,7 @@ use berth_api::object::Pod;
 use berth_api::policy::{APPLIED_ANNOTATION, PlacementPolicy};
 use serde_json::{Value, json};
 
-use super::commands;
-use super::patch::{PodPatch, pointer};
-use super::rules::Rule;
+use super::patch::pointer;
 
 /// Where a rule of a pod comes from.
 pub(super) struct Source {
@@ -35,11 +33,4 @@ pub(super) fn source(policies: &[PlacementPolicy], pod: &Pod, object: &Value, pa
         };
         Some(Source { policy, path })
     })
-}
-
-/// Relaxes rules of a policy.
-pub(super) fn command(policy: &PlacementPolicy, rules: &[Rule]) -> Option<String> {
-    let mut patch = PodPatch::of(json!({"spec": policy.spec}));
-    rules.iter().rev().try_for_each(|rule| rule.relax_in(&mut patch))?;
-    Some(commands::patch_policy(policy, &patch.operations))
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use berth_api::config::Plugin;
 use berth_api::object::{Pod, Taint};
+use berth_api::policy::PlacementPolicy;
 use berth_api::rules::{PodTerm, TopologyScope, WhenUnsatisfiable};
 use berth_engine::{Counts, Verdict};
 use serde_json::json;
@@ -25,7 +26,7 @@ const MAX_RELAXED: usize = 50;
 const MAX_FOR_ALL_SETS: usize = 8;
 
 /// A rule of the pod that can be relaxed.
-pub(super) enum Rule {
+enum Rule {
     Label(String, String),
     NodeTerms(String),
     PodTerm { path: String, has_preferred_form: bool },
@@ -68,7 +69,7 @@ impl Rule {
     }
 
     /// Relaxes it in an object that has rules in the fields of a pod.
-    pub(super) fn relax_in(&self, patch: &mut PodPatch) -> Option<()> {
+    fn relax_in(&self, patch: &mut PodPatch) -> Option<()> {
         match self {
             Rule::Label(key, value) => patch.prefer_label(key, value),
             Rule::NodeTerms(path) => patch.prefer_node_terms(path),
@@ -190,7 +191,7 @@ impl Trial<'_> {
             let of_policy =
                 of_policy().map(|(rule, source)| rule.at(&source.path)).collect::<Option<Vec<_>>>()?;
             if !of_policy.is_empty() {
-                commands.push(policies::command(policy, &of_policy)?);
+                commands.push(patch_policy(policy, &of_policy)?);
             }
         }
         let n_restarted = if own.is_empty() { 0 } else { self.n_of_workload() };
@@ -323,4 +324,11 @@ impl Trial<'_> {
         }
         Some(patch)
     }
+}
+
+/// Relaxes rules of a policy.
+fn patch_policy(policy: &PlacementPolicy, rules: &[Rule]) -> Option<String> {
+    let mut patch = PodPatch::of(json!({"spec": policy.spec}));
+    rules.iter().rev().try_for_each(|rule| rule.relax_in(&mut patch))?;
+    Some(commands::patch_policy(policy, &patch.operations))
 }
