@@ -7,7 +7,7 @@ use berth_api::admission::{known_runtime_classes, unknown_runtime_class};
 use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::{Pod, RuntimeClass};
 use berth_api::policy::RequiredLabels;
-use berth_api::read::SourceLocation;
+use berth_api::read::{Kind, SourceLocation};
 use berth_api::rules::{
     KnownNamespaces, NamespaceScope, PodSet, PodTerm, Requirement, Selector, SetRelation,
 };
@@ -15,6 +15,7 @@ use berth_engine::{Cluster, Settings};
 use berth_simulate::{InvalidObject, Workloads};
 
 use crate::api_server::is_standard;
+use crate::checked::Checked;
 use crate::finding::Finding;
 use crate::nodes::Nodes;
 use crate::population::{PodGroup, Population};
@@ -67,7 +68,8 @@ pub struct LintInput<'a> {
 
 impl<'a> LintInput<'a> {
     /// Parses the objects of an inventory that keeps whole objects. `is_linted` tells whether the objects of a source are
-    /// linted; the others are the cluster around them. Objects that others own are not linted: their owners are.
+    /// linted; the others are the cluster around them. ReplicaSets of Deployments and Jobs of CronJobs are not linted: their owners
+    /// are, or one of their pods.
     pub fn new(
         inventory: &'a Inventory,
         settings: &'a Settings,
@@ -77,8 +79,9 @@ impl<'a> LintInput<'a> {
         let (mut subjects, mut rejected) = (Vec::new(), Vec::new());
         let runtime_classes: Vec<_> = inventory.runtime_classes.iter().map(|e| e.object.clone()).collect();
         let admission = PodAdmission { extensions: settings.extensions, runtime_classes: &runtime_classes };
+        let owners = Workloads::new(inventory);
         let workloads = inventory.workloads.iter().filter(|entry| is_linted(&entry.source));
-        for entry in workloads.filter(|entry| entry.object.metadata().controller().is_none()) {
+        for entry in workloads.filter(|entry| owners.is_top_level(&entry.object)) {
             match Subject::of_workload(entry, admission) {
                 Ok(subject) => subjects.push(subject),
                 Err(error) => rejected.push(InvalidObject {
@@ -89,7 +92,6 @@ impl<'a> LintInput<'a> {
             }
         }
         // Pods without their owner stand for it: one for each.
-        let owners = Workloads::new(inventory);
         let mut seen: HashSet<(&str, String)> =
             subjects.iter().map(|subject| (subject.object.namespace, subject.shown())).collect();
         for entry in inventory.pods.iter().filter(|entry| is_linted(&entry.source)) {
@@ -124,6 +126,32 @@ impl<'a> LintInput<'a> {
             required_labels: Vec::new(),
             rejected,
             runtime_classes,
+        }
+    }
+
+    /// How many workloads are linted, and how many pods.
+    pub(crate) fn n_checked(&self) -> Checked {
+        let is_pod = |subject: &&Subject<'_>| subject.kind == Kind::Pod;
+        let n_pods = self.subjects.iter().filter(is_pod).count();
+        let n_rejected = self.rejected.len();
+        Checked { n_workloads: self.subjects.len() - n_pods + n_rejected, n_pods }
+    }
+
+    /// What the input lacks where it has no workloads.
+    pub(crate) fn hint(&self) -> Option<String> {
+        const ADD: &str =
+            "kubectl get deployments,statefulsets,daemonsets,replicasets,jobs,cronjobs -A -o yaml";
+        let Checked { n_workloads, n_pods } = self.n_checked();
+        let is_owned = |subject: &Subject<'_>| subject.written.metadata.controller().is_some();
+        match (n_workloads, n_pods) {
+            (0, 0) => Some(format!(
+                "nothing was checked: the input has no Pod and no workload that no other one owns; add the workloads: {ADD}"
+            )),
+            (0, _) if self.subjects.iter().all(is_owned) => Some(format!(
+                "the input has only pods of workloads that are not in it: one pod of each workload was checked, and no replicas or \
+                 rollouts; add the workloads: {ADD}"
+            )),
+            _ => None,
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod added_labels;
 mod api_server;
+mod checked;
 mod finding;
 mod input;
 mod nodes;
@@ -20,6 +21,7 @@ mod subject;
 mod terms;
 mod work;
 
+pub use checked::Checked;
 pub use finding::Finding;
 pub use input::{LintInput, Objection, Review};
 pub use rule::{RULES, RuleInfo, rule};
@@ -43,6 +45,10 @@ pub struct LintReport {
     pub invalid: Vec<InvalidObject>,
     /// The rules that were not applied to all objects because that is too much work, each with the first of these objects.
     pub incomplete: Vec<String>,
+    /// What was checked.
+    pub checked: Checked,
+    /// What the input lacks where it has no workloads.
+    pub hint: Option<String>,
 }
 
 /// Puts the input to the selected rules.
@@ -72,5 +78,5 @@ pub fn lint_within(input: &LintInput<'_>, selection: &Selection, steps: u64) -> 
     let mut findings: Vec<_> = all.into_iter().map(|found| found.finding).collect();
     findings.dedup();
     let invalid = input.invalid(&findings);
-    LintReport { findings, invalid, incomplete }
+    LintReport { findings, invalid, incomplete, checked: input.n_checked(), hint: input.hint() }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each side is a simulation in which the pending pods have been placed; [`Side::new`] can place all pods again before.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use berth_api::inventory::Inventory;
 use berth_api::object::{NamespacedName, Node};
@@ -156,6 +156,9 @@ pub struct MovedPod {
     pub namespace: String,
     /// Name.
     pub name: String,
+    /// The name on the second side, if it is another one: the pod of the same workload with the same node or ordinal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_name: Option<String>,
     /// The node on the first side, if any.
     pub from: Option<String>,
     /// The node on the second side, if any.
@@ -251,17 +254,30 @@ pub fn compare(from: &mut Side, to: &mut Side, topology_key: &str) -> Comparison
         pods.map(|pod| (pod.pod.metadata.namespaced_name(), pod.node().map(str::to_owned))).collect()
     };
     let (mut nodes_from, mut nodes_to) = (nodes(from), nodes(to));
+    let mut renamed = renamed(&from.simulation, &to.simulation);
+    let new_names: BTreeSet<NamespacedName> = renamed.values().cloned().collect();
     let names: BTreeSet<NamespacedName> = nodes_from.keys().chain(nodes_to.keys()).cloned().collect();
     let (mut moved, mut unmoved) = (Vec::new(), 0);
-    for name in names {
-        let (before, after) = (nodes_from.remove(&name), nodes_to.remove(&name));
+    for name in names.into_iter().filter(|name| !new_names.contains(name)) {
+        let new_name = renamed.remove(&name);
+        let after = nodes_to.remove(new_name.as_ref().unwrap_or(&name));
+        let before = nodes_from.remove(&name);
         if before == after {
             unmoved += usize::from(before.flatten().is_some());
             continue;
         }
-        let scores = if moved.len() < MAX_SCORED { scores(from, to, &name) } else { Vec::new() };
+        let scored = [&name, new_name.as_ref().unwrap_or(&name)];
+        let scores = if moved.len() < MAX_SCORED { scores(from, to, scored) } else { Vec::new() };
+        let new_name = new_name.map(|name| name.name().to_owned());
         let (namespace, name) = (name.namespace().to_owned(), name.name().to_owned());
-        moved.push(MovedPod { namespace, name, from: before.flatten(), to: after.flatten(), scores });
+        moved.push(MovedPod {
+            namespace,
+            name,
+            new_name,
+            from: before.flatten(),
+            to: after.flatten(),
+            scores,
+        });
     }
     let (mut before, mut after) = (from.spread(topology_key), to.spread(topology_key));
     let workloads: BTreeSet<_> = before.keys().chain(after.keys()).cloned().collect();
@@ -293,8 +309,52 @@ pub fn compare(from: &mut Side, to: &mut Side, topology_key: &str) -> Comparison
     }
 }
 
-fn scores(from: &mut Side, to: &mut Side, pod: &NamespacedName) -> Vec<ScorePair> {
-    let (from, to) = (from.scores(pod), to.scores(pod));
+/// The pods of a workload that have other names on the second side, with these names: those with the same node first, then the others
+/// by ordinal and name.
+fn renamed(from: &Simulation, to: &Simulation) -> BTreeMap<NamespacedName, NamespacedName> {
+    let of_one_side = |side: &Simulation, other: &Simulation| {
+        let mut by_workload: BTreeMap<_, Vec<(Option<u64>, NamespacedName)>> = BTreeMap::new();
+        for pod in side.pods() {
+            let name = pod.pod.metadata.namespaced_name();
+            let Some(workload) = pod.workload.clone() else { continue };
+            if other.pod(name.namespace(), name.name()).is_none() {
+                let ordinal = name.name().rsplit('-').next().and_then(|ordinal| ordinal.parse().ok());
+                let key = (name.namespace().to_owned(), workload);
+                by_workload.entry(key).or_default().push((ordinal, name));
+            }
+        }
+        by_workload.values_mut().for_each(|pods| pods.sort_unstable());
+        by_workload
+    };
+    let mut renamed = BTreeMap::new();
+    let mut of_to = of_one_side(to, from);
+    for (workload, pods) in of_one_side(from, to) {
+        let Some(others) = of_to.remove(&workload) else { continue };
+        let node = |side: &Simulation, name: &NamespacedName| {
+            side.pod(name.namespace(), name.name()).and_then(|pod| pod.node()).map(str::to_owned)
+        };
+        let mut by_node: BTreeMap<Option<String>, VecDeque<NamespacedName>> = BTreeMap::new();
+        for (_, name) in &others {
+            by_node.entry(node(to, name)).or_default().push_back(name.clone());
+        }
+        let (mut rest, mut taken) = (Vec::new(), BTreeSet::new());
+        for (_, name) in pods {
+            match by_node.get_mut(&node(from, &name)).and_then(VecDeque::pop_front) {
+                Some(other) => {
+                    taken.insert(other.clone());
+                    renamed.insert(name, other);
+                }
+                None => rest.push(name),
+            }
+        }
+        let others = others.into_iter().map(|(_, name)| name).filter(|name| !taken.contains(name));
+        renamed.extend(rest.into_iter().zip(others));
+    }
+    renamed
+}
+
+fn scores(from: &mut Side, to: &mut Side, [before, after]: [&NamespacedName; 2]) -> Vec<ScorePair> {
+    let (from, to) = (from.scores(before), to.scores(after));
     let plugins: BTreeSet<&str> = from.keys().chain(to.keys()).copied().collect();
     let pair = |plugin| ScorePair { plugin, from: from.get(plugin).copied(), to: to.get(plugin).copied() };
     plugins.into_iter().map(pair).collect()

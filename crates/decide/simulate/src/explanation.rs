@@ -38,7 +38,8 @@ pub struct PodExplanation {
     /// The preemption that makes a pending pod fit; none if it fits without, or if preemption does not help.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption: Option<PodPreemption>,
-    /// The group that a pending pod is placed with; the explanation is that of the pod alone.
+    /// The group that a pending pod is placed with. If it is placed, the explanation is that of the pod alone, otherwise that of its
+    /// failing member with the others in their places.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupPlacement>,
     /// Why the rolling update of its Deployment is stuck, if its old pods are the reason: one of the hints.
@@ -124,6 +125,23 @@ impl PodExplanation {
     }
 }
 
+impl PodExplanation {
+    /// A member of a group that is not placed is not placed, wherever it alone fits. The domain of the group is no rule of the pod.
+    fn is_of_unplaced_group(&mut self, message: String, within: Option<&(String, String)>) {
+        let explanation = &mut self.explanation;
+        if explanation.outcome.node().is_some() {
+            explanation.outcome = Outcome::Unschedulable { message, plugins: Vec::new() };
+        }
+        let Some((key, _)) = within else { return };
+        let (added, shown) = (format!("spec.nodeSelector[{key}]"), "the topology of the pod group");
+        let of_verdicts = explanation.excluded.iter_mut().flat_map(|group| &mut group.verdicts);
+        let paths = of_verdicts.filter_map(|verdict| verdict.term.as_mut());
+        let paths = paths.chain(explanation.terms.iter_mut().map(|term| &mut term.term));
+        let paths = paths.chain(self.core.iter_mut().map(|term| &mut term.term));
+        paths.filter(|path| **path == added).for_each(|path| shown.clone_into(path));
+    }
+}
+
 impl Simulation {
     /// Explains a pod in the current state; with `node`, the groups of nodes contain only that node. None if the
     /// pod does not exist.
@@ -178,11 +196,24 @@ impl Simulation {
             explained.hints.insert(0, format!("{again}{}", unadmitted.hint()));
             return Some(PodExplanation { unadmitted: Some(unadmitted), unsupported, ..explained });
         }
-        let budgets = self.preempts.then_some(&*self.budgets);
+        let (unsupported, mut pod) = (unsupported.to_vec(), pod.clone());
+        let group = self.explain_group(namespace, name);
+        let unplaced = group.as_ref().filter(|group| group.message.is_some());
+        let failing = unplaced.and_then(|group| group.failing.as_ref());
+        let mut others = Vec::new();
+        if let Some(failing) = failing {
+            pod = self.failing_pod(failing);
+            others = self.assume_others(failing);
+        }
+        let budgets = (self.preempts && unplaced.is_none()).then_some(&*self.budgets);
         let pods = self.pods.iter().map(|p| &p.pod);
-        let pending = self.pending_for.of(pod);
-        let explained = PodExplanation::of(&mut self.cluster, budgets, pod, pending, node, pods, budget);
-        let (unsupported, group) = (unsupported.to_vec(), self.explain_group(namespace, name));
+        let pending = self.pending_for.of(&pod);
+        let mut explained = PodExplanation::of(&mut self.cluster, budgets, &pod, pending, node, pods, budget);
+        others.iter().for_each(|other| self.cluster.forget(other));
+        if let Some(message) = unplaced.and_then(|group| group.message.clone()) {
+            let within = failing.and_then(|failing| failing.within.as_ref());
+            explained.is_of_unplaced_group(message, within);
+        }
         Some(PodExplanation { unsupported, group, ..explained })
     }
 }

@@ -19,9 +19,10 @@ mod simulation;
 pub mod what_if;
 
 pub use explanation::PodExplanation;
-pub use repairs::{Change, CoreTerm, Repair};
+pub use repairs::{Change, CoreTerm, Reach, Repair};
 pub use simulation::workloads::Workloads;
 pub use simulation::{
-    GroupPlacement, InvalidObject, NotRunning, PendingDecision, PendingFor, PodPreemption, SimulatedPod,
-    Simulation, SimulationError, SimulationOptions, Unadmitted, UnadmittedState, add_simulated_nodes,
+    FailingMember, GroupPlacement, InvalidObject, NotRunning, PendingDecision, PendingFor, PodPreemption,
+    SimulatedPod, Simulation, SimulationError, SimulationOptions, Unadmitted, UnadmittedState,
+    add_simulated_nodes,
 };

@@ -44,7 +44,8 @@ pub(crate) fn blocked_by_own_update<'a>(
     let own = own.filter(is_own).find_map(|v| v.term.as_deref());
     let theirs = blocked.iter().flat_map(|group| &group.verdicts);
     let theirs = theirs.into_iter().any(|v| {
-        matches!(v.counts, Some(Counts::ExistingAntiAffinity { .. } | Counts::ExistingLimit { .. }))
+        v.is_mutual
+            || matches!(v.counts, Some(Counts::ExistingAntiAffinity { .. } | Counts::ExistingLimit { .. }))
     });
     let nodes = match n_nodes {
         0 => return None,

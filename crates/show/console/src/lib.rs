@@ -8,6 +8,7 @@ mod broken_since;
 mod cluster_event;
 mod components;
 mod enforcer_rules;
+mod explain;
 mod layout;
 mod links;
 mod live_timeline;

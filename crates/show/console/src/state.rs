@@ -26,6 +26,8 @@ pub struct State {
     pub name: String,
     /// Its objects without nodes and pods; those of `simulation` are the current ones.
     inventory: Arc<Inventory>,
+    /// All objects as they were given; none once something has changed.
+    given: Option<Arc<Inventory>>,
     options: SimulationOptions,
     simulation: Simulation,
     /// What the pods of `simulation` have in common.
@@ -68,10 +70,12 @@ impl State {
         let pods = inventory.pods.iter().filter_map(|entry| entry.object.metadata.creation_timestamp);
         let nodes = inventory.nodes.iter().filter_map(|entry| entry.object.metadata.creation_timestamp);
         let newest = pods.chain(nodes).max().unwrap_or_default();
+        let given = Some(Arc::new(inventory.clone()));
         (inventory.nodes, inventory.pods) = (Vec::new(), Vec::new());
         Ok(State {
             name: name.into(),
             inventory: Arc::new(inventory),
+            given,
             options,
             table: PodTable::new(&simulation),
             simulation,
@@ -98,7 +102,7 @@ impl State {
         let options = SimulationOptions { simulated_nodes: None, ..options };
         // The linter reads the texts of objects; those of pods would be too many.
         let empty = Inventory::keeping_raw_but_pods();
-        Ok(State { is_live: true, ..State::new(name, empty, options)? })
+        Ok(State { is_live: true, given: None, ..State::new(name, empty, options)? })
     }
 
     /// Sets the time of the changes that follow. Pods have been pending until then, unless the options say for how long.
@@ -120,6 +124,7 @@ impl State {
         updates: impl IntoIterator<Item = Update>,
         mut failed: impl FnMut(InputError),
     ) -> bool {
+        self.given = None;
         let (mut changed, mut is_changed, mut is_noticed) = (Vec::new(), false, false);
         for update in updates {
             is_changed |= match update {
@@ -244,6 +249,7 @@ impl State {
         State {
             name: self.name.clone(),
             inventory: self.inventory.clone(),
+            given: self.given.clone(),
             options: self.options.clone(),
             simulation: self.simulation.clone(),
             parts: SharedParts::default(),
@@ -292,6 +298,14 @@ impl State {
             ..rebuilt
         };
         Ok(())
+    }
+
+    /// The objects as they were given, as long as nothing changed; otherwise those of now.
+    pub(crate) fn given(&self) -> (Inventory, SimulationOptions) {
+        match &self.given {
+            Some(given) => (Inventory::clone(given), self.options.clone()),
+            None => self.objects(),
+        }
     }
 
     /// The objects and the options, for a simulation of another state.

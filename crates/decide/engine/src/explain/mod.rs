@@ -75,7 +75,7 @@ pub struct Explanation {
     pub excluded: Vec<ExcludedNodes>,
     /// Feasible nodes, grouped by equal scores; best first.
     pub feasible: Vec<FeasibleNodes>,
-    /// For a running pod: the rules that reject its own node now.
+    /// For a running pod: the rules that reject its own node now, without those that only keep new pods away.
     pub broken: Vec<Verdict>,
     /// What its anti-affinity blocks or makes worse for other pods; none if measuring it is more work than allowed.
     #[serde(skip_serializing_if = "has_no_radius")]
@@ -210,7 +210,9 @@ pub(crate) fn bottleneck(
     let (mut summaries, mut n_evaluated) = (terms::Summaries::default(), 0);
     let n_nodes = state.nodes.len();
     for (id, record) in state.nodes.iter().step_by(n_nodes.div_ceil(MAX_SAMPLED).max(1)) {
-        let Ok(verdicts) = terms::verdicts(&filters, NodeRef::new(id, record), budget) else { break };
+        let Ok(verdicts) = terms::distinct_verdicts(&filters, NodeRef::new(id, record), budget) else {
+            break;
+        };
         summaries.add(&verdicts);
         n_evaluated += 1;
     }

@@ -20,6 +20,17 @@ const VERDICT_STEPS: usize = 10;
 
 type TermKey = (Plugin, String, String);
 
+/// Every reason against a node; a term that the pod and existing pods have is one.
+pub(crate) fn distinct_verdicts(
+    filters: &Filters<'_>,
+    node: NodeRef<'_>,
+    budget: &WorkBudget,
+) -> Result<Vec<Verdict>, TooMuchWork> {
+    let mut verdicts = verdicts(filters, node, budget)?;
+    verdicts.retain(|verdict| !verdict.repeats_own_term);
+    Ok(verdicts)
+}
+
 /// Every single reason against a node.
 pub(crate) fn verdicts(
     filters: &Filters<'_>,
@@ -51,12 +62,14 @@ impl Explanation {
         nodes.sort_unstable();
         for (i, (name, id)) in nodes.iter().enumerate() {
             let (name, node) = (*name, NodeRef::new(*id, state.nodes.get(*id)));
-            let Ok(verdicts) = verdicts(&run.filters, node, budget) else {
+            let Ok(verdicts) = distinct_verdicts(&run.filters, node, budget) else {
                 self.n_not_evaluated = nodes.len() - i;
                 break;
             };
             if self.running_on.as_deref() == Some(name) {
-                self.broken = verdicts.clone();
+                let filters = run.filters.iter();
+                self.broken = filters.flat_map(|(_, filter)| filter.verdicts_for_running(node)).collect();
+                self.broken.retain(|verdict| !verdict.repeats_own_term);
             }
             if verdicts.is_empty() {
                 continue;
@@ -75,7 +88,8 @@ impl Explanation {
         self.terms = summaries.into_terms();
         self.terms.sort_by(|a, b| {
             let rank = |t: &TermSummary| (t.excludes_alone, t.excludes);
-            rank(b).cmp(&rank(a))
+            // The bottleneck is the first.
+            rank(b).cmp(&rank(a)).then_with(|| a.term.cmp(&b.term)).then_with(|| a.detail.cmp(&b.detail))
         });
         self.excluded = groups.into_values().collect();
         self.excluded.sort_by(|a, b| {

@@ -81,13 +81,22 @@ pub struct MemberFailure {
     pub member: usize,
     /// The value of the topology that was tried.
     pub domain: Option<String>,
+    /// The node label with this value.
+    pub topology_key: Option<String>,
     /// The members that had a node.
     pub n_placed: usize,
+    /// These members, by index in the group, and their nodes.
+    pub placed: Vec<(usize, String)>,
     /// Why it is unschedulable, with those placed.
     pub outcome: Outcome,
 }
 
 impl MemberFailure {
+    /// A member that fails while no other one has a node.
+    fn alone(member: usize, outcome: Outcome) -> MemberFailure {
+        MemberFailure { member, domain: None, topology_key: None, n_placed: 0, placed: Vec::new(), outcome }
+    }
+
     /// Why the group is not placed: the member and the domain that fail.
     pub fn message(&self, group: &Group<'_>) -> String {
         let name = group.members.get(self.member).map_or("", PreparedPod::name);
@@ -133,8 +142,11 @@ pub(crate) fn decide(mut by: Deciding<'_>, group: &Group<'_>) -> GroupOutcome {
             }
             Err(failure) => {
                 if furthest.as_ref().is_none_or(|furthest| furthest.n_placed < failure.n_placed) {
+                    let topology_key = domain.map(|domain| domain.key.to_owned());
                     let domain = domain.map(|domain| domain.value.to_owned());
-                    furthest = Some(MemberFailure { member: order[failure.member], domain, ..failure });
+                    let placed = failure.placed.iter().map(|(at, node)| (order[*at], node.clone())).collect();
+                    let member = order[failure.member];
+                    furthest = Some(MemberFailure { member, domain, topology_key, placed, ..*failure });
                 }
                 None
             }
@@ -145,7 +157,7 @@ pub(crate) fn decide(mut by: Deciding<'_>, group: &Group<'_>) -> GroupOutcome {
         let no_domain = || {
             let message = format!("no node has the label {}", group.topology.map_or("", |t| t.key));
             let outcome = Outcome::Unschedulable { message, plugins: Vec::new() };
-            MemberFailure { member: order[0], domain: None, n_placed: 0, outcome }
+            MemberFailure::alone(order[0], outcome)
         };
         GroupOutcome::Unplaced(furthest.unwrap_or_else(no_domain))
     })

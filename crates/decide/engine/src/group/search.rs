@@ -115,12 +115,12 @@ pub(super) struct Search<'a, 'b> {
 impl<'a, 'b> Search<'a, 'b> {
     pub(super) fn new(by: &'a mut Deciding<'b>, members: Vec<Member>, min: usize) -> Search<'a, 'b> {
         let outcome = Outcome::Unschedulable { message: String::new(), plugins: Vec::new() };
-        let furthest = MemberFailure { member: 0, domain: None, n_placed: 0, outcome };
+        let furthest = MemberFailure::alone(0, outcome);
         Search { by, members, min, outcomes: Vec::new(), budget: BUDGET, furthest }
     }
 
     /// Where each member goes; nothing is assigned afterwards.
-    pub(super) fn run(mut self) -> Result<Vec<Outcome>, MemberFailure> {
+    pub(super) fn run(mut self) -> Result<Vec<Outcome>, Box<MemberFailure>> {
         let mut frames = vec![Choices::default()];
         let found = loop {
             let at = frames.len() - 1;
@@ -148,7 +148,7 @@ impl<'a, 'b> Search<'a, 'b> {
         while !self.outcomes.is_empty() {
             self.take_back();
         }
-        if found { Ok(outcomes) } else { Err(self.furthest) }
+        if found { Ok(outcomes) } else { Err(Box::new(self.furthest)) }
     }
 
     fn n_placed(&self) -> usize {
@@ -220,7 +220,9 @@ impl<'a, 'b> Search<'a, 'b> {
         let n_placed = self.n_placed();
         let is_empty = self.furthest.outcome.message().is_empty();
         if is_empty || n_placed > self.furthest.n_placed {
-            self.furthest = MemberFailure { member, domain: None, n_placed, outcome };
+            let nodes = self.outcomes.iter().enumerate().filter(|(at, _)| *at != member);
+            let placed = nodes.filter_map(|(at, outcome)| Some((at, outcome.node()?.to_owned()))).collect();
+            self.furthest = MemberFailure { n_placed, placed, ..MemberFailure::alone(member, outcome) };
         }
     }
 

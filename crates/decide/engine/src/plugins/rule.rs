@@ -170,6 +170,11 @@ pub(crate) trait Filter {
 
     /// Every single reason against the node, in detail.
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict>;
+
+    /// Those reasons that concern a pod that runs on the node: all, unless some only keep new pods away.
+    fn verdicts_for_running(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        self.verdicts(node)
+    }
 }
 
 /// One requirement of a rule: its path in the pod and a short text.

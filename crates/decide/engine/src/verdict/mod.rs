@@ -59,7 +59,7 @@ pub enum ViolatedRule {
     PodAffinity,
     /// Required pod anti-affinity of the pod itself.
     PodAntiAffinity,
-    /// A taint of effect `NoSchedule` or `NoExecute` that the pod does not tolerate. In the audit only.
+    /// A taint of effect `NoExecute` that the pod does not tolerate. In the audit only.
     TaintToleration,
     /// A host port that another pod on the node uses. In the audit only.
     NodePorts,
@@ -101,6 +101,13 @@ pub struct Verdict {
     /// Number of further pods.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_witnesses: usize,
+    /// Whether another verdict says the same: a term of existing pods that is also a term of the pod, which rejects the node as
+    /// well. Explanations leave it out.
+    #[serde(skip)]
+    pub repeats_own_term: bool,
+    /// Whether there is such a verdict about this term.
+    #[serde(skip)]
+    pub is_mutual: bool,
 }
 
 impl Verdict {
@@ -115,6 +122,8 @@ impl Verdict {
             counts: None,
             witnesses: Vec::new(),
             more_witnesses: 0,
+            repeats_own_term: false,
+            is_mutual: false,
         }
     }
 

@@ -151,7 +151,14 @@ impl Group<'_> {
             without.change(self.rule_set, self.signature, None, -1);
             for (rule, filter) in &filters {
                 if !filter.admits(without.node()) {
-                    self.report(*id, *node, rule_set, *rule, filter.verdicts(without.node()), found);
+                    self.report(
+                        *id,
+                        *node,
+                        rule_set,
+                        *rule,
+                        filter.verdicts_for_running(without.node()),
+                        found,
+                    );
                 }
             }
             let pod = state.pods.get(*id);
@@ -185,7 +192,7 @@ impl Group<'_> {
         let there = NodeRef::new(node, self.state.nodes.get(node));
         for (rule, filter) in audited_filters(context, |reads| reads.any_of(Reads::VOLUMES)) {
             if !filter.admits(there) {
-                self.report(id, node, context.rule_set, rule, filter.verdicts(there), found);
+                self.report(id, node, context.rule_set, rule, filter.verdicts_for_running(there), found);
             }
         }
     }

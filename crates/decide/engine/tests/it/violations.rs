@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_engine::{Cluster, Counts, Settings, ViolatedRule, Violation, ViolationKey};
+use berth_api::work::WorkBudget;
+use berth_engine::{Cluster, Counts, Settings, Verdict, ViolatedRule, Violation, ViolationKey};
 use berth_testkit::generate::{self, Flavour, Operation};
 use berth_testkit::naive::{Broken, Options, World, broken};
 use berth_testkit::text;
@@ -92,8 +93,8 @@ fn every_required_rule_is_audited() {
         ("pod d/p on a1 anti(app=x @zone ns:*)\npod kube-system/q on a2 app=x", &["p: PodAntiAffinity"]),
         ("pod kube-system/q on a2 rdrd-anti(app=x @zone ns=)\npod d/p on a1 app=x", &[]),
         // The other rules of v1.
-        ("node t taint:dedicated=db:NoSchedule\npod d/p on t", &["p: TaintToleration"]),
-        ("node t taint:dedicated=db:NoSchedule\npod d/p on t tolerate:dedicated", &[]),
+        ("node t taint:dedicated=db:NoExecute\npod d/p on t", &["p: TaintToleration"]),
+        ("node t taint:dedicated=db:NoExecute\npod d/p on t tolerate:dedicated", &[]),
         ("pod d/p on a1 port:80\npod d/q on a1 port:80", &["p: NodePorts", "q: NodePorts"]),
         (
             "node t cpu=1\npod d/p on t cpu=1\npod d/q on t cpu=1\npod d/r on t",
@@ -105,6 +106,41 @@ fn every_required_rule_is_audited() {
     ] {
         assert_eq!(audited(pods), expected, "{pods}");
     }
+}
+
+#[test]
+fn the_anti_affinity_of_a_workload_appeared_twice_and_another_rule_than_the_bottleneck_first() {
+    let world = text::world(
+        "node a zone=z1\nnode b zone=z2 taint:a:NoSchedule
+         pod d/x on a app=x anti(app=x @hostname)\npod d/y on b app=y anti(app=x @hostname)
+         pod d/p app=x anti(app=x @hostname)",
+    );
+    let (pod, pods) = world.pods.split_last().expect("pods");
+    let mut cluster = cluster(&World { pods: pods.to_vec(), ..world.clone() }, Settings::default());
+    let prepared = cluster.prepare(pod);
+    let explained = cluster.explain(pod, &prepared, None, &WorkBudget::unlimited());
+    let terms = explained.terms.iter().filter(|term| term.excludes > 0);
+    let terms: Vec<_> = terms.map(|term| (term.plugin.name(), term.excludes, term.excludes_alone)).collect();
+    // That of y, which does not match its own term, is a rule of y alone.
+    let expected = [("InterPodAffinity", 1, 1), ("InterPodAffinity", 1, 0), ("TaintToleration", 1, 0)];
+    assert_eq!(terms, expected, "{:#?}", explained.terms);
+    assert_eq!(explained.bottleneck().map(|term| &term.detail), Some(&explained.terms[0].detail));
+    let short = cluster.bottleneck(&prepared, &WorkBudget::unlimited()).expect("a rule excludes nodes");
+    assert!(short.ends_with(&explained.terms[0].detail), "{short}");
+}
+
+#[test]
+fn cordons_and_no_schedule_taints_counted_as_broken_rules_of_running_pods() {
+    let cordon = "node t unschedulable taint:node.kubernetes.io/unschedulable:NoSchedule taint:a:NoSchedule";
+    let world = text::world(&format!("{cordon} taint:b:NoExecute\npod d/p on t"));
+    let details = |verdicts: &[Verdict]| verdicts.iter().map(|v| v.detail.clone()).collect::<Vec<_>>();
+    let only = ["taint b:NoExecute is not tolerated"];
+    let mut cluster = cluster(&world, Settings::default());
+    let audited: Vec<_> = cluster.audit().into_iter().map(|violation| violation.verdict).collect();
+    assert_eq!(details(&audited), only);
+    let explained = cluster.explain_assigned(&world.pods[0], None, &WorkBudget::unlimited());
+    assert_eq!(details(&explained.broken), only);
+    assert_eq!(explained.excluded[0].verdicts.len(), 4, "new pods are kept off by all of them");
 }
 
 /// "All terms must be satisfied": each by any pod.

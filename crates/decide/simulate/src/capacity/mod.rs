@@ -5,21 +5,29 @@
 //! node arrive there instead. No pod is preempted for them.
 
 mod error;
+mod node_types;
 mod nodes_needed;
+mod price;
+mod read_label;
 mod room;
 mod subject;
 
 use std::collections::{BTreeMap, HashMap};
 
 use berth_api::inventory::Inventory;
+use berth_api::object::Node;
 use berth_api::work::WorkBudget;
 use berth_engine::{Counts, Explanation, Outcome, Status, TermSummary, Verdict};
 use jiff::Timestamp;
 use serde::Serialize;
 
 pub use self::error::CapacityError;
-use self::nodes_needed::Model;
-pub use self::nodes_needed::{NewNodes, NodeType, PRICE_ANNOTATION};
+use self::node_types::Model;
+pub use self::node_types::NodeType;
+pub use self::nodes_needed::{MAX_NODES, NewNodes, Prevention};
+pub use self::price::{PRICE_ANNOTATION, Price};
+pub use self::read_label::ReadLabel;
+use self::read_label::read_labels;
 pub use self::subject::Subject;
 use crate::explanation::EXPLAIN_STEPS;
 use crate::simulation::{Simulation, SimulationOptions, Unadmitted};
@@ -45,6 +53,8 @@ pub struct Target {
     pub n_replicas: usize,
     /// The types of nodes, the cheapest first.
     pub node_types: Vec<NodeType>,
+    /// Nodes whose labels name the zones of types without one, if no existing node has one.
+    pub zones: Vec<Node>,
 }
 
 /// The answer.
@@ -63,6 +73,9 @@ pub struct Capacity {
     /// These nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_nodes: Option<NewNodes>,
+    /// Why no number of nodes of each type is enough, if this is so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prevented_by: Vec<Prevention>,
     /// Number of replicas that run.
     #[serde(skip)]
     pub running: usize,
@@ -92,7 +105,7 @@ pub fn capacity(
         place_new(&mut inventory, options, Timestamp::UNIX_EPOCH)?;
     }
     let models = match &request.target {
-        Some(target) => Model::all(&inventory, &target.node_types, &request.topology_key)?,
+        Some(target) => Model::all(&inventory, target, &request.topology_key)?,
         None => Vec::new(),
     };
     let subject = subject.prepare(&mut inventory)?;
@@ -125,6 +138,7 @@ pub fn capacity(
     let explanation = next.zip(pod).filter(|_| room.node.is_none());
     let explanation =
         explanation.map(|(next, pod)| room.simulation.cluster().explain(pod, &next, None, &budget));
+    let terms = explanation.as_ref().map(|explanation| explanation.terms.clone()).unwrap_or_default();
     let mut capacity = Capacity {
         replicas: placed.len(),
         limited_by: explanation
@@ -134,6 +148,7 @@ pub fn capacity(
         by_domain,
         nodes_needed: None,
         new_nodes: None,
+        prevented_by: Vec::new(),
         running: room.n_running,
         n_unplaced_others: room.simulation.pods().iter().filter(|pod| pod.is_unplaced()).count()
             - room.replicas.len(),
@@ -148,12 +163,20 @@ pub fn capacity(
         if capacity.replicas >= n_missing {
             capacity.nodes_needed = Some(0);
         } else if room.node.is_none() {
+            let extensions = room.simulation.cluster().settings().extensions;
+            if let Some(pod) = room.replicas.first() {
+                let read = read_labels(pod, extensions, &terms);
+                models.iter().try_for_each(|model| model.check_labels(&read))?;
+            }
             room.take_back(&placed);
             if let Some(objects) = again.filter(|_| room.replicas.len() < n_missing) {
                 room = subject.room(objects, options.clone(), n_missing)?;
             }
             capacity.new_nodes = room.cheapest(&models, n_missing);
             capacity.nodes_needed = capacity.new_nodes.as_ref().map(|nodes| nodes.by_domain.values().sum());
+            if capacity.new_nodes.is_none() {
+                capacity.prevented_by = models.iter().map(|model| room.prevention(model)).collect();
+            }
         }
     }
     Ok((capacity, room.simulation))

@@ -4,38 +4,24 @@
 //! in all distributions over the domains while that is cheap, and else in those next to the best one. A placement of all
 //! replicas in the enlarged cluster verifies each answer.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use berth_api::inventory::Inventory;
-use berth_api::object::volume::CsiNode;
-use berth_api::object::{NamespacedName, Node, TOPOLOGY_LABELS, VolumeKind, VolumeObject};
+use berth_api::object::{VolumeKind, VolumeObject};
+use berth_api::work::WorkBudget;
 use serde::Serialize;
 
-use super::room::{NO_DOMAIN, Room};
-use crate::simulation::{Fate, new_node_name, node_like};
-use crate::what_if::{ChangeError, find_node};
-
-/// The annotation of a node type with its price. With it on all types, the cheapest sum is the answer, and otherwise the
-/// first type that is enough.
-pub const PRICE_ANNOTATION: &str = "capacity.berth.dev/price";
-
-/// The labels of zones and regions before Kubernetes 1.17.
-const OLD_TOPOLOGY_LABELS: [&str; 2] =
-    ["failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone"];
+use super::label;
+use super::node_types::Model;
+use super::price::Price;
+use super::room::Room;
+use crate::explanation::EXPLAIN_STEPS;
+use crate::simulation::{new_node_name, node_like};
 
 /// Maximum number of nodes that are added.
-const MAX_NODES: usize = 20_000;
+pub const MAX_NODES: usize = 20_000;
 /// Number of replicas that the search for fewer nodes places in all.
 const MAX_PLACED: usize = 2_000_000;
-
-/// What new nodes are like.
-#[derive(Clone, Debug)]
-pub enum NodeType {
-    /// Like an existing node, with its daemon pods.
-    Existing(String),
-    /// Like this object.
-    Object(Box<Node>),
-}
 
 /// New nodes that are enough.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,85 +29,25 @@ pub enum NodeType {
 pub struct NewNodes {
     /// The name of the node that they are like, or of the node type.
     pub like: String,
+    /// The label that tells the domains apart: that of the request, or the zone if the request's is the host name.
+    pub topology_key: String,
     /// Their number by domain.
     pub by_domain: BTreeMap<String, usize>,
     /// Their price, if the node types have one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub price: Option<f64>,
+    pub price: Option<Price>,
 }
 
-/// A type of nodes, in each domain.
-pub(super) struct Model {
-    name: String,
-    price: Option<f64>,
-    /// With the labels of each domain.
-    nodes: Vec<(String, Node)>,
-    csi_node: Option<CsiNode>,
-    /// The pods of DaemonSets on it.
-    daemons: Vec<NamespacedName>,
-}
-
-impl Model {
-    /// The models of node types.
-    pub(super) fn all(
-        inventory: &Inventory,
-        types: &[NodeType],
-        topology_key: &str,
-    ) -> Result<Vec<Model>, ChangeError> {
-        types.iter().map(|node_type| Model::new(inventory, node_type, topology_key)).collect()
-    }
-
-    fn new(inventory: &Inventory, node_type: &NodeType, topology_key: &str) -> Result<Model, ChangeError> {
-        let like = match node_type {
-            NodeType::Existing(name) => find_node(inventory, name)?,
-            NodeType::Object(node) => node,
-        };
-        let name = like.metadata.name.as_str();
-        let csi_node = inventory.volume_objects.iter().find_map(|entry| match &entry.object {
-            VolumeObject::CsiNode(csi_node) if csi_node.metadata.name == name => Some(csi_node.clone()),
-            _ => None,
-        });
-        let pods = inventory.pods.iter().map(|entry| &entry.object);
-        let daemons = pods.filter(|pod| {
-            pod.spec.node_name == name && Fate::of(pod) == Fate::Gone && !pod.metadata.is_deleting()
-        });
-        let mut by_domain: BTreeMap<&str, &Node> = BTreeMap::new();
-        for node in inventory.nodes.iter().map(|entry| &entry.object) {
-            if let Some(domain) = node.metadata.label(topology_key) {
-                by_domain.entry(domain).or_insert(node);
-            }
-        }
-        let own = like.metadata.label(topology_key);
-        let nodes = match own {
-            // A host is no domain for another node.
-            Some(own) if own != name => {
-                by_domain.entry(own).or_insert(like);
-                by_domain
-                    .iter()
-                    .map(|(domain, node)| ((*domain).to_owned(), moved(like, node, topology_key)))
-                    .collect()
-            }
-            own => vec![(own.unwrap_or(NO_DOMAIN).to_owned(), like.clone())],
-        };
-        Ok(Model {
-            name: name.to_owned(),
-            price: like.metadata.annotation(PRICE_ANNOTATION).and_then(|price| price.parse().ok()),
-            nodes,
-            csi_node,
-            daemons: daemons.map(|pod| pod.metadata.namespaced_name()).collect(),
-        })
-    }
-}
-
-/// The node in the domains of another one.
-fn moved(like: &Node, to: &Node, topology_key: &str) -> Node {
-    let mut node = like.clone();
-    for key in TOPOLOGY_LABELS.into_iter().chain(OLD_TOPOLOGY_LABELS).chain([topology_key]) {
-        if let (Some(label), Some(value)) = (node.metadata.labels.get_mut(key), to.metadata.label(key)) {
-            value.clone_into(label);
-        }
-    }
-    node
+/// Why no number of nodes of a type is enough: what keeps the next replica off a new one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Prevention {
+    /// The name of the node or of the node type.
+    pub like: String,
+    /// The resources, and the terms in the pod; none if more than [`MAX_NODES`] would be needed.
+    pub limited_by: Vec<String>,
+    /// The same in words, with labels and amounts.
+    pub message: String,
 }
 
 /// A distribution of new nodes: their number by position in [`Model::nodes`].
@@ -135,14 +61,15 @@ impl Room {
         for model in models {
             let Some(distribution) = self.nodes_needed(model, n_replicas) else { continue };
             let n_nodes: usize = distribution.iter().sum();
-            let price = model.price.map(|price| price * n_nodes as f64);
+            let price = model.price.map(|price| price.times(n_nodes));
             let domains = model.nodes.iter().zip(distribution).filter(|(_, n)| *n > 0);
             let by_domain = domains.map(|((domain, _), n)| (domain.clone(), n)).collect();
-            let found = NewNodes { like: model.name.clone(), by_domain, price };
+            let topology_key = model.topology_key.clone();
+            let found = NewNodes { like: model.name.clone(), topology_key, by_domain, price };
             if !all_priced {
                 return Some(found);
             }
-            if best.as_ref().is_none_or(|best| found.price < best.price) {
+            if best.as_ref().is_none_or(|best| found.price.map(Price::sum) < best.price.map(Price::sum)) {
                 best = Some(found);
             }
         }
@@ -151,6 +78,14 @@ impl Room {
 
     fn nodes_needed(&mut self, model: &Model, n_replicas: usize) -> Option<Distribution> {
         let mut best = self.greedy(model, n_replicas)?;
+        if model.in_turn {
+            let n_domains = model.nodes.len();
+            let mut numbers = best.iter().sum::<usize>().saturating_sub(n_domains).max(1)..=MAX_NODES;
+            return numbers.find_map(|n_nodes| {
+                let distribution = in_turn(n_nodes, n_domains);
+                self.suffices(model, &distribution, n_replicas).then_some(distribution)
+            });
+        }
         // The replicas of the greedy search were placed before the last nodes were there.
         while !self.suffices(model, &best, n_replicas) {
             if best.iter().sum::<usize>() > MAX_NODES {
@@ -160,11 +95,12 @@ impl Room {
         }
         let mut left = (MAX_PLACED / n_replicas.max(1)).max(2 * model.nodes.len());
         while let Some(n_fewer) = best.iter().sum::<usize>().checked_sub(1) {
-            let candidates = match n_distributions(n_fewer, model.nodes.len()) {
+            let mut candidates = match n_distributions(n_fewer, model.nodes.len()) {
                 Some(n) if n <= left => distributions(n_fewer, model.nodes.len()),
                 _ => one_fewer(&best),
             };
             left = left.saturating_sub(candidates.len());
+            candidates.sort_by_cached_key(|d| (unevenness(d), Reverse(d.clone())));
             let found = candidates.into_iter().find(|d| self.suffices(model, d, n_replicas));
             match found {
                 Some(fewer) => best = fewer,
@@ -223,6 +159,41 @@ impl Room {
         is_enough
     }
 
+    /// Why no number of these nodes is enough.
+    pub(super) fn prevention(&mut self, model: &Model) -> Prevention {
+        let placed = self.fill(0, super::MAX_REPLICAS);
+        let added: Vec<String> = (0..model.nodes.len()).map(|domain| self.add_node(model, domain)).collect();
+        let mut limited_by = Vec::new();
+        let mut reasons = Vec::new();
+        let budget = WorkBudget::new(EXPLAIN_STEPS);
+        let pod = self.replicas.get(if self.has_claims { placed.len() } else { 0 });
+        if let Some((pod, next)) = pod.zip(self.replica(placed.len())) {
+            let cluster = self.simulation.cluster();
+            for node in &added {
+                let explanation = cluster.explain(pod, &next, Some(node), &budget);
+                for verdict in explanation.excluded.iter().flat_map(|group| &group.verdicts) {
+                    let limit = label(verdict).to_owned();
+                    let named =
+                        if verdict.detail.contains(&limit) { String::new() } else { format!("{limit}: ") };
+                    let counts = verdict.counts.as_ref().map(|counts| counts.text(verdict.topology.as_ref()));
+                    let counts = counts.map(|counts| format!(" ({counts})")).unwrap_or_default();
+                    let reason = format!("{named}{}{counts}", verdict.detail);
+                    if !limited_by.contains(&limit) {
+                        limited_by.push(limit);
+                        reasons.push(reason);
+                    }
+                }
+            }
+        }
+        added.iter().for_each(|node| self.remove_node(model, node));
+        self.take_back(&placed);
+        let message = match reasons.as_slice() {
+            [] => format!("more than {MAX_NODES} nodes would be needed"),
+            reasons => reasons.join("; "),
+        };
+        Prevention { like: model.name.clone(), limited_by, message }
+    }
+
     /// Adds a node with its daemon pods; returns its name.
     fn add_node(&mut self, model: &Model, domain: usize) -> String {
         let cluster = self.simulation.cluster();
@@ -270,6 +241,16 @@ fn distributions(n_nodes: usize, n_domains: usize) -> Vec<Distribution> {
         rest.map(move |rest| [vec![first], rest].concat())
     };
     (0..=n_nodes).flat_map(with).collect()
+}
+
+/// Nodes that are added to the domains one after the other.
+fn in_turn(n_nodes: usize, n_domains: usize) -> Distribution {
+    (0..n_domains).map(|i| n_nodes / n_domains + usize::from(i < n_nodes % n_domains)).collect()
+}
+
+/// The difference between the largest and the smallest number.
+fn unevenness(distribution: &[usize]) -> Option<usize> {
+    Some(distribution.iter().max()? - distribution.iter().min()?)
 }
 
 /// The distributions with one node fewer in one domain.

@@ -8,12 +8,26 @@ use berth_api::syntax::labels::HOSTNAME;
 use berth_engine::TopologyPair;
 
 use super::change::{Change, Repair};
+use super::commands;
 use super::node::{is_owned, new_domain};
 use super::trial::{Problem, Trial};
 use crate::simulation::node_like;
 
 /// Name of the added node.
 const NEW: &str = "new-node";
+/// Number of nodes that repairs of a group add.
+const MAX_ADDED: usize = 20;
+/// The labels that name the pool of a node.
+const POOL_LABELS: [&str; 8] = [
+    "karpenter.sh/nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "alpha.eksctl.io/nodegroup-name",
+    "cloud.google.com/gke-nodepool",
+    "kubernetes.azure.com/agentpool",
+    "agentpool",
+    "doks.digitalocean.com/node-pool",
+    "pool.hetzner.com/name",
+];
 /// Number of kinds of nodes that are tried.
 const MAX_SHAPES: usize = 300;
 
@@ -21,14 +35,15 @@ impl Trial<'_> {
     /// A node like an existing one: the smallest by CPU and memory on which the pod fits; if there is none, the smallest
     /// that is in its own domains.
     pub(super) fn add_node(&mut self, problem: &Problem) -> Option<Repair> {
-        if self.only.is_some() || self.cluster.has_node(NEW) {
+        if self.only.is_some() {
             return None;
         }
+        let name = new_name(|name| self.cluster.has_node(name))?;
         let keys = self.topology_keys(problem);
         let read = self.read_labels(problem, &keys);
         let mut shapes: BTreeMap<String, &Node> = BTreeMap::new();
         for node in self.nodes.values() {
-            let new = like(node);
+            let new = like(node, &name);
             let labels: Vec<_> = read.iter().map(|key| new.metadata.labels.get(key)).collect();
             let shape = format!("{:?}{labels:?}{:?}", new.status.allocatable, new.spec.taints);
             shapes.entry(shape).or_insert(node);
@@ -42,7 +57,7 @@ impl Trial<'_> {
         let without = [Vec::new(), keys];
         let tried = without.iter().flat_map(|keys| shapes.iter().map(move |node| (keys, node)));
         for (keys, node) in tried {
-            let mut new = like(node);
+            let mut new = like(node, &name);
             let mut in_new_domain = Vec::new();
             for key in keys.iter().filter(|key| node.metadata.labels.contains_key(*key)) {
                 let value = new_domain(key);
@@ -50,11 +65,13 @@ impl Trial<'_> {
                 in_new_domain.push(TopologyPair { key: key.clone(), value: Some(value) });
             }
             self.cluster.set_node(&new);
-            let fits = self.cluster.fits_on(&problem.prepared, NEW) && self.breaks_nothing(problem, NEW);
-            self.cluster.remove_node(NEW);
+            let fits = self.cluster.fits_on(&problem.prepared, &name) && self.breaks_nothing(problem, &name);
+            self.cluster.remove_node(&name);
             if fits {
-                let change = Change::AddNode { like: node.metadata.name.clone(), in_new_domain };
-                return Some(Repair::new(vec![change], NEW.to_owned(), Vec::new()));
+                let pool = pool(node);
+                let commands = if pool.is_some() { None } else { commands::create_node(&new) };
+                let change = Change::AddNode { like: node.metadata.name.clone(), in_new_domain, pool };
+                return Some(Repair::new(vec![change], name, commands.into_iter().collect()));
             }
         }
         None
@@ -96,8 +113,21 @@ impl Trial<'_> {
 }
 
 /// A new node of the same kind: empty, and in order.
-fn like(node: &Node) -> Node {
-    let mut new = node_like(node, NEW.to_owned());
+pub(super) fn like(node: &Node, name: &str) -> Node {
+    let mut new = node_like(node, name.to_owned());
     new.spec.taints.retain(|taint| !is_owned(&taint.key));
     new
+}
+
+/// A name of an added node.
+fn new_name(taken: impl Fn(&str) -> bool) -> Option<String> {
+    let names = (1..=MAX_ADDED).map(|i| if i == 1 { NEW.to_owned() } else { format!("{NEW}-{i}") });
+    names.into_iter().find(|name| !taken(name))
+}
+
+/// The label of the node pool of a node: its nodes are added there.
+fn pool(node: &Node) -> Option<TopologyPair> {
+    let labels = &node.metadata.labels;
+    let key = POOL_LABELS.into_iter().find(|key| labels.contains_key(*key))?;
+    Some(TopologyPair { key: key.to_owned(), value: labels.get(key).cloned() })
 }

@@ -1,5 +1,6 @@
 //! A repair, and the changes that it consists of.
 
+use berth_api::syntax::format::counted;
 use berth_engine::TopologyPair;
 use serde::Serialize;
 use serde_json::Value;
@@ -8,8 +9,12 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Repair {
+    /// What is changed: repairs are sorted by it, then by cost.
+    pub blast_radius: Reach,
     /// The sum of the costs of the changes; see `docs/repairs.md`.
     pub cost: u32,
+    /// Number of running pods that the commands restart.
+    pub restarts: usize,
     /// The changes. All of them are needed.
     pub changes: Vec<Change>,
     /// The node on which the pod fits then.
@@ -26,11 +31,72 @@ impl Repair {
     /// A repair that leaves the pod as it is.
     pub(super) fn new(changes: Vec<Change>, node: String, commands: Vec<String>) -> Repair {
         let cost = changes.iter().map(|change| change.cost(false)).sum();
-        Repair { cost, changes, node, commands, patch: Vec::new() }
+        let blast_radius = changes.iter().map(Change::reach).max().unwrap_or(Reach::Workload);
+        let restarts = changes.iter().filter(|change| matches!(change, Change::Move { .. })).count();
+        Repair { blast_radius, cost, restarts, changes, node, commands, patch: Vec::new() }
+    }
+
+    /// Both; the pod fits where the second one says.
+    pub(super) fn and(mut self, second: Repair) -> Repair {
+        let both_restart_workload =
+            (self.blast_radius, second.blast_radius) == (Reach::Workload, Reach::Workload);
+        self.restarts = match both_restart_workload {
+            true => self.restarts.max(second.restarts),
+            false => self.restarts + second.restarts,
+        };
+        self.blast_radius = self.blast_radius.max(second.blast_radius);
+        self.cost += second.cost;
+        self.node = second.node;
+        for change in second.changes {
+            if !self.changes.contains(&change) {
+                self.changes.push(change);
+            }
+        }
+        for command in second.commands {
+            if !self.commands.contains(&command) {
+                self.commands.push(command);
+            }
+        }
+        self.patch.extend(second.patch);
+        self
+    }
+
+    /// How repairs are sorted.
+    pub(crate) fn rank(&self) -> (Reach, u32) {
+        (self.blast_radius, self.cost)
     }
 }
 
-/// One change.
+impl std::fmt::Display for Repair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let changes: Vec<_> = self.changes.iter().map(ToString::to_string).collect();
+        f.write_str(&changes.join(", and "))?;
+        match self.restarts {
+            0 => Ok(()),
+            n => write!(f, " (restarts {})", counted(n, "running pod")),
+        }
+    }
+}
+
+/// What a change reaches, from the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Reach {
+    /// The pending pod, or its workload.
+    Workload,
+    /// Another workload.
+    OtherWorkload,
+    /// One node, and with it all pods that may run there.
+    Node,
+    /// Other running pods.
+    RunningPods,
+    /// All pods that a placement policy selects.
+    Policy,
+    /// A node more.
+    NewNode,
+}
+
+/// One change.}
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(tag = "change", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Change {
@@ -95,8 +161,18 @@ pub enum Change {
     },
     /// A required rule of the pod becomes a preferred one, or is removed if it has no preferred form.
     Relax {
-        /// Its path in the pod.
+        /// Its path in the pod, or in the placement policy that it comes from.
         term: String,
+        /// This policy.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        policy: Option<String>,
+    },
+    /// Rolling updates of a Deployment stop an old pod before they start a new one.
+    StopOldPodsFirst {
+        /// The namespace.
+        namespace: String,
+        /// Such as `Deployment web`.
+        workload: String,
     },
     /// The pod tolerates a taint.
     Tolerate {
@@ -120,6 +196,9 @@ pub enum Change {
         /// Labels with another value than that node has: the pod needs its own domain.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         in_new_domain: Vec<TopologyPair>,
+        /// The label of its node pool, if it has one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pool: Option<TopologyPair>,
     },
 }
 
@@ -139,20 +218,48 @@ impl std::fmt::Display for Change {
             Change::RequestLess { container, resource, from, to } => {
                 write!(f, "request {to} {resource} instead of {from} in container {container}")
             }
-            Change::Relax { term } => write!(f, "prefer instead of require {term}"),
+            Change::Relax { term, policy: None } => write!(f, "prefer instead of require {term}"),
+            Change::Relax { term, policy: Some(policy) } => {
+                write!(f, "prefer instead of require {term} in {policy}")
+            }
+            Change::StopOldPodsFirst { namespace, workload } => write!(
+                f,
+                "let rolling updates of {workload} in {namespace} stop an old pod first (maxUnavailable: 1, maxSurge: 0)"
+            ),
             Change::Tolerate { taint } => write!(f, "tolerate the taint {taint}"),
             Change::FreeHostPort { port } => write!(f, "do not request the host port {port}"),
             Change::RemoveGates { gates } => write!(f, "remove the scheduling gates {}", gates.join(", ")),
-            Change::AddNode { like, in_new_domain } => {
+            Change::AddNode { like, in_new_domain, pool } => {
                 write!(f, "add a node like {like}")?;
                 let mut keys = in_new_domain.iter().map(|pair| &pair.key);
-                keys.try_for_each(|key| write!(f, ", with a new value of the label {key}"))
+                keys.try_for_each(|key| write!(f, ", with a new value of the label {key}"))?;
+                pool.iter().try_for_each(|pool| write!(f, ", to the node pool {pool}"))
             }
         }
     }
 }
 
 impl Change {
+    /// What it reaches.
+    fn reach(&self) -> Reach {
+        match self {
+            Change::Uncordon { .. }
+            | Change::RemoveTaint { .. }
+            | Change::SetLabel { .. }
+            | Change::RemoveLabel { .. } => Reach::Node,
+            Change::Scale { .. } => Reach::OtherWorkload,
+            Change::Move { .. } => Reach::RunningPods,
+            Change::Relax { policy: Some(_), .. } => Reach::Policy,
+            Change::RequestLess { .. }
+            | Change::Relax { .. }
+            | Change::StopOldPodsFirst { .. }
+            | Change::Tolerate { .. }
+            | Change::FreeHostPort { .. }
+            | Change::RemoveGates { .. } => Reach::Workload,
+            Change::AddNode { .. } => Reach::NewNode,
+        }
+    }
+
     /// What it disturbs. `had` tells whether the node had the label that is set.
     pub(super) fn cost(&self, had: bool) -> u32 {
         match self {
@@ -160,7 +267,7 @@ impl Change {
             Change::RemoveLabel { .. } => 2,
             Change::Uncordon { .. } | Change::RemoveTaint { .. } | Change::SetLabel { .. } => 1,
             Change::RemoveGates { .. } => 1,
-            Change::Scale { .. } => 5,
+            Change::Scale { .. } | Change::StopOldPodsFirst { .. } => 5,
             Change::Move { .. } => 10,
             Change::RequestLess { .. } => 15,
             Change::Relax { .. } | Change::Tolerate { .. } | Change::FreeHostPort { .. } => 20,

@@ -1,6 +1,7 @@
 //! Commands of kubectl that make the changes.
 
-use berth_api::object::{Pod, Taint};
+use berth_api::object::{Node, Pod, Taint};
+use berth_api::policy::PlacementPolicy;
 use serde_json::Value;
 
 use super::change::Change;
@@ -44,6 +45,48 @@ pub(super) fn move_pod(pod: &Pod, to: &str) -> String {
     replace(pod, &format!("kubectl patch --local -f - -p {} -o json", quoted(&patch.to_string())))
 }
 
+/// Deletes a pod, which its controller creates again.
+pub(super) fn delete_pod(pod: &Pod) -> String {
+    format!("kubectl delete pod -n {} {}", pod.metadata.namespace, pod.metadata.name)
+}
+
+/// The command after which a pending pod has the rules of a changed template, where the controller of its workload does not replace
+/// it.
+pub(super) fn recreate(pod: &Pod, workload: Option<&str>) -> Option<String> {
+    let kind = workload?.split(' ').next()?;
+    ["StatefulSet", "ReplicaSet", "ReplicationController"].contains(&kind).then(|| delete_pod(pod))
+}
+
+/// Changes the rules of a placement policy.
+pub(super) fn patch_policy(policy: &PlacementPolicy, patch: &[Value]) -> String {
+    let namespace = match policy.is_cluster_scoped() {
+        true => String::new(),
+        false => format!("-n {} ", policy.metadata.namespace),
+    };
+    let (plural, name) = (policy.resource().plural, &policy.metadata.name);
+    format!("kubectl patch {namespace}{plural} {name} --type=json -p {}", quoted(&text(patch)))
+}
+
+/// Lets the rolling updates of a Deployment stop an old pod before they start a new one.
+pub(super) fn stop_old_pods_first(namespace: &str, workload: &str) -> String {
+    let strategy =
+        serde_json::json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
+    let patch = serde_json::json!({"spec": {"strategy": strategy}}).to_string();
+    format!("kubectl patch -n {namespace} {} -p {}", slashed(workload), quoted(&patch))
+}
+
+/// Creates a node.
+pub(super) fn create_node(node: &Node) -> Option<String> {
+    let mut object = serde_json::json!({"apiVersion": "v1", "kind": "Node"});
+    object["metadata"] = serde_json::json!({"name": node.metadata.name, "labels": node.metadata.labels});
+    if !node.spec.taints.is_empty() {
+        object["spec"] = serde_json::json!({"taints": node.spec.taints});
+    }
+    let allocatable = serde_json::to_value(&node.status.allocatable).ok()?;
+    object["status"] = serde_json::json!({"capacity": allocatable, "allocatable": allocatable});
+    Some(format!("echo {} | kubectl apply -f -", quoted(&object.to_string())))
+}
+
 /// Changes fields of a pod that may be changed.
 pub(super) fn patch_pod(pod: &Pod, patch: &[Value]) -> String {
     let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
@@ -66,17 +109,57 @@ pub(super) fn patch_template(pod: &Pod, workload: Option<&str>, patch: &[Value])
         }
     }
     let namespace = &pod.metadata.namespace;
-    format!("kubectl patch -n {namespace} {} --type=json -p {}", slashed(workload), quoted(&text(&patch)))
+    let patch = quoted(&text(&patch));
+    match workload.strip_prefix("Job ") {
+        Some(job) => {
+            replace_job(namespace, job, &format!("kubectl patch --local -f - --type=json -p {patch} -o json"))
+        }
+        None => format!("kubectl patch -n {namespace} {} --type=json -p {patch}", slashed(workload)),
+    }
 }
 
-/// Sets the request of a container.
-pub(super) fn set_request(pod: &Pod, workload: Option<&str>, container: &str, requests: &str) -> String {
+/// The template of a Job cannot be changed: the Job is deleted and created again, without what the API server adds to it.
+fn replace_job(namespace: &str, job: &str, change: &str) -> String {
+    let labels = serde_json::json!({"controller-uid": null, "batch.kubernetes.io/controller-uid": null});
+    let added = serde_json::json!({"spec": {"selector": null, "template": {"metadata": {"labels": labels}}}});
+    let without =
+        format!("kubectl patch --local -f - --type=merge -p {} -o json", quoted(&added.to_string()));
+    format!(
+        "kubectl get -n {namespace} job/{job} -o json | {without} | {change} | kubectl replace --force -f -"
+    )
+}
+
+/// Sets requests of a container, each a resource and an amount. Limits of extended resources, which have to be equal, follow.
+pub(super) fn set_requests(
+    pod: &Pod,
+    workload: Option<&str>,
+    container: &str,
+    requests: &[(String, String)],
+) -> String {
     let namespace = &pod.metadata.namespace;
+    let limits = pod.spec.containers.iter().find(|of| of.name == container).map(|of| &of.resources.limits);
+    let is_limited =
+        |resource: &str| is_extended(resource) && limits.is_some_and(|of| of.contains_key(resource));
+    let list = |of: &mut dyn Iterator<Item = &(String, String)>| {
+        let amounts: Vec<_> = of.map(|(resource, amount)| format!("{resource}={amount}")).collect();
+        quoted(&amounts.join(","))
+    };
+    let limited: Vec<_> = requests.iter().filter(|(resource, _)| is_limited(resource)).cloned().collect();
     let set = |target: &str| {
-        format!("kubectl set resources {target} -c {container} --requests={}", quoted(requests))
+        let limits = match limited.as_slice() {
+            [] => String::new(),
+            limited => format!(" --limits={}", list(&mut limited.iter())),
+        };
+        format!(
+            "kubectl set resources {target} -c {container} --requests={}{limits}",
+            list(&mut requests.iter())
+        )
     };
     match workload {
-        Some(workload) => set(&format!("-n {namespace} {}", slashed(workload))),
+        Some(workload) => match workload.strip_prefix("Job ") {
+            Some(job) => replace_job(namespace, job, &(set("--local -f -") + " -o json")),
+            None => set(&format!("-n {namespace} {}", slashed(workload))),
+        },
         None => replace(pod, &(set("--local -f -") + " -o json")),
     }
 }
@@ -85,6 +168,11 @@ pub(super) fn set_request(pod: &Pod, workload: Option<&str>, container: &str, re
 fn replace(pod: &Pod, change: &str) -> String {
     let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
     format!("kubectl get pod -n {namespace} {name} -o json | {change} | kubectl replace --force -f -")
+}
+
+/// Whether limits of a resource have to be equal to requests.
+pub(super) fn is_extended(resource: &str) -> bool {
+    !["cpu", "memory", "ephemeral-storage"].contains(&resource)
 }
 
 fn template_path(workload: &str) -> &'static str {

@@ -6,11 +6,11 @@ use berth_engine::{Explanation, Outcome};
 use super::change::{Change, Repair};
 use super::commands;
 use super::trial::{Problem, Trial};
-use crate::simulation::Simulation;
+use crate::simulation::{SimulatedPod, Simulation};
 
 impl Simulation {
-    /// The cheapest repair of each kind for an unschedulable pod, or with `only` not on that node; the cheapest
-    /// first. `explanation` is of the current state. When the budget is spent, kinds that are not found by then are missing.
+    /// The cheapest repair of each kind for an unschedulable pod, or with `only` not on that node; if no single kind of change helps,
+    /// the cheapest two that help together. Those that reach least come first, then the cheapest. `explanation` is of the current state. When the budget is spent, kinds that are not found by then are missing.
     pub fn repairs(
         &mut self,
         namespace: &str,
@@ -20,17 +20,55 @@ impl Simulation {
         budget: &WorkBudget,
     ) -> Vec<Repair> {
         let Some(position) = self.position(namespace, name) else { return Vec::new() };
-        let Simulation { cluster, nodes, pods, budgets, .. } = self;
-        let pod = &pods[position];
         if explanation.running_on.is_some() {
             return Vec::new();
         }
-        Trial { cluster, nodes, pods, budgets, pod, only, budget }.repairs(explanation)
+        if self.pods[position].group.is_some() && only.is_none() {
+            return self.repairs_of_group(namespace, name, budget);
+        }
+        let mut found: Vec<_> = self.update_in_place(namespace, name).into_iter().collect();
+        found.extend(self.trial(&self.pods[position].clone(), only, budget).repairs(explanation));
+        found.sort_by_key(Repair::rank);
+        found
+    }
+
+    pub(super) fn trial<'a>(
+        &'a mut self,
+        pod: &'a SimulatedPod,
+        only: Option<&'a str>,
+        budget: &'a WorkBudget,
+    ) -> Trial<'a> {
+        let Simulation { cluster, nodes, pods, budgets, policies, .. } = self;
+        Trial { cluster, nodes, pods, budgets, policies, pod, only, budget }
+    }
+
+    /// For a rolling update that blocks itself: it stops an old pod first.
+    fn update_in_place(&mut self, namespace: &str, name: &str) -> Option<Repair> {
+        let workload = self.pod(namespace, name)?.workload.clone();
+        let workload = workload.filter(|workload| workload.starts_with("Deployment "))?;
+        let old = self.rollout_blocker(namespace, name)?;
+        let node = self.pod(old.namespace(), old.name())?.node()?.to_owned();
+        let commands = vec![commands::stop_old_pods_first(namespace, &workload)];
+        let changes = vec![Change::StopOldPodsFirst { namespace: namespace.to_owned(), workload }];
+        Some(Repair::new(changes, node, commands))
     }
 }
 
+/// A search for the cheapest change of one kind.
+pub(super) type Kind = for<'t, 'p> fn(&mut Trial<'t>, &'p Problem) -> Option<Repair>;
+
+/// The kinds of changes.
+pub(super) const KINDS: [Kind; 6] = [
+    |trial, problem| trial.change_node(problem),
+    |trial, problem| trial.scale(problem),
+    |trial, problem| trial.move_pods(problem),
+    |trial, problem| trial.request_less(problem),
+    |trial, problem| trial.relax_rules(problem),
+    |trial, problem| trial.add_node(problem),
+];
+
 impl Trial<'_> {
-    /// The cheapest repair of each kind, the cheapest first.
+    /// The cheapest repair of each kind, or two that help together.
     fn repairs(mut self, explanation: &Explanation) -> Vec<Repair> {
         if let Outcome::Gated { gates } = &explanation.outcome {
             return self.without_gates(gates).into_iter().collect();
@@ -38,22 +76,9 @@ impl Trial<'_> {
         if !matches!(explanation.outcome, Outcome::Unschedulable { .. }) {
             return Vec::new();
         }
-        let prepared = self.cluster.prepare(&self.pod.pod);
-        let Ok(mut rejecting) = self.cluster.rejecting_nodes(&prepared, self.budget) else {
-            return Vec::new();
-        };
-        rejecting.retain(|(node, _)| self.only.is_none_or(|only| only == node));
-        let broken = self.cluster.violations().iter().map(|v| v.key()).collect();
-        let problem = Problem { rules: self.cluster.rules_of(&self.pod.pod), prepared, rejecting, broken };
-        let mut found = Vec::new();
-        found.extend(self.change_node(&problem));
-        found.extend(self.scale(&problem));
-        found.extend(self.move_pods(&problem));
-        found.extend(self.request_less(&problem));
-        found.extend(self.relax_rules(&problem));
-        found.extend(self.add_node(&problem));
-        found.sort_by_key(|repair| repair.cost);
-        found
+        let Some(problem) = self.problem() else { return Vec::new() };
+        let found: Vec<_> = KINDS.iter().filter_map(|kind| kind(&mut self, &problem)).collect();
+        if found.is_empty() { self.pair(&problem).into_iter().collect() } else { found }
     }
 
     fn without_gates(&mut self, gates: &[String]) -> Option<Repair> {

@@ -4,7 +4,7 @@
 //! cluster, asks the engine, and undoes it. What is returned has been verified in this way: the pod fits, every moved
 //! pod fits where it goes, and no rule required during execution is broken that holds now.
 //!
-//! Costs rank the kinds by what they disturb: fields of a node cost 1 each (2 where a label is lost), a replica more of
+//! Repairs are sorted by what they reach, then by their cost. Costs rank the kinds by what they disturb: fields of a node cost 1 each (2 where a label is lost), a replica more of
 //! another workload 5, a moved pod 10, less of a requested resource 15, a relaxed rule 20, a node 100.
 
 mod add_node;
@@ -12,14 +12,17 @@ mod change;
 mod commands;
 mod core;
 mod find;
+mod groups;
 mod moves;
 mod node;
+mod pairs;
 mod patch;
+mod policies;
 mod requests;
 mod rules;
 mod scale;
 mod trial;
 
-pub use self::change::{Change, Repair};
+pub use self::change::{Change, Reach, Repair};
 pub use self::core::CoreTerm;
 pub(crate) use self::core::unsatisfiable_core;

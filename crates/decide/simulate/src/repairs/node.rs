@@ -296,26 +296,35 @@ impl Labels<'_, '_> {
             return false;
         }
         site.is_close = true;
-        let mut changed = site.node.clone();
-        changed.metadata.labels.clone_from(labels);
-        for change in &site.changes {
-            match change {
-                Change::Uncordon { .. } => {
-                    changed.spec.unschedulable = false;
-                    changed.spec.taints.retain(|t| t.key != UNSCHEDULABLE_TAINT);
-                }
-                Change::RemoveTaint { taint, .. } => {
-                    changed.spec.taints.retain(|t| commands::taint_text(t) != *taint);
-                }
-                _ => {}
-            }
-        }
+        let changed = changed_node(site.node, &site.changes);
         self.trial.cluster.set_node(&changed);
         let fits = self.trial.cluster.fits_on(&self.problem.prepared, name)
             && self.trial.breaks_nothing(self.problem, name);
         self.trial.cluster.set_node(site.node);
         fits
     }
+}
+
+/// The node with changes of it.
+pub(super) fn changed_node(node: &Node, changes: &[Change]) -> Node {
+    let mut changed = node.clone();
+    for change in changes {
+        match change {
+            Change::Uncordon { .. } => {
+                changed.spec.unschedulable = false;
+                changed.spec.taints.retain(|t| t.key != UNSCHEDULABLE_TAINT);
+            }
+            Change::RemoveTaint { taint, .. } => {
+                changed.spec.taints.retain(|t| commands::taint_text(t) != *taint);
+            }
+            Change::SetLabel { key, value, .. } => {
+                changed.metadata.labels.insert(key.clone(), value.clone());
+            }
+            Change::RemoveLabel { key, .. } => _ = changed.metadata.labels.remove(key),
+            _ => {}
+        }
+    }
+    changed
 }
 
 /// Whether a label may be set: labels that say what a node is are set only where a topology label is missing.

@@ -20,6 +20,11 @@ impl PodPatch {
         Some(PodPatch { object: serde_json::to_value(pod).ok()?, operations: Vec::new() })
     }
 
+    /// Another object with rules in the fields of a pod.
+    pub(super) fn of(object: Value) -> PodPatch {
+        PodPatch { object, operations: Vec::new() }
+    }
+
     /// The changed pod.
     pub(super) fn pod(&self) -> Option<Pod> {
         from_value(&self.object).ok()
@@ -114,7 +119,7 @@ impl PodPatch {
 }
 
 /// `spec.a[0].b` as the JSON pointer `/spec/a/0/b`; none for paths in an annotation.
-fn pointer(path: &str) -> Option<String> {
+pub(super) fn pointer(path: &str) -> Option<String> {
     path.starts_with("spec.").then(|| format!("/{}", path.replace(['.', '['], "/").replace(']', "")))
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::object::{Container, Pod};
 use berth_api::syntax::quantity::{Quantity, with_unit};
-use berth_engine::Counts;
+use berth_engine::{Counts, Verdict};
 
 use super::change::{Change, Repair};
 use super::commands;
@@ -21,6 +22,20 @@ struct Excess<'v> {
 }
 
 impl Trial<'_> {
+    /// A pod that requests as much less as a node lacks, whatever else keeps it off, for a pair of changes.
+    pub(super) fn request_less_on(&mut self, node: &str, verdicts: &[Verdict]) -> Option<(Pod, Repair)> {
+        let mut excess = Excess { node, by_resource: BTreeMap::new(), part: 0 };
+        for verdict in verdicts {
+            if let Some(Counts::Resource { resource, requested, used, allocatable }) = &verdict.counts
+                && resource != "pods"
+                && allocatable > used
+            {
+                excess.by_resource.insert(resource, requested - (allocatable - used));
+            }
+        }
+        if excess.by_resource.is_empty() { None } else { self.less(&excess) }
+    }
+
     /// Of the nodes that lack resources alone, the one where the smallest part of a request is too much.
     pub(super) fn request_less(&mut self, problem: &Problem) -> Option<Repair> {
         let mut sites: Vec<_> = problem
@@ -49,33 +64,48 @@ impl Trial<'_> {
     }
 
     fn with_less(&mut self, problem: &Problem, excess: &Excess<'_>) -> Option<Repair> {
+        let (pod, repair) = self.less(excess)?;
+        let prepared = self.cluster.prepare(&pod);
+        let fits = self.cluster.fits_on(&prepared, excess.node) && self.breaks_nothing(problem, excess.node);
+        fits.then_some(repair)
+    }
+
+    fn less(&self, excess: &Excess<'_>) -> Option<(Pod, Repair)> {
         let mut pod = self.pod.pod.clone();
         let mut changes = Vec::new();
         // By container, the requests to be set.
-        let mut set: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut set: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
         for (resource, excess) in &excess.by_resource {
             let amount = |quantity: &Quantity| match *resource {
                 "cpu" => quantity.millis(),
                 _ => quantity.units(),
             };
-            let of = |c: &berth_api::object::Container| c.resources.requests.get(*resource).map_or(0, amount);
+            let of = |c: &Container| c.resources.requests.get(*resource).map_or(0, amount);
             let largest = pod.spec.containers.iter_mut().rev().max_by_key(|c| of(c))?;
             let now = of(largest);
             let then = now.checked_sub(*excess).filter(|then| *then > 0)?;
             let (from, to) = (with_unit(resource, now), with_unit(resource, then));
-            largest.resources.requests.insert((*resource).to_owned(), Quantity::parse(&to).ok()?);
-            set.entry(largest.name.clone()).or_default().push(format!("{resource}={to}"));
+            reduce(largest, resource, &to)?;
+            set.entry(largest.name.clone()).or_default().push(((*resource).to_owned(), to.clone()));
             let (container, resource) = (largest.name.clone(), (*resource).to_owned());
             changes.push(Change::RequestLess { container, resource, from, to });
         }
-        let prepared = self.cluster.prepare(&pod);
-        if !self.cluster.fits_on(&prepared, excess.node) || !self.breaks_nothing(problem, excess.node) {
-            return None;
-        }
-        let (pod, workload) = (&self.pod.pod, self.pod.workload.as_deref());
-        let commands = set.iter().map(|(container, requests)| {
-            commands::set_request(pod, workload, container, &requests.join(","))
-        });
-        Some(Repair::new(changes, excess.node.to_owned(), commands.collect()))
+        let (now, workload) = (&self.pod.pod, self.pod.workload.as_deref());
+        let commands = set
+            .iter()
+            .map(|(container, requests)| commands::set_requests(now, workload, container, requests));
+        let commands = commands.chain(commands::recreate(now, workload)).collect();
+        let restarts = self.n_of_workload();
+        Some((pod, Repair { restarts, ..Repair::new(changes, excess.node.to_owned(), commands) }))
     }
+}
+
+/// Sets the request of a container, and its limit where both have to be equal.
+pub(super) fn reduce(container: &mut Container, resource: &str, to: &str) -> Option<()> {
+    let to = Quantity::parse(to).ok()?;
+    container.resources.requests.insert(resource.to_owned(), to);
+    if commands::is_extended(resource) && container.resources.limits.contains_key(resource) {
+        container.resources.limits.insert(resource.to_owned(), to);
+    }
+    Some(())
 }

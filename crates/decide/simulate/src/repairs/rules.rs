@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use berth_api::config::Plugin;
-use berth_api::object::Taint;
+use berth_api::object::{Pod, Taint};
+use berth_api::policy::PlacementPolicy;
 use berth_api::rules::{PodTerm, TopologyScope, WhenUnsatisfiable};
 use berth_engine::{Counts, Verdict};
 use serde_json::json;
@@ -14,6 +15,7 @@ use super::change::{Change, Repair};
 use super::commands;
 use super::node::{is_owned, untolerated};
 use super::patch::PodPatch;
+use super::policies;
 use super::trial::{Problem, Trial};
 
 /// Number of changed pods that are tried.
@@ -36,12 +38,44 @@ enum Rule {
 impl Rule {
     fn change(&self) -> Change {
         match self {
-            Rule::Label(key, _) => Change::Relax { term: format!("spec.nodeSelector[{key}]") },
+            Rule::Label(key, _) => Change::Relax { term: format!("spec.nodeSelector[{key}]"), policy: None },
             Rule::NodeTerms(path) | Rule::Spread(path) | Rule::PodTerm { path, .. } => {
-                Change::Relax { term: path.clone() }
+                Change::Relax { term: path.clone(), policy: None }
             }
             Rule::Taint(taint) => Change::Tolerate { taint: commands::taint_text(taint) },
             Rule::HostPort(port, _) => Change::FreeHostPort { port: *port },
+        }
+    }
+
+    /// Its path, if a placement policy can have such a rule.
+    fn path(&self) -> Option<&str> {
+        match self {
+            Rule::NodeTerms(path) | Rule::Spread(path) | Rule::PodTerm { path, .. } => Some(path),
+            Rule::Label(..) | Rule::Taint(_) | Rule::HostPort(..) => None,
+        }
+    }
+
+    /// The same rule at another path.
+    fn at(&self, path: &str) -> Option<Rule> {
+        let path = path.to_owned();
+        match self {
+            Rule::NodeTerms(_) => Some(Rule::NodeTerms(path)),
+            Rule::Spread(_) => Some(Rule::Spread(path)),
+            Rule::PodTerm { has_preferred_form, .. } => {
+                Some(Rule::PodTerm { path, has_preferred_form: *has_preferred_form })
+            }
+            Rule::Label(..) | Rule::Taint(_) | Rule::HostPort(..) => None,
+        }
+    }
+
+    /// Relaxes it in an object that has rules in the fields of a pod.
+    fn relax_in(&self, patch: &mut PodPatch) -> Option<()> {
+        match self {
+            Rule::Label(key, value) => patch.prefer_label(key, value),
+            Rule::NodeTerms(path) => patch.prefer_node_terms(path),
+            Rule::PodTerm { path, has_preferred_form } => patch.prefer_pod_term(path, *has_preferred_form),
+            Rule::Spread(path) => patch.prefer_spread(path),
+            Rule::Taint(_) | Rule::HostPort(..) => Some(()),
         }
     }
 
@@ -122,15 +156,57 @@ impl Trial<'_> {
         sets.sort_by(|(n, a), (m, b)| a.len().cmp(&b.len()).then(m.cmp(n)).then_with(|| a.cmp(b)));
         sets.into_iter().take(MAX_TRIES).find_map(|(_, set)| {
             let relaxed: Vec<_> = set.iter().map(|i| &rules[*i]).collect();
-            let patch = self.patch(&relaxed)?;
-            let prepared = self.cluster.prepare(&patch.pod()?);
+            let (pod, repair) = self.relax(&relaxed)?;
+            let prepared = self.cluster.prepare(&pod);
             let node = self.place_of(&prepared)?;
-            let changes = relaxed.iter().map(|rule| rule.change()).collect();
-            let patch = patch.operations;
-            let commands =
-                vec![commands::patch_template(&self.pod.pod, self.pod.workload.as_deref(), &patch)];
-            Some(Repair { patch, ..Repair::new(changes, node, commands) })
+            Some(Repair { node, ..repair })
         })
+    }
+
+    /// The pod without one rule each, for pairs of changes.
+    pub(super) fn relax_each(&self, problem: &Problem, most: usize) -> Vec<(Pod, Repair)> {
+        self.rules(problem).iter().take(most).filter_map(|rule| self.relax(&[rule])).collect()
+    }
+
+    /// The pod without some rules. Rules that a placement policy added are relaxed there.
+    fn relax(&self, relaxed: &[&Rule]) -> Option<(Pod, Repair)> {
+        let patch = self.patch(relaxed)?;
+        let changed = patch.pod()?;
+        let (pod, workload) = (&self.pod.pod, self.pod.workload.as_deref());
+        let object = serde_json::to_value(pod).ok()?;
+        let source = |rule: &Rule| policies::source(self.policies, pod, &object, rule.path()?);
+        let (of_policies, own): (Vec<_>, Vec<_>) =
+            relaxed.iter().map(|rule| (*rule, source(rule))).partition(|(_, source)| source.is_some());
+        let of_policies = of_policies.into_iter().filter_map(|(rule, source)| Some((rule, source?)));
+        let of_policies: Vec<_> = of_policies.collect();
+        let own: Vec<&Rule> = own.into_iter().map(|(rule, _)| rule).collect();
+        let mut changes: Vec<_> = own.iter().map(|rule| rule.change()).collect();
+        let mut commands = Vec::new();
+        for (at, policy) in self.policies.iter().enumerate() {
+            let of_policy = || of_policies.iter().filter(|(_, source)| source.policy == at);
+            changes.extend(of_policy().map(|(_, source)| Change::Relax {
+                term: source.path.clone(),
+                policy: Some(policy.to_string()),
+            }));
+            let of_policy =
+                of_policy().map(|(rule, source)| rule.at(&source.path)).collect::<Option<Vec<_>>>()?;
+            if !of_policy.is_empty() {
+                commands.push(patch_policy(policy, &of_policy)?);
+            }
+        }
+        let n_restarted = if own.is_empty() { 0 } else { self.n_of_workload() };
+        match workload {
+            // It is created again with the rules that its template and the policies have then.
+            Some(_) if own.is_empty() => commands.push(commands::delete_pod(pod)),
+            Some(_) => {
+                let own = self.patch(&own)?.operations;
+                commands.push(commands::patch_template(pod, workload, &own));
+                commands.extend(commands::recreate(pod, workload));
+            }
+            None => commands.push(commands::patch_template(pod, None, &patch.operations)),
+        }
+        let repair = Repair::new(changes, String::new(), commands);
+        Some((changed, Repair { restarts: n_restarted, patch: patch.operations, ..repair }))
     }
 
     fn rules(&self, problem: &Problem) -> Vec<Rule> {
@@ -217,13 +293,8 @@ impl Trial<'_> {
         let mut tolerations = pod.spec.tolerations.clone();
         // From the last to the first: removing an element of a list moves those after it.
         for rule in relaxed.iter().rev() {
+            rule.relax_in(&mut patch)?;
             match rule {
-                Rule::Label(key, value) => patch.prefer_label(key, value)?,
-                Rule::NodeTerms(path) => patch.prefer_node_terms(path)?,
-                Rule::PodTerm { path, has_preferred_form } => {
-                    patch.prefer_pod_term(path, *has_preferred_form)?
-                }
-                Rule::Spread(path) => patch.prefer_spread(path)?,
                 Rule::Taint(Taint { key, value, effect }) => {
                     let operator = if value.is_empty() { "Exists" } else { "Equal" }.to_owned();
                     tolerations.push(berth_api::object::Toleration {
@@ -243,6 +314,7 @@ impl Trial<'_> {
                         }
                     }
                 }
+                _ => {}
             }
         }
         if tolerations.len() > pod.spec.tolerations.len() {
@@ -252,4 +324,11 @@ impl Trial<'_> {
         }
         Some(patch)
     }
+}
+
+/// Relaxes rules of a policy.
+fn patch_policy(policy: &PlacementPolicy, rules: &[Rule]) -> Option<String> {
+    let mut patch = PodPatch::of(json!({"spec": policy.spec}));
+    rules.iter().rev().try_for_each(|rule| rule.relax_in(&mut patch))?;
+    Some(commands::patch_policy(policy, &patch.operations))
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use berth_api::object::Node;
+use berth_api::policy::PlacementPolicy;
 use berth_api::rules::PodRules;
 use berth_api::work::WorkBudget;
 use berth_engine::{Cluster, DisruptionBudget, PreparedPod, Verdict, ViolationKey};
@@ -16,6 +17,7 @@ pub(super) struct Trial<'a> {
     /// All pods, running and pending.
     pub(super) pods: &'a [SimulatedPod],
     pub(super) budgets: &'a [DisruptionBudget],
+    pub(super) policies: &'a [PlacementPolicy],
     pub(super) pod: &'a SimulatedPod,
     /// Only this node is changed, or gets the pod.
     pub(super) only: Option<&'a str>,
@@ -33,7 +35,54 @@ pub(super) struct Problem {
     pub(super) broken: HashSet<ViolationKey>,
 }
 
-impl Trial<'_> {
+impl<'a> Trial<'a> {
+    /// What keeps the pod off the nodes; none if that is too much to find out.
+    pub(super) fn problem(&mut self) -> Option<Problem> {
+        let broken = self.cluster.violations().iter().map(|v| v.key()).collect();
+        self.problem_beside(&broken)
+    }
+
+    /// The same with rules that are broken already.
+    pub(super) fn problem_beside(&mut self, broken: &HashSet<ViolationKey>) -> Option<Problem> {
+        let prepared = self.cluster.prepare(&self.pod.pod);
+        let rejecting = match self.only {
+            None => self.cluster.rejecting_nodes(&prepared, self.budget).ok()?,
+            Some(only) => {
+                self.budget.spend(1).ok()?;
+                let verdicts = self.cluster.verdicts_on(&prepared, only);
+                if verdicts.is_empty() { Vec::new() } else { vec![(only.to_owned(), verdicts)] }
+            }
+        };
+        let rules = self.cluster.rules_of(&self.pod.pod);
+        Some(Problem { rules, prepared, rejecting, broken: broken.clone() })
+    }
+
+    /// Another pod, or other nodes, in the same cluster.
+    pub(super) fn with<'b>(
+        &'b mut self,
+        pod: &'b SimulatedPod,
+        nodes: &'b BTreeMap<String, Node>,
+        only: Option<&'b str>,
+    ) -> Trial<'b>
+    where
+        'a: 'b,
+    {
+        let Trial { cluster, pods, budgets, policies, budget, .. } = self;
+        Trial { cluster, nodes, pods, budgets, policies, pod, only, budget }
+    }
+
+    /// The running pods of the pod's workload: a change of its template restarts them.
+    pub(super) fn n_of_workload(&self) -> usize {
+        let is_of = |other: &&SimulatedPod| {
+            other.was_running
+                && other.node().is_some()
+                && other.workload.is_some()
+                && (&other.workload, &other.pod.metadata.namespace)
+                    == (&self.pod.workload, &self.pod.pod.metadata.namespace)
+        };
+        self.pods.iter().filter(is_of).count()
+    }
+
     /// Where the pod, or a changed form of it, is placed.
     pub(super) fn place_of(&mut self, pod: &PreparedPod) -> Option<String> {
         match self.only {

@@ -214,6 +214,7 @@ impl Simulation {
             pod_groups: inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules())).collect(),
             group_owners: group_owners(&inventory),
             group_placements: BTreeMap::new(),
+            policies: inventory.placement_policies.iter().map(|entry| entry.object.clone()).collect(),
             policy_uses: BTreeMap::new(),
             rolled_out: expansion
                 .rolled_out

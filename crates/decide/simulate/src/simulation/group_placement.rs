@@ -20,4 +20,26 @@ pub struct GroupPlacement {
     pub domain: Option<String>,
     /// Why the members without a node are not placed: the member and the domain that fail.
     pub message: Option<String>,
+    /// The member that fails, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failing: Option<FailingMember>,
+}
+
+/// A member of a pod group that has no node when most others have one.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FailingMember {
+    /// The name of the pod.
+    pub name: String,
+    /// How many other members have a node then.
+    pub n_others: usize,
+    /// Its position among the pods.
+    #[serde(skip)]
+    pub(crate) position: usize,
+    /// The others, by position, and their nodes.
+    #[serde(skip)]
+    pub(crate) others: Vec<(usize, String)>,
+    /// The node label, and the value that all members have to share.
+    #[serde(skip)]
+    pub(crate) within: Option<(String, String)>,
 }

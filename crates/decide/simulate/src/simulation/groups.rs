@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::group_placement::GroupPlacement;
+use super::group_placement::{FailingMember, GroupPlacement};
 use super::state::Simulation;
 use berth_api::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use berth_api::object::group::{GroupKind, GroupOwner, members_of_job, members_of_workload, n_replicas};
-use berth_api::object::{GroupKey, GroupRules, NamespacedName};
+use berth_api::object::{GroupKey, GroupRules, NamespacedName, Pod};
 use berth_engine::{Group, GroupOutcome, GroupTopology, Outcome, PreparedPod, RelaxedPod};
 
 /// What is placed at once.
@@ -35,7 +35,7 @@ impl Simulation {
     }
 
     /// The positions of the pods that a pod is placed with, its own among them.
-    pub(super) fn placed_with(&self, namespace: &str, name: &str) -> Vec<usize> {
+    pub(crate) fn placed_with(&self, namespace: &str, name: &str) -> Vec<usize> {
         let Some(pod) = self.pod(namespace, name) else { return Vec::new() };
         let is_with = |i: &usize| match &pod.group {
             Some(group) => self.pods[*i].group.as_ref() == Some(group),
@@ -93,6 +93,24 @@ impl Simulation {
         Some(self.decide_group(&key, &members, decide).0)
     }
 
+    /// The failing member of a group, in the domain that the members share.
+    pub(crate) fn failing_pod(&self, failing: &FailingMember) -> Pod {
+        let mut pod = self.pods[failing.position].pod.clone();
+        pod.spec.node_selector.extend(failing.within.clone());
+        pod
+    }
+
+    /// Assigns the other members that have a node when it fails, for the caller to take back.
+    pub(crate) fn assume_others(&mut self, failing: &FailingMember) -> Vec<PreparedPod> {
+        let mut others = Vec::new();
+        for (i, node) in &failing.others {
+            let other = self.cluster.prepare(&self.pods[*i].pod);
+            self.cluster.assume(&other, node);
+            others.push(other);
+        }
+        others
+    }
+
     /// Decides about a group, if need be without the rules that its members have been pending for; with the members as they
     /// were decided.
     fn decide_relaxed(
@@ -145,6 +163,7 @@ impl Simulation {
             n_placed: running.len(),
             domain: None,
             message: None,
+            failing: None,
         };
         let outcome = match &rules {
             None => Err("its PodGroup is not in the input: add it".to_owned()),
@@ -165,7 +184,20 @@ impl Simulation {
                 let group = Group { members: &pods, min, topology };
                 match decide(self, &group) {
                     GroupOutcome::Placed { domain, members } => Ok((domain, members)),
-                    GroupOutcome::Unplaced(failure) => Err(failure.message(&group)),
+                    GroupOutcome::Unplaced(failure) => {
+                        placement.failing = members.get(failure.member).map(|(position, _)| FailingMember {
+                            name: self.pods[*position].pod.metadata.name.clone(),
+                            n_others: failure.placed.len(),
+                            position: *position,
+                            others: failure
+                                .placed
+                                .iter()
+                                .map(|(i, node)| (members[*i].0, node.clone()))
+                                .collect(),
+                            within: failure.topology_key.clone().zip(failure.domain.clone()),
+                        });
+                        Err(failure.message(&group))
+                    }
                 }
             }
         };

@@ -3,14 +3,13 @@
 use berth_api::object::Node;
 use berth_api::syntax::labels::HOSTNAME;
 
-/// A node like another one, under another name and without anything that only the other one has.
+/// A node like another one, under another name and without anything that only the other one has. Its host name is its own, as the
+/// kubelet sets it.
 pub(crate) fn node_like(like: &Node, name: String) -> Node {
     let mut node = like.clone();
     node.metadata.uid.clear();
     node.metadata.creation_timestamp = None;
-    if let Some(hostname) = node.metadata.labels.get_mut(HOSTNAME) {
-        hostname.clone_from(&name);
-    }
+    node.metadata.labels.insert(HOSTNAME.to_owned(), name.clone());
     node.metadata.name = name;
     node.spec.unschedulable = false;
     node.spec.provider_id.clear();

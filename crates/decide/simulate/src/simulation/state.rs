@@ -1,8 +1,10 @@
 //! The state of a simulation, and what it tells.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
 use berth_api::object::{DeviceResources, GroupKey, GroupRules, NamespacedName, Node, Pod, PodStatus};
+use berth_api::policy::PlacementPolicy;
 use berth_api::rules::{KnownNamespaces, PodRules};
 use berth_engine::{Cluster, DisruptionBudget};
 use serde_json::Value;
@@ -64,6 +66,8 @@ pub struct Simulation {
     /// How many pods owners have at one time.
     pub(super) group_owners: BTreeMap<GroupKey, usize>,
     pub(super) group_placements: BTreeMap<GroupKey, GroupPlacement>,
+    /// The placement policies of the input.
+    pub(crate) policies: Arc<[PlacementPolicy]>,
     /// The number of pods that got rules of a placement policy.
     pub(super) policy_uses: BTreeMap<String, usize>,
     /// The workloads whose template a later input changed, and the number of their pods before.

@@ -46,6 +46,11 @@ impl Workloads {
         workloads
     }
 
+    /// Whether no other workload owns this one: a Deployment its ReplicaSet, or a CronJob its Job.
+    pub fn is_top_level(&self, workload: &Workload) -> bool {
+        self.known.contains(&(workload.metadata().namespace.clone(), name(workload)))
+    }
+
     /// The node that the pods of a top-level workload name, whatever creates them.
     pub(crate) fn template_node(&self, namespace: &str, workload: Option<&str>) -> Option<&str> {
         // Few workloads name a node.

@@ -7,7 +7,9 @@ use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::{NamespacedName, Node, Pod, TOPOLOGY_LABELS};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::quantity::Quantity;
-use berth_simulate::capacity::{Capacity, CapacityRequest, NodeType, Subject, Target, capacity};
+use berth_simulate::capacity::{
+    Capacity, CapacityRequest, NodeType, PRICE_ANNOTATION, Subject, Target, capacity,
+};
 use berth_simulate::{Simulation, SimulationOptions};
 use berth_testkit::generate::{self, Flavour, Operation};
 use berth_testkit::naive::{Options, World, evaluate};
@@ -25,7 +27,11 @@ fn entry(pod: &Pod) -> Entry<Pod> {
 }
 
 fn request(target: Option<(usize, NodeType)>) -> CapacityRequest {
-    let target = target.map(|(n_replicas, node_type)| Target { n_replicas, node_types: vec![node_type] });
+    let target = target.map(|(n_replicas, node_type)| Target {
+        n_replicas,
+        node_types: vec![node_type],
+        zones: Vec::new(),
+    });
     CapacityRequest { topology_key: ZONE.to_owned(), target }
 }
 
@@ -137,9 +143,7 @@ fn with_nodes(inventory: &Inventory, like: &Node, zones: &[String]) -> Inventory
         node.metadata.name = format!("new-{i}");
         node.spec.unschedulable = false;
         node.status.images.clear();
-        if let Some(hostname) = node.metadata.labels.get_mut("kubernetes.io/hostname") {
-            *hostname = format!("new-{i}");
-        }
+        node.metadata.labels.insert("kubernetes.io/hostname".to_owned(), format!("new-{i}"));
         let is_in_zone = |n: &&Entry<Node>| n.object.metadata.label(ZONE) == Some(zone);
         let other = inventory.nodes.iter().find(is_in_zone);
         for key in TOPOLOGY_LABELS {
@@ -290,4 +294,67 @@ fn the_pods_of_a_new_template_run_in_the_place_of_the_old_ones() {
     assert_eq!(replicas(&inventory), (8 - 1, 2), "9 pods per node");
     inventory.read(deployment(3).as_bytes(), "change").expect("the text is well-formed");
     assert_eq!(replicas(&inventory), (1, 2), "3 of 10 CPUs each");
+}
+
+#[test]
+fn each_new_node_of_a_type_has_its_own_host_name_and_the_zones_of_the_cluster() {
+    let node_type = |labels: &str| {
+        let text = format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: t, labels: {{{labels}}}, annotations: {{{PRICE_ANNOTATION}: '0.12'}}}},
+              status: {{allocatable: {{cpu: 9, pods: 9}}}}}}"
+        );
+        let read = Inventory::from_text(&text).expect("the text is well-formed");
+        NodeType::Object(Box::new(read.nodes[0].object.clone()))
+    };
+    let found = |rule: &str, target: Target| {
+        let mut world = text::world(&format!("node a zone=z1\nnode b zone=z2\npod default/p app=p {rule}"));
+        let pod = world.pods.pop().expect("the last pod is the subject");
+        let request = CapacityRequest { topology_key: ZONE.to_owned(), target: Some(target) };
+        let subject = Subject::Pod(Box::new(entry(&pod)));
+        let found = capacity(inventory(world), &SimulationOptions::default(), &subject, &request);
+        found.map(|(found, _)| found).map_err(|error| error.to_string())
+    };
+    let target =
+        |n_replicas, labels| Target { n_replicas, node_types: vec![node_type(labels)], zones: Vec::new() };
+    // Without a host name, all replicas were on one new node.
+    let new = |found: Result<Capacity, String>| found.expect("the objects are valid").new_nodes;
+    let hosts = new(found("anti(app=p @hostname)", target(5, ""))).expect("nodes are enough");
+    assert_eq!(hosts.by_domain, BTreeMap::from([("z1".to_owned(), 2), ("z2".to_owned(), 1)]));
+    assert_eq!(
+        hosts.price.map(|price| price.to_string()).as_deref(),
+        Some("0.36"),
+        "not 0.36000000000000004"
+    );
+    // Without a zone, the new nodes escaped the rule.
+    let none = found("anti(app=p @zone)", target(3, "")).expect("the objects are valid");
+    assert_eq!(none.nodes_needed, None);
+    let limits =
+        vec!["spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]".to_owned()];
+    assert_eq!(none.prevented_by[0].limited_by, limits);
+    assert!(none.prevented_by[0].message.contains(ZONE), "{}", none.prevented_by[0].message);
+    // A label that no node has.
+    let refused = found("anti(app=p @rack)", target(300, ""));
+    let refused = refused.expect_err("nodes without racks would escape the rule");
+    assert!(refused.contains("rack, which spec.affinity.podAntiAffinity"), "{refused}");
+}
+
+#[test]
+fn node_types_are_in_the_zones_of_the_request_if_the_cluster_has_none() {
+    let mut world =
+        text::world("node t cpu=1\nnode a cpu=1\npod default/p app=p cpu=1 spread(1 app=p @zone)");
+    let (pod, node) = (world.pods.pop().expect("a pod"), world.nodes.remove(0));
+    let zones = ["x", "y"].map(|zone| text::world(&format!("node {zone} zone={zone}")).nodes.remove(0));
+    let found = |zones: Vec<Node>| {
+        let node_types = vec![NodeType::Object(Box::new(node.clone()))];
+        let target = Some(Target { n_replicas: 4, node_types, zones });
+        let request = CapacityRequest { topology_key: ZONE.to_owned(), target };
+        let subject = Subject::Pod(Box::new(entry(&pod)));
+        let world = World { nodes: world.nodes.clone(), ..World::default() };
+        capacity(inventory(world), &SimulationOptions::default(), &subject, &request)
+    };
+    let (spread, _) = found(zones.to_vec()).expect("the objects are valid");
+    let by_domain = spread.new_nodes.map(|new| new.by_domain);
+    assert_eq!(by_domain, Some(BTreeMap::from([("x".to_owned(), 2), ("y".to_owned(), 2)])));
+    let refused = found(Vec::new()).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(refused.contains("--zones"), "{refused}");
 }

@@ -99,3 +99,22 @@ fn pods_of_one_side_alone_are_moved_from_or_to_nowhere() {
     assert_eq!(moves(&found), ["x: a -> none", "y: none -> a", "z: none -> none"]);
     assert_eq!((found.summary.from.placed, found.summary.to.placed, found.summary.to.unplaced), (1, 1, 1));
 }
+
+#[test]
+fn renamed_pods_are_paired_by_workload_and_ordinal() {
+    let before = "node a\nnode b\nnode c\nnode d
+        pod default/web-5d-x on a owner:ReplicaSet/web\npod default/web-5d-y on b owner:ReplicaSet/web
+        pod default/db-old-2 on a owner:StatefulSet/db\npod default/db-old-10 on b owner:StatefulSet/db
+        pod default/alone on a";
+    let after = "node a\nnode b\nnode c\nnode d
+        pod default/web-7f-p on b owner:ReplicaSet/web\npod default/web-7f-q on c owner:ReplicaSet/web
+        pod default/db-new-2 on c owner:StatefulSet/db\npod default/db-new-10 on d owner:StatefulSet/db
+        pod default/other on a";
+    let found = compare(&mut default_side(before), &mut default_side(after), ZONE);
+    let expected =
+        ["alone: a -> none", "db-old-10: b -> d", "db-old-2: a -> c", "other: none -> a", "web-5d-x: a -> c"];
+    assert_eq!(moves(&found), expected);
+    assert_eq!(found.unmoved, 1, "of web, one pod is on b on both sides");
+    let new_names: Vec<_> = found.moved.iter().map(|pod| pod.new_name.as_deref()).collect();
+    assert_eq!(new_names, [None, Some("db-new-10"), Some("db-new-2"), None, Some("web-7f-q")]);
+}

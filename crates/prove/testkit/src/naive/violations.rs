@@ -71,8 +71,11 @@ fn judge(q: Question, node: &Node, pod: &Pod, all: &mut BTreeSet<Broken>) {
     if enabled(Plugin::NodeAffinity) && node_affinity::breaks_rules_of_scheduling(q, node) {
         add(Plugin::NodeAffinity, String::new(), false);
     }
+    // Taints of other effects only keep new pods away.
+    let mut executing = node.clone();
+    executing.spec.taints.retain(|taint| taint.effect == "NoExecute");
     for (plugin, verdict) in [
-        (Plugin::TaintToleration, taint_toleration::filter(q, node)),
+        (Plugin::TaintToleration, taint_toleration::filter(q, &executing)),
         (Plugin::NodePorts, node_ports::filter(q, node)),
         (Plugin::NodeResourcesFit, resources_fit::filter(q, node)),
         (Plugin::PodTopologySpread, topology_spread::filter(q, node)),

@@ -4,10 +4,13 @@ use std::io::Write;
 
 use berth_api::inventory::{Entry, Inventory};
 use berth_api::read::Kind;
+use berth_api::syntax::labels::ZONE;
 use berth_simulate::capacity::{CapacityError, CapacityRequest, NodeType, Subject, Target, capacity};
 use berth_simulate::what_if::{named_workload, refusal, topology_key};
 use berth_terminal::output;
 use berth_terminal::process::{ExitStatus, leave_to_exit};
+
+use clap::ArgGroup;
 
 use super::cluster_args::{ClusterArgs, warn};
 use crate::error::CliError;
@@ -21,6 +24,11 @@ use crate::render::capacity as render;
 /// nodes to add, and in which domains. The cluster is not changed.
 #[derive(Debug, clap::Args)]
 #[command(
+    mut_group("simulated nodes", |_| ArgGroup::new("simulated nodes").args(["node_cpu", "node_memory", "node_pods"])
+        .multiple(true).requires("nodes")),
+    group(ArgGroup::new("nodes in zones").args(["nodes", "node_types"]).multiple(true)),
+    mut_arg("zones", |zones| zones.requires("nodes in zones")
+        .help("Number of zones of simulated nodes, and of --node-types if the nodes of the input have no zones [default: 3]")),
     override_usage = "berth capacity [OPTIONS] --dump FILE... WORKLOAD\n       berth capacity [OPTIONS] --live WORKLOAD\n       \
                       berth capacity [OPTIONS] --dump FILE... -f FILE",
     after_help = "\
@@ -53,7 +61,7 @@ pub struct Args {
     like: Option<String>,
     /// File with Node objects, each a type of new nodes, the cheapest first
     ///
-    /// If all have the annotation capacity.berth.dev/price, the nodes with the lowest sum are shown.
+    /// Each new node has its own host name, and a type without a zone gets those of the cluster in turn, or those of --zones. If all have the annotation capacity.berth.dev/price, the nodes with the lowest sum are shown.
     #[arg(long, value_name = "FILE", requires = "target")]
     node_types: Option<String>,
     #[command(flatten)]
@@ -90,13 +98,17 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
         }
     };
     args.cluster.check(&inventory)?;
-    let request = CapacityRequest { topology_key: topology_key(&args.topology_key), target: args.target()? };
+    let request =
+        CapacityRequest { topology_key: topology_key(&args.topology_key), target: args.target(&inventory)? };
     let options = args.cluster.options(args.cluster.settings(&inventory)?);
     let (found, cluster) =
         capacity(inventory, &options, &subject, &request).map_err(|error| match error {
             CapacityError::Simulation(error) => CliError::Simulation(error),
             CapacityError::Expand(error) => CliError::Expand(error),
             CapacityError::Subject(error) => CliError::NotFound(refusal(&error)),
+            error @ (CapacityError::Price { .. } | CapacityError::NoLabel { .. }) => {
+                CliError::NotFound(format!("--node-types: {error}"))
+            }
         })?;
     let mut out = output::stdout();
     let name = name_of(&subject);
@@ -109,7 +121,7 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
 }
 
 impl Args {
-    fn target(&self) -> Result<Option<Target>, CliError> {
+    fn target(&self, inventory: &Inventory) -> Result<Option<Target>, CliError> {
         let Some(n_replicas) = self.target else { return Ok(None) };
         let node_types = match (&self.like, &self.node_types) {
             (Some(like), _) => vec![NodeType::Existing(like.clone())],
@@ -126,7 +138,12 @@ impl Args {
         if node_types.is_empty() {
             return Err(CliError::NotFound("--node-types: the file has no Node".to_owned()));
         }
-        Ok(Some(Target { n_replicas: n_replicas as usize, node_types }))
+        let zones = self.cluster.size.zones();
+        if !zones.is_empty() && inventory.nodes.iter().any(|node| node.object.metadata.label(ZONE).is_some())
+        {
+            output::note(&"--zones is ignored: the nodes of the input have zones");
+        }
+        Ok(Some(Target { n_replicas: n_replicas as usize, node_types, zones }))
     }
 }
 

@@ -83,7 +83,7 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
     nodes: Option<u64>,
     #[command(flatten)]
-    size: NodeSizeArgs,
+    pub size: NodeSizeArgs,
     /// Maximum number of pods that workloads are expanded to; a pod takes about 4 KiB of memory
     #[arg(long, value_name = "N", default_value_t = MAX_PODS, value_parser = clap::value_parser!(i64).range(1..))]
     max_pods: i64,

@@ -1,6 +1,6 @@
 //! `berth explain`.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use berth_api::object::time::rfc3339_micros;
 use berth_api::syntax::format::counted;
@@ -16,12 +16,12 @@ use crate::error::CliError;
 use crate::objects::{ScopeArgs, find, find_pod};
 use crate::pictures::PictureOutputArgs;
 use crate::recordings::state_at;
-use crate::render::explanation;
+use crate::render::{explanation, explanation_summary};
 
 /// Explain why a pod is placed on its node, or on none
 ///
-/// Shows each rule with the number of nodes that it excludes and the pods that cause this, the nodes that exclude the pod for
-/// the fewest reasons, and the scores of the feasible nodes. A pending pod is explained with all running pods and with
+/// Shows the verdict, the first repair, and the three rules that exclude most nodes, with the pods that cause this. With --all, it shows
+/// all rules and repairs, the nodes that exclude the pod for the fewest reasons, and the scores of the feasible nodes. A pending pod is explained with all running pods and with
 /// the pending pods that `berth simulate` places before it. A running pod is explained as if it were pending, and its rules are
 /// checked against its current node. A pod that its node rejects, or whose node does not exist, is explained as if it named no node.
 #[derive(Debug, clap::Args)]
@@ -52,6 +52,9 @@ pub struct Args {
     /// Show only this node, with all details
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
+    /// Show all rules, nodes, scores and repairs, not only what matters most
+    #[arg(long)]
+    all: bool,
     /// Do not preempt pods of lower priority for unschedulable pods
     #[arg(long)]
     no_preemption: bool,
@@ -110,13 +113,21 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     let is_node_known = node.is_none_or(|node| simulation.has_node(node));
     let mut out = output::stdout();
     let title = format!("{namespace}/{name}");
-    let table = |mut out: &mut dyn Write| {
-        explanation::write(&mut out, &explained, args.node.as_deref(), is_node_known)
-    };
+    let table = |mut out: &mut dyn Write| args.write(&mut out, &explained, is_node_known);
     args.output.write(&mut out, &explained, &title, table, |is_page| vec![picture(&explained, is_page)])?;
     out.flush()?;
     leave_to_exit(simulation);
     Ok(status(&explained, is_node_known))
+}
+
+impl Args {
+    /// Writes the explanation: of one node with all details, otherwise as much as requested.
+    fn write(&self, out: &mut impl Write, explained: &PodExplanation, is_node_known: bool) -> io::Result<()> {
+        match (&self.node, self.all) {
+            (None, false) => explanation_summary::write(out, explained, is_node_known),
+            (node, _) => explanation::write(out, explained, node.as_deref(), is_node_known),
+        }
+    }
 }
 
 /// What a recording says of a pod.
@@ -163,7 +174,7 @@ fn explain_recorded(args: &Args, recording: &str, pod: Option<&str>) -> Result<E
             writeln!(out, "Decision at {time}: {result}")?;
         }
         writeln!(out)?;
-        explanation::write(&mut out, explained, args.node.as_deref(), is_node_known)
+        args.write(&mut out, explained, is_node_known)
     };
     let draw = |is_page| vec![picture(explained, is_page)];
     args.output.write(&mut out, &recorded, &name.to_string(), table, draw)?;

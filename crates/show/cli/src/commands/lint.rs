@@ -161,7 +161,10 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     match args.output {
         Format::Table => output::text(&mut out, |out| lint::write(out, &report))?,
         Format::Json => {
-            let mut json = json!({"findings": report.findings});
+            let mut json = json!({"findings": report.findings, "checked": report.checked});
+            if let Some(hint) = &report.hint {
+                json["hint"] = json!(hint);
+            }
             if !report.incomplete.is_empty() {
                 json["incomplete"] = json!(report.incomplete);
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_api::object::Taint;
+use berth_api::object::{Node, Taint};
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_api::syntax;
 use berth_api::syntax::quantity::Quantity;
@@ -12,12 +12,15 @@ use berth_simulate::what_if::{taint, valid};
 /// Maximum number of simulated nodes in one process.
 pub const MAX_NODES: u64 = 100_000;
 
+/// Number of zones of simulated nodes.
+const DEFAULT_ZONES: u64 = 3;
+
 /// Topology and capacity of simulated nodes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct NodeSizeArgs {
-    /// Number of zones; the simulated nodes are assigned to them in turn
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
-    zones: u64,
+    /// Number of zones; the simulated nodes are assigned to them in turn [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
+    zones: Option<u64>,
     /// Number of regions; the zones are assigned to them in turn
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
     regions: u64,
@@ -36,11 +39,16 @@ pub struct NodeSizeArgs {
 }
 
 impl NodeSizeArgs {
+    /// A node in each zone of --zones; none without it.
+    pub fn zones(&self) -> Vec<Node> {
+        self.zones.map(|n_zones| self.nodes(n_zones).nodes()).unwrap_or_default()
+    }
+
     /// This many nodes.
     pub fn nodes(&self, n_nodes: u64) -> SimulatedNodes {
         SimulatedNodes {
             n_nodes: n_nodes as usize,
-            n_zones: self.zones as usize,
+            n_zones: self.zones.unwrap_or(DEFAULT_ZONES) as usize,
             n_regions: self.regions as usize,
             n_racks: self.racks.unwrap_or(0) as usize,
             cpu: self.node_cpu,

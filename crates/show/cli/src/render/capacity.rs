@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use berth_api::syntax::format::{counted, grouped};
-use berth_simulate::capacity::{Capacity, CapacityRequest, NewNodes};
+use berth_simulate::capacity::{Capacity, CapacityRequest, NewNodes, Prevention};
 use berth_terminal::output::{BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::Table;
 
@@ -59,7 +59,7 @@ pub fn write(
     let replicas = counted(target.n_replicas, "replica");
     match (capacity.nodes_needed, &capacity.new_nodes) {
         (Some(0), _) => writeln!(out, "\n{GOOD}{replicas} in total need no new node{GOOD:#}"),
-        (Some(n_nodes), Some(NewNodes { like, by_domain, price })) => {
+        (Some(n_nodes), Some(NewNodes { like, topology_key, by_domain, price })) => {
             let need = if target.n_replicas == 1 { "needs" } else { "need" };
             let price = price.map(|price| format!(" (price {price})")).unwrap_or_default();
             writeln!(
@@ -67,10 +67,15 @@ pub fn write(
                 "\n{BOLD}{replicas} in total {need} {} like {like}{price}{BOLD:#}",
                 counted(n_nodes, "new node")
             )?;
-            let mut table = Table::new([domain_name(&request.topology_key), "NEW NODES".to_owned()]);
+            let mut table = Table::new([domain_name(topology_key), "NEW NODES".to_owned()]);
             by_domain.iter().for_each(|(domain, n)| table.row([domain.into(), grouped(*n).into()]));
             table.write(out, "")
         }
-        _ => writeln!(out, "\n{BAD}No number of such nodes is enough for {replicas} in total{BAD:#}"),
+        _ => {
+            writeln!(out, "\n{BAD}No number of such nodes is enough for {replicas} in total{BAD:#}")?;
+            let mut preventions = capacity.prevented_by.iter();
+            preventions
+                .try_for_each(|Prevention { like, message, .. }| writeln!(out, "  like {like}: {message}"))
+        }
     }
 }

@@ -95,7 +95,10 @@ fn write_moved(out: &mut impl Write, moved: &[MovedPod]) -> io::Result<()> {
             .collect();
         let total = arrow(&total(|score| score.from), &total(|score| score.to));
         table.row([
-            format!("{}/{}", pod.namespace, pod.name).into(),
+            match &pod.new_name {
+                Some(new_name) => format!("{}/{} (then {new_name})", pod.namespace, pod.name).into(),
+                None => format!("{}/{}", pod.namespace, pod.name).into(),
+            },
             node(&pod.from, DIM),
             node(&pod.to, GOOD),
             total.into(),

@@ -8,7 +8,9 @@ use berth_engine::{
     BlastRadius, Counts, DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary,
     TopologyPair, Verdict, Witness,
 };
-use berth_simulate::{CoreTerm, GroupPlacement, PodExplanation, PodPreemption, Repair, Unadmitted};
+use berth_simulate::{
+    CoreTerm, FailingMember, GroupPlacement, PodExplanation, PodPreemption, Repair, Unadmitted,
+};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
 
@@ -21,7 +23,7 @@ const MAX_GROUPS: usize = 10;
 /// Rules, and reasons against a group of nodes.
 const MAX_RULES: usize = 100;
 
-/// Writes an explanation. `only` is the node that the explanation is restricted to; `is_node_known` is false for a
+/// Writes an explanation with all details. `only` is the node that the explanation is restricted to; `is_node_known` is false for a
 /// pod that runs on a node that is not in the cluster.
 pub fn write(
     out: &mut impl Write,
@@ -42,19 +44,9 @@ pub fn write(
         repairs,
         rollout: _,
     } = explained;
-    write_group(out, group.as_ref())?;
-    match unadmitted {
-        Some(why) => write_unadmitted(out, explanation, why)?,
-        None => write_outcome(out, explanation)?,
-    }
+    write_verdict_of_pod(out, group.as_ref(), explanation, unadmitted.as_ref())?;
     write_preemption(out, preemption.as_ref())?;
-    if !unsupported.is_empty() {
-        writeln!(
-            out,
-            "{ATTENTION}{}: ignored in this explanation{ATTENTION:#}",
-            unsupported_message(unsupported)
-        )?;
-    }
+    write_unsupported(out, unsupported)?;
     let title = match explanation.running_on {
         Some(_) => "Required rules that were relaxed to bind it",
         None => "Required rules that are preferences by now",
@@ -75,6 +67,29 @@ pub fn write(
     write_list(out, "Suggestions", hints)?;
     write_core(out, core)?;
     write_repairs(out, repairs)
+}
+
+/// Whether the pod is placed, with its group if it has one.
+pub(super) fn write_verdict_of_pod(
+    out: &mut impl Write,
+    group: Option<&GroupPlacement>,
+    explanation: &Explanation,
+    unadmitted: Option<&Unadmitted>,
+) -> io::Result<()> {
+    write_group(out, group)?;
+    match (unadmitted, group.filter(|group| group.message.is_some())) {
+        (Some(why), _) => write_unadmitted(out, explanation, why),
+        (None, Some(group)) => write_failing(out, explanation, group),
+        (None, None) => write_outcome(out, explanation),
+    }
+}
+
+pub(super) fn write_unsupported(out: &mut impl Write, unsupported: &[String]) -> io::Result<()> {
+    if unsupported.is_empty() {
+        return Ok(());
+    }
+    let message = unsupported_message(unsupported);
+    writeln!(out, "{ATTENTION}{message}: ignored in this explanation{ATTENTION:#}")
 }
 
 /// What its anti-affinity does to other pods.
@@ -131,10 +146,10 @@ pub fn write_repairs(out: &mut impl Write, repairs: &[Repair]) -> io::Result<()>
     if repairs.is_empty() {
         return Ok(());
     }
-    heading(out, "Repairs, the cheapest first; each was verified")?;
-    for Repair { changes, node, commands, .. } in repairs {
-        let changes: Vec<_> = changes.iter().map(ToString::to_string).collect();
-        writeln!(out, "  - {}: then it fits on {GOOD}{node}{GOOD:#}", changes.join(", and "))?;
+    heading(out, "Repairs, those that change least first; each was verified")?;
+    for repair in repairs {
+        let Repair { node, commands, .. } = repair;
+        writeln!(out, "  - {repair}: then it fits on {GOOD}{node}{GOOD:#}")?;
         commands.iter().try_for_each(|command| writeln!(out, "    $ {command}"))?;
     }
     Ok(())
@@ -185,7 +200,7 @@ fn write_unadmitted(out: &mut impl Write, explanation: &Explanation, why: &Unadm
     }
 }
 
-fn write_preemption(out: &mut impl Write, preemption: Option<&PodPreemption>) -> io::Result<()> {
+pub(super) fn write_preemption(out: &mut impl Write, preemption: Option<&PodPreemption>) -> io::Result<()> {
     let Some(PodPreemption { node, victims, n_pdb_violations }) = preemption else { return Ok(()) };
     let budgets = match n_pdb_violations {
         0 => String::new(),
@@ -202,7 +217,28 @@ fn write_group(out: &mut impl Write, group: Option<&GroupPlacement>) -> io::Resu
         (None, Some(domain)) => writeln!(out, "is placed in {GOOD}{domain}{GOOD:#}")?,
         (None, None) => writeln!(out, "is placed")?,
     }
-    writeln!(out, "{DIM}what follows is about the pod alone, without the other pending members{DIM:#}\n")
+    if message.is_none() {
+        writeln!(out, "{DIM}what follows is about the pod alone, without the other pending members{DIM:#}")?;
+    }
+    Ok(())
+}
+
+/// The member of a group that cannot be placed.
+fn write_failing(out: &mut impl Write, explanation: &Explanation, group: &GroupPlacement) -> io::Result<()> {
+    let Explanation { namespace, name, outcome, .. } = explanation;
+    let group_name = &group.name;
+    match &group.failing {
+        Some(FailingMember { n_others, .. }) => writeln!(
+            out,
+            "{BOLD}Pod {namespace}/{name}{BOLD:#} {BAD}fits on no node{BAD:#} together with {} of its group\n{}",
+            counted(*n_others, "other member"),
+            outcome.message()
+        ),
+        None => writeln!(
+            out,
+            "{BOLD}Pod {namespace}/{name}{BOLD:#} is {BAD}not placed{BAD:#}: no member of {group_name} is, until all that it requires can be"
+        ),
+    }
 }
 
 fn write_running(out: &mut impl Write, explanation: &Explanation, is_node_known: bool) -> io::Result<()> {
@@ -230,26 +266,37 @@ fn write_terms(out: &mut impl Write, explanation: &Explanation) -> io::Result<()
     write_cut(out, explanation.terms.len(), "rule")
 }
 
-/// Writes a rule with the domains and pods that cause its rejections.
-pub fn write_term(out: &mut impl Write, term: &TermSummary) -> io::Result<()> {
-    let TermSummary { plugin, term: path, detail, excludes, excludes_alone, domains } = term;
-    let path = if path.is_empty() { String::new() } else { format!(" {path}") };
-    writeln!(out, "  {BOLD}{}{BOLD:#}{path}", plugin.name())?;
-    writeln!(out, "    {detail}")?;
+/// `excludes 3 nodes; 1 is excluded by this rule alone`.
+pub(super) fn rule_counts(TermSummary { excludes, excludes_alone, .. }: &TermSummary) -> String {
     let alone = match *excludes_alone {
         0 => String::new(),
         1 => "; 1 is excluded by this rule alone".to_owned(),
         n => format!("; {} are excluded by this rule alone", grouped(n)),
     };
     match *excludes {
-        0 => writeln!(out, "    {GOOD}excludes no node{GOOD:#}")?,
-        n => writeln!(out, "    {BAD}excludes {}{BAD:#}{alone}", counted(n, "node"))?,
+        0 => "excludes no node".to_owned(),
+        n => format!("excludes {}{alone}", counted(n, "node")),
     }
+}
+
+/// A domain with its numbers and the pods that cause the rejections.
+pub(super) fn domain_text(domain: &DomainSummary) -> String {
+    let DomainSummary { topology, n_nodes, counts, witnesses, more_witnesses } = domain;
+    let counts = counts_text(counts.as_ref(), Some(topology));
+    let cause = cause_text(witnesses, *more_witnesses);
+    format!("{topology}: {}{counts}{cause}", counted(*n_nodes, "node"))
+}
+
+/// Writes a rule with the domains and pods that cause its rejections.
+pub fn write_term(out: &mut impl Write, summary: &TermSummary) -> io::Result<()> {
+    let TermSummary { plugin, term: path, detail, excludes, domains, .. } = summary;
+    let path = if path.is_empty() { String::new() } else { format!(" {path}") };
+    writeln!(out, "  {BOLD}{}{BOLD:#}{path}", plugin.name())?;
+    writeln!(out, "    {detail}")?;
+    let style = if *excludes == 0 { GOOD } else { BAD };
+    writeln!(out, "    {style}{}{style:#}", rule_counts(summary))?;
     for domain in domains.iter().take(MAX_DOMAINS) {
-        let DomainSummary { topology, n_nodes, counts, witnesses, more_witnesses } = domain;
-        let counts = counts_text(counts.as_ref(), Some(topology));
-        let cause = cause_text(witnesses, *more_witnesses);
-        writeln!(out, "    - {topology}: {}{counts}{cause}", counted(*n_nodes, "node"))?;
+        writeln!(out, "    - {}", domain_text(domain))?;
     }
     match domains.len().saturating_sub(MAX_DOMAINS) {
         0 => Ok(()),

@@ -7,8 +7,9 @@ use berth_lint::{Finding, LintReport, RULES, Severity};
 use berth_picture::escaped as xml;
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM};
 
-/// Writes the findings by file and line, what was not looked at, and the number of findings.
-pub fn write(out: &mut impl Write, LintReport { findings, incomplete, .. }: &LintReport) -> io::Result<()> {
+/// Writes the findings by file and line, what was not looked at, what was checked, and the number of findings.
+pub fn write(out: &mut impl Write, report: &LintReport) -> io::Result<()> {
+    let LintReport { findings, incomplete, checked, hint, .. } = report;
     for finding in findings {
         let style = match finding.severity {
             Severity::Error => BAD,
@@ -31,18 +32,21 @@ pub fn write(out: &mut impl Write, LintReport { findings, incomplete, .. }: &Lin
     for rule in incomplete {
         writeln!(out, "{BAD}incomplete{BAD:#}: {rule}")?;
     }
+    let (workloads, pods) = (counted(checked.n_workloads, "workload"), counted(checked.n_pods, "pod"));
+    write!(out, "checked {workloads}, {pods}")?;
     match findings.len() {
-        0 if !incomplete.is_empty() => Ok(()),
-        0 => writeln!(out, "no findings"),
+        0 if !incomplete.is_empty() => writeln!(out)?,
+        0 => writeln!(out, ": no findings")?,
         n => writeln!(
             out,
-            "{}: {}, {}, {} info",
+            ": {}, {}, {}, {} info",
             counted(n, "finding"),
             counted(errors, "error"),
             counted(warnings, "warning"),
             n - errors - warnings
-        ),
+        )?,
     }
+    hint.iter().try_for_each(|hint| writeln!(out, "{ATTENTION}hint{ATTENTION:#}: {hint}"))
 }
 
 /// `web.yaml:12`.

@@ -5,6 +5,7 @@ pub mod capacity;
 pub mod compare;
 pub mod difference;
 pub mod explanation;
+pub mod explanation_summary;
 pub mod lint;
 pub mod node_sets;
 pub mod not_running;

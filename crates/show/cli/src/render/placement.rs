@@ -154,7 +154,7 @@ fn pods(rows: &[Row], columns: Columns, topology_key: &str) -> Table {
 
 fn group_table(groups: &[&GroupPlacement]) -> Table {
     let mut table = Table::new(["NAMESPACE", "POD GROUP", "REQUIRED", "PODS", "PLACED", "DOMAIN"]);
-    for GroupPlacement { namespace, name, min, n_pods, n_placed, domain, message: _ } in groups {
+    for GroupPlacement { namespace, name, min, n_pods, n_placed, domain, .. } in groups {
         let placed = Cell::styled(n_placed.to_string(), if n_placed < min { BAD } else { GOOD });
         let domain = domain.as_deref().unwrap_or("<none>");
         table.row([namespace.into(), name.into(), (*min).into(), (*n_pods).into(), placed, domain.into()]);

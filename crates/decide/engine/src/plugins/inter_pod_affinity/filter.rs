@@ -289,15 +289,26 @@ impl Filter for RequiredPodAffinity<'_> {
                 (0, owners) => Counts::ExistingAntiAffinity { owners },
                 (limit, owners) => Counts::ExistingLimit { owners, matching, limit },
             };
+            let own = self.anti_affinity.iter().filter(|own| {
+                let mut rejecting = own.matching_domains(state, node);
+                (own.matcher, own.term.limit) == (matcher, limit)
+                    && rejecting.any(|(in_topology, ..)| in_topology == topology)
+            });
+            let own: Vec<&str> = own.map(|own| &*own.term.path).collect();
             for (path, term) in terms {
                 let detail = format!("an existing pod's anti-affinity {}", rejects(&term));
-                verdicts.push(
+                let repeats_own_term = own.contains(&&*path);
+                let verdict =
                     Verdict::new(Plugin::InterPodAffinity, Status::Unschedulable, REASON_EXISTING, detail)
                         .term(path)
                         .topology(state.topology_pair(topology, Some(domain)))
                         .counts(counts.clone())
-                        .witnesses(witnesses.clone()),
-                );
+                        .witnesses(witnesses.clone());
+                let repeated = verdicts.iter_mut().filter(|own| {
+                    repeats_own_term && (&own.term, &own.topology) == (&verdict.term, &verdict.topology)
+                });
+                repeated.for_each(|own| own.is_mutual = true);
+                verdicts.push(Verdict { repeats_own_term, ..verdict });
             }
         }
         verdicts

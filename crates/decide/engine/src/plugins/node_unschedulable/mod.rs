@@ -43,4 +43,9 @@ impl Filter for NodeUnschedulable {
         };
         self.check(node).map(verdict).into_iter().collect()
     }
+
+    /// None: a cordon keeps new pods away.
+    fn verdicts_for_running(&self, _node: NodeRef<'_>) -> Vec<Verdict> {
+        Vec::new()
+    }
 }

@@ -60,6 +60,18 @@ impl Filter for ToleratedTaints<'_> {
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        self.verdicts_of(node, |_| true)
+    }
+
+    /// `NoSchedule` keeps new pods away; only `NoExecute` concerns those that run.
+    fn verdicts_for_running(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        self.verdicts_of(node, |effect| *effect == TaintEffect::NoExecute)
+    }
+}
+
+impl ToleratedTaints<'_> {
+    /// The reasons of taints with certain effects.
+    fn verdicts_of(&self, node: NodeRef<'_>, counts: impl Fn(&TaintEffect) -> bool) -> Vec<Verdict> {
         let state = self.context.state;
         let verdict = |taint: &TaintRecord| {
             let effect = if taint.effect == TaintEffect::NoExecute { "NoExecute" } else { "NoSchedule" };
@@ -69,6 +81,7 @@ impl Filter for ToleratedTaints<'_> {
             Verdict::new(Plugin::TaintToleration, Status::UnschedulableAndUnresolvable, REASON, detail)
                 .term(TERM)
         };
-        untolerated(state, &self.context.rule_set.rules().tolerations, node.record).map(verdict).collect()
+        let untolerated = untolerated(state, &self.context.rule_set.rules().tolerations, node.record);
+        untolerated.filter(|taint| counts(&taint.effect)).map(verdict).collect()
     }
 }

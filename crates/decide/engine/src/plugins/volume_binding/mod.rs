@@ -7,7 +7,7 @@ use super::rule::{Filter, PreFilter, Reads, Rule, TermInfo};
 use super::volumes::{claim_path, pre_filter_by, volume_path};
 use crate::cycle::context::{Context, NodeRef};
 use crate::state::volume::ClaimKey;
-use crate::verdict::{Rejection, Status, Verdict, ViolatedRule};
+use crate::verdict::{Rejection, Status, Verdict, ViolatedRule, bounded};
 use crate::volume::{BindingVerdict, CycleVolumes};
 
 const REASON_AFFINITY: &str = "node(s) didn't match PersistentVolume's node affinity";
@@ -75,13 +75,9 @@ impl Filter for BindableVolumes<'_> {
         let volumes = &self.context.state.volumes;
         let bound = self.volumes.pod.claims.iter().filter_map(|used| {
             let claim = volumes.claim(&used.key).filter(|claim| claim.is_bound)?;
-            let detail = bound_detail(&used.key, &claim.volume);
-            volumes
-                .volume(&claim.volume)?
-                .offer
-                .affinity
-                .is_some()
-                .then(|| TermInfo { term: volume_path(&used.volume), detail })
+            let detail = self.bound_detail(&used.key, &claim.volume);
+            let has_affinity = volumes.volume(&claim.volume)?.offer.affinity.is_some();
+            has_affinity.then(|| TermInfo { term: volume_path(&used.volume), detail })
         });
         let unbound = self.volumes.unbound.iter().map(|key| TermInfo {
             term: claim_path(&self.volumes.pod, key),
@@ -99,7 +95,7 @@ impl Filter for BindableVolumes<'_> {
         let mut verdicts = Vec::new();
         for used in &self.volumes.pod.claims {
             let Some(claim) = state.volumes.claim(&used.key).filter(|claim| claim.is_bound) else { continue };
-            let detail = || bound_detail(&used.key, &claim.volume);
+            let detail = || self.bound_detail(&used.key, &claim.volume);
             let reason = match self.volumes.bound_rule_of(state, claim) {
                 Some(rule) if rule.is_missing() => REASON_MISSING,
                 Some(rule) if !rule.allows(state, node.record) => REASON_AFFINITY,
@@ -120,6 +116,18 @@ impl Filter for BindableVolumes<'_> {
 }
 
 impl BindableVolumes<'_> {
+    /// Names where the volume is, if its node affinity says so.
+    fn bound_detail(&self, claim: &ClaimKey, volume: &str) -> String {
+        let state = self.context.state;
+        let affinity = state.volumes.volume(volume).and_then(|volume| volume.offer.affinity.as_ref());
+        let place = affinity.and_then(|affinity| affinity.required_labels(&state.symbols));
+        let place = place.map(|place| format!(" in {place}")).unwrap_or_default();
+        bounded(format_args!(
+            "claim {} is bound to volume {volume}{place}: the node must match the volume's node affinity",
+            claim.1
+        ))
+    }
+
     fn unbound_detail(&self, key: &ClaimKey) -> String {
         let volumes = &self.context.state.volumes;
         let Some(claim) = volumes.claim(key) else { return String::new() };
@@ -141,8 +149,4 @@ impl BindableVolumes<'_> {
             )
         }
     }
-}
-
-fn bound_detail(claim: &ClaimKey, volume: &str) -> String {
-    format!("claim {} is bound to volume {volume}: the node must match the volume's node affinity", claim.1)
 }

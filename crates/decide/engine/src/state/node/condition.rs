@@ -113,6 +113,29 @@ impl NodeSelectorMatcher {
         })
     }
 
+    /// The labels that it requires, such as `topology.kubernetes.io/zone=a or b`; none if it requires something else, or more than
+    /// a few.
+    pub(crate) fn required_labels(&self, symbols: &Symbols) -> Option<String> {
+        const MAX_NAMED: usize = 50;
+        if self.symbols().nth(MAX_NAMED).is_some() {
+            return None;
+        }
+        let of_condition = |condition: &NodeCondition| match condition {
+            NodeCondition::Label(LabelRequirement::In(key, values)) => {
+                let mut values: Vec<_> = values.iter().map(|value| symbols.text(*value)).collect();
+                values.sort_unstable();
+                Some(format!("{}={}", symbols.text(*key), values.join(" or ")))
+            }
+            _ => None,
+        };
+        let of_term = |NodeMatcher(conditions): &NodeMatcher| {
+            let conditions = conditions.as_deref()?.iter().map(of_condition);
+            Some(conditions.collect::<Option<Vec<_>>>()?.join(" and "))
+        };
+        let terms: Vec<_> = self.0.iter().map(of_term).collect::<Option<_>>()?;
+        Some(terms.join(", or ")).filter(|text| !text.is_empty())
+    }
+
     /// The values that a label of a matching node can have; none if terms leave it open.
     pub(crate) fn values_of(&self, key: Symbol) -> Option<Vec<Symbol>> {
         let of_term = |NodeMatcher(conditions): &NodeMatcher| match conditions {

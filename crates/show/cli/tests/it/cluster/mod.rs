@@ -15,6 +15,7 @@ mod manifests;
 mod policies;
 mod record;
 mod recording;
+mod repair_commands;
 mod running;
 mod script;
 mod survival;

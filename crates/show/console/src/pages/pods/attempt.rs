@@ -44,7 +44,7 @@ fn parameters(change: &Change) -> Vec<(&'static str, String)> {
             vec![("scale", format!("{workload}={replicas}")), ("namespace", namespace.clone())]
         }
         Change::Move { namespace, name, .. } => vec![("evict", format!("{namespace}/{name}"))],
-        Change::AddNode { like, in_new_domain } => {
+        Change::AddNode { like, in_new_domain, .. } => {
             let node = format!("{like}-new-1");
             let label = |pair: &berth_engine::TopologyPair| {
                 let value = pair.value.as_deref().unwrap_or("new");

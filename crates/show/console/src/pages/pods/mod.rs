@@ -86,8 +86,9 @@ pub(super) fn state_of(pod: &SimulatedPod) -> Markup {
 
 pub(super) fn page(state: &mut State, namespace: &str, name: &str) -> Answer {
     let clock = state.clock();
+    let explained = state.explain(namespace, name, MAX_STEPS);
     let simulation = state.simulation();
-    let Some(explained) = simulation.explain_within(namespace, name, None, MAX_STEPS) else {
+    let Some(explained) = explained else {
         let pods = simulation.pods().iter().map(|pod| &pod.pod.metadata);
         return Err(parts::not_found(
             format!("Pod {namespace}/{name}"),
@@ -185,7 +186,10 @@ fn outcome(explained: &PodExplanation, groups: &[verdicts::Group<'_>]) -> Markup
                     (None, Some(domain)) => { "would be placed in " (domain) }
                     (None, None) => { "would be placed" }
                 }
-                ". What follows is about the pod alone, without the other pending members."
+                @match &group.failing {
+                    Some(failing) => { ". What follows is about " (failing.name) " with " (counted(failing.n_others, "other member")) " in place." }
+                    None => { ". What follows is about the pod alone, without the other pending members." }
+                }
             }
         }
         @if explanation.outcome.node().is_none() && !plain.is_empty() && unadmitted.is_none() { p.detail { (message) } }
@@ -237,7 +241,7 @@ fn repairs(repairs: &[Repair], attempts: &[Markup]) -> Markup {
     html! {
         @if !repairs.is_empty() {
             section.card {
-                h2 { "Repairs, the cheapest first; each was verified" }
+                h2 { "Repairs, those that change least first; each was verified" }
                 ol.repairs {
                     @for (i, (repair, attempt)) in repairs.iter().zip(attempts).enumerate() {
                         li {
@@ -258,11 +262,8 @@ fn repairs(repairs: &[Repair], attempts: &[Markup]) -> Markup {
 }
 
 /// The changes of a repair in words.
-pub(super) fn what(Repair { changes, node, .. }: &Repair) -> Markup {
-    html! {
-        @for (i, change) in changes.iter().enumerate() { @if i > 0 { ", and " } (change.to_string()) }
-        ": then it can be placed on " (node)
-    }
+pub(super) fn what(repair: &Repair) -> Markup {
+    html! { (repair.to_string()) ": then it can be placed on " (repair.node) }
 }
 
 fn terms(terms: &[TermSummary], n_nodes: usize) -> Markup {
@@ -351,7 +352,7 @@ mod tests {
                 "<p class=\"detail\">0/2 nodes are available: ",
                 "Rules, evaluated individually on 2 nodes",
                 "caused by <a href=\"/pods/shop/web-1\">shop/web-1</a> on <a href=\"/nodes/a-1\">a-1</a>",
-                "Repairs, the cheapest first; each was verified",
+                "Repairs, those that change least first; each was verified",
                 ": then it can be placed on ",
             ],
         );

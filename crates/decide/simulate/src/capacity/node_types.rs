@@ -1,0 +1,154 @@
+//! The types of new nodes, with their labels in each domain.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::inventory::Inventory;
+use berth_api::object::volume::CsiNode;
+use berth_api::object::{NamespacedName, Node, TOPOLOGY_LABELS, VolumeObject};
+use berth_api::syntax::labels::{HOSTNAME, ZONE};
+
+use super::Target;
+use super::error::CapacityError;
+use super::price::Price;
+use super::read_label::ReadLabel;
+use super::room::NO_DOMAIN;
+use crate::simulation::Fate;
+use crate::what_if::find_node;
+
+/// The labels of zones and regions before Kubernetes 1.17.
+const OLD_TOPOLOGY_LABELS: [&str; 2] =
+    ["failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone"];
+
+/// What new nodes are like.
+#[derive(Clone, Debug)]
+pub enum NodeType {
+    /// Like an existing node, with its daemon pods.
+    Existing(String),
+    /// Like this object. It gets the labels of the domain that it is added in.
+    Object(Box<Node>),
+}
+
+/// A type of nodes, in each domain.
+pub(super) struct Model {
+    pub(super) name: String,
+    pub(super) price: Option<Price>,
+    /// The label that tells the domains apart.
+    pub(super) topology_key: String,
+    /// With the labels of each domain.
+    pub(super) nodes: Vec<(String, Node)>,
+    pub(super) csi_node: Option<CsiNode>,
+    /// The pods of DaemonSets on it.
+    pub(super) daemons: Vec<NamespacedName>,
+    /// Whether nodes are added to the domains in turn: no existing node is in one.
+    pub(super) in_turn: bool,
+    /// Whether it is a type, not an existing node.
+    is_type: bool,
+}
+
+impl Model {
+    /// The models of the target's node types.
+    pub(super) fn all(
+        inventory: &Inventory,
+        target: &Target,
+        topology_key: &str,
+    ) -> Result<Vec<Model>, CapacityError> {
+        // A host is no domain for another node.
+        let key = if topology_key == HOSTNAME { ZONE } else { topology_key };
+        target
+            .node_types
+            .iter()
+            .map(|node_type| Model::new(inventory, node_type, &target.zones, key))
+            .collect()
+    }
+
+    fn new(
+        inventory: &Inventory,
+        node_type: &NodeType,
+        zones: &[Node],
+        topology_key: &str,
+    ) -> Result<Model, CapacityError> {
+        let (like, is_type) = match node_type {
+            NodeType::Existing(name) => (find_node(inventory, name)?, false),
+            NodeType::Object(node) => (&**node, true),
+        };
+        let name = like.metadata.name.as_str();
+        let csi_node = inventory.volume_objects.iter().find_map(|entry| match &entry.object {
+            VolumeObject::CsiNode(csi_node) if csi_node.metadata.name == name => Some(csi_node.clone()),
+            _ => None,
+        });
+        let pods = inventory.pods.iter().map(|entry| &entry.object);
+        let daemons = pods.filter(|pod| {
+            pod.spec.node_name == name && Fate::of(pod) == Fate::Gone && !pod.metadata.is_deleting()
+        });
+        let own = like.metadata.label(topology_key);
+        let mut by_domain = domains(inventory.nodes.iter().map(|entry| &entry.object), topology_key);
+        let in_turn = is_type && own.is_none() && by_domain.is_empty();
+        if in_turn {
+            by_domain = domains(zones, topology_key);
+        }
+        if let Some(own) = own {
+            by_domain.entry(own).or_insert(like);
+        }
+        let mut nodes: Vec<(String, Node)> = Vec::new();
+        if own.is_some() || is_type {
+            let moved = |(domain, to): (&&str, &&Node)| {
+                ((*domain).to_owned(), moved(like, to, topology_key, is_type))
+            };
+            nodes.extend(by_domain.iter().map(moved));
+        }
+        if nodes.is_empty() {
+            nodes.push((NO_DOMAIN.to_owned(), like.clone()));
+        }
+        Ok(Model {
+            name: name.to_owned(),
+            price: Price::parse(like)
+                .map_err(|price| CapacityError::Price { node: name.to_owned(), price })?,
+            topology_key: topology_key.to_owned(),
+            nodes,
+            csi_node,
+            daemons: daemons.map(|pod| pod.metadata.namespaced_name()).collect(),
+            in_turn,
+            is_type,
+        })
+    }
+
+    /// Refuses a type without a label that the rules about other pods read: its nodes would escape them. The host name is
+    /// that of each new node.
+    pub(super) fn check_labels(&self, read: &BTreeSet<ReadLabel>) -> Result<(), CapacityError> {
+        let lacks = |label: &&ReadLabel| {
+            let key = label.key.as_str();
+            key != HOSTNAME && self.nodes.iter().any(|(_, node)| node.metadata.label(key).is_none())
+        };
+        match read.iter().find(lacks).filter(|_| self.is_type) {
+            None => Ok(()),
+            Some(label) => Err(CapacityError::NoLabel {
+                node: self.name.clone(),
+                label: label.clone(),
+                is_zone: label.key == ZONE,
+            }),
+        }
+    }
+}
+
+/// A node in each domain.
+fn domains<'a>(nodes: impl IntoIterator<Item = &'a Node>, topology_key: &str) -> BTreeMap<&'a str, &'a Node> {
+    let mut by_domain: BTreeMap<&str, &Node> = BTreeMap::new();
+    for node in nodes {
+        if let Some(domain) = node.metadata.label(topology_key) {
+            by_domain.entry(domain).or_insert(node);
+        }
+    }
+    by_domain
+}
+
+/// The node in the domains of another one. A type gets the labels that it does not have.
+fn moved(like: &Node, to: &Node, topology_key: &str, is_type: bool) -> Node {
+    let mut node = like.clone();
+    for key in TOPOLOGY_LABELS.into_iter().chain(OLD_TOPOLOGY_LABELS).chain([topology_key]) {
+        let has = is_type && key != HOSTNAME || node.metadata.labels.contains_key(key);
+        if let Some(value) = to.metadata.label(key).filter(|_| has) {
+            node.metadata.labels.insert(key.to_owned(), value.to_owned());
+        }
+    }
+    node
+}

@@ -1,0 +1,171 @@
+//! Repairs of pod groups: changes of one kind, made for one failing member after the other, until the group is placed.
+
+use std::collections::BTreeMap;
+
+use berth_api::object::Pod;
+use berth_api::read::from_value;
+use berth_api::work::WorkBudget;
+
+use super::add_node::like;
+use super::change::{Change, Repair};
+use super::commands;
+use super::find::{KINDS, Kind};
+use super::node::changed_node;
+use super::requests::reduce;
+use crate::simulation::{FailingMember, SimulatedPod, Simulation};
+
+/// Number of times that a change is made.
+const MAX_STEPS: usize = 20;
+
+impl Simulation {
+    /// The cheapest repair of each kind after which the group of a pod is placed.
+    pub(super) fn repairs_of_group(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        budget: &WorkBudget,
+    ) -> Vec<Repair> {
+        let of_kind = |kind: &Kind| self.repair_of_group(namespace, name, *kind, budget);
+        let mut found: Vec<_> = KINDS.iter().filter_map(of_kind).collect();
+        found.sort_by_key(Repair::rank);
+        found
+    }
+
+    fn repair_of_group(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        kind: Kind,
+        budget: &WorkBudget,
+    ) -> Option<Repair> {
+        let mut changed: Option<Simulation> = None;
+        let mut all: Option<Repair> = None;
+        for _ in 0..MAX_STEPS {
+            let simulation = changed.as_mut().unwrap_or(self);
+            let group = simulation.explain_group(namespace, name)?;
+            if group.message.is_none() {
+                return all;
+            }
+            let failing = group.failing?;
+            let repair = simulation.repair_of_member(&failing, kind, budget)?;
+            let simulation = changed.get_or_insert_with(|| self.clone());
+            let repair = simulation.make(repair, namespace, name, failing.position)?;
+            all = Some(match all {
+                None => repair,
+                Some(all) => all.and(repair),
+            });
+        }
+        None
+    }
+
+    /// The cheapest change of a kind after which the failing member fits beside the others.
+    fn repair_of_member(
+        &mut self,
+        failing: &FailingMember,
+        kind: Kind,
+        budget: &WorkBudget,
+    ) -> Option<Repair> {
+        let pod = SimulatedPod { pod: self.failing_pod(failing), ..self.pods[failing.position].clone() };
+        let others = self.assume_others(failing);
+        let mut trial = self.trial(&pod, None, budget);
+        let found = trial.problem().and_then(|problem| kind(&mut trial, &problem));
+        others.iter().for_each(|other| self.cluster.forget(other));
+        // The domain of the group is no rule of its members.
+        let added = failing.within.as_ref().map(|(key, _)| format!("spec.nodeSelector[{key}]"));
+        let relaxes_added =
+            |change: &Change| matches!(change, Change::Relax { term, .. } if Some(term) == added.as_ref());
+        found.filter(|repair| !repair.changes.iter().any(relaxes_added))
+    }
+
+    /// Makes the changes; those of the member's rules and requests also for the members that are like it, whose commands are added.
+    fn make(&mut self, mut repair: Repair, namespace: &str, name: &str, member: usize) -> Option<Repair> {
+        for change in &repair.changes {
+            match change {
+                Change::Uncordon { node }
+                | Change::RemoveTaint { node, .. }
+                | Change::SetLabel { node, .. }
+                | Change::RemoveLabel { node, .. } => {
+                    let changed = changed_node(self.nodes.get(node)?, std::slice::from_ref(change));
+                    self.cluster.set_node(&changed);
+                    self.nodes.insert(node.clone(), changed);
+                }
+                Change::AddNode { like: other, in_new_domain, .. } => {
+                    let mut node = like(self.nodes.get(other)?, &repair.node);
+                    for pair in in_new_domain {
+                        node.metadata.labels.insert(pair.key.clone(), pair.value.clone()?);
+                    }
+                    self.cluster.set_node(&node);
+                    self.nodes.insert(repair.node.clone(), node);
+                }
+                Change::Move { namespace, name, to, .. } => {
+                    let position = self.position(namespace, name)?;
+                    self.pods[position].pod.spec.node_name.clone_from(to);
+                    self.cluster.remove_pod(namespace, name);
+                    self.cluster.set_pod(&self.pods[position].pod);
+                }
+                // Its pod is not in the input.
+                Change::Scale { .. } | Change::StopOldPodsFirst { .. } => return None,
+                Change::RequestLess { .. }
+                | Change::Relax { .. }
+                | Change::Tolerate { .. }
+                | Change::FreeHostPort { .. }
+                | Change::RemoveGates { .. } => {}
+            }
+        }
+        let changes_pod = !repair.patch.is_empty()
+            || repair.changes.iter().any(|change| matches!(change, Change::RequestLess { .. }));
+        if changes_pod {
+            let before = self.pods[member].pod.clone();
+            let workload = self.pods[member].workload.clone();
+            for position in self.placed_with(namespace, name) {
+                let pod = &self.pods[position];
+                let is_like = pod.workload == workload && pod.pod.spec == before.spec && pod.is_unplaced();
+                if !is_like {
+                    continue;
+                }
+                let changed = changed_pod(&pod.pod, &repair)?;
+                if workload.is_none() && position != member {
+                    repair.commands.extend(commands_of(&pod.pod, &repair));
+                }
+                self.pods[position].pod = changed;
+            }
+        }
+        Some(repair)
+    }
+}
+
+/// The pod with the changes of a repair.
+fn changed_pod(pod: &Pod, repair: &Repair) -> Option<Pod> {
+    let mut pod = pod.clone();
+    if !repair.patch.is_empty() {
+        let patch: json_patch::Patch = serde_json::from_value(repair.patch.clone().into()).ok()?;
+        let mut object = serde_json::to_value(&pod).ok()?;
+        json_patch::patch(&mut object, &patch).ok()?;
+        pod = from_value(&object).ok()?;
+    }
+    for change in &repair.changes {
+        if let Change::RequestLess { container, resource, to, .. } = change {
+            let container = pod.spec.containers.iter_mut().find(|of| of.name == *container)?;
+            reduce(container, resource, to)?;
+        }
+    }
+    Some(pod)
+}
+
+/// The commands that change a pod without a workload.
+fn commands_of(pod: &Pod, repair: &Repair) -> Vec<String> {
+    let mut requests: BTreeMap<&str, Vec<(String, String)>> = BTreeMap::new();
+    for change in &repair.changes {
+        if let Change::RequestLess { container, resource, to, .. } = change {
+            requests.entry(container).or_default().push((resource.clone(), to.clone()));
+        }
+    }
+    let set = |(container, requests): (&str, Vec<(String, String)>)| {
+        commands::set_requests(pod, None, container, &requests)
+    };
+    let mut commands: Vec<_> = requests.into_iter().map(set).collect();
+    if !repair.patch.is_empty() {
+        commands.push(commands::patch_template(pod, None, &repair.patch));
+    }
+    commands
+}
