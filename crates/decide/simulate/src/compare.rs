@@ -157,7 +157,7 @@ pub struct MovedPod {
     /// Name.
     pub name: String,
     /// The name on the second side, if it is another one: the pod of the same workload with the same node or ordinal.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "newName", skip_serializing_if = "Option::is_none")]
     pub new_name: Option<String>,
     /// The node on the first side, if any.
     pub from: Option<String>,
