@@ -248,7 +248,7 @@ mod tests {
     fn the_list_names_every_write_in_order_and_what_cannot_be_written() {
         let query = "remove-node=b-1&drain=a-1&evict=shop/web-1&evict=shop/web-2&add-nodes=1&like=a-1&set-label=a-1-new-1+x%3Dy\
                      &remove-domain=zone%3Db&scale=deploy/web%3D5&set-label=a-1+topology.kubernetes.io/zone%3Dc&set-label=b-1+disk-\
-                     &taint=a-1+dedicated-&taint=b-1+gpu%3Dyes:NoSchedule&each=zone&repairs=1&place=pending";
+                     &taint=a-1+dedicated-&taint=b-1+gpu%3Dyes:NoSchedule&cordon=b-1&uncordon=a-1&each=zone&repairs=1&place=pending";
         let pod = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: c-1}\n---\n\
                    apiVersion: v1\nkind: Node\nmetadata: {name: a-1}\n---\n\
                    apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration";
@@ -265,6 +265,8 @@ mod tests {
                 "Remove the label disk of node b-1 (now not set)",
                 "Remove the taints dedicated of node a-1",
                 "Set the taint gpu=yes:NoSchedule of node b-1",
+                "Cordon node b-1: no more pods are placed on it",
+                "Uncordon node a-1: pods are placed on it again",
                 "Apply ConfigMap m by server-side apply, also fields that other managers own",
                 "Apply Node a-1 by server-side apply, also fields that other managers own",
             ]

@@ -50,7 +50,6 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
         @let line = html! { (counted(summary.n_selectors, "selector")) " describe " (counted(summary.n_sets, "set")) " of pods" };
         @let twice = summary.n_pods_of_two_controllers + summary.n_pods_of_two_budgets + summary.n_pods_of_two_services + summary.n_pods_of_two_monitors;
         @let detail = html! { p.detail {
-            (counted(summary.n_selectors, "selector")) ", " (counted(summary.n_sets, "set")) "; "
             (counted(summary.n_pods_of_two_controllers, "pod")) " of two controllers, "
             (grouped(summary.n_pods_of_two_budgets)) " of two budgets, "
             (grouped(summary.n_pods_of_two_services)) " of two Services, "

@@ -163,6 +163,10 @@ fn outcome(explained: &PodExplanation, groups: &[verdicts::Group<'_>]) -> Markup
                 }
             }
             (None, Some(on), Some(node)) if on == node => { "Runs on " (parts::node(on)) ", and would be placed there again." }
+            (None, Some(on), Some(node)) if !explanation.broken.is_empty() => {
+                "Runs on " (parts::node(on)) ", where " (counted(explanation.broken.len(), "rule")) " of it "
+                (if explanation.broken.len() == 1 { "does" } else { "do" }) " not hold; it would now be placed on " (parts::node(node)) "."
+            }
             (None, Some(on), Some(node)) => { "Runs on " (parts::node(on)) "; it would now be placed on " (parts::node(node)) "." }
             (None, Some(on), None) => { "Runs on " (parts::node(on)) "; no node would take it now. " (plain) "." }
             (None, None, Some(node)) => { "Pending, but it can be placed now: on " (parts::node(node)) "." }
