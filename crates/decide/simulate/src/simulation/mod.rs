@@ -40,7 +40,7 @@ pub use pending::PendingDecision;
 pub use pod::SimulatedPod;
 pub use preemption::PodPreemption;
 pub(crate) use preemption::{preempt, protects};
-pub(crate) use rollout::{DaemonNodes, Rollout, Strategy};
+pub(crate) use rollout::{DaemonNodes, Members, Rollout, Strategy};
 pub use state::Simulation;
 pub use steps::BlockedEviction;
 pub(crate) use steps::{Budget, Eviction};

@@ -6,7 +6,7 @@ use berth_api::expand::{Expansion, target_node};
 use berth_api::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::Kind;
-use berth_api::rollout::stateful_set::{Spec, max_unavailable};
+use berth_api::rollout::stateful_set::{Member, Spec, max_unavailable};
 use berth_api::rollout::{Bounds, daemon_set};
 
 use super::pod::SimulatedPod;
@@ -30,6 +30,8 @@ pub(crate) struct Rollout {
     pub to_create: BTreeMap<i64, SimulatedPod>,
     /// Those that are, in this order.
     pub created: Vec<NamespacedName>,
+    /// Whether it was not played to the end: that takes too much work.
+    pub is_cut: bool,
 }
 
 /// A pod of the earlier template.
@@ -48,9 +50,18 @@ pub(crate) enum Strategy {
     /// A Deployment.
     RollingUpdate(Bounds),
     /// A StatefulSet.
-    StatefulSet(Spec),
+    StatefulSet(Spec, Members),
     /// A DaemonSet.
     DaemonSet(Bounds, DaemonNodes),
+}
+
+/// The pods of a StatefulSet by ordinal.
+#[derive(Clone, Default)]
+pub(crate) struct Members {
+    /// The state of each pod.
+    pub states: HashMap<i64, Member>,
+    /// The ordinals whose pods may have changed.
+    pub changed: BTreeSet<i64>,
 }
 
 /// The nodes of a DaemonSet.
@@ -132,13 +143,14 @@ impl Rollout {
             deleted: Vec::new(),
             to_create: BTreeMap::new(),
             created: Vec::new(),
+            is_cut: false,
         }
     }
 
     /// Adds a pod that is to be created.
     pub fn add(&mut self, pod: SimulatedPod) {
         let at = match &self.strategy {
-            Strategy::StatefulSet(_) => ordinal(&pod.pod.metadata.name),
+            Strategy::StatefulSet(..) => ordinal(&pod.pod.metadata.name),
             Strategy::DaemonSet(_, nodes) => {
                 let node = target_node(&pod.pod).and_then(|node| nodes.positions.get(node));
                 node.and_then(|at| i64::try_from(*at).ok())
@@ -148,10 +160,11 @@ impl Rollout {
         self.to_create.insert(at.unwrap_or(-1), pod);
     }
 
-    /// Replaces the strategy. The nodes of a DaemonSet stay.
+    /// Replaces the strategy. The pods of a StatefulSet and the nodes of a DaemonSet stay.
     pub fn set_strategy(&mut self, strategy: Strategy) {
         match (&mut self.strategy, strategy) {
             (Strategy::DaemonSet(bounds, _), Strategy::DaemonSet(new, _)) => *bounds = new,
+            (Strategy::StatefulSet(spec, _), Strategy::StatefulSet(new, _)) => *spec = new,
             (strategy, new) => *strategy = new,
         }
     }
@@ -159,6 +172,12 @@ impl Rollout {
     /// The pod of an ordinal of a StatefulSet.
     pub fn pod_name(&self, ordinal: i64) -> NamespacedName {
         NamespacedName::new(self.name.namespace(), &format!("{}-{ordinal}", self.name.name()))
+    }
+
+    /// The number of pods that one step looks at. A Deployment finds each of them by its name.
+    pub fn n_looks(&self) -> usize {
+        let n_looks = if matches!(self.strategy, Strategy::RollingUpdate(_)) { 4 } else { 1 };
+        (self.old.len() + self.n_new()) * n_looks
     }
 
     /// The number of pods of the new template, created or not.
@@ -179,15 +198,18 @@ fn strategy(workload: &Workload, new: &[&Pod], old: &[&Pod]) -> Strategy {
             let replicas = spec.replicas.unwrap_or(1).max(0);
             let start = spec.ordinals.as_ref().map_or(0, |ordinals| i64::from(ordinals.start.max(0)));
             let rolling = &spec.update_strategy.rolling_update;
-            Strategy::StatefulSet(Spec {
-                ordinals: start..start + i64::from(replicas),
+            let ordinals = start..start + i64::from(replicas);
+            let members = Members { changed: ordinals.clone().collect(), ..Members::default() };
+            let spec = Spec {
+                ordinals,
                 is_parallel: spec.pod_management_policy == "Parallel",
                 is_on_delete: false,
                 partition: rolling.partition,
                 max_unavailable: max_unavailable(rolling.max_unavailable.as_deref(), replicas),
                 has_update: true,
                 burst: usize::MAX,
-            })
+            };
+            Strategy::StatefulSet(spec, members)
         }
         WorkloadSpec::DaemonSet(set) => {
             let rolling = &set.spec.update_strategy.rolling_update;

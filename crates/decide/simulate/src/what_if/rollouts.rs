@@ -5,7 +5,7 @@ use berth_api::rollout::Bounds;
 use berth_api::rollout::stateful_set::Spec;
 use serde::Serialize;
 
-use crate::simulation::{DaemonNodes, Rollout, SimulatedPod, Simulation, Strategy};
+use crate::simulation::{DaemonNodes, Members, Rollout, SimulatedPod, Simulation, Strategy};
 
 /// Rollouts for which a fix is looked for.
 const MAX_FIXED: usize = 5;
@@ -40,6 +40,9 @@ impl StuckRollout {
             let (kind, name, reason) =
                 (rollout.kind.name(), rollout.name.clone(), reason(rollout, simulation));
             let fix = match n_before < MAX_FIXED {
+                _ if rollout.is_cut => {
+                    "fewer pods, or a larger maxSurge or maxUnavailable, take fewer steps".to_owned()
+                }
                 true => {
                     let mut others = other_strategies(rollout).into_iter();
                     let found = others.find_map(|(text, other)| retry(at, other).then_some(text));
@@ -68,7 +71,7 @@ fn unavailable(rollout: &Rollout, simulation: &Simulation) -> Option<NamespacedN
         simulation.pod(name.namespace(), name.name()).is_some() && !simulation.is_available(name)
     };
     match &rollout.strategy {
-        Strategy::StatefulSet(spec) => {
+        Strategy::StatefulSet(spec, _) => {
             spec.ordinals.clone().map(|ordinal| rollout.pod_name(ordinal)).find(is_unavailable)
         }
         _ => rollout.old.iter().map(|old| old.name.clone()).find(is_unavailable),
@@ -78,6 +81,9 @@ fn unavailable(rollout: &Rollout, simulation: &Simulation) -> Option<NamespacedN
 fn reason(rollout: &Rollout, simulation: &Simulation) -> String {
     let n_updated = rollout.created.iter().filter(|name| simulation.is_available(name)).count();
     let progress = format!("{n_updated} of {} pods have the new template", rollout.n_new());
+    if rollout.is_cut {
+        return format!("{progress}; it was not played to the end, because it takes too many steps");
+    }
     let waits_for = match (waiting(rollout, simulation), unavailable(rollout, simulation)) {
         (Some(pod), _) => {
             // As in the outcome, under the name of the pod that it replaces.
@@ -98,7 +104,7 @@ fn reason(rollout: &Rollout, simulation: &Simulation) -> String {
                  {max_surge}, in pods)"
             )
         }
-        Strategy::StatefulSet(spec) => {
+        Strategy::StatefulSet(spec, _) => {
             let policy = if spec.is_parallel { "Parallel" } else { "OrderedReady" };
             format!(
                 ". No further pod of the old template stops before that changes (podManagementPolicy {policy}, maxUnavailable {})",
@@ -140,14 +146,14 @@ fn other_strategies(rollout: &Rollout) -> Vec<(String, Strategy)> {
                 ),
             ]
         }
-        Strategy::StatefulSet(spec) => {
+        Strategy::StatefulSet(spec, _) => {
             let field = "spec.updateStrategy.rollingUpdate.maxUnavailable";
             let mut all = vec![spec.max_unavailable + 1, rollout.wanted];
             all.dedup();
             let more = all.into_iter().filter(|n| *n > spec.max_unavailable);
             more.map(|max_unavailable| {
                 let spec = Spec { max_unavailable, ..spec.clone() };
-                (limit(field, max_unavailable), Strategy::StatefulSet(spec))
+                (limit(field, max_unavailable), Strategy::StatefulSet(spec, Members::default()))
             })
             .collect()
         }

@@ -22,6 +22,9 @@ use super::state::Simulation;
 pub use evictions::BlockedEviction;
 pub(crate) use evictions::{Budget, Eviction};
 
+/// Pods that the steps of all rollouts look at, at most: a rollout with small steps looks at all of its pods in each.
+const MAX_LOOKS: usize = 150_000_000;
+
 /// What the steps left behind.
 #[derive(Default)]
 pub(crate) struct Left {
@@ -37,6 +40,8 @@ struct Steps<'a> {
     waiting: Waiting,
     /// Positions of pods that are gone. They stay until the end, so that positions do not change.
     gone: HashSet<usize>,
+    /// How many pods the steps of rollouts have looked at.
+    n_looks: usize,
     now: Timestamp,
 }
 
@@ -93,7 +98,7 @@ impl Simulation {
         let mut rollouts = mem::take(&mut self.rollouts);
         let mut left = Left::default();
         let waiting = Waiting { pending: self.take_queue(), ..Waiting::default() };
-        let mut steps = Steps { simulation: self, waiting, gone: HashSet::new(), now };
+        let mut steps = Steps { simulation: self, waiting, gone: HashSet::new(), n_looks: 0, now };
         let mut evictions = evictions::Evictions::new(evictions, budgets, steps.simulation);
         let mut is_first = true;
         loop {
@@ -149,10 +154,15 @@ impl Simulation {
 impl Steps<'_> {
     /// The next step of a rollout. Returns whether there is one.
     fn step(&mut self, rollout: &mut Rollout) -> bool {
+        self.n_looks += rollout.n_looks();
+        rollout.is_cut |= self.n_looks > MAX_LOOKS;
+        if rollout.is_cut {
+            return false;
+        }
         match &rollout.strategy {
             Strategy::Recreate => self.recreate(rollout),
             Strategy::RollingUpdate(bounds) => self.roll(rollout, *bounds),
-            Strategy::StatefulSet(_) => self.update_stateful_set(rollout),
+            Strategy::StatefulSet(..) => self.update_stateful_set(rollout),
             Strategy::DaemonSet(..) => self.update_daemon_set(rollout),
         }
     }

@@ -1,8 +1,7 @@
 //! Rollouts of StatefulSets.
 
-use std::collections::{HashMap, HashSet};
+use std::mem;
 
-use berth_api::object::NamespacedName;
 use berth_api::rollout::stateful_set::{Member, Step, steps};
 
 use super::Steps;
@@ -10,20 +9,33 @@ use crate::simulation::rollout::{Rollout, Strategy};
 
 impl Steps<'_> {
     pub(super) fn update_stateful_set(&mut self, rollout: &mut Rollout) -> bool {
-        let Strategy::StatefulSet(spec) = &rollout.strategy else { return false };
-        let created: HashSet<&NamespacedName> = rollout.created.iter().collect();
-        let mut members = HashMap::new();
-        for ordinal in spec.ordinals.clone() {
+        let Strategy::StatefulSet(_, members) = &mut rollout.strategy else { return false };
+        let changed = mem::take(&mut members.changed);
+        let state = |ordinal: i64| {
             let name = rollout.pod_name(ordinal);
-            if self.simulation.position(name.namespace(), name.name()).is_some() {
-                let is_available = self.simulation.is_available(&name);
-                let is_updated = created.contains(&name);
-                let member = Member { is_updated, is_available, is_identified: true, ..Member::default() };
-                members.insert(ordinal, member);
+            self.simulation.position(name.namespace(), name.name())?;
+            let is_available = self.simulation.is_available(&name);
+            let is_updated = !rollout.to_create.contains_key(&ordinal);
+            Some(Member { is_updated, is_available, is_identified: true, ..Member::default() })
+        };
+        let states: Vec<_> = changed.into_iter().map(|ordinal| (ordinal, state(ordinal))).collect();
+        let Strategy::StatefulSet(spec, members) = &mut rollout.strategy else { return false };
+        for (ordinal, state) in states {
+            if state.is_none_or(|state| !state.is_available) {
+                members.changed.insert(ordinal);
+            }
+            match state {
+                Some(state) => _ = members.states.insert(ordinal, state),
+                None => _ = members.states.remove(&ordinal),
             }
         }
+        let steps = steps(spec, &members.states);
+        // What is created in this step is placed before the next one.
+        members.changed.extend(steps.iter().map(|step| match step {
+            Step::Create { ordinal, .. } | Step::Delete(ordinal) | Step::Label(ordinal) => *ordinal,
+        }));
         let mut has_changed = false;
-        for step in steps(spec, &members) {
+        for step in steps {
             has_changed |= match step {
                 Step::Delete(ordinal) => self.delete_old(rollout, &rollout.pod_name(ordinal)),
                 Step::Create { ordinal, .. } => self.create(rollout, ordinal),
