@@ -5,8 +5,11 @@ use maud::{DOCTYPE, Markup, html};
 use crate::Request;
 use crate::components::icons::{self, icon};
 
-/// The pages of the navigation in groups: path, name and icon.
-const PAGES: [(&str, &[(&str, &str, &str)]); 3] = [
+/// A page of the navigation: path, name and icon.
+type Entry = (&'static str, &'static str, &'static str);
+
+/// The pages of the navigation in groups.
+const PAGES: [(&str, &[Entry]); 3] = [
     (
         "Cluster",
         &[

@@ -12,15 +12,15 @@ pub(crate) fn bars(section: &Section) -> Markup {
     // In thousandths of the largest.
     let scaled = |size: usize| (size * 1000).div_ceil(largest);
     let bar = |row: &Row| {
-        let mut before = 0;
+        // Each part with the sum of those before it.
+        let parts = row.parts.iter().scan(0, |before, (class, size)| {
+            let start = scaled(*before);
+            *before += size;
+            Some((class.name(), start, scaled(*before) - start))
+        });
         html! {
             svg.bar-track.berth-picture aria-hidden="true" viewBox="0 0 1000 14" preserveAspectRatio="none" {
-                @for (class, size) in &row.parts {
-                    @let x = scaled(before);
-                    @let width = scaled(before + size) - x;
-                    @let _ = { before += size };
-                    rect class=(class.name()) x=(x) y="0" width=(width) height="14" {}
-                }
+                @for (class, x, width) in parts { rect class=(class) x=(x) y="0" width=(width) height="14" {} }
                 @if let Some(limit) = row.limit { rect.alert x=(scaled(limit).saturating_sub(3)) y="0" width="6" height="14" {} }
             }
         }

@@ -32,10 +32,12 @@ pub(crate) fn map(map: &CellMap) -> Markup {
 pub(crate) fn map_without_legend(map: &CellMap) -> Markup {
     let n_cells: usize =
         map.domains.iter().flat_map(|domain| &domain.parts).map(|part| part.cells.len()).sum();
-    let size = match n_cells {
-        ..=MAX_LARGE => Size::Large,
-        ..=MAX_NAMED => Size::Narrow,
-        _ => Size::Tile,
+    let size = if n_cells <= MAX_LARGE {
+        Size::Large
+    } else if n_cells <= MAX_NAMED {
+        Size::Narrow
+    } else {
+        Size::Tile
     };
     let items = || {
         map.domains.iter().flat_map(|d| &d.parts).flat_map(|part| &part.cells).flat_map(|cell| &cell.items)

@@ -51,8 +51,17 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
         ]
     };
     let n_pods = broken.iter().map(|v| (&v.namespace, &v.name)).collect::<BTreeSet<_>>().len();
+    // When the grace periods of the next victim end.
+    let is_of_next = |violation: &&Violation| {
+        let next = remedies.remedies.iter().find(|remedy| !remedy.is_held);
+        let victim = next.map(|remedy| (&remedy.victim.namespace, &remedy.victim.name));
+        victim == Some((&violation.namespace, &violation.name)) && violation.required_during_execution
+    };
+    let ends =
+        |violation: &Violation| broken_since.get(&violation.key())?.checked_add(grace(violation)?).ok();
+    let when = broken.iter().filter(is_of_next).filter_map(ends).min().map(|end| clock.relative(end));
     let content = html! {
-        (intention(broken.len(), n_pods, &remedies, is_live))
+        (intention(broken.len(), n_pods, &remedies, is_live, when))
         (evictions(simulation, &remedies, rules))
         (stays(&remedies.stays))
         (limits(in_use.as_ref(), clock))
@@ -80,7 +89,13 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
 }
 
 /// What the enforcer would do next, in plain words.
-fn intention(n_broken: usize, n_pods: usize, remedies: &Remedies, is_live: bool) -> Markup {
+fn intention(
+    n_broken: usize,
+    n_pods: usize,
+    remedies: &Remedies,
+    is_live: bool,
+    when: Option<Markup>,
+) -> Markup {
     let next = remedies.remedies.iter().find(|remedy| !remedy.is_held);
     let n_held = remedies.remedies.iter().filter(|remedy| remedy.is_held).count();
     let tone = match next {
@@ -94,7 +109,9 @@ fn intention(n_broken: usize, n_pods: usize, remedies: &Remedies, is_live: bool)
             Some(Remedy { victim, target, .. }) => {
                 "It would next evict " (parts::pod(&victim.namespace, &victim.name)) " from " (parts::node(&victim.node))
                 @if let Target::Node(node) = target { ", which can then run on " (parts::node(node)) }
-                ", once the grace period of the rule has ended."
+                ", once the grace period of the rule has ended"
+                @if let Some(when) = when { ": " (when) }
+                "."
             }
             None if n_held > 0 => { "It waits: " (counted(n_held, "pod")) " would be evicted, but no other node can take them." }
             None => "It would evict nothing: no eviction fixes the broken rules, or none of them is required during execution.",

@@ -65,6 +65,9 @@ pub(crate) struct Nearly {
     pub(crate) why: String,
 }
 
+/// The address of a zone, or of a rack in it.
+type PlaceLink<'a> = dyn Fn(&str, Option<&str>) -> String + 'a;
+
 /// What of the topology is drawn, and how.
 pub(crate) struct View<'a> {
     pub(crate) color_by: ColorBy<'a>,
@@ -72,7 +75,7 @@ pub(crate) struct View<'a> {
     /// Whether nodes and pods have links; to what else, if there is more to see of it: the address of a zone or rack, and that of a
     /// node.
     pub(crate) has_links: bool,
-    pub(crate) place_link: Option<&'a dyn Fn(&str, Option<&str>) -> String>,
+    pub(crate) place_link: Option<&'a PlaceLink<'a>>,
     pub(crate) node_link: Option<&'a dyn Fn(&str) -> String>,
     /// Only the nodes with this value of the zone or rack label.
     pub(crate) zone: Option<&'a str>,

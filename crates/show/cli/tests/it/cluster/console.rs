@@ -179,7 +179,7 @@ async fn the_grace_period_of_a_rule_runs_from_when_it_broke() {
     create(&client, PODS, pod).await;
     running(&client, 1).await;
     let page = viewer.get("/enforcer").await.unwrap();
-    assert!(page.contains("No required rule of a running pod is broken."), "{page}");
+    assert!(page.contains("no required rule of a running pod is broken."), "{page}");
 
     let before = jiff::Timestamp::now();
     label(&client, "node-1", Value::Null).await;
@@ -193,7 +193,8 @@ async fn the_grace_period_of_a_rule_runs_from_when_it_broke() {
         .skip(1)
         .map(|rest| rest.split('"').next().unwrap().parse().unwrap())
         .collect();
-    assert_eq!(times.len(), 2, "{page}");
+    // The end of the period is also in the sentence about what comes next, if the pod can be evicted then.
+    let times = &times[times.len() - 2..];
     assert_eq!(times[1].duration_since(times[0]).as_secs(), 3600);
     let range = before.as_second()..=jiff::Timestamp::now().as_second();
     assert!(range.contains(&times[0].as_second()), "{times:?}");
