@@ -1,7 +1,6 @@
 //! `limit` of required anti-affinity: at most this many other matching pods in a domain.
 
 use berth_api::config::{Profile, SchedulerConfig};
-use berth_api::work::WorkBudget;
 use berth_engine::{Counts, RemedyOptions, Settings, Target};
 use berth_testkit::text;
 
@@ -79,9 +78,8 @@ fn verdicts_tell_the_limit_and_the_counts() {
     let mut cluster = cluster(&world, Settings::default());
     let pod = admitted(&world.pods[2], true);
     let prepared = cluster.prepare(&pod);
-    let explanation = cluster.explain(&pod, &prepared, Some("a1"), &WorkBudget::unlimited());
-    let told: Vec<_> = explanation.excluded[0]
-        .verdicts
+    let told: Vec<_> = cluster
+        .verdicts_on(&prepared, "a1")
         .iter()
         .map(|v| {
             let counts = v.counts.as_ref().map(|c| c.text(v.topology.as_ref())).unwrap_or_default();

@@ -166,7 +166,7 @@ fn a_taint_that_forbids_execution_evicts() {
         pod default/x on a owner:ReplicaSet/x
         pod default/y on a owner:ReplicaSet/y tolerate:k";
     let outcome = what_if(world, &[taint("NoSchedule")]);
-    assert_eq!((moves(&outcome).len(), outcome.broken_rules.len()), (0, 1));
+    assert_eq!((moves(&outcome).len(), outcome.broken_rules.len()), (0, 0));
     assert_eq!(moves(&what_if(world, &[taint("NoExecute")])), ["default/x: a -> b"]);
 }
 
