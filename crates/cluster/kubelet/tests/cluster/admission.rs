@@ -43,7 +43,7 @@ async fn a_node_selector_and_node_affinity_are_checked() {
 async fn a_linux_node_rejects_windows_pods() {
     let world = World::with_nodes(quick(1)).await;
     world.bind("field", "node-1", json!({}), json!({ "os": { "name": "windows" } })).await;
-    world.bind("label", "node-1", json!({ "kubernetes.io/os": "windows" }), json!({})).await;
+    world.bind("label", "node-1", json!({ "labels": { "kubernetes.io/os": "windows" } }), json!({})).await;
     world.bind("fits", "node-1", json!({}), json!({ "os": { "name": "linux" } })).await;
     for (name, expected) in [("field", "PodOSNotSupported"), ("label", "PodOSSelectorNodeLabelDoesNotMatch")]
     {

@@ -38,8 +38,8 @@ impl Simulation {
         only: Option<&'a str>,
         budget: &'a WorkBudget,
     ) -> Trial<'a> {
-        let Simulation { cluster, nodes, pods, budgets, policies, .. } = self;
-        Trial { cluster, nodes, pods, budgets, policies, pod, only, budget }
+        let Simulation { cluster, nodes, pods, budgets, policies, runtime_classes, .. } = self;
+        Trial { cluster, nodes, pods, budgets, policies, runtime_classes, pod, only, budget }
     }
 
     /// For a rolling update that blocks itself: it stops an old pod first.

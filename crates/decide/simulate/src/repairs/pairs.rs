@@ -11,7 +11,7 @@ use super::node::changed_node;
 use super::trial::{Problem, Trial};
 use crate::simulation::SimulatedPod;
 
-/// Number of rules that are relaxed first.
+/// Number of rules of a pod up to which each is relaxed first.
 const MAX_RULES: usize = 30;
 /// Number of nodes that are changed first, those with the fewest reasons.
 const MAX_NODES: usize = 20;

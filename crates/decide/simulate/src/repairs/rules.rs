@@ -163,9 +163,13 @@ impl Trial<'_> {
         })
     }
 
-    /// The pod without one rule each, for pairs of changes.
+    /// The pod without one rule each, for pairs of changes; none if it has more than `most` rules.
     pub(super) fn relax_each(&self, problem: &Problem, most: usize) -> Vec<(Pod, Repair)> {
-        self.rules(problem).iter().take(most).filter_map(|rule| self.relax(&[rule])).collect()
+        let rules = self.rules(problem);
+        if rules.len() > most {
+            return Vec::new();
+        }
+        rules.iter().filter_map(|rule| self.relax(&[rule])).collect()
     }
 
     /// The pod without some rules. Rules that a placement policy added are relaxed there.
@@ -212,8 +216,13 @@ impl Trial<'_> {
     fn rules(&self, problem: &Problem) -> Vec<Rule> {
         let rules = &problem.rules;
         let is_own = |path: &&String| path.starts_with("spec.");
-        let mut found: Vec<_> =
-            rules.node_selector.iter().map(|(key, value)| Rule::Label(key.clone(), value.clone())).collect();
+        // What the runtime class adds to the pod is not in the workload.
+        let class = &self.pod.pod.spec.runtime_class_name;
+        let class = self.runtime_classes.iter().find(|known| known.metadata.name == *class);
+        let of_class = class.and_then(|class| class.scheduling.as_ref());
+        let labels = rules.node_selector.iter();
+        let labels = labels.filter(|(key, _)| of_class.is_none_or(|of| !of.node_selector.contains_key(*key)));
+        let mut found: Vec<_> = labels.map(|(key, value)| Rule::Label(key.clone(), value.clone())).collect();
         let paths = rules.required_node_affinity.iter().map(|rule| &rule.path);
         found.extend(paths.filter(is_own).cloned().map(Rule::NodeTerms));
         let terms = rules.required_affinity.iter().chain(&rules.required_anti_affinity);

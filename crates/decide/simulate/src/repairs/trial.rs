@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use berth_api::object::Node;
+use berth_api::object::{Node, RuntimeClass};
 use berth_api::policy::PlacementPolicy;
 use berth_api::rules::PodRules;
 use berth_api::work::WorkBudget;
@@ -18,6 +18,7 @@ pub(super) struct Trial<'a> {
     pub(super) pods: &'a [SimulatedPod],
     pub(super) budgets: &'a [DisruptionBudget],
     pub(super) policies: &'a [PlacementPolicy],
+    pub(super) runtime_classes: &'a [RuntimeClass],
     pub(super) pod: &'a SimulatedPod,
     /// Only this node is changed, or gets the pod.
     pub(super) only: Option<&'a str>,
@@ -67,8 +68,8 @@ impl<'a> Trial<'a> {
     where
         'a: 'b,
     {
-        let Trial { cluster, pods, budgets, policies, budget, .. } = self;
-        Trial { cluster, nodes, pods, budgets, policies, pod, only, budget }
+        let Trial { cluster, pods, budgets, policies, runtime_classes, budget, .. } = self;
+        Trial { cluster, nodes, pods, budgets, policies, runtime_classes, pod, only, budget }
     }
 
     /// The running pods of the pod's workload: a change of its template restarts them.

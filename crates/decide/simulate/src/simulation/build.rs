@@ -215,6 +215,7 @@ impl Simulation {
             group_owners: group_owners(&inventory),
             group_placements: BTreeMap::new(),
             policies: inventory.placement_policies.iter().map(|entry| entry.object.clone()).collect(),
+            runtime_classes: inventory.runtime_classes.iter().map(|entry| entry.object.clone()).collect(),
             policy_uses: BTreeMap::new(),
             rolled_out: expansion
                 .rolled_out

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use berth_api::object::{DeviceResources, GroupKey, GroupRules, NamespacedName, Node, Pod, PodStatus};
+use berth_api::object::{
+    DeviceResources, GroupKey, GroupRules, NamespacedName, Node, Pod, PodStatus, RuntimeClass,
+};
 use berth_api::policy::PlacementPolicy;
 use berth_api::rules::{KnownNamespaces, PodRules};
 use berth_engine::{Cluster, DisruptionBudget};
@@ -68,6 +70,8 @@ pub struct Simulation {
     pub(super) group_placements: BTreeMap<GroupKey, GroupPlacement>,
     /// The placement policies of the input.
     pub(crate) policies: Arc<[PlacementPolicy]>,
+    /// Its runtime classes.
+    pub(crate) runtime_classes: Arc<[RuntimeClass]>,
     /// The number of pods that got rules of a placement policy.
     pub(super) policy_uses: BTreeMap<String, usize>,
     /// The workloads whose template a later input changed, and the number of their pods before.

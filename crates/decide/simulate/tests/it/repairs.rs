@@ -216,6 +216,25 @@ fn a_rule_that_a_policy_added_is_repaired_at_the_policy() {
 }
 
 #[test]
+fn what_a_runtime_class_adds_to_the_pod_is_not_relaxed_in_the_workload() {
+    let text = "{apiVersion: v1, kind: Node, metadata: {name: a, labels: {kubernetes.io/hostname: a}}, status: {allocatable: {cpu: 9, pods: 9}}}
+---
+{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: kata}, handler: kata, scheduling: {nodeSelector: {runtime: kata}}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 1, selector: {matchLabels: {app: web}}, template:
+  {metadata: {labels: {app: web}}, spec: {runtimeClassName: kata, containers: [{name: c, image: i}]}}}}";
+    let inventory = Inventory::from_text(text).expect("the text is well-formed");
+    let mut simulation =
+        Simulation::new(inventory, SimulationOptions::default()).expect("the objects are valid");
+    let name = simulation.pods()[0].pod.metadata.name.clone();
+    let explained = simulation.explain("default", &name, None).expect("the pod exists");
+    let changes: Vec<_> = explained.repairs.iter().flat_map(|repair| &repair.changes).collect();
+    let is_relaxed = |change: &&&Change| matches!(change, Change::Relax { .. });
+    assert!(changes.iter().any(|change| matches!(change, Change::SetLabel { .. })), "{changes:?}");
+    assert!(changes.iter().find(is_relaxed).is_none(), "{changes:?}");
+}
+
+#[test]
 fn pod_groups_have_repairs_after_which_all_members_are_placed() {
     let member = |i: usize| {
         format!(

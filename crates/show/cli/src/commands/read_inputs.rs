@@ -20,14 +20,26 @@ const MAX_SEARCHED_BYTES: u64 = 16 << 20;
 /// The lines of the fields in these files, where a file is not too large and can be read again.
 pub fn field_lines(files: &[Input], wanted: &BTreeSet<String>) -> BTreeMap<String, FieldLines> {
     let mut lines = BTreeMap::new();
-    for file in files.iter().filter(|file| wanted.contains(&file.name()) && file.n_bytes() > 0) {
-        let mut text = String::new();
-        let read = file.open(|_| ()).map(|reader| reader.take(MAX_SEARCHED_BYTES).read_to_string(&mut text));
-        if matches!(read, Ok(Ok(n)) if (n as u64) < MAX_SEARCHED_BYTES) {
+    for file in files.iter().filter(|file| wanted.contains(&file.name())) {
+        if let Some(text) = read_again(file) {
             lines.insert(file.name(), FieldLines::of(&text));
         }
     }
     lines
+}
+
+/// The text of a file that is not too large and can be read again.
+fn read_again(file: &Input) -> Option<String> {
+    let mut text = String::new();
+    let reader = (file.n_bytes() > 0).then(|| file.open(|_| ()).ok()).flatten()?;
+    let n = reader.take(MAX_SEARCHED_BYTES).read_to_string(&mut text).ok()?;
+    ((n as u64) < MAX_SEARCHED_BYTES).then_some(text)
+}
+
+/// Whether an input without objects has a document: an empty list is what a cluster without such objects answers.
+fn has_document(input: &Input) -> bool {
+    let is_empty = |line: &str| line.is_empty() || line == "---" || line.starts_with('#');
+    read_again(input).is_some_and(|text| !text.lines().all(|line| is_empty(line.trim())))
 }
 
 /// Reads inputs into the inventory and shows progress; `each` gets the objects, which takes longer.
@@ -51,7 +63,7 @@ pub fn read(
                 })?;
             }
         }
-        if inventory.n_objects() == n_before {
+        if inventory.n_objects() == n_before && !has_document(input) {
             empty.push(input.name());
         }
     }
@@ -80,7 +92,7 @@ pub fn read_each(arguments: &[String], mut each: impl FnMut(Manifest)) -> Result
             Ok::<(), ReadError>(())
         };
         read_manifests(reader, &input.name(), take).map_err(InputError::from)?;
-        if n_objects == 0 {
+        if n_objects == 0 && !has_document(input) {
             empty.push(input.name());
         }
     }

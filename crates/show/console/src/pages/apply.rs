@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(
             writes,
             [
-                "Uncordon node a-1",
+                "Uncordon node a-1: pods are placed on it again",
                 "Scale Deployment shop/web to 2 replicas (now 3)",
                 "Remove the label a of node a-1 (now not set)"
             ]

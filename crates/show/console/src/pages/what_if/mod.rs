@@ -367,7 +367,7 @@ mod tests {
         let (_, page) = get(&mut state, "/what-if?drain=a-1");
         for text in [
             "1 eviction that the API server refuses",
-            "<td>a-1</td><td>blocked by PodDisruptionBudget web: 0 disruptions allowed</td>",
+            "data-label=\"Why\">blocked by PodDisruptionBudget web: 0 disruptions allowed</td>",
             "1 eviction of this list would be refused",
             "1 unplaced, 1 of them before, 0 evicted, 0 with broken rules, 1 eviction blocked",
             "Before and after the changes",
