@@ -221,7 +221,7 @@ impl Trial<'_> {
         let class = self.runtime_classes.iter().find(|known| known.metadata.name == *class);
         let of_class = class.and_then(|class| class.scheduling.as_ref());
         let labels = rules.node_selector.iter();
-        let labels = labels.filter(|(key, _)| of_class.is_none_or(|of| !of.node_selector.contains_key(*key)));
+        let labels = labels.filter(|(key, _)| of_class.is_none_or(|of| !of.node_selector.contains_key(key)));
         let mut found: Vec<_> = labels.map(|(key, value)| Rule::Label(key.clone(), value.clone())).collect();
         let paths = rules.required_node_affinity.iter().map(|rule| &rule.path);
         found.extend(paths.filter(is_own).cloned().map(Rule::NodeTerms));
