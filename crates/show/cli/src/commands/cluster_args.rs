@@ -129,8 +129,6 @@ impl ClusterArgs {
         !self.dump.is_empty() || self.live_cluster().is_some()
     }
 
-    /// Whether a configuration of the scheduler is given.
-
     /// Reads the input and builds the simulation; prints warnings and notes to standard error.
     pub fn simulation(&self, keep_raw: bool) -> Result<Simulation, CliError> {
         let inventory = self.inventory(keep_raw)?;
