@@ -1,5 +1,5 @@
 //! The backoff before a failed pod is replaced, as kube-controller-manager's for the failed pods of DaemonSets: it doubles with
-//! each failure in the same place, a node or a name, and starts anew when the owner's specification changes.
+//! each failure in the same place, a node or a name, and starts again when the owner's specification changes.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -81,11 +81,7 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
         }
         Write::Uncordon { node } => {
             let path = NODES.object_path("", &node);
-            edit(client, &path, |node| match node["spec"]["unschedulable"].as_bool() {
-                Some(true) => Ok(json!({"spec": {"unschedulable": null}})),
-                _ => Ok(json!({})),
-            })
-            .await
+            edit(client, &path, |_| Ok(json!({"spec": {"unschedulable": null}}))).await
         }
         Write::Evict { name, uid, .. } => {
             match eviction::evict(client, name.namespace(), name.name(), &uid, TIMEOUT).await {

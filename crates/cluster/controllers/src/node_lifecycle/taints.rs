@@ -1,13 +1,12 @@
 //! The taints of a node that follow from its conditions. Pure.
 
-use berth_api::object::Taint;
+use berth_api::object::{Taint, UNSCHEDULABLE_TAINT};
 use jiff::Timestamp;
 
 use crate::view::{Node, NodeTaint, find_condition};
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// Conditions, the value that indicates a problem, and the matching taint.
 const BY_CONDITION: [(&str, &str, &str); 6] = [
@@ -61,7 +60,7 @@ pub(super) fn wanted_taints(node: &Node, evict: Evict, now: Timestamp) -> Option
             .map(|(_, _, key)| (*key, "NoSchedule")),
     );
     if node.spec.unschedulable {
-        wanted.push((UNSCHEDULABLE, "NoSchedule"));
+        wanted.push((UNSCHEDULABLE_TAINT, "NoSchedule"));
     }
     let evicts = match evict {
         Evict::Now => true,
@@ -73,7 +72,8 @@ pub(super) fn wanted_taints(node: &Node, evict: Evict, now: Timestamp) -> Option
     let is_ours = |taint: &Taint| {
         is_eviction(taint)
             || taint.effect == "NoSchedule"
-                && (taint.key == UNSCHEDULABLE || BY_CONDITION.iter().any(|(_, _, key)| taint.key == *key))
+                && (taint.key == UNSCHEDULABLE_TAINT
+                    || BY_CONDITION.iter().any(|(_, _, key)| taint.key == *key))
     };
     let is_wanted = |taint: &Taint| wanted.contains(&(taint.key.as_str(), taint.effect.as_str()));
     let kept = node.spec.taints.iter().filter(|taint| !is_ours(&taint.taint) || is_wanted(&taint.taint));

@@ -1,7 +1,7 @@
 //! The nodes of a DaemonSet's pods, by the checks of the DaemonSet controller.
 
 use super::draft::PodDraft;
-use crate::object::{Node, Pod};
+use crate::object::{Node, Pod, UNSCHEDULABLE_TAINT};
 use crate::rules::{Dialect, NodeSelectorRule, TaintEffect, Tolerations};
 
 /// The tolerations of every daemon pod: taint keys and effects. The last one is only for pods on the node's network.
@@ -13,7 +13,7 @@ const TOLERATIONS: [(&str, &str); 7] = [
     ("node.kubernetes.io/disk-pressure", "NoSchedule"),
     ("node.kubernetes.io/memory-pressure", "NoSchedule"),
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+    (UNSCHEDULABLE_TAINT, "NoSchedule"),
     ("node.kubernetes.io/network-unavailable", "NoSchedule"),
 ];
 

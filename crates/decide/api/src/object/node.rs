@@ -39,6 +39,9 @@ pub struct NodeSpec {
     pub taints: Vec<Taint>,
 }
 
+/// The key of the taint that the node controller gives cordoned nodes.
+pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
+
 /// A taint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

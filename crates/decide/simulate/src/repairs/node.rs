@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use berth_api::config::Plugin;
-use berth_api::object::{Node, Shared, StringMap, Taint};
+use berth_api::object::{Node, Shared, StringMap, Taint, UNSCHEDULABLE_TAINT};
 use berth_api::rules::{NodeRequirement, NodeTerm, Requirement, TaintEffect};
 use berth_api::syntax::labels::HOSTNAME;
 use berth_engine::{Counts, Verdict};
@@ -16,8 +16,6 @@ use super::change::{Change, Repair};
 use super::commands;
 use super::trial::{Problem, Trial};
 
-/// The taint of cordoned nodes.
-const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// The highest cost of a change of labels that is looked for.
 const MAX_LABEL_COST: u32 = 4;
 /// Number of sets of labels that are tried.

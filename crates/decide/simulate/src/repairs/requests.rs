@@ -21,44 +21,38 @@ struct Excess<'v> {
     part: i64,
 }
 
-impl Trial<'_> {
-    /// A pod that requests as much less as a node lacks, whatever else keeps it off, for a pair of changes.
-    pub(super) fn request_less_on(&mut self, node: &str, verdicts: &[Verdict]) -> Option<(Pod, Repair)> {
-        let mut excess = Excess { node, by_resource: BTreeMap::new(), part: 0 };
+impl<'v> Excess<'v> {
+    /// What a node lacks, and whether nothing else keeps the pod off.
+    fn of(node: &'v str, verdicts: &'v [Verdict]) -> (Excess<'v>, bool) {
+        let (mut excess, mut is_all) = (Excess { node, by_resource: BTreeMap::new(), part: 0 }, true);
         for verdict in verdicts {
-            if let Some(Counts::Resource { resource, requested, used, allocatable }) = &verdict.counts
-                && resource != "pods"
-                && allocatable > used
-            {
-                excess.by_resource.insert(resource, requested - (allocatable - used));
+            match &verdict.counts {
+                Some(Counts::Resource { resource, requested, used, allocatable })
+                    if resource != "pods" && allocatable > used =>
+                {
+                    let lacking = requested - (allocatable - used);
+                    excess.by_resource.insert(resource, lacking);
+                    let part = i128::from(lacking) * 1_000_000 / i128::from((*requested).max(1));
+                    excess.part = excess.part.max(i64::try_from(part).unwrap_or(i64::MAX));
+                }
+                _ => is_all = false,
             }
         }
+        (excess, is_all)
+    }
+}
+
+impl Trial<'_> {
+    /// The pod with lower requests, as far as the node lacks resources, for a pair of changes: other rules may still exclude the node.
+    pub(super) fn request_less_on(&mut self, node: &str, verdicts: &[Verdict]) -> Option<(Pod, Repair)> {
+        let (excess, _) = Excess::of(node, verdicts);
         if excess.by_resource.is_empty() { None } else { self.less(&excess) }
     }
 
     /// Of the nodes that lack resources alone, the one where the smallest part of a request is too much.
     pub(super) fn request_less(&mut self, problem: &Problem) -> Option<Repair> {
-        let mut sites: Vec<_> = problem
-            .rejecting
-            .iter()
-            .filter_map(|(node, verdicts)| {
-                let mut excess = Excess { node, by_resource: BTreeMap::new(), part: 0 };
-                for verdict in verdicts {
-                    let Some(Counts::Resource { resource, requested, used, allocatable }) = &verdict.counts
-                    else {
-                        return None;
-                    };
-                    let free = allocatable - used;
-                    if resource == "pods" || free <= 0 {
-                        return None;
-                    }
-                    excess.by_resource.insert(resource, requested - free);
-                    let part = i128::from(requested - free) * 1_000_000 / i128::from((*requested).max(1));
-                    excess.part = excess.part.max(i64::try_from(part).unwrap_or(i64::MAX));
-                }
-                Some(excess)
-            })
-            .collect();
+        let sites = problem.rejecting.iter().map(|(node, verdicts)| Excess::of(node, verdicts));
+        let mut sites: Vec<_> = sites.filter_map(|(excess, is_all)| is_all.then_some(excess)).collect();
         sites.sort_by(|a, b| (a.part, a.node).cmp(&(b.part, b.node)));
         sites.iter().take(MAX_TRIES).find_map(|excess| self.with_less(problem, excess))
     }

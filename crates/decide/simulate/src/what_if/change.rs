@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::volume::CsiNode;
-use berth_api::object::{NamespacedName, Node, Pod, Taint, VolumeObject};
+use berth_api::object::{NamespacedName, Node, Pod, Taint, UNSCHEDULABLE_TAINT, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::rules::{TaintEffect, TolerationRule};
 use berth_api::syntax::labels::HOSTNAME;
@@ -14,9 +14,6 @@ use super::departures::Departures;
 use super::error::ChangeError;
 use super::scale;
 use crate::simulation::{is_of_daemon_set, node_like};
-
-/// The taint of cordoned nodes.
-const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Cordoned nodes.
 
 use berth_api::config::Plugin;
+use berth_api::object::UNSCHEDULABLE_TAINT;
 use berth_api::rules::TaintEffect;
 
 use super::rule::{Filter, Reads, Rule, TermInfo};
@@ -10,7 +11,6 @@ use crate::verdict::{Rejection, Status, Verdict};
 const REASON: &str = "node(s) were unschedulable";
 const DETAIL: &str = "the node must not be cordoned";
 const TERM: &str = "spec.unschedulable of the node";
-const TAINT: &str = "node.kubernetes.io/unschedulable";
 
 pub(super) struct NodeUnschedulable;
 
@@ -21,7 +21,7 @@ impl Rule for NodeUnschedulable {
     /// None for a pod that tolerates the taint of cordoned nodes.
     fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
         let tolerations = &context.rule_set.rules().tolerations;
-        let tolerated = tolerations.tolerate_parts(TAINT, "", &TaintEffect::NoSchedule);
+        let tolerated = tolerations.tolerate_parts(UNSCHEDULABLE_TAINT, "", &TaintEffect::NoSchedule);
         (!tolerated).then(|| Box::new(NodeUnschedulable) as Box<dyn Filter>)
     }
 }

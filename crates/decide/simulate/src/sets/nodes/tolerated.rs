@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use berth_api::object::{Node, Taint};
+use berth_api::object::{Node, Taint, UNSCHEDULABLE_TAINT};
 use berth_api::rules::TaintEffect;
 use berth_api::work::WorkBudget;
 
@@ -10,9 +10,6 @@ use super::collect::{PodClasses, Workloads};
 
 /// Workloads that tolerate a taint and are named.
 const MAX_NAMED: usize = 10;
-/// The taint of cordoned nodes.
-const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-
 /// Different taints.
 pub(super) struct Taints {
     pub all: Vec<TaintedNodes>,
@@ -44,8 +41,11 @@ impl Taints {
     pub(super) fn new(nodes: &[&Node]) -> Taints {
         let mut taints = Taints { all: Vec::new(), of_node: Vec::with_capacity(nodes.len()) };
         let mut positions: HashMap<[String; 3], usize> = HashMap::new();
-        let cordoned =
-            Taint { key: UNSCHEDULABLE.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+        let cordoned = Taint {
+            key: UNSCHEDULABLE_TAINT.to_owned(),
+            effect: "NoSchedule".to_owned(),
+            ..Taint::default()
+        };
         for (i, node) in nodes.iter().enumerate() {
             let mut of_node = Vec::new();
             for taint in node.spec.taints.iter().chain(node.spec.unschedulable.then_some(&cordoned)) {
