@@ -5,6 +5,7 @@
 mod docs;
 mod findings;
 mod published;
+mod terms;
 
 use berth_admission::{OfflineAdmission, Policy};
 use berth_api::inventory::Inventory;
