@@ -19,7 +19,8 @@ async fn concurrent_histories_keep_what_the_api_promises() {
     let first = number("BERTH_HISTORY_SEED").unwrap_or(1);
     let mut total = workload::Count::default();
     for seed in first..first + n_runs {
-        let (history, count) = workload::run(seed).await;
+        let run = tokio::time::timeout(wire::RUN_TIMEOUT, workload::run(seed)).await;
+        let (history, count) = run.unwrap_or_else(|_| panic!("seed {seed}: the run does not end"));
         if let Err(error) = history.check() {
             panic!("seed {seed}: {error}");
         }

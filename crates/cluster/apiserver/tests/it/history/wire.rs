@@ -8,8 +8,10 @@ use serde_json::Value;
 use super::check::{Change, Entry, Group, Id, Items, Kind, Version};
 use crate::support::version;
 
-/// Maximum duration of a request and of a pause of a watch. A run that needs it fails.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum duration of a request and of a pause of a watch, less than the interval of bookmarks. A run that needs it fails.
+pub const TIMEOUT: Duration = Duration::from_secs(50);
+/// Maximum duration of a run, which takes less than a second.
+pub const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 
 pub fn name(object: usize) -> String {
     format!("object-{object}")

@@ -74,13 +74,16 @@ impl Shared {
         let request = HttpRequest::builder().method(method).uri(path).header("content-type", kind);
         let request = request.body(kube::client::Body::from(bytes)).unwrap();
         let client = self.client.read().unwrap().clone();
-        let response = tokio::time::timeout(TIMEOUT, client.send(request)).await.expect("a response").ok()?;
-        let status = response.status();
-        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-            return None;
-        }
-        let bytes = response.into_body().collect_bytes().await.ok()?;
-        Some((status, serde_json::from_slice(&bytes).ok()?))
+        let answered = async {
+            let response = client.send(request).await.ok()?;
+            let status = response.status();
+            if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+                return None;
+            }
+            let bytes = response.into_body().collect_bytes().await.ok()?;
+            Some((status, serde_json::from_slice(&bytes).ok()?))
+        };
+        tokio::time::timeout(TIMEOUT, answered).await.expect("a response")
     }
 
     fn path(&self) -> &'static str {
@@ -216,7 +219,8 @@ impl Shared {
         let request = HttpRequest::get(format!("{}?watch=true&{query}", self.path()));
         let request = request.body(kube::client::Body::empty()).unwrap();
         let client = self.client.read().unwrap().clone();
-        let response = client.send(request).await.map_err(|_| None)?;
+        let sent = tokio::time::timeout(TIMEOUT, client.send(request)).await.expect("a response to a watch");
+        let response = sent.map_err(|_| None)?;
         if !response.status().is_success() {
             return Err(Some(response.status()));
         }
