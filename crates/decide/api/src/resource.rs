@@ -232,6 +232,10 @@ resources! {
 pub const COSCHEDULING_POD_GROUPS: Resource =
     version("v1alpha1", resource("scheduling.x-k8s.io", "PodGroup", "podgroups"));
 
+/// `resource.k8s.io/v1beta2` DeviceTaintRule, which API servers serve only if it is enabled.
+pub const DEVICE_TAINT_RULES: Resource =
+    cluster_scoped(version("v1beta2", resource("resource.k8s.io", "DeviceTaintRule", "devicetaintrules")));
+
 const METRICS: &str = "metrics.k8s.io";
 
 /// `metrics.k8s.io/v1beta1` PodMetrics, which an aggregated API server serves: read only, and computed from pods.

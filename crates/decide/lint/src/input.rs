@@ -307,8 +307,8 @@ fn objects(inventory: &Inventory) -> Vec<Object<'_>> {
     add(&mut objects, &inventory.runtime_classes);
     add(&mut objects, &inventory.pod_disruption_budgets);
     add(&mut objects, &inventory.pod_groups);
-    add(&mut objects, &inventory.device_classes);
     add(&mut objects, &inventory.placement_policies);
     add(&mut objects, &inventory.volume_objects);
+    add(&mut objects, &inventory.device_objects);
     objects
 }

@@ -40,7 +40,7 @@ impl Inventory {
             Kind::PodGroup | Kind::CoschedulingPodGroup => remove(&mut self.pod_groups, order),
             Kind::PodDisruptionBudget => remove(&mut self.pod_disruption_budgets, order),
             Kind::Volume(_) => remove(&mut self.volume_objects, order),
-            Kind::DeviceClass => remove(&mut self.device_classes, order),
+            Kind::Device(_) => remove(&mut self.device_objects, order),
             Kind::PlacementPolicy | Kind::ClusterPlacementPolicy => {
                 remove(&mut self.placement_policies, order);
             }

@@ -10,8 +10,8 @@ use super::entry::{Entry, InputError, NOT_AN_OBJECT};
 use super::workload::{Workload, WorkloadSpec};
 use crate::object::group::PodGroup;
 use crate::object::{
-    CronJob, DeviceClass, Job, Monitor, Namespace, NetworkPolicy, Node, NodeStatus, ObjectMeta, Pod,
-    PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass, ReplicationController, RuntimeClass,
+    CronJob, DeviceClass, DeviceObject, Job, Monitor, Namespace, NetworkPolicy, Node, NodeStatus, ObjectMeta,
+    Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass, ReplicationController, RuntimeClass,
     Service, VolumeObject, Workload as WorkloadObject,
 };
 use crate::policy::PlacementPolicy;
@@ -54,12 +54,12 @@ pub struct Inventory {
     pub pod_disruption_budgets: Vec<Entry<PodDisruptionBudget>>,
     /// Pod groups of both API groups.
     pub pod_groups: Vec<Entry<PodGroup>>,
-    /// Device classes.
-    pub device_classes: Vec<Entry<DeviceClass>>,
     /// Placement policies of both kinds.
     pub placement_policies: Vec<Entry<PlacementPolicy>>,
     /// Objects that decide where pods with volumes may run.
     pub volume_objects: Vec<Entry<VolumeObject>>,
+    /// Objects of dynamic resource allocation.
+    pub device_objects: Vec<Entry<DeviceObject>>,
     /// Scheduler configurations, as read.
     pub scheduler_configurations: Vec<Manifest>,
     /// Number of objects of other kinds, by kind and group (`Service.serving.knative.dev`); [`NOT_AN_OBJECT`] for
@@ -118,6 +118,14 @@ impl Inventory {
         })
     }
 
+    /// The device classes.
+    pub fn device_classes(&self) -> impl Iterator<Item = &DeviceClass> {
+        self.device_objects.iter().filter_map(|entry| match &entry.object {
+            DeviceObject::DeviceClass(class) => Some(&**class),
+            _ => None,
+        })
+    }
+
     /// Number of the objects read so far, those of ignored kinds included.
     pub fn n_objects(&self) -> usize {
         self.n_read + self.skipped.values().sum::<usize>()
@@ -148,12 +156,12 @@ impl Inventory {
         index.add(&mut self.pod_groups, |o| {
             (Kind::of(&o.api_version, "PodGroup").unwrap_or(Kind::PodGroup), &o.metadata)
         });
-        index.add(&mut self.device_classes, |o| (Kind::DeviceClass, &o.metadata));
         index.add(&mut self.placement_policies, |o| match o.is_cluster_scoped() {
             true => (Kind::ClusterPlacementPolicy, &o.metadata),
             false => (Kind::PlacementPolicy, &o.metadata),
         });
         index.add(&mut self.volume_objects, |o| (Kind::Volume(o.kind()), o.metadata()));
+        index.add(&mut self.device_objects, |o| (Kind::Device(o.kind()), o.metadata()));
         (self.seen, self.n_read) = (index.seen, index.n_read);
     }
 
@@ -228,10 +236,6 @@ impl Inventory {
                 let entry = self.take(kind, manifest, |o: &mut PodGroup| &mut o.metadata)?;
                 put(&mut self.pod_groups, entry);
             }
-            Kind::DeviceClass => {
-                let entry = self.take(kind, manifest, |o: &mut DeviceClass| &mut o.metadata)?;
-                put(&mut self.device_classes, entry);
-            }
             Kind::PlacementPolicy | Kind::ClusterPlacementPolicy => {
                 let policy = match PlacementPolicy::read(&manifest.value) {
                     Ok(policy) => policy,
@@ -247,6 +251,11 @@ impl Inventory {
                 let decoded = VolumeObject::decode(volume_kind, &manifest.value);
                 let entry = self.take_decoded(kind, manifest, decoded, VolumeObject::metadata_mut)?;
                 put(&mut self.volume_objects, entry);
+            }
+            Kind::Device(device_kind) => {
+                let decoded = DeviceObject::decode(device_kind, &manifest.value);
+                let entry = self.take_decoded(kind, manifest, decoded, DeviceObject::metadata_mut)?;
+                put(&mut self.device_objects, entry);
             }
             Kind::Deployment => {
                 self.add_workload(kind, manifest, of_workload, WorkloadSpec::Deployment)?;

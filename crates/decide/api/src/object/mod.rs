@@ -11,6 +11,7 @@
 mod affinity;
 mod cluster;
 mod condition;
+pub mod device;
 pub mod group;
 mod meta;
 mod monitor;
@@ -30,6 +31,7 @@ mod workload;
 pub use affinity::*;
 pub use cluster::*;
 pub use condition::{Condition, find_condition, remove_condition, set_condition};
+pub use device::{DeviceClass, DeviceKind, DeviceObject};
 pub use group::{GroupKey, GroupRules, PodGroup};
 pub use meta::*;
 pub use monitor::*;
@@ -37,10 +39,10 @@ pub use name::NamespacedName;
 pub use node::*;
 pub use pod::*;
 pub use pod_limits::{PodLimits, TooManyEntries};
-pub use resources::{ResourceList, ResourceRequirements};
+pub use resources::{ContainerClaim, ResourceList, ResourceRequirements};
 pub use shared::{Empty, Shared};
 pub use shared_parts::SharedParts;
-pub use support::{DeviceClass, DeviceResources};
+pub use support::DeviceResources;
 pub use volume::{VolumeDecision, VolumeKind, VolumeObject};
 pub use workload::*;
 

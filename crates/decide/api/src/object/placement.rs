@@ -38,8 +38,15 @@ pub const SPEC_FIELDS: [&str; 18] = [
 ];
 
 /// The fields of `status` that placement or the scheduling queue reads, besides `conditions`.
-pub const STATUS_FIELDS: [&str; 5] =
-    ["phase", "startTime", "nominatedNodeName", "resources", "allocatedResources"];
+pub const STATUS_FIELDS: [&str; 7] = [
+    "phase",
+    "startTime",
+    "nominatedNodeName",
+    "resources",
+    "allocatedResources",
+    "resourceClaimStatuses",
+    "extendedResourceClaimStatus",
+];
 
 /// The lists of container statuses in `status`. Of each status, placement reads the [`CONTAINER_STATUS_FIELDS`]; the
 /// others change often, and without effect on placement.
@@ -84,7 +91,8 @@ impl Pod {
             (&spec.scheduling_gates, spec.priority, &spec.preemption_policy),
             (&spec.init_containers, &spec.containers, &spec.overhead, &spec.resources),
             (self.started(), self.is_being_preempted(), volumes),
-            (spec.host_network, spec.host_users, !spec.resource_claims.is_empty(), &spec.scheduling_group),
+            (spec.host_network, spec.host_users, &spec.scheduling_group),
+            (&spec.resource_claims, &status.resource_claim_statuses, &status.extended_resource_claim_status),
             (&status.container_statuses, &status.init_container_statuses, status.is_resize_infeasible()),
             (&status.resources, &status.allocated_resources),
         );
@@ -196,6 +204,8 @@ mod tests {
             ("/status/startTime", json!("2026-01-01T00:00:00Z"), true),
             ("/spec/hostUsers", json!(false), true),
             ("/spec/resourceClaims", json!([{"name": "gpu"}]), true),
+            ("/status/resourceClaimStatuses", json!([{"name": "gpu", "resourceClaimName": "p-gpu-x"}]), true),
+            ("/status/extendedResourceClaimStatus", json!({"resourceClaimName": "p-extended"}), true),
             ("/spec/schedulingGroup", json!({"podGroupName": "g"}), true),
             ("/status/containerStatuses", json!([{"name": "c", "restartCount": 1}]), false),
             ("/status/containerStatuses", json!([{"name": "c", "allocatedResources": {"cpu": "1"}}]), true),

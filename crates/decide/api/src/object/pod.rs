@@ -186,13 +186,19 @@ pub struct PodOs {
     pub name: String,
 }
 
-/// A claim of devices; its source does not matter here.
+/// A claim of devices: an existing one, or one that is made from a template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodResourceClaim {
     /// Name in the pod.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
+    /// Name of the claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_claim_name: Option<String>,
+    /// Name of the template. The name of the claim made from it is in the pod's status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_claim_template_name: Option<String>,
 }
 
 /// A group of pods.
@@ -353,12 +359,57 @@ pub struct PodStatus {
     /// The same of the init containers.
     #[serde(deserialize_with = "with_resources", skip_serializing_if = "Vec::is_empty")]
     pub init_container_statuses: Shared<Vec<ContainerStatus>>,
+    /// The claims made from templates.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub resource_claim_statuses: Shared<Vec<PodResourceClaimStatus>>,
+    /// The claim that the scheduler made for extended resources of device classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extended_resource_claim_status: Option<Box<PodExtendedResourceClaimStatus>>,
     /// Pod-level requests and limits in force on the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Box<ResourceRequirements>>,
     /// Pod-level requests that the node has reserved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated_resources: Option<ResourceList>,
+}
+
+/// The claim made for an entry of `spec.resourceClaims` with a template.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodResourceClaimStatus {
+    /// Name of the entry.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// Name of the claim; absent if none was needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_claim_name: Option<String>,
+}
+
+/// The claim of a pod's extended resources.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodExtendedResourceClaimStatus {
+    /// Which requests of the claim are for which resources of which containers.
+    #[serde(deserialize_with = "nullable")]
+    pub request_mappings: Vec<ContainerExtendedResourceRequest>,
+    /// Name of the claim.
+    #[serde(deserialize_with = "nullable")]
+    pub resource_claim_name: String,
+}
+
+/// The request of a claim for an extended resource of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerExtendedResourceRequest {
+    /// Name of the container.
+    #[serde(deserialize_with = "nullable")]
+    pub container_name: String,
+    /// Name of the extended resource.
+    #[serde(deserialize_with = "nullable")]
+    pub resource_name: String,
+    /// Name of the request in the claim.
+    #[serde(deserialize_with = "nullable")]
+    pub request_name: String,
 }
 
 impl PodStatus {

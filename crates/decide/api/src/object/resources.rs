@@ -20,4 +20,19 @@ pub struct ResourceRequirements {
     /// The upper limits of use; the defaults of missing requests.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub limits: ResourceList,
+    /// Of a container: the claims of the pod whose devices it uses.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<ContainerClaim>,
+}
+
+/// A claim of the pod whose devices a container uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContainerClaim {
+    /// Name of the entry in `spec.resourceClaims`.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// The request whose devices it uses; empty for all of the claim.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub request: String,
 }

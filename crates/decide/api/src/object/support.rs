@@ -5,9 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
-use super::{Container, ObjectMeta, PodSpec, nullable};
+use super::{Container, DeviceClass, PodSpec};
 
 /// The fields of a pod, and whether a pod uses them.
 const FIELDS: [(&str, IsUsed); 1] = [("spec.resourceClaims", |spec| !spec.resource_claims.is_empty())];
@@ -16,27 +14,6 @@ type IsUsed = fn(&PodSpec) -> bool;
 
 /// The prefix of the resource that every DeviceClass provides under its own name.
 const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
-
-/// A device class.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct DeviceClass {
-    /// Metadata.
-    #[serde(deserialize_with = "nullable")]
-    pub metadata: ObjectMeta,
-    /// Specification.
-    #[serde(deserialize_with = "nullable")]
-    pub spec: DeviceClassSpec,
-}
-
-/// `spec` of a device class.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct DeviceClassSpec {
-    /// The extended resource that its devices provide.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub extended_resource_name: Option<String>,
-}
 
 /// Extended resources whose devices are allocated dynamically, by the name of their device class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

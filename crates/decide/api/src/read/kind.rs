@@ -1,7 +1,7 @@
 //! The kinds that Berth reads from manifests.
 
-use crate::object::VolumeKind;
 use crate::object::group::{COSCHEDULING_GROUP, SCHEDULING_GROUP};
+use crate::object::{DeviceKind, VolumeKind};
 use crate::resource::{self, Resource, group_of};
 
 /// A kind that Berth reads, identified by group and name: a Knative `Service` is not one of them.
@@ -47,8 +47,8 @@ pub enum Kind {
     PodDisruptionBudget,
     /// An object that decides where pods with volumes may run.
     Volume(VolumeKind),
-    /// `resource.k8s.io` DeviceClass.
-    DeviceClass,
+    /// An object of dynamic resource allocation.
+    Device(DeviceKind),
     /// `scheduling.berth.dev` PlacementPolicy.
     PlacementPolicy,
     /// `scheduling.berth.dev` ClusterPlacementPolicy.
@@ -82,7 +82,11 @@ impl Kind {
             (SCHEDULING_GROUP, "PodGroup") => Kind::PodGroup,
             (COSCHEDULING_GROUP, "PodGroup") => Kind::CoschedulingPodGroup,
             ("policy", "PodDisruptionBudget") => Kind::PodDisruptionBudget,
-            ("resource.k8s.io", "DeviceClass") => Kind::DeviceClass,
+            ("resource.k8s.io", "ResourceSlice") => Kind::Device(DeviceKind::ResourceSlice),
+            ("resource.k8s.io", "DeviceClass") => Kind::Device(DeviceKind::DeviceClass),
+            ("resource.k8s.io", "ResourceClaim") => Kind::Device(DeviceKind::ResourceClaim),
+            ("resource.k8s.io", "ResourceClaimTemplate") => Kind::Device(DeviceKind::ResourceClaimTemplate),
+            ("resource.k8s.io", "DeviceTaintRule") => Kind::Device(DeviceKind::DeviceTaintRule),
             ("scheduling.berth.dev", "PlacementPolicy") => Kind::PlacementPolicy,
             ("scheduling.berth.dev", "ClusterPlacementPolicy") => Kind::ClusterPlacementPolicy,
             ("", "PersistentVolume") => Kind::Volume(VolumeKind::PersistentVolume),
@@ -148,10 +152,10 @@ impl Kind {
             Kind::PodGroup => resource::POD_GROUPS,
             Kind::CoschedulingPodGroup => resource::COSCHEDULING_POD_GROUPS,
             Kind::PodDisruptionBudget => resource::POD_DISRUPTION_BUDGETS,
-            Kind::DeviceClass => resource::DEVICE_CLASSES,
             Kind::PlacementPolicy => resource::PLACEMENT_POLICIES,
             Kind::ClusterPlacementPolicy => resource::CLUSTER_PLACEMENT_POLICIES,
             Kind::Volume(kind) => kind.resource(),
+            Kind::Device(kind) => kind.resource(),
             Kind::KubeSchedulerConfiguration => return None,
         })
     }

@@ -7,6 +7,7 @@
 //! YAML scalars have the meaning that `kubectl` gives them (YAML 1.1: `yes` is a boolean, `0644` is octal).
 
 mod decode;
+mod device;
 pub(crate) mod document;
 mod error;
 pub mod fields;

@@ -108,7 +108,7 @@ const CONTAINER_PORT: &[(&str, Support)] = &[
 ];
 
 const RESOURCES: &[(&str, Support)] = &[
-    ("claims", Irrelevant("names a claim of spec.resourceClaims, which is unsupported as a whole")),
+    ("claims", Irrelevant("names a claim of spec.resourceClaims, which is decided for the pod")),
     ("limits", Decided),
     ("requests", Decided),
 ];

@@ -229,8 +229,8 @@ impl Simulation {
         let labels = inventory.namespaces.iter().map(|e| &e.object.metadata);
         let labels = labels.map(|m| (m.name.clone(), m.labels.clone())).collect();
         let policies = PolicySet::new(policies.filter(|_| simulation.extensions), labels);
-        for class in &inventory.device_classes {
-            simulation.device_resources.set(&class.object);
+        for class in inventory.device_classes() {
+            simulation.device_resources.set(class);
         }
         let mut invalid = simulation.add_cluster_objects(&inventory, &expansion.owner_selectors);
         let mut volumes = Volumes::default();

@@ -2,7 +2,9 @@
 //! reject pods: a pod with a node runs until its status says otherwise.
 
 use berth_api::inventory::{Inventory, Workload, WorkloadSpec};
-use berth_api::object::{DeviceResources, LabelSelector, NamespacedName, Node, Pod, VolumeObject};
+use berth_api::object::{
+    DeviceKind, DeviceResources, LabelSelector, NamespacedName, Node, Pod, VolumeObject,
+};
 use berth_api::read::Kind;
 use berth_api::rules::{KnownNamespaces, Selector};
 use berth_engine::DisruptionBudget;
@@ -115,10 +117,10 @@ impl Simulation {
             let budgets = inventory.pod_disruption_budgets.iter();
             self.budgets = budgets.map(|budget| DisruptionBudget::from(&budget.object)).collect();
         }
-        if is_changed(&[Kind::DeviceClass]) {
+        if is_changed(&[Kind::Device(DeviceKind::DeviceClass)]) {
             self.device_resources = DeviceResources::default();
-            for class in &inventory.device_classes {
-                self.device_resources.set(&class.object);
+            for class in inventory.device_classes() {
+                self.device_resources.set(class);
             }
         }
         if is_changed(&[Kind::PodGroup, Kind::CoschedulingPodGroup]) {

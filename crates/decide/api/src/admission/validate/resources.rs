@@ -29,7 +29,7 @@ pub(super) fn validate_overhead(overhead: &ResourceList, path: &Path<'_>, errors
 }
 
 pub(super) fn validate_pod_resources(spec: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
-    let Some(ResourceRequirements { requests, limits }) = spec.resources.as_deref() else { return };
+    let Some(ResourceRequirements { requests, limits, .. }) = spec.resources.as_deref() else { return };
     validate_requirements(requests, limits, Level::Pod, path, errors);
 
     let requests_path = path.child("requests");

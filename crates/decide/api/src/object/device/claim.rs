@@ -1,0 +1,198 @@
+//! Claims of devices and their templates.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::class::{DeviceConfiguration, DeviceSelector};
+use super::status::ResourceClaimStatus;
+use crate::object::{ObjectMeta, Toleration, nullable};
+use crate::syntax::quantity::Quantity;
+
+/// The annotation of a claim made from a template: the name of the claim in the pod.
+pub const POD_CLAIM_NAME_ANNOTATION: &str = "resource.kubernetes.io/pod-claim-name";
+
+/// The annotation of a claim that the scheduler made for a pod's extended resources.
+pub const EXTENDED_RESOURCE_CLAIM_ANNOTATION: &str = "resource.kubernetes.io/extended-resource-claim";
+
+/// The finalizer of an allocated claim.
+pub const CLAIM_FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+
+/// The label of the namespaces whose claims may have requests with `adminAccess`.
+pub const ADMIN_ACCESS_LABEL: &str = "resource.kubernetes.io/admin-access";
+
+/// The `allocationMode` of a request for all matching devices.
+pub const ALLOCATION_MODE_ALL: &str = "All";
+
+/// The `allocationMode` of a request for `count` devices; the default.
+pub const ALLOCATION_MODE_EXACT_COUNT: &str = "ExactCount";
+
+/// A claim of devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceClaim {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// Specification.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: ResourceClaimSpec,
+    /// Status.
+    #[serde(deserialize_with = "nullable")]
+    pub status: ResourceClaimStatus,
+}
+
+/// A template from which a claim is made for each pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceClaimTemplate {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// Specification.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: ResourceClaimTemplateSpec,
+}
+
+/// `spec` of a template.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceClaimTemplateSpec {
+    /// Labels and annotations of the claims.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// Specification of the claims.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: ResourceClaimSpec,
+}
+
+/// `spec` of a claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceClaimSpec {
+    /// The devices.
+    #[serde(deserialize_with = "nullable")]
+    pub devices: DeviceClaim,
+}
+
+/// The devices that a claim requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeviceClaim {
+    /// The requests, all of which must be satisfied.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<DeviceRequest>,
+    /// What the devices of several requests must have in common.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub constraints: Vec<DeviceConstraint>,
+    /// Configuration of the devices.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub config: Vec<DeviceConfiguration>,
+}
+
+/// A request of devices: `exactly` or `first_available`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeviceRequest {
+    /// Name in the claim.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// One way to satisfy the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exactly: Option<ExactDeviceRequest>,
+    /// Alternatives; the first that can be satisfied counts.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub first_available: Vec<DeviceSubRequest>,
+}
+
+/// Devices of a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExactDeviceRequest {
+    /// Name of the class.
+    #[serde(deserialize_with = "nullable")]
+    pub device_class_name: String,
+    /// What a device must satisfy besides the class, ANDed.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub selectors: Vec<DeviceSelector>,
+    /// `ExactCount` (also when empty) or `All`.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub allocation_mode: String,
+    /// Number of devices for `ExactCount`; 0 before defaulting, which makes it 1.
+    #[serde(deserialize_with = "nullable")]
+    pub count: i64,
+    /// Whether to use devices for administration, also if they are allocated to others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_access: Option<bool>,
+    /// Taints that the devices may have.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
+    /// How much of each device to take, if it can be shared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacityRequirements>,
+}
+
+/// An alternative: devices of a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeviceSubRequest {
+    /// Name in the request.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// Name of the class.
+    #[serde(deserialize_with = "nullable")]
+    pub device_class_name: String,
+    /// What a device must satisfy besides the class, ANDed.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub selectors: Vec<DeviceSelector>,
+    /// `ExactCount` (also when empty) or `All`.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub allocation_mode: String,
+    /// Number of devices for `ExactCount`; 0 before defaulting, which makes it 1.
+    #[serde(deserialize_with = "nullable")]
+    pub count: i64,
+    /// Taints that the devices may have.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
+    /// How much of each device to take, if it can be shared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacityRequirements>,
+}
+
+/// How much of a device to take.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CapacityRequirements {
+    /// Amounts by the name of the capacity.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: BTreeMap<String, Quantity>,
+}
+
+/// What the devices of requests must have in common. One of the attributes is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeviceConstraint {
+    /// The requests; empty for all of the claim. `REQUEST/SUBREQUEST` names an alternative.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<String>,
+    /// An attribute, with domain, that has the same value on all devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub match_attribute: Option<String>,
+    /// An attribute, with domain, that has another value on each device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distinct_attribute: Option<String>,
+}
+
+impl ExactDeviceRequest {
+    /// Whether it is for all matching devices.
+    pub fn is_for_all(&self) -> bool {
+        self.allocation_mode == ALLOCATION_MODE_ALL
+    }
+}
+
+impl DeviceSubRequest {
+    /// Whether it is for all matching devices.
+    pub fn is_for_all(&self) -> bool {
+        self.allocation_mode == ALLOCATION_MODE_ALL
+    }
+}
