@@ -10,7 +10,6 @@ pub mod admission;
 mod authn;
 mod authz;
 mod bootstrap;
-pub mod cel;
 mod custom;
 mod discovery;
 mod handlers;

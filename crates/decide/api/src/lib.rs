@@ -3,6 +3,7 @@
 //! | module | is for |
 //! |---|---|
 //! | [`syntax`] | texts in objects: quantities, versions, schedules, names, labels, annotations |
+//! | [`cel`] | expressions of the Common Expression Language |
 //! | [`resource`] | the table of resources: group, version, kind, plural, scope, URL paths |
 //! | [`object`] | typed objects, metadata, conditions, times; [`object::placement`] lists the fields of a pod that matter for placement |
 //! | [`read`] | YAML and JSON text to objects |
@@ -23,6 +24,7 @@
 pub const KUBERNETES_VERSION: &str = "1.36";
 
 pub mod admission;
+pub mod cel;
 pub mod config;
 pub mod expand;
 pub mod fenceposts;

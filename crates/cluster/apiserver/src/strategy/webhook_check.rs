@@ -10,7 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
 
-use crate::cel::Expression;
+use berth_api::cel::Expression;
 
 /// Versions of `AdmissionReview`. A webhook is sent the first of its versions that is one of these.
 pub const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];

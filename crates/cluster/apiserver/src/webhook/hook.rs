@@ -7,7 +7,7 @@ use berth_api::rules::Selector;
 use serde_json::Value;
 
 use super::{AdmissionAttributes, Denied, ServedForm, review};
-use crate::cel::Expression;
+use berth_api::cel::Expression;
 use crate::strategy::webhook_check::{REVIEW_VERSIONS, VARIABLES, certificates, selector};
 
 const NAMESPACE: (&str, &str, &str) = ("", "v1", "Namespace");

@@ -7,6 +7,7 @@
 
 mod annotation;
 mod attribute;
+mod device_selector;
 mod dialect;
 mod dialect_notes;
 mod eviction;
@@ -28,6 +29,7 @@ pub mod volume;
 
 pub use annotation::{AnnotationError, annotation_affinity, parse_affinity_annotation};
 pub use attribute::{NODE_FIELDS, annotation_key, node_attribute, node_attributes};
+pub use device_selector::{DeviceSelector, SelectedDevice};
 pub use dialect::Dialect;
 pub use dialect_notes::{DialectNote, dialect_notes};
 pub use eviction::{

@@ -75,6 +75,11 @@ impl Quantity {
         self.scaled(NANOS / 1000)
     }
 
+    /// The nearest double.
+    pub fn approximate(self) -> f64 {
+        self.nanos as f64 / NANOS as f64
+    }
+
     /// Whether the quantity is below zero.
     pub fn is_negative(self) -> bool {
         self.nanos < 0

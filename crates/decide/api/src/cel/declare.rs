@@ -1,0 +1,202 @@
+//! Functions: their names, types, costs and implementations. The libraries have one row per overload.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::budget::Budget;
+use super::library;
+use super::types::Type;
+use super::value::Value;
+
+/// Why an evaluation has no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// An error, which `&&`, `||` and loops may absorb.
+    Error(Cow<'static, str>),
+    /// A limit is reached, and the evaluation ends.
+    Cancelled,
+}
+
+impl From<&'static str> for Failure {
+    fn from(text: &'static str) -> Self {
+        Failure::Error(text.into())
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Failure::Error(text.into())
+    }
+}
+
+/// The result of an evaluation.
+pub(crate) type Outcome = Result<Value, Failure>;
+
+/// The implementation of an overload. The arguments have the types of its parameters.
+pub(super) type Function = fn(&[Value], &mut Budget) -> Outcome;
+
+/// Name, signature, cost, implementation. A signature has a letter for each parameter, a point after the target of a
+/// method, and the result after a colon.
+///
+/// | letter | type |
+/// |---|---|
+/// | `b i u d s y t` | bool, int, uint, double, string, bytes, type |
+/// | `D T` | duration, timestamp |
+/// | `Q V I C U F` | quantity, version, IP address, CIDR, URL, named format |
+/// | `* A B` | any type; types that are equal at each place |
+/// | `[x] {xy} ?x` | list, map, optional |
+/// | `O M N P` | one overload each: ordered types, numbers, numbers and durations, pairs of different numbers |
+pub(super) type Row = (&'static str, &'static str, Cost, Function);
+
+/// What an evaluation of a function costs, by the sizes of the arguments (the target of a method is the first one).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cost {
+    One,
+    /// A walk over the text of an argument.
+    Text(usize),
+    /// The same, and a new text.
+    TextTwice(usize),
+    /// A comparison of two values.
+    Shorter,
+    /// A new text of two.
+    Both,
+    /// A search for a text.
+    Search,
+    /// A regular expression on a text.
+    Regex,
+    /// A walk over the elements of an argument.
+    Elements(usize),
+    /// Each element of the one list with each of the other.
+    Product(u64),
+    /// A comparison of addresses.
+    Network,
+    /// A new text of all elements of a list, which the function itself charges for.
+    Join,
+}
+
+/// Cost of a character of a text, and of a character of a regular expression.
+const PER_CHARACTER: f64 = 0.1;
+const PER_PATTERN_CHARACTER: f64 = 0.25;
+
+/// `size × factor`, rounded up.
+pub(super) fn scaled(size: u64, factor: f64) -> u64 {
+    (size as f64 * factor).ceil() as u64
+}
+
+impl Cost {
+    /// The cost with arguments of these sizes.
+    pub fn of(self, sizes: &[u64]) -> u64 {
+        let size = |at: usize| sizes.get(at).copied().unwrap_or(1);
+        match self {
+            Cost::One => 1,
+            Cost::Join => 0,
+            Cost::Text(at) => scaled(size(at), PER_CHARACTER),
+            Cost::TextTwice(at) => scaled(size(at), 2.0 * PER_CHARACTER),
+            Cost::Shorter => scaled(size(0).min(size(1)), PER_CHARACTER),
+            Cost::Both => scaled(size(0).saturating_add(size(1)), PER_CHARACTER),
+            Cost::Search => scaled(size(0), PER_CHARACTER).saturating_mul(scaled(size(1), PER_CHARACTER)),
+            Cost::Regex => scaled(size(0).saturating_add(1), PER_CHARACTER)
+                .saturating_mul(scaled(size(1), PER_PATTERN_CHARACTER)),
+            Cost::Elements(at) => size(at),
+            Cost::Product(factor) => size(0).saturating_mul(size(1)).saturating_mul(factor).saturating_add(1),
+            Cost::Network => scaled(32, PER_CHARACTER).saturating_add(scaled(size(1), PER_CHARACTER)),
+        }
+    }
+}
+
+/// One overload of a function.
+#[derive(Debug)]
+pub(super) struct Overload {
+    pub is_method: bool,
+    pub parameters: Vec<Type>,
+    pub result: Type,
+    /// How many type parameters the types have.
+    pub n_type_parameters: usize,
+    pub cost: Cost,
+    pub function: Function,
+}
+
+/// The overloads of a function; none if there is no such function.
+pub(super) fn overloads(name: &str) -> Option<&'static [Overload]> {
+    static FUNCTIONS: LazyLock<HashMap<&str, Vec<Overload>>> = LazyLock::new(|| {
+        let mut functions: HashMap<&str, Vec<Overload>> = HashMap::new();
+        for (name, signature, cost, function) in library::rows() {
+            let expanded = expand(signature);
+            let overloads = expanded.iter().map(|signature| overload(signature, *cost, *function));
+            functions.entry(*name).or_default().extend(overloads);
+        }
+        functions
+    });
+    FUNCTIONS.get(name).map(Vec::as_slice)
+}
+
+/// The signatures that a signature with a letter for several types stands for.
+fn expand(signature: &str) -> Vec<String> {
+    const CLASSES: [(char, &[&str]); 4] = [
+        ('O', &["i", "u", "d", "b", "D", "T", "s", "y"]),
+        ('M', &["i", "u", "d"]),
+        ('N', &["i", "u", "d", "D"]),
+        ('P', &["id", "iu", "ui", "ud", "di", "du"]),
+    ];
+    match CLASSES.iter().find(|(class, _)| signature.contains(*class)) {
+        Some((class, types)) => types.iter().map(|types| signature.replace(*class, types)).collect(),
+        None => vec![signature.to_owned()],
+    }
+}
+
+fn overload(signature: &str, cost: Cost, function: Function) -> Overload {
+    let mut letters = signature.chars().peekable();
+    let (mut parameters, mut is_method) = (Vec::new(), false);
+    loop {
+        match letters.peek() {
+            Some('.') => is_method = true,
+            Some(':') => break,
+            _ => {
+                parameters.push(read_type(&mut letters));
+                continue;
+            }
+        }
+        letters.next();
+    }
+    letters.next();
+    let result = read_type(&mut letters);
+    let n_type_parameters = usize::from(signature.contains('A')) + usize::from(signature.contains('B'));
+    Overload { is_method, parameters, result, n_type_parameters, cost, function }
+}
+
+fn read_type(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Type {
+    match letters.next().expect("the rows have complete signatures") {
+        'b' => Type::Bool,
+        'i' => Type::Int,
+        'u' => Type::Uint,
+        'd' => Type::Double,
+        's' => Type::String,
+        'y' => Type::Bytes,
+        't' => Type::type_of(Type::Param(0)),
+        'D' => Type::Duration,
+        'T' => Type::Timestamp,
+        'Q' => Type::QUANTITY,
+        'V' => Type::SEMVER,
+        'I' => Type::IP,
+        'C' => Type::CIDR,
+        'U' => Type::URL,
+        'F' => Type::NAMED_FORMAT,
+        '*' => Type::Dyn,
+        'A' => Type::Param(0),
+        'B' => Type::Param(1),
+        '?' => Type::optional(read_type(letters)),
+        '[' => {
+            let element = read_type(letters);
+            letters.next();
+            Type::list(element)
+        }
+        '{' => {
+            let key = read_type(letters);
+            let value = read_type(letters);
+            letters.next();
+            Type::map(key, value)
+        }
+        other => unreachable!("no type has the letter {other}"),
+    }
+}

@@ -1,0 +1,338 @@
+//! Evaluation of checked expressions.
+
+use std::sync::Arc;
+
+use super::budget::Budget;
+use super::check::named_type;
+use super::declare::{Failure, Outcome, overloads};
+use super::library::operators::{find, mismatch};
+use super::library::regex;
+use super::tree::{ACCUMULATOR, Fold, Id, Kind, Tree};
+use super::types::Type;
+use super::value::{Key, Map, Value};
+
+/// Limit of the depth of an evaluation. It can be deeper than the tree, because variables are evaluated where they are
+/// used first.
+const MAX_DEPTH: usize = 400;
+
+/// What is prepared for evaluations.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    /// Values of lists and maps of literals, by node.
+    constants: Vec<Option<Value>>,
+    /// Regular expressions that are literals, by the node of the call.
+    patterns: Vec<Option<regex::Pattern>>,
+}
+
+impl Prepared {
+    pub fn new(tree: &Tree) -> Self {
+        let (mut constants, mut patterns) = (Vec::with_capacity(tree.nodes.len()), Vec::new());
+        for node in &tree.nodes {
+            patterns.push(None);
+            constants.push(match &node.kind {
+                Kind::Literal(value) => Some(value.clone()),
+                Kind::List(elements) => {
+                    let known = |(id, is_optional): &(Id, bool)| {
+                        if *is_optional { None } else { Option::clone(&constants[*id]) }
+                    };
+                    elements.iter().map(known).collect::<Option<Vec<_>>>().map(Value::list)
+                }
+                Kind::Call { function, arguments, .. } => {
+                    if let ("matches" | "find" | "findAll", Some(pattern)) = (&**function, arguments.get(1))
+                        && let Kind::Literal(Value::String(pattern)) = tree.kind(*pattern)
+                    {
+                        *patterns.last_mut().expect("it was pushed") = regex::Pattern::new(pattern).ok();
+                    }
+                    None
+                }
+                _ => None,
+            });
+        }
+        Prepared { constants, patterns }
+    }
+}
+
+/// The value of a tree with these variables.
+pub(super) fn evaluate(
+    tree: &Tree,
+    prepared: &Prepared,
+    variables: &[(&str, Value)],
+    budget: &mut Budget,
+) -> Outcome {
+    let scope = variables.iter().map(|(name, value)| (*name, Slot::Known(Ok(value.clone())))).collect();
+    Evaluation { tree, prepared, scope, budget, depth: 0 }.value(tree.root)
+}
+
+/// The value of a variable.
+enum Slot {
+    Known(Outcome),
+    /// Not used yet.
+    Unknown(Id),
+}
+
+struct Evaluation<'a> {
+    tree: &'a Tree,
+    prepared: &'a Prepared,
+    scope: Vec<(&'a str, Slot)>,
+    budget: &'a mut Budget,
+    depth: usize,
+}
+
+impl<'a> Evaluation<'a> {
+    fn value(&mut self, id: Id) -> Outcome {
+        if let Some(constant) = &self.prepared.constants[id] {
+            return Ok(constant.clone());
+        }
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(Failure::Cancelled);
+        }
+        let tree = self.tree;
+        let outcome = match tree.kind(id) {
+            Kind::Literal(value) => Ok(value.clone()),
+            Kind::Ident(name) => self.ident(name),
+            Kind::Select { operand, field, test } => self.select(*operand, field, *test),
+            Kind::Call { function, arguments, .. } => self.call(id, function, arguments),
+            Kind::List(elements) => self.list(elements),
+            Kind::Map(entries) => self.map(entries),
+            Kind::Bind { variable, init, result } => {
+                // As much as the loop costs that the reference makes of it.
+                self.budget.charge(10)?;
+                self.scope.push((&**variable, Slot::Unknown(*init)));
+                let outcome = self.value(*result);
+                self.scope.pop();
+                outcome
+            }
+            Kind::Fold(fold) => self.fold(fold),
+        };
+        self.depth -= 1;
+        outcome
+    }
+
+    fn ident(&mut self, name: &str) -> Outcome {
+        self.budget.charge(1)?;
+        let Some(position) = self.scope.iter().rposition(|(other, _)| *other == name) else {
+            return match named_type(name) {
+                Some(named) => Ok(Value::Type(named)),
+                None => Err(format!("no such variable: {name}").into()),
+            };
+        };
+        match &self.scope[position].1 {
+            Slot::Known(outcome) => outcome.clone(),
+            Slot::Unknown(init) => {
+                let init = *init;
+                let inner = self.scope.split_off(position);
+                let outcome = self.value(init);
+                self.scope.extend(inner);
+                self.scope[position].1 = Slot::Known(outcome.clone());
+                outcome
+            }
+        }
+    }
+
+    fn select(&mut self, operand: Id, field: &Arc<str>, test: bool) -> Outcome {
+        let operand = self.value(operand)?;
+        let key = Value::String(field.clone());
+        if test {
+            let found = match &operand {
+                Value::Optional(inner) => match inner {
+                    Some(inner) => find(inner, &key)?,
+                    None => None,
+                },
+                operand => find(operand, &key)?,
+            };
+            return Ok(Value::Bool(found.is_some()));
+        }
+        self.budget.charge(1)?;
+        if let Value::Optional(inner) = &operand {
+            let found = inner.as_ref().map_or(Ok(None), |inner| find(inner, &key))?;
+            return Ok(Value::Optional(found.map(Arc::new)));
+        }
+        find(&operand, &key)?.ok_or_else(|| format!("no such key: {field}").into())
+    }
+
+    fn call(&mut self, id: Id, function: &str, arguments: &[Id]) -> Outcome {
+        match (function, arguments) {
+            ("_&&_", [left, right]) => return self.logical(*left, *right, false),
+            ("_||_", [left, right]) => return self.logical(*left, *right, true),
+            ("_?_:_", [condition, then, otherwise]) => {
+                return match self.value(*condition)? {
+                    Value::Bool(true) => self.value(*then),
+                    Value::Bool(false) => self.value(*otherwise),
+                    _ => Err("no such overload".into()),
+                };
+            }
+            ("@not_strictly_false", [condition]) => {
+                let condition = self.value(*condition);
+                self.budget.charge(1)?;
+                return match condition {
+                    Err(Failure::Cancelled) => Err(Failure::Cancelled),
+                    Ok(Value::Bool(value)) => Ok(Value::Bool(value)),
+                    _ => Ok(Value::Bool(true)),
+                };
+            }
+            ("or" | "orValue", [target, other]) => {
+                let target = self.value(*target)?;
+                self.budget.charge(1)?;
+                return match target {
+                    Value::Optional(None) => self.value(*other),
+                    Value::Optional(Some(_)) if function == "or" => Ok(target),
+                    Value::Optional(Some(inner)) => Ok((*inner).clone()),
+                    _ => Err("no such overload".into()),
+                };
+            }
+            ("_+_", [accumulator, more]) if matches!(self.tree.kind(*accumulator), Kind::Ident(name) if &**name == ACCUMULATOR) =>
+            {
+                return self.accumulate(id, *more);
+            }
+            _ => {}
+        }
+        let mut values = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            values.push(self.value(*argument)?);
+        }
+        self.apply(id, function, &values)
+    }
+
+    /// The value of a function that needs all its arguments.
+    fn apply(&mut self, id: Id, function: &str, values: &[Value]) -> Outcome {
+        let types: Vec<Type> = values.iter().map(Value::value_type).collect();
+        let fits = |parameters: &[Type]| {
+            parameters.len() == types.len()
+                && parameters.iter().zip(&types).all(|(parameter, t)| parameter.accepts_value(t))
+        };
+        let all = overloads(function).unwrap_or_default();
+        let Some(overload) = all.iter().find(|overload| fits(&overload.parameters)) else {
+            self.budget.charge(1)?;
+            return Err(mismatch(function, values));
+        };
+        let sizes: Vec<u64> = values.iter().map(Value::size).collect();
+        self.budget.charge(overload.cost.of(&sizes))?;
+        match &self.prepared.patterns[id] {
+            Some(pattern) => pattern.apply(function, values, self.budget),
+            None => (overload.function)(values, self.budget),
+        }
+    }
+
+    /// `&&`, which is decided by false, or `||`, which is decided by true, whatever the other operand is.
+    fn logical(&mut self, left: Id, right: Id, decides: bool) -> Outcome {
+        let left = self.value(left);
+        match &left {
+            Ok(Value::Bool(value)) if *value == decides => return left,
+            Err(Failure::Cancelled) => return left,
+            _ => {}
+        }
+        match (left, self.value(right)) {
+            (_, Ok(Value::Bool(value))) if value == decides => Ok(Value::Bool(decides)),
+            (_, Err(Failure::Cancelled)) => Err(Failure::Cancelled),
+            (Ok(Value::Bool(_)), Ok(Value::Bool(right))) => Ok(Value::Bool(right)),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+            _ => Err("no such overload".into()),
+        }
+    }
+
+    /// Adds to what a loop has so far; a list is not copied.
+    fn accumulate(&mut self, id: Id, more: Id) -> Outcome {
+        let more = self.value(more)?;
+        self.budget.charge(1)?;
+        let position = self.scope.iter().rposition(|(name, _)| *name == ACCUMULATOR);
+        let position = position.ok_or("no such variable")?;
+        match std::mem::replace(&mut self.scope[position].1, Slot::Known(Ok(Value::Null))) {
+            Slot::Known(Ok(Value::List(mut list))) if matches!(more, Value::List(_)) => {
+                self.budget.charge(1)?;
+                if let Value::List(more) = more {
+                    self.budget.make(more.len())?;
+                    Arc::make_mut(&mut list).extend(more.iter().cloned());
+                }
+                Ok(Value::List(list))
+            }
+            Slot::Known(Ok(so_far)) => self.apply(id, "_+_", &[so_far, more]),
+            Slot::Known(Err(failure)) => Err(failure),
+            Slot::Unknown(_) => Err("no such variable".into()),
+        }
+    }
+
+    fn list(&mut self, elements: &[(Id, bool)]) -> Outcome {
+        let mut list = Vec::with_capacity(elements.len());
+        for (element, is_optional) in elements {
+            match self.value(*element)? {
+                Value::Optional(inner) if *is_optional => list.extend(inner.map(|inner| (*inner).clone())),
+                value => list.push(value),
+            }
+        }
+        self.budget.charge(10)?;
+        Ok(Value::list(list))
+    }
+
+    fn map(&mut self, entries: &[(Id, Id, bool)]) -> Outcome {
+        let mut map = Map::default();
+        for (key, value, is_optional) in entries {
+            let key = self.value(*key)?;
+            let value = match self.value(*value)? {
+                Value::Optional(None) if *is_optional => continue,
+                Value::Optional(Some(inner)) if *is_optional => (*inner).clone(),
+                value => value,
+            };
+            let Some(key) = Key::of(&key) else {
+                return Err(format!("unsupported key type: {}", key.type_name()).into());
+            };
+            map.entries.insert(key, value);
+        }
+        self.budget.charge(30)?;
+        Ok(Value::Map(Arc::new(map)))
+    }
+
+    fn fold(&mut self, fold: &'a Fold) -> Outcome {
+        let range = self.value(fold.range)?;
+        let init = self.value(fold.init);
+        let depth = self.scope.len();
+        self.scope.push((ACCUMULATOR, Slot::Known(init)));
+        let ended = match &range {
+            Value::List(list) => list.iter().enumerate().try_for_each(|(position, value)| {
+                self.round(fold, depth, Value::Int(position as i64), value.clone(), true)
+            }),
+            Value::Map(map) => map
+                .entries
+                .iter()
+                .try_for_each(|(key, value)| self.round(fold, depth, key.value(), value.clone(), false)),
+            other => {
+                Err(Some(format!("got '{}', expected iterable type", other.implementation_name()).into()))
+            }
+        };
+        self.scope.truncate(depth + 1);
+        let outcome = match ended {
+            Err(Some(failure)) => Err(failure),
+            _ => self.value(fold.result),
+        };
+        self.scope.truncate(depth);
+        outcome
+    }
+
+    /// One element of a loop. An error without a failure ends the loop.
+    fn round(
+        &mut self,
+        fold: &'a Fold,
+        depth: usize,
+        key: Value,
+        value: Value,
+        is_list: bool,
+    ) -> Result<(), Option<Failure>> {
+        self.scope.truncate(depth + 1);
+        match &fold.second {
+            Some(second) => {
+                self.scope.push((&fold.variable, Slot::Known(Ok(key))));
+                self.scope.push((second, Slot::Known(Ok(value))));
+            }
+            None => self.scope.push((&fold.variable, Slot::Known(Ok(if is_list { value } else { key })))),
+        }
+        if let Value::Bool(false) = self.value(fold.condition)? {
+            return Err(None);
+        }
+        let outcome = self.value(fold.step);
+        if let Err(Failure::Cancelled) = outcome {
+            return Err(Some(Failure::Cancelled));
+        }
+        self.scope[depth].1 = Slot::Known(outcome);
+        Ok(())
+    }
+}

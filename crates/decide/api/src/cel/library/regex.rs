@@ -1,0 +1,87 @@
+//! Regular expressions.
+
+use regex_lite::{Regex, RegexBuilder};
+
+use super::super::budget::Budget;
+use super::super::declare::{Cost, Outcome, Row};
+use super::super::value::Value;
+
+pub(in super::super) const ROWS: &[Row] = &[
+    ("matches", "ss:b", Cost::Regex, compile_and_apply::<Matches>),
+    ("matches", "s.s:b", Cost::Regex, compile_and_apply::<Matches>),
+    ("find", "s.s:s", Cost::Regex, compile_and_apply::<Find>),
+    ("findAll", "s.s:[s]", Cost::Regex, compile_and_apply::<FindAll>),
+    ("findAll", "s.si:[s]", Cost::Regex, compile_and_apply::<FindAll>),
+];
+
+/// A compiled regular expression.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Pattern {
+    regex: Regex,
+    /// A bound of the states that a search may be in.
+    states: u64,
+}
+
+impl Pattern {
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    /// It is malformed or too large.
+    pub fn new(pattern: &str) -> Result<Pattern, String> {
+        let regex = RegexBuilder::new(pattern).size_limit(1 << 18).build();
+        let regex = regex.map_err(|error| format!("error parsing regexp: {error}"))?;
+        Ok(Pattern { regex, states: states(pattern) })
+    }
+
+    /// The value of a function with this pattern as the second argument.
+    pub fn apply(&self, function: &str, arguments: &[Value], budget: &mut Budget) -> Outcome {
+        let Some(Value::String(text)) = arguments.first() else { return Err("no such overload".into()) };
+        budget.work((text.len() as u64 + 1).saturating_mul(self.states))?;
+        Ok(match function {
+            "matches" => Value::Bool(self.regex.is_match(text)),
+            "find" => Value::string(self.regex.find(text).map_or("", |found| found.as_str())),
+            _ => {
+                let limit = match arguments.get(2) {
+                    Some(Value::Int(limit)) => usize::try_from(*limit).unwrap_or(usize::MAX),
+                    _ => usize::MAX,
+                };
+                budget.make(text.len().saturating_mul(16))?;
+                Value::strings(self.regex.find_iter(text).take(limit).map(|found| found.as_str()))
+            }
+        })
+    }
+}
+
+/// The characters of a pattern, times the numbers of its counted repetitions.
+fn states(pattern: &str) -> u64 {
+    let counts = pattern.split('{').skip(1).map(|rest| {
+        let count = rest.split('}').next().unwrap_or_default();
+        let numbers = count.split(',').filter_map(|number| number.trim().parse::<u64>().ok());
+        numbers.max().unwrap_or(1).max(1)
+    });
+    // The size limit of compiled patterns bounds them as well.
+    counts.fold(pattern.len() as u64 + 1, u64::saturating_mul).min(1 << 14)
+}
+
+trait Named {
+    const NAME: &'static str;
+}
+struct Matches;
+struct Find;
+struct FindAll;
+impl Named for Matches {
+    const NAME: &'static str = "matches";
+}
+impl Named for Find {
+    const NAME: &'static str = "find";
+}
+impl Named for FindAll {
+    const NAME: &'static str = "findAll";
+}
+
+/// For patterns that are not known before the evaluation.
+fn compile_and_apply<F: Named>(arguments: &[Value], budget: &mut Budget) -> Outcome {
+    let Some(Value::String(pattern)) = arguments.get(1) else { return Err("no such overload".into()) };
+    budget.work(states(pattern).saturating_mul(100))?;
+    Pattern::new(pattern)?.apply(F::NAME, arguments, budget)
+}

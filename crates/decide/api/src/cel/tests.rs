@@ -1,0 +1,56 @@
+//! Expressions about JSON values, and bad input.
+
+use super::*;
+use serde_json::json;
+
+fn evaluated(text: &str, object: &serde_json::Value) -> Result<bool, String> {
+    Expression::compile(text, &["object"])?.holds(&[("object", object)])
+}
+
+#[test]
+fn conditions_are_evaluated() {
+    let pod = json!({"metadata": {"name": "web-1", "labels": {"app": "web"}}, "spec": {"priority": 5,
+        "containers": [{"image": "a:1"}, {"image": "b:2"}]}});
+    for (text, expected) in [
+        ("object.metadata.name.startsWith('web-') && object.spec.priority > 3", Ok(true)),
+        ("!has(object.metadata.annotations)", Ok(true)),
+        ("object.spec.containers.all(c, c.image.endsWith(':1'))", Ok(false)),
+        ("object.spec.containers.exists(c, c.image == 'b:2')", Ok(true)),
+        ("'app' in object.metadata.labels && object.metadata.labels['app'] == 'web'", Ok(true)),
+        ("size(object.spec.containers) == 2", Ok(true)),
+        ("object.metadata.name.matches('^web-[0-9]$')", Ok(true)),
+        ("1 + 1", Err("must evaluate to bool")),
+        ("object.none.deeper == 1", Err("")),
+        (
+            "authorizer.group('').resource('pods').check('get').allowed()",
+            Err("\"authorizer\" is not supported"),
+        ),
+        ("objekt.x", Err("undeclared reference to 'objekt'")),
+        ("object.", Err("")),
+    ] {
+        match (evaluated(text, &pod), expected) {
+            (Err(error), Err(part)) => assert!(error.contains(part), "{text}: {error}"),
+            (result, expected) => assert_eq!(result, expected.map_err(str::to_owned), "{text}"),
+        }
+    }
+}
+
+#[test]
+fn expressions_cannot_take_long_or_exhaust_the_stack() {
+    let long = json!({"list": vec![1; 2000]});
+    let within = "object.list.all(a, a == 1)";
+    assert_eq!(evaluated(within, &long), Ok(true));
+    let nested = "object.list.all(a, object.list.all(b, object.list.all(c, a == b || b == c)))";
+    assert!(evaluated(nested, &long).unwrap_err().contains("cost limit"));
+    for text in [
+        format!("{}true{}", "(".repeat(3000), ")".repeat(3000)),
+        format!("{}true", "true ? true : ".repeat(500)),
+        vec!["1"; 2000].join("+"),
+        format!("object{}", ".a".repeat(3000)),
+        "x".repeat(9000),
+    ] {
+        assert!(evaluated(&text, &json!({})).is_err(), "{}", &text[..20]);
+    }
+    let negated = format!("{}true", "!".repeat(8000));
+    assert_eq!(evaluated(&negated, &json!({})), Ok(true), "it has no depth");
+}

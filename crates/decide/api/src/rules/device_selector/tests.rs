@@ -1,0 +1,114 @@
+//! Selectors by example.
+
+use super::*;
+
+/// A device of the driver `dra.example.com`.
+fn device() -> (BTreeMap<String, DeviceAttribute>, BTreeMap<String, DeviceCapacity>) {
+    let attributes = [
+        ("model", DeviceAttribute::String("H100".to_owned())),
+        ("numa", DeviceAttribute::Int(1)),
+        ("healthy", DeviceAttribute::Bool(true)),
+        ("firmware", DeviceAttribute::Version("1.10.0-rc.1".to_owned())),
+        ("topology.example.com/rack", DeviceAttribute::String("r1".to_owned())),
+    ];
+    let capacity = DeviceCapacity { value: "40Gi".parse_quantity(), ..DeviceCapacity::default() };
+    let attributes = attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    (attributes, [("memory".to_owned(), capacity)].into())
+}
+
+trait ParseQuantity {
+    fn parse_quantity(&self) -> crate::syntax::quantity::Quantity;
+}
+
+impl ParseQuantity for str {
+    fn parse_quantity(&self) -> crate::syntax::quantity::Quantity {
+        crate::syntax::quantity::Quantity::parse(self).unwrap()
+    }
+}
+
+fn matched(expression: &str) -> Result<bool, String> {
+    let (attributes, capacity) = device();
+    let selector = DeviceSelector::compile(expression)?;
+    assert_eq!(selector.expression(), expression);
+    selector.matches(&SelectedDevice {
+        driver: "dra.example.com",
+        allow_multiple_allocations: false,
+        attributes: &attributes,
+        capacity: &capacity,
+    })
+}
+
+#[test]
+fn selectors_see_driver_attributes_and_capacities() {
+    for (expression, expected) in [
+        (r#"device.driver == "dra.example.com""#, true),
+        (r#"device.attributes["dra.example.com"].model == "H100""#, true),
+        (r#"device.attributes["dra.example.com"].model in ["A100", "T4"]"#, false),
+        (r#"device.attributes["dra.example.com"].numa < 1"#, false),
+        (r#"device.attributes["dra.example.com"].healthy"#, true),
+        (r#"device.attributes["topology.example.com"].rack.startsWith("r")"#, true),
+        (r#"device.attributes["dra.example.com"].firmware.isLessThan(semver("1.10.0"))"#, true),
+        (r#"device.attributes["dra.example.com"].firmware.minor() == 10"#, true),
+        (r#"device.capacity["dra.example.com"].memory.compareTo(quantity("40960Mi")) == 0"#, true),
+        (r#"device.capacity["dra.example.com"].memory.isGreaterThan(quantity("41G"))"#, true),
+        (r#"device.allowMultipleAllocations"#, false),
+    ] {
+        assert_eq!(matched(expression), Ok(expected), "{expression}");
+    }
+}
+
+#[test]
+fn an_unknown_domain_has_no_names_and_is_not_in_the_map() {
+    assert_eq!(matched(r#""other.example.com" in device.attributes"#), Ok(false));
+    assert_eq!(matched(r#""dra.example.com" in device.attributes"#), Ok(true));
+    assert_eq!(matched(r#""model" in device.attributes["other.example.com"]"#), Ok(false));
+    assert_eq!(
+        matched(r#"device.attributes["other.example.com"].model == "x""#),
+        Err("no such key: model".to_owned())
+    );
+}
+
+#[test]
+fn errors_are_those_of_the_reference() {
+    for (expression, error) in [
+        (r#"device.attributes["dra.example.com"].speed > 1"#, "no such key: speed"),
+        (r#"1 / (device.attributes["dra.example.com"].numa - 1) == 0"#, "division by zero"),
+        (r#"device.attributes["dra.example.com"].model > 3"#, "no such overload"),
+        (
+            r#"device.capacity["dra.example.com"].memory.isLessThan(quantity("many"))"#,
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        ),
+        (
+            r#"device.attributes["dra.example.com"].firmware.isLessThan(semver("1.x"))"#,
+            "No Major.Minor.Patch elements found",
+        ),
+        (
+            r#"device.attributes["dra.example.com"].model"#,
+            "CEL result of type string could not be converted to bool: unsupported native conversion from string \
+             to 'bool'",
+        ),
+    ] {
+        assert_eq!(matched(expression), Err(error.to_owned()), "{expression}");
+    }
+}
+
+#[test]
+fn types_are_checked_when_a_selector_is_compiled() {
+    for (expression, part) in [
+        ("1", "must evaluate to bool or the unknown type, not int"),
+        ("device.name == 'x'", "undefined field 'name'"),
+        ("devise.driver == 'x'", "undeclared reference to 'devise' (in container '')"),
+        ("device.driver == 1", "found no matching overload for '_==_' applied to '(string, int)'"),
+        ("device.driver.isGreaterThan(quantity('1'))", "found no matching overload for 'isGreaterThan'"),
+        ("?!", "Syntax error: mismatched input '?' expecting"),
+    ] {
+        let error = DeviceSelector::compile(expression).unwrap_err();
+        assert!(error.contains(part), "{expression}: {error}");
+    }
+    let error = DeviceSelector::compile("device.driver == 1").unwrap_err();
+    let position = "ERROR: <input>:1:15: ";
+    assert!(
+        error.contains(position) && error.ends_with("\n | device.driver == 1\n | ..............^"),
+        "{error}"
+    );
+}
