@@ -69,8 +69,9 @@ pub(super) enum Cost {
     Elements(usize),
     /// Each element of the one list with each of the other.
     Product(u64),
-    /// A comparison of addresses.
-    Network,
+    /// Steps, and a walk over the text of the second argument.
+    StepsAndText(u64),
+    Steps(u64),
     /// A new text of all elements of a list, which the function itself charges for.
     Join,
 }
@@ -100,7 +101,8 @@ impl Cost {
                 .saturating_mul(scaled(size(1), PER_PATTERN_CHARACTER)),
             Cost::Elements(at) => size(at),
             Cost::Product(factor) => size(0).saturating_mul(size(1)).saturating_mul(factor).saturating_add(1),
-            Cost::Network => scaled(32, PER_CHARACTER).saturating_add(scaled(size(1), PER_CHARACTER)),
+            Cost::StepsAndText(steps) => steps.saturating_add(scaled(size(1), PER_CHARACTER)),
+            Cost::Steps(steps) => steps,
         }
     }
 }

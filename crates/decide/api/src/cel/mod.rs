@@ -1,13 +1,14 @@
 //! Expressions of the Common Expression Language with the functions of Kubernetes 1.36.
 //!
 //! An expression is parsed (`lexer`, `parser`, `macros`), checked (`check`, with the types of `types` and the functions
-//! of `library`), and evaluated (`eval`). Results, errors and costs are those of cel-go, which kube-apiserver and
+//! of `library`), and evaluated (`eval`); `estimate` bounds the cost beforehand. Results, errors and costs are those of cel-go, which kube-apiserver and
 //! kube-scheduler use. Nothing here trusts an expression: the depth of trees, the sizes of types, and the steps, texts
 //! and costs of an evaluation have limits.
 
 mod budget;
 mod check;
 mod declare;
+mod estimate;
 mod eval;
 mod issue;
 mod lexer;
@@ -20,6 +21,7 @@ mod value;
 
 use budget::Budget;
 use declare::Failure;
+pub(crate) use estimate::{LargestSize, Step};
 use issue::{Issue, show_issues};
 use tree::Tree;
 pub(crate) use types::{ObjectType, Type};
@@ -36,8 +38,8 @@ pub const MAX_COST: u64 = 1_000_000;
 #[derive(Debug)]
 pub(crate) struct Program {
     tree: Tree,
+    checked: check::Checked,
     prepared: eval::Prepared,
-    result: Type,
 }
 
 impl Program {
@@ -50,13 +52,17 @@ impl Program {
             |mut issues: Vec<Issue>| format!("compilation failed: {}", show_issues(&mut issues, text));
         let tree = parser::parse(text).map_err(|issue| failed(vec![issue]))?;
         let checked = check::check(&tree, variables).map_err(failed)?;
-        let result = checked.types[tree.root].clone();
-        Ok(Program { prepared: eval::Prepared::new(&tree), result, tree })
+        Ok(Program { prepared: eval::Prepared::new(&tree), checked, tree })
     }
 
     /// The type of the values.
     pub fn result(&self) -> &Type {
-        &self.result
+        &self.checked.types[self.tree.root]
+    }
+
+    /// The highest cost that an evaluation can have with variables of these sizes.
+    pub fn estimated_cost(&self, largest_size: LargestSize) -> u64 {
+        estimate::estimate(&self.tree, &self.checked, largest_size)
     }
 
     /// The value with these variables.
@@ -64,11 +70,18 @@ impl Program {
     /// # Errors
     /// The reason, as cel-go words it.
     pub fn evaluate(&self, variables: &[(&str, Value)]) -> Result<Value, String> {
+        self.evaluate_with_cost(variables).0
+    }
+
+    /// The same, with the cost of the evaluation.
+    fn evaluate_with_cost(&self, variables: &[(&str, Value)]) -> (Result<Value, String>, u64) {
         let mut budget = Budget::new(MAX_COST);
-        eval::evaluate(&self.tree, &self.prepared, variables, &mut budget).map_err(|failure| match failure {
+        let outcome = eval::evaluate(&self.tree, &self.prepared, variables, &mut budget);
+        let outcome = outcome.map_err(|failure| match failure {
             Failure::Error(text) => text.into_owned(),
             Failure::Cancelled => "operation cancelled: actual cost limit exceeded".to_owned(),
-        })
+        });
+        (outcome, budget.cost())
     }
 }
 

@@ -112,3 +112,64 @@ fn types_are_checked_when_a_selector_is_compiled() {
         "{error}"
     );
 }
+
+#[test]
+fn the_estimated_cost_equals_the_reference() {
+    for (expression, cost) in [
+        ("true", 0),
+        (r#"device.driver == """#, 2),
+        (r#"device.driver == "dra.example.com""#, 4),
+        ("device.allowMultipleAllocations == true", 3),
+        (r#""dra.example.com" in device.attributes"#, 3),
+        (r#"device.attributes["a"].b"#, 4),
+        (r#"device.attributes["a"]["b"]"#, 4),
+        (r#"device.attributes["a"].b > 0"#, 5),
+        (r#"device.attributes["a"].b == "fish""#, 5),
+        (r#"device.attributes["a"].b.isGreaterThan(semver("0.0.1"))"#, 6),
+        (r#"device.capacity["a"].b.isGreaterThan(quantity("1Ki"))"#, 6),
+        (r#"cel.bind(a, device.attributes["a"], a.b)"#, 15),
+        (r#""b" in device.capacity["a"] && device.capacity["a"].b.isGreaterThan(quantity("1Ki"))"#, 10),
+        (r#"!("b" in device.capacity["a"]) || device.capacity["a"].b.isGreaterThan(quantity("1Ki"))"#, 11),
+        (r#"device.attributes.exists_one(x, x == "dra.example.com")"#, 164),
+        (r#"device.attributes["a"].exists_one(x, x == "services")"#, 133),
+        (r#"device.capacity["a"].exists_one(x, x == "memory")"#, 133),
+        (r#"device.attributes["a"].b.split("example").size() >= 2"#, 19),
+        (r#"device.attributes["a"].b.matches("[^a]?sym")"#, 18),
+        (r#"device.attributes["a"].b.exists(x, x > 0)"#, 5 + 6 * 64),
+        (r#"device.attributes["a"].b.all(x, x != "")"#, 5 + 4 * 64),
+        (r#"device.attributes["a"].b.exists(x, x.isGreaterThan(semver("0.0.1")))"#, 5 + 7 * 64),
+        (r#"1 in device.attributes["a"].b"#, 4 + 64),
+    ] {
+        let selector = DeviceSelector::compile(expression).unwrap();
+        assert_eq!(selector.estimated_cost(), cost, "{expression}");
+        assert!(!selector.exceeds_cost_limit());
+    }
+}
+
+/// Seven loops of ten rounds, one in another.
+fn nested_loops() -> String {
+    let list = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]";
+    let loops: String = (0..7).map(|i| format!("{list}.all(x{i}, ")).collect();
+    format!("{loops}int('1'.find('[0-9]*')) < 100{}", ")".repeat(7))
+}
+
+#[test]
+fn selectors_that_cost_too_much_are_refused_and_their_evaluation_ends() {
+    let selector = DeviceSelector::compile(&nested_loops()).unwrap();
+    assert_eq!(selector.estimated_cost(), 85_555_551);
+    assert!(selector.exceeds_cost_limit());
+    assert_eq!(matched(&nested_loops()), Err("operation cancelled: actual cost limit exceeded".to_owned()));
+}
+
+#[test]
+fn loops_need_something_to_loop_over() {
+    for (name, implementation) in [
+        ("numa", "types.Int"),
+        ("healthy", "types.Bool"),
+        ("model", "types.String"),
+        ("firmware", "cel.Semver"),
+    ] {
+        let expression = format!(r#"device.attributes["dra.example.com"].{name}.exists(x, x == 1)"#);
+        assert_eq!(matched(&expression), Err(format!("got '{implementation}', expected iterable type")));
+    }
+}

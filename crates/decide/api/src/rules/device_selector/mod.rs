@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use crate::cel::{Key, Map, ObjectType, Program, Semver, Type, Value};
+use crate::cel::{Key, MAX_COST, Map, ObjectType, Program, Semver, Step, Type, Value};
 use crate::object::device::{DeviceAttribute, DeviceCapacity};
 
 /// A compiled selector. Copies share it.
@@ -59,6 +59,16 @@ impl DeviceSelector {
         Ok(DeviceSelector { compiled: Arc::new(Compiled { expression: expression.to_owned(), program }) })
     }
 
+    /// The highest cost that the selector can have for a device, as kube-apiserver estimates it.
+    pub fn estimated_cost(&self) -> u64 {
+        self.compiled.program.estimated_cost(largest_size)
+    }
+
+    /// Whether kube-apiserver refuses the selector because of its estimated cost.
+    pub fn exceeds_cost_limit(&self) -> bool {
+        self.estimated_cost() > MAX_COST
+    }
+
     /// The text of the selector.
     pub fn expression(&self) -> &str {
         &self.compiled.expression
@@ -84,6 +94,28 @@ impl DeviceSelector {
             _ => "type conversion error to 'bool'",
         };
         Err(format!("CEL result of type {} could not be converted to bool: {reason}", value.type_name()))
+    }
+}
+
+/// The largest size of a part of `device`: entries of maps, characters of names and values.
+fn largest_size(path: &[Step]) -> Option<u64> {
+    const MAX_NAMES: u64 = 32;
+    const MAX_DOMAIN_LEN: u64 = 63;
+    const MAX_NAME_LEN: u64 = 32;
+    const MAX_VALUE_LEN: u64 = 64;
+    let [Step::Name(variable), path @ ..] = path else { return None };
+    if &**variable != "device" {
+        return None;
+    }
+    let [Step::Name(field), path @ ..] = path else { return Some(0) };
+    match (&**field, path) {
+        ("driver", []) => Some(MAX_DOMAIN_LEN),
+        ("allowMultipleAllocations", []) => Some(1),
+        ("attributes" | "capacity", [] | [Step::Values]) => Some(MAX_NAMES),
+        ("attributes" | "capacity", [Step::Keys]) => Some(MAX_DOMAIN_LEN),
+        ("attributes" | "capacity", [Step::Values, Step::Keys]) => Some(MAX_NAME_LEN),
+        ("attributes", [Step::Values, Step::Values | Step::Name(_)]) => Some(MAX_VALUE_LEN),
+        _ => None,
     }
 }
 
