@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use super::declare::{Overload, overloads};
 use super::issue::Issue;
+use super::library::{regex, time};
 use super::tree::{ACCUMULATOR, Fold, Id, Kind, Tree};
 use super::types::{Substitution, TooComplex, Type};
+use super::value::Value;
 
 /// What the checker finds, by node.
 #[derive(Debug, Default)]
@@ -213,13 +215,14 @@ impl Checker<'_> {
         }
         if function == "_?._" {
             let field = arguments.get(1).map(|name| self.tree.kind(*name));
-            let Some(Kind::Literal(super::value::Value::String(field))) = field else {
+            let Some(Kind::Literal(Value::String(field))) = field else {
                 return Ok(Type::Error);
             };
             let found = self.select(id, arguments[0], field, true)?;
             self.checked.overloads[id] = overloads(function).into_iter().flatten().collect();
             return Ok(found);
         }
+        self.literal_argument(function, is_method, arguments);
         let Some(all) = overloads(function) else {
             self.report(id, format!("undeclared reference to '{function}' (in container '')"));
             return Ok(Type::Error);
@@ -258,6 +261,25 @@ impl Checker<'_> {
                 self.no_overload(id, function, is_method, &types)?;
                 Ok(Type::Error)
             }
+        }
+    }
+
+    /// Literals that a function cannot read are reported.
+    fn literal_argument(&mut self, function: &str, is_method: bool, arguments: &[Id]) {
+        let argument = match function {
+            "matches" => arguments.get(1),
+            "duration" | "timestamp" if !is_method => arguments.first(),
+            _ => None,
+        };
+        let literal = argument.map(|argument| (*argument, self.tree.kind(*argument)));
+        let Some((argument, Kind::Literal(Value::String(text)))) = literal else { return };
+        let is_valid = match function {
+            "matches" => regex::Pattern::new(text).is_ok(),
+            "duration" => time::parse_duration(text).is_some(),
+            _ => time::parse_timestamp(text).is_some(),
+        };
+        if !is_valid {
+            self.report(argument, format!("invalid {function} argument"));
         }
     }
 

@@ -122,4 +122,6 @@ impl Expression {
 }
 
 #[cfg(test)]
+mod library_tests;
+#[cfg(test)]
 mod tests;

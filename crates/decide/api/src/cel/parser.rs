@@ -2,6 +2,9 @@
 //!
 //! The depth of the tree, and with it the stack of the parser, is limited.
 
+use std::sync::Arc;
+
+use super::declare::overloads;
 use super::issue::Issue;
 use super::lexer::{Spanned, Token, tokens};
 use super::macros;
@@ -259,25 +262,22 @@ impl Parser<'_> {
         }
     }
 
-    fn method(
-        &mut self,
-        offset: usize,
-        name: std::sync::Arc<str>,
-        target: Id,
-        arguments: Vec<Id>,
-    ) -> Result<Id, Issue> {
+    fn method(&mut self, offset: usize, name: Arc<str>, target: Id, arguments: Vec<Id>) -> Result<Id, Issue> {
         if let Some(expanded) = macros::expand_method(&mut self.tree, offset, &name, target, &arguments)? {
             return self.within_limits(offset, expanded);
         }
         // A function of a library: `ip.isCanonical(text)`.
         if let Some(library) = macros::library(&self.tree, target) {
-            return self.call(offset, &format!("{library}.{name}"), arguments);
+            let function = format!("{library}.{name}");
+            if overloads(&function).is_some() {
+                return self.call(offset, &function, arguments);
+            }
         }
         let arguments = std::iter::once(target).chain(arguments).collect();
         self.add(offset, Kind::Call { function: name, is_method: true, arguments })
     }
 
-    fn name(&mut self) -> Result<std::sync::Arc<str>, Issue> {
+    fn name(&mut self) -> Result<Arc<str>, Issue> {
         match self.peek() {
             Token::Name(_) => {
                 let Token::Name(name) = self.advance() else { unreachable!("it was looked at") };

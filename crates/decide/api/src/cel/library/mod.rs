@@ -3,6 +3,7 @@
 mod convert;
 pub(super) mod format;
 mod lists;
+mod named_format;
 pub(super) mod net;
 pub(super) mod operators;
 mod optional;
@@ -32,6 +33,7 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
         semver::ROWS,
         net::ROWS,
         url::ROWS,
+        named_format::ROWS,
     ]
     .into_iter()
     .flatten()
