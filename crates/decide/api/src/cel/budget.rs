@@ -1,11 +1,34 @@
-//! What an evaluation may use.
+//! What an evaluation may use, and how it fails.
 
-use super::declare::Failure;
+use std::borrow::Cow;
 
-/// Limit of the bytes of texts, and of the elements of lists, that an evaluation makes.
+/// Limit of the bytes of texts, lists and maps that an evaluation makes.
 const MAX_MADE: u64 = 32 << 20;
+/// What an element of a list or a map takes.
+const ELEMENT_BYTES: usize = 32;
 /// Limit of the steps of an evaluation that have no cost, such as those of regular expressions.
 const MAX_STEPS: u64 = 200_000_000;
+
+/// Why an evaluation has no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// An error, which `&&`, `||` and loops may absorb.
+    Error(Cow<'static, str>),
+    /// A limit is reached, and the evaluation ends.
+    Cancelled,
+}
+
+impl From<&'static str> for Failure {
+    fn from(text: &'static str) -> Self {
+        Failure::Error(text.into())
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Failure::Error(text.into())
+    }
+}
 
 /// What is left for an evaluation.
 #[derive(Debug)]
@@ -32,10 +55,15 @@ impl Budget {
         self.cost
     }
 
-    /// Before a text, or a list, of this length is made.
+    /// Before a text of this many bytes is made.
     pub fn make(&mut self, len: usize) -> Result<(), Failure> {
         self.made = self.made.saturating_add(len as u64);
         if self.made > MAX_MADE { Err(Failure::Cancelled) } else { Ok(()) }
+    }
+
+    /// Before a list or a map of this many elements is made.
+    pub fn make_elements(&mut self, n_elements: usize) -> Result<(), Failure> {
+        self.make(n_elements.saturating_mul(ELEMENT_BYTES))
     }
 
     /// Before steps of work.

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::declare::{Overload, overloads};
+use super::declare::overloads;
+use super::function::Overload;
 use super::issue::Issue;
 use super::library::{regex, time};
 use super::tree::{ACCUMULATOR, Fold, Id, Kind, Tree};
@@ -267,16 +268,16 @@ impl Checker<'_> {
     /// Literals that a function cannot read are reported.
     fn literal_argument(&mut self, function: &str, is_method: bool, arguments: &[Id]) {
         let argument = match function {
-            "matches" => arguments.get(1),
+            "matches" | "find" | "findAll" => arguments.get(1),
             "duration" | "timestamp" if !is_method => arguments.first(),
             _ => None,
         };
         let literal = argument.map(|argument| (*argument, self.tree.kind(*argument)));
         let Some((argument, Kind::Literal(Value::String(text)))) = literal else { return };
         let is_valid = match function {
-            "matches" => regex::Pattern::new(text).is_ok(),
             "duration" => time::parse_duration(text).is_some(),
-            _ => time::parse_timestamp(text).is_some(),
+            "timestamp" => time::parse_timestamp(text).is_some(),
+            _ => regex::Pattern::new(text).is_ok(),
         };
         if !is_valid {
             self.report(argument, format!("invalid {function} argument"));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::check::Checked;
-use super::declare::{Cost, Overload, scaled};
+use super::function::{Cost, Overload, scaled};
 use super::tree::{ACCUMULATOR, Fold, Id, Kind, Tree};
 use super::types::Type;
 use super::value::Value;
@@ -164,7 +164,7 @@ impl Estimation<'_> {
             None => matches!(self.checked.types[fold.range], Type::List(_)),
         };
         let (key, value) = if is_list { (Step::Positions, Step::Items) } else { (Step::Keys, Step::Values) };
-        let mut variable = |this: &mut Self, name: &Arc<str>, step: Step| {
+        let variable = |this: &mut Self, name: &Arc<str>, step: Step| {
             let size = entry.map(|entry| match step {
                 Step::Keys | Step::Positions => entry.key,
                 _ => entry.value,

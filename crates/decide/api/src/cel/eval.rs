@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::budget::Budget;
+use super::budget::{Budget, Failure};
 use super::check::named_type;
-use super::declare::{Failure, Outcome, overloads};
-use super::library::operators::{find, mismatch};
+use super::declare::overloads;
+use super::function::Outcome;
+use super::library::operators::{find, insert, mismatch};
 use super::library::regex;
 use super::tree::{ACCUMULATOR, Fold, Id, Kind, Tree};
 use super::types::Type;
@@ -181,9 +182,8 @@ impl<'a> Evaluation<'a> {
                     _ => Err("no such overload".into()),
                 };
             }
-            ("_+_", [accumulator, more]) if matches!(self.tree.kind(*accumulator), Kind::Ident(name) if &**name == ACCUMULATOR) =>
-            {
-                return self.accumulate(id, *more);
+            ("_+_" | "cel.@mapInsert", [so_far, more @ ..]) if self.is_accumulator(*so_far) => {
+                return self.accumulate(id, function, more);
             }
             _ => {}
         }
@@ -231,24 +231,40 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Adds to what a loop has so far; a list is not copied.
-    fn accumulate(&mut self, id: Id, more: Id) -> Outcome {
-        let more = self.value(more)?;
+    fn is_accumulator(&self, id: Id) -> bool {
+        matches!(self.tree.kind(id), Kind::Ident(name) if &**name == ACCUMULATOR)
+    }
+
+    /// Adds to what a loop has so far; lists and maps are not copied.
+    fn accumulate(&mut self, id: Id, function: &str, more: &[Id]) -> Outcome {
+        let mut values = vec![Value::Null];
+        for more in more {
+            values.push(self.value(*more)?);
+        }
         self.budget.charge(1)?;
         let position = self.scope.iter().rposition(|(name, _)| *name == ACCUMULATOR);
         let position = position.ok_or("no such variable")?;
-        match std::mem::replace(&mut self.scope[position].1, Slot::Known(Ok(Value::Null))) {
-            Slot::Known(Ok(Value::List(mut list))) if matches!(more, Value::List(_)) => {
+        let Slot::Known(so_far) =
+            std::mem::replace(&mut self.scope[position].1, Slot::Known(Ok(Value::Null)))
+        else {
+            return Err("no such variable".into());
+        };
+        match (so_far?, &values[1..]) {
+            (Value::List(mut list), [Value::List(more)]) => {
                 self.budget.charge(1)?;
-                if let Value::List(more) = more {
-                    self.budget.make(more.len())?;
-                    Arc::make_mut(&mut list).extend(more.iter().cloned());
-                }
+                self.budget.make_elements(more.len())?;
+                Arc::make_mut(&mut list).extend(more.iter().cloned());
                 Ok(Value::List(list))
             }
-            Slot::Known(Ok(so_far)) => self.apply(id, "_+_", &[so_far, more]),
-            Slot::Known(Err(failure)) => Err(failure),
-            Slot::Unknown(_) => Err("no such variable".into()),
+            (Value::Map(mut map), more) if function == "cel.@mapInsert" => {
+                self.budget.charge(1)?;
+                insert(Arc::make_mut(&mut map), more, self.budget)?;
+                Ok(Value::Map(map))
+            }
+            (so_far, _) => {
+                values[0] = so_far;
+                self.apply(id, function, &values)
+            }
         }
     }
 

@@ -25,7 +25,17 @@ impl Issue {
 
 /// The text of several problems, in the order of their positions. Long lists are cut.
 pub(super) fn show_issues(issues: &mut [Issue], text: &str) -> String {
-    const MOST: usize = 20;
+    const MAX_BYTES: usize = 16 << 10;
     issues.sort_by_key(|issue| issue.offset);
-    issues.iter().take(MOST).map(|issue| issue.show(text)).collect::<Vec<_>>().join("\n")
+    let mut shown = String::new();
+    for issue in issues.iter() {
+        if shown.len() > MAX_BYTES {
+            break;
+        }
+        if !shown.is_empty() {
+            shown.push('\n');
+        }
+        shown.push_str(&issue.show(text));
+    }
+    shown
 }

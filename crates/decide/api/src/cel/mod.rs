@@ -10,24 +10,25 @@ mod check;
 mod declare;
 mod estimate;
 mod eval;
+mod function;
 mod issue;
 mod lexer;
 mod library;
 mod macros;
+mod opaque;
 mod parser;
 mod tree;
 mod types;
 mod value;
 
-use budget::Budget;
-use declare::Failure;
+use budget::{Budget, Failure};
 pub(crate) use estimate::{LargestSize, Step};
 use issue::{Issue, show_issues};
 use tree::Tree;
 pub(crate) use types::{ObjectType, Type};
 pub(crate) use value::{Key, Map, Value};
 
-pub(crate) use library::semver::Semver;
+pub(crate) use opaque::semver::Semver;
 
 /// Limit of the bytes of an expression.
 pub const MAX_BYTES: usize = 10 << 10;
@@ -74,7 +75,7 @@ impl Program {
     }
 
     /// The same, with the cost of the evaluation.
-    fn evaluate_with_cost(&self, variables: &[(&str, Value)]) -> (Result<Value, String>, u64) {
+    pub fn evaluate_with_cost(&self, variables: &[(&str, Value)]) -> (Result<Value, String>, u64) {
         let mut budget = Budget::new(MAX_COST);
         let outcome = eval::evaluate(&self.tree, &self.prepared, variables, &mut budget);
         let outcome = outcome.map_err(|failure| match failure {

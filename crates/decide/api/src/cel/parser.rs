@@ -12,7 +12,7 @@ use super::tree::{Id, Kind, Tree};
 use super::value::Value;
 
 /// Limit of the depth of a tree.
-pub(super) const MAX_DEPTH: usize = 128;
+pub(super) const MAX_DEPTH: usize = 100;
 /// Limit of the nodes of a tree.
 const MAX_NODES: usize = 20_000;
 

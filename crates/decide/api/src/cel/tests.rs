@@ -54,3 +54,31 @@ fn expressions_cannot_take_long_or_exhaust_the_stack() {
     let negated = format!("{}true", "!".repeat(8000));
     assert_eq!(evaluated(&negated, &json!({})), Ok(true), "it has no depth");
 }
+
+/// Nested `cel.bind`, each with a value made of the variable before.
+fn bound(n: usize, value: impl Fn(&str) -> String, result: &str) -> String {
+    let binds = (1..n).map(|i| format!("cel.bind(v{i}, {}, ", value(&format!("v{}", i - 1))));
+    format!("cel.bind(v0, [1], {}{result}{}", binds.collect::<String>(), ")".repeat(n))
+}
+
+#[test]
+fn values_and_types_that_double_end_with_an_error() {
+    for (text, part) in [
+        (bound(60, |v| format!("{v} + {v}"), "v59.size() > 0"), "cost limit"),
+        (bound(60, |v| format!("[dyn({v}), dyn({v})]"), "v59 == [v58, dyn(v58)]"), "cost limit"),
+        (bound(60, |v| format!("[dyn({v}), dyn({v})]"), "'%s'.format([v59]) == ''"), "cost limit"),
+        (bound(60, |v| format!("{{{v}: {v}}}"), "v59 == v59"), "the types of the expression are too complex"),
+        (format!("'{0}'.replace('a', '{0}').replace('a', '{0}') == ''", "a".repeat(3000)), "cost limit"),
+        (format!("'{}'.matches('{}')", "a".repeat(99), "(a{99}){99}"), "invalid matches argument"),
+    ] {
+        let error = evaluated(&text, &json!({})).unwrap_err();
+        assert!(error.contains(part), "{}: {}", &text[..60], &error[..error.len().min(200)]);
+    }
+}
+
+#[test]
+fn long_chains_are_not_deep() {
+    assert_eq!(evaluated(&vec!["true"; 1500].join("&&"), &json!({})), Ok(true));
+    let loops = format!("[{}].transformMap(k, v, v).size() == 3000", vec!["1"; 3000].join(","));
+    assert_eq!(evaluated(&loops, &json!({})), Ok(true));
+}

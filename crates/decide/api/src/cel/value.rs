@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::library::net::Cidr;
-use super::library::semver::Semver;
-use super::library::url::Url;
+use super::budget::{Budget, Failure};
+use super::opaque::cidr::Cidr;
+use super::opaque::semver::Semver;
+use super::opaque::url::Url;
 use super::types::Type;
 use crate::syntax::quantity::Quantity;
 
@@ -31,7 +32,7 @@ pub(crate) enum Value {
     Type(Type),
     Quantity(Quantity),
     Semver(Arc<Semver>),
-    Ip(std::net::IpAddr),
+    Ip(core::net::IpAddr),
     Cidr(Cidr),
     Url(Arc<Url>),
     NamedFormat(&'static str),
@@ -203,7 +204,26 @@ impl Value {
 
     /// Whether two values are equal. Numbers are compared by value, and values of other different types are unequal,
     /// except that most values of libraries cannot be compared with other types.
-    pub fn equals(&self, other: &Value) -> Result<bool, &'static str> {
+    pub fn equals(&self, other: &Value, budget: &mut Budget) -> Result<bool, Failure> {
+        self.parts_equal(other, budget, 0)
+    }
+
+    /// The same for a search: values that cannot be compared are unequal.
+    pub fn is_found(&self, other: &Value, budget: &mut Budget) -> Result<bool, Failure> {
+        match self.equals(other, budget) {
+            Err(Failure::Error(_)) => Ok(false),
+            result => result,
+        }
+    }
+
+    fn parts_equal(&self, other: &Value, budget: &mut Budget, depth: usize) -> Result<bool, Failure> {
+        // Values that share parts can be much larger than what was made.
+        const STEPS: u64 = 25;
+        const MAX_DEPTH: usize = 200;
+        budget.work(STEPS)?;
+        if depth > MAX_DEPTH {
+            return Err(Failure::Cancelled);
+        }
         Ok(match (self, other) {
             (Value::Null, other) => matches!(other, Value::Null),
             (_, Value::Null) => false,
@@ -218,7 +238,7 @@ impl Value {
                     return Ok(false);
                 }
                 for (a, b) in a.iter().zip(b.iter()) {
-                    if !a.equals(b)? {
+                    if !a.parts_equal(b, budget, depth + 1)? {
                         return Ok(false);
                     }
                 }
@@ -230,14 +250,14 @@ impl Value {
                 }
                 for (key, a) in &a.entries {
                     match b.entry(&key.value()) {
-                        Some(b) if a.equals(b)? => {}
+                        Some(b) if a.parts_equal(b, budget, depth + 1)? => {}
                         _ => return Ok(false),
                     }
                 }
                 true
             }
             (Value::Optional(a), Value::Optional(b)) => match (a, b) {
-                (Some(a), Some(b)) => return a.equals(b),
+                (Some(a), Some(b)) => return a.parts_equal(b, budget, depth + 1),
                 (a, b) => a.is_none() && b.is_none(),
             },
             (Value::Quantity(a), Value::Quantity(b)) => a == b,
@@ -247,7 +267,7 @@ impl Value {
             (Value::Url(a), Value::Url(b)) => a == b,
             (Value::NamedFormat(a), Value::NamedFormat(b)) => a == b,
             (Value::Semver(_) | Value::Ip(_) | Value::Cidr(_) | Value::Url(_) | Value::NamedFormat(_), _) => {
-                return Err("no such overload");
+                return Err("no such overload".into());
             }
             (a, b) => compare_numbers(a, b) == Some(Ordering::Equal),
         })

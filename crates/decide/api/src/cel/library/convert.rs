@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::super::budget::Budget;
-use super::super::declare::{Cost, Failure, Outcome, Row};
+use super::super::budget::{Budget, Failure};
+use super::super::function::{Cost, Outcome, Row};
 use super::super::types::Type;
 use super::super::value::Value;
 use super::time;

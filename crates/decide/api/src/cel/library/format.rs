@@ -1,7 +1,7 @@
 //! `format` of strings: clauses such as `%s` with a list of values.
 
-use super::super::budget::Budget;
-use super::super::declare::{Cost, Failure, Outcome, Row};
+use super::super::budget::{Budget, Failure};
+use super::super::function::{Cost, Outcome, Row};
 use super::super::value::{Key, Value};
 use super::convert::text_of;
 use super::strings::quoted;
@@ -81,7 +81,7 @@ fn show(
     Ok(match (clause, value) {
         ('s', value) => {
             let mut text = String::new();
-            write(value, &mut text, false, budget)?;
+            write(value, &mut text, 0, budget)?;
             text
         }
         ('d', Value::Int(number)) => number.to_string(),
@@ -164,14 +164,19 @@ fn hex(clause: char, bytes: &[u8], budget: &mut Budget) -> Result<String, Failur
 }
 
 /// Writes a value for `%s`. In lists and maps, texts are quoted.
-fn write(value: &Value, text: &mut String, is_part: bool, budget: &mut Budget) -> Result<(), Failure> {
+fn write(value: &Value, text: &mut String, depth: usize, budget: &mut Budget) -> Result<(), Failure> {
+    const MAX_DEPTH: usize = 100;
+    if depth > MAX_DEPTH {
+        return Err(Failure::Cancelled);
+    }
+    let is_part = depth > 0;
     let before = text.len();
     match value {
         Value::List(list) => {
             text.push('[');
             for (position, element) in list.iter().enumerate() {
                 text.push_str(if position > 0 { ", " } else { "" });
-                write(element, text, true, budget)?;
+                write(element, text, depth + 1, budget)?;
             }
             text.push(']');
         }
@@ -179,10 +184,10 @@ fn write(value: &Value, text: &mut String, is_part: bool, budget: &mut Budget) -
             let mut entries = Vec::new();
             for (key, value) in &map.entries {
                 let mut entry = String::new();
-                write(&Key::value(key), &mut entry, true, budget)?;
+                write(&Key::value(key), &mut entry, depth + 1, budget)?;
                 let key = entry.clone();
                 entry.push(':');
-                write(value, &mut entry, true, budget)?;
+                write(value, &mut entry, depth + 1, budget)?;
                 entries.push((key, entry));
             }
             entries.sort();

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use super::super::budget::Budget;
-use super::super::declare::{Cost, Failure, Outcome, Row};
+use super::super::budget::{Budget, Failure};
+use super::super::function::{Cost, Outcome, Row};
 use super::super::value::Value;
 use super::operators;
 
@@ -52,19 +52,23 @@ fn max(arguments: &[Value], _: &mut Budget) -> Outcome {
     extreme(arguments, "max", Ordering::Greater)
 }
 
-fn position(arguments: &[Value], last: bool) -> Outcome {
+fn position(arguments: &[Value], budget: &mut Budget, last: bool) -> Outcome {
     let (list, Some(wanted)) = (list(arguments)?, arguments.get(1)) else {
         return Err("no such overload".into());
     };
-    let is_equal = |element: &Value| element.equals(wanted) == Ok(true);
-    let found = if last { list.iter().rposition(is_equal) } else { list.iter().position(is_equal) };
-    Ok(Value::Int(found.map_or(-1, |found| found as i64)))
+    for at in 0..list.len() {
+        let at = if last { list.len() - 1 - at } else { at };
+        if list[at].is_found(wanted, budget)? {
+            return Ok(Value::Int(at as i64));
+        }
+    }
+    Ok(Value::Int(-1))
 }
 
-fn index_of(arguments: &[Value], _: &mut Budget) -> Outcome {
-    position(arguments, false)
+fn index_of(arguments: &[Value], budget: &mut Budget) -> Outcome {
+    position(arguments, budget, false)
 }
 
-fn last_index_of(arguments: &[Value], _: &mut Budget) -> Outcome {
-    position(arguments, true)
+fn last_index_of(arguments: &[Value], budget: &mut Budget) -> Outcome {
+    position(arguments, budget, true)
 }

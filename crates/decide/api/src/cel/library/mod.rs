@@ -1,21 +1,21 @@
 //! The functions of the language and of Kubernetes' libraries.
 
 mod convert;
-pub(super) mod format;
+mod format;
 mod lists;
 mod named_format;
-pub(super) mod net;
+mod net;
 pub(super) mod operators;
 mod optional;
 mod quantity;
 pub(super) mod regex;
-pub(super) mod semver;
+mod semver;
 mod sets;
 mod strings;
 pub(super) mod time;
-pub(super) mod url;
+mod url;
 
-use super::declare::Row;
+use super::function::Row;
 
 /// The rows of all libraries.
 pub(super) fn rows() -> impl Iterator<Item = &'static Row> {

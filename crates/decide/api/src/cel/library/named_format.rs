@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::super::budget::Budget;
-use super::super::declare::{Cost, Outcome, Row};
+use super::super::function::{Cost, Outcome, Row};
+use super::super::opaque::url::Url;
 use super::super::value::Value;
 use super::time::parse_timestamp;
-use super::url::Url;
 use crate::syntax::names;
 
 pub(in super::super) const ROWS: &[Row] = &[

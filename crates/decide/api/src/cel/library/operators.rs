@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::super::budget::Budget;
-use super::super::declare::{Cost, Failure, Outcome, Row};
+use super::super::budget::{Budget, Failure};
+use super::super::function::{Cost, Outcome, Row};
 use super::super::types::Type;
-use super::super::value::{Key, Value};
+use super::super::value::{Key, Map, Value};
 
 pub(in super::super) const ROWS: &[Row] = &[
     // These three do not evaluate all arguments; the evaluator does not call them.
@@ -58,8 +58,9 @@ pub(in super::super) const ROWS: &[Row] = &[
     ("size", "s.:i", Cost::One, size),
     ("type", "A:t", Cost::One, type_of),
     ("dyn", "A:*", Cost::One, same),
-    ("cel.@mapInsert", "{AB}AB:{AB}", Cost::One, insert),
-    ("cel.@mapInsert", "{AB}{AB}:{AB}", Cost::One, insert),
+    // The evaluator adds to the map of a loop itself.
+    ("cel.@mapInsert", "{AB}AB:{AB}", Cost::One, no_overload),
+    ("cel.@mapInsert", "{AB}{AB}:{AB}", Cost::One, no_overload),
 ];
 
 const OVERFLOW: &str = "integer overflow";
@@ -115,12 +116,12 @@ fn not(arguments: &[Value], _: &mut Budget) -> Outcome {
 
 fn equal(arguments: &[Value], budget: &mut Budget) -> Outcome {
     let [a, b] = arguments else { return no_overload(arguments, budget) };
-    Ok(Value::Bool(a.equals(b)?))
+    Ok(Value::Bool(a.equals(b, budget)?))
 }
 
 fn unequal(arguments: &[Value], budget: &mut Budget) -> Outcome {
     let [a, b] = arguments else { return no_overload(arguments, budget) };
-    Ok(Value::Bool(!a.equals(b)?))
+    Ok(Value::Bool(!a.equals(b, budget)?))
 }
 
 pub(super) fn add(arguments: &[Value], budget: &mut Budget) -> Outcome {
@@ -139,7 +140,7 @@ pub(super) fn add(arguments: &[Value], budget: &mut Budget) -> Outcome {
             Ok(Value::Bytes([&a[..], &b[..]].concat().into()))
         }
         [Value::List(a), Value::List(b)] => {
-            budget.make(a.len() + b.len())?;
+            budget.make_elements(a.len() + b.len())?;
             Ok(Value::list(a.iter().chain(b.iter()).cloned()))
         }
         [Value::Duration(a), Value::Duration(b)] => {
@@ -275,8 +276,12 @@ fn contained(arguments: &[Value], budget: &mut Budget) -> Outcome {
     match arguments {
         [key, Value::Map(map)] => Ok(Value::Bool(map.contains(key))),
         [value, Value::List(list)] => {
-            budget.work(list.len() as u64)?;
-            Ok(Value::Bool(list.iter().any(|element| element.equals(value) == Ok(true))))
+            for element in list.iter() {
+                if element.is_found(value, budget)? {
+                    return Ok(Value::Bool(true));
+                }
+            }
+            Ok(Value::Bool(false))
         }
         _ => no_overload(arguments, budget),
     }
@@ -294,24 +299,28 @@ fn same(arguments: &[Value], _: &mut Budget) -> Outcome {
     arguments.first().cloned().ok_or("no such overload".into())
 }
 
-fn insert(arguments: &[Value], budget: &mut Budget) -> Outcome {
-    let (map, entries) = match arguments {
-        [Value::Map(map), Value::Map(entries)] => {
-            (map, entries.entries.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+/// Adds the entry of a key and a value, or all entries of a map.
+pub(in super::super) fn insert(
+    map: &mut Map,
+    arguments: &[Value],
+    budget: &mut Budget,
+) -> Result<(), Failure> {
+    let entries = match arguments {
+        [Value::Map(entries)] => {
+            entries.entries.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
         }
-        [Value::Map(map), key, value] => {
+        [key, value] => {
             let key = Key::of(key).ok_or_else(|| format!("unsupported key type: {}", key.type_name()))?;
-            (map, vec![(key, value.clone())])
+            vec![(key, value.clone())]
         }
-        _ => return no_overload(arguments, budget),
+        _ => return Err("no such overload".into()),
     };
-    budget.make(map.entries.len() + entries.len())?;
-    let mut map = (**map).clone();
+    budget.make_elements(entries.len())?;
     for (key, value) in entries {
         if map.entries.contains_key(&key) {
             return Err(format!("insert failed: key {} already exists", key.value()).into());
         }
         map.entries.insert(key, value);
     }
-    Ok(Value::Map(Arc::new(map)))
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::budget::Budget;
-use super::super::declare::{Cost, Outcome, Row};
+use super::super::function::{Cost, Outcome, Row};
 use super::super::value::Value;
 use super::operators::find;
 

@@ -1,7 +1,7 @@
 //! Quantities of Kubernetes.
 
-use super::super::budget::Budget;
-use super::super::declare::{Cost, Failure, Outcome, Row};
+use super::super::budget::{Budget, Failure};
+use super::super::function::{Cost, Outcome, Row};
 use super::super::value::Value;
 use crate::syntax::quantity::Quantity;
 

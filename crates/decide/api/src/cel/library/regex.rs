@@ -3,7 +3,7 @@
 use regex_lite::{Regex, RegexBuilder};
 
 use super::super::budget::Budget;
-use super::super::declare::{Cost, Outcome, Row};
+use super::super::function::{Cost, Outcome, Row};
 use super::super::value::Value;
 
 pub(in super::super) const ROWS: &[Row] = &[
@@ -45,7 +45,7 @@ impl Pattern {
                     Some(Value::Int(limit)) => usize::try_from(*limit).unwrap_or(usize::MAX),
                     _ => usize::MAX,
                 };
-                budget.make(text.len().saturating_mul(16))?;
+                budget.make_elements(text.len())?;
                 Value::strings(self.regex.find_iter(text).take(limit).map(|found| found.as_str()))
             }
         })

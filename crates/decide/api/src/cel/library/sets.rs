@@ -1,7 +1,7 @@
 //! Lists as sets.
 
-use super::super::budget::Budget;
-use super::super::declare::{Cost, Failure, Outcome, Row};
+use super::super::budget::{Budget, Failure};
+use super::super::function::{Cost, Outcome, Row};
 use super::super::value::Value;
 
 pub(in super::super) const ROWS: &[Row] = &[
@@ -17,20 +17,31 @@ fn both(arguments: &[Value]) -> Result<(&[Value], &[Value]), Failure> {
     }
 }
 
-fn has(list: &[Value], element: &Value) -> bool {
-    list.iter().any(|other| other.equals(element) == Ok(true))
+/// How many elements of a list are in another one.
+fn n_found(elements: &[Value], list: &[Value], budget: &mut Budget) -> Result<usize, Failure> {
+    let mut n_found = 0;
+    for element in elements {
+        for other in list {
+            if other.is_found(element, budget)? {
+                n_found += 1;
+                break;
+            }
+        }
+    }
+    Ok(n_found)
 }
 
-fn contains(arguments: &[Value], _: &mut Budget) -> Outcome {
-    both(arguments).map(|(a, b)| Value::Bool(b.iter().all(|element| has(a, element))))
+fn contains(arguments: &[Value], budget: &mut Budget) -> Outcome {
+    let (a, b) = both(arguments)?;
+    Ok(Value::Bool(n_found(b, a, budget)? == b.len()))
 }
 
-fn equivalent(arguments: &[Value], _: &mut Budget) -> Outcome {
-    both(arguments).map(|(a, b)| {
-        Value::Bool(b.iter().all(|element| has(a, element)) && a.iter().all(|element| has(b, element)))
-    })
+fn equivalent(arguments: &[Value], budget: &mut Budget) -> Outcome {
+    let (a, b) = both(arguments)?;
+    Ok(Value::Bool(n_found(b, a, budget)? == b.len() && n_found(a, b, budget)? == a.len()))
 }
 
-fn intersects(arguments: &[Value], _: &mut Budget) -> Outcome {
-    both(arguments).map(|(a, b)| Value::Bool(a.iter().any(|element| has(b, element))))
+fn intersects(arguments: &[Value], budget: &mut Budget) -> Outcome {
+    let (a, b) = both(arguments)?;
+    Ok(Value::Bool(n_found(a, b, budget)? > 0))
 }

@@ -1,7 +1,7 @@
 //! Strings: the language's own functions and the extension `strings`, version 2. Positions count characters.
 
-use super::super::budget::Budget;
-use super::super::declare::{Cost, Failure, Outcome, Row, scaled};
+use super::super::budget::{Budget, Failure};
+use super::super::function::{Cost, Outcome, Row, scaled};
 use super::super::value::Value;
 
 pub(in super::super) const ROWS: &[Row] = &[
@@ -143,11 +143,12 @@ fn replace(arguments: &[Value], budget: &mut Budget) -> Outcome {
 fn split(arguments: &[Value], budget: &mut Budget) -> Outcome {
     let [Value::String(text), Value::String(separator), ..] = arguments else { return no_overload() };
     let limit = limit(arguments, 2);
-    budget.make(text.len().saturating_mul(if separator.is_empty() { 16 } else { 1 }))?;
+    budget.make(text.len())?;
     if !separator.is_empty() {
-        budget.make((text.len() / separator.len()).saturating_mul(16))?;
+        budget.make_elements(text.len() / separator.len())?;
         return Ok(Value::strings(text.splitn(limit, &**separator)));
     }
+    budget.make_elements(text.len())?;
     let mut parts = Vec::new();
     let mut rest = &**text;
     while !rest.is_empty() && parts.len() < limit {

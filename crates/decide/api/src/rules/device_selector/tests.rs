@@ -1,6 +1,7 @@
 //! Selectors by example.
 
 use super::*;
+use crate::syntax::quantity::Quantity;
 
 /// A device of the driver `dra.example.com`.
 fn device() -> (BTreeMap<String, DeviceAttribute>, BTreeMap<String, DeviceCapacity>) {
@@ -11,31 +12,24 @@ fn device() -> (BTreeMap<String, DeviceAttribute>, BTreeMap<String, DeviceCapaci
         ("firmware", DeviceAttribute::Version("1.10.0-rc.1".to_owned())),
         ("topology.example.com/rack", DeviceAttribute::String("r1".to_owned())),
     ];
-    let capacity = DeviceCapacity { value: "40Gi".parse_quantity(), ..DeviceCapacity::default() };
+    let value = Quantity::parse("40Gi").unwrap();
+    let capacity = DeviceCapacity { value, ..DeviceCapacity::default() };
     let attributes = attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     (attributes, [("memory".to_owned(), capacity)].into())
 }
 
-trait ParseQuantity {
-    fn parse_quantity(&self) -> crate::syntax::quantity::Quantity;
-}
-
-impl ParseQuantity for str {
-    fn parse_quantity(&self) -> crate::syntax::quantity::Quantity {
-        crate::syntax::quantity::Quantity::parse(self).unwrap()
-    }
+fn described<'a>(
+    attributes: &'a BTreeMap<String, DeviceAttribute>,
+    capacity: &'a BTreeMap<String, DeviceCapacity>,
+) -> SelectedDevice<'a> {
+    SelectedDevice { driver: "dra.example.com", allow_multiple_allocations: false, attributes, capacity }
 }
 
 fn matched(expression: &str) -> Result<bool, String> {
     let (attributes, capacity) = device();
     let selector = DeviceSelector::compile(expression)?;
     assert_eq!(selector.expression(), expression);
-    selector.matches(&SelectedDevice {
-        driver: "dra.example.com",
-        allow_multiple_allocations: false,
-        attributes: &attributes,
-        capacity: &capacity,
-    })
+    selector.matches(&described(&attributes, &capacity))
 }
 
 #[test]
@@ -143,6 +137,10 @@ fn the_estimated_cost_equals_the_reference() {
         let selector = DeviceSelector::compile(expression).unwrap();
         assert_eq!(selector.estimated_cost(), cost, "{expression}");
         assert!(!selector.exceeds_cost_limit());
+        let (attributes, capacity) = device();
+        let device = device_value(&described(&attributes, &capacity)).unwrap();
+        let (_, actual) = selector.compiled.program.evaluate_with_cost(&[("device", device)]);
+        assert!(actual <= cost, "{expression}: {actual}");
     }
 }
 
