@@ -9,6 +9,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::object::device::{
+    DeviceDecision, DeviceKind, DeviceObject, EXTENDED_RESOURCE_CLAIM_ANNOTATION, POD_CLAIM_NAME_ANNOTATION,
+};
 use crate::object::placement::CONDITION_TYPES;
 use crate::object::volume::{
     BIND_COMPLETED_ANNOTATION, BOUND_BY_CONTROLLER_ANNOTATION, MIGRATED_PLUGINS_ANNOTATION,
@@ -29,13 +32,15 @@ pub const OTHER_SCHEDULER: &str = "kube-scheduler";
 /// The domain of Berth's own annotations.
 const OWN_ANNOTATIONS: &str = "scheduling.berth.dev/";
 /// Other annotations that placement reads.
-const OTHER_ANNOTATIONS: [&str; 6] = [
+const OTHER_ANNOTATIONS: [&str; 8] = [
     MIRROR_ANNOTATION,
     BIND_COMPLETED_ANNOTATION,
     BOUND_BY_CONTROLLER_ANNOTATION,
     MIGRATED_PLUGINS_ANNOTATION,
     SELECTED_NODE_ANNOTATION,
     STORAGE_CLASS_ANNOTATION,
+    EXTENDED_RESOURCE_CLAIM_ANNOTATION,
+    POD_CLAIM_NAME_ANNOTATION,
 ];
 
 /// One line of a journal.
@@ -66,6 +71,10 @@ pub enum Entry {
     VolumeObject(Box<VolumeObject>),
     /// Such an object was deleted.
     RemoveVolumeObject(VolumeKind, NamespacedName),
+    /// An object that decides where pods with claims of devices may run was added or changed.
+    DeviceObject(Box<DeviceObject>),
+    /// Such an object was deleted.
+    RemoveDeviceObject(DeviceKind, NamespacedName),
     /// A disruption budget was added or changed.
     Budget(Box<PodDisruptionBudget>),
     /// A disruption budget was deleted.
@@ -82,6 +91,10 @@ pub enum Entry {
     AssumeVolumes(Box<AssumedVolumes>),
     /// This is not assumed any more.
     RestoreVolumes(Box<AssumedVolumes>),
+    /// What is assumed of the claims of devices of a pod, and whether it is being written.
+    AssumeDevices(Box<AssumedDevices>),
+    /// This is not assumed any more.
+    RestoreDevices(Box<AssumedDevices>),
     /// A pod in the queue is nominated to a node.
     Nominate(NamespacedName, String),
     /// A nomination was cleared.
@@ -162,6 +175,21 @@ pub struct JournaledOwnerSelector {
     /// Whether the workload was deleted, or its selector is invalid.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
+}
+
+/// What is assumed of the claims of devices of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AssumedDevices {
+    /// The pod.
+    pub pod: NamespacedName,
+    /// Its uid.
+    pub uid: String,
+    /// What was decided.
+    pub devices: DeviceDecision,
+    /// Whether it is being written: until then, no other pod gets the claims.
+    #[serde(default)]
+    pub in_flight: bool,
 }
 
 /// What is assumed of claims.
@@ -260,6 +288,7 @@ impl Entry {
             Entry::Namespace(namespace) => redact_metadata(&mut namespace.metadata),
             Entry::Service(service) => redact_metadata(&mut service.metadata),
             Entry::VolumeObject(object) => redact_metadata(object.metadata_mut()),
+            Entry::DeviceObject(object) => redact_metadata(object.metadata_mut()),
             Entry::Budget(budget) => redact_metadata(&mut budget.metadata),
             _ => {}
         }

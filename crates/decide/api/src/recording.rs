@@ -8,7 +8,14 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::object::{Namespace, Node, Pod, PodDisruptionBudget, Service, time};
+use crate::object::device::{
+    DeviceAllocationConfiguration, DeviceRequest, DeviceRequestAllocationResult,
+    ResourceClaimConsumerReference,
+};
+use crate::object::{
+    ContainerExtendedResourceRequest, Namespace, NamespacedName, Node, NodeSelector, Pod,
+    PodDisruptionBudget, Service, time,
+};
 use crate::read::{JsonError, from_json};
 
 /// A scenario with the scheduler's answers.
@@ -48,8 +55,10 @@ pub struct Scenario {
     pub pods: Vec<Pod>,
     /// Pods to schedule, in this order.
     pub pending: Vec<Pod>,
-    /// Objects that decide where pods with volumes may run, not yet defaulted.
+    /// Objects that decide where pods with volumes or with claims of devices may run, not yet defaulted.
     pub objects: Vec<Value>,
+    /// Whether the objects are those of devices.
+    pub dra: bool,
     /// Whether pods are used without defaulting and validation.
     pub raw: bool,
     /// Whether an unschedulable pod preempts.
@@ -66,6 +75,9 @@ pub struct Scenario {
 pub struct Expectation {
     /// One per pending pod.
     pub steps: Vec<Step>,
+    /// The same with faults of the reference corrected. One of both lists has to be equal as a whole.
+    #[serde(rename = "fixedSteps")]
+    pub fixed_steps: Option<Vec<Step>>,
 }
 
 /// The answer for one pending pod. Absent fields of a brief step are not compared.
@@ -101,6 +113,10 @@ pub struct Step {
     pub start_time: Option<Timestamp>,
     /// The result of preemption.
     pub preemption: Option<RecordedPreemption>,
+    /// The claims of a pod with claims of devices, in its order.
+    pub claims: Vec<RecordedClaim>,
+    /// What is done about the claims of a pod that fits nowhere.
+    pub post_filter: Option<RecordedPostFilter>,
 }
 
 impl Step {
@@ -119,6 +135,49 @@ pub struct RecordedVolumes {
     pub bind: BTreeMap<String, String>,
     /// Claims whose volumes are provisioned.
     pub provision: Vec<String>,
+}
+
+/// A claim of a pod after its decision.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RecordedClaim {
+    /// `namespace/name`.
+    pub claim: NamespacedName,
+    /// Its name in the pod.
+    #[serde(rename = "for")]
+    pub name_in_pod: Option<String>,
+    /// Whether it was allocated by this step.
+    pub new: bool,
+    /// The devices, if it was.
+    pub devices: Vec<DeviceRequestAllocationResult>,
+    /// Their configuration.
+    pub config: Vec<DeviceAllocationConfiguration>,
+    /// The nodes that can use them.
+    pub node_selector: Option<NodeSelector>,
+    /// The consumer that was added.
+    pub reserved_for: Option<ResourceClaimConsumerReference>,
+    /// Whether conditions of the devices are not true yet.
+    pub waits: bool,
+    /// What a claim for extended resources requests.
+    pub requests: Vec<DeviceRequest>,
+    /// For which containers.
+    pub mappings: Vec<ContainerExtendedResourceRequest>,
+}
+
+/// What `DynamicResources` does about a pod that fits nowhere.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RecordedPostFilter {
+    /// Status code.
+    pub code: String,
+    /// Message.
+    pub message: String,
+    /// The claim whose allocation is taken away.
+    pub deallocated: Option<NamespacedName>,
+    /// The claims of which it could be one.
+    pub acceptable: Vec<NamespacedName>,
+    /// The claim for extended resources that is deleted.
+    pub deleted: Option<NamespacedName>,
 }
 
 /// A validation error as recorded.

@@ -14,6 +14,7 @@
 mod cluster;
 mod cycle;
 mod decision;
+mod device;
 mod explain;
 mod group;
 mod node_admission;
@@ -30,6 +31,7 @@ pub use cluster::{Cluster, Journal, RelaxedPod};
 pub use cycle::equivalence::Equivalence;
 pub use decision::timing::{Stage, StageTime};
 pub use decision::{Evaluation, NodeEvaluation, NodeScore, Outcome};
+pub use device::DevicePostFilter;
 pub use explain::blast_radius::{BlastRadius, Reach, TermRadius};
 pub use explain::opportunity_cost::OpportunityCost;
 pub use explain::{

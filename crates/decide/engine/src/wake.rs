@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::cycle::context::{Context, CycleState, NodeRef};
+use crate::device::CycleDevices;
 use crate::plugins::{self, Hints, PreFilter, QueueingHint, Reads};
 use crate::state::State;
-use crate::state::change::{Change, VolumeChange};
+use crate::state::change::{Change, DeviceChange, VolumeChange};
 use crate::state::pod::prepared::PreparedPod;
 use crate::volume::CycleVolumes;
 
@@ -59,6 +60,11 @@ impl ClusterChange {
                 VolumeChange::Capacity(_) => "CSIStorageCapacityUpdate",
                 VolumeChange::Detached(_) => "VolumeAttachmentDelete",
             },
+            Change::Device(change) => match change {
+                DeviceChange::Slice => "ResourceSliceUpdate",
+                DeviceChange::Class => "DeviceClassUpdate",
+                DeviceChange::Claim(_) => "ResourceClaimUpdate",
+            },
         }
     }
 }
@@ -88,8 +94,9 @@ impl WakeConditions {
         let Some(context) = Context::new(state, &cycle).filter(|_| pod.gates.is_empty()) else {
             return WakeConditions { requirements: None };
         };
-        // Changes of volume objects can help a pod with volumes that is rejected everywhere.
-        if pod.volumes.is_none() && matches!(plugins::pre_filter(context), PreFilter::Rejected(_)) {
+        // Changes of volumes and devices can help a pod that is rejected everywhere because of them.
+        let has_objects = pod.volumes.is_some() || cycle.devices.is_some();
+        if !has_objects && matches!(plugins::pre_filter(context), PreFilter::Rejected(_)) {
             return WakeConditions { requirements: None };
         }
         let hints = context.gather_hints().into();
@@ -101,10 +108,12 @@ impl WakeConditions {
         let Some(requirements) = &self.requirements else { return false };
         // Rules seen for the first time may distinguish pods that were alike.
         let signature = state.decided_signature(&requirements.pod);
-        let volumes = requirements.pod.volumes.as_ref();
-        let cycle = match volumes.map(|volumes| Arc::new(CycleVolumes::resolve(state, volumes))) {
-            None => Cow::Borrowed(&requirements.cycle),
-            volumes => Cow::Owned(CycleState { volumes, ..requirements.cycle.clone() }),
+        let PreparedPod { volumes, devices, .. } = &requirements.pod;
+        let volumes = volumes.as_ref().map(|volumes| Arc::new(CycleVolumes::resolve(state, volumes)));
+        let devices = devices.as_ref().and_then(|devices| CycleDevices::of(state, devices));
+        let cycle = match volumes.is_none() && devices.is_none() {
+            true => Cow::Borrowed(&requirements.cycle),
+            false => Cow::Owned(CycleState { volumes, devices, ..requirements.cycle.clone() }),
         };
         let Some(context) = Context::new(state, &cycle).filter(|_| signature == requirements.cycle.signature)
         else {
@@ -138,7 +147,9 @@ fn node_of(change: &Change) -> Option<&str> {
             | VolumeChange::DriverChanged(_)
             | VolumeChange::Capacity(_) => None,
         },
-        Change::NodeRemoved | Change::NamespaceChanged(_) | Change::SelectorChanged => None,
+        Change::NodeRemoved | Change::NamespaceChanged(_) | Change::SelectorChanged | Change::Device(_) => {
+            None
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use berth_api::rules::Selector;
 use serde_json::Value;
 
 use super::{AdmissionAttributes, Denied, ServedForm, review};
-use berth_api::cel::Expression;
 use crate::strategy::webhook_check::{REVIEW_VERSIONS, VARIABLES, certificates, selector};
+use berth_api::cel::Expression;
 
 const NAMESPACE: (&str, &str, &str) = ("", "v1", "Namespace");
 

@@ -128,6 +128,8 @@ plugins! {
     PodTopologySpread: [PreFilter, Filter, PreScore, Score] weight 2;
     /// Inter-pod affinity and anti-affinity.
     InterPodAffinity: [PreFilter, Filter, PreScore, Score] weight 2;
+    /// Claims of devices, and extended resources that devices provide.
+    DynamicResources: [PreFilter, Filter, Score] weight 2;
     /// Balance between the resources of a node.
     NodeResourcesBalancedAllocation: [PreScore, Score];
     /// Images present on the node.

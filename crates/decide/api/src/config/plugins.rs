@@ -9,14 +9,8 @@ use crate::read::fields::{Fields, Node, suggestion};
 
 /// kube-scheduler's in-tree plugins that Berth does not implement as rules. They are accepted; except for preemption and
 /// binding they have no effect.
-const WITHOUT_EFFECT: [&str; 6] = [
-    DEFAULT_BINDER,
-    DEFAULT_PREEMPTION,
-    "DynamicResources",
-    "GangScheduling",
-    "PodGroupPodsCount",
-    "TopologyPlacementGenerator",
-];
+const WITHOUT_EFFECT: [&str; 5] =
+    [DEFAULT_BINDER, DEFAULT_PREEMPTION, "GangScheduling", "PodGroupPodsCount", "TopologyPlacementGenerator"];
 
 const DEFAULT_BINDER: &str = "DefaultBinder";
 /// Preemption for unschedulable pods; not a rule about nodes.

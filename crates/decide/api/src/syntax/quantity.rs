@@ -50,6 +50,11 @@ impl Quantity {
         Quantity { nanos: units as i128 * NANOS, format: Format::Decimal }
     }
 
+    /// A whole number of units that is written with a binary suffix, such as `Ki`.
+    pub fn from_binary_units(units: i64) -> Self {
+        Quantity { nanos: units as i128 * NANOS, format: Format::Binary }
+    }
+
     /// A number of thousandths, such as milli-CPU.
     pub fn from_millis(millis: i64) -> Self {
         Quantity { nanos: millis as i128 * (NANOS / 1000), format: Format::Decimal }

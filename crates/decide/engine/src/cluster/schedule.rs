@@ -11,6 +11,7 @@ use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::equivalence::Equivalence;
 use crate::decision::timing::{self, StageTime};
 use crate::decision::{self, Evaluation, Outcome};
+use crate::device::{self, DevicePostFilter};
 use crate::explain::blast_radius::{BlastRadius, blast_radius, preferred_blast_radius};
 use crate::explain::opportunity_cost::{OpportunityCost, opportunity_cost};
 use crate::explain::terms::verdicts;
@@ -66,9 +67,12 @@ impl Cluster {
 
     /// Assigns a pod as it was decided, and assumes what was decided about its claims.
     pub fn take(&mut self, pod: &PreparedPod, outcome: &Outcome) {
-        if let Outcome::Placed { node, volumes, .. } = outcome {
+        if let Outcome::Placed { node, volumes, devices, .. } = outcome {
             if let Some(volumes) = volumes {
                 self.assume_volumes(pod, node, volumes);
+            }
+            if let Some(devices) = devices {
+                self.assume_devices(&pod.assumed_devices(devices, false));
             }
             self.assume(pod, node);
         }
@@ -291,6 +295,11 @@ impl Cluster {
     pub fn preempt(&self, pod: &PreparedPod, budgets: &[DisruptionBudget]) -> Preemption {
         let rejections = &mut self.caches().rejections;
         preempt(&self.state, rejections, &self.nominations, pod, budgets, Leaving::Evicted)
+    }
+
+    /// What can be done about the claims of devices of a pod that fits on no node.
+    pub fn device_post_filter(&self, pod: &PreparedPod) -> DevicePostFilter {
+        device::post_filter(&self.state, &self.nominations, pod)
     }
 
     /// Whether room is being made for a nominated pod: pods of lower priority are being preempted on its node.

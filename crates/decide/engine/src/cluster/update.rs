@@ -1,6 +1,7 @@
 //! Update: what the cluster is, and the changes that follow.
 
-use berth_api::journal::Entry;
+use berth_api::journal::{AssumedDevices, Entry};
+use berth_api::object::device::{DeviceKind, DeviceObject};
 use berth_api::object::{
     Namespace, NamespacedName, Node, Pod, Service, VolumeDecision, VolumeKind, VolumeObject,
 };
@@ -97,6 +98,26 @@ impl Cluster {
         self.report(|_| Entry::RemoveVolumeObject(kind, NamespacedName::new(namespace, name)));
     }
 
+    /// Adds or changes a slice of devices, a device class, a claim, or another object that decides where pods with claims of
+    /// devices may run.
+    pub fn set_device_object(&mut self, object: &DeviceObject) {
+        self.report(|_| Entry::DeviceObject(Box::new(object.clone())));
+        self.state.set_device_object(object);
+        self.updated();
+    }
+
+    /// Tells the time, in seconds since 1970: devices that are not ready for their pods in time are not waited for.
+    pub fn set_now(&mut self, seconds: i64) {
+        self.state.devices.now = seconds;
+    }
+
+    /// Removes such an object, if it exists; `namespace` is empty for a cluster-scoped one.
+    pub fn remove_device_object(&mut self, kind: DeviceKind, namespace: &str, name: &str) {
+        self.state.remove_device_object(kind, namespace, name);
+        self.updated();
+        self.report(|_| Entry::RemoveDeviceObject(kind, NamespacedName::new(namespace, name)));
+    }
+
     /// Makes room for this many more pods.
     pub fn reserve_pods(&mut self, n_pods: usize) {
         self.state.pods.reserve(n_pods);
@@ -155,6 +176,23 @@ impl Cluster {
         self.state.restore_volumes(pod.namespace, decision);
         self.updated();
         self.report(|cluster| Entry::RestoreVolumes(cluster.assumed(pod, "", decision)));
+    }
+
+    /// Assumes what a decision says of the pod's claims of devices ([`Outcome::Placed`](crate::Outcome::Placed)): they are
+    /// allocated, and reserved for the pod. While they are in flight, no other pod gets those that were not allocated before.
+    ///
+    /// An assumption ends with [`Cluster::restore_devices`], or when the claim is set with an allocation.
+    pub fn assume_devices(&mut self, assumed: &AssumedDevices) {
+        self.state.assume_devices(assumed);
+        self.updated();
+        self.report(|_| Entry::AssumeDevices(Box::new(assumed.clone())));
+    }
+
+    /// Takes back what [`Cluster::assume_devices`] assumed, because it could not be written.
+    pub fn restore_devices(&mut self, assumed: &AssumedDevices) {
+        self.state.restore_devices(assumed);
+        self.updated();
+        self.report(|_| Entry::RestoreDevices(Box::new(assumed.clone())));
     }
 
     /// Removes an assumed pod, because it could not be bound.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::cycle::nomination::{NominatedPods, Nominations};
+use crate::device::CycleDevices;
 use crate::state::State;
 use crate::state::counting::counter::Tally;
 use crate::state::counting::matcher::MatcherId;
@@ -30,6 +31,8 @@ pub(crate) struct CycleState {
     pub(crate) node_name: Option<Arc<str>>,
     /// Its volumes; none if it has none that matter.
     pub(crate) volumes: Option<Arc<CycleVolumes>>,
+    /// Its claims of devices; none if it has none.
+    pub(crate) devices: Option<Arc<CycleDevices>>,
     /// Nominated pods that it must leave room for.
     pub(crate) nominated: NominatedPods,
 }
@@ -48,6 +51,7 @@ impl CycleState {
             system_spread: state.has_system_spread(pod),
             node_name: pod.node_name.clone(),
             volumes: pod.volumes.as_ref().map(|volumes| Arc::new(CycleVolumes::resolve(state, volumes))),
+            devices: pod.devices.as_ref().and_then(|devices| CycleDevices::of(state, devices)),
             nominated: NominatedPods::default(),
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::state::State;
+use crate::state::device::PodDevices;
 use crate::state::pod::prepared::PreparedPod;
 use crate::state::pod::signature::SignatureId;
 use crate::state::rule_set::RuleSetId;
@@ -20,6 +21,7 @@ pub struct Equivalence {
     preempts: bool,
     gates: Vec<String>,
     volumes: Option<Arc<PodVolumes>>,
+    devices: Option<Arc<PodDevices>>,
 }
 
 impl Equivalence {
@@ -31,6 +33,7 @@ impl Equivalence {
             preempts: pod.preempts,
             gates: pod.gates.clone(),
             volumes: pod.volumes.clone(),
+            devices: pod.devices.clone().filter(|devices| devices.concern(state)),
         }
     }
 }

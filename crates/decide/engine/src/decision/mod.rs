@@ -13,13 +13,14 @@ pub use outcome::{Evaluation, NodeEvaluation, NodeScore, Outcome};
 
 use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::nomination::Nominations;
+use crate::device::device_decision;
 use crate::plugins::{self, Filters, PreFilter, Scorer, Weighted};
 use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
-use crate::verdict::Rejection;
-use crate::view::Views;
+use crate::verdict::{Rejection, Status};
 use crate::view::rejections::{RejectionViews, fit_error};
+use crate::view::{SharedObjects, Views};
 use crate::volume::volume_decision;
 
 /// Filters and scores of all nodes.
@@ -31,6 +32,8 @@ pub(crate) struct Run<'a> {
     /// Nodes that were excluded before the filters ran.
     pub(crate) not_considered: Vec<NodeId>,
     pub(crate) feasible: Vec<NodeId>,
+    /// A rule could not be evaluated: the pod is not placed.
+    error: Option<String>,
     pub(crate) scorers: Result<Vec<Scored<'a>>, String>,
     /// Parallel to `feasible`.
     pub(crate) totals: Vec<i64>,
@@ -56,11 +59,12 @@ pub(crate) fn decide<T: Default>(
     if let Some(outcome) = pod.held_back() {
         return outcome;
     }
-    if pod.volumes.is_some() {
-        return decide_with_volumes(state, views, nominations, pod);
+    if pod.volumes.is_some() || pod.devices.as_ref().is_some_and(|devices| devices.concern(state)) {
+        return decide_with_objects(state, views, nominations, pod);
     }
     if let Some((node, score)) = views.best(state, nominations, pod, None) {
-        return Outcome::Placed { node: state.node_name(node).to_owned(), score: Some(score), volumes: None };
+        let node = state.node_name(node).to_owned();
+        return Outcome::Placed { node, score: Some(score), volumes: None, devices: None };
     }
     let cycle = CycleState::new(state, nominations, pod);
     let Some(context) = Context::new(state, &cycle) else { return pod.no_profile() };
@@ -71,8 +75,9 @@ pub(crate) fn decide<T: Default>(
     }
 }
 
-/// The same for a pod with volumes: by a view if others have the same rules, or on the nodes that the volumes name.
-fn decide_with_volumes(
+/// The same for a pod with volumes or claims of devices: by a view if others have the same rules, or on the nodes that the volumes
+/// name.
+fn decide_with_objects(
     state: &State,
     views: &mut Views,
     nominations: &Nominations,
@@ -80,8 +85,10 @@ fn decide_with_volumes(
 ) -> Outcome {
     let cycle = CycleState::new(state, nominations, pod);
     let Some(context) = Context::new(state, &cycle) else { return pod.no_profile() };
-    let volumes = cycle.volumes.as_ref();
-    match volumes.and_then(|volumes| volumes.named_nodes(state)).filter(|_| context.binds_volumes()) {
+    let (volumes, devices) = (cycle.volumes.as_ref(), cycle.devices.as_ref());
+    let named = volumes.and_then(|volumes| volumes.named_nodes(state)).filter(|_| context.binds_volumes());
+    let of_devices = || devices.filter(|_| context.allocates_devices())?.named_nodes(state);
+    match named.or_else(of_devices) {
         Some(nodes) => {
             let run = Run::on(context, Some(&nodes));
             if !run.feasible.is_empty() {
@@ -89,11 +96,12 @@ fn decide_with_volumes(
             }
         }
         None => {
-            let shared = volumes.filter(|volumes| volumes.fit_a_view());
-            let best = shared.and_then(|volumes| views.best(state, nominations, pod, Some(volumes)));
+            let fits = volumes.is_none_or(|volumes| volumes.fit_a_view())
+                && devices.is_none_or(|devices| devices.fit_a_view());
+            let objects = Some(SharedObjects { volumes, devices }).filter(|_| fits);
+            let best = objects.and_then(|_| views.best(state, nominations, pod, objects));
             if let Some((node, score)) = best {
-                let (node, volumes) = (state.node_name(node).to_owned(), context.volume_decision(node));
-                return Outcome::Placed { node, score: Some(score), volumes };
+                return context.placed(node, Some(score));
             }
         }
     }
@@ -101,6 +109,18 @@ fn decide_with_volumes(
 }
 
 impl Context<'_> {
+    /// The outcome of a pod that goes to a node.
+    fn placed(self, node: NodeId, score: Option<i64>) -> Outcome {
+        let devices = self.cycle.devices.as_deref();
+        let record = self.state.nodes.get(node);
+        let devices = devices.and_then(|devices| device_decision(self.state, devices, record)).transpose();
+        let (node, volumes) = (self.state.node_name(node).to_owned(), self.volume_decision(node));
+        match devices {
+            Ok(devices) => Outcome::Placed { node, score, volumes, devices },
+            Err(error) => Outcome::Failed { error },
+        }
+    }
+
     fn volume_decision(self, node: NodeId) -> Option<Box<VolumeDecision>> {
         let volumes = self.cycle.volumes.as_ref()?;
         let decision = volume_decision(self.state, volumes, self.state.nodes.get(node));
@@ -117,8 +137,7 @@ pub(crate) fn decide_on(
 ) -> Option<Outcome> {
     let cycle = CycleState::new(state, nominations, pod);
     let context = Context::new(state, &cycle).filter(|context| context.admits(node))?;
-    let volumes = context.volume_decision(node);
-    Some(Outcome::Placed { node: state.node_name(node).to_owned(), score: None, volumes })
+    Some(context.placed(node, None))
 }
 
 /// Decides, and returns the results of every node.
@@ -164,6 +183,7 @@ impl<'a> Run<'a> {
             rejected: Vec::new(),
             not_considered: Vec::new(),
             feasible: Vec::new(),
+            error: None,
             scorers: Ok(Vec::new()),
             totals: Vec::new(),
         };
@@ -192,6 +212,14 @@ impl<'a> Run<'a> {
             let is_feasible = self.filters.iter().all(|(_, filter)| filter.admits(node))
                 && self.context.rejection_with_nominated(&self.filters, id).is_none();
             if is_feasible { &mut self.feasible } else { &mut self.rejected }.push(id);
+            if !is_feasible
+                && self.error.is_none()
+                && self.filters.iter().any(|(_, filter)| filter.can_fail())
+            {
+                let rejection = self.context.rejection(&self.filters, id);
+                let error = rejection.filter(|rejection| rejection.status == Status::Error);
+                self.error = error.and_then(|error| error.reasons.first().map(ToString::to_string));
+            }
         }
     }
 
@@ -203,7 +231,7 @@ impl<'a> Run<'a> {
 
     fn score(&mut self) {
         self.totals = vec![0; self.feasible.len()];
-        if self.feasible.is_empty() {
+        if self.feasible.is_empty() || self.error.is_some() {
             return;
         }
         let state = self.context.state;
@@ -227,7 +255,8 @@ impl<'a> Run<'a> {
 
     /// Names of the nodes with the highest total, sorted.
     fn best(&self) -> Vec<&'a str> {
-        let Some(highest) = self.totals.iter().max().filter(|_| self.scorers.is_ok()) else {
+        let Some(highest) = self.totals.iter().max().filter(|_| self.scorers.is_ok() && self.error.is_none())
+        else {
             return Vec::new();
         };
         let best = self.feasible.iter().zip(&self.totals).filter(|(_, total)| *total == highest);
@@ -237,16 +266,14 @@ impl<'a> Run<'a> {
     }
 
     pub(crate) fn outcome(&self) -> Outcome {
-        if let Err(error) = &self.scorers {
+        if let Some(error) = self.error.as_ref().or(self.scorers.as_ref().err()) {
             return Outcome::Failed { error: error.clone() };
         }
         match self.best().first() {
-            Some(node) => {
-                let id = self.context.state.find_node(node);
-                let volumes = id.and_then(|id| self.context.volume_decision(id));
-                let score = self.totals.iter().max().copied();
-                Outcome::Placed { node: (*node).to_owned(), score, volumes }
-            }
+            Some(node) => match self.context.state.find_node(node) {
+                Some(id) => self.context.placed(id, self.totals.iter().max().copied()),
+                None => self.unschedulable(),
+            },
             None => self.unschedulable(),
         }
     }

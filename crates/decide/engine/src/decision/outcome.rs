@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use berth_api::config::Plugin;
 use berth_api::object::VolumeDecision;
+use berth_api::object::device::DeviceDecision;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use crate::verdict::Rejection;
@@ -21,6 +22,8 @@ pub enum Outcome {
         score: Option<i64>,
         /// How its claims are bound that are not bound yet; none if there is nothing to do.
         volumes: Option<Box<VolumeDecision>>,
+        /// What is done about its claims of devices; none if it has none.
+        devices: Option<Box<DeviceDecision>>,
     },
     /// The pod fits on no node now.
     Unschedulable {
@@ -42,6 +45,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The pod is on a node already, or goes there without a decision about it.
+    pub fn on(node: String) -> Outcome {
+        Outcome::Placed { node, score: None, volumes: None, devices: None }
+    }
+
     /// The node, if the pod is placed.
     pub fn node(&self) -> Option<&str> {
         match self {

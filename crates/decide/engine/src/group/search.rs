@@ -285,9 +285,16 @@ impl Deciding<'_> {
         Some(Outcome::Unschedulable { message, plugins: vec![rejection.plugin] })
     }
 
-    /// Assigns a pod with its volumes to the node it is placed on, or takes that back.
+    /// Assigns a pod with its volumes and devices to the node it is placed on, or takes that back.
     pub(super) fn assign(&mut self, pod: &PreparedPod, outcome: &Outcome, on: bool) {
-        let Outcome::Placed { node, volumes, .. } = outcome else { return };
+        let Outcome::Placed { node, volumes, devices, .. } = outcome else { return };
+        if let Some(devices) = devices {
+            let assumed = pod.assumed_devices(devices, false);
+            match on {
+                true => self.state.assume_devices(&assumed),
+                false => self.state.restore_devices(&assumed),
+            }
+        }
         match (volumes, on) {
             (Some(volumes), true) => self.state.assume_volumes(pod.namespace, node, volumes),
             (Some(volumes), false) => self.state.restore_volumes(pod.namespace, volumes),

@@ -2,6 +2,7 @@
 //!
 //! docs/add-a-rule.md says how to add one.
 
+mod dynamic_resources;
 mod feasibility;
 mod hints;
 mod image_locality;

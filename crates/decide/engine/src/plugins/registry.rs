@@ -5,6 +5,7 @@
 
 use berth_api::config::Plugin;
 
+use super::dynamic_resources::DynamicResources;
 use super::hints::Hints;
 use super::image_locality::ImageLocality;
 use super::inter_pod_affinity::InterPodAffinity;
@@ -45,6 +46,7 @@ pub(super) const RULES: &[RuleEntry] = &[
     RuleEntry::of::<VolumeZone>(),
     RuleEntry::of::<PodTopologySpread>(),
     RuleEntry::of::<InterPodAffinity>(),
+    RuleEntry::of::<DynamicResources>(),
     RuleEntry::of::<NodeDeclaredFeatures>(),
     #[cfg(test)]
     RuleEntry::of::<super::tests::OpenNodes>(),
@@ -72,7 +74,8 @@ pub(crate) struct RuleEntry {
 impl RuleEntry {
     pub(crate) const fn of<R: Rule>() -> RuleEntry {
         assert!(
-            !matches!(R::NORMALIZATION, Normalization::OfScorer) || R::READS.any_of(Reads::COUNTERS),
+            !matches!(R::NORMALIZATION, Normalization::OfScorer)
+                || R::READS.any_of(Reads::COUNTERS.and(Reads::DEVICES)),
             "views normalize the scores of rules that read a node alone"
         );
         RuleEntry {

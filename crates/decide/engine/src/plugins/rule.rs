@@ -92,6 +92,8 @@ impl Reads {
     pub(crate) const VOLUMES: Reads = Reads(1 << 5);
     /// The volumes and claims that running pods use.
     pub(crate) const VOLUMES_IN_USE: Reads = Reads(1 << 6);
+    /// Devices, their classes, claims, and what is allocated to these.
+    pub(crate) const DEVICES: Reads = Reads(1 << 7);
 
     /// What nodes that are equal have in common: views keep the results of rules that read nothing else.
     pub(crate) const EQUAL_NODES: Reads = Reads::NODE_CLASS.and(Reads::NODE_USAGE).and(Reads::IMAGES);
@@ -125,7 +127,7 @@ pub(crate) enum Normalization {
     Highest,
     /// The same, with lower raw scores better.
     HighestReversed,
-    /// By [`Scorer::normalize`]. In views the rule's part does it.
+    /// By [`Scorer::normalize`]. In views the rule's part does it, or pods whose scores differ have no view.
     OfScorer,
 }
 
@@ -148,6 +150,11 @@ pub(crate) trait Filter {
     /// Whether the node is admitted: [`Filter::check`] without the words.
     fn admits(&self, node: NodeRef<'_>) -> bool {
         self.check(node).is_none()
+    }
+
+    /// Whether a rejection can be an error, which ends the decision.
+    fn can_fail(&self) -> bool {
+        false
     }
 
     /// The topologies with several nodes per domain in which the rule counts pods.

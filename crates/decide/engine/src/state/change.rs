@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use berth_api::object::NamespacedName;
+
 use super::counting::counter::Counter;
 use super::counting::matcher::MatcherId;
 use super::counting::topology::{DomainId, TopologyId};
@@ -24,6 +26,17 @@ pub(crate) enum Change {
     /// Of services or owners, which default spread constraints use.
     SelectorChanged,
     Volume(VolumeChange),
+    Device(DeviceChange),
+}
+
+/// A change of an object that decides where pods with claims of devices may run.
+#[derive(Clone, Debug)]
+pub(crate) enum DeviceChange {
+    /// A slice was added, removed, or has other devices.
+    Slice,
+    Class,
+    /// A claim, or what is assumed of it.
+    Claim(NamespacedName),
 }
 
 /// A change of an object that decides where pods with volumes may run. Removed objects are left out where they can help
@@ -154,6 +167,8 @@ pub(crate) struct Epochs {
     pub(crate) terms: u64,
     /// On how many nodes, of how many, images are.
     pub(crate) images: u64,
+    /// Devices that several nodes may be able to use, or what is allocated of them.
+    pub(crate) devices: u64,
     /// Free volumes that several nodes may be able to use, by the number of other free volumes that offer the same: the
     /// last for all larger numbers.
     pub(crate) free_volumes: [u64; MAX_ALIKE + 1],

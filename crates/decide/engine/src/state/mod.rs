@@ -6,6 +6,7 @@
 
 pub(crate) mod change;
 pub(crate) mod counting;
+pub(crate) mod device;
 pub(crate) mod ids;
 pub(crate) mod interned;
 pub(crate) mod namespace;
@@ -26,6 +27,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::change::{Change, ChangeLog, TrackedChange};
 use self::counting::matcher::Matchers;
 use self::counting::topology::Topologies;
+use self::device::Devices;
 use self::interned::intern::{Symbol, Symbols};
 use self::interned::lease::Ended;
 use self::interned::table::Table;
@@ -69,6 +71,7 @@ pub(crate) struct State {
     allocatables: Table<Arc<Allocatable>>,
     workloads: WorkloadSelectors,
     pub(crate) volumes: Volumes,
+    pub(crate) devices: Devices,
     pub(crate) changes: ChangeLog,
     /// The nodes of pods whose labels changed in a way that no rule sees. Disruption budgets may.
     pub(crate) relabelled: ChangeLog,
@@ -105,6 +108,7 @@ impl State {
         State {
             empty: symbols.intern(""),
             volumes: Volumes::new(&mut symbols),
+            devices: Devices::default(),
             settings,
             profiles,
             symbols,
@@ -164,6 +168,7 @@ impl State {
     pub(crate) fn table_sizes(&self) -> BTreeMap<&'static str, usize> {
         let matchers = || self.matchers.table.iter().map(|(_, matcher)| matcher);
         let mut sizes = self.volumes.table_sizes();
+        sizes.extend(self.devices.table_sizes());
         sizes.extend([
             ("symbols", self.symbols.len()),
             ("namespaces", self.namespaces.len()),

@@ -11,6 +11,7 @@ use berth_api::rules::{NodeFeatures, Requirement, Selector, TaintEffect};
 use super::State;
 use super::change::{Change, NodeParts, PodAt, TrackedChange};
 use super::counting::count_placed;
+use super::device::PodDevices;
 use super::interned::intern::{Labels, Symbol};
 use super::interned::lease::Held;
 use super::node::{Allocatable, NodeId, NodeRecord, Resources, TaintRecord};
@@ -272,6 +273,7 @@ impl State {
             node: None,
             terminating,
             volumes: PodVolumes::parse(pod, namespace).map(Arc::new),
+            devices: PodDevices::parse(pod).map(Arc::new),
         })
     }
 
@@ -291,6 +293,7 @@ impl State {
             node: None,
             terminating: pod.terminating,
             volumes: pod.volumes.clone(),
+            devices: pod.devices.clone(),
         };
         self.assign_record(record)
     }

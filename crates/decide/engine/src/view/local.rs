@@ -10,6 +10,7 @@ use crate::cycle::context::{Context, NodeRef};
 use crate::plugins::{self, Filter, RAW_SCORES, Reads, Scorer};
 use crate::state::State;
 use crate::state::node::{NodeId, NodeRecord};
+use crate::verdict::Status;
 
 /// Filters and scorers that read a node alone. Rules that read counters have their part of the view instead.
 pub(super) struct LocalRules<'a> {
@@ -68,6 +69,17 @@ impl<'a> LocalRules<'a> {
             }
         }
         rules
+    }
+
+    /// Whether a rejection can be an error.
+    pub(super) fn can_fail(&self) -> bool {
+        self.of_node.filters.iter().any(|filter| filter.can_fail())
+    }
+
+    /// Whether a rule cannot be evaluated on a node.
+    pub(super) fn fails(&self, node: NodeRef<'_>) -> bool {
+        let mut filters = self.of_node.filters.iter().filter(|filter| filter.can_fail());
+        filters.any(|filter| filter.check(node).is_some_and(|rejection| rejection.status == Status::Error))
     }
 
     /// The group of a rule; none if it reads counters.

@@ -25,6 +25,7 @@ use smallvec::SmallVec;
 
 use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::nomination::{NominatedPods, Nominations};
+use crate::device::{CycleDevices, DeviceRules};
 use crate::plugins::inter_pod_affinity_view::InterPod;
 use crate::plugins::pod_topology_spread_view::{Constraints, FeasibleGroup};
 use crate::plugins::{self, RAW_SCORES};
@@ -41,10 +42,24 @@ use crate::volume::{CycleVolumes, VolumeRules};
 use cells::{CellKey, Cells, Place, RawScores};
 use local::LocalRules;
 
-type ViewKey = (RuleSetId, SignatureId, VolumeRulesId);
+type ViewKey = (RuleSetId, SignatureId, ObjectRulesId);
 
-/// Volume rules that pods with views have; 0 for pods without volumes.
-type VolumeRulesId = u64;
+/// Object rules that pods with views have; 0 for pods without volumes and claims of devices.
+type ObjectRulesId = u64;
+
+/// What the volumes and the claims of devices of a pod require of a node.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct ObjectRules {
+    volumes: Option<Arc<VolumeRules>>,
+    devices: Option<Arc<DeviceRules>>,
+}
+
+/// The volumes and the claims of a pod that can share a view with others.
+#[derive(Clone, Copy)]
+pub(crate) struct SharedObjects<'a> {
+    pub(crate) volumes: Option<&'a Arc<CycleVolumes>>,
+    pub(crate) devices: Option<&'a Arc<CycleDevices>>,
+}
 
 /// The views of the rule sets in use, by rule set and signature of their pods; those that were not used for the longest
 /// time are dropped.
@@ -53,11 +68,11 @@ pub(crate) struct Views {
     all: FxHashMap<ViewKey, View>,
     by_rule_set: FxHashMap<RuleSetId, FxHashSet<ViewKey>>,
     by_signature: FxHashMap<SignatureId, FxHashSet<ViewKey>>,
-    /// The volume rules of views, with their ids.
-    volume_rules: FxHashMap<Arc<VolumeRules>, VolumeRulesId>,
+    /// The object rules of views, with their ids.
+    object_rules: FxHashMap<ObjectRules, ObjectRulesId>,
     /// The same by id, with the number of views.
-    n_views_of_rules: FxHashMap<VolumeRulesId, (Arc<VolumeRules>, usize)>,
-    last_rules: VolumeRulesId,
+    n_views_of_rules: FxHashMap<ObjectRulesId, (ObjectRules, usize)>,
+    last_rules: ObjectRulesId,
     /// Decisions so far.
     n_decisions: u64,
     /// Start of the log of changes. Views that have not read the entries before it are dropped.
@@ -88,18 +103,30 @@ struct View {
     /// The weights of the rules of [`RAW_SCORES`]; 0 for those that do not score the pod.
     weights: RawScores,
     cells: Cells,
+    /// Nodes on which a rule cannot be evaluated: no pod is placed while there are any.
+    failing: FxHashSet<NodeId>,
+}
+
+impl SharedObjects<'_> {
+    fn rules(self) -> ObjectRules {
+        ObjectRules {
+            volumes: self.volumes.map(|volumes| volumes.rules.clone()),
+            devices: self.devices.map(|devices| devices.rules.clone()),
+        }
+    }
 }
 
 impl Views {
-    /// The best node for a pod and its total score, by the view of its rule set. `None` if no node is feasible, or
-    /// the pod has no view. `volumes` are those of the pod, and [`CycleVolumes::fit_a_view`].
+    /// The best node for a pod and its total score, by the view of its rule set. `None` if no node is feasible, a rule cannot be
+    /// evaluated, or the pod has no view. `objects` are those of the pod, and fit a view.
     pub(crate) fn best(
         &mut self,
         state: &State,
         nominations: &Nominations,
         pod: &PreparedPod,
-        volumes: Option<&Arc<CycleVolumes>>,
+        objects: Option<SharedObjects<'_>>,
     ) -> Option<(NodeId, i64)> {
+        let volumes = objects.and_then(|objects| objects.volumes);
         if pod.node_name.is_some() {
             return None;
         }
@@ -108,7 +135,8 @@ impl Views {
             self.drop_where(|view| state.changes.since(view.seen).is_none());
         }
         let signature = state.decided_signature(pod);
-        let key = (pod.rule_set, signature, volumes.map_or(0, |volumes| self.rules_id(&volumes.rules)));
+        let rules = objects.map(|objects| objects.rules());
+        let key = (pod.rule_set, signature, rules.as_ref().map_or(0, |rules| self.rules_id(rules)));
         let is_current = |view: &mut View| view.has_spread_of(state, pod) && view.catch_up(state);
         if !self.all.get_mut(&key).is_some_and(is_current) {
             if !plugins::fit_a_view(state, state.rule_sets.get(pod.rule_set)) {
@@ -118,12 +146,13 @@ impl Views {
             self.remove(key);
             self.make_room(state.nodes.len());
             let shared = volumes.map(|volumes| Arc::new(volumes.shared()));
-            let cycle = CycleState { volumes: shared, ..CycleState::without_nominated(state, pod) };
+            let devices = objects.and_then(|objects| objects.devices).cloned();
+            let cycle = CycleState { volumes: shared, devices, ..CycleState::without_nominated(state, pod) };
             self.insert(key, View::new(state, cycle)?);
-            if let Some(volumes) = volumes {
+            if let Some(rules) = rules {
                 let of_rules = self.n_views_of_rules.entry(key.2);
-                of_rules.or_insert_with(|| (volumes.rules.clone(), 0)).1 += 1;
-                self.volume_rules.insert(volumes.rules.clone(), key.2);
+                of_rules.or_insert_with(|| (rules.clone(), 0)).1 += 1;
+                self.object_rules.insert(rules, key.2);
             }
         }
         self.n_decisions += 1;
@@ -149,8 +178,8 @@ impl Views {
     }
 
     /// The id of these rules, a new one if no view has them.
-    fn rules_id(&mut self, rules: &Arc<VolumeRules>) -> VolumeRulesId {
-        self.volume_rules.get(rules).copied().unwrap_or_else(|| {
+    fn rules_id(&mut self, rules: &ObjectRules) -> ObjectRulesId {
+        self.object_rules.get(rules).copied().unwrap_or_else(|| {
             self.last_rules += 1;
             self.last_rules
         })
@@ -194,7 +223,7 @@ impl Views {
             views.get_mut().1 -= 1;
             if views.get().1 == 0 {
                 let (rules, _) = views.remove();
-                self.volume_rules.remove(&rules);
+                self.object_rules.remove(&rules);
             }
         }
     }
@@ -243,6 +272,7 @@ impl View {
             constraints,
             weights: RawScores::default(),
             cells: Cells::new(state.nodes.len()),
+            failing: FxHashSet::default(),
             cycle,
         };
         view.update(state, state.nodes.iter().map(|(id, _)| id), true, |cells, id, place| {
@@ -269,7 +299,8 @@ impl View {
             let images_changed = now.images != self.epochs.images && (self.has_images || has_images);
             let n_watched = self.cycle.volumes.as_ref().map_or(0, |volumes| volumes.n_alike_watched());
             let volumes_changed = now.free_volumes[..n_watched] != self.epochs.free_volumes[..n_watched];
-            if now.layout != self.epochs.layout || images_changed || volumes_changed {
+            let devices_changed = now.devices != self.epochs.devices && self.cycle.devices.is_some();
+            if now.layout != self.epochs.layout || images_changed || volumes_changed || devices_changed {
                 return false;
             }
             if now.terms != self.epochs.terms {
@@ -341,6 +372,12 @@ impl View {
             let node = record.filter(|_| feasible).map(|record| NodeRef::new(id, record));
             let node = node.filter(|_| inter_pod.allow(id, &mut place.features.inter_pod));
             let sum = node.and_then(|node| local.score(node, &mut place.features.raw_scores));
+            if local.can_fail() {
+                match node.filter(|_| sum.is_none()).is_some_and(|node| local.fails(node)) {
+                    true => self.failing.insert(id),
+                    false => self.failing.remove(&id),
+                };
+            }
             if let Some(sum) = sum {
                 place.sum = sum;
                 place.key.clear();
@@ -354,6 +391,9 @@ impl View {
 
     /// The best node, and its total score.
     fn best(&mut self, state: &State) -> Option<(NodeId, i64)> {
+        if !self.failing.is_empty() {
+            return None;
+        }
         let candidates = self.candidates(state);
         let mut highest: RawScores = candidates.first()?.raw_scores;
         for candidate in &candidates {

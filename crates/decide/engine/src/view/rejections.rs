@@ -110,6 +110,7 @@ impl<T: Default> RejectionViews<T> {
         // Claims belong to single pods, and what they require changes with objects that the log does not have.
         let is_followed = pod.node_name.is_none()
             && context.cycle.volumes.is_none()
+            && context.cycle.devices.is_none()
             && plugins::fit_a_view(context.state, context.rule_set);
         if !is_followed || !matches!(plugins::pre_filter(context), PreFilter::AllNodes) {
             return None;

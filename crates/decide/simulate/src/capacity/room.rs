@@ -45,7 +45,7 @@ impl Room {
         match &self.node {
             Some(node) => {
                 cluster.assume(pod, node);
-                Outcome::Placed { node: node.clone(), score: None, volumes: None }
+                Outcome::on(node.clone())
             }
             None => cluster.place(pod),
         }

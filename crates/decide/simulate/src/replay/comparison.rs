@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use berth_api::admission::AdmissionResult;
+use berth_api::config::Plugin;
 use berth_api::object::{Pod, VolumeDecision};
 use berth_api::recording::{RecordedError, RecordedNode, RecordedVolumes, Step};
 use berth_engine::{Evaluation, NodeEvaluation, Outcome, Rejection};
@@ -75,7 +76,7 @@ impl Comparison<'_> {
         self.same("admittedSpread", &step.admitted_spread.as_ref().map(pruned).unwrap_or_default(), &spread);
     }
 
-    pub(super) fn decision(&mut self, step: &Step, evaluation: &Evaluation) {
+    pub(super) fn decision(&mut self, step: &Step, evaluation: &Evaluation, pod: &Pod) {
         if step.is_full() {
             let pre_filter = evaluation.pre_filter.as_ref().map(rejected);
             self.same("preFilter", &step.pre_filter, &pre_filter);
@@ -94,8 +95,9 @@ impl Comparison<'_> {
             if expected != got {
                 self.differ(None, "chosen", expected, got);
             }
-            if let Outcome::Placed { volumes, .. } = &evaluation.outcome {
+            if let Outcome::Placed { volumes, devices, .. } = &evaluation.outcome {
                 self.volumes(step.volumes.as_ref(), volumes.as_deref());
+                self.claims(&step.claims, devices.as_deref(), pod);
             }
             if step.chosen.is_none() {
                 self.same(
@@ -147,8 +149,13 @@ impl Comparison<'_> {
             same("plugin", text(&expected.plugin), text(&got.plugin));
             same("code", text(&expected.code), text(&got.code));
             same("reasons", format!("{:?}", expected.reasons), format!("{:?}", got.reasons));
+            // kube-scheduler scores every pod by claims of devices: with 0, if it has none.
+            let without = |plugin: &str| match plugin == Plugin::DynamicResources.name() {
+                true => "0".to_owned(),
+                false => "absent".to_owned(),
+            };
             let score = |node: &RecordedNode, plugin: &str| {
-                node.scores.get(plugin).map_or_else(|| "absent".to_owned(), ToString::to_string)
+                node.scores.get(plugin).map_or_else(|| without(plugin), ToString::to_string)
             };
             for plugin in expected.scores.keys().chain(got.scores.keys()).collect::<BTreeSet<_>>() {
                 same(&format!("scores.{plugin}"), score(expected, plugin), score(&got, plugin));

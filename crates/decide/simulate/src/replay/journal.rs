@@ -140,6 +140,10 @@ impl JournalReplay {
             Entry::RemoveVolumeObject(kind, name) => {
                 cluster.remove_volume_object(kind, name.namespace(), name.name());
             }
+            Entry::DeviceObject(object) => cluster.set_device_object(&object),
+            Entry::RemoveDeviceObject(kind, name) => {
+                cluster.remove_device_object(kind, name.namespace(), name.name());
+            }
             Entry::Budget(budget) => {
                 let name = budget.metadata.namespaced_name();
                 self.budgets.insert(name, DisruptionBudget::from(&*budget));
@@ -177,6 +181,8 @@ impl JournalReplay {
                 let pod = any_pod(cluster, &assumed.pod);
                 cluster.restore_volumes(&pod, &assumed.volumes);
             }
+            Entry::AssumeDevices(assumed) => cluster.assume_devices(&assumed),
+            Entry::RestoreDevices(assumed) => cluster.restore_devices(&assumed),
             Entry::Nominate(name, node) => cluster.nominate(&queued(&self.queue, &name)?.1, &node),
             Entry::ClearNomination(name) => _ = cluster.clear_nomination(name.namespace(), name.name()),
             Entry::Queue(pod) => {

@@ -1,6 +1,7 @@
 //! Replays: the engine repeats the decisions of a recording, and the answers are compared.
 
 mod comparison;
+mod devices;
 mod journal;
 mod preemption;
 mod timeline;
@@ -9,14 +10,15 @@ mod volumes;
 use berth_api::admission::{AdmissionOptions, AdmissionResult, admit};
 use berth_api::config::SchedulerConfig;
 use berth_api::object::Pod;
-use berth_api::recording::Recording;
-use berth_engine::{Cluster, DisruptionBudget, Settings};
+use berth_api::recording::{Recording, Scenario, Step};
+use berth_engine::{Cluster, DevicePostFilter, DisruptionBudget, Outcome, Settings};
 
 use self::comparison::Comparison;
 pub use self::comparison::Difference;
+use self::devices::Claims;
 pub use self::journal::{JournalError, JournalReplay};
 pub use self::timeline::{Interval, Timeline, TimelineRecorder, is_evicted};
-use self::volumes::{decision, volume_object};
+use self::volumes::{Object, decision, read_object};
 
 /// The result of a replay.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +27,8 @@ pub struct Replayed {
     pub n_steps: usize,
     /// All differences.
     pub differences: Vec<Difference>,
+    /// Whether the answers equal the recorded ones only where faults of the reference are corrected.
+    pub is_fixed: bool,
 }
 
 /// Repeats the decisions of a recorded scenario, with extensions off: the reference scheduler has none.
@@ -45,8 +49,30 @@ pub struct Replayed {
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 pub fn replay(recording: &Recording) -> Replayed {
-    let scenario = &recording.scenario;
-    let mut replayed = Replayed { n_steps: scenario.pending.len(), differences: Vec::new() };
+    let expected = &recording.expect;
+    let replayed = replay_steps(&recording.scenario, &expected.steps);
+    match &expected.fixed_steps {
+        Some(fixed) => {
+            let of_fixed = replay_steps(&recording.scenario, fixed);
+            let is_fixed = of_fixed.differences.is_empty();
+            Replayed { is_fixed: is_fixed && !replayed.differences.is_empty(), ..of_fixed }.or(replayed)
+        }
+        None => replayed,
+    }
+}
+
+impl Replayed {
+    /// The one with fewer differences; the first of two equal ones.
+    fn or(self, other: Replayed) -> Replayed {
+        if other.differences.len() < self.differences.len() { other } else { self }
+    }
+}
+
+/// When the recordings were made, in seconds since 1970: between the times of what is over and of what is to come.
+const RECORDED_AT: i64 = 1_790_000_000;
+
+fn replay_steps(scenario: &Scenario, steps: &[Step]) -> Replayed {
+    let mut replayed = Replayed { n_steps: scenario.pending.len(), ..Replayed::default() };
     let mut report = |pod: &str, field: &str, expected: String, got: String| {
         let (scenario, pod, field) = (scenario.name.clone(), pod.to_owned(), field.to_owned());
         replayed.differences.push(Difference { scenario, pod, node: None, field, expected, got });
@@ -59,8 +85,8 @@ pub fn replay(recording: &Recording) -> Replayed {
             return replayed;
         }
     };
-    if recording.expect.steps.len() != scenario.pending.len() {
-        let steps = recording.expect.steps.len();
+    if steps.len() != scenario.pending.len() {
+        let steps = steps.len();
         report(
             "",
             "steps",
@@ -74,9 +100,15 @@ pub fn replay(recording: &Recording) -> Replayed {
     scenario.namespaces.iter().for_each(|n| cluster.set_namespace(n));
     scenario.services.iter().for_each(|s| cluster.set_service(s));
     scenario.nodes.iter().for_each(|n| cluster.set_node(n));
+    let mut claims = Claims::default();
+    cluster.set_now(RECORDED_AT);
     for object in &scenario.objects {
-        match volume_object(object) {
-            Ok(object) => cluster.set_volume_object(object),
+        match read_object(object) {
+            Ok(Object::Volume(object)) => cluster.set_volume_object(object),
+            Ok(Object::Device(object)) => {
+                claims.note(&object);
+                cluster.set_device_object(&object);
+            }
             Err(error) => report("", "objects", "readable objects".to_owned(), error),
         }
     }
@@ -94,7 +126,7 @@ pub fn replay(recording: &Recording) -> Replayed {
         cluster.nominate(&prepared, &pod.status.nominated_node_name);
     }
     let budgets: Vec<_> = scenario.pdbs.iter().map(DisruptionBudget::from).collect();
-    for (pod, step) in scenario.pending.iter().zip(&recording.expect.steps) {
+    for (pod, step) in scenario.pending.iter().zip(steps) {
         let (mut pod, admission) = admit(pod);
         let mut comparison = Comparison { scenario: &scenario.name, pod: &step.pod, differences: Vec::new() };
         comparison.same("pod", &step.pod, &pod.key());
@@ -104,11 +136,20 @@ pub fn replay(recording: &Recording) -> Replayed {
         if admission.is_accepted() {
             let prepared = cluster.prepare(&pod);
             let evaluation = cluster.evaluate(&prepared);
-            comparison.decision(step, &evaluation);
+            comparison.decision(step, &evaluation, &pod);
             // Decisions without reasons are made in another way, by views where that is possible.
             comparison.same("decision", &evaluation.outcome, &cluster.decide(&prepared));
             if let (Some(node), Some(recorded)) = (&step.chosen, &step.volumes) {
                 cluster.assume_volumes(&prepared, node, &decision(recorded));
+            }
+            if scenario.dra {
+                let nothing = DevicePostFilter::Nothing;
+                let found = match &evaluation.outcome {
+                    Outcome::Unschedulable { .. } => cluster.device_post_filter(&prepared),
+                    _ => nothing,
+                };
+                comparison.post_filter(step.post_filter.as_ref(), &found);
+                claims.write(&mut cluster, step, &pod);
             }
             if let (true, Some(recorded)) = (scenario.preemption, &step.preemption) {
                 comparison.preemption(&mut cluster, &prepared, &budgets, recorded);

@@ -1,20 +1,28 @@
-//! Volumes in recordings.
+//! Objects and decisions about volumes in recordings.
 
-use berth_api::object::{VolumeDecision, VolumeObject};
+use berth_api::object::{DeviceObject, VolumeDecision, VolumeObject};
 use berth_api::read::Kind;
 use berth_api::recording::RecordedVolumes;
 use serde_json::Value;
+
+/// An object of a scenario.
+pub(super) enum Object {
+    Volume(VolumeObject),
+    Device(DeviceObject),
+}
 
 /// Reads an object of a scenario.
 ///
 /// # Errors
 /// It is of another kind, or a field has a wrong type.
-pub(super) fn volume_object(value: &Value) -> Result<VolumeObject, String> {
+pub(super) fn read_object(value: &Value) -> Result<Object, String> {
     let text = |field: &str| value[field].as_str().unwrap_or_default();
-    match Kind::of(text("apiVersion"), text("kind")) {
-        Some(Kind::Volume(kind)) => VolumeObject::decode(kind, value).map_err(|error| error.to_string()),
-        _ => Err(format!("{} {} is not about volumes", text("apiVersion"), text("kind"))),
-    }
+    let read = match Kind::of(text("apiVersion"), text("kind")) {
+        Some(Kind::Volume(kind)) => VolumeObject::decode(kind, value).map(Object::Volume),
+        Some(Kind::Device(kind)) => DeviceObject::decode(kind, value).map(Object::Device),
+        _ => return Err(format!("{} {} is not about volumes or devices", text("apiVersion"), text("kind"))),
+    };
+    read.map_err(|error| error.to_string())
 }
 
 /// A recorded decision as the engine makes it.

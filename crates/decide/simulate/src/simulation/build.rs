@@ -457,7 +457,7 @@ impl Simulation {
         let node = pod.spec.node_name.clone();
         let was_running = !node.is_empty();
         let outcome = if was_running {
-            Outcome::Placed { node, score: None, volumes: None }
+            Outcome::on(node)
         } else if pod.metadata.deletion_timestamp.is_some() {
             Outcome::Failed { error: "the pod is being deleted and is not scheduled".to_owned() }
         } else {

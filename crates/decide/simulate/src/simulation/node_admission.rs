@@ -63,7 +63,7 @@ impl Simulation {
                 refused.insert(key, (n_admitted, why));
             } else {
                 self.cluster.set_pod(&self.pods[i].pod);
-                self.pods[i].outcome = Outcome::Placed { node: key.1, score: None, volumes: None };
+                self.pods[i].outcome = Outcome::on(key.1);
                 n_admitted += 1;
             }
         }

@@ -52,7 +52,7 @@ impl Simulation {
         let has_volumes = !self.pods[position].pod.spec.volumes.is_empty();
         if !has_volumes && self.cluster.fits_on(pod, &node) {
             self.cluster.assume(pod, &node);
-            return (Outcome::Placed { node, score: None, volumes: None }, replaced);
+            return (Outcome::on(node), replaced);
         }
         let outcome = self.cluster.place(pod);
         if outcome.node().is_none() {

@@ -132,7 +132,7 @@ impl Simulation {
                 Some(why) => Outcome::Failed { error: why.to_string() },
                 None => {
                     self.cluster.assume(&pod, &node);
-                    Outcome::Placed { node, score: None, volumes: None }
+                    Outcome::on(node)
                 }
             };
         }

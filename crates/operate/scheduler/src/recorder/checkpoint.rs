@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use berth_api::journal::{AssumedVolumes, Entry};
+use berth_api::journal::{AssumedDevices, AssumedVolumes, Entry};
+use berth_api::object::device::{DeviceDecision, DeviceKind, DeviceObject};
 use berth_api::object::{NamespacedName, VolumeDecision, VolumeKind};
 
 /// The number of a line, in the order of arrival.
@@ -31,6 +32,9 @@ enum Object {
     Service(NamespacedName),
     Owner(String, NamespacedName),
     Volume(VolumeKind, NamespacedName),
+    Device(DeviceKind, NamespacedName),
+    /// What is assumed of a claim of devices.
+    AssumedClaim(NamespacedName),
     Budget(NamespacedName),
 }
 
@@ -77,6 +81,20 @@ impl Checkpoint {
                 self.unset(&Object::Volume(*kind, name.clone()));
                 self.volume_object_changed(*kind, name);
             }
+            Entry::DeviceObject(object) => {
+                let (kind, name) = (object.kind(), object.metadata().namespaced_name());
+                self.set(Object::Device(kind, name.clone()), line);
+                match &**object {
+                    DeviceObject::ResourceClaim(claim) if claim.status.allocation.is_some() => {
+                        self.unset(&Object::AssumedClaim(name));
+                    }
+                    _ => self.renew(&Object::AssumedClaim(name)),
+                }
+            }
+            Entry::RemoveDeviceObject(kind, name) => {
+                self.unset(&Object::Device(*kind, name.clone()));
+                self.unset(&Object::AssumedClaim(name.clone()));
+            }
             Entry::Budget(budget) => self.set(Object::Budget(budget.metadata.namespaced_name()), line),
             Entry::RemoveBudget(name) => self.unset(&Object::Budget(name.clone())),
             Entry::Pod(pod) => self.place(&pod.metadata.namespaced_name(), line, false),
@@ -113,6 +131,12 @@ impl Checkpoint {
             }
             Entry::AssumeVolumes(assumed) => self.assume_volumes(assumed),
             Entry::RestoreVolumes(assumed) => self.restore_volumes(assumed),
+            Entry::AssumeDevices(assumed) => self.assume_devices(assumed),
+            Entry::RestoreDevices(assumed) => {
+                for claim in &assumed.devices.claims {
+                    self.unset(&Object::AssumedClaim(claim.claim.clone()));
+                }
+            }
             Entry::Journal(_)
             | Entry::Time(_)
             | Entry::Decision(_)
@@ -138,6 +162,17 @@ impl Checkpoint {
     fn unset(&mut self, object: &Object) {
         if let Some(removed) = self.objects.remove(object) {
             self.lines.remove(&removed);
+        }
+    }
+
+    /// Moves the line of an object to the end.
+    fn renew(&mut self, object: &Object) {
+        if let Some(line) = self.objects.get_mut(object)
+            && let Some(text) = self.lines.remove(line)
+        {
+            self.last += 1;
+            *line = self.last;
+            self.lines.insert(self.last, text);
         }
     }
 
@@ -181,6 +216,18 @@ impl Checkpoint {
             let line = self.add_assumed(assumed, VolumeDecision { bind: Vec::new(), provision });
             let before = self.assumed_nodes.insert(claim(name), line);
             before.map(|line| self.lines.remove(&line));
+        }
+    }
+
+    /// Each claim that is allocated has its own line.
+    fn assume_devices(&mut self, assumed: &AssumedDevices) {
+        for claim in assumed.devices.claims.iter().filter(|claim| claim.allocation.is_some()) {
+            let devices = DeviceDecision { claims: vec![claim.clone()] };
+            let assumed = AssumedDevices { devices, ..assumed.clone() };
+            // It is made of texts and numbers only, and so can be written.
+            let mut line = serde_json::to_vec(&Entry::AssumeDevices(Box::new(assumed))).unwrap_or_default();
+            line.push(b'\n');
+            self.set(Object::AssumedClaim(claim.claim.clone()), &line);
         }
     }
 

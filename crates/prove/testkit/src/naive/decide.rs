@@ -177,6 +177,7 @@ fn verdict(q: Question, plugin: Plugin, node: &Node) -> Result<Verdict, String> 
         Plugin::InterPodAffinity => inter_pod_affinity::filter(q, node),
         Plugin::NodeDeclaredFeatures => node_declared_features::filter(q, node),
         Plugin::SchedulingGates
+        | Plugin::DynamicResources
         | Plugin::PrioritySort
         | Plugin::NodeResourcesBalancedAllocation
         | Plugin::ImageLocality => Ok(()),

@@ -4,6 +4,7 @@
 
 mod claim;
 mod class;
+mod decision;
 mod slice;
 mod status;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::claim::*;
 pub use self::class::*;
+pub use self::decision::*;
 pub use self::slice::*;
 pub use self::status::*;
 use super::ObjectMeta;

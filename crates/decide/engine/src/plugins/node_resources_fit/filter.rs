@@ -16,6 +16,8 @@ struct FreeResources<'a> {
     context: Context<'a>,
     /// Requested resources other than CPU, memory and storage, without ignored ones.
     scalar: Vec<(Symbol, i64)>,
+    /// Those that devices provide on nodes that do not have them: `DynamicResources` looks for devices there.
+    delegated: SmallVec<[Symbol; 1]>,
 }
 
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
@@ -29,7 +31,10 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     };
     let requested = requests.scalar.iter().filter(|(_, amount)| *amount != 0);
     let scalar = requested.filter(|(name, _)| !ignored(context.state.symbols.text(*name))).copied().collect();
-    Some(Box::new(FreeResources { context, scalar }))
+    let devices = context.cycle.devices.as_ref();
+    let extended = devices.into_iter().flat_map(|devices| &devices.rules.extended);
+    let delegated = extended.filter_map(|resource| context.state.symbols.get(&resource.name)).collect();
+    Some(Box::new(FreeResources { context, scalar, delegated }))
 }
 
 /// Whether a resource is an extended resource: one outside `kubernetes.io`.
@@ -72,7 +77,19 @@ const PODS: &str = "pods";
 
 impl FreeResources<'_> {
     fn shortages(&self, node: NodeRef<'_>) -> SmallVec<[Shortage; 2]> {
-        shortages(&self.context.rule_set.requests, &self.scalar, node.n_pods(), node.record)
+        shortages(&self.context.rule_set.requests, &self.scalar_on(node), node.n_pods(), node.record)
+    }
+
+    /// The resources that the node itself has to provide.
+    fn scalar_on(&self, node: NodeRef<'_>) -> Cow<'_, [(Symbol, i64)]> {
+        if self.delegated.is_empty() {
+            return Cow::Borrowed(&self.scalar);
+        }
+        let is_own = |name: Symbol| {
+            !self.delegated.contains(&name)
+                || node.record.allocatable.resources.scalar(name).unwrap_or(0) != 0
+        };
+        self.scalar.iter().filter(|(name, _)| is_own(*name)).copied().collect()
     }
 }
 
@@ -132,7 +149,7 @@ impl Filter for FreeResources<'_> {
     fn admits(&self, node: NodeRef<'_>) -> bool {
         let mut fits = true;
         let requests = &self.context.rule_set.requests;
-        each_shortage(requests, &self.scalar, node.n_pods(), node.record, |_| fits = false);
+        each_shortage(requests, &self.scalar_on(node), node.n_pods(), node.record, |_| fits = false);
         fits
     }
 

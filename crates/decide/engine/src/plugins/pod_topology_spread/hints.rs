@@ -32,7 +32,7 @@ impl Hints for SpreadHints {
                 self.counted.matched(matched).next().is_some()
             }
             Change::SelectorChanged => has_hard_defaults(context),
-            Change::NamespaceChanged(_) | Change::Volume(_) => false,
+            Change::NamespaceChanged(_) | Change::Volume(_) | Change::Device(_) => false,
         })
     }
 }

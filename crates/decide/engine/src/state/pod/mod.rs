@@ -17,6 +17,7 @@ pub(crate) use super::ids::PodId;
 
 use self::signature::{LabelSetId, SignatureId};
 use self::uid::Uid;
+use super::device::PodDevices;
 use super::ids::NodeId;
 use super::interned::intern::Symbol;
 use super::volume::PodVolumes;
@@ -67,6 +68,8 @@ pub(crate) struct PodRecord {
     pub(crate) terminating: bool,
     /// The volumes that placement depends on.
     pub(crate) volumes: Option<Arc<PodVolumes>>,
+    /// Its claims of devices.
+    pub(crate) devices: Option<Arc<PodDevices>>,
 }
 
 /// All assigned pods. Names are what users send: the hasher is keyed.
@@ -90,6 +93,7 @@ impl PodRecord {
         (self.rule_set, self.signature, self.node_name, self.precedence)
             == (other.rule_set, other.signature, other.node_name, other.precedence)
             && self.volumes == other.volumes
+            && self.devices == other.devices
     }
 }
 

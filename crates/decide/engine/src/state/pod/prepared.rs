@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use berth_api::journal::AssumedDevices;
 use berth_api::object::Pod;
+use berth_api::object::device::DeviceDecision;
 use berth_api::rules::PodRules;
 
 use crate::state::State;
+use crate::state::device::PodDevices;
 use crate::state::interned::intern::{Labels, Symbol};
 use crate::state::interned::lease::{Held, Lease};
 use crate::state::pod::signature::{LabelSetId, PodLabels, SignatureId};
@@ -33,6 +36,8 @@ pub struct PreparedPod {
     pub(crate) default_spread: Option<DefaultSpreadId>,
     /// The volumes that placement depends on.
     pub(crate) volumes: Option<Arc<PodVolumes>>,
+    /// Its claims of devices, and the extended resources that devices may provide.
+    pub(crate) devices: Option<Arc<PodDevices>>,
     /// The node it names itself, if any.
     pub(crate) node_name: Option<Arc<str>>,
     /// Scheduling gates that hold it back.
@@ -47,13 +52,25 @@ impl PreparedPod {
     /// The same pod under another name: of many pods that differ in nothing else, one needs to be prepared.
     pub fn named(&self, name: &str) -> PreparedPod {
         let volumes = self.volumes.as_ref().map(|volumes| Arc::new(volumes.named(name)));
-        PreparedPod { name: name.into(), uid: Uid::default(), volumes, ..self.clone() }
+        let devices = self.devices.as_ref().map(|devices| Arc::new(devices.named(name)));
+        PreparedPod { name: name.into(), uid: Uid::default(), volumes, devices, ..self.clone() }
     }
 
     /// What a controller makes in its place: the same pod, not started.
     pub(crate) fn replacement(&self) -> PreparedPod {
         let precedence = Precedence { started: Precedence::NOT_STARTED, ..self.precedence };
         PreparedPod { uid: Uid::default(), precedence, ..self.clone() }
+    }
+
+    /// What a decision about the pod says of its claims of devices, to be assumed.
+    pub fn assumed_devices(&self, devices: &DeviceDecision, in_flight: bool) -> AssumedDevices {
+        let of_pod = self.devices.as_ref();
+        AssumedDevices {
+            pod: of_pod.map(|of_pod| of_pod.pod.clone()).unwrap_or_default(),
+            uid: of_pod.map(|of_pod| of_pod.pod_uid.to_string()).unwrap_or_default(),
+            devices: devices.clone(),
+            in_flight,
+        }
     }
 
     /// Its name.
@@ -89,6 +106,7 @@ impl State {
             relaxed_label_set,
             default_spread,
             volumes: PodVolumes::parse(pod, namespace).map(Arc::new),
+            devices: PodDevices::parse(pod).map(Arc::new),
             node_name: (!pod.spec.node_name.is_empty()).then(|| pod.spec.node_name.as_str().into()),
             gates: gates.filter(|_| profile.is_none_or(|p| p.scheduling_gates)).collect(),
             unknown_scheduler: profile.is_none().then(|| pod.spec.scheduler_name.as_str().into()),
@@ -157,6 +175,7 @@ impl State {
             relaxed_label_set,
             default_spread,
             volumes: record.volumes.clone(),
+            devices: record.devices.clone(),
             node_name: None,
             gates: Vec::new(),
             unknown_scheduler: None,

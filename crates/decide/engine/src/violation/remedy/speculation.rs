@@ -137,8 +137,9 @@ impl<'a> Speculation<'a> {
         let alike = (pod.rule_set, signature);
         let rule_set = self.state.rule_sets.get(pod.rule_set);
         // Claims belong to single pods: what is found out about one says nothing of others.
-        let has_volumes = pod.volumes.is_some();
-        if plugins::fit_a_view(self.state, rule_set) && !has_volumes {
+        let has_claims =
+            pod.volumes.is_some() || pod.devices.as_ref().is_some_and(|of| of.concern(self.state));
+        if plugins::fit_a_view(self.state, rule_set) && !has_claims {
             if let Some((node, _)) = self.views.best(self.state, self.nominations, pod, None) {
                 return Ok(node);
             }
@@ -154,7 +155,7 @@ impl<'a> Speculation<'a> {
             }
             Some(other) => {
                 let why = other.message().into_owned();
-                if !has_volumes {
+                if !has_claims {
                     self.why.insert(alike, why.clone());
                 }
                 Err(why)

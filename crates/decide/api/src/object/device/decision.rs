@@ -1,0 +1,45 @@
+//! What a scheduler decides about the claims of a pod.
+
+use serde::{Deserialize, Serialize};
+
+use super::{AllocationResult, DeviceRequest};
+use crate::object::{ContainerExtendedResourceRequest, NamespacedName};
+
+/// What a decision does about the claims of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceDecision {
+    /// The claims in the order of the pod; that for extended resources is the last.
+    pub claims: Vec<ClaimDecision>,
+}
+
+/// What a decision does about one claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimDecision {
+    /// The claim. A claim for extended resources is made by the scheduler, and has a name that no object can have.
+    pub claim: NamespacedName,
+    /// Its name in the pod; absent for extended resources.
+    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    pub name_in_pod: Option<String>,
+    /// What is allocated to it; absent if that was done before. Shares are numbered: the scheduler gives them identifiers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<AllocationResult>,
+    /// Whether it is to be reserved for the pod.
+    pub is_reserved_now: bool,
+    /// Whether conditions of its devices have to become true before the pod is bound.
+    pub waits: bool,
+    /// What a claim for extended resources requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extended: Option<ExtendedResourceClaim>,
+}
+
+/// A claim that the scheduler makes for the extended resources of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExtendedResourceClaim {
+    /// Its requests.
+    pub requests: Vec<DeviceRequest>,
+    /// Which request is for which resource of which container.
+    pub mappings: Vec<ContainerExtendedResourceRequest>,
+}

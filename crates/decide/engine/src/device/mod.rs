@@ -1,0 +1,228 @@
+//! The claims of the pod of one decision: resolved against the objects as they are, and devices for them on a node.
+//!
+//! [`CycleDevices`] says what the pod needs, [`pools`] which devices a node can use, [`search`] chooses among them, and
+//! [`result`] writes what was chosen. The choice is kube-scheduler's: the first in the order of claims, requests,
+//! alternatives and devices that meets everything.
+
+mod capacity;
+mod classes;
+mod extended;
+mod pools;
+mod post_filter;
+mod resolve;
+mod result;
+mod search;
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use berth_api::object::NamespacedName;
+use smallvec::SmallVec;
+
+use crate::state::State;
+use crate::state::device::{ClaimSpec, ClassRecord, NodeScope, PodDevices};
+use crate::state::node::{NodeId, NodeRecord};
+
+pub use self::post_filter::DevicePostFilter;
+pub(crate) use self::post_filter::post_filter;
+pub(crate) use self::result::device_decision;
+
+/// The claims of the pod of one decision.
+#[derive(Clone, Debug)]
+pub(crate) struct CycleDevices {
+    pub(crate) pod: Arc<PodDevices>,
+    /// Why the pod is rejected on every node: only a change of a device object or of the pod helps.
+    pub(crate) problem: Option<String>,
+    /// In the order of the pod.
+    pub(crate) claims: Vec<CycleClaim>,
+    pub(crate) rules: Arc<DeviceRules>,
+    /// Why the claims cannot be written, whatever the node.
+    pub(crate) write_problem: Option<String>,
+}
+
+/// A claim of the pod.
+#[derive(Clone, Debug)]
+pub(crate) struct CycleClaim {
+    pub(crate) name_in_pod: Box<str>,
+    pub(crate) claim: NamespacedName,
+    /// Its place in [`DeviceRules::unallocated`], if it has to be allocated.
+    pub(crate) unallocated: Option<usize>,
+}
+
+/// What claims require of a node. Pods with equal rules fare equally.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeviceRules {
+    /// The claims that are allocated, in their order, and the nodes that can use their devices: none where these do not become
+    /// ready.
+    pub(crate) allocated: Vec<(NamespacedName, NodeScope)>,
+    /// What has to be allocated, in the order of the claims.
+    pub(crate) unallocated: Vec<Requested>,
+    /// The extended resources that devices provide where the node has none of them itself.
+    pub(crate) extended: Vec<ExtendedResource>,
+    /// The score of the claims that are allocated, the same on all nodes. It counts if others have to be allocated.
+    pub(crate) score: i64,
+    /// A claim for extended resources is left over from an earlier attempt.
+    pub(crate) has_stale_claim: bool,
+}
+
+/// A claim to be allocated, with the classes of its requests.
+#[derive(Clone, Debug)]
+pub(crate) struct Requested {
+    pub(crate) claim: NamespacedName,
+    pub(crate) spec: Arc<ClaimSpec>,
+    /// One for each alternative, in the order of [`ClaimSpec::alternatives`].
+    pub(crate) classes: Arc<[Arc<ClassRecord>]>,
+}
+
+/// An extended resource that a class provides.
+#[derive(Clone, Debug)]
+pub(crate) struct ExtendedResource {
+    pub(crate) name: Arc<str>,
+    pub(crate) class: Arc<ClassRecord>,
+}
+
+/// What the rule says about a node.
+#[derive(Clone, Debug)]
+pub(crate) enum NodeVerdict {
+    /// All claims are allocated, or can be.
+    Fits(Box<NodeDevices>),
+    /// In kube-scheduler's words.
+    Rejected(&'static str),
+    /// The attempt for the pod ends with this error.
+    Error(String),
+}
+
+/// What was chosen on a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeDevices {
+    /// One for each of [`DeviceRules::unallocated`], then that for extended resources.
+    pub(crate) chosen: Vec<search::ChosenClaim>,
+    /// The claim for extended resources, if the node needs one.
+    pub(crate) extended: Option<(Requested, extended::Mappings)>,
+    /// The sum over alternatives of how early they stand in their lists.
+    pub(crate) score: i64,
+}
+
+pub(crate) const CANNOT_ALLOCATE: &str = "cannot allocate all claims";
+pub(crate) const NOT_AVAILABLE: &str = "resourceclaim not available on the node";
+pub(crate) const STALE_CLAIM: &str = "cannot schedule extended resource claim";
+pub(crate) const INVALID_POOLS: &str = "invalid resource pools were encountered";
+pub(crate) const TOO_MUCH_WORK: &str = "the search for devices on the node ended at its limit of work";
+
+impl PodDevices {
+    /// Whether the pod has claims, or a class provides one of its resources.
+    pub(crate) fn concern(&self, state: &State) -> bool {
+        let is_provided = |name| state.devices.class_of_resource(name).is_some();
+        !self.claims.is_empty() || (state.devices.has_classes() && self.extended_resources().any(is_provided))
+    }
+}
+
+impl CycleDevices {
+    /// The claims of a pod that decide about nodes; none if it has none and no class provides one of its resources.
+    pub(crate) fn of(state: &State, pod: &Arc<PodDevices>) -> Option<Arc<CycleDevices>> {
+        pod.concern(state).then(|| Arc::new(CycleDevices::resolve(state, pod)))
+    }
+
+    /// Whether claims can be satisfied on a node, and how.
+    pub(crate) fn on(&self, state: &State, node: &NodeRecord) -> NodeVerdict {
+        let rules = &*self.rules;
+        if rules.has_stale_claim {
+            return NodeVerdict::Rejected(STALE_CLAIM);
+        }
+        let is_available = rules.allocated.iter().all(|(_, scope)| scope.includes(&state.symbols, node));
+        let extended = self.extended_on(state, node);
+        let of_resources = extended.iter().map(|(requested, _)| requested);
+        let requested: Vec<&Requested> = rules.unallocated.iter().chain(of_resources).collect();
+        let (mut chosen, mut score) = (Vec::new(), 0);
+        if !requested.is_empty() {
+            chosen = match search::search(state, node, &requested) {
+                search::Found::Devices(chosen) => chosen,
+                search::Found::Nothing(reason) => return NodeVerdict::Rejected(reason),
+                search::Found::Error(error) => return NodeVerdict::Error(error),
+            };
+            score = rules.score + search::score(&requested, &chosen);
+        }
+        match is_available {
+            true => NodeVerdict::Fits(Box::new(NodeDevices { chosen, extended, score })),
+            false => NodeVerdict::Rejected(NOT_AVAILABLE),
+        }
+    }
+
+    /// The allocated claims whose devices the node cannot use.
+    pub(crate) fn unavailable_on<'a>(
+        &'a self,
+        state: &'a State,
+        node: &'a NodeRecord,
+    ) -> impl Iterator<Item = &'a NamespacedName> {
+        let outside = |(_, scope): &&(NamespacedName, NodeScope)| !scope.includes(&state.symbols, node);
+        self.rules.allocated.iter().filter(outside).map(|(claim, _)| claim)
+    }
+
+    /// The nodes that its allocated claims name: all others are rejected. None if they leave it open, or devices have to be
+    /// found, which can fail on any node.
+    pub(crate) fn named_nodes(&self, state: &State) -> Option<SmallVec<[NodeId; 1]>> {
+        if self.problem.is_some() || !self.rules.unallocated.is_empty() || !self.rules.extended.is_empty() {
+            return None;
+        }
+        let name = self.rules.allocated.iter().find_map(|(_, scope)| match scope {
+            NodeScope::Node(name) => Some(name),
+            _ => None,
+        })?;
+        Some(state.find_node(name).into_iter().collect())
+    }
+
+    /// Whether pods with equal [`DeviceRules`] fare equally, with equal scores, so that they can share a view.
+    pub(crate) fn fit_a_view(&self) -> bool {
+        let has_alternatives =
+            |requested: &Requested| requested.spec.requests.iter().any(|r| r.is_prioritized);
+        self.problem.is_none()
+            && self.write_problem.is_none()
+            && !self.rules.has_stale_claim
+            && self.rules.extended.is_empty()
+            && self.rules.score == 0
+            && !self.rules.unallocated.iter().any(has_alternatives)
+    }
+}
+
+/// Equal specifications and classes are one; the names of claims make no difference.
+impl PartialEq for Requested {
+    fn eq(&self, other: &Requested) -> bool {
+        Arc::ptr_eq(&self.spec, &other.spec)
+            && self.classes.len() == other.classes.len()
+            && self.classes.iter().zip(&*other.classes).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+}
+
+impl Eq for Requested {}
+
+impl Hash for Requested {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.spec).hash(state);
+    }
+}
+
+impl PartialEq for DeviceRules {
+    fn eq(&self, other: &DeviceRules) -> bool {
+        let scopes = |rules: &DeviceRules| -> Vec<NodeScope> {
+            rules.allocated.iter().map(|(_, scope)| scope.clone()).collect()
+        };
+        let classes = |rules: &DeviceRules| -> Vec<(Arc<str>, *const ClassRecord)> {
+            rules.extended.iter().map(|of| (of.name.clone(), Arc::as_ptr(&of.class))).collect()
+        };
+        (self.has_stale_claim, self.score) == (other.has_stale_claim, other.score)
+            && self.unallocated == other.unallocated
+            && scopes(self) == scopes(other)
+            && classes(self) == classes(other)
+    }
+}
+
+impl Eq for DeviceRules {}
+
+impl Hash for DeviceRules {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.unallocated.hash(state);
+        for (_, scope) in &self.allocated {
+            scope.hash(state);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The pools whose devices a node can use.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use berth_api::syntax::quantity::Quantity;
+
+use crate::state::State;
+use crate::state::device::{DeviceRecord, DeviceUse, NodeScope, Pool, PoolName, SliceRecord};
+use crate::state::node::NodeRecord;
+
+/// A pool with devices that a node can use.
+pub(super) struct NodePool<'a> {
+    pub(super) name: &'a PoolName,
+    pub(super) condition: Condition,
+    /// The slices with devices for the node, by name; none unless the pool is usable.
+    pub(super) slices: Vec<&'a SliceRecord>,
+    pub(super) used: &'a HashMap<Arc<str>, DeviceUse>,
+    /// What is left of the shared counters, by set and counter.
+    pub(super) counters: BTreeMap<&'a str, BTreeMap<&'a str, Quantity>>,
+}
+
+/// Whether devices of a pool can be allocated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Condition {
+    Usable,
+    /// Slices of its generation are missing.
+    Incomplete,
+    /// Names of devices or counters are there twice, or counters are missing.
+    Invalid,
+}
+
+/// The pools with slices for a node, in the order in which their devices are tried: by driver and name, those with binding
+/// conditions last.
+pub(super) fn pools_of<'a>(state: &'a State, node: &NodeRecord) -> Vec<NodePool<'a>> {
+    let near = state.devices.pools_near(state.symbols.text(node.name));
+    let near: BTreeMap<_, _> = near.chain(state.devices.faulty_pools()).collect();
+    let pools = near.into_iter().filter_map(|(name, pool)| node_pool(state, node, name, pool));
+    let mut pools: Vec<_> = pools.collect();
+    let binds = |pool: &NodePool<'_>| {
+        let devices = pool.slices.iter().flat_map(|slice| &slice.devices);
+        devices.into_iter().any(|device| !device.binding_conditions.is_empty())
+    };
+    pools.sort_by_cached_key(binds);
+    pools
+}
+
+fn node_pool<'a>(
+    state: &State,
+    node: &NodeRecord,
+    name: &'a PoolName,
+    pool: &'a Pool,
+) -> Option<NodePool<'a>> {
+    let is_for_node = |slice: &&Arc<SliceRecord>| {
+        let includes = |scope: &NodeScope| scope.includes(&state.symbols, node);
+        !slice.counter_sets.is_empty()
+            || match slice.scope {
+                NodeScope::PerDevice => slice.devices.iter().any(|device| includes(&device.scope)),
+                ref scope => includes(scope),
+            }
+    };
+    let relevant = || pool.slices.values().filter(is_for_node);
+    let generation = relevant().map(|slice| slice.generation).max()?;
+    let slices: Vec<&SliceRecord> =
+        relevant().filter(|slice| slice.generation == generation).map(|slice| &**slice).collect();
+    let n_expected = slices.first()?.n_slices;
+    let mut others: Vec<&SliceRecord> = Vec::new();
+    let mut condition = Condition::Usable;
+    if slices.len() as i64 != n_expected {
+        if pool.slices.values().any(|slice| slice.generation > generation) {
+            // The driver replaces the pool, and the new one has nothing for the node.
+            return None;
+        }
+        let all = pool.slices.values().filter(|slice| slice.generation == generation).map(|slice| &**slice);
+        let (own, rest): (Vec<_>, Vec<_>) =
+            all.partition(|slice| slices.iter().any(|own| std::ptr::eq(*own, *slice)));
+        if (own.len() + rest.len()) as i64 != n_expected {
+            condition = Condition::Incomplete;
+        }
+        others = rest;
+    }
+    let mut counters = BTreeMap::new();
+    let with_devices: Vec<_> = slices.iter().copied().filter(|slice| slice.counter_sets.is_empty()).collect();
+    if condition == Condition::Usable {
+        let is_valid = are_names_unique(&with_devices)
+            && add_counters(&slices, &mut counters)
+            && slices.iter().chain(&others).all(|slice| are_counters_known(slice, &counters));
+        if is_valid {
+            let all = slices.iter().chain(&others).flat_map(|slice| &slice.devices);
+            all.filter(|device| pool.used.contains_key(&device.name)).for_each(|device| {
+                take(&mut counters, device, -1);
+            });
+        } else {
+            condition = Condition::Invalid;
+        }
+    }
+    let slices = if condition == Condition::Usable { with_devices } else { Vec::new() };
+    Some(NodePool { name, condition, slices, used: &pool.used, counters })
+}
+
+fn are_names_unique(slices: &[&SliceRecord]) -> bool {
+    let mut names = HashSet::new();
+    slices.iter().flat_map(|slice| &slice.devices).all(|device| names.insert(&*device.name))
+}
+
+/// Adds the counters of slices; returns whether each set is there once.
+fn add_counters<'a>(
+    slices: &[&'a SliceRecord],
+    counters: &mut BTreeMap<&'a str, BTreeMap<&'a str, Quantity>>,
+) -> bool {
+    slices.iter().flat_map(|slice| &slice.counter_sets).all(|(name, amounts)| {
+        let amounts = amounts.iter().map(|(counter, amount)| (&**counter, *amount)).collect();
+        counters.insert(name, amounts).is_none()
+    })
+}
+
+fn are_counters_known(slice: &SliceRecord, counters: &BTreeMap<&str, BTreeMap<&str, Quantity>>) -> bool {
+    slice.devices.iter().flat_map(|device| &device.consumes).all(|(set, amounts)| {
+        counters.get(&**set).is_some_and(|known| amounts.keys().all(|counter| known.contains_key(&**counter)))
+    })
+}
+
+/// Adds (1) or takes away (-1) what a device takes of counters; returns whether none is below zero.
+pub(super) fn take(
+    counters: &mut BTreeMap<&str, BTreeMap<&str, Quantity>>,
+    device: &DeviceRecord,
+    sign: i8,
+) -> bool {
+    let mut suffices = true;
+    for (set, amounts) in &device.consumes {
+        let Some(left) = counters.get_mut(&**set) else { continue };
+        for (counter, amount) in amounts {
+            if let Some(left) = left.get_mut(&**counter) {
+                *left = if sign > 0 { *left + *amount } else { *left - *amount };
+                suffices &= !left.is_negative();
+            }
+        }
+    }
+    suffices
+}

@@ -1,0 +1,55 @@
+//! What can be done about the claims of a pod that fits nowhere.
+
+use berth_api::config::Plugin;
+use berth_api::object::NamespacedName;
+
+use super::{NOT_AVAILABLE, NodeVerdict};
+use crate::cycle::context::{Context, CycleState, NodeRef};
+use crate::cycle::nomination::Nominations;
+use crate::plugins;
+use crate::state::State;
+use crate::state::pod::prepared::PreparedPod;
+
+/// What can be done about the claims of a pod that fits nowhere, as kube-scheduler's plugin does it in PostFilter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DevicePostFilter {
+    /// Nothing helps.
+    Nothing,
+    /// The allocation of one of these claims keeps the pod from a node, and no other pod uses it: it can be taken away. The
+    /// claims are sorted, and there is at least one.
+    Deallocate(Vec<NamespacedName>),
+    /// The claim for extended resources is left over from an earlier attempt: it has to be deleted.
+    Delete(NamespacedName),
+}
+
+/// As kube-scheduler, it looks at the nodes that all rules before this one admit.
+pub(crate) fn post_filter(state: &State, nominations: &Nominations, pod: &PreparedPod) -> DevicePostFilter {
+    let cycle = CycleState::new(state, nominations, pod);
+    let (Some(context), Some(devices)) = (Context::new(state, &cycle), &cycle.devices) else {
+        return DevicePostFilter::Nothing;
+    };
+    if devices.problem.is_some() {
+        return DevicePostFilter::Nothing;
+    }
+    if devices.rules.has_stale_claim {
+        let stale = state.devices.extended_claim_of(&devices.pod);
+        return stale.map_or(DevicePostFilter::Nothing, |(name, _)| DevicePostFilter::Delete(name.clone()));
+    }
+    let filters = plugins::filters(context);
+    let before = || filters.iter().take_while(|(plugin, _)| *plugin != Plugin::DynamicResources);
+    let mut claims: Vec<NamespacedName> = Vec::new();
+    for (id, record) in state.nodes.iter() {
+        let node = NodeRef::new(id, record);
+        let is_unavailable = || matches!(devices.on(state, record), NodeVerdict::Rejected(NOT_AVAILABLE));
+        if before().all(|(_, filter)| filter.admits(node)) && is_unavailable() {
+            claims.extend(devices.unavailable_on(state, record).cloned());
+        }
+    }
+    claims.sort_unstable();
+    claims.dedup();
+    claims.retain(|name| {
+        let consumers = state.devices.claim(name).map(|claim| &*claim.consumers).unwrap_or_default();
+        consumers.iter().all(|uid| *uid == devices.pod.pod_uid) && consumers.len() <= 1
+    });
+    if claims.is_empty() { DevicePostFilter::Nothing } else { DevicePostFilter::Deallocate(claims) }
+}

@@ -1,0 +1,356 @@
+//! Claims and what is allocated to them.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use berth_api::object::Toleration;
+use berth_api::object::device::{
+    AllocationResult, CapacityRequirements, DeviceConstraint, DeviceRequest,
+    EXTENDED_RESOURCE_CLAIM_ANNOTATION, ResourceClaim, ResourceClaimSpec,
+};
+use berth_api::rules::TolerationRule;
+use berth_api::syntax::quantity::Quantity;
+use rustc_hash::FxHasher;
+
+use super::PoolName;
+use super::class::Selector;
+use super::pod_devices::PodDevices;
+use super::scope::NodeScope;
+use crate::state::interned::intern::{Symbol, Symbols};
+
+/// What a claim requests. Claims with equal specifications share it.
+#[derive(Debug)]
+pub(crate) struct ClaimSpec {
+    pub(crate) requests: Box<[ClaimRequest]>,
+    pub(crate) constraints: Box<[Constraint]>,
+    /// As it is written.
+    pub(crate) source: ResourceClaimSpec,
+}
+
+/// A request of a claim.
+#[derive(Debug)]
+pub(crate) struct ClaimRequest {
+    pub(crate) name: Box<str>,
+    /// Whether it is a list of alternatives, of which the first that can be satisfied counts.
+    pub(crate) is_prioritized: bool,
+    pub(crate) alternatives: Box<[Alternative]>,
+}
+
+/// A way to satisfy a request.
+#[derive(Debug)]
+pub(crate) struct Alternative {
+    /// The name of the request, and of the alternative: `r0` or `r0/s1`.
+    pub(crate) full_name: Box<str>,
+    pub(crate) class: Box<str>,
+    pub(crate) selectors: Box<[Arc<Selector>]>,
+    pub(crate) count: CountMode,
+    pub(crate) admin_access: bool,
+    pub(crate) tolerations: Box<[TolerationRule]>,
+    /// As they are written.
+    pub(crate) written_tolerations: Vec<Toleration>,
+    /// How much of the capacities to take, by their names.
+    pub(crate) capacity: BTreeMap<String, Quantity>,
+}
+
+/// How many devices a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CountMode {
+    Exactly(usize),
+    All,
+}
+
+/// What the devices of some requests must have in common, or must not.
+#[derive(Debug)]
+pub(crate) struct Constraint {
+    pub(crate) attribute: Box<str>,
+    pub(crate) is_distinct: bool,
+    /// Requests, or alternatives by their full names; empty for all.
+    requests: Box<[String]>,
+}
+
+impl ClaimSpec {
+    pub(super) fn compile(
+        source: &ResourceClaimSpec,
+        selector: &mut impl FnMut(&str) -> Arc<Selector>,
+    ) -> ClaimSpec {
+        let requests = source.devices.requests.iter().map(|request| ClaimRequest::compile(request, selector));
+        let constraint = |constraint: &DeviceConstraint| {
+            let (attribute, is_distinct) = match (&constraint.match_attribute, &constraint.distinct_attribute)
+            {
+                (Some(attribute), _) => (attribute.as_str(), false),
+                (None, Some(attribute)) => (attribute.as_str(), true),
+                // No device has an attribute without a name: nothing satisfies it.
+                (None, None) => ("", false),
+            };
+            Constraint {
+                attribute: attribute.into(),
+                is_distinct,
+                requests: constraint.requests.clone().into(),
+            }
+        };
+        ClaimSpec {
+            requests: requests.collect(),
+            constraints: source.devices.constraints.iter().map(constraint).collect(),
+            source: source.clone(),
+        }
+    }
+
+    /// What is made of requests without selectors.
+    pub(crate) fn of_requests(source: ResourceClaimSpec) -> ClaimSpec {
+        ClaimSpec::compile(&source, &mut |text| Arc::new(Selector::compile(text)))
+    }
+
+    pub(super) fn hash(source: &ResourceClaimSpec) -> u64 {
+        let mut hasher = FxHasher::default();
+        for request in &source.devices.requests {
+            request.name.hash(&mut hasher);
+            if let Some(exactly) = &request.exactly {
+                (&exactly.device_class_name, &exactly.selectors, exactly.count).hash(&mut hasher);
+            }
+            for alternative in &request.first_available {
+                (&alternative.device_class_name, &alternative.selectors, alternative.count).hash(&mut hasher);
+            }
+        }
+        source.devices.constraints.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// The requests with the names of their claims' fields, for errors.
+    pub(crate) fn alternatives(&self) -> impl Iterator<Item = &Alternative> {
+        self.requests.iter().flat_map(|request| &request.alternatives)
+    }
+}
+
+impl PartialEq for ClaimSpec {
+    fn eq(&self, other: &ClaimSpec) -> bool {
+        self.source == other.source
+    }
+}
+
+impl ClaimRequest {
+    fn compile(request: &DeviceRequest, selector: &mut impl FnMut(&str) -> Arc<Selector>) -> ClaimRequest {
+        let mut alternative = |name: &str, fields: AlternativeFields<'_>| Alternative {
+            full_name: name.into(),
+            class: fields.class.into(),
+            selectors: (fields.selectors.iter())
+                .map(|s| selector(s.cel.as_ref().map_or("", |cel| cel.expression.as_str())))
+                .collect(),
+            count: match fields.is_for_all {
+                true => CountMode::All,
+                false => CountMode::Exactly(usize::try_from(fields.count.max(1)).unwrap_or(usize::MAX)),
+            },
+            admin_access: fields.admin_access,
+            tolerations: fields.tolerations.iter().map(TolerationRule::parse).collect(),
+            written_tolerations: fields.tolerations.iter().map(defaulted).collect(),
+            capacity: fields.capacity.map(|capacity| capacity.requests.clone()).unwrap_or_default(),
+        };
+        let alternatives = match &request.exactly {
+            Some(exactly) => {
+                let fields = AlternativeFields {
+                    class: &exactly.device_class_name,
+                    selectors: &exactly.selectors,
+                    is_for_all: exactly.is_for_all(),
+                    count: exactly.count,
+                    admin_access: exactly.admin_access == Some(true),
+                    tolerations: &exactly.tolerations,
+                    capacity: exactly.capacity.as_ref(),
+                };
+                [alternative(&request.name, fields)].into()
+            }
+            None => {
+                let each = request.first_available.iter().map(|sub| {
+                    let fields = AlternativeFields {
+                        class: &sub.device_class_name,
+                        selectors: &sub.selectors,
+                        is_for_all: sub.is_for_all(),
+                        count: sub.count,
+                        admin_access: false,
+                        tolerations: &sub.tolerations,
+                        capacity: sub.capacity.as_ref(),
+                    };
+                    alternative(&format!("{}/{}", request.name, sub.name), fields)
+                });
+                each.collect()
+            }
+        };
+        ClaimRequest {
+            name: request.name.as_str().into(),
+            is_prioritized: request.exactly.is_none(),
+            alternatives,
+        }
+    }
+}
+
+/// As the API server defaults it.
+fn defaulted(toleration: &Toleration) -> Toleration {
+    let mut toleration = toleration.clone();
+    if toleration.operator.is_empty() {
+        toleration.operator.push_str("Equal");
+    }
+    toleration
+}
+
+/// What requests and their alternatives have in common.
+struct AlternativeFields<'a> {
+    class: &'a str,
+    selectors: &'a [berth_api::object::device::DeviceSelector],
+    is_for_all: bool,
+    count: i64,
+    admin_access: bool,
+    tolerations: &'a [Toleration],
+    capacity: Option<&'a CapacityRequirements>,
+}
+
+impl Constraint {
+    /// Whether it is about the devices of an alternative of a request.
+    pub(crate) fn concerns(&self, request: &ClaimRequest, alternative: &Alternative) -> bool {
+        let is_named = |name: &String| **name == *request.name || **name == *alternative.full_name;
+        self.requests.is_empty() || self.requests.iter().any(is_named)
+    }
+}
+
+/// A claim.
+#[derive(Clone, Debug)]
+pub(crate) struct ClaimRecord {
+    pub(crate) uid: Box<str>,
+    pub(crate) spec: Arc<ClaimSpec>,
+    pub(crate) is_deleting: bool,
+    /// The name and uid of the pod that it was made for.
+    pod: Option<(Box<str>, Box<str>)>,
+    /// What is allocated by the object.
+    pub(crate) written: Option<Arc<Allocation>>,
+    /// What was decided and is not written yet.
+    pub(crate) assumed: Option<Arc<Allocation>>,
+    /// Whether the assumed allocation is being written: until then no other pod gets the claim.
+    pub(crate) is_in_flight: bool,
+    /// The uids of the pods that it is reserved for.
+    pub(crate) consumers: Vec<Box<str>>,
+    /// Whether its devices are ready for its pods.
+    pub(crate) readiness: Readiness,
+    /// Made by the scheduler for the extended resources of its pod.
+    pub(crate) is_extended: bool,
+}
+
+impl ClaimRecord {
+    pub(super) fn compile(symbols: &mut Symbols, claim: &ResourceClaim, spec: Arc<ClaimSpec>) -> ClaimRecord {
+        let ResourceClaim { metadata, status, .. } = claim;
+        let controller = metadata.owner_references.iter().find(|owner| owner.controller == Some(true));
+        let pod = controller.filter(|owner| owner.kind == "Pod");
+        ClaimRecord {
+            uid: metadata.uid.as_str().into(),
+            spec,
+            is_deleting: metadata.is_deleting(),
+            pod: pod.map(|owner| (owner.name.as_str().into(), owner.uid.as_str().into())),
+            written: status
+                .allocation
+                .as_ref()
+                .map(|allocation| Arc::new(Allocation::compile(symbols, allocation))),
+            assumed: None,
+            is_in_flight: false,
+            consumers: status.reserved_for.iter().map(|consumer| consumer.uid.as_str().into()).collect(),
+            readiness: Readiness::of(claim),
+            is_extended: metadata.annotation(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == Some("true"),
+        }
+    }
+
+    /// What is allocated or assumed.
+    pub(crate) fn allocation(&self) -> Option<&Arc<Allocation>> {
+        self.written.as_ref().or(self.assumed.as_ref())
+    }
+
+    /// Whether it was made for a pod.
+    pub(crate) fn is_of(&self, pod: &PodDevices) -> bool {
+        self.pod.as_ref().is_some_and(|(name, uid)| **name == *pod.pod.name() && *uid == pod.pod_uid)
+    }
+
+    pub(crate) fn is_reserved_for(&self, pod: &PodDevices) -> bool {
+        self.consumers.contains(&pod.pod_uid)
+    }
+
+    pub(super) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
+        [&self.written, &self.assumed].into_iter().flatten().flat_map(|allocation| allocation.scope.symbols())
+    }
+}
+
+/// Whether the devices of a claim are ready for its pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    Ready,
+    /// Conditions are not true yet that have to be before pods are bound: until a time, in seconds since 1970.
+    WaitsUntil(i64),
+    /// A condition is true that ends the attempt to bind.
+    Failed,
+}
+
+/// How long conditions may take to become true, in seconds: kube-scheduler's default `bindingTimeout`.
+const BINDING_TIMEOUT: i64 = 600;
+
+impl Readiness {
+    fn of(claim: &ResourceClaim) -> Readiness {
+        let Some(allocation) = &claim.status.allocation else { return Readiness::Ready };
+        let mut waits = false;
+        for result in allocation.devices.results.iter().filter(|result| !result.binding_conditions.is_empty())
+        {
+            let status = claim.status.devices.iter().find(|status| {
+                (&status.driver, &status.pool, &status.device, &status.share_id)
+                    == (&result.driver, &result.pool, &result.device, &result.share_id)
+            });
+            let is_true = |name: &String| {
+                let conditions = status.iter().flat_map(|status| &status.conditions);
+                conditions.into_iter().any(|is| is.condition_type == *name && is.status == "True")
+            };
+            if result.binding_failure_conditions.iter().any(is_true) {
+                return Readiness::Failed;
+            }
+            waits |= !result.binding_conditions.iter().all(is_true);
+        }
+        let since = allocation.allocation_timestamp.map(|time| time.as_second());
+        match since.filter(|_| waits) {
+            Some(since) => Readiness::WaitsUntil(since.saturating_add(BINDING_TIMEOUT)),
+            None if waits => Readiness::WaitsUntil(i64::MAX),
+            None => Readiness::Ready,
+        }
+    }
+}
+
+/// What is allocated to a claim. A user of the symbols of its scope.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Allocation {
+    pub(crate) devices: Box<[AllocatedDevice]>,
+    pub(crate) scope: NodeScope,
+    pub(crate) has_timestamp: bool,
+}
+
+/// A device that is allocated to a claim.
+#[derive(Debug, PartialEq)]
+pub(crate) struct AllocatedDevice {
+    pub(crate) pool: PoolName,
+    pub(crate) device: Arc<str>,
+    /// The alternative that was used, by its full name; none for a request without alternatives.
+    pub(crate) alternative: Option<Box<str>>,
+    /// For administration: the device is free for others.
+    pub(crate) is_admin: bool,
+    /// What it takes of the capacities of a device that others share.
+    pub(crate) share: Option<BTreeMap<String, Quantity>>,
+}
+
+impl Allocation {
+    pub(super) fn compile(symbols: &mut Symbols, allocation: &AllocationResult) -> Allocation {
+        let devices = allocation.devices.results.iter().map(|result| AllocatedDevice {
+            pool: PoolName { driver: result.driver.as_str().into(), pool: result.pool.as_str().into() },
+            device: result.device.as_str().into(),
+            alternative: result.request.contains('/').then(|| result.request.as_str().into()),
+            is_admin: result.admin_access == Some(true),
+            share: result.share_id.is_some().then(|| result.consumed_capacity.clone()),
+        });
+        Allocation {
+            devices: devices.collect(),
+            scope: match &allocation.node_selector {
+                Some(selector) => NodeScope::selected(symbols, selector),
+                None => NodeScope::All,
+            },
+            has_timestamp: allocation.allocation_timestamp.is_some(),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Devices: the slices that drivers publish, classes, claims, what is allocated, and their indexes.
+//!
+//! Nothing here decides: [`crate::device`] resolves the claims of a pod at each decision and searches for devices. A change
+//! of an object marks the nodes whose devices it concerns as changed.
+
+mod claim;
+mod class;
+mod pod_devices;
+mod pool;
+mod scope;
+mod shape;
+mod update;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Weak};
+
+use berth_api::object::NamespacedName;
+use rustc_hash::FxHashMap;
+
+use super::ids::NodeId;
+
+pub(crate) use self::claim::{
+    Allocation, Alternative, ClaimRecord, ClaimRequest, ClaimSpec, Constraint, CountMode, Readiness,
+};
+pub(crate) use self::class::{ClassRecord, Selector};
+pub(crate) use self::pod_devices::{ContainerResources, PodDevices, StatedClaim};
+pub(crate) use self::pool::{DeviceRecord, DeviceUse, Pool, SliceRecord};
+pub(crate) use self::scope::NodeScope;
+pub(crate) use self::shape::Shape;
+
+/// The prefix of the extended resource that every class provides under its own name.
+const CLASS_RESOURCE_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
+
+/// A pool of a driver: the names of both.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PoolName {
+    pub(crate) driver: Arc<str>,
+    pub(crate) pool: Arc<str>,
+}
+
+/// Objects by name, and their indexes. Names are what users send: the hashers are keyed.
+#[derive(Clone, Default)]
+pub(crate) struct Devices {
+    pools: BTreeMap<PoolName, Pool>,
+    /// The pool of each slice.
+    slices: HashMap<Box<str>, PoolName>,
+    /// The pools with slices of one node, by the name of the node.
+    pools_of_node: HashMap<Box<str>, BTreeSet<PoolName>>,
+    /// The pools with slices that several nodes may use.
+    shared_pools: BTreeSet<PoolName>,
+    classes: HashMap<Arc<str>, Arc<ClassRecord>>,
+    /// The classes that provide an extended resource, by its name.
+    classes_of_resource: HashMap<Box<str>, BTreeSet<Arc<str>>>,
+    claims: HashMap<NamespacedName, ClaimRecord>,
+    /// Equal specifications are one.
+    specs: FxHashMap<u64, Vec<Weak<ClaimSpec>>>,
+    shapes: FxHashMap<u64, Vec<Weak<Shape>>>,
+    selectors: HashMap<Arc<str>, Weak<Selector>>,
+    /// Counter sets are read for every node: the pools with such sets that are not usable where they have no devices.
+    faulty_pools: BTreeSet<PoolName>,
+    /// Seconds since 1970, as far as the cluster was told.
+    pub(crate) now: i64,
+}
+
+impl Devices {
+    pub(crate) fn claim(&self, name: &NamespacedName) -> Option<&ClaimRecord> {
+        self.claims.get(name)
+    }
+
+    pub(crate) fn class(&self, name: &str) -> Option<&Arc<ClassRecord>> {
+        self.classes.get(name)
+    }
+
+    /// The class that provides an extended resource. Of several with an equal name in the specification, that is the newest,
+    /// then the first by name.
+    pub(crate) fn class_of_resource(&self, resource: &str) -> Option<&Arc<ClassRecord>> {
+        let by_name = resource.strip_prefix(CLASS_RESOURCE_PREFIX).and_then(|name| self.class(name));
+        by_name.or_else(|| {
+            let classes = self.classes_of_resource.get(resource)?.iter().filter_map(|name| self.class(name));
+            classes.reduce(|best, class| if class.created > best.created { class } else { best })
+        })
+    }
+
+    /// Whether any class exists: without one, no resource is provided by devices.
+    pub(crate) fn has_classes(&self) -> bool {
+        !self.classes.is_empty()
+    }
+
+    /// The pools with counter sets that may be incomplete or invalid: they concern nodes without devices of theirs as well.
+    pub(crate) fn faulty_pools(&self) -> impl Iterator<Item = (&PoolName, &Pool)> {
+        self.faulty_pools.iter().filter_map(|name| self.pools.get_key_value(name))
+    }
+
+    /// The pools with slices that a node of this name may be able to use, by driver and pool.
+    pub(crate) fn pools_near<'a>(&'a self, node: &str) -> impl Iterator<Item = (&'a PoolName, &'a Pool)> {
+        let own = self.pools_of_node.get(node);
+        let names: BTreeSet<&PoolName> = own.into_iter().flatten().chain(&self.shared_pools).collect();
+        names.into_iter().filter_map(|name| self.pools.get_key_value(name))
+    }
+
+    /// A device, with the slice that has it.
+    pub(crate) fn device(
+        &self,
+        pool: &PoolName,
+        slice: &str,
+        name: &str,
+    ) -> Option<(&SliceRecord, &DeviceRecord)> {
+        let slice = &**self.pools.get(pool)?.slices.get(slice)?;
+        slice.devices.iter().find(|device| *device.name == *name).map(|device| (slice, device))
+    }
+
+    /// The claim that the scheduler made for the extended resources of a pod, left over from an earlier attempt.
+    pub(crate) fn extended_claim_of(&self, pod: &PodDevices) -> Option<(&NamespacedName, &ClaimRecord)> {
+        let mut found: Vec<_> =
+            self.claims.iter().filter(|(_, claim)| claim.is_extended && claim.is_of(pod)).collect();
+        found.sort_unstable_by_key(|(name, _)| *name);
+        found.first().copied()
+    }
+
+    /// Number of entries in each table.
+    pub(super) fn table_sizes(&self) -> BTreeMap<&'static str, usize> {
+        let used = self.pools.values().map(|pool| pool.used.len()).sum();
+        [
+            ("resource slices", self.slices.len()),
+            ("pools of devices", self.pools.len()),
+            ("nodes with devices", self.pools_of_node.len()),
+            ("shared pools of devices", self.shared_pools.len()),
+            ("device classes", self.classes.len()),
+            ("resources of device classes", self.classes_of_resource.len()),
+            ("resource claims", self.claims.len()),
+            ("allocated devices", used),
+        ]
+        .into()
+    }
+}
+
+/// One of equal values that are kept once, by hash.
+fn shared<T: PartialEq>(table: &mut FxHashMap<u64, Vec<Weak<T>>>, hash: u64, value: T) -> Arc<T> {
+    let alike = table.entry(hash).or_default();
+    alike.retain(|known| known.strong_count() > 0);
+    if let Some(known) = alike.iter().filter_map(Weak::upgrade).find(|known| **known == value) {
+        return known;
+    }
+    let value = Arc::new(value);
+    alike.push(Arc::downgrade(&value));
+    value
+}
+
+/// Forgets values that nothing uses, once in a while: when the table has doubled.
+fn sweep<T>(table: &mut FxHashMap<u64, Vec<Weak<T>>>) {
+    if table.len() == table.capacity() {
+        table.retain(|_, alike| {
+            alike.retain(|known| known.strong_count() > 0);
+            !alike.is_empty()
+        });
+    }
+}
+
+/// Nodes that a change concerns.
+enum Concerned {
+    Nodes(Vec<NodeId>),
+    All,
+}

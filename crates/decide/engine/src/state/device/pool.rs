@@ -1,0 +1,139 @@
+//! Pools, their slices, and what of their devices is allocated.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use berth_api::object::device::DeviceTaint;
+use berth_api::syntax::quantity::Quantity;
+
+use super::claim::AllocatedDevice;
+use super::scope::NodeScope;
+use super::shape::Shape;
+use crate::state::interned::intern::Symbol;
+
+/// Amounts by name.
+pub(crate) type Amounts = BTreeMap<Arc<str>, Quantity>;
+
+/// A pool.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pool {
+    /// By name: the order in which their devices are tried.
+    pub(crate) slices: BTreeMap<Arc<str>, Arc<SliceRecord>>,
+    /// What is allocated of its devices, also of those that no slice has any more.
+    pub(crate) used: HashMap<Arc<str>, DeviceUse>,
+}
+
+impl Pool {
+    /// Whether the pool may not be usable where it has no devices: it has counter sets, and slices are missing, or devices take
+    /// from counters that it does not have.
+    pub(super) fn may_be_faulty(&self) -> bool {
+        let generation =
+            self.slices.values().filter(|slice| !slice.counter_sets.is_empty()).map(|s| s.generation).max();
+        let Some(generation) = generation else { return false };
+        let slices = || self.slices.values().filter(|slice| slice.generation == generation);
+        let has_counter = |set: &Arc<str>, counter: &Arc<str>| {
+            let mut sets = slices().flat_map(|slice| &slice.counter_sets);
+            sets.any(|(name, amounts)| name == set && amounts.contains_key(counter))
+        };
+        let mut consumed = slices().flat_map(|slice| &slice.devices).flat_map(|device| &device.consumes);
+        slices().any(|slice| slice.n_slices != slices().count() as i64)
+            || consumed.any(|(set, amounts)| !amounts.keys().all(|counter| has_counter(set, counter)))
+    }
+}
+
+/// A slice. A user of the symbols of its scopes.
+#[derive(Debug, PartialEq)]
+pub(crate) struct SliceRecord {
+    pub(crate) name: Arc<str>,
+    pub(crate) generation: i64,
+    /// How many slices the pool has in this generation.
+    pub(crate) n_slices: i64,
+    pub(crate) scope: NodeScope,
+    pub(crate) devices: Box<[DeviceRecord]>,
+    /// Shared counters by the name of their set.
+    pub(crate) counter_sets: Box<[(Arc<str>, Amounts)]>,
+}
+
+/// A device.
+#[derive(Debug, PartialEq)]
+pub(crate) struct DeviceRecord {
+    pub(crate) name: Arc<str>,
+    pub(crate) shape: Arc<Shape>,
+    /// The nodes that can use it, if the slice leaves that to its devices.
+    pub(crate) scope: NodeScope,
+    pub(crate) taints: Box<[DeviceTaint]>,
+    /// What it takes of sets of counters.
+    pub(crate) consumes: Box<[(Arc<str>, Amounts)]>,
+    pub(crate) binds_to_node: bool,
+    pub(crate) binding_conditions: Box<[String]>,
+    pub(crate) binding_failure_conditions: Box<[String]>,
+}
+
+impl SliceRecord {
+    pub(super) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.scope.symbols().chain(self.devices.iter().flat_map(|device| device.scope.symbols()))
+    }
+
+    /// The names of the single nodes that its devices are for; none if several nodes may use a device.
+    pub(super) fn node_names(&self) -> Option<Vec<&Arc<str>>> {
+        match &self.scope {
+            // Counters are read with every slice of their pool.
+            _ if !self.counter_sets.is_empty() => Some(Vec::new()),
+            NodeScope::Node(name) => Some(vec![name]),
+            NodeScope::None => Some(Vec::new()),
+            NodeScope::All | NodeScope::Selected { .. } => None,
+            NodeScope::PerDevice => {
+                let mut names = Vec::new();
+                for device in &self.devices {
+                    match &device.scope {
+                        NodeScope::Node(name) => names.push(name),
+                        NodeScope::None | NodeScope::PerDevice => {}
+                        NodeScope::All | NodeScope::Selected { .. } => return None,
+                    }
+                }
+                Some(names)
+            }
+        }
+    }
+}
+
+/// What is allocated of a device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct DeviceUse {
+    /// Claims that have the device for themselves: one, unless something went wrong.
+    pub(crate) n_exclusive: u32,
+    /// Claims that share it.
+    pub(crate) n_shares: u32,
+    /// What these take of its capacities.
+    pub(crate) consumed: BTreeMap<String, Quantity>,
+}
+
+impl DeviceUse {
+    pub(super) fn add(&mut self, allocated: &AllocatedDevice) {
+        match &allocated.share {
+            None => self.n_exclusive += 1,
+            Some(share) => {
+                self.n_shares += 1;
+                for (name, amount) in share {
+                    *self.consumed.entry(name.clone()).or_default() += *amount;
+                }
+            }
+        }
+    }
+
+    /// Returns whether nothing is allocated any more.
+    pub(super) fn remove(&mut self, allocated: &AllocatedDevice) -> bool {
+        match &allocated.share {
+            None => self.n_exclusive -= 1,
+            Some(share) => {
+                self.n_shares -= 1;
+                for (name, amount) in share {
+                    if let Some(consumed) = self.consumed.get_mut(name) {
+                        *consumed = *consumed - *amount;
+                    }
+                }
+            }
+        }
+        self.n_exclusive == 0 && self.n_shares == 0
+    }
+}

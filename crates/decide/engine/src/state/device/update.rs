@@ -1,0 +1,368 @@
+//! Updates of device objects, and what is assumed of claims.
+
+use std::sync::{Arc, Weak};
+
+use berth_api::journal::AssumedDevices;
+use berth_api::object::NamespacedName;
+use berth_api::object::device::{
+    CounterSet, Device, DeviceClass, DeviceCounterConsumption, DeviceKind, DeviceObject, DeviceSelector,
+    ResourceClaim, ResourceSlice,
+};
+
+use super::claim::{Allocation, ClaimRecord, ClaimSpec};
+use super::class::{ClassRecord, Selector};
+use super::pool::{Amounts, DeviceRecord, Pool, SliceRecord};
+use super::scope::NodeScope;
+use super::shape::Shape;
+use super::{Concerned, Devices, PoolName, shared, sweep};
+use crate::state::State;
+use crate::state::change::{Change, DeviceChange};
+
+impl State {
+    /// Adds or changes an object.
+    pub(crate) fn set_device_object(&mut self, object: &DeviceObject) {
+        match object {
+            DeviceObject::ResourceSlice(slice) => self.set_slice(slice),
+            DeviceObject::DeviceClass(class) => self.set_device_class(class),
+            DeviceObject::ResourceClaim(claim) => self.set_resource_claim(claim),
+            // Controllers make claims from templates, and taints of rules are off by default.
+            DeviceObject::ResourceClaimTemplate(_) | DeviceObject::DeviceTaintRule(_) => {}
+        }
+    }
+
+    /// Removes an object, if it exists.
+    pub(crate) fn remove_device_object(&mut self, kind: DeviceKind, namespace: &str, name: &str) {
+        match kind {
+            DeviceKind::ResourceSlice => {
+                if let Some(before) = self.take_slice(name) {
+                    self.symbols.release_all(before.symbols());
+                    self.record_devices(|| DeviceChange::Slice);
+                }
+            }
+            DeviceKind::DeviceClass => {
+                if let Some(before) = self.devices.classes.remove(name) {
+                    self.devices.forget_resource(&before);
+                    self.class_of_devices_changed();
+                }
+            }
+            DeviceKind::ResourceClaim => {
+                let name = NamespacedName::new(namespace, name);
+                if let Some(before) = self.devices.claims.remove(&name) {
+                    self.count_allocation(before.allocation().cloned().as_deref(), false);
+                    self.symbols.release_all(before.symbols());
+                    self.record_devices(|| DeviceChange::Claim(name));
+                }
+            }
+            DeviceKind::ResourceClaimTemplate | DeviceKind::DeviceTaintRule => {}
+        }
+    }
+
+    fn set_slice(&mut self, slice: &ResourceSlice) {
+        let pool = PoolName {
+            driver: slice.spec.driver.as_str().into(),
+            pool: slice.spec.pool.name.as_str().into(),
+        };
+        let record = self.slice_record(slice, &pool.driver);
+        let known = self.devices.slices.get(&*slice.metadata.name).filter(|known| **known == pool);
+        let known = known.and_then(|pool| self.devices.pools.get(pool)?.slices.get(&*slice.metadata.name));
+        if known.is_some_and(|known| **known == record) {
+            return self.symbols.release_all(record.symbols());
+        }
+        if let Some(before) = self.take_slice(&slice.metadata.name) {
+            self.symbols.release_all(before.symbols());
+        }
+        self.devices.put_slice(pool.clone(), Arc::new(record));
+        self.pool_changed(&pool);
+        self.record_devices(|| DeviceChange::Slice);
+    }
+
+    fn take_slice(&mut self, name: &str) -> Option<Arc<SliceRecord>> {
+        let pool = self.devices.slices.remove(name)?;
+        self.pool_changed(&pool);
+        let found = self.devices.pools.get_mut(&pool)?;
+        let record = found.slices.remove(name)?;
+        self.devices.index_pool(&pool, &record);
+        self.devices.drop_empty(&pool);
+        Some(record)
+    }
+
+    fn slice_record(&mut self, slice: &ResourceSlice, driver: &Arc<str>) -> SliceRecord {
+        let spec = &slice.spec;
+        let scope = match spec.per_device_node_selection {
+            true => NodeScope::PerDevice,
+            false => NodeScope::compile(
+                &mut self.symbols,
+                spec.node_name.as_deref(),
+                spec.all_nodes,
+                spec.node_selector.as_ref(),
+            ),
+        };
+        let devices = spec.devices.iter().map(|device| self.device_record(device, driver)).collect();
+        let amounts = |set: &CounterSet| -> Amounts {
+            set.counters.iter().map(|(name, counter)| (name.as_str().into(), counter.value)).collect()
+        };
+        SliceRecord {
+            name: slice.metadata.name.as_str().into(),
+            generation: spec.pool.generation,
+            n_slices: spec.pool.resource_slice_count,
+            scope,
+            devices,
+            counter_sets: spec
+                .shared_counters
+                .iter()
+                .map(|set| (set.name.as_str().into(), amounts(set)))
+                .collect(),
+        }
+    }
+
+    fn device_record(&mut self, device: &Device, driver: &Arc<str>) -> DeviceRecord {
+        let shape = Shape::new(
+            driver.clone(),
+            device.attributes.clone(),
+            device.capacity.clone(),
+            device.allow_multiple_allocations,
+        );
+        let consumed = |set: &DeviceCounterConsumption| -> (Arc<str>, Amounts) {
+            let amounts = set.counters.iter().map(|(name, counter)| (name.as_str().into(), counter.value));
+            (set.counter_set.as_str().into(), amounts.collect())
+        };
+        sweep(&mut self.devices.shapes);
+        DeviceRecord {
+            name: device.name.as_str().into(),
+            shape: shared(&mut self.devices.shapes, shape.hash(), shape),
+            scope: NodeScope::compile(
+                &mut self.symbols,
+                device.node_name.as_deref(),
+                device.all_nodes,
+                device.node_selector.as_ref(),
+            ),
+            taints: device.taints.clone().into(),
+            consumes: device.consumes_counters.iter().map(consumed).collect(),
+            binds_to_node: device.binds_to_node,
+            binding_conditions: device.binding_conditions.clone().into(),
+            binding_failure_conditions: device.binding_failure_conditions.clone().into(),
+        }
+    }
+
+    fn set_device_class(&mut self, class: &DeviceClass) {
+        let selectors = self.devices.selectors_of(&class.spec.selectors);
+        let record = Arc::new(ClassRecord::compile(class, selectors));
+        let name = record.name.clone();
+        if self.devices.classes.get(&name).is_some_and(|before| before.is_as(&record)) {
+            return;
+        }
+        if let Some(before) = self.devices.classes.insert(name.clone(), record.clone()) {
+            self.devices.forget_resource(&before);
+        }
+        if let Some(resource) = &record.resource {
+            self.devices.classes_of_resource.entry(resource.clone()).or_default().insert(name);
+        }
+        self.class_of_devices_changed();
+    }
+
+    /// Which resources devices provide may have changed: views of pods without claims depend on it as well.
+    fn class_of_devices_changed(&mut self) {
+        self.changes.epochs.layout += 1;
+        self.record_devices(|| DeviceChange::Class);
+    }
+
+    fn set_resource_claim(&mut self, claim: &ResourceClaim) {
+        let name = claim.metadata.namespaced_name();
+        let spec = self.devices.spec_of(&claim.spec);
+        let mut record = ClaimRecord::compile(&mut self.symbols, claim, spec);
+        let before = self.devices.claims.remove(&name);
+        if let Some(before) = &before
+            && record.written.is_none()
+            && before.uid == record.uid
+            && let Some(assumed) = &before.assumed
+        {
+            assumed.scope.symbols().for_each(|symbol| self.symbols.retain(symbol));
+            record.assumed = Some(assumed.clone());
+            record.is_in_flight = before.is_in_flight;
+        }
+        let allocated = |claim: &ClaimRecord| claim.allocation().cloned();
+        let (was, is) = (before.as_ref().and_then(allocated), allocated(&record));
+        if was != is {
+            self.count_allocation(was.as_deref(), false);
+            self.count_allocation(is.as_deref(), true);
+        }
+        if let Some(before) = before {
+            self.symbols.release_all(before.symbols());
+        }
+        self.devices.claims.insert(name.clone(), record);
+        self.record_devices(|| DeviceChange::Claim(name));
+    }
+
+    /// Counts the devices of an allocation, or counts them no longer.
+    fn count_allocation(&mut self, allocation: Option<&Allocation>, is_added: bool) {
+        let Some(allocation) = allocation else { return };
+        for device in allocation.devices.iter().filter(|device| !device.is_admin) {
+            let pool = self.devices.pools.entry(device.pool.clone()).or_default();
+            match is_added {
+                true => pool.used.entry(device.device.clone()).or_default().add(device),
+                false => {
+                    if pool.used.get_mut(&device.device).is_some_and(|used| used.remove(device)) {
+                        pool.used.remove(&device.device);
+                    }
+                }
+            }
+            self.pool_changed(&device.pool);
+            self.devices.drop_empty(&device.pool);
+        }
+    }
+
+    /// Assumes that the claims of a pod are allocated as it was decided and reserved for it, until newer objects come. While
+    /// they are in flight, no other pod gets a claim that was not allocated before.
+    pub(crate) fn assume_devices(&mut self, assumed: &AssumedDevices) {
+        for decided in &assumed.devices.claims {
+            let Some(claim) = self.devices.claims.get_mut(&decided.claim) else { continue };
+            if !claim.consumers.iter().any(|uid| **uid == *assumed.uid) {
+                claim.consumers.push(assumed.uid.as_str().into());
+            }
+            let Some(allocation) = decided.allocation.as_ref().filter(|_| claim.allocation().is_none())
+            else {
+                continue;
+            };
+            let allocation = Arc::new(Allocation::compile(&mut self.symbols, allocation));
+            claim.assumed = Some(allocation.clone());
+            claim.is_in_flight = assumed.in_flight;
+            self.count_allocation(Some(&allocation), true);
+        }
+    }
+
+    /// Takes back what was assumed.
+    pub(crate) fn restore_devices(&mut self, assumed: &AssumedDevices) {
+        for decided in &assumed.devices.claims {
+            let Some(claim) = self.devices.claims.get_mut(&decided.claim) else { continue };
+            if decided.is_reserved_now {
+                claim.consumers.retain(|uid| **uid != *assumed.uid);
+            }
+            if decided.allocation.is_none() {
+                continue;
+            }
+            claim.is_in_flight = false;
+            if let Some(assumed) = claim.assumed.take() {
+                let counts = claim.written.is_none();
+                if counts {
+                    self.count_allocation(Some(&assumed), false);
+                }
+                self.symbols.release_all(assumed.scope.symbols());
+            }
+            self.record_devices(|| DeviceChange::Claim(decided.claim.clone()));
+        }
+    }
+
+    /// Marks the nodes that may use devices of a pool as changed.
+    fn pool_changed(&mut self, name: &PoolName) {
+        let Some(pool) = self.devices.pools.get(name) else { return };
+        match self.devices.concerned(&self.symbols, &self.nodes, pool) {
+            Concerned::Nodes(nodes) => nodes.into_iter().for_each(|node| self.changes.push(node)),
+            Concerned::All => self.changes.epochs.devices += 1,
+        }
+    }
+
+    fn record_devices(&mut self, change: impl FnOnce() -> DeviceChange) {
+        if self.recorded.is_some() {
+            self.record(Change::Device(change()));
+        }
+    }
+}
+
+impl Devices {
+    fn put_slice(&mut self, pool: PoolName, record: Arc<SliceRecord>) {
+        self.slices.insert(Box::from(&*record.name), pool.clone());
+        self.pools.entry(pool.clone()).or_default().slices.insert(record.name.clone(), record.clone());
+        self.index_pool(&pool, &record);
+    }
+
+    /// Brings the indexes up to date after a slice of a pool was added or removed.
+    fn index_pool(&mut self, name: &PoolName, changed: &SliceRecord) {
+        let slices = || self.pools.get(name).into_iter().flat_map(|pool| pool.slices.values());
+        let is_shared = slices().any(|slice| slice.node_names().is_none());
+        let names: Vec<Arc<str>> = changed.node_names().unwrap_or_default().into_iter().cloned().collect();
+        let still: Vec<bool> = (names.iter())
+            .map(|node| slices().any(|slice| slice.node_names().is_some_and(|names| names.contains(&node))))
+            .collect();
+        // Whether a pool is complete and valid is found out where it is looked at.
+        let is_faulty = self.pools.get(name).is_some_and(Pool::may_be_faulty);
+        match is_faulty {
+            true => self.faulty_pools.insert(name.clone()),
+            false => self.faulty_pools.remove(name),
+        };
+        match is_shared {
+            true => self.shared_pools.insert(name.clone()),
+            false => self.shared_pools.remove(name),
+        };
+        for (node, still) in names.into_iter().zip(still) {
+            let pools = self.pools_of_node.entry(Box::from(&*node)).or_default();
+            match still {
+                true => pools.insert(name.clone()),
+                false => pools.remove(name),
+            };
+            if pools.is_empty() {
+                self.pools_of_node.remove(&*node);
+            }
+        }
+    }
+
+    fn drop_empty(&mut self, name: &PoolName) {
+        if self.pools.get(name).is_some_and(|pool| pool.slices.is_empty() && pool.used.is_empty()) {
+            self.pools.remove(name);
+        }
+    }
+
+    fn concerned(
+        &self,
+        symbols: &crate::state::interned::intern::Symbols,
+        nodes: &crate::state::node::Nodes,
+        pool: &Pool,
+    ) -> Concerned {
+        let mut found = Vec::new();
+        for slice in pool.slices.values() {
+            let Some(names) = slice.node_names() else { return Concerned::All };
+            found.extend(names.into_iter().filter_map(|name| nodes.find(symbols.get(name)?)));
+        }
+        Concerned::Nodes(found)
+    }
+
+    fn forget_resource(&mut self, class: &ClassRecord) {
+        let Some(resource) = &class.resource else { return };
+        if let Some(classes) = self.classes_of_resource.get_mut(resource) {
+            classes.remove(&class.name);
+            if classes.is_empty() {
+                self.classes_of_resource.remove(resource);
+            }
+        }
+    }
+
+    fn selectors_of(&mut self, selectors: &[DeviceSelector]) -> Box<[Arc<Selector>]> {
+        let text = |selector: &DeviceSelector| {
+            selector.cel.as_ref().map_or("", |cel| cel.expression.as_str()).to_owned()
+        };
+        selectors.iter().map(|selector| self.selector(&text(selector))).collect()
+    }
+
+    fn selector(&mut self, expression: &str) -> Arc<Selector> {
+        if let Some(known) = self.selectors.get(expression).and_then(Weak::upgrade) {
+            return known;
+        }
+        if self.selectors.len() == self.selectors.capacity() {
+            self.selectors.retain(|_, known| known.strong_count() > 0);
+        }
+        let selector = Arc::new(Selector::compile(expression));
+        self.selectors.insert(expression.into(), Arc::downgrade(&selector));
+        selector
+    }
+
+    /// The specification of a claim, compiled once for equal ones.
+    fn spec_of(&mut self, source: &berth_api::object::device::ResourceClaimSpec) -> Arc<ClaimSpec> {
+        let hash = ClaimSpec::hash(source);
+        let known = self.specs.get(&hash).into_iter().flatten().filter_map(Weak::upgrade);
+        if let Some(known) = known.into_iter().find(|known| known.source == *source) {
+            return known;
+        }
+        let spec = ClaimSpec::compile(source, &mut |text| self.selector(text));
+        sweep(&mut self.specs);
+        shared(&mut self.specs, hash, spec)
+    }
+}
