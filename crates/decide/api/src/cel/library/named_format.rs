@@ -7,7 +7,7 @@ use super::super::function::{Cost, Outcome, Row};
 use super::super::opaque::url::Url;
 use super::super::value::Value;
 use super::time::parse_timestamp;
-use crate::syntax::names;
+use crate::syntax::{dns_label, dns_subdomain, label_key, label_value};
 
 pub(in super::super) const ROWS: &[Row] = &[
     ("format.named", "s:?F", Cost::One, named),
@@ -55,14 +55,14 @@ fn problems(name: &str, text: &str) -> Vec<String> {
         if is_valid { Vec::new() } else { vec![problem.to_owned()] }
     };
     match name {
-        "dns1123Label" => names::dns_label(text),
-        "dns1123LabelPrefix" => names::dns_label(&prefix(text)),
-        "dns1123Subdomain" => names::dns_subdomain(text),
-        "dns1123SubdomainPrefix" => names::dns_subdomain(&prefix(text)),
+        "dns1123Label" => dns_label(text),
+        "dns1123LabelPrefix" => dns_label(&prefix(text)),
+        "dns1123Subdomain" => dns_subdomain(text),
+        "dns1123SubdomainPrefix" => dns_subdomain(&prefix(text)),
         "dns1035Label" => dns1035_label(text),
         "dns1035LabelPrefix" => dns1035_label(&prefix(text)),
-        "qualifiedName" => names::label_key(text),
-        "labelValue" => names::label_value(text),
+        "qualifiedName" => label_key(text),
+        "labelValue" => label_value(text),
         "uri" => Url::parse(text).err().into_iter().collect(),
         "uuid" => only_if(is_uuid(text), "does not match the UUID format"),
         "byte" => only_if(is_base64(text), "invalid base64"),
