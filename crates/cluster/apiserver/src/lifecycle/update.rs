@@ -47,7 +47,7 @@ pub fn admit_update(
     metadata::validate(strategy.name_problems(metadata::name(new)), new, &mut causes);
     metadata::validate_update(new, old, &mut causes);
     match subresource {
-        "status" => strategy.validate_status(&new["status"], &mut causes),
+        "status" => strategy.validate_status(new, old, &mut causes),
         "approval" | "finalize" | "ephemeralcontainers" => {}
         "resize" => strategy.validate_resize(new, old, &mut causes),
         _ => {

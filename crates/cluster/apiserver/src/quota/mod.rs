@@ -14,7 +14,7 @@ use std::time::Duration;
 use berth_api::object::ResourceList;
 use berth_api::read::from_value;
 use berth_schema::resource::{
-    PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS, RESOURCES, Resource, SERVICES,
+    PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS, RESOURCES, Resource, SERVICES,
 };
 use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
@@ -73,7 +73,7 @@ impl Uses {
 }
 
 /// Resources whose objects use amounts that depend on what they contain.
-const USING: [&Resource; 3] = [&PODS, &PERSISTENT_VOLUME_CLAIMS, &SERVICES];
+const USING: [&Resource; 4] = [&PODS, &PERSISTENT_VOLUME_CLAIMS, &RESOURCE_CLAIMS, &SERVICES];
 
 impl Quota {
     fn all(store: &Store, namespace: &str) -> Vec<Quota> {

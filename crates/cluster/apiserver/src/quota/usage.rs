@@ -8,8 +8,8 @@ use berth_api::read::from_value;
 use berth_api::rules::{pod_limits, pod_requests};
 use berth_api::syntax::quantity::Quantity;
 use berth_schema::resource::{
-    CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PODS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS, RESOURCES,
-    Resource, SECRETS, SERVICES,
+    CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PODS, REPLICATION_CONTROLLERS, RESOURCE_CLAIMS, RESOURCE_QUOTAS,
+    RESOURCES, Resource, SECRETS, SERVICES,
 };
 use serde_json::Value;
 
@@ -29,6 +29,10 @@ static BY_PLURAL: [&Resource; 7] = [
 const REQUIRED: &[&str] =
     &["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
+/// Behind the name of a device class: the devices that claims request by it.
+const DEVICES_OF_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
+/// What a request for all devices counts as: a claim cannot have more.
+const ALL_DEVICES: i64 = 32;
 
 /// The resource whose objects use an amount.
 pub fn counted(name: &str) -> Option<&'static Resource> {
@@ -38,6 +42,9 @@ pub fn counted(name: &str) -> Option<&'static Resource> {
     }
     if name == "requests.storage" || name.contains(OF_CLASS) {
         return Some(&PERSISTENT_VOLUME_CLAIMS);
+    }
+    if name.ends_with(DEVICES_OF_CLASS) {
+        return Some(&RESOURCE_CLAIMS);
     }
     if name.starts_with("services.") {
         return Some(&SERVICES);
@@ -96,6 +103,24 @@ pub fn of(resource: &Resource, object: &Value) -> ResourceList {
         if !class.is_empty() {
             add(format!("{class}{OF_CLASS}requests.storage"), storage);
             add(format!("{class}{OF_CLASS}persistentvolumeclaims"), one);
+        }
+    }
+    if *resource == RESOURCE_CLAIMS {
+        let n_devices = |request: &Value| match text(request, "/allocationMode") {
+            "All" => ALL_DEVICES,
+            _ => request["count"].as_i64().unwrap_or(1),
+        };
+        for request in items(&spec["devices"], "requests") {
+            // Of alternatives by one class, the largest.
+            let mut most = BTreeMap::<&str, i64>::new();
+            let exactly = Some(&request["exactly"]).filter(|exactly| !exactly.is_null());
+            for choice in items(request, "firstAvailable").iter().chain(exactly) {
+                let most = most.entry(text(choice, "/deviceClassName")).or_default();
+                *most = n_devices(choice).max(*most);
+            }
+            for (class, count) in most {
+                add(format!("{class}{DEVICES_OF_CLASS}"), Quantity::from_units(count));
+            }
         }
     }
     used

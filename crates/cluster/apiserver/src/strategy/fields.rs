@@ -149,6 +149,17 @@ impl Causes {
         self.push("FieldValueNotSupported", field, message);
     }
 
+    /// A list has too many items.
+    pub fn too_many(&mut self, field: &str, count: usize, max: usize) {
+        let message = format!("Too many: {count}: must have at most {max} items");
+        self.push("FieldValueTooMany", field, message);
+    }
+
+    /// A text is too long.
+    pub fn too_long(&mut self, field: &str, max_bytes: usize) {
+        self.push("FieldValueTooLong", field, format!("Too long: may not be more than {max_bytes} bytes"));
+    }
+
     /// A number, if present, must not be negative.
     pub fn not_negative(&mut self, field: &str, value: &Value) {
         if value.as_f64().is_some_and(|number| number < 0.0) {

@@ -71,8 +71,8 @@ pub trait Strategy: Sync {
     /// Validates a change of everything but metadata.
     fn validate_update(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
-    /// Validates a status that the subresource `status` sets.
-    fn validate_status(&self, _status: &Value, _causes: &mut Causes) {}
+    /// Validates an object whose status the subresource `status` sets.
+    fn validate_status(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
     /// Validates a change by the subresource `resize`.
     fn validate_resize(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}

@@ -50,6 +50,18 @@ impl Typed {
     }
 }
 
+impl Typed {
+    /// Validates a status by its type.
+    pub fn check_status(&self, status: &Value, causes: &mut Causes) {
+        if let Some(ty) = self.resource.ty()
+            && let Type::Struct(of) = &*ty
+            && let Some(field) = of.field("status")
+        {
+            self.check_type(field.ty(), status, &mut "status".to_owned(), causes);
+        }
+    }
+}
+
 impl Strategy for Typed {
     fn default(&self, value: &mut Value) {
         if let Some(ty) = self.resource.ty() {

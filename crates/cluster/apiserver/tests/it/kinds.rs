@@ -81,6 +81,10 @@ fn needed(kind: &str) -> (&'static str, Value) {
         "ReplicationController" => {
             ("sample", json!({"spec": {"selector": {"a": "b"}, "template": template}}))
         }
+        "ResourceSlice" => {
+            let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+            ("sample", json!({"spec": {"driver": "d", "pool": pool, "allNodes": true}}))
+        }
         "Service" => ("sample", json!({"spec": {"ports": [{"port": 80}]}})),
         "ServiceCIDR" => ("sample", json!({"spec": {"cidrs": ["10.96.0.0/16"]}})),
         "VolumeAttachment" => ("sample", json!({"spec": {"source": {"persistentVolumeName": "v"}}})),

@@ -10,6 +10,7 @@ mod bad_input;
 mod basics;
 mod custom;
 mod deletion;
+mod devices;
 mod eviction;
 mod flow;
 mod history;

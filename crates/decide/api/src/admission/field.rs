@@ -27,6 +27,9 @@ pub enum ErrorType {
     /// A value is too long.
     #[serde(rename = "FieldValueTooLong")]
     TooLong,
+    /// A value refers to something that does not exist.
+    #[serde(rename = "FieldValueNotFound")]
+    NotFound,
 }
 
 impl ErrorType {
@@ -39,6 +42,7 @@ impl ErrorType {
             ErrorType::Forbidden => "FieldValueForbidden",
             ErrorType::Duplicate => "FieldValueDuplicate",
             ErrorType::TooLong => "FieldValueTooLong",
+            ErrorType::NotFound => "FieldValueNotFound",
         }
     }
 
@@ -50,6 +54,7 @@ impl ErrorType {
             ErrorType::Forbidden => "Forbidden",
             ErrorType::Duplicate => "Duplicate value",
             ErrorType::TooLong => "Too long",
+            ErrorType::NotFound => "Not found",
         }
     }
 }
@@ -275,6 +280,10 @@ impl Errors {
 
     pub fn duplicate(&mut self, path: &Path<'_>, value: &str) {
         self.push(ErrorType::Duplicate, path, Some(BadValue::Text(value)), String::new());
+    }
+
+    pub fn not_found(&mut self, path: &Path<'_>, value: &str, detail: String) {
+        self.push(ErrorType::NotFound, path, Some(BadValue::Text(value)), detail);
     }
 
     pub fn too_long(&mut self, path: &Path<'_>, max_bytes: usize) {

@@ -22,7 +22,8 @@ pub use field::{ErrorType, FieldError, shortened};
 pub use operation::Operation;
 pub use runtime_class::{known_runtime_classes, unknown_runtime_class};
 pub use validate::{
-    ValidationOptions, validate_annotations, validate_node, validate_pod, validate_runtime_class,
+    ValidationOptions, validate_annotations, validate_node, validate_node_selector, validate_pod,
+    validate_runtime_class,
 };
 pub use warnings::{creation_warnings, deprecated_node_label, extension_warnings};
 

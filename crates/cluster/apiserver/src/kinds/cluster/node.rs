@@ -12,28 +12,32 @@ const COUNTED: [&str; 1] = ["pods"];
 impl Strategy for Node {
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         validate_taints(items(&value["spec"], "taints"), causes);
-        self.validate_status(&value["status"], causes);
+        validate_status(&value["status"], causes);
     }
 
-    fn validate_status(&self, status: &Value, causes: &mut Causes) {
-        for list in ["capacity", "allocatable"] {
-            for (name, amount) in status[list].as_object().into_iter().flatten() {
-                let Some(quantity) = quantity(amount) else { continue };
-                let field = || format!("status.{list}.{name}");
-                if quantity.is_negative() {
-                    causes.invalid(&field(), amount, "must be greater than or equal to 0");
-                }
-                let is_counted = COUNTED.contains(&name.as_str())
-                    || name.contains('/') && !name.contains("kubernetes.io/");
-                if is_counted && !quantity.is_whole() {
-                    causes.invalid(&field(), amount, "must be an integer");
-                }
+    fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
+        validate_status(&new["status"], causes);
+    }
+}
+
+fn validate_status(status: &Value, causes: &mut Causes) {
+    for list in ["capacity", "allocatable"] {
+        for (name, amount) in status[list].as_object().into_iter().flatten() {
+            let Some(quantity) = quantity(amount) else { continue };
+            let field = || format!("status.{list}.{name}");
+            if quantity.is_negative() {
+                causes.invalid(&field(), amount, "must be greater than or equal to 0");
+            }
+            let is_counted =
+                COUNTED.contains(&name.as_str()) || name.contains('/') && !name.contains("kubernetes.io/");
+            if is_counted && !quantity.is_whole() {
+                causes.invalid(&field(), amount, "must be an integer");
             }
         }
-        let addresses = items(status, "addresses");
-        for i in repeated(addresses) {
-            causes.duplicate(&format!("status.addresses[{i}]"), &addresses[i]);
-        }
+    }
+    let addresses = items(status, "addresses");
+    for i in repeated(addresses) {
+        causes.duplicate(&format!("status.addresses[{i}]"), &addresses[i]);
     }
 }
 

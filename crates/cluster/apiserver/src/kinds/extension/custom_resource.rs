@@ -22,7 +22,8 @@ impl Strategy for Custom {
         validate_by(&self.schema().openapi, value, causes);
     }
 
-    fn validate_status(&self, status: &Value, causes: &mut Causes) {
+    fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
+        let status = &new["status"];
         if status.is_null() {
             return;
         }

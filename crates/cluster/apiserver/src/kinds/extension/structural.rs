@@ -250,8 +250,7 @@ impl Validator<'_> {
         (least, most, what): (&str, &str, &str),
     ) {
         if let Some(max) = schema[most].as_u64().filter(|max| count as u64 > *max) {
-            let message = format!("Too many: {count}: must have at most {max} items");
-            self.causes.push("FieldValueTooMany", &self.path, message);
+            self.causes.too_many(&self.path, count, usize::try_from(max).unwrap_or(usize::MAX));
         }
         if let Some(min) = schema[least].as_u64().filter(|min| (count as u64) < *min) {
             self.invalid(value, &format!("should have at least {min} {what}"));

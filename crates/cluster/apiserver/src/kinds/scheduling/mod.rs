@@ -10,7 +10,7 @@ use crate::kinds::kind::kinds;
 use crate::kinds::prelude::*;
 
 kinds! {
-    DEVICE_CLASSES: Typed::new(&DEVICE_CLASSES), &[NAME, AGE];
+    DEVICE_CLASSES: device::CLASS, &[NAME, AGE], has_generation: true;
     RESOURCE_CLAIMS: device::CLAIM, device::CLAIM_COLUMNS;
     RESOURCE_CLAIM_TEMPLATES: device::CLAIM_TEMPLATE, &[NAME, AGE];
     RESOURCE_SLICES: device::SLICE, device::SLICE_COLUMNS, has_generation: true;

@@ -32,9 +32,9 @@ impl Strategy for PodDisruptionBudget {
         }
     }
 
-    fn validate_status(&self, status: &Value, causes: &mut Causes) {
+    fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
         for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
-            causes.not_negative(&format!("status.{field}"), &status[field]);
+            causes.not_negative(&format!("status.{field}"), &new["status"][field]);
         }
     }
 }

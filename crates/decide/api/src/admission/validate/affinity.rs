@@ -1,6 +1,6 @@
 //! Node affinity and inter-pod affinity, in both dialects.
 
-use super::super::field::{BadValue, Errors, Path};
+use super::super::field::{BadValue, Errors, FieldError, Path};
 use super::selector::{
     EXISTS_HAS_NO_VALUES, GT_HAS_ONE_VALUE, IN_NEEDS_VALUES, NOT_AN_OPERATOR, validate_integers,
     validate_label_keys, validate_label_selector,
@@ -36,6 +36,14 @@ enum Dialect {
 pub(super) fn validate_affinity(affinity: &Affinity, extensions: bool, path: &Path<'_>, errors: &mut Errors) {
     let enforced = extensions.then_some(Dialect::Proposal);
     validate(affinity, Dialect::V1 { comparisons: extensions }, enforced, path, errors);
+}
+
+/// A node selector of the v1 API, as slices and claims of devices have it. Paths begin with `.nodeSelectorTerms`.
+pub fn validate_v1_node_selector(selector: &NodeSelector) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let path = Path::Root("");
+    validate_node_selector(selector, Dialect::V1 { comparisons: false }, &path, &mut errors);
+    errors.into_list()
 }
 
 /// The annotation: all its fields have the proposals' meaning.

@@ -1,6 +1,7 @@
 //! Validation of a new pod, in the API server's order.
 
 mod affinity;
+mod claims;
 mod containers;
 mod group;
 mod node;
@@ -9,6 +10,7 @@ mod runtime_class;
 mod scheduling;
 mod selector;
 
+pub use affinity::validate_v1_node_selector as validate_node_selector;
 pub use node::validate_node;
 pub use runtime_class::validate_runtime_class;
 
@@ -44,8 +46,11 @@ pub fn validate_pod(pod: &Pod, options: &ValidationOptions) -> Vec<FieldError> {
 
     let (spec, path) = (&pod.spec, &Path::Root("spec"));
     validate_claims(spec, &path.child("volumes"), &mut errors);
+    let claims_path = path.child("resourceClaims");
+    claims::validate_resource_claims(&pod.metadata, &spec.resource_claims, &claims_path, &mut errors);
     containers::validate_containers(&spec.containers, &path.child("containers"), &mut errors);
     containers::validate_init_containers(spec, &path.child("initContainers"), &mut errors);
+    claims::validate_container_claims(spec, path, &mut errors);
     resources::validate_pod_resources(spec, &path.child("resources"), &mut errors);
     containers::validate_host_network(spec, &path.child("containers"), &mut errors);
     validate_labels(&spec.node_selector, &path.child("nodeSelector"), &mut errors);

@@ -1,0 +1,15 @@
+//! Dynamic resource allocation: DeviceClasses, ResourceClaims, their templates and ResourceSlices.
+
+mod claim;
+mod class;
+mod names;
+mod request;
+mod slice;
+mod status;
+
+pub use claim::{CLAIM, CLAIM_COLUMNS, CLAIM_TEMPLATE};
+pub use class::CLASS;
+pub use slice::{SLICE, SLICE_COLUMNS};
+
+/// Effects of taints of devices.
+const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];

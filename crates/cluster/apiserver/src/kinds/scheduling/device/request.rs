@@ -1,0 +1,219 @@
+//! What claims and their templates request, and the selectors and the configuration that classes also have.
+
+use std::collections::HashSet;
+
+use berth_api::syntax;
+
+use super::names::{
+    limited, limited_set, validate_driver, validate_fully_qualified_name, validate_name, validate_raw,
+};
+use crate::kinds::prelude::*;
+
+const MAX_REQUESTS: usize = 32;
+const MAX_ALTERNATIVES: usize = 8;
+const MAX_CONSTRAINTS: usize = 32;
+pub const MAX_CONFIG: usize = 32;
+const MAX_SELECTORS: usize = 32;
+const MAX_TOLERATIONS: usize = 16;
+const MAX_EXPRESSION: usize = 10 * 1024;
+const MAX_PARAMETERS: usize = 10 * 1024;
+
+/// The names that a claim gives its requests and alternatives, as other fields refer to them: `REQUEST` or
+/// `REQUEST/ALTERNATIVE`.
+pub struct RequestNames<'v>(HashSet<(&'v str, Option<&'v str>)>);
+
+impl<'v> RequestNames<'v> {
+    pub fn of(devices: &'v Value) -> RequestNames<'v> {
+        let names = items(devices, "requests").iter().flat_map(|request| {
+            let name = text(request, "/name");
+            let alternatives = items(request, "firstAvailable").iter();
+            let alternatives = alternatives.map(move |alternative| (name, Some(text(alternative, "/name"))));
+            alternatives.chain([(name, None)])
+        });
+        RequestNames(names.collect())
+    }
+
+    /// Validates a reference.
+    pub fn validate(&self, path: &str, reference: &Value, causes: &mut Causes) {
+        const NO_REQUEST: &str = "must be the name of a request in the claim or the name of a request and a subrequest \
+                                  separated by '/'";
+        let name = reference.as_str().unwrap_or_default();
+        let (request, alternative) = match name.split_once('/') {
+            Some((request, alternative)) => (request, Some(alternative)),
+            None => (name, None),
+        };
+        if alternative.is_none_or(|alternative| !alternative.contains('/')) {
+            for part in std::iter::once(request).chain(alternative) {
+                causes.problems(path, &part.into(), syntax::dns_label(part));
+            }
+        }
+        if !self.0.contains(&(request, alternative)) {
+            causes.invalid(path, reference, NO_REQUEST);
+        }
+    }
+
+    /// Validates the `requests` of a constraint or a configuration.
+    pub fn validate_all(&self, path: &str, references: &Value, causes: &mut Causes) {
+        let path = format!("{path}.requests");
+        for (i, reference) in
+            limited_set(references, &path, MAX_REQUESTS, |item| item, causes).iter().enumerate()
+        {
+            self.validate(&format!("{path}[{i}]"), reference, causes);
+        }
+    }
+}
+
+/// Sets the default count of each request for a number of devices.
+pub fn default_counts(devices: &mut Value) {
+    for request in items_mut(devices, "requests") {
+        if let Some(exactly) = request.get_mut("exactly") {
+            default_count(exactly);
+        }
+        items_mut(request, "firstAvailable").iter_mut().for_each(default_count);
+    }
+}
+
+fn default_count(request: &mut Value) {
+    let is_counted = request["allocationMode"] == "ExactCount";
+    if is_counted
+        && matches!(request["count"].as_i64(), None | Some(0))
+        && let Some(fields) = request.as_object_mut()
+    {
+        fields.insert("count".to_owned(), 1.into());
+    }
+}
+
+/// `devices` of a claim's `spec`.
+pub fn validate_devices(devices: &Value, path: &str, causes: &mut Causes) {
+    let names = RequestNames::of(devices);
+    let field = format!("{path}.requests");
+    let requests =
+        limited_set(&devices["requests"], &field, MAX_REQUESTS, |request| &request["name"], causes);
+    for (i, request) in requests.iter().enumerate() {
+        validate_request(request, &format!("{field}[{i}]"), causes);
+    }
+    let field = format!("{path}.constraints");
+    let constraints = limited(&devices["constraints"], &field, MAX_CONSTRAINTS, causes);
+    for (i, constraint) in constraints.iter().enumerate() {
+        validate_constraint(constraint, &names, &format!("{field}[{i}]"), causes);
+    }
+    let field = format!("{path}.config");
+    for (i, config) in limited(&devices["config"], &field, MAX_CONFIG, causes).iter().enumerate() {
+        let field = format!("{field}[{i}]");
+        names.validate_all(&field, &config["requests"], causes);
+        validate_config(config, &field, causes);
+    }
+}
+
+fn validate_request(request: &Value, path: &str, causes: &mut Causes) {
+    validate_name(&format!("{path}.name"), &request["name"], syntax::dns_label, causes);
+    let alternatives = &request["firstAvailable"];
+    match (request["exactly"].is_null(), is_empty(alternatives)) {
+        (true, true) => causes.required(path, "exactly one of `exactly` or `firstAvailable` is required"),
+        (false, false) => {
+            let why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
+            causes.invalid(path, &Value::Null, why);
+        }
+        (false, true) => validate_choice(&request["exactly"], &format!("{path}.exactly"), causes),
+        (true, false) => {
+            let field = format!("{path}.firstAvailable");
+            let alternatives =
+                limited_set(alternatives, &field, MAX_ALTERNATIVES, |choice| &choice["name"], causes);
+            for (i, alternative) in alternatives.iter().enumerate() {
+                let field = format!("{field}[{i}]");
+                validate_name(&format!("{field}.name"), &alternative["name"], syntax::dns_label, causes);
+                validate_choice(alternative, &field, causes);
+            }
+        }
+    }
+}
+
+/// An exact request or an alternative.
+fn validate_choice(choice: &Value, path: &str, causes: &mut Causes) {
+    validate_name(
+        &format!("{path}.deviceClassName"),
+        &choice["deviceClassName"],
+        syntax::dns_subdomain,
+        causes,
+    );
+    validate_selectors(&choice["selectors"], &format!("{path}.selectors"), causes);
+    let (count, field) = (choice["count"].as_i64().unwrap_or_default(), format!("{path}.count"));
+    match text(choice, "/allocationMode") {
+        "All" if count != 0 => {
+            causes.invalid(&field, &count.into(), "must not be specified when allocationMode is 'All'");
+        }
+        "ExactCount" if count <= 0 => causes.invalid(&field, &count.into(), "must be greater than zero"),
+        _ => {}
+    }
+    validate_tolerations(&choice["tolerations"], &format!("{path}.tolerations"), causes);
+}
+
+/// Tolerations of a request, or of an allocated device.
+pub fn validate_tolerations(tolerations: &Value, path: &str, causes: &mut Causes) {
+    for (i, toleration) in limited(tolerations, path, MAX_TOLERATIONS, causes).iter().enumerate() {
+        let path = format!("{path}[{i}]");
+        validate_name(&format!("{path}.key"), &toleration["key"], syntax::label_key, causes);
+        let (value, field) = (&toleration["value"], format!("{path}.value"));
+        if text(toleration, "/operator") == "Exists" {
+            if !is_empty(value) {
+                causes.invalid(&field, value, "must be empty for operator `Exists`");
+            }
+        } else {
+            validate_name(&field, value, syntax::label_value, causes);
+        }
+        let effect = &toleration["effect"];
+        if !is_empty(effect) {
+            causes.one_of(&format!("{path}.effect"), effect, super::EFFECTS);
+        }
+    }
+}
+
+/// Selectors of a request or a class.
+pub fn validate_selectors(selectors: &Value, path: &str, causes: &mut Causes) {
+    for (i, selector) in limited(selectors, path, MAX_SELECTORS, causes).iter().enumerate() {
+        if selector["cel"].is_null() {
+            causes.required(&format!("{path}[{i}].cel"), "");
+        } else {
+            validate_expression(
+                &format!("{path}[{i}].cel.expression"),
+                text(selector, "/cel/expression"),
+                causes,
+            );
+        }
+    }
+}
+
+/// The expression of a selector.
+fn validate_expression(path: &str, expression: &str, causes: &mut Causes) {
+    if expression.len() > MAX_EXPRESSION {
+        causes.too_long(path, MAX_EXPRESSION);
+    }
+}
+
+fn validate_constraint(constraint: &Value, names: &RequestNames<'_>, path: &str, causes: &mut Causes) {
+    names.validate_all(path, &constraint["requests"], causes);
+    match (&constraint["matchAttribute"], &constraint["distinctAttribute"]) {
+        (Value::Null, Value::Null) => {
+            causes.required(path, r#"exactly one of "matchAttribute" or "distinctAttribute" is required"#);
+        }
+        (name, Value::Null) => validate_fully_qualified_name(&format!("{path}.matchAttribute"), name, causes),
+        (Value::Null, name) => {
+            validate_fully_qualified_name(&format!("{path}.distinctAttribute"), name, causes)
+        }
+        _ => {
+            let why = r#"exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set"#;
+            causes.required(path, why);
+        }
+    }
+}
+
+/// Configuration of a class, a claim or an allocation.
+pub fn validate_config(config: &Value, path: &str, causes: &mut Causes) {
+    let (opaque, path) = (&config["opaque"], format!("{path}.opaque"));
+    if opaque.is_null() {
+        causes.required(&path, "");
+        return;
+    }
+    validate_driver(&format!("{path}.driver"), &opaque["driver"], causes);
+    validate_raw(&format!("{path}.parameters"), &opaque["parameters"], MAX_PARAMETERS, causes);
+}
