@@ -23,6 +23,10 @@ pub(crate) enum Index {
     Claim(NamespacedName),
     /// Claims that are bound to a volume or ask for it.
     Volume(String),
+    /// Pods that use a claim of devices.
+    ResourceClaim(NamespacedName),
+    /// Slices of a pool, or claims with devices of it: driver and name.
+    Pool(NamespacedName),
     /// Volumes without claim, or claims that are not bound, of a storage class.
     Class(String),
 }

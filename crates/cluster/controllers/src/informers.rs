@@ -83,4 +83,7 @@ informers! {
     endpoint_slices: EndpointSlice = ENDPOINT_SLICES, by_metadata;
     autoscalers: HorizontalPodAutoscaler = HORIZONTAL_POD_AUTOSCALERS, by_metadata;
     classes: StorageClass = STORAGE_CLASSES, no_index;
+    resource_claims: ResourceClaim = RESOURCE_CLAIMS, ResourceClaim::index;
+    resource_claim_templates: ResourceClaimTemplate = RESOURCE_CLAIM_TEMPLATES, no_index;
+    resource_slices: ResourceSlice = RESOURCE_SLICES, ResourceSlice::index;
 }

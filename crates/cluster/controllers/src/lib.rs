@@ -32,6 +32,7 @@ mod pod_gc;
 mod provisioner;
 mod queue;
 mod replica_set;
+mod resource_claim;
 mod resources;
 mod revisions;
 mod stateful_set;
@@ -72,11 +73,12 @@ use crate::persistent_volume::{EphemeralVolumes, PersistentVolumes};
 use crate::pod_gc::PodGc;
 use crate::provisioner::Provisioner;
 use crate::replica_set::ReplicaSets;
+use crate::resource_claim::{DeviceTaintEviction, ResourceClaims};
 use crate::stateful_set::StatefulSets;
 use crate::view::PartialObjectMetadata;
 
 /// Kinds that only the garbage collector watches.
-static ONLY_OWNED: [&Resource; 20] = [
+static ONLY_OWNED: [&Resource; 17] = [
     &resource::CONFIG_MAPS,
     &resource::SECRETS,
     &resource::PRIORITY_CLASSES,
@@ -92,9 +94,6 @@ static ONLY_OWNED: [&Resource; 20] = [
     &resource::INGRESSES,
     &resource::NETWORK_POLICIES,
     &resource::POD_TEMPLATES,
-    &resource::RESOURCE_CLAIMS,
-    &resource::RESOURCE_CLAIM_TEMPLATES,
-    &resource::RESOURCE_SLICES,
     &resource::POD_GROUPS,
     &resource::WORKLOADS,
 ];
@@ -142,6 +141,9 @@ pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) 
         let endpoints = ServiceEndpoints::new(api, &mut informers);
         let volume = PersistentVolumes::new(api, recorder("persistentvolume-controller"), &mut informers);
         let ephemeral = EphemeralVolumes::new(api, recorder("ephemeral-volume-controller"), &mut informers);
+        let resource_claim = ResourceClaims::new(api, recorder("resource-claim-controller"), &mut informers);
+        let device_taints = recorder("device-taint-eviction-controller");
+        let device_taints = DeviceTaintEviction::new(api, device_taints, &mut informers);
         let provisioner = options.provisioner.clone();
         let provisioner =
             provisioner.map(|options| Provisioner::new(api, recorder(CSI_DRIVER), options, &mut informers));
@@ -180,6 +182,8 @@ pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) 
         tasks.work(|stop| endpoints.run(n, stop));
         tasks.work(|stop| volume.run(n, stop));
         tasks.work(|stop| ephemeral.run(n, stop));
+        tasks.work(|stop| resource_claim.run(n, stop));
+        tasks.work(|stop| device_taints.run(n, stop));
         if let Some(provisioner) = provisioner {
             tasks.work(|stop| provisioner.run(n, stop));
         }

@@ -21,18 +21,18 @@ use crate::queue::{Next, Queue, until, work};
 use crate::view::{Node, NodeTaint, Pod, find_condition};
 use berth_client::call::CallError;
 
-/// When to evict a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leaves {
-    Never,
-    At(Timestamp),
+/// When to evict a pod; the earlier is the smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Leaves {
     Now,
+    At(Timestamp),
+    Never,
 }
 
 /// When to evict a pod from a node with these taints: at once if one is not tolerated, otherwise when the first
 /// toleration expires, counted from the time its taint was added, or was first seen if it does not say. A pod that arrived later
 /// has the whole time from then on.
-fn leaves(
+pub(crate) fn leaves(
     tolerations: &[Toleration],
     taints: &[NodeTaint],
     arrived: Option<Timestamp>,
@@ -53,10 +53,7 @@ fn leaves(
         let added = taint.time_added.unwrap_or_else(|| seen(taint));
         let since = arrived.map_or(added, |arrived| arrived.max(added));
         let Ok(at) = since.checked_add(SignedDuration::from_secs(seconds)) else { continue };
-        leaves = match leaves {
-            Leaves::At(earlier) => Leaves::At(earlier.min(at)),
-            _ => Leaves::At(at),
-        };
+        leaves = leaves.min(Leaves::At(at));
     }
     leaves
 }
@@ -144,7 +141,7 @@ impl TaintEviction {
             Leaves::At(_) | Leaves::Now => match node_decides_until(&pod, now) {
                 Some(at) => Ok(Next::After(until(at, now))),
                 None => {
-                    self.evict(&pod).await?;
+                    EVICTION.carry_out(&self.api, &self.recorder, &pod).await?;
                     Ok(Next::Wait)
                 }
             },
@@ -164,18 +161,35 @@ impl TaintEviction {
         }
         seen
     }
+}
 
-    async fn evict(&self, pod: &Pod) -> Result<(), CallError> {
+/// How a controller evicts pods because of taints.
+pub(crate) struct Eviction {
+    /// Reason of the event.
+    pub(crate) event: &'static str,
+    /// Reason and message of the condition.
+    pub(crate) reason: &'static str,
+    pub(crate) message: &'static str,
+}
+
+const EVICTION: Eviction = Eviction {
+    event: "TaintManagerEviction",
+    reason: "DeletionByTaintManager",
+    message: "Taint manager: deleting due to NoExecute taint",
+};
+
+impl Eviction {
+    /// Deletes a pod, and says why in its status and an event.
+    pub(crate) async fn carry_out(&self, api: &Api, recorder: &Recorder, pod: &Pod) -> Result<(), CallError> {
         let key = pod.metadata.namespaced_name();
         let about = Reference::new(&PODS, &pod.metadata);
-        self.recorder.normal(&about, "TaintManagerEviction", format!("Marking for deletion Pod {key}"));
-        let message = "Taint manager: deleting due to NoExecute taint";
-        let condition = disruption_target(pod, "DeletionByTaintManager", message, Timestamp::now());
-        match self.api.merge_status(&PODS, &pod.metadata, &json!({"conditions": [condition]})).await {
+        recorder.normal(&about, self.event, format!("Marking for deletion Pod {key}"));
+        let condition = disruption_target(pod, self.reason, self.message, Timestamp::now());
+        match api.merge_status(&PODS, &pod.metadata, &json!({"conditions": [condition]})).await {
             Err(error) if error.is_not_found() || error.is_stale() => return Ok(()),
             result => result?,
         }
-        match self.api.delete(&PODS, &key, DeleteOptions::of_uid(&pod.metadata.uid)).await {
+        match api.delete(&PODS, &key, DeleteOptions::of_uid(&pod.metadata.uid)).await {
             Err(error) if error.is_stale() => Ok(()),
             result => result,
         }

@@ -5,7 +5,7 @@ mod health;
 mod taints;
 mod zones;
 
-pub(crate) use eviction::TaintEviction;
+pub(crate) use eviction::{Eviction, Leaves, TaintEviction, leaves};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

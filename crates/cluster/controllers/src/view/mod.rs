@@ -9,6 +9,7 @@ mod budget;
 mod cron_job;
 mod daemon;
 mod deployment;
+mod device;
 mod job;
 mod namespace;
 mod node;
@@ -28,6 +29,7 @@ pub(crate) use budget::*;
 pub(crate) use cron_job::*;
 pub(crate) use daemon::*;
 pub(crate) use deployment::*;
+pub(crate) use device::*;
 pub(crate) use job::*;
 pub(crate) use namespace::*;
 pub(crate) use node::*;
@@ -55,6 +57,9 @@ berth_client::has_metadata!(
     Pod,
     PodDisruptionBudget,
     ReplicaSet,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
     Service,
     StatefulSet,
     StorageClass

@@ -3,7 +3,9 @@
 //! Not `berth_api::object::Pod`: that lacks the container statuses, and what controllers do not read makes up most of a
 //! pod. Measured with 20,000 running pods of two containers: 4.7 KB instead of 12.5 KB a pod.
 
-use berth_api::object::{NamespacedName, REJECTED, SelectorRequirement, Toleration};
+use berth_api::object::{
+    NamespacedName, PodResourceClaim, PodResourceClaimStatus, REJECTED, SelectorRequirement, Toleration,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserializer;
 
@@ -21,6 +23,7 @@ berth_api::object_types! {
         pub(crate) node_name: String,
         pub(crate) tolerations: Vec<Toleration>,
         affinity: Affinity,
+        pub(crate) resource_claims: Vec<PodResourceClaim>,
         ;
         /// Those that need a claim.
         #[serde(deserialize_with = "volumes_with_claims")]
@@ -66,9 +69,15 @@ berth_api::object_types! {
         pub(crate) conditions: Vec<Condition>,
         pub(crate) init_container_statuses: Vec<ContainerStatus>,
         pub(crate) container_statuses: Vec<ContainerStatus>,
+        pub(crate) resource_claim_statuses: Vec<PodResourceClaimStatus>,
+        extended_resource_claim_status: Option<Box<ExtendedResourceClaim>>,
         ;
         #[serde(with = "time")]
         pub(crate) start_time: Option<Timestamp>,
+    }
+
+    struct ExtendedResourceClaim {
+        resource_claim_name: String,
     }
 
     /// Status of a container.
@@ -113,12 +122,28 @@ impl Pod {
             add(Index::Node(self.spec.node_name.as_str().into()));
         }
         self.claims().for_each(|claim| add(Index::Claim(claim)));
+        self.resource_claims().for_each(|claim| add(Index::ResourceClaim(claim)));
     }
 
     /// The claims that it uses.
     pub(crate) fn claims(&self) -> impl Iterator<Item = NamespacedName> + '_ {
         let names = self.spec.volumes.iter().filter_map(|volume| volume.claim_name(&self.metadata.name));
         names.map(|name| NamespacedName::new(&self.metadata.namespace, &name))
+    }
+
+    /// Whether it has claims of devices, which may not have been made yet.
+    pub(crate) fn has_resource_claims(&self) -> bool {
+        !self.spec.resource_claims.is_empty() || self.status.extended_resource_claim_status.is_some()
+    }
+
+    /// The claims of devices that it uses and that have been made.
+    pub(crate) fn resource_claims(&self) -> impl Iterator<Item = NamespacedName> + '_ {
+        let named = self.spec.resource_claims.iter().filter_map(|entry| entry.resource_claim_name.as_deref());
+        let made = self.status.resource_claim_statuses.iter();
+        let made = made.filter_map(|status| status.resource_claim_name.as_deref());
+        let extended = self.status.extended_resource_claim_status.iter();
+        let extended = extended.map(|claim| claim.resource_claim_name.as_str());
+        named.chain(made).chain(extended).map(|name| NamespacedName::new(&self.metadata.namespace, name))
     }
 
     /// Whether it has ended.

@@ -7,6 +7,7 @@ mod cluster;
 mod cron_job;
 mod deletion;
 mod deployment;
+mod devices;
 mod endpoints;
 mod job;
 mod nodes;

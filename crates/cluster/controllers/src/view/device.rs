@@ -1,0 +1,58 @@
+//! Claims of devices, their templates, and the devices of slices as far as their taints go.
+
+use berth_api::object::NamespacedName;
+use berth_api::object::device::{DeviceTaint, ResourceClaimStatus, ResourcePool};
+use serde_json::Value;
+
+use super::ObjectMeta;
+use crate::index::Index;
+
+berth_api::object_types! {
+    pub(crate) struct ResourceClaim {
+        pub(crate) metadata: ObjectMeta,
+        pub(crate) status: ResourceClaimStatus,
+    }
+
+    pub(crate) struct ResourceClaimTemplate {
+        pub(crate) metadata: ObjectMeta,
+        /// As JSON: a claim gets every field.
+        pub(crate) spec: Value,
+    }
+
+    pub(crate) struct ResourceSlice {
+        pub(crate) metadata: ObjectMeta,
+        pub(crate) spec: ResourceSliceSpec,
+    }
+
+    pub(crate) struct ResourceSliceSpec {
+        pub(crate) driver: String,
+        pub(crate) pool: ResourcePool,
+        pub(crate) devices: Vec<Device>,
+    }
+
+    pub(crate) struct Device {
+        pub(crate) name: String,
+        pub(crate) taints: Vec<DeviceTaint>,
+    }
+}
+
+impl ResourceClaim {
+    /// Its index keys: also the pools that it has devices of.
+    pub(crate) fn index(&self, add: &mut dyn FnMut(Index)) {
+        Index::of_metadata(&self.metadata, add);
+        let results = self.status.allocation.iter().flat_map(|allocation| &allocation.devices.results);
+        results.for_each(|result| add(Index::Pool(NamespacedName::new(&result.driver, &result.pool))));
+    }
+}
+
+impl ResourceSlice {
+    /// Its index key: the pool.
+    pub(crate) fn index(&self, add: &mut dyn FnMut(Index)) {
+        add(Index::Pool(self.pool()));
+    }
+
+    /// The driver and the name of its pool.
+    pub(crate) fn pool(&self) -> NamespacedName {
+        NamespacedName::new(&self.spec.driver, &self.spec.pool.name)
+    }
+}

@@ -1,0 +1,105 @@
+//! Claims of devices: those of templates, consumers, allocations, and taints of devices.
+
+use serde_json::{Value, json};
+
+use super::world::*;
+
+const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
+const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const EVENTS: &str = "/api/v1/namespaces/default/events";
+
+fn spec() -> Value {
+    json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}})
+}
+
+fn pod(name: &str, claim: Value) -> Value {
+    let mut entry = json!({"name": "gpu"});
+    json_patch::merge(&mut entry, &claim);
+    json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "run",
+        "resources": {"claims": [{"name": "gpu"}]}}], "resourceClaims": [entry]}})
+}
+
+/// Allocates a device to a claim, as a scheduler does.
+async fn allocate(world: &World, claim: &str) {
+    let path = format!("{CLAIMS}/{claim}");
+    let finalizers = json!(["resource.kubernetes.io/delete-protection"]);
+    world.merge(&path, json!({"metadata": {"finalizers": finalizers}})).await;
+    let results = json!([{"request": "r", "driver": "example.com", "pool": "n0", "device": "gpu-0"}]);
+    let allocation = json!({"devices": {"results": results}, "allocationTimestamp": "2026-01-01T00:00:00Z"});
+    world.merge(&format!("{path}/status"), json!({"status": {"allocation": allocation}})).await;
+}
+
+fn consumers(claim: &Value) -> Vec<&str> {
+    let consumers = claim["status"]["reservedFor"].as_array().into_iter().flatten();
+    consumers.filter_map(|consumer| consumer["name"].as_str()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_of_a_template_lives_as_long_as_its_pod_needs_it() {
+    let world = World::new(1).await;
+    world.create(PODS, &pod("train", json!({"resourceClaimTemplateName": "gpu"}))).await;
+    let failed = |event: &Value| event["reason"] == "FailedResourceClaimCreation";
+    world.until_listed("the template is missing", EVENTS, |events| events.iter().any(failed)).await;
+    world.create(TEMPLATES, &json!({"metadata": {"name": "gpu"}, "spec": {"spec": spec()}})).await;
+    let recorded = |pod: &Value| !pod["status"]["resourceClaimStatuses"].is_null();
+    let path = format!("{PODS}/train");
+    let pod = world.until("the status names the claim", &path, recorded).await;
+    let claim = pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"].as_str().unwrap();
+    assert!(claim.starts_with("train-gpu-"), "{claim}");
+
+    allocate(&world, claim).await;
+    let is_reserved = |claim: &Value| consumers(claim) == ["train"];
+    world.until("reserved for the bound pod", &format!("{CLAIMS}/{claim}"), is_reserved).await;
+    assert_eq!(world.list(CLAIMS).await.len(), 1, "one claim for the entry");
+    world.merge(&format!("{path}/status"), json!({"status": {"phase": "Succeeded"}})).await;
+    world.until_gone(&format!("{CLAIMS}/{claim}")).await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shared_claim_is_deallocated_when_its_last_pod_is_gone() {
+    let world = World::new(1).await;
+    world.create(CLAIMS, &json!({"metadata": {"name": "shared"}, "spec": spec()})).await;
+    for name in ["a", "b"] {
+        world.create(PODS, &pod(name, json!({"resourceClaimName": "shared"}))).await;
+    }
+    allocate(&world, "shared").await;
+    let path = format!("{CLAIMS}/shared");
+    world.until("two consumers", &path, |claim| consumers(claim).len() == 2).await;
+    world.delete(&format!("{PODS}/a"), Value::Null).await;
+    let claim = world.until("one consumer", &path, |claim| consumers(claim) == ["b"]).await;
+    assert!(!claim["status"]["allocation"].is_null() && !claim["metadata"]["finalizers"].is_null());
+    world.delete(&format!("{PODS}/b"), Value::Null).await;
+    let is_free =
+        |claim: &Value| claim["status"]["allocation"].is_null() && claim["metadata"]["finalizers"].is_null();
+    world.until("free", &path, is_free).await;
+
+    allocate(&world, "shared").await;
+    world.delete(&path, Value::Null).await;
+    world.until_gone(&path).await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_leave_devices_with_a_taint_that_evicts() {
+    let world = World::new(1).await;
+    let slice = json!({"metadata": {"name": "n0"}, "spec": {"driver": "example.com", "nodeName": "n0",
+        "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1}, "devices": [{"name": "gpu-0"}]}});
+    world.create(SLICES, &slice).await;
+    world.create(CLAIMS, &json!({"metadata": {"name": "one"}, "spec": spec()})).await;
+    let made = world.create(PODS, &pod("p", json!({"resourceClaimName": "one"}))).await;
+    allocate(&world, "one").await;
+    world.until("reserved", &format!("{CLAIMS}/one"), |claim| consumers(claim) == ["p"]).await;
+    let path = format!("{PODS}/p");
+    world.until("ready", &path, is_ready).await;
+    assert_eq!(world.get(&path).await.unwrap()["metadata"]["uid"], made["metadata"]["uid"]);
+    let taints = json!([{"key": "example.com/broken", "effect": "NoExecute"}]);
+    let devices = json!([{"name": "gpu-0", "taints": taints}]);
+    world.merge(&format!("{SLICES}/n0"), json!({"spec": {"devices": devices}})).await;
+    world.until_gone(&path).await;
+    let evicted = |event: &Value| event["reason"] == "DeviceTaintManagerEviction";
+    world.until_listed("the event says why", EVENTS, |events| events.iter().any(evicted)).await;
+    world.end().await;
+}
