@@ -84,9 +84,9 @@ impl PodEvents {
         );
     }
 
-    /// Records why the volumes of a pod are not mounted.
-    pub(crate) fn failed_mount(&self, pod: PodRef<'_>, why: &str) {
-        self.record(&pod, EventType::Warning, "FailedMount", "Mounting", || why.to_owned());
+    /// Records why the volumes of a pod are not mounted, or its devices not prepared.
+    pub(crate) fn failed_mount(&self, pod: PodRef<'_>, reason: &'static str, why: &str) {
+        self.record(&pod, EventType::Warning, reason, "Mounting", || why.to_owned());
     }
 
     /// Records what changed since `before`.

@@ -85,6 +85,9 @@ pub enum CliError {
     /// The API server cannot be started.
     #[error(transparent)]
     Start(#[from] berth_apiserver::StartError),
+    /// A template of simulated devices is invalid.
+    #[error(transparent)]
+    Devices(#[from] berth_kubelet::DeviceTemplateError),
     /// Simulated nodes cannot run.
     #[error(transparent)]
     Kubelet(#[from] berth_kubelet::KubeletError),

@@ -31,6 +31,7 @@ pub(crate) use self::state::Agent;
 use self::state::Timer;
 use self::store::NodeState;
 use crate::control::{Command, ControlError, Power};
+use crate::device::DeviceClaims;
 use crate::event::PodEvents;
 use crate::node::NodeView;
 use crate::pod::view::PodView;
@@ -51,6 +52,7 @@ impl Agent {
         let informers = stop.child_token();
         let _stops_informers = informers.clone().drop_guard();
         self.volumes.follow(&client, &changed_claims, &informers);
+        self.devices = DeviceClaims::new(client.clone(), &changed_claims, informers.clone());
         let mut pods: Option<WatchStream<PodView>> = None;
         let mut ready = Ready { namespaces: false, nodes: false };
         let (mut namespace_events, mut node_events, mut pod_events) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Pods that wait for their volumes.
+//! Pods that wait for their volumes and devices.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ const FIRST_EVENT: Duration = Duration::from_secs(2);
 const NEXT_EVENT: Duration = Duration::from_secs(123);
 
 impl Agent {
-    /// Mounts the volumes of a pod that the node has accepted, or lets it wait for them.
+    /// Mounts the volumes of a pod that the node has accepted and prepares its devices, or lets it wait for them.
     pub(super) fn mount_volumes(&mut self, id: PodId, pod: &PodView) {
-        let volumes = pod.claim_volumes();
-        if volumes.is_empty() {
+        let needs = pod.needs();
+        if needs.is_empty() {
             return;
         }
-        self.pending_mounts.insert(id, volumes);
+        self.pending_mounts.insert(id, needs);
         if let Some(entry) = self.pods.get_mut(id)
             && let PodState::Decided(lifecycle) = &mut entry.state
         {
@@ -40,18 +40,30 @@ impl Agent {
         }
     }
 
-    /// Checks the volumes of a waiting pod again; returns why it still waits.
-    fn retry_mount(&mut self, id: PodId) -> Option<String> {
-        let volumes = self.pending_mounts.volumes_of(id)?;
+    /// The claims of a waiting pod may have been made.
+    pub(super) fn needs_changed(&mut self, id: PodId, pod: &PodView) {
+        if self.pending_mounts.needs_of(id).is_some_and(|before| *before != pod.needs()) {
+            self.pending_mounts.insert(id, pod.needs());
+            self.retry_mount(id);
+        }
+    }
+
+    /// Checks the volumes and devices of a waiting pod again; returns why it still waits: the reason of the event and its text.
+    fn retry_mount(&mut self, id: PodId) -> Option<(&'static str, String)> {
+        let needs = self.pending_mounts.needs_of(id)?;
         let entry = self.pods.get_mut(id)?;
         let node = self.nodes.get(entry.node);
         let labels = &node.view.as_ref()?.metadata.labels;
-        let mount = self.volumes.check(MountNode { name: &node.name, labels }, volumes);
+        let mount = self.volumes.check(MountNode { name: &node.name, labels }, &needs.volumes);
+        let prepared = self.devices.check(&entry.uid, &needs.devices);
         let PodState::Decided(lifecycle) = &mut entry.state else { return None };
         let before = Progress::of(lifecycle);
         match mount {
-            Mount::Waiting(why) => return Some(why),
+            Mount::Waiting(why) => return Some(("FailedMount", why)),
             Mount::Mounted(mounted) => {
+                if let Err(why) = prepared {
+                    return Some(("FailedPrepareDynamicResources", why));
+                }
                 self.volumes.mount(&node.name, &mounted);
                 entry.mounted = mounted;
                 lifecycle.volumes_mounted(now());
@@ -74,13 +86,13 @@ impl Agent {
 
     /// Reports a pod that still waits.
     pub(super) fn mount_due(&mut self, id: PodId) {
-        if let Some(why) = self.retry_mount(id)
+        if let Some((reason, why)) = self.retry_mount(id)
             && let Some(entry) = self.pods.get(id)
             && let PodState::Decided(lifecycle) = &entry.state
             && lifecycle.awaits_volumes()
         {
             if let Some(events) = &self.events {
-                events.failed_mount(pod_ref(entry), &why);
+                events.failed_mount(pod_ref(entry), reason, &why);
             }
             self.timers.add(Instant::now() + NEXT_EVENT, Timer::Mount(id));
         }

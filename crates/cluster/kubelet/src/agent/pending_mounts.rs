@@ -1,33 +1,35 @@
-//! Pods that wait for their volumes, by claim.
+//! Pods that wait for their volumes and devices, by claim.
 
 use std::collections::HashMap;
 
 use berth_api::object::NamespacedName;
 
 use super::store::PodId;
-use crate::pod::view::ClaimVolume;
+use crate::pod::view::Needs;
 
 /// Pods that wait, by claim.
 #[derive(Default)]
 pub(super) struct PendingMounts {
-    volumes: HashMap<PodId, Vec<ClaimVolume>>,
+    needs: HashMap<PodId, Needs>,
     by_claim: HashMap<NamespacedName, Vec<PodId>>,
 }
 
 impl PendingMounts {
-    pub(super) fn insert(&mut self, pod: PodId, volumes: Vec<ClaimVolume>) {
-        for volume in &volumes {
-            self.by_claim.entry(volume.claim.clone()).or_default().push(pod);
+    /// Adds a pod, or replaces what it waits for.
+    pub(super) fn insert(&mut self, pod: PodId, needs: Needs) {
+        self.remove(pod);
+        for claim in needs.claims() {
+            self.by_claim.entry(claim.clone()).or_default().push(pod);
         }
-        self.volumes.insert(pod, volumes);
+        self.needs.insert(pod, needs);
     }
 
     pub(super) fn remove(&mut self, pod: PodId) {
-        for volume in self.volumes.remove(&pod).unwrap_or_default() {
-            if let Some(pods) = self.by_claim.get_mut(&volume.claim) {
+        for claim in self.needs.remove(&pod).unwrap_or_default().claims() {
+            if let Some(pods) = self.by_claim.get_mut(claim) {
                 pods.retain(|other| *other != pod);
                 if pods.is_empty() {
-                    self.by_claim.remove(&volume.claim);
+                    self.by_claim.remove(claim);
                 }
             }
         }
@@ -37,11 +39,11 @@ impl PendingMounts {
         self.by_claim.get(claim).cloned().unwrap_or_default()
     }
 
-    pub(super) fn volumes_of(&self, pod: PodId) -> Option<&Vec<ClaimVolume>> {
-        self.volumes.get(&pod)
+    pub(super) fn needs_of(&self, pod: PodId) -> Option<&Needs> {
+        self.needs.get(&pod)
     }
 
     pub(super) fn pods(&self) -> impl Iterator<Item = PodId> + '_ {
-        self.volumes.keys().copied()
+        self.needs.keys().copied()
     }
 }

@@ -170,6 +170,7 @@ impl Agent {
             return self.forget_pod(id);
         }
         self.resize(id, pod);
+        self.needs_changed(id, pod);
         let Some(entry) = self.pods.get_mut(id) else { return };
         match &mut entry.state {
             PodState::PendingRecheck(_) if is_deleted => {

@@ -16,6 +16,7 @@ use super::store::{DeferredResize, NodeId, NodeState, Nodes, PodCounter, PodId, 
 use crate::address::AddressPool;
 use crate::admission::NodeAdmission;
 use crate::control::Counts;
+use crate::device::DeviceClaims;
 use crate::event::PodEvents;
 use crate::options::KubeletOptions;
 use crate::request::Caller;
@@ -39,6 +40,7 @@ pub(crate) struct Agent {
     pub(super) pending_rechecks: Vec<(NodeId, PodId)>,
     pub(super) admission: NodeAdmission,
     pub(super) volumes: Volumes,
+    pub(super) devices: DeviceClaims,
     pub(super) pending_mounts: PendingMounts,
     /// In the order of their requests.
     pub(super) deferred_resizes: Vec<DeferredResize>,
@@ -89,6 +91,7 @@ impl Agent {
             pending_rechecks: Vec::new(),
             admission: NodeAdmission::new(options.admission.clone()),
             volumes: Volumes::default(),
+            devices: DeviceClaims::default(),
             pending_mounts: PendingMounts::default(),
             deferred_resizes: Vec::new(),
             timers: Timers::new(),

@@ -4,8 +4,9 @@
 //! many nodes reads every bound pod of the cluster.
 
 use berth_api::object::{
-    Affinity, Condition, Container, NamespacedName, ObjectMeta, Pod, PodOs, PodSpec, ResourceList,
-    ResourceRequirements, Shared, StringMap, Toleration, find_condition, time, volume,
+    Affinity, Condition, Container, NamespacedName, ObjectMeta, Pod, PodOs, PodResourceClaim,
+    PodResourceClaimStatus, PodSpec, ResourceList, ResourceRequirements, Shared, StringMap, Toleration,
+    find_condition, time, volume,
 };
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -36,6 +37,7 @@ berth_api::object_types! {
         pub(crate) active_deadline_seconds: Option<i64>,
         pub(crate) readiness_gates: Vec<ReadinessGate>,
         pub(crate) volumes: Vec<PodVolume>,
+        pub(crate) resource_claims: Vec<PodResourceClaim>,
     }
 
     /// A volume; only what names its claim. That of a generic ephemeral volume is named after the pod and the volume.
@@ -56,9 +58,16 @@ berth_api::object_types! {
         pub(crate) pod_ip: String,
         pub(crate) container_statuses: Vec<ContainerState>,
         pub(crate) init_container_statuses: Vec<ContainerState>,
+        pub(crate) resource_claim_statuses: Vec<PodResourceClaimStatus>,
+        pub(crate) extended_resource_claim_status: Option<ExtendedResourceClaim>,
         ;
         #[serde(with = "time")]
         pub(crate) start_time: Option<Timestamp>,
+    }
+
+    /// The claim of a pod's extended resources.
+    pub(crate) struct ExtendedResourceClaim {
+        resource_claim_name: String,
     }
 
     /// The part of a container's status that an agent needs to resume the pod after a restart.
@@ -98,6 +107,34 @@ pub(crate) struct ClaimVolume {
     pub(crate) claim: NamespacedName,
 }
 
+/// A claim of devices of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceClaim {
+    /// The name in the pod.
+    pub(crate) name: String,
+    /// None while it has not been made from its template.
+    pub(crate) claim: Option<NamespacedName>,
+}
+
+/// What a pod waits for before its containers are created.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Needs {
+    pub(crate) volumes: Vec<ClaimVolume>,
+    pub(crate) devices: Vec<DeviceClaim>,
+}
+
+impl Needs {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.volumes.is_empty() && self.devices.is_empty()
+    }
+
+    /// The claims of volumes and of devices.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = &NamespacedName> {
+        let volumes = self.volumes.iter().map(|volume| &volume.claim);
+        volumes.chain(self.devices.iter().filter_map(|device| device.claim.as_ref()))
+    }
+}
+
 impl PodView {
     /// `Succeeded` or `Failed`.
     pub(crate) fn is_terminal(&self) -> bool {
@@ -126,8 +163,33 @@ impl PodView {
         self.spec.readiness_gates.iter().all(|gate| self.has_condition(&gate.condition_type))
     }
 
+    /// What it waits for before its containers are created.
+    pub(crate) fn needs(&self) -> Needs {
+        Needs { volumes: self.claim_volumes(), devices: self.device_claims() }
+    }
+
+    /// The claims of devices. An entry of a template for which no claim is needed has none.
+    fn device_claims(&self) -> Vec<DeviceClaim> {
+        let statuses = &self.status.resource_claim_statuses;
+        let key = |name: &String| NamespacedName::new(&self.metadata.namespace, name);
+        let entries = self.spec.resource_claims.iter().filter_map(|entry| {
+            let made = statuses.iter().find(|status| status.name == entry.name);
+            let claim = match (&entry.resource_claim_name, made) {
+                (Some(name), _) => Some(key(name)),
+                (None, Some(made)) => Some(key(made.resource_claim_name.as_ref()?)),
+                (None, None) => None,
+            };
+            Some(DeviceClaim { name: entry.name.clone(), claim })
+        });
+        let extended = self.status.extended_resource_claim_status.iter().map(|extended| {
+            let claim = Some(key(&extended.resource_claim_name));
+            DeviceClaim { name: "extended resources".to_owned(), claim }
+        });
+        entries.chain(extended).collect()
+    }
+
     /// The volumes with claims.
-    pub(crate) fn claim_volumes(&self) -> Vec<ClaimVolume> {
+    fn claim_volumes(&self) -> Vec<ClaimVolume> {
         let volumes = self.spec.volumes.iter().filter_map(|volume| {
             let claim = match (&volume.persistent_volume_claim, &volume.ephemeral) {
                 (Some(claim), _) => claim.claim_name.clone(),

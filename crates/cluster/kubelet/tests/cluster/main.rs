@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod admission;
+mod devices;
 mod lifecycles;
 mod nodes;
 mod volumes;

@@ -19,7 +19,7 @@ use berth_client::{ObservedObject, WatchGroup, WatchOptions, connect, list};
 use berth_console_server::{Bound, Console, writer};
 use berth_enforcer::EnforcerOptions;
 use berth_engine::Settings;
-use berth_kubelet::{Adopt, KubeletOptions, NodeCredentials};
+use berth_kubelet::{Adopt, DeviceTemplate, KubeletOptions, NodeCredentials};
 use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Status};
 use berth_simulate::{PendingFor, Simulation, SimulationOptions};
 use berth_terminal::output;
@@ -87,6 +87,10 @@ pub struct Args {
     /// Apply these manifests at startup: files, directories or - for standard input
     #[arg(short, long = "filename", num_args = 1.., value_name = "FILE")]
     files: Vec<String>,
+    /// Simulate the devices of these objects SimulatedDevices for dynamic resource allocation: files, directories or - for
+    /// standard input
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    devices: Vec<String>,
     /// Exit when every pod runs or is known to be unschedulable, and show the placement
     #[arg(long)]
     exit_when_settled: bool,
@@ -141,6 +145,7 @@ struct Input {
     is_configured: bool,
     dump: Vec<Value>,
     manifests: Vec<Manifest>,
+    devices: Vec<DeviceTemplate>,
 }
 
 /// Runs the cluster until SIGINT or SIGTERM, or until it has settled.
@@ -154,9 +159,12 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             _ => manifests.push(manifest),
         };
     })?;
+    let mut devices = Vec::new();
+    read_each(&args.devices, |manifest| devices.push(manifest))?;
+    let devices = devices.iter().map(DeviceTemplate::read).collect::<Result<_, _>>()?;
     let settings = args.rules.settings(&configurations)?;
     let is_configured = args.rules.is_configured() || !configurations.is_empty();
-    let input = Input { settings, is_configured, dump, manifests };
+    let input = Input { settings, is_configured, dump, manifests, devices };
     let begin = Instant::now();
     runtime::run(async move |stop| up(args, input, begin, stop).await)
 }
@@ -167,7 +175,7 @@ async fn up(
     begin: Instant,
     stop: CancellationToken,
 ) -> Result<ExitStatus, CliError> {
-    let Input { settings, is_configured, dump, manifests } = input;
+    let Input { settings, is_configured, dump, manifests, devices } = input;
     let names = &args.scheduler_name;
     let mut scheduler = scheduler::options(
         settings.clone(),
@@ -208,7 +216,7 @@ async fn up(
         };
         let enforcer = (!args.no_enforcer).then(enforcer);
         let ran = if args.exit_when_settled { placed_pods(&client).await? } else { HashSet::new() };
-        start_components(args, settings, &server, &mut components)?;
+        start_components(args, settings, devices, &server, &mut components)?;
         let scheduler = berth_scheduler::start(
             server.component_config("kube-scheduler"),
             scheduler,
@@ -266,6 +274,7 @@ async fn up(
 fn start_components(
     args: &Args,
     settings: Settings,
+    devices: Vec<DeviceTemplate>,
     server: &ApiServer,
     components: &mut Components,
 ) -> Result<(), CliError> {
@@ -284,6 +293,10 @@ fn start_components(
     };
     let config = server.component_config("berth-kubelet");
     components.start("kubelet", |stop| berth_kubelet::run(config, kubelet, stop));
+    if !devices.is_empty() {
+        let config = server.component_config("berth-device-driver");
+        components.start("device driver", |stop| berth_kubelet::run_device_driver(config, devices, stop));
+    }
     Ok(())
 }
 
