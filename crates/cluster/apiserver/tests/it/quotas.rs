@@ -22,7 +22,7 @@ async fn quota(client: &Client, name: &str, spec: Value) {
 
 /// Waits until the quota shows an amount.
 async fn until_used(client: &Client, quota: &str, name: &str, wanted: &str) {
-    for _ in 0..400 {
+    for _ in 0..6000 {
         let (_, quota) = get(client, &format!("{QUOTAS}/{quota}")).await;
         if quota["status"]["used"][name] == wanted {
             return;

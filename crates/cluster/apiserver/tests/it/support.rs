@@ -8,6 +8,9 @@ use http_body_util::BodyExt as _;
 use kube::Client;
 use serde_json::{Value, json};
 
+/// A request that takes longer failed: long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 /// A server on a free port, in memory.
 pub async fn server() -> ApiServer {
     ApiServer::start(ServerOptions::default()).await.unwrap()
@@ -54,7 +57,7 @@ pub async fn send(
         .body(kube::client::Body::from(body.into()))
         .unwrap();
     let response =
-        tokio::time::timeout(Duration::from_secs(20), client.send(request)).await.unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, client.send(request)).await.unwrap().unwrap();
     let status = response.status();
     let bytes = response.into_body().collect_bytes().await.unwrap();
     (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
@@ -101,7 +104,7 @@ pub async fn warnings(client: &Client, method: Method, path: &str, body: &Value)
         .body(kube::client::Body::from(body))
         .unwrap();
     let response =
-        tokio::time::timeout(Duration::from_secs(20), client.send(request)).await.unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, client.send(request)).await.unwrap().unwrap();
     assert!(response.status().is_success(), "{}", response.status());
     let told = response.headers().get_all("warning").iter();
     told.map(|value| value.to_str().unwrap().to_owned()).collect()
@@ -137,7 +140,7 @@ impl Lines {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
                 return Some(serde_json::from_slice(&line).unwrap());
             }
-            let frame = tokio::time::timeout(Duration::from_secs(20), self.body.frame()).await.unwrap()?;
+            let frame = tokio::time::timeout(PATIENCE, self.body.frame()).await.unwrap()?;
             if let Ok(data) = frame.unwrap().into_data() {
                 self.rest.extend_from_slice(&data);
             }
@@ -156,7 +159,7 @@ impl Lines {
 pub async fn watch(client: &Client, path: &str) -> Result<Lines, Value> {
     let request = Request::get(path).body(kube::client::Body::empty()).unwrap();
     let response =
-        tokio::time::timeout(Duration::from_secs(20), client.send(request)).await.unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, client.send(request)).await.unwrap().unwrap();
     if response.status() == StatusCode::OK {
         return Ok(Lines { body: response.into_body(), rest: Vec::new() });
     }

@@ -2,6 +2,7 @@
 
 mod blast_radius;
 mod common;
+mod devices;
 mod documentation;
 mod explanation;
 mod groups;

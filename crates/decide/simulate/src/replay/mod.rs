@@ -28,7 +28,7 @@ pub struct Replayed {
     /// All differences.
     pub differences: Vec<Difference>,
     /// Whether the answers equal the recorded ones only where faults of the reference are corrected.
-    pub is_fixed: bool,
+    pub is_corrected: bool,
 }
 
 /// Repeats the decisions of a recorded scenario, with extensions off: the reference scheduler has none.
@@ -54,8 +54,8 @@ pub fn replay(recording: &Recording) -> Replayed {
     match &expected.fixed_steps {
         Some(fixed) => {
             let of_fixed = replay_steps(&recording.scenario, fixed);
-            let is_fixed = of_fixed.differences.is_empty();
-            Replayed { is_fixed: is_fixed && !replayed.differences.is_empty(), ..of_fixed }.or(replayed)
+            let is_equal = of_fixed.differences.is_empty();
+            Replayed { is_corrected: is_equal && !replayed.differences.is_empty(), ..of_fixed }.or(replayed)
         }
         None => replayed,
     }

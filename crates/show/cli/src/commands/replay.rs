@@ -61,6 +61,8 @@ struct Findings {
     n_scenarios: usize,
     n_steps: usize,
     n_differences: usize,
+    /// Scenarios whose answers equal those that the reference gives with its faults corrected, and not those that it gave.
+    n_corrected: usize,
     /// The first differences, up to the limit.
     differences: Vec<Difference>,
     /// What happened when.
@@ -165,6 +167,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                     }
                     let replayed = replay(&recording);
                     report.findings.n_scenarios += 1;
+                    report.findings.n_corrected += usize::from(replayed.is_corrected);
                     report.add(replayed.n_steps, replayed.differences)?;
                 }
             }
@@ -181,7 +184,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         return Err(CliError::Usage(text.to_owned()));
     }
     let table = |mut out: &mut dyn Write| {
-        let Findings { n_scenarios, n_steps, n_differences, differences, timeline } = &findings;
+        let Findings { n_scenarios, n_steps, n_differences, n_corrected, differences, timeline } = &findings;
         if args.output.format != PictureFormat::Table {
             // In a table they have been written as they were found.
             differences.iter().try_for_each(|found| difference::write(&mut out, found))?;
@@ -193,6 +196,10 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         if n_hidden > 0 {
             let hidden = counted(n_hidden, "more difference");
             writeln!(out, "{hidden}; use --limit {n_differences} to show all")?;
+        }
+        if *n_corrected > 0 {
+            let scenarios = counted(*n_corrected, "scenario");
+            writeln!(out, "{scenarios} with the corrected answers (fixedSteps)")?;
         }
         let (scenarios, steps) = (counted(*n_scenarios, "scenario"), counted(*n_steps, "step"));
         writeln!(out, "{scenarios}, {steps}, {}", counted(*n_differences, "difference"))

@@ -23,7 +23,7 @@ fn conformance() -> Option<PathBuf> {
 fn every_suite_is_replayed_without_a_difference() {
     let Some(folder) = conformance() else { return };
     let suites = ["nodeaffinity", "interpod", "spread", "resources", "profiles", "admission", "mixed"];
-    let others = ["large/openb", "more/preemption", "more/volumes"];
+    let others = ["large/openb", "more/preemption", "more/volumes", "more/dra"];
     for suite in suites.iter().chain(&others).map(|suite| format!("{suite}.jsonl.gz")) {
         let suite = suite.as_str();
         let ran = berth(&folder, &["replay", suite], b"");

@@ -1,0 +1,80 @@
+//! Searches that take kube-scheduler seconds or minutes: they have the same result within the limit of work.
+
+use super::{CLASS, nodes, pod_with_claim, requests, slice, world};
+
+const NOT_ALL: &str = "0/1 nodes are available: 1 cannot allocate all claims.";
+
+fn devices(n: usize, attributes: impl Fn(usize) -> String) -> String {
+    let device = |i: usize| format!("{{name: d{i}, attributes: {{{}}}}}", attributes(i));
+    (0..n).map(device).collect::<Vec<_>>().join(", ")
+}
+
+fn placed(devices: &str, claim: &str) -> String {
+    world(&(nodes(1) + CLASS + &slice("n0", devices) + &pod_with_claim("p", claim))).placed("p")
+}
+
+fn select(expression: &str) -> String {
+    format!(", selectors: [{{cel: {{expression: '{expression}'}}}}]")
+}
+
+#[test]
+fn more_requests_than_equal_devices_fail_at_once() {
+    for (n_requests, n_devices) in [(10, 9), (11, 10), (32, 31)] {
+        let claim = requests(&vec![""; n_requests]);
+        assert_eq!(placed(&devices(n_devices, |_| String::new()), &claim), NOT_ALL);
+        // Devices that differ in what no request looks at.
+        let unlike = devices(n_devices, |i| format!("serial: {{string: s{i}}}"));
+        assert_eq!(placed(&unlike, &claim), NOT_ALL);
+    }
+}
+
+#[test]
+fn the_last_request_gets_the_only_device_that_it_can_use() {
+    let first = select("device.attributes[\"gpu.example.com\"].serial == \"s0\"");
+    let mut fields = vec![""; 10];
+    fields.push(&first);
+    let found = placed(&devices(12, |i| format!("serial: {{string: s{i}}}")), &requests(&fields));
+    assert!(found.starts_with("n0: r0=d1 r1=d2") && found.ends_with(" r10=d0"), "{found}");
+}
+
+#[test]
+fn more_than_half_of_the_devices_never_have_one_value_of_two() {
+    for n in [20, 24, 30] {
+        let claim = requests(&[&format!(", count: {}", n / 2 + 1)]);
+        let claim = claim + ", constraints: [{matchAttribute: gpu.example.com/numa}]";
+        let of_two_nodes = devices(n, |i| format!("numa: {{int: {}}}, serial: {{string: s{i}}}", i % 2));
+        assert_eq!(placed(&of_two_nodes, &claim), NOT_ALL);
+    }
+}
+
+#[test]
+fn devices_with_fewer_values_than_needed_are_never_distinct() {
+    let claim = requests(&[", count: 13"]) + ", constraints: [{distinctAttribute: gpu.example.com/slot}]";
+    let of_slots = devices(24, |i| format!("slot: {{int: {}}}", i % 12));
+    assert_eq!(placed(&of_slots, &claim), NOT_ALL);
+}
+
+#[test]
+fn lists_of_alternatives_do_not_multiply() {
+    let alternative = |i: usize| format!("{{name: s{i}, deviceClassName: gpu}}");
+    let list = (0..8).map(alternative).collect::<Vec<_>>().join(", ");
+    for n in [6, 8, 12] {
+        let request = |i: usize| format!("{{name: r{i}, firstAvailable: [{list}]}}");
+        let claim = format!("requests: [{}]", (0..n).map(request).collect::<Vec<_>>().join(", "));
+        assert_eq!(placed(&devices(n - 1, |i| format!("serial: {{string: s{i}}}")), &claim), NOT_ALL);
+    }
+}
+
+#[test]
+fn pairs_of_one_value_are_found_among_many() {
+    // Requests in pairs, each pair with a value of its own: four constraints over eight devices.
+    let constraint = |i: usize| {
+        format!("{{requests: [r{}, r{}], matchAttribute: gpu.example.com/numa}}", 2 * i, 2 * i + 1)
+    };
+    let constraints = (0..4).map(constraint).collect::<Vec<_>>().join(", ");
+    let claim = format!("{}, constraints: [{constraints}]", requests(&[""; 8]));
+    let of_four = devices(8, |i| format!("numa: {{int: {}}}", i % 4));
+    assert_eq!(placed(&of_four, &claim), "n0: r0=d0 r1=d4 r2=d1 r3=d5 r4=d2 r5=d6 r6=d3 r7=d7");
+    let of_odd = devices(9, |i| format!("numa: {{int: {}}}", i % 9));
+    assert_eq!(placed(&of_odd, &claim), NOT_ALL);
+}
