@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use berth_api::object::Toleration;
+use berth_api::journal::AssumedDevices;
+use berth_api::object::{NamespacedName, Toleration};
 use berth_api::object::device::{
     AllocationResult, CapacityRequirements, DeviceConstraint, DeviceRequest,
-    EXTENDED_RESOURCE_CLAIM_ANNOTATION, ResourceClaim, ResourceClaimSpec,
+    EXTENDED_RESOURCE_CLAIM_ANNOTATION, ExtendedResourceClaim, ResourceClaim, ResourceClaimSpec,
 };
 use berth_api::rules::TolerationRule;
 use berth_api::syntax::quantity::Quantity;
@@ -210,6 +211,11 @@ impl Constraint {
     }
 }
 
+/// The name of the claim for the extended resources of a pod until the scheduler has made it: no object can have it.
+pub(crate) fn assumed_extended_claim(pod: &NamespacedName) -> NamespacedName {
+    NamespacedName::new(pod.namespace(), &format!("{}<extended-resources>", pod.name()))
+}
+
 /// A claim.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimRecord {
@@ -252,6 +258,29 @@ impl ClaimRecord {
             readiness: Readiness::of(claim),
             is_extended: metadata.annotation(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == Some("true"),
         }
+    }
+
+    /// A claim that the scheduler is about to make for the extended resources of a pod.
+    pub(super) fn of_extended_resources(assumed: &AssumedDevices, extended: &ExtendedResourceClaim) -> ClaimRecord {
+        let mut source = ResourceClaimSpec::default();
+        source.devices.requests.clone_from(&extended.requests);
+        ClaimRecord {
+            uid: Box::default(),
+            spec: Arc::new(ClaimSpec::of_requests(source)),
+            is_deleting: false,
+            pod: Some((assumed.pod.name().into(), assumed.uid.as_str().into())),
+            written: None,
+            assumed: None,
+            is_in_flight: false,
+            consumers: Vec::new(),
+            readiness: Readiness::Ready,
+            is_extended: true,
+        }
+    }
+
+    /// The pod that it was made for, in its namespace.
+    pub(super) fn pod_name(&self) -> Option<&str> {
+        self.pod.as_ref().map(|(name, _)| &**name)
     }
 
     /// What is allocated or assumed.

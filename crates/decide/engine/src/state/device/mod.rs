@@ -21,6 +21,7 @@ use super::ids::NodeId;
 
 pub(crate) use self::claim::{
     Allocation, Alternative, ClaimRecord, ClaimRequest, ClaimSpec, Constraint, CountMode, Readiness,
+    assumed_extended_claim,
 };
 pub(crate) use self::class::{ClassRecord, Selector};
 pub(crate) use self::pod_devices::{ContainerResources, PodDevices, StatedClaim};

@@ -9,7 +9,7 @@ use berth_api::object::device::{
     ResourceClaim, ResourceSlice,
 };
 
-use super::claim::{Allocation, ClaimRecord, ClaimSpec};
+use super::claim::{Allocation, ClaimRecord, ClaimSpec, assumed_extended_claim};
 use super::class::{ClassRecord, Selector};
 use super::pool::{Amounts, DeviceRecord, Pool, SliceRecord};
 use super::scope::NodeScope;
@@ -46,12 +46,7 @@ impl State {
                 }
             }
             DeviceKind::ResourceClaim => {
-                let name = NamespacedName::new(namespace, name);
-                if let Some(before) = self.devices.claims.remove(&name) {
-                    self.count_allocation(before.allocation().cloned().as_deref(), false);
-                    self.symbols.release_all(before.symbols());
-                    self.record_devices(|| DeviceChange::Claim(name));
-                }
+                self.remove_resource_claim(&NamespacedName::new(namespace, name));
             }
             DeviceKind::ResourceClaimTemplate | DeviceKind::DeviceTaintRule => {}
         }
@@ -189,8 +184,20 @@ impl State {
         if let Some(before) = before {
             self.symbols.release_all(before.symbols());
         }
+        if let Some(pod) = record.pod_name().filter(|_| record.is_extended) {
+            // The claim has been made: what was assumed of it is over.
+            let assumed = assumed_extended_claim(&NamespacedName::new(name.namespace(), pod));
+            self.remove_resource_claim(&assumed);
+        }
         self.devices.claims.insert(name.clone(), record);
         self.record_devices(|| DeviceChange::Claim(name));
+    }
+
+    fn remove_resource_claim(&mut self, name: &NamespacedName) {
+        let Some(before) = self.devices.claims.remove(name) else { return };
+        self.count_allocation(before.allocation().cloned().as_deref(), false);
+        self.symbols.release_all(before.symbols());
+        self.record_devices(|| DeviceChange::Claim(name.clone()));
     }
 
     /// Counts the devices of an allocation, or counts them no longer.
@@ -215,6 +222,10 @@ impl State {
     /// they are in flight, no other pod gets a claim that was not allocated before.
     pub(crate) fn assume_devices(&mut self, assumed: &AssumedDevices) {
         for decided in &assumed.devices.claims {
+            if let Some(extended) = &decided.extended {
+                let made = ClaimRecord::of_extended_resources(assumed, extended);
+                self.devices.claims.entry(decided.claim.clone()).or_insert(made);
+            }
             let Some(claim) = self.devices.claims.get_mut(&decided.claim) else { continue };
             if !claim.consumers.iter().any(|uid| **uid == *assumed.uid) {
                 claim.consumers.push(assumed.uid.as_str().into());
@@ -233,6 +244,10 @@ impl State {
     /// Takes back what was assumed.
     pub(crate) fn restore_devices(&mut self, assumed: &AssumedDevices) {
         for decided in &assumed.devices.claims {
+            if decided.extended.is_some() {
+                self.remove_resource_claim(&decided.claim);
+                continue;
+            }
             let Some(claim) = self.devices.claims.get_mut(&decided.claim) else { continue };
             if decided.is_reserved_now {
                 claim.consumers.retain(|uid| **uid != *assumed.uid);
