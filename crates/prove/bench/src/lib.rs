@@ -9,6 +9,7 @@
 
 pub mod check;
 pub mod churn;
+pub mod dra;
 pub mod dump;
 pub mod enforce;
 pub mod groups;

@@ -56,8 +56,7 @@ pub async fn send(
         .header("content-type", content_type)
         .body(kube::client::Body::from(body.into()))
         .unwrap();
-    let response =
-        tokio::time::timeout(PATIENCE, client.send(request)).await.unwrap().unwrap();
+    let response = tokio::time::timeout(PATIENCE, client.send(request)).await.unwrap().unwrap();
     let status = response.status();
     let bytes = response.into_body().collect_bytes().await.unwrap();
     (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
@@ -103,8 +102,7 @@ pub async fn warnings(client: &Client, method: Method, path: &str, body: &Value)
         .header("content-type", "application/json")
         .body(kube::client::Body::from(body))
         .unwrap();
-    let response =
-        tokio::time::timeout(PATIENCE, client.send(request)).await.unwrap().unwrap();
+    let response = tokio::time::timeout(PATIENCE, client.send(request)).await.unwrap().unwrap();
     assert!(response.status().is_success(), "{}", response.status());
     let told = response.headers().get_all("warning").iter();
     told.map(|value| value.to_str().unwrap().to_owned()).collect()
@@ -158,8 +156,7 @@ impl Lines {
 /// Opens a watch; the status if it is refused.
 pub async fn watch(client: &Client, path: &str) -> Result<Lines, Value> {
     let request = Request::get(path).body(kube::client::Body::empty()).unwrap();
-    let response =
-        tokio::time::timeout(PATIENCE, client.send(request)).await.unwrap().unwrap();
+    let response = tokio::time::timeout(PATIENCE, client.send(request)).await.unwrap().unwrap();
     if response.status() == StatusCode::OK {
         return Ok(Lines { body: response.into_body(), rest: Vec::new() });
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use berth_api::object::ContainerExtendedResourceRequest;
 use berth_api::object::device::{
     ALLOCATION_MODE_EXACT_COUNT, DeviceRequest, ExactDeviceRequest, ResourceClaimSpec,
 };
-use berth_api::object::ContainerExtendedResourceRequest;
 
 use super::{CycleDevices, ExtendedResource, Requested};
 use crate::state::State;

@@ -5,11 +5,11 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use berth_api::journal::AssumedDevices;
-use berth_api::object::{NamespacedName, Toleration};
 use berth_api::object::device::{
     AllocationResult, CapacityRequirements, DeviceConstraint, DeviceRequest,
     EXTENDED_RESOURCE_CLAIM_ANNOTATION, ExtendedResourceClaim, ResourceClaim, ResourceClaimSpec,
 };
+use berth_api::object::{NamespacedName, Toleration};
 use berth_api::rules::TolerationRule;
 use berth_api::syntax::quantity::Quantity;
 use rustc_hash::FxHasher;
@@ -261,7 +261,10 @@ impl ClaimRecord {
     }
 
     /// A claim that the scheduler is about to make for the extended resources of a pod.
-    pub(super) fn of_extended_resources(assumed: &AssumedDevices, extended: &ExtendedResourceClaim) -> ClaimRecord {
+    pub(super) fn of_extended_resources(
+        assumed: &AssumedDevices,
+        extended: &ExtendedResourceClaim,
+    ) -> ClaimRecord {
         let mut source = ResourceClaimSpec::default();
         source.devices.requests.clone_from(&extended.requests);
         ClaimRecord {

@@ -31,9 +31,13 @@ fn pods_that_share_a_claim_go_to_the_node_of_its_devices() {
 
 #[test]
 fn a_missing_claim_class_or_template_rejects_the_pod_everywhere() {
-    let objects = two_gpus() + &pod("p", &["gone"]) + &pod_with_claim("q", &requests(&[""]).replace("gpu", "absent"));
+    let objects =
+        two_gpus() + &pod("p", &["gone"]) + &pod_with_claim("q", &requests(&[""]).replace("gpu", "absent"));
     let mut world = world(&objects);
-    assert_eq!(world.placed("p"), unplaced(1, "could not find ResourceClaim \"default/gone\"").replace(": 1 ", ": "));
+    assert_eq!(
+        world.placed("p"),
+        unplaced(1, "could not find ResourceClaim \"default/gone\"").replace(": 1 ", ": ")
+    );
     let absent = "request r0: device class absent does not exist";
     assert_eq!(world.placed("q"), unplaced(1, absent).replace(": 1 ", ": "));
 }
@@ -69,7 +73,9 @@ fn every_device_has_another_value_of_a_distinct_attribute() {
 #[test]
 fn partitions_share_the_counters_of_their_device() {
     let part = |name: &str, memory: u8| {
-        format!("{{name: {name}, consumesCounters: [{{counterSet: gpu-0, counters: {{memory: {{value: {memory}Gi}}}}}}]}}")
+        format!(
+            "{{name: {name}, consumesCounters: [{{counterSet: gpu-0, counters: {{memory: {{value: {memory}Gi}}}}}}]}}"
+        )
     };
     let devices = [part("full", 40), part("half-0", 20), part("half-1", 20), part("quarter", 10)].join(", ");
     let slices = slice("n0", &devices).replace("resourceSliceCount: 1", "resourceSliceCount: 2")
@@ -78,7 +84,9 @@ fn partitions_share_the_counters_of_their_device() {
   pool: {name: n0, generation: 1, resourceSliceCount: 2}, sharedCounters: [{name: gpu-0, counters: {memory: {value: 40Gi}}}]}}
 ";
     let select = |name: &str| {
-        format!(", selectors: [{{cel: {{expression: 'device.attributes[\"gpu.example.com\"].?name.orValue(\"{name}\") == \"{name}\"'}}}}]")
+        format!(
+            ", selectors: [{{cel: {{expression: 'device.attributes[\"gpu.example.com\"].?name.orValue(\"{name}\") == \"{name}\"'}}}}]"
+        )
     };
     let pods: String = ["p", "q", "r"].map(|name| pod_with_claim(name, &requests(&[&select("x")]))).concat();
     let mut world = world(&(nodes(1) + CLASS + &slices + &pods));
@@ -109,8 +117,9 @@ fn with_claim_order(world: World, devices: &[&str]) -> World {
 #[test]
 fn requests_take_parts_of_the_capacity_of_a_shared_device() {
     let policy = "requestPolicy: {default: 1Gi, validRange: {min: 1Gi, step: 2Gi}}";
-    let devices =
-        format!("{{name: a, allowMultipleAllocations: true, capacity: {{memory: {{value: 8Gi, {policy}}}}}}}");
+    let devices = format!(
+        "{{name: a, allowMultipleAllocations: true, capacity: {{memory: {{value: 8Gi, {policy}}}}}}}"
+    );
     let wants = |memory: &str| format!(", capacity: {{requests: {{memory: {memory}}}}}");
     let pods = pod_with_claim("p", &requests(&[&wants("4Gi")]))
         + &pod_with_claim("q", &requests(&[""]))
@@ -127,10 +136,14 @@ fn requests_take_parts_of_the_capacity_of_a_shared_device() {
 
 #[test]
 fn tainted_devices_are_for_requests_that_tolerate_the_taint() {
-    let taint = |name: &str, effect: &str| format!("{{name: {name}, taints: [{{key: broken, effect: {effect}}}]}}");
+    let taint =
+        |name: &str, effect: &str| format!("{{name: {name}, taints: [{{key: broken, effect: {effect}}}]}}");
     let devices = [taint("a", "NoSchedule"), taint("b", "None"), taint("c", "NoExecute")].join(", ");
     let pods: String = ["p", "q"].map(|name| pod_with_claim(name, &requests(&[""]))).concat()
-        + &pod_with_claim("r", &requests(&[", tolerations: [{key: broken, operator: Exists, effect: NoExecute}]"]));
+        + &pod_with_claim(
+            "r",
+            &requests(&[", tolerations: [{key: broken, operator: Exists, effect: NoExecute}]"]),
+        );
     let mut world = world(&(nodes(1) + CLASS + &slice("n0", &devices) + &pods));
     assert_eq!(world.placed("p"), "n0: r0=b", "the effect None keeps nobody away");
     assert_eq!(world.placed("q"), unplaced(1, NOT_ALL));
@@ -160,7 +173,11 @@ fn the_first_alternative_that_fits_is_used_and_nodes_with_earlier_ones_are_prefe
              \"{model}\"'}}}}]}}"
         )
     };
-    let list = format!("requests: [{{name: r0, firstAvailable: [{}, {}]}}]", wants("best", "h100"), wants("other", "t4"));
+    let list = format!(
+        "requests: [{{name: r0, firstAvailable: [{}, {}]}}]",
+        wants("best", "h100"),
+        wants("other", "t4")
+    );
     let pods: String = ["p", "q", "r"].map(|name| pod_with_claim(name, &list)).concat();
     let slices = slice("n0", &model("t4")) + &slice("n1", &model("h100"));
     let mut world = world(&(nodes(2) + CLASS + &slices + &pods));
@@ -182,7 +199,8 @@ fn administration_uses_devices_that_others_have() {
 
 #[test]
 fn an_expression_that_fails_on_a_device_ends_the_attempt() {
-    let selector = ", selectors: [{cel: {expression: 'device.attributes[\"gpu.example.com\"].model == \"x\"'}}]";
+    let selector =
+        ", selectors: [{cel: {expression: 'device.attributes[\"gpu.example.com\"].model == \"x\"'}}]";
     let mut world = world(&(two_gpus() + &pod_with_claim("p", &requests(&[selector]))));
     let error = "running \"DynamicResources\" filter plugin: claim default/p: selector #0: CEL runtime error: no such key: model";
     assert_eq!(world.placed("p"), error);
@@ -199,7 +217,8 @@ fn the_devices_of_a_class_provide_its_extended_resource_where_the_node_has_none(
              {{name: c, image: i, resources: {{requests: {{example.com/gpu: 2}}, limits: {{example.com/gpu: 2}}}}}}]}}}}\n"
         )
     };
-    let mut of_devices = world(&(nodes(1) + class + &slice("n0", "{name: a}, {name: b}") + &pod("p") + &pod("q")));
+    let mut of_devices =
+        world(&(nodes(1) + class + &slice("n0", "{name: a}, {name: b}") + &pod("p") + &pod("q")));
     assert_eq!(of_devices.placed("p"), "n0: container-0-request-0=a container-0-request-0=b");
     assert_eq!(of_devices.placed("q"), unplaced(1, NOT_ALL));
     let mut without_class = world(&(nodes(1) + &slice("n0", "{name: a}, {name: b}") + &pod("p")));
@@ -208,7 +227,9 @@ fn the_devices_of_a_class_provide_its_extended_resource_where_the_node_has_none(
 
 #[test]
 fn an_older_generation_of_a_pool_is_out_of_date() {
-    let newer = slice("n0", "{name: c}").replace("metadata: {name: n0}", "metadata: {name: newer}").replace("generation: 1", "generation: 2");
+    let newer = slice("n0", "{name: c}")
+        .replace("metadata: {name: n0}", "metadata: {name: newer}")
+        .replace("generation: 1", "generation: 2");
     let mut world = world(&(two_gpus() + &newer + &pod_with_claim("p", &requests(&[""]))));
     assert_eq!(world.placed("p"), "n0: r0=c");
 }
@@ -219,7 +240,8 @@ fn devices_of_a_removed_claim_are_free_again() {
     let mut world = world(&(two_gpus() + &pods));
     assert_eq!(world.placed("p"), "n0: r0=a r0=b");
     assert_eq!(world.placed("q"), unplaced(1, NOT_ALL));
-    let p = world.inventory.device_objects.iter().find(|object| object.object.metadata().name == "p").unwrap();
+    let p =
+        world.inventory.device_objects.iter().find(|object| object.object.metadata().name == "p").unwrap();
     let kind = p.object.kind();
     world.cluster.remove_device_object(kind, "default", "p");
     assert_eq!(world.placed("q"), "n0: r0=a r0=b");

@@ -88,8 +88,11 @@ fn claim(name: &str, devices: &str) -> String {
 }
 
 fn pod(name: &str, claims: &[&str]) -> String {
-    let claims: Vec<String> =
-        claims.iter().enumerate().map(|(i, claim)| format!("{{name: c{i}, resourceClaimName: {claim}}}")).collect();
+    let claims: Vec<String> = claims
+        .iter()
+        .enumerate()
+        .map(|(i, claim)| format!("{{name: c{i}, resourceClaimName: {claim}}}"))
+        .collect();
     format!(
         "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default, uid: pod-{name}}}, spec: {{containers: [\
          {{name: c, image: i}}], resourceClaims: [{}]}}}}\n",
@@ -99,6 +102,7 @@ fn pod(name: &str, claims: &[&str]) -> String {
 
 /// Requests of the class `gpu`, one for each set of further fields.
 fn requests(fields: &[&str]) -> String {
-    let each = |(i, fields): (usize, &&str)| format!("{{name: r{i}, exactly: {{deviceClassName: gpu{fields}}}}}");
+    let each =
+        |(i, fields): (usize, &&str)| format!("{{name: r{i}, exactly: {{deviceClassName: gpu{fields}}}}}");
     format!("requests: [{}]", fields.iter().enumerate().map(each).collect::<Vec<_>>().join(", "))
 }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io::Write;
 
 use berth_bench::churn::{self, Churn};
+use berth_bench::dra::{self, Dra, DraCase};
 use berth_bench::enforce::{self, Enforce};
 use berth_bench::groups::{self, Groups};
 use berth_bench::load::Loader;
@@ -48,6 +49,13 @@ pub enum Command {
     /// that need one of as many existing zonal volumes. At the end, a check that shares no code with the engine verifies the
     /// nodes of the pods, and the claims and volumes with all decisions carried out.
     Volumes(Args<Volumes>),
+    /// Schedule pods with one claim of devices each, and check the allocations
+    ///
+    /// The nodes are those of `berth-bench scale`, each with some devices. Each case has its own engine: one device by the
+    /// selectors of its class and of the request, two devices with an attribute in common, and partitions of devices with shared
+    /// counters. A check that shares no code with the engine verifies that no device is allocated twice, and counters and
+    /// attributes.
+    Dra(Args<Dra>),
     /// Create and delete pods with their own rules, and show memory and decision rate after each round
     ///
     /// The pods of a round have labels, selectors and namespaces that no other pod has. One of 50 nodes is replaced before
@@ -180,6 +188,11 @@ impl Command {
                 let report =
                     of_pods(size.pods * VolumeCase::ALL.len(), |show| volumes::run(size, &mut |n| show(n)));
                 output.write(out, &report, |out| of_engine::volumes(out, &report))?;
+                report.n_violations() == 0
+            }
+            Command::Dra(Args { size, output }) => {
+                let report = of_pods(size.pods * DraCase::ALL.len(), |show| dra::run(size, &mut |n| show(n)));
+                output.write(out, &report, |out| of_engine::dra(out, &report))?;
                 report.n_violations() == 0
             }
             Command::Churn(Args { size: ChurnArgs { churn: size, scheduler }, output }) => {

@@ -29,6 +29,7 @@ Examples:
   berth-bench misc/performance-config.yaml --case SchedulingBasic --repeat 5 -o json
   berth-bench scale --nodes 100000 --pods 100000
   berth-bench volumes --nodes 5000 --pods 5000
+  berth-bench dra --nodes 5000 --devices 8 --pods 20000
   berth-bench churn --nodes 5000 --rounds 60 --pods 1000
   berth-bench dump --nodes 5000 --pods 150000 > dump.json
   berth-bench load dump.json

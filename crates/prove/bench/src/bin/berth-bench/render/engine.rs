@@ -6,7 +6,7 @@ use berth_api::syntax::format::{counted, grouped};
 use berth_bench::measure::Figures;
 use berth_bench::ops::Op;
 use berth_bench::workload::{Status, WorkloadReport};
-use berth_bench::{check, churn, enforce, groups, load, preempt, scale, soak, volumes};
+use berth_bench::{check, churn, dra, enforce, groups, load, preempt, scale, soak, volumes};
 use berth_terminal::output::{ATTENTION, BAD, GOOD};
 use berth_terminal::table::{Cell, Table};
 
@@ -135,6 +135,34 @@ pub fn volumes(out: &mut impl Write, report: &volumes::VolumesReport) -> io::Res
         for violation in case.volume_violations.iter().take(MAX_SHOWN) {
             writeln!(out, "  {:?}: {}: {}", violation.rule, violation.object, violation.detail)?;
         }
+    }
+    Ok(())
+}
+
+/// The benchmark `dra`.
+pub fn dra(out: &mut impl Write, report: &dra::DraReport) -> io::Result<()> {
+    let headings = ["CLAIMS", "DECISIONS", "UNPLACED", "MEMORY OF DEVICES"].into_iter();
+    let mut table = Table::new(headings.chain(FIGURES).chain(["CHECKSUM"]));
+    for case in &report.cases {
+        let counts = [case.figures.decisions, case.unplaced].map(|n| Cell::from(grouped(n)));
+        let memory = Cell::from(mebibytes(case.devices_bytes));
+        let start = std::iter::once(Cell::from(case.case.to_string())).chain(counts).chain([memory]);
+        table.row(start.chain(cells(&case.figures)).chain([Cell::from(&case.checksum)]));
+    }
+    table.write(out, "")?;
+    let (nodes, pods) = (counted(report.nodes, "node"), counted(report.pods, "pod"));
+    writeln!(
+        out,
+        "\n{nodes} with {} each, {pods} per case, seed {}",
+        counted(report.devices, "device"),
+        report.seed
+    )?;
+    if report.n_violations() == 0 {
+        return writeln!(out, "{GOOD}verified{GOOD:#}: no rule violated");
+    }
+    writeln!(out, "{BAD}{}{BAD:#}", counted(report.n_violations(), "violation"))?;
+    for violation in report.cases.iter().flat_map(|case| &case.violations).take(MAX_SHOWN) {
+        writeln!(out, "  {violation}")?;
     }
     Ok(())
 }
