@@ -5,11 +5,10 @@ use std::sync::Arc;
 use super::budget::{Budget, Failure};
 use super::check::named_type;
 use super::declare::overloads;
-use super::function::Outcome;
+use super::function::{Outcome, Overload};
 use super::library::operators::{find, insert, mismatch};
 use super::library::regex;
 use super::tree::{ACCUMULATOR, Fold, Id, Kind, Tree};
-use super::types::Type;
 use super::value::{Key, Map, Value};
 
 /// Limit of the depth of an evaluation. It can be deeper than the tree, because variables are evaluated where they are
@@ -23,12 +22,19 @@ pub(super) struct Prepared {
     constants: Vec<Option<Value>>,
     /// Regular expressions that are literals, by the node of the call.
     patterns: Vec<Option<regex::Pattern>>,
+    /// All overloads of the functions, by the node of the call.
+    functions: Vec<&'static [Overload]>,
 }
 
 impl Prepared {
     pub fn new(tree: &Tree) -> Self {
         let (mut constants, mut patterns) = (Vec::with_capacity(tree.nodes.len()), Vec::new());
+        let mut functions = Vec::with_capacity(tree.nodes.len());
         for node in &tree.nodes {
+            functions.push(match &node.kind {
+                Kind::Call { function, .. } => overloads(function).unwrap_or_default(),
+                _ => &[],
+            });
             patterns.push(None);
             constants.push(match &node.kind {
                 Kind::Literal(value) => Some(value.clone()),
@@ -49,7 +55,7 @@ impl Prepared {
                 _ => None,
             });
         }
-        Prepared { constants, patterns }
+        Prepared { constants, patterns, functions }
     }
 }
 
@@ -196,13 +202,15 @@ impl<'a> Evaluation<'a> {
 
     /// The value of a function that needs all its arguments.
     fn apply(&mut self, id: Id, function: &str, values: &[Value]) -> Outcome {
-        let types: Vec<Type> = values.iter().map(Value::value_type).collect();
-        let fits = |parameters: &[Type]| {
-            parameters.len() == types.len()
-                && parameters.iter().zip(&types).all(|(parameter, t)| parameter.accepts_value(t))
+        let fits = |overload: &&Overload| {
+            overload.parameters.len() == values.len()
+                && overload
+                    .parameters
+                    .iter()
+                    .zip(values)
+                    .all(|(parameter, value)| parameter.accepts(value.type_name()))
         };
-        let all = overloads(function).unwrap_or_default();
-        let Some(overload) = all.iter().find(|overload| fits(&overload.parameters)) else {
+        let Some(overload) = self.prepared.functions[id].iter().find(fits) else {
             self.budget.charge(1)?;
             return Err(mismatch(function, values));
         };

@@ -24,7 +24,7 @@ mod value;
 use budget::{Budget, Failure};
 pub(crate) use estimate::{LargestSize, Step};
 use issue::{Issue, show_issues};
-use tree::Tree;
+use tree::{Kind, Tree};
 pub(crate) use types::{ObjectType, Type};
 pub(crate) use value::{Key, Map, Value};
 
@@ -59,6 +59,18 @@ impl Program {
     /// The type of the values.
     pub fn result(&self) -> &Type {
         &self.checked.types[self.tree.root]
+    }
+
+    /// Whether the expression can read a field of a variable.
+    pub fn reads(&self, variable: &str, field: &str) -> bool {
+        let is_variable = |id: usize| matches!(self.tree.kind(id), Kind::Ident(name) if &**name == variable);
+        let nodes = &self.tree.nodes;
+        let selected = nodes.iter().filter_map(|node| match &node.kind {
+            Kind::Select { operand, field, .. } if is_variable(*operand) => Some(&**field),
+            _ => None,
+        });
+        let n_uses = (0..nodes.len()).filter(|id| is_variable(*id)).count();
+        selected.clone().count() < n_uses || selected.into_iter().any(|selected| selected == field)
     }
 
     /// The highest cost that an evaluation can have with variables of these sizes.

@@ -90,9 +90,9 @@ impl Type {
         }
     }
 
-    /// Whether a value of this type (without the types of parts) can be an argument of the other one.
-    pub fn accepts_value(&self, value: &Type) -> bool {
-        matches!(self, Type::Dyn | Type::Param(_)) || self.runtime_name() == value.runtime_name()
+    /// Whether a value whose type has this name can be an argument of this type.
+    pub fn accepts(&self, type_name: &str) -> bool {
+        matches!(self, Type::Dyn | Type::Param(_)) || self.runtime_name() == type_name
     }
 }
 

@@ -148,7 +148,13 @@ impl Value {
 
     /// What the reference calls the type in messages.
     pub fn type_name(&self) -> &'static str {
-        self.value_type().runtime_name()
+        match self {
+            Value::List(_) => "list",
+            Value::Map(_) => "map",
+            Value::Optional(_) => "optional_type",
+            Value::Type(_) => "type",
+            other => other.value_type().runtime_name(),
+        }
     }
 
     /// The name of the type in the reference's implementation, for messages about loops.

@@ -16,6 +16,8 @@ pub struct DeviceSelector {
 struct Compiled {
     expression: String,
     program: Program,
+    reads_attributes: bool,
+    reads_capacity: bool,
 }
 
 /// What selectors see of a device.
@@ -56,7 +58,14 @@ impl DeviceSelector {
             Type::Bool | Type::Dyn => {}
             other => return Err(format!("must evaluate to bool or the unknown type, not {other}")),
         }
-        Ok(DeviceSelector { compiled: Arc::new(Compiled { expression: expression.to_owned(), program }) })
+        Ok(DeviceSelector {
+            compiled: Arc::new(Compiled {
+                expression: expression.to_owned(),
+                reads_attributes: program.reads("device", "attributes"),
+                reads_capacity: program.reads("device", "capacity"),
+                program,
+            }),
+        })
     }
 
     /// The highest cost that the selector can have for a device, as kube-apiserver estimates it.
@@ -79,7 +88,7 @@ impl DeviceSelector {
     /// # Errors
     /// The evaluation fails; the text is kube-scheduler's reason.
     pub fn matches(&self, device: &SelectedDevice<'_>) -> Result<bool, String> {
-        let value = self.compiled.program.evaluate(&[("device", device_value(device)?)])?;
+        let value = self.compiled.program.evaluate(&[("device", self.compiled.value(device)?)])?;
         let reason = match &value {
             Value::Bool(matches) => return Ok(*matches),
             Value::String(_) => "unsupported native conversion from string to 'bool'",
@@ -119,33 +128,39 @@ fn largest_size(path: &[Step]) -> Option<u64> {
     }
 }
 
-fn device_value(device: &SelectedDevice<'_>) -> Result<Value, String> {
-    let mut attributes = BTreeMap::<_, Map>::new();
-    for (name, attribute) in device.attributes {
-        let value = match attribute {
-            DeviceAttribute::Int(value) => Value::Int(*value),
-            DeviceAttribute::Bool(value) => Value::Bool(*value),
-            DeviceAttribute::String(value) => Value::string(value.as_str()),
-            DeviceAttribute::Version(version) => match Semver::parse(version) {
-                Ok(version) => Value::Semver(Arc::new(version)),
-                Err(reason) => return Err(format!("attribute {name}: parse semantic version: {reason}")),
-            },
-            DeviceAttribute::Unset => return Err(format!("attribute {name}: unsupported attribute value")),
-        };
-        insert(&mut attributes, device.driver, name, value);
+impl Compiled {
+    /// The device, with the maps that the expression can read.
+    fn value(&self, device: &SelectedDevice<'_>) -> Result<Value, String> {
+        let mut attributes = BTreeMap::<_, Map>::new();
+        for (name, attribute) in device.attributes {
+            let value = match attribute {
+                DeviceAttribute::Version(version) => match Semver::parse(version) {
+                    Ok(version) => Value::Semver(Arc::new(version)),
+                    Err(reason) => return Err(format!("attribute {name}: parse semantic version: {reason}")),
+                },
+                DeviceAttribute::Unset => {
+                    return Err(format!("attribute {name}: unsupported attribute value"));
+                }
+                _ if !self.reads_attributes => continue,
+                DeviceAttribute::Int(value) => Value::Int(*value),
+                DeviceAttribute::Bool(value) => Value::Bool(*value),
+                DeviceAttribute::String(value) => Value::string(value.as_str()),
+            };
+            insert(&mut attributes, device.driver, name, value);
+        }
+        let mut capacity = BTreeMap::new();
+        for (name, value) in device.capacity.iter().filter(|_| self.reads_capacity) {
+            insert(&mut capacity, device.driver, name, Value::Quantity(value.value));
+        }
+        let fields = [
+            ("driver", Value::string(device.driver)),
+            ("allowMultipleAllocations", Value::Bool(device.allow_multiple_allocations)),
+            ("attributes", by_domain(attributes)),
+            ("capacity", by_domain(capacity)),
+        ];
+        let entries = fields.into_iter().map(|(name, value)| (Key::String(name.into()), value)).collect();
+        Ok(Value::Map(Arc::new(Map { entries, has_default: false })))
     }
-    let mut capacity = BTreeMap::new();
-    for (name, value) in device.capacity {
-        insert(&mut capacity, device.driver, name, Value::Quantity(value.value));
-    }
-    let fields = [
-        ("driver", Value::string(device.driver)),
-        ("allowMultipleAllocations", Value::Bool(device.allow_multiple_allocations)),
-        ("attributes", by_domain(attributes)),
-        ("capacity", by_domain(capacity)),
-    ];
-    let entries = fields.into_iter().map(|(name, value)| (Key::String(name.into()), value)).collect();
-    Ok(Value::Map(Arc::new(Map { entries, has_default: false })))
 }
 
 fn insert(domains: &mut BTreeMap<Key, Map>, driver: &str, name: &str, value: Value) {

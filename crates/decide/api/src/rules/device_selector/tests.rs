@@ -138,7 +138,7 @@ fn the_estimated_cost_equals_the_reference() {
         assert_eq!(selector.estimated_cost(), cost, "{expression}");
         assert!(!selector.exceeds_cost_limit());
         let (attributes, capacity) = device();
-        let device = device_value(&described(&attributes, &capacity)).unwrap();
+        let device = selector.compiled.value(&described(&attributes, &capacity)).unwrap();
         let (_, actual) = selector.compiled.program.evaluate_with_cost(&[("device", device)]);
         assert!(actual <= cost, "{expression}: {actual}");
     }
@@ -170,4 +170,22 @@ fn loops_need_something_to_loop_over() {
         let expression = format!(r#"device.attributes["dra.example.com"].{name}.exists(x, x == 1)"#);
         assert_eq!(matched(&expression), Err(format!("got '{implementation}', expected iterable type")));
     }
+}
+
+#[test]
+fn attributes_that_are_no_versions_are_errors_even_if_they_are_not_read() {
+    let attributes = [("v".to_owned(), DeviceAttribute::Version("1.x".to_owned()))].into();
+    let selector = DeviceSelector::compile("true").unwrap();
+    let error = selector.matches(&described(&attributes, &BTreeMap::new())).unwrap_err();
+    assert_eq!(error, "attribute v: parse semantic version: No Major.Minor.Patch elements found");
+}
+
+#[test]
+fn selectors_can_use_the_whole_device() {
+    assert_eq!(matched("cel.bind(d, device, d.attributes.size() == 2)"), Ok(true));
+    assert_eq!(matched("[device].exists(d, d.capacity.exists(c, c == 'dra.example.com'))"), Ok(true));
+    assert_eq!(
+        matched("device.?driver.orValue('') == 'dra.example.com' && has(device.attributes)"),
+        Ok(true)
+    );
 }
