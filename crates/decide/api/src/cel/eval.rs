@@ -212,7 +212,11 @@ impl<'a> Evaluation<'a> {
         };
         let Some(overload) = self.prepared.functions[id].iter().find(fits) else {
             self.budget.charge(1)?;
-            return Err(mismatch(function, values));
+            // A function with a known pattern checks its argument itself.
+            return match self.prepared.patterns[id] {
+                Some(_) => Err("no such overload".into()),
+                None => Err(mismatch(function, values)),
+            };
         };
         let sizes: Vec<u64> = values.iter().map(Value::size).collect();
         self.budget.charge(overload.cost.of(&sizes))?;

@@ -66,41 +66,30 @@ pub(in super::super) const ROWS: &[Row] = &[
 const OVERFLOW: &str = "integer overflow";
 const UNSIGNED_OVERFLOW: &str = "unsigned integer overflow";
 
-/// The error of a call whose arguments have no overload, as the reference words it for each kind of function.
+/// The error of a call whose arguments have no overload, as the reference words it: operators, and other functions that a
+/// value itself defines, name the function only if the first operand does not define it.
 pub(in super::super) fn mismatch(name: &str, arguments: &[Value]) -> Failure {
-    let first = arguments.first();
-    let has_operation = match name {
+    use Value::{Bytes, Double, Duration, Int, List, String, Timestamp, Uint};
+    let Some(first) = arguments.first() else { return "no such overload".into() };
+    let is_defined = match name {
         "contains" | "startsWith" | "endsWith" | "!_" | "@in" => true,
-        "_+_" => matches!(
-            first,
-            Some(
-                Value::Bytes(_)
-                    | Value::Double(_)
-                    | Value::Duration(_)
-                    | Value::Int(_)
-                    | Value::List(_)
-                    | Value::String(_)
-                    | Value::Timestamp(_)
-                    | Value::Uint(_)
-            )
-        ),
-        "_-_" => matches!(
-            first,
-            Some(
-                Value::Double(_) | Value::Duration(_) | Value::Int(_) | Value::Timestamp(_) | Value::Uint(_)
-            )
-        ),
-        "_*_" | "_/_" => matches!(first, Some(Value::Double(_) | Value::Int(_) | Value::Uint(_))),
-        "_%_" => matches!(first, Some(Value::Int(_) | Value::Uint(_))),
-        "_<_" | "_<=_" | "_>_" | "_>=_" => first.is_some_and(|first| first.compare(first).is_some()),
-        "matches" => matches!(first, Some(Value::String(_))),
-        "-_" | "size" => false,
+        // These answer for any function.
+        _ if is_operation(name) && matches!(first, String(_) | Duration(_) | Timestamp(_)) => true,
+        "_+_" => matches!(first, Bytes(_) | Double(_) | Int(_) | List(_) | Uint(_)),
+        "_-_" | "_*_" | "_/_" => matches!(first, Double(_) | Int(_) | Uint(_)),
+        "_%_" => matches!(first, Int(_) | Uint(_)),
+        "_<_" | "_<=_" | "_>_" | "_>=_" => first.compare(first).is_some(),
+        "-_" | "size" | "matches" => false,
         _ => {
             let types: Vec<_> = arguments.iter().map(Value::type_name).collect();
             return format!("no such overload: {name}({})", types.join(", ")).into();
         }
     };
-    if has_operation { "no such overload".into() } else { format!("no such overload: {name}").into() }
+    if is_defined { "no such overload".into() } else { format!("no such overload: {name}").into() }
+}
+
+fn is_operation(name: &str) -> bool {
+    name.contains('_') || matches!(name, "size" | "matches")
 }
 
 fn no_overload(_: &[Value], _: &mut Budget) -> Outcome {

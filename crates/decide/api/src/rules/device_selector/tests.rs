@@ -68,6 +68,22 @@ fn errors_are_those_of_the_reference() {
         (r#"device.attributes["dra.example.com"].speed > 1"#, "no such key: speed"),
         (r#"1 / (device.attributes["dra.example.com"].numa - 1) == 0"#, "division by zero"),
         (r#"device.attributes["dra.example.com"].model > 3"#, "no such overload"),
+        (r#"3 > device.attributes["dra.example.com"].model"#, "no such overload"),
+        (r#"device.attributes["dra.example.com"].model % 2 == 0"#, "no such overload"),
+        (r#"device.attributes["dra.example.com"].healthy + 1 == 0"#, "no such overload: _+_"),
+        (r#"device.attributes["dra.example.com"].firmware < "2""#, "no such overload: _<_"),
+        (r#"device.attributes["dra.example.com"].numa.size() == 0"#, "no such overload: size"),
+        (r#"device.attributes["dra.example.com"].numa.matches("1")"#, "no such overload"),
+        (
+            r#"device.attributes["dra.example.com"].numa.lowerAscii() == """#,
+            "no such overload: lowerAscii(int)",
+        ),
+        (
+            r#"device.attributes["dra.example.com"].model.isLessThan(semver("1.0.0"))"#,
+            "no such overload: isLessThan(string, kubernetes.Semver)",
+        ),
+        (r#"device.attributes["dra.example.com"].firmware == "1.10.0""#, "no such overload"),
+        (r#"device.attributes["dra.example.com"].model.length == 4"#, "no such key: length"),
         (
             r#"device.capacity["dra.example.com"].memory.isLessThan(quantity("many"))"#,
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
