@@ -353,7 +353,7 @@ fn instantiate(t: &Type, parameters: &[Type]) -> Type {
         Type::Param(parameter) => parameters[*parameter].clone(),
         Type::List(inner) => Type::list(instantiate(inner, parameters)),
         Type::Optional(inner) => Type::optional(instantiate(inner, parameters)),
-        Type::TypeOf(inner) => Type::type_of(instantiate(inner, parameters)),
+        Type::Meta(inner) => Type::type_of(instantiate(inner, parameters)),
         Type::Map(entry) => Type::map(instantiate(&entry.0, parameters), instantiate(&entry.1, parameters)),
         other => other.clone(),
     }

@@ -22,7 +22,8 @@ pub(crate) enum Type {
     List(Arc<Type>),
     Map(Arc<(Type, Type)>),
     Optional(Arc<Type>),
-    TypeOf(Arc<Type>),
+    /// The type of a type.
+    Meta(Arc<Type>),
     /// A type of a library, by its name.
     Opaque(&'static str),
     /// An object with fields.
@@ -59,7 +60,7 @@ impl Type {
     }
 
     pub fn type_of(inner: Type) -> Type {
-        Type::TypeOf(Arc::new(inner))
+        Type::Meta(Arc::new(inner))
     }
 
     /// Whether any value may have the type.
@@ -84,7 +85,7 @@ impl Type {
             Type::List(_) => "list",
             Type::Map(_) => "map",
             Type::Optional(_) => "optional_type",
-            Type::TypeOf(_) => "type",
+            Type::Meta(_) => "type",
             Type::Opaque(name) => name,
             Type::Object(object) => object.name,
         }
@@ -106,7 +107,7 @@ impl fmt::Display for Type {
             Type::List(element) => write!(f, "list({element})"),
             Type::Map(entry) => write!(f, "map({}, {})", entry.0, entry.1),
             Type::Optional(value) => write!(f, "optional_type({value})"),
-            Type::TypeOf(inner) => write!(f, "type({inner})"),
+            Type::Meta(inner) => write!(f, "type({inner})"),
             other => f.write_str(other.runtime_name()),
         }
     }
@@ -202,7 +203,7 @@ impl Substitution {
                 self.fits(to, from)?
             }
             (Type::Map(to), Type::Map(from)) => self.fits(&to.0, &from.0)? && self.fits(&to.1, &from.1)?,
-            (Type::TypeOf(_), Type::TypeOf(_)) => true,
+            (Type::Meta(_), Type::Meta(_)) => true,
             (Type::Object(to), Type::Object(from)) => to.name == from.name,
             (to, from) => to == from,
         })
@@ -235,7 +236,7 @@ impl Substitution {
                     Some(found) => this.contains(&found, parameter)?,
                     None => false,
                 },
-                Type::List(inner) | Type::Optional(inner) | Type::TypeOf(inner) => {
+                Type::List(inner) | Type::Optional(inner) | Type::Meta(inner) => {
                     this.contains(inner, parameter)?
                 }
                 Type::Map(entry) => {
@@ -279,7 +280,7 @@ impl Substitution {
                 },
                 Type::List(inner) => Type::list(this.resolve(inner, to_dyn)?),
                 Type::Optional(inner) => Type::optional(this.resolve(inner, to_dyn)?),
-                Type::TypeOf(inner) => Type::type_of(this.resolve(inner, to_dyn)?),
+                Type::Meta(inner) => Type::type_of(this.resolve(inner, to_dyn)?),
                 Type::Map(entry) => {
                     Type::map(this.resolve(&entry.0, to_dyn)?, this.resolve(&entry.1, to_dyn)?)
                 }

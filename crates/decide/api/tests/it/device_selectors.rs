@@ -75,7 +75,7 @@ fn selectors_fail_with_the_recorded_errors() {
 fn devices(objects: &[Value]) -> Vec<(String, Device)> {
     let slices = objects.iter().filter(|object| object["kind"] == "ResourceSlice");
     let of_slice = |slice: &Value| {
-        let driver = slice["spec"]["driver"].as_str().unwrap().to_owned();
+        let driver = slice["spec"]["driver"].as_str().expect("a driver").to_owned();
         let devices: Vec<Device> =
             serde_json::from_value(slice["spec"]["devices"].clone()).unwrap_or_default();
         devices.into_iter().map(move |device| (driver.clone(), device))
