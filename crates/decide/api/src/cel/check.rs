@@ -248,12 +248,11 @@ impl Checker<'_> {
                 continue;
             }
             candidates.push(overload);
-            result = Some(match result {
-                None => self.substitution.resolve(&instantiate(&overload.result, &fresh), false)?,
-                Some(Type::Bool) if overload.result == Type::Bool => Type::Bool,
-                Some(earlier) if earlier == overload.result && overload.n_type_parameters == 0 => earlier,
-                Some(_) => Type::Dyn,
-            });
+            let found = self.substitution.resolve(&instantiate(&overload.result, &fresh), false)?;
+            result = match result {
+                Some(earlier) if earlier != found => Some(Type::Dyn),
+                _ => Some(found),
+            };
         }
         self.checked.overloads[id] = candidates;
         match result {

@@ -118,7 +118,10 @@ impl Expression {
                 error
             }
         })?;
-        Ok(Expression { program })
+        match program.result() {
+            Type::Bool | Type::Dyn => Ok(Expression { program }),
+            _ => Err("must evaluate to bool".to_owned()),
+        }
     }
 
     /// Evaluates a condition.

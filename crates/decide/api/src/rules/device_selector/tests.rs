@@ -106,6 +106,8 @@ fn errors_are_those_of_the_reference() {
 fn types_are_checked_when_a_selector_is_compiled() {
     for (expression, part) in [
         ("1", "must evaluate to bool or the unknown type, not int"),
+        ("size(device.attributes['a'].b)", "must evaluate to bool or the unknown type, not int"),
+        ("device.attributes['a']", "must evaluate to bool or the unknown type, not map(string, dyn)"),
         ("device.name == 'x'", "undefined field 'name'"),
         ("devise.driver == 'x'", "undeclared reference to 'devise' (in container '')"),
         ("device.driver == 1", "found no matching overload for '_==_' applied to '(string, int)'"),
@@ -149,6 +151,7 @@ fn the_estimated_cost_equals_the_reference() {
         (r#"device.attributes["a"].b.all(x, x != "")"#, 5 + 4 * 64),
         (r#"device.attributes["a"].b.exists(x, x.isGreaterThan(semver("0.0.1")))"#, 5 + 7 * 64),
         (r#"1 in device.attributes["a"].b"#, 4 + 64),
+        (r#"device.attributes["a"].b.size() == 2"#, 6),
     ] {
         let selector = DeviceSelector::compile(expression).unwrap();
         assert_eq!(selector.estimated_cost(), cost, "{expression}");
