@@ -7,7 +7,7 @@ const MAX_MADE: u64 = 32 << 20;
 /// What an element of a list or a map takes.
 const ELEMENT_BYTES: usize = 32;
 /// Limit of the steps of an evaluation that have no cost, such as those of regular expressions.
-const MAX_STEPS: u64 = 200_000_000;
+const MAX_STEPS: u64 = 50_000_000;
 
 /// Why an evaluation has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -224,7 +224,7 @@ impl Value {
 
     fn parts_equal(&self, other: &Value, budget: &mut Budget, depth: usize) -> Result<bool, Failure> {
         // Values that share parts can be much larger than what was made.
-        const STEPS: u64 = 100;
+        const STEPS: u64 = 25;
         const MAX_DEPTH: usize = 200;
         budget.work(STEPS)?;
         if depth > MAX_DEPTH {
