@@ -50,6 +50,7 @@ async fn requests_of_a_claim_are_defaulted_and_validated() {
         json!({"requests": [request]})
     };
     let path = "spec.devices.requests[0]";
+    let nested_loops = format!("{}true{}", "device.attributes.all(a, ".repeat(4), ")".repeat(4));
     for (devices, expected) in [
         (json!({"requests": [{"name": "a"}]}), format!("{path}: Required value: exactly one of `exactly` or")),
         (json!({"requests": [gpu("a"), gpu("a")]}), "spec.devices.requests[1]: Duplicate value: \"a\"".to_owned()),
@@ -64,6 +65,17 @@ async fn requests_of_a_claim_are_defaulted_and_validated() {
         (
             exactly(json!({"selectors": [{"cel": {"expression": "true ".repeat(2049)}}]})),
             format!("{path}.exactly.selectors[0].cel.expression: Too long: may not be more than 10240 bytes"),
+        ),
+        (
+            exactly(json!({"selectors": [{"cel": {"expression": "device.model == 'x'"}}]})),
+            format!(
+                "{path}.exactly.selectors[0].cel.expression: Invalid value: \"device.model == 'x'\": compilation \
+                 failed: ERROR: <input>:1:7: undefined field 'model'"
+            ),
+        ),
+        (
+            exactly(json!({"selectors": [{"cel": {"expression": nested_loops}}]})),
+            format!("{path}.exactly.selectors[0].cel.expression: Forbidden: too complex, exceeds cost limit"),
         ),
         (
             exactly(json!({"tolerations": [{"key": "k", "operator": "Exists", "value": "v"}]})),

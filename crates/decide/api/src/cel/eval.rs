@@ -15,54 +15,49 @@ use super::value::{Key, Map, Value};
 /// used first.
 const MAX_DEPTH: usize = 400;
 
-/// What is prepared for evaluations.
-#[derive(Debug)]
+/// What is prepared for the evaluations of a node.
+#[derive(Debug, Default)]
 pub(super) struct Prepared {
-    /// Values of lists and maps of literals, by node.
-    constants: Vec<Option<Value>>,
-    /// Regular expressions that are literals, by the node of the call.
-    patterns: Vec<Option<regex::Pattern>>,
-    /// All overloads of the functions, by the node of the call.
-    functions: Vec<&'static [Overload]>,
+    /// The value, if the node is a literal, or a list of literals.
+    constant: Option<Value>,
+    /// The regular expression of a call, if it is a literal.
+    pattern: Option<regex::Pattern>,
+    /// All overloads of the function of a call.
+    overloads: &'static [Overload],
 }
 
-impl Prepared {
-    pub fn new(tree: &Tree) -> Self {
-        let (mut constants, mut patterns) = (Vec::with_capacity(tree.nodes.len()), Vec::new());
-        let mut functions = Vec::with_capacity(tree.nodes.len());
-        for node in &tree.nodes {
-            functions.push(match &node.kind {
-                Kind::Call { function, .. } => overloads(function).unwrap_or_default(),
-                _ => &[],
-            });
-            patterns.push(None);
-            constants.push(match &node.kind {
-                Kind::Literal(value) => Some(value.clone()),
-                Kind::List(elements) => {
-                    let known = |(id, is_optional): &(Id, bool)| {
-                        if *is_optional { None } else { Option::clone(&constants[*id]) }
-                    };
-                    elements.iter().map(known).collect::<Option<Vec<_>>>().map(Value::list)
+/// Prepares the evaluations of all nodes.
+pub(super) fn prepare(tree: &Tree) -> Vec<Prepared> {
+    let mut nodes: Vec<Prepared> = Vec::with_capacity(tree.nodes.len());
+    for node in &tree.nodes {
+        let mut prepared = Prepared::default();
+        match &node.kind {
+            Kind::Literal(value) => prepared.constant = Some(value.clone()),
+            Kind::List(elements) => {
+                let constant =
+                    |(id, is_optional): &(Id, bool)| nodes[*id].constant.clone().filter(|_| !is_optional);
+                prepared.constant =
+                    elements.iter().map(constant).collect::<Option<Vec<_>>>().map(Value::list);
+            }
+            Kind::Call { function, arguments, .. } => {
+                prepared.overloads = overloads(function).unwrap_or_default();
+                if let ("matches" | "find" | "findAll", Some(pattern)) = (&**function, arguments.get(1))
+                    && let Kind::Literal(Value::String(pattern)) = tree.kind(*pattern)
+                {
+                    prepared.pattern = regex::Pattern::new(pattern).ok();
                 }
-                Kind::Call { function, arguments, .. } => {
-                    if let ("matches" | "find" | "findAll", Some(pattern)) = (&**function, arguments.get(1))
-                        && let Kind::Literal(Value::String(pattern)) = tree.kind(*pattern)
-                    {
-                        *patterns.last_mut().expect("it was pushed") = regex::Pattern::new(pattern).ok();
-                    }
-                    None
-                }
-                _ => None,
-            });
+            }
+            _ => {}
         }
-        Prepared { constants, patterns, functions }
+        nodes.push(prepared);
     }
+    nodes
 }
 
 /// The value of a tree with these variables.
 pub(super) fn evaluate(
     tree: &Tree,
-    prepared: &Prepared,
+    prepared: &[Prepared],
     variables: &[(&str, Value)],
     budget: &mut Budget,
 ) -> Outcome {
@@ -79,7 +74,7 @@ enum Slot {
 
 struct Evaluation<'a> {
     tree: &'a Tree,
-    prepared: &'a Prepared,
+    prepared: &'a [Prepared],
     scope: Vec<(&'a str, Slot)>,
     budget: &'a mut Budget,
     depth: usize,
@@ -87,7 +82,7 @@ struct Evaluation<'a> {
 
 impl<'a> Evaluation<'a> {
     fn value(&mut self, id: Id) -> Outcome {
-        if let Some(constant) = &self.prepared.constants[id] {
+        if let Some(constant) = &self.prepared[id].constant {
             return Ok(constant.clone());
         }
         self.depth += 1;
@@ -210,17 +205,17 @@ impl<'a> Evaluation<'a> {
                     .zip(values)
                     .all(|(parameter, value)| parameter.accepts(value.type_name()))
         };
-        let Some(overload) = self.prepared.functions[id].iter().find(fits) else {
+        let Some(overload) = self.prepared[id].overloads.iter().find(fits) else {
             self.budget.charge(1)?;
             // A function with a known pattern checks its argument itself.
-            return match self.prepared.patterns[id] {
+            return match self.prepared[id].pattern {
                 Some(_) => Err("no such overload".into()),
                 None => Err(mismatch(function, values)),
             };
         };
         let sizes: Vec<u64> = values.iter().map(Value::size).collect();
         self.budget.charge(overload.cost.of(&sizes))?;
-        match &self.prepared.patterns[id] {
+        match &self.prepared[id].pattern {
             Some(pattern) => pattern.apply(function, values, self.budget),
             None => (overload.function)(values, self.budget),
         }

@@ -40,7 +40,7 @@ pub const MAX_COST: u64 = 1_000_000;
 pub(crate) struct Program {
     tree: Tree,
     checked: check::Checked,
-    prepared: eval::Prepared,
+    prepared: Vec<eval::Prepared>,
 }
 
 impl Program {
@@ -53,7 +53,7 @@ impl Program {
             |mut issues: Vec<Issue>| format!("compilation failed: {}", show_issues(&mut issues, text));
         let tree = parser::parse(text).map_err(|issue| failed(vec![issue]))?;
         let checked = check::check(&tree, variables).map_err(failed)?;
-        Ok(Program { prepared: eval::Prepared::new(&tree), checked, tree })
+        Ok(Program { prepared: eval::prepare(&tree), checked, tree })
     }
 
     /// The type of the values.

@@ -130,7 +130,7 @@ pub(super) struct TooComplex;
 
 impl Substitution {
     pub fn new() -> Self {
-        Substitution { steps: 2_000_000, ..Self::default() }
+        Substitution { steps: 200_000, ..Self::default() }
     }
 
     pub fn parameter(&mut self) -> Type {

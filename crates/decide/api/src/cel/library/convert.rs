@@ -44,17 +44,15 @@ fn no_conversion(from: &Value, to: &Type) -> Outcome {
 }
 
 fn to_bool(arguments: &[Value], _: &mut Budget) -> Outcome {
-    match only(arguments)? {
+    let value = only(arguments)?;
+    match value {
         Value::Bool(value) => Ok(Value::Bool(*value)),
-        other => match other {
-            Value::String(text) if matches!(&**text, "1" | "t" | "T" | "TRUE" | "true" | "True") => {
-                Ok(Value::Bool(true))
-            }
-            Value::String(text) if matches!(&**text, "0" | "f" | "F" | "FALSE" | "false" | "False") => {
-                Ok(Value::Bool(false))
-            }
-            other => no_conversion(other, &Type::Bool),
+        Value::String(text) => match &**text {
+            "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(Value::Bool(true)),
+            "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(Value::Bool(false)),
+            _ => no_conversion(value, &Type::Bool),
         },
+        other => no_conversion(other, &Type::Bool),
     }
 }
 
@@ -69,18 +67,15 @@ fn to_bytes(arguments: &[Value], budget: &mut Budget) -> Outcome {
 }
 
 fn to_double(arguments: &[Value], _: &mut Budget) -> Outcome {
-    match only(arguments)? {
-        Value::Double(value) => Ok(Value::Double(*value)),
-        Value::Int(value) => Ok(Value::Double(*value as f64)),
-        Value::Uint(value) => Ok(Value::Double(*value as f64)),
-        other => match other {
-            Value::String(text) if !text.is_empty() => match text.parse() {
-                Ok(value) => Ok(Value::Double(value)),
-                Err(_) => no_conversion(other, &Type::Double),
-            },
-            other => no_conversion(other, &Type::Double),
-        },
-    }
+    let value = only(arguments)?;
+    let double = match value {
+        Value::Double(value) => Some(*value),
+        Value::Int(value) => Some(*value as f64),
+        Value::Uint(value) => Some(*value as f64),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    double.map_or_else(|| no_conversion(value, &Type::Double), |double| Ok(Value::Double(double)))
 }
 
 fn to_duration(arguments: &[Value], _: &mut Budget) -> Outcome {

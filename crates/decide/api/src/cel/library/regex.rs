@@ -7,11 +7,11 @@ use super::super::function::{Cost, Outcome, Row};
 use super::super::value::Value;
 
 pub(in super::super) const ROWS: &[Row] = &[
-    ("matches", "ss:b", Cost::Regex, compile_and_apply::<Matches>),
-    ("matches", "s.s:b", Cost::Regex, compile_and_apply::<Matches>),
-    ("find", "s.s:s", Cost::Regex, compile_and_apply::<Find>),
-    ("findAll", "s.s:[s]", Cost::Regex, compile_and_apply::<FindAll>),
-    ("findAll", "s.si:[s]", Cost::Regex, compile_and_apply::<FindAll>),
+    ("matches", "ss:b", Cost::Regex, matches),
+    ("matches", "s.s:b", Cost::Regex, matches),
+    ("find", "s.s:s", Cost::Regex, find),
+    ("findAll", "s.s:[s]", Cost::Regex, find_all),
+    ("findAll", "s.si:[s]", Cost::Regex, find_all),
 ];
 
 /// A compiled regular expression.
@@ -72,25 +72,21 @@ fn steps(pattern: &str) -> u64 {
     counts.fold(2 * pattern.len() as u64 + 1, u64::saturating_mul).min(1 << 14)
 }
 
-trait Named {
-    const NAME: &'static str;
-}
-struct Matches;
-struct Find;
-struct FindAll;
-impl Named for Matches {
-    const NAME: &'static str = "matches";
-}
-impl Named for Find {
-    const NAME: &'static str = "find";
-}
-impl Named for FindAll {
-    const NAME: &'static str = "findAll";
-}
-
 /// For patterns that are not known before the evaluation.
-fn compile_and_apply<F: Named>(arguments: &[Value], budget: &mut Budget) -> Outcome {
+fn compile_and_apply(function: &str, arguments: &[Value], budget: &mut Budget) -> Outcome {
     let Some(Value::String(pattern)) = arguments.get(1) else { return Err("no such overload".into()) };
     budget.work(steps(pattern).saturating_mul(100))?;
-    Pattern::new(pattern)?.apply(F::NAME, arguments, budget)
+    Pattern::new(pattern)?.apply(function, arguments, budget)
+}
+
+fn matches(arguments: &[Value], budget: &mut Budget) -> Outcome {
+    compile_and_apply("matches", arguments, budget)
+}
+
+fn find(arguments: &[Value], budget: &mut Budget) -> Outcome {
+    compile_and_apply("find", arguments, budget)
+}
+
+fn find_all(arguments: &[Value], budget: &mut Budget) -> Outcome {
+    compile_and_apply("findAll", arguments, budget)
 }

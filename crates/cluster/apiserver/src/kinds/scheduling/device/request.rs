@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use berth_api::cel::MAX_BYTES;
+use berth_api::rules::DeviceSelector;
 use berth_api::syntax;
 
 use super::names::{
@@ -15,7 +17,6 @@ const MAX_CONSTRAINTS: usize = 32;
 pub const MAX_CONFIG: usize = 32;
 const MAX_SELECTORS: usize = 32;
 const MAX_TOLERATIONS: usize = 16;
-const MAX_EXPRESSION: usize = 10 * 1024;
 const MAX_PARAMETERS: usize = 10 * 1024;
 
 /// The names that a claim gives its requests and alternatives, as other fields refer to them: `REQUEST` or
@@ -176,7 +177,7 @@ pub fn validate_selectors(selectors: &Value, path: &str, causes: &mut Causes) {
         } else {
             validate_expression(
                 &format!("{path}[{i}].cel.expression"),
-                text(selector, "/cel/expression"),
+                &selector["cel"]["expression"],
                 causes,
             );
         }
@@ -184,9 +185,17 @@ pub fn validate_selectors(selectors: &Value, path: &str, causes: &mut Causes) {
 }
 
 /// The expression of a selector.
-fn validate_expression(path: &str, expression: &str, causes: &mut Causes) {
-    if expression.len() > MAX_EXPRESSION {
-        causes.too_long(path, MAX_EXPRESSION);
+fn validate_expression(path: &str, expression: &Value, causes: &mut Causes) {
+    let text = expression.as_str().unwrap_or_default();
+    if text.len() > MAX_BYTES {
+        return causes.too_long(path, MAX_BYTES);
+    }
+    match DeviceSelector::compile(text) {
+        Err(reason) => causes.invalid(path, expression, &reason),
+        Ok(selector) if selector.exceeds_cost_limit() => {
+            causes.forbidden(path, "too complex, exceeds cost limit");
+        }
+        Ok(_) => {}
     }
 }
 
