@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::entry::{Entry, InputError, NOT_AN_OBJECT};
 use super::workload::{Workload, WorkloadSpec};
+use crate::object::device::ResourceClaimStatus;
 use crate::object::group::PodGroup;
 use crate::object::{
     CronJob, DeviceClass, DeviceObject, Job, Monitor, Namespace, NetworkPolicy, Node, NodeStatus, ObjectMeta,
@@ -255,7 +256,13 @@ impl Inventory {
             Kind::Device(device_kind) => {
                 let decoded = DeviceObject::decode(device_kind, &manifest.value);
                 let entry = self.take_decoded(kind, manifest, decoded, DeviceObject::metadata_mut)?;
-                put(&mut self.device_objects, entry);
+                let replaced = put(&mut self.device_objects, entry);
+                if let Some((DeviceObject::ResourceClaim(claim), DeviceObject::ResourceClaim(earlier))) =
+                    replaced
+                    && claim.status == ResourceClaimStatus::default()
+                {
+                    claim.status = earlier.status;
+                }
             }
             Kind::Deployment => {
                 self.add_workload(kind, manifest, of_workload, WorkloadSpec::Deployment)?;

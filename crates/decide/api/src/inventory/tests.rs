@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::object::{NamespacedName, Pod, VolumeKind, VolumeObject};
+use crate::object::{DeviceKind, DeviceObject, NamespacedName, Pod, VolumeKind, VolumeObject};
 use crate::read::{Kind, Manifest, ReadError, collect_manifests, decode, read_manifests};
 
 fn manifests(text: &str) -> Vec<Manifest> {
@@ -617,4 +617,54 @@ fn monitors_of_both_kinds_are_read_replaced_and_removed() {
     let name = NamespacedName::new("a", "web");
     assert!(inventory.remove(Kind::PodMonitor, &name) && inventory.has(Kind::ServiceMonitor, &name));
     assert_eq!(inventory.monitors.len(), 1);
+}
+
+#[test]
+fn objects_of_devices_are_read_in_all_versions_and_changed_by_name() {
+    let text = "
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: resource.k8s.io/v1beta1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: d, devices: [{name: a, basic: {}}]}}
+- {apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, spec: {extendedResourceName: example.com/gpu}}
+- {apiVersion: resource.k8s.io/v1beta2, kind: ResourceClaim, metadata: {name: c}, spec: {devices: {}}}
+- {apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: t, namespace: ns}, spec: {spec: {devices: {}}}}
+- {apiVersion: resource.k8s.io/v1alpha3, kind: DeviceTaintRule, metadata: {name: r}, spec: {taint: {key: k, effect: NoExecute}}}
+";
+    let mut inventory = Inventory::from_text(text).unwrap();
+    let kinds: Vec<_> = inventory.device_objects.iter().map(|entry| entry.object.kind()).collect();
+    assert_eq!(kinds, DeviceKind::ALL);
+    let namespaces = inventory.device_objects.iter().map(|entry| entry.object.metadata().namespace.as_str());
+    assert_eq!(namespaces.collect::<Vec<_>>(), ["", "", "default", "ns", ""]);
+    assert_eq!(
+        inventory.device_classes().map(|class| class.metadata.name.as_str()).collect::<Vec<_>>(),
+        ["gpu"]
+    );
+    let applied = |status: &str| {
+        let claim =
+            format!("{{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {{name: c}}{status}}}");
+        let mut inventory = inventory.clone();
+        inventory.read(claim.as_bytes(), "first").unwrap();
+        inventory
+            .read(
+                "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}}".as_bytes(),
+                "second",
+            )
+            .unwrap();
+        let claims = inventory.device_objects.into_iter().filter_map(|entry| match entry.object {
+            DeviceObject::ResourceClaim(claim) => Some(claim.status.allocation.is_some()),
+            _ => None,
+        });
+        claims.collect::<Vec<_>>()
+    };
+    assert_eq!(applied(""), [false]);
+    assert_eq!(
+        applied(", status: {allocation: {}}"),
+        [true],
+        "a manifest without status leaves that of the cluster"
+    );
+    let claim = NamespacedName::new("default", "c");
+    assert!(inventory.remove(Kind::Device(DeviceKind::ResourceClaim), &claim));
+    assert_eq!(inventory.device_objects.len(), 4);
+    assert_eq!(Kind::named("resourceclaims.resource.k8s.io"), Some(Kind::Device(DeviceKind::ResourceClaim)));
 }

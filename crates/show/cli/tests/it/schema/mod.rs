@@ -1,6 +1,8 @@
 //! Compares objects with the types of Kubernetes 1.36: a round trip through a type loses unknown fields.
 
 use berth_api::policy::PlacementPolicy;
+use berth_api::read::{Manifest, SourceLocation};
+use berth_kubelet::DeviceTemplate;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -9,6 +11,7 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -36,6 +39,17 @@ pub fn complaint(object: &Value) -> Option<String> {
         ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding") => lost::<ClusterRoleBinding>(object),
         ("rbac.authorization.k8s.io/v1", "Role") => lost::<Role>(object),
         ("rbac.authorization.k8s.io/v1", "RoleBinding") => lost::<RoleBinding>(object),
+        ("resource.k8s.io/v1", "DeviceClass") => lost::<DeviceClass>(object),
+        ("resource.k8s.io/v1", "ResourceClaim") => lost::<ResourceClaim>(object),
+        ("resource.k8s.io/v1", "ResourceClaimTemplate") => lost::<ResourceClaimTemplate>(object),
+        ("resource.k8s.io/v1", "ResourceSlice") => lost::<ResourceSlice>(object),
+        ("simulation.berth.dev/v1alpha1", DeviceTemplate::KIND) => {
+            let manifest = Manifest::new(object.clone(), SourceLocation::file("object"));
+            manifest.map_or_else(
+                |error| Some(error.to_string()),
+                |manifest| DeviceTemplate::read(&manifest).err().map(|error| error.to_string()),
+            )
+        }
         ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration") => {
             lost::<ValidatingWebhookConfiguration>(object)
         }
