@@ -30,7 +30,7 @@ pub struct CallError {
 enum Failure {
     /// The server answered with an error, in a Status object.
     #[error("{code} {reason}: {message}")]
-    Status { code: u16, reason: String, message: String, retry_after: Option<Duration> },
+    Status { code: u16, reason: String, message: String, retry_after: Option<Duration>, causes: Vec<Cause> },
     /// It is unknown whether the request was carried out.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
@@ -70,6 +70,12 @@ impl CallError {
             Failure::Status { message, .. } if !message.is_empty() => message.clone(),
             _ => self.to_string(),
         }
+    }
+
+    /// The message of the server's cause with this reason, from `details.causes` of its Status.
+    pub fn cause(&self, reason: &str) -> Option<&str> {
+        let Failure::Status { causes, .. } = &self.failure else { return None };
+        causes.iter().find(|cause| cause.reason == reason).map(|cause| cause.message.as_str())
     }
 
     fn reason(&self) -> &str {
@@ -230,6 +236,21 @@ struct StatusBody {
     code: u16,
     reason: String,
     message: String,
+    details: Option<StatusDetails>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StatusDetails {
+    causes: Vec<Cause>,
+}
+
+/// A cause in the details of a Status.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Cause {
+    reason: String,
+    message: String,
 }
 
 async fn refused(name: &Name, response: Response<Body>) -> CallError {
@@ -250,6 +271,7 @@ fn status_error(name: &Name, status: StatusCode, retry_after: Option<Duration>, 
             .filter(|r| !r.is_empty())
             .unwrap_or_else(|| status.canonical_reason().unwrap_or("Unknown").replace(' ', "")),
         message: parsed.message,
+        causes: parsed.details.unwrap_or_default().causes,
         retry_after: retry_after.map(|d| d.min(MAX_RETRY_AFTER)),
     })
 }

@@ -29,3 +29,20 @@ pub async fn evict(
     let request = call::with_json(Method::POST, &path, &body);
     call::send(client, request, timeout, call::MAX_OBJECT_BYTES).await.map(|_| ())
 }
+
+/// Why an eviction is refused for now, and may be tried again; none for other errors. Names the budget as kube-apiserver does in the
+/// cause of its Status.
+pub fn refused_for_now(error: &CallError) -> Option<String> {
+    if error.code() != Some(429) {
+        return None;
+    }
+    let budget =
+        error.cause("DisruptionBudget").and_then(|cause| cause.strip_prefix("The disruption budget "));
+    Some(match budget.and_then(|budget| budget.split_once(' ')) {
+        Some((name, why)) if why.starts_with("needs ") => {
+            format!("blocked by PodDisruptionBudget {name}: 0 disruptions allowed, {why}")
+        }
+        Some((name, why)) => format!("blocked by PodDisruptionBudget {name}, which {why}"),
+        None => error.message(),
+    })
+}

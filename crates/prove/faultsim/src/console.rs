@@ -10,12 +10,13 @@ use std::time::Duration;
 use berth_api::read::{Manifest, SourceLocation};
 use berth_api::resource::{DEPLOYMENTS, NODES, PODS, Resource, STATEFUL_SETS};
 use berth_client::call::{self, CallError};
-use berth_console::writes::{Write, WritePlan};
-use berth_console::{CONFIRM, Request, State, Update};
-use berth_console_server::{Changes, writer};
+use berth_console::writes::{Progress, Write, WritePlan, WriteState};
+use berth_console::{APPLIED, CONFIRM, Request, State, Update};
+use berth_console_server::{Changes, EvictionRetries, writer};
 use berth_simulate::SimulationOptions;
 use fastrand::Rng;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::platform;
 use crate::workload::APPS;
@@ -25,6 +26,11 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const READING: Duration = Duration::from_secs(2);
 /// A viewer gives up after as many lists.
 const MOST_LISTS: usize = 40;
+/// And after as many that a disruption budget has stopped.
+const MOST_BLOCKED: usize = 10;
+/// A short limit: a viewer confirms the rest again.
+const RETRIES: EvictionRetries =
+    EvictionRetries { pause: Duration::from_secs(1), limit: Duration::from_secs(3) };
 
 /// A list of writes that a viewer has confirmed.
 #[derive(Clone, Debug)]
@@ -35,15 +41,27 @@ pub struct List {
     pub began: Duration,
     /// The writes, in their order.
     pub writes: Vec<Write>,
-    /// When the viewer got the report, with the results; none if the console was killed before.
-    pub report: Option<(Duration, Vec<Result<(), String>>)>,
+    /// When the viewer got the report, with what became of the writes; none if the console was killed before.
+    pub report: Option<(Duration, Progress)>,
 }
 
 impl List {
     /// Whether all is written.
     pub fn is_done(&self) -> bool {
-        let results = self.report.as_ref().map(|(_, results)| results);
-        results.is_some_and(|results| results.len() == self.writes.len() && results.iter().all(Result::is_ok))
+        self.report.as_ref().is_some_and(|(_, progress)| progress.is_done())
+    }
+
+    /// Why writes were not made.
+    pub fn errors(&self) -> impl Iterator<Item = &str> {
+        self.report.iter().flat_map(|(_, progress)| &progress.states).filter_map(|state| match state {
+            WriteState::Failed(error) => Some(error.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Whether a disruption budget has stopped it.
+    pub fn is_blocked(&self) -> bool {
+        self.errors().any(|error| error.to_lowercase().contains("disruption"))
     }
 }
 
@@ -88,8 +106,9 @@ impl Viewers {
 
     fn is_answered(&self, question: usize) -> bool {
         let lists = self.lock();
-        let mut own = lists.iter().filter(|list| list.question == question);
-        own.clone().count() >= MOST_LISTS || own.any(List::is_done)
+        let own = || lists.iter().filter(|list| list.question == question);
+        let n_blocked = own().filter(|list| list.is_blocked()).count();
+        own().count() >= MOST_LISTS || n_blocked >= MOST_BLOCKED || own().any(List::is_done)
     }
 
     /// What is not written yet.
@@ -102,7 +121,8 @@ impl Viewers {
 
     /// Asks one question after the other, from the first that is not answered.
     pub async fn view(self, client: kube::Client) {
-        let changes = Changes::new(writer::as_client(client.clone())).expect("there are random numbers");
+        let changes =
+            Changes::new(writer::as_client(client.clone()), RETRIES).expect("there are random numbers");
         for (i, (at, query)) in self.questions.iter().enumerate() {
             tokio::time::sleep_until(platform::instant(*at)).await;
             while !self.is_answered(i) {
@@ -133,11 +153,14 @@ impl Viewers {
         let began = platform::now();
         let n = self.lock().len();
         self.lock().push(List { question, began, writes: plan.writes.clone(), report: None });
-        let results = changes.carry_out(&plan, None).await;
-        let page = plan.report(&state, &request, &results).body;
-        let n_failed = results.iter().filter(|result| result.is_err()).count();
-        assert_eq!(page.matches("Failed: ").count(), n_failed, "{page}");
-        self.lock()[n].report = Some((platform::now(), results));
+        let progress = changes.carry_out(&plan, None, &CancellationToken::new(), |_| ()).await;
+        let shown = Request { path: APPLIED, query: "list=simulated", form: None };
+        let page = plan.report(&state, &shown, &request, &progress).body;
+        {
+            let list = &mut self.lock()[n];
+            list.report = Some((platform::now(), progress));
+            assert_eq!(page.matches("Failed: ").count(), list.errors().count(), "{page}");
+        }
         tokio::time::sleep(READING).await;
         Ok(())
     }

@@ -13,6 +13,6 @@ mod server;
 pub mod writer;
 
 pub use access::{AccessToken, Authenticator, RandomnessError};
-pub use changes::{Changes, WriteFn};
+pub use changes::{Changes, EvictionRetries, WriteError, WriteFn};
 pub use console::Console;
 pub use server::{Bound, ServerOptions, StartError, start, start_at};

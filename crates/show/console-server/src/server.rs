@@ -1,6 +1,7 @@
 //! The requests of browsers.
 
 mod confirm;
+mod lists;
 mod login;
 
 use std::convert::Infallible;
@@ -8,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_console::{Response as Page, State};
+use berth_console::{APPLIED, Response as Page, State};
 use berth_serve::reloading_tls;
 use berth_serve::{CertificateError, CertificateSource, Connection, ConnectionLimits, ListenError, Listener};
 use bytes::Bytes;
@@ -23,10 +24,11 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::access::{Authenticator, RandomnessError};
-use crate::changes::{Changes, WriteFn};
+use crate::changes::{Changes, EvictionRetries, WriteFn};
 use crate::checks::{Foreign, Hosts, check};
 use crate::console::{Console, Question, Rendered};
 use crate::events;
+use lists::Lists;
 
 /// Open connections.
 const MAX_CONNECTIONS: usize = 512;
@@ -78,6 +80,8 @@ pub struct ServerOptions {
     pub is_live: bool,
     /// Carries out the changes that viewers confirm; none if nothing may be changed.
     pub write: Option<WriteFn>,
+    /// How it tries evictions again.
+    pub retries: EvictionRetries,
 }
 
 /// Why the console is not served.
@@ -147,7 +151,8 @@ pub fn start_at(
             None => None,
         };
         let is_secure = tls.is_some();
-        let changes = options.write.clone().map(Changes::new).transpose()?.map(Arc::new);
+        let changes = options.write.clone().map(|write| Changes::new(write, options.retries));
+        let changes = changes.transpose()?.map(Arc::new);
         if changes.is_some() {
             let allow = |state: &mut State| {
                 state.allows_changes = true;
@@ -167,6 +172,7 @@ pub fn start_at(
             is_secure,
             options,
             changes,
+            lists: Lists::default(),
             followers: Arc::new(Semaphore::new(MAX_FOLLOWERS)),
             stop: stop.clone(),
         });
@@ -194,6 +200,7 @@ struct Server {
     is_secure: bool,
     options: ServerOptions,
     changes: Option<Arc<Changes>>,
+    lists: Lists,
     followers: Arc<Semaphore>,
     stop: CancellationToken,
 }
@@ -281,7 +288,10 @@ impl Server {
         if parts.headers.get(header::ACCEPT).is_some_and(|accept| accept == EVENT_STREAM) {
             return self.follow();
         }
-        let rendered = self.console.page(question).await;
+        let rendered = match self.changes.is_some() && path == APPLIED {
+            true => self.applied(&parts.headers, question).await?,
+            false => self.console.page(question).await,
+        };
         let tag = parts.headers.get(header::IF_NONE_MATCH);
         if rendered.status == 200 && tag.is_some_and(|tag| *tag == entity_tag(&rendered)) {
             return Ok(with_status(StatusCode::NOT_MODIFIED, Content::Whole(Bytes::new())));

@@ -15,7 +15,7 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::WriteFn;
+use crate::{WriteError, WriteFn};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Attempts to change an object that others change at the same time, or to hear whether it is changed.
@@ -36,12 +36,14 @@ pub fn as_client(client: Client) -> WriteFn {
 pub fn as_viewers(client: Client) -> WriteFn {
     Arc::new(move |change, token| {
         let client = connect::with_token(&client, &token.unwrap_or_default());
-        async move { write(&client.map_err(|error| error.to_string())?, change).await }.boxed()
+        async move { write(&client.map_err(|error| WriteError::Failed(error.to_string()))?, change).await }
+            .boxed()
     })
 }
 
-async fn write(client: &Client, write: Write) -> Result<(), String> {
-    match write {
+async fn write(client: &Client, write: Write) -> Result<(), WriteError> {
+    let written = match write {
+        Write::Evict { name, uid, .. } => return evict(client, &name, &uid).await,
         Write::SetLabel { node, key, value, before } => {
             edit(client, &NODES.object_path("", &node), |node| {
                 let now = node["metadata"]["labels"][&key].as_str();
@@ -83,14 +85,9 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
             let path = NODES.object_path("", &node);
             edit(client, &path, |_| Ok(json!({"spec": {"unschedulable": null}}))).await
         }
-        Write::Evict { name, uid, .. } => {
-            match eviction::evict(client, name.namespace(), name.name(), &uid, TIMEOUT).await {
-                Err(error) if !error.is_refusal() && is_evicted(client, &name, &uid).await => Ok(()),
-                evicted => evicted.map_err(|error| failure(&error, !error.is_refusal())),
-            }
-        }
         Write::Scale { kind, name, n_replicas, before } => {
-            let resource = kind.resource().ok_or("this kind has no replicas")?;
+            let resource =
+                kind.resource().ok_or_else(|| WriteError::Failed("this kind has no replicas".to_owned()))?;
             let path = format!("{}/scale", resource.object_path(name.namespace(), name.name()));
             edit(client, &path, |scale| {
                 // Without the field, the server has omitted 0.
@@ -108,7 +105,22 @@ async fn write(client: &Client, write: Write) -> Result<(), String> {
             let applied = apply_one(client, *manifest, FIELD_MANAGER, is_forced).await;
             applied.map_err(|error| failure(&error, matches!(error, ApplyError::Client(_))))
         }
+    };
+    written.map_err(WriteError::Failed)
+}
+
+async fn evict(client: &Client, name: &NamespacedName, uid: &str) -> Result<(), WriteError> {
+    let Err(error) = eviction::evict(client, name.namespace(), name.name(), uid, TIMEOUT).await else {
+        return Ok(());
+    };
+    if let Some(reason) = eviction::refused_for_now(&error) {
+        return Err(WriteError::Refused(reason));
     }
+    // The answer was lost, or the pod has gone otherwise since the list was shown.
+    if is_evicted(client, name, uid).await {
+        return Ok(());
+    }
+    Err(WriteError::Failed(failure(&error, !error.is_refusal())))
 }
 
 /// Changes the taints of a node, a list that is written as a whole.
@@ -210,7 +222,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_others_have_written_is_not_lost() {
         let (server, client) = served().await;
-        let error = write(&client, label(Some("0"), "2")).await.unwrap_err();
+        let error = write(&client, label(Some("0"), "2")).await.unwrap_err().to_string();
         assert!(error.contains("the label x is x=1 now"), "{error}");
         write(&client, label(Some("1"), "2")).await.unwrap();
         let node = || "a".to_owned();
@@ -248,10 +260,10 @@ mod tests {
             n_replicas: 3,
             before,
         };
-        let error = write(&client, scale(Some(2))).await.unwrap_err();
+        let error = write(&client, scale(Some(2))).await.unwrap_err().to_string();
         assert!(error.contains("has changed to 1"), "{error}");
         write(&client, scale(Some(1))).await.unwrap();
-        let error = apply(5, false).await.unwrap_err();
+        let error = apply(5, false).await.unwrap_err().to_string();
         assert!(error.contains("conflict") && error.contains("replicas"), "{error}");
         apply(5, true).await.unwrap();
         let written = object(&client, "/apis/apps/v1/namespaces/default/deployments/web").await;
@@ -260,8 +272,8 @@ mod tests {
             collect_manifests("{apiVersion: x.example/v1, kind: X, metadata: {name: x}}", "manifest")
                 .unwrap()
                 .remove(0);
-        let error =
-            write(&client, Write::Apply { manifest: Box::new(unknown), is_forced: true }).await.unwrap_err();
+        let unknown = Write::Apply { manifest: Box::new(unknown), is_forced: true };
+        let error = write(&client, unknown).await.unwrap_err().to_string();
         assert!(error.contains("does not serve this kind"), "{error}");
         server.shutdown().await;
     }
@@ -288,7 +300,7 @@ mod tests {
         assert_eq!(proxy.n_faults(), 3);
         assert_eq!(object(&client, "/api/v1/nodes/a").await["metadata"]["labels"]["x"], "2");
         proxy.rule(|_| Fault::LoseAnswer);
-        let error = write(&unreliable, evict()).await.unwrap_err();
+        let error = write(&unreliable, evict()).await.unwrap_err().to_string();
         assert!(error.ends_with(": this may have been written"), "{error}");
         server.shutdown().await;
     }
@@ -310,7 +322,7 @@ mod tests {
         };
         let unreliable = connect::client(proxy.config()).unwrap();
         lose_first();
-        let error = write(&unreliable, label(Some("1"), "2")).await.unwrap_err();
+        let error = write(&unreliable, label(Some("1"), "2")).await.unwrap_err().to_string();
         assert!(error.contains("403") && error.ends_with(": this may have been written"), "{error}");
         lose_first();
         let n_looks = std::cell::Cell::new(0);
@@ -368,7 +380,7 @@ mod tests {
         let anonymous = Connection::from(server.admin_config()).anonymous();
         let write = as_viewers(connect::client(anonymous).unwrap());
         for token in [Some(tokens.remove(1)), Some("x".to_owned()), Some("a\nb".to_owned()), None] {
-            let error = write(label(Some("1"), "2"), token.clone()).await.unwrap_err();
+            let error = write(label(Some("1"), "2"), token.clone()).await.unwrap_err().to_string();
             assert!(
                 ["403", "401", "characters"].iter().any(|part| error.contains(part)),
                 "{token:?}: {error}"

@@ -30,7 +30,7 @@ pub mod writes;
 
 pub use cluster_event::ClusterEvent;
 pub use enforcer_rules::{EnforcerRules, LimitsInUse};
-pub use pages::{APPLY, CONFIRM, reads_objects, respond, shows_broken_rules};
+pub use pages::{APPLIED, APPLY, CONFIRM, STOP, reads_objects, respond, shows_broken_rules};
 pub use request::{Request, Response};
 pub use state::State;
 pub use update::Update;

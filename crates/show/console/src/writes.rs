@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::time::Duration;
 
 use berth_api::inventory::{Inventory, WorkloadSpec};
 use berth_api::object::{NamespacedName, Pod, Taint};
@@ -155,6 +156,77 @@ pub struct WritePlan {
     pub writes: Vec<Write>,
     /// Changes that cannot be written to a cluster, each with the reason.
     pub not_applicable: Vec<(String, &'static str)>,
+}
+
+/// What has become of a write of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteState {
+    /// Its turn has not come.
+    NotTried,
+    /// It is made.
+    Done,
+    /// An eviction that is refused for now, with the reason and the number of attempts.
+    Refused(String, u32),
+    /// It is not made, or its answer is lost; the reason says so.
+    Failed(String),
+}
+
+impl WriteState {
+    /// After one more attempt that was refused.
+    pub fn refuse(&mut self, reason: String) {
+        let before = match self {
+            WriteState::Refused(_, n_attempts) => *n_attempts,
+            _ => 0,
+        };
+        *self = WriteState::Refused(reason, before.saturating_add(1));
+    }
+}
+
+/// A pause before refused evictions are tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// Its length.
+    pub length: Duration,
+    /// After this time without an eviction, the list ends.
+    pub remaining: Duration,
+}
+
+/// What has become of a list of writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Of each write, in their order.
+    pub states: Vec<WriteState>,
+    /// The pause that goes on.
+    pub pause: Option<Pause>,
+    /// Whether nothing more is tried.
+    pub is_ended: bool,
+}
+
+impl Progress {
+    /// Before the first of `n` writes.
+    pub fn begin(n: usize) -> Progress {
+        Progress { states: vec![WriteState::NotTried; n], pause: None, is_ended: false }
+    }
+
+    /// Nothing more is tried: what is refused has failed.
+    pub fn end(&mut self) {
+        for state in &mut self.states {
+            if let WriteState::Refused(reason, n_attempts) = state {
+                *state = WriteState::Failed(format!("{reason}; tried {}", times(*n_attempts)));
+            }
+        }
+        *self = Progress { states: std::mem::take(&mut self.states), pause: None, is_ended: true };
+    }
+
+    /// Whether all is written.
+    pub fn is_done(&self) -> bool {
+        self.states.iter().all(|state| *state == WriteState::Done)
+    }
+}
+
+/// `once`, or `3 times`.
+pub(crate) fn times(n: u32) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{n} times") }
 }
 
 const NODES_JOIN: &str = "nodes join a cluster when their machines start";

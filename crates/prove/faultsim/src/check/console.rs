@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_api::resource::{NODES, PODS};
-use berth_console::writes::Write;
+use berth_console::writes::{Write, WriteState};
 use serde_json::Value;
 
 use super::{Changes, text};
@@ -22,13 +22,13 @@ pub fn check(lists: &[List], changes: &Changes, accepted: &[Accepted]) -> (usize
         let next = lists.get(i + 1).map_or(Duration::MAX, |list| list.began);
         let ended = report.as_ref().map_or(next, |(at, _)| *at);
         let made: Vec<_> = accepted.iter().filter(|write| write.at >= *began && write.at < next).collect();
-        let result = |i: usize| report.as_ref().map(|(_, results)| results.get(i));
+        let result = |i: usize| report.as_ref().map(|(_, progress)| &progress.states[i]);
         for write in &made {
             // A write is made once, if it may have been made.
             let may_be_made = |i: usize| match result(i) {
-                None | Some(Some(Ok(()))) => true,
-                Some(Some(Err(error))) => error.contains("may have been written"),
-                Some(None) => false,
+                None | Some(WriteState::Done) => true,
+                Some(WriteState::Failed(error)) => error.contains("may have been written"),
+                Some(WriteState::NotTried | WriteState::Refused(..)) => false,
             };
             let n_expected =
                 (0..writes.len()).filter(|i| path(&writes[*i]) == write.path && may_be_made(*i)).count();
@@ -41,7 +41,7 @@ pub fn check(lists: &[List], changes: &Changes, accepted: &[Accepted]) -> (usize
             }
         }
         for (i, write) in writes.iter().enumerate() {
-            if result(i) == Some(Some(&Ok(()))) && !was_made(write, changes, *began, ended + LAG) {
+            if result(i) == Some(&WriteState::Done) && !was_made(write, changes, *began, ended + LAG) {
                 findings.push(format!("{ended:?}: the console reports as done: {write}"));
             }
         }
@@ -51,13 +51,8 @@ pub fn check(lists: &[List], changes: &Changes, accepted: &[Accepted]) -> (usize
     let last =
         |(i, list): &(usize, &List)| lists[i + 1..].iter().all(|other| other.question != list.question);
     for (_, list) in lists.iter().enumerate().filter(last).filter(|(_, list)| !list.is_done()) {
-        let errors: Vec<_> = list
-            .report
-            .iter()
-            .flat_map(|(_, results)| results)
-            .filter_map(|result| result.as_ref().err())
-            .collect();
-        if !errors.iter().any(|error| error.contains("disruption budget") || error.contains("404")) {
+        let errors: Vec<_> = list.errors().collect();
+        if !list.is_blocked() && !errors.iter().any(|error| error.contains("404")) {
             findings.push(format!("{:?}: a viewer of the console gave up: {errors:?}", list.began));
         }
     }

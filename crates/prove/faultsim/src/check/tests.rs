@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_console::writes::Write;
+use berth_console::writes::{Progress, Write, WriteState};
 use serde_json::{Value, json};
 
 use super::state::{State, steps};
@@ -153,20 +153,21 @@ fn writes_of_the_console_that_are_repeated_or_reported_wrongly_are_found() {
         method: http::Method::PATCH,
         path: format!("/api/v1/nodes/{node}"),
     };
-    let list = |nodes: &[&str], results: &[Result<(), &str>]| List {
-        question: 0,
-        began: seconds(1),
-        writes: nodes.iter().map(|node| Write::Cordon { node: (*node).to_owned() }).collect(),
-        report: Some((seconds(2), results.iter().map(|r| r.map_err(str::to_owned)).collect())),
+    let list = |nodes: &[&str], first: WriteState| {
+        let mut progress = Progress::begin(nodes.len());
+        progress.states[0] = first;
+        progress.end();
+        let writes = nodes.iter().map(|node| Write::Cordon { node: (*node).to_owned() }).collect();
+        List { question: 0, began: seconds(1), writes, report: Some((seconds(2), progress)) }
     };
     let findings =
         |list: List, accepted: &[Accepted]| console::check(&[list], &changes, accepted).1.join("\n");
-    let done = list(&["n"], &[Ok(())]);
+    let done = list(&["n"], WriteState::Done);
     assert_eq!(findings(done.clone(), &[patch("n")]), "");
     assert!(findings(done.clone(), &[patch("n"), patch("n")]).contains("wrote /api/v1/nodes/n 2 times"));
     assert!(findings(done, &[patch("m")]).contains("/api/v1/nodes/m 1 times, 0 times at most"));
-    assert!(findings(list(&["m"], &[Ok(())]), &[]).contains("reports as done: Cordon node m"));
-    let failed = |error| list(&["n", "m"], &[Err(error)]);
+    assert!(findings(list(&["m"], WriteState::Done), &[]).contains("reports as done: Cordon node m"));
+    let failed = |error: &str| list(&["n", "m"], WriteState::Failed(error.to_owned()));
     assert!(findings(failed("403"), &[patch("n")]).contains("1 times, 0 times at most"));
     assert!(findings(failed("403"), &[patch("m")]).contains("1 times, 0 times at most"), "it was not tried");
     assert!(!findings(failed("500: this may have been written"), &[patch("n")]).contains("at most"));

@@ -9,7 +9,9 @@ use berth_client::WatchGroup;
 use berth_client::delegated::DelegatedAuthorizer;
 use berth_client::ledger::LedgerClient;
 use berth_console::{EnforcerRules, LimitsInUse, State};
-use berth_console_server::{AccessToken, Authenticator, Bound, Console, ServerOptions, live, writer};
+use berth_console_server::{
+    AccessToken, Authenticator, Bound, Console, EvictionRetries, ServerOptions, live, writer,
+};
 use berth_enforcer::{
     EnforcerOptions, Graces, HoldForecast, HoldOptions, delayed_evictions, grace_period, limits_in_use,
 };
@@ -185,6 +187,7 @@ impl Args {
                 true => Some(writer::as_viewers(live.anonymous_client().await?)),
                 false => None,
             },
+            retries: EvictionRetries::default(),
         };
         serve(console, options, stop.clone()).await
     }
@@ -266,6 +269,7 @@ pub fn loopback(address: SocketAddr, is_live: bool) -> Result<ServerOptions, Cli
         authenticator: Authenticator::Token(AccessToken::random()?),
         is_live,
         write: None,
+        retries: EvictionRetries::default(),
     })
 }
 

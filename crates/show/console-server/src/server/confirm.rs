@@ -1,12 +1,13 @@
-//! Forms that lead to writes: the confirmation of a list, and the writes of a confirmed one.
+//! Forms that lead to writes: the confirmation of a list, the writes of a confirmed one, and what has become of them.
 
 use std::sync::Arc;
 
 use berth_console::writes::WritePlan;
-use berth_console::{APPLY, CONFIRM};
-use http::{HeaderMap, Response, StatusCode, header};
+use berth_console::{APPLIED, APPLY, CONFIRM, Request, STOP};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
-use super::{Content, Refusal, Server, page};
+use super::lists::List;
+use super::{Content, Refusal, Server, page, with_status};
 use crate::changes::Changes;
 use crate::console::{Question, Rendered};
 
@@ -20,7 +21,7 @@ enum Step {
 impl Server {
     /// What carries out the changes of a path; none for other paths, and if the console allows no changes.
     pub(super) fn changes_of(&self, path: &str) -> Option<&Arc<Changes>> {
-        self.changes.as_ref().filter(|_| path == CONFIRM || path == APPLY)
+        self.changes.as_ref().filter(|_| [CONFIRM, APPLY, STOP].contains(&path))
     }
 
     pub(super) async fn change(
@@ -32,11 +33,16 @@ impl Server {
     ) -> Result<Response<Content>, Refusal> {
         let is_write = question.path == APPLY;
         // Browsers send it with every form. That it is the console's own is checked with all requests.
-        if is_write && !headers.contains_key(header::ORIGIN) {
+        if question.path != CONFIRM && !headers.contains_key(header::ORIGIN) {
             let message = "A request that writes needs the header Origin, with the address of the console.";
             return Err(Refusal(StatusCode::FORBIDDEN, message.to_owned()));
         }
         let token = self.viewer_token(headers)?.map(str::to_owned);
+        if question.path == STOP {
+            let list = self.list(&question.request(Some(&form)), token.as_deref())?;
+            list.stop().await;
+            return Ok(shown_at(&list));
+        }
         let (signer, viewer) = (changes.clone(), token.clone());
         let step = move |state: &mut berth_console::State| {
             let request = question.request(Some(&form));
@@ -55,18 +61,41 @@ impl Server {
             Step::Page(shown) => return Ok(page(Rendered::from(shown))),
             Step::Write(plan, question, form) => (plan, question, form),
         };
-        let changes = changes.clone();
-        // A separate task: it does not end with the connection.
-        let written = tokio::spawn(async move {
-            let results = changes.carry_out(&plan, token.as_deref()).await;
-            (plan, results)
-        });
-        let (plan, results) = written.await.map_err(|_| bug())?;
-        let report = move |state: &mut berth_console::State| {
-            plan.report(state, &question.request(Some(&form)), &results)
-        };
-        Ok(page(Rendered::from(self.console.read(report).await.ok_or_else(bug)?)))
+        let begun = self.lists.begin(changes, &self.console, token, plan, (question, form));
+        let list = begun.map_err(|_| bug())?.ok_or_else(|| {
+            let message = "Too many lists wait for disruption budgets: nothing of this one was written.";
+            Refusal(StatusCode::SERVICE_UNAVAILABLE, message.to_owned())
+        })?;
+        list.ends_or_pauses().await;
+        Ok(shown_at(&list))
     }
+
+    /// The page about a confirmed list.
+    pub(super) async fn applied(&self, headers: &HeaderMap, question: Question) -> Result<Rendered, Refusal> {
+        let list = self.list(&question.request(None), self.viewer_token(headers)?)?;
+        let report = move |state: &mut berth_console::State| {
+            let asked = list.question.request(Some(&list.form));
+            list.plan.report(state, &question.request(None), &asked, &list.progress())
+        };
+        Ok(Rendered::from(self.console.read(report).await.ok_or_else(bug)?))
+    }
+
+    fn list(&self, request: &Request<'_>, viewer: Option<&str>) -> Result<Arc<List>, Refusal> {
+        let id = request.parameter("list").unwrap_or_default();
+        self.lists.get(&id, viewer).ok_or_else(|| {
+            let message =
+                "This console has no such list of writes: look at the cluster for what was written.";
+            Refusal(StatusCode::NOT_FOUND, message.to_owned())
+        })
+    }
+}
+
+/// Leads to the page of a list, which can be loaded again without writing again.
+fn shown_at(list: &List) -> Response<Content> {
+    let mut response = with_status(StatusCode::SEE_OTHER, Content::Whole(bytes::Bytes::new()));
+    let location = HeaderValue::try_from(format!("{APPLIED}?list={}", list.id)).ok();
+    response.headers_mut().extend(location.map(|location| (header::LOCATION, location)));
+    response
 }
 
 fn bug() -> Refusal {

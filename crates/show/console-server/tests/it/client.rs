@@ -2,10 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_api::inventory::Inventory;
 use berth_console::State;
-use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, WriteFn, start};
+use berth_console_server::{
+    AccessToken, Authenticator, Console, EvictionRetries, ServerOptions, WriteFn, start,
+};
 use berth_simulate::SimulationOptions;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -22,14 +25,15 @@ pub struct Served {
 /// An answer.
 pub struct Answer {
     pub status: u16,
-    /// The status line and the headers, in lower case.
+    /// The status line and the headers.
     pub head: String,
     pub body: String,
 }
 
 impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        let headers = self.head.lines().filter_map(|line| line.split_once(": "));
+        headers.filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
     }
 }
 
@@ -69,6 +73,7 @@ pub async fn serve_with(
         authenticator,
         is_live,
         write,
+        retries: EvictionRetries { pause: Duration::from_millis(20), limit: Duration::from_secs(3600) },
     };
     let address = start(console.clone(), options, stop.clone()).await.unwrap();
     Served { console, address, token, _stop: stop.drop_guard() }
@@ -88,7 +93,7 @@ impl Served {
         let answer = String::from_utf8_lossy(&answer);
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+        Answer { status, head: head.to_owned(), body: body.to_owned() }
     }
 
     pub fn host(&self) -> String {

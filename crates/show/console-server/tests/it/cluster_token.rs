@@ -98,9 +98,14 @@ async fn writes_have_the_token_of_the_viewer_who_confirmed_them() {
     let page = served.post(&path("confirm"), &[cookie.clone(), served.origin()], "").await.body;
     let form = format!("digest={}", digest(&page));
     let bearer = format!("Authorization: Bearer {other}");
-    let answer = served.post(&path("apply"), &[bearer, served.origin()], &form).await;
+    let answer = served.post(&path("apply"), &[bearer.clone(), served.origin()], &form).await;
     assert!(answer.status == 409 && written.lock().unwrap().is_empty(), "{}", answer.body);
-    assert_eq!(served.post(&path("apply"), &[cookie, served.origin()], &form).await.status, 200);
+    let answer = served.post(&path("apply"), &[cookie.clone(), served.origin()], &form).await;
+    let line = format!("GET {}", answer.header("location").unwrap());
+    let of_another = served.send(&line, &[served.host(), bearer], b"").await;
+    assert!(of_another.status == 404 && !of_another.body.contains("Applied"), "{}", of_another.body);
+    let page = served.send(&line, &[served.host(), cookie], b"").await;
+    assert!(page.status == 200 && page.body.contains("1 of 1 change written"), "{}", page.body);
     assert_eq!(written.lock().unwrap()[0].1.as_deref(), Some(one.as_str()));
     server.shutdown().await;
 }

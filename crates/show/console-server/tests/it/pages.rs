@@ -26,19 +26,19 @@ async fn the_token_of_the_url_becomes_a_cookie() {
     assert_eq!((first.status, first.header("location")), (303, Some("/pending?q=a%26b")));
     let cookie = first.header("set-cookie").unwrap();
     let expected =
-        format!("berth-console-{}={secret}; path=/; httponly; samesite=strict", served.address.port());
-    assert_eq!(cookie, expected.to_ascii_lowercase());
+        format!("berth-console-{}={secret}; Path=/; HttpOnly; SameSite=Strict", served.address.port());
+    assert_eq!(cookie, expected);
 
     let cookie = format!("Cookie: other=1; berth-console-{}={secret}", served.address.port());
     let page = served.send("GET /pending", &[served.host(), cookie], b"").await;
     assert_eq!(page.status, 200);
     assert!(page.body.contains("All pods have a node"), "{}", page.body);
-    assert!(!page.body.contains(secret) && !page.head.contains(&secret.to_ascii_lowercase()));
+    assert!(!page.body.contains(secret) && !page.head.contains(secret));
     for (name, value) in [
         ("x-content-type-options", "nosniff"),
         ("referrer-policy", "same-origin"),
         ("cache-control", "no-store"),
-        ("x-frame-options", "deny"),
+        ("x-frame-options", "DENY"),
     ] {
         assert_eq!(page.header(name), Some(value));
     }

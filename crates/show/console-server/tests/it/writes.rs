@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use berth_api::inventory::Inventory;
 use berth_console::Update;
-use berth_console_server::{AccessToken, Authenticator, Console, WriteFn};
+use berth_console_server::{AccessToken, Authenticator, Console, WriteError, WriteFn};
 
 use crate::client::{Served, serve, serve_with, state};
 
@@ -19,7 +19,7 @@ pub fn writer(failing: &'static str) -> (WriteFn, Written) {
         let (text, writes) = (write.to_string(), writes.clone());
         Box::pin(async move {
             if !failing.is_empty() && text.contains(failing) {
-                return Err("budget <web>".to_owned());
+                return Err(WriteError::Failed("budget <web>".to_owned()));
             }
             writes.lock().unwrap().push((text, token));
             Ok(())
@@ -59,10 +59,17 @@ async fn confirmed(served: &Served, query: &str) -> String {
     digest(&page.body)
 }
 
+/// The status of the answer and its page; that of the list, if something is written.
 async fn apply(served: &Served, query: &str, digest: &str) -> (u16, String) {
     let headers = [served.bearer(), served.origin()];
     let answer = served.post(&format!("/what-if/apply?{query}"), &headers, &format!("digest={digest}")).await;
-    (answer.status, answer.body)
+    match answer.status {
+        303 => {
+            let page = served.get(answer.header("location").unwrap()).await;
+            (page.status, page.body)
+        }
+        status => (status, answer.body),
+    }
 }
 
 #[tokio::test]
@@ -87,6 +94,52 @@ async fn the_first_failure_ends_the_writes() {
         assert!(page.contains(text), "{text}: {page}");
     }
     assert_eq!(texts(&written), ["Set the label x=1 of node a (now x=old)"]);
+}
+
+#[tokio::test]
+async fn a_list_that_waits_for_a_budget_is_shown_until_it_is_stopped() {
+    let refuse: WriteFn = Arc::new(|_, _| {
+        let reason = "blocked by PodDisruptionBudget pg: 0 disruptions allowed".to_owned();
+        Box::pin(async { Err(WriteError::Refused(reason)) })
+    });
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: shop}, spec: {nodeName: a, containers: [{name: c, image: i}]}}";
+    let token = Authenticator::Token(AccessToken::random().unwrap());
+    let console = Console::new(state(&format!("{}\n---\n{pod}", node("old"))));
+    let served = serve_with(console, true, token, Some(refuse)).await;
+    let query = "evict=shop/web-0";
+    let form = format!("digest={}", confirmed(&served, query).await);
+    let headers = [served.bearer(), served.origin()];
+    let answer = served.post(&format!("/what-if/apply?{query}"), &headers, &form).await;
+    let location = answer.header("location").unwrap().to_owned();
+    let (_, list) = location.split_once('?').unwrap();
+    let (mut events, _) = served.follow().await;
+    loop {
+        let page = served.get(&location).await;
+        assert_eq!(page.status, 200, "{}", page.body);
+        let waits = "Waiting: blocked by PodDisruptionBudget pg: 0 disruptions allowed, tried again";
+        assert!(page.body.contains(waits) && !page.body.contains("data-still"), "{}", page.body);
+        if page.body.contains("(tried 3 times)") {
+            break;
+        }
+        assert!(
+            !crate::client::read_until(&mut events, "data:").await.is_empty(),
+            "the page follows the list"
+        );
+    }
+    // Others cannot stop it, and an address of no list says so.
+    let stop = format!("/what-if/stop?{list}");
+    assert_eq!(served.post(&stop, &[served.bearer()], "").await.status, 403);
+    assert_eq!(served.post(&stop, &[served.origin()], "").await.status, 401);
+    assert_eq!(served.post("/what-if/stop?list=x", &headers, "").await.status, 404);
+    assert_eq!(served.get("/what-if/applied?list=x").await.status, 404);
+    let answer = served.post(&stop, &headers, "").await;
+    assert_eq!((answer.status, answer.header("location")), (303, Some(location.as_str())));
+    let page = served.get(&location).await.body;
+    for text in
+        ["0 of 1 change written", "Failed: blocked by PodDisruptionBudget pg", "Write the rest: 1 change"]
+    {
+        assert!(page.contains(text), "{text}: {page}");
+    }
 }
 
 #[tokio::test]
@@ -162,7 +215,7 @@ async fn a_console_that_allows_no_changes_has_no_path_that_writes() {
     let served = serve(&node("old"), true).await;
     let headers = [served.bearer(), served.origin()];
     assert!(!served.get(&format!("/what-if?{QUERY}")).await.body.contains("Apply"));
-    for path in ["confirm", "apply"] {
+    for path in ["confirm", "apply", "stop", "applied"] {
         let answer = served.post(&format!("/what-if/{path}?{QUERY}"), &headers, "digest=x").await;
         assert_eq!(answer.status, 404, "{}", answer.body);
     }

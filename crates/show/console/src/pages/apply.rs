@@ -1,8 +1,6 @@
-//! Applying the changes of a what-if to the cluster: what would be written, the confirmation, and what happened to each write.
+//! Applying the changes of a what-if to the cluster: what would be written, and the confirmation.
 //!
 //! The pages only show: a server carries out the writes, and only those of a list that a viewer has confirmed.
-
-use std::collections::BTreeSet;
 
 use berth_api::syntax::format::counted;
 use maud::{Markup, html};
@@ -43,7 +41,12 @@ impl WritePlan {
             }
             (list(self))
             @if !self.writes.is_empty() {
-                p { "They are written in this order. The first failure ends it: what is written before stays, what follows is not tried." }
+                p {
+                    "They are written in this order. The first failure ends it: what is written before stays, what follows is not tried."
+                    @if self.writes.iter().any(|write| matches!(write, Write::Evict { .. })) {
+                        " Evictions that a disruption budget refuses are tried again every 5 s, until none has succeeded for 5 minutes."
+                    }
+                }
                 form method="post" action=(with_query(APPLY, request)) {
                     (fields(request))
                     input type="hidden" name="digest" value=(digest);
@@ -58,77 +61,6 @@ impl WritePlan {
         }
         response
     }
-
-    /// The page about the results of the writes, which ends with the first that failed.
-    pub fn report(&self, state: &State, request: &Request<'_>, results: &[Result<(), String>]) -> Response {
-        let n_done = results.iter().filter(|result| result.is_ok()).count();
-        let is_done = n_done == self.writes.len();
-        let outcome = format!("{n_done} of {} written", counted(self.writes.len(), "change"));
-        let content = html! {
-            p role="status" { strong class=(if is_done { "good" } else { "bad" }) { (outcome) } }
-            ol {
-                @for (i, write) in self.writes.iter().enumerate() {
-                    li {
-                        (write.to_string())
-                        @match results.get(i) {
-                            Some(Ok(())) => div.good { "Done" },
-                            Some(Err(error)) => div.bad { "Failed: " (error) },
-                            None => div.detail { "Not tried" },
-                        }
-                    }
-                }
-            }
-            (not_applicable(self))
-            @if !is_done { (ways_on(self, request, n_done)) }
-            (back(request))
-        };
-        let title = if is_done { "Applied to the cluster" } else { "Not all applied to the cluster" };
-        rendered(state, request, Ok(Page::new(title, content)))
-    }
-}
-
-/// After a list that stopped half way: the rest of it, or the way back. Both are confirmed first.
-fn ways_on(plan: &WritePlan, request: &Request<'_>, n_done: usize) -> Markup {
-    let done = &plan.writes[..n_done];
-    let n_left = plan.writes.len() - n_done;
-    // The last change is taken back first.
-    let back: Vec<_> = done.iter().rev().filter_map(|write| Some((write, write.way_back()?))).collect();
-    let namespaces: BTreeSet<_> = back.iter().filter_map(|(write, _)| write.namespace()).collect();
-    // A what-if has one namespace for all workloads.
-    let back: Vec<_> = match namespaces.len() {
-        0 | 1 => back,
-        _ => back.into_iter().filter(|(write, _)| write.namespace().is_none()).collect(),
-    };
-    let query = || {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        back.iter().for_each(|(_, (name, value))| _ = query.append_pair(name, value));
-        if let [namespace] = namespaces.iter().collect::<Vec<_>>()[..] {
-            query.append_pair("namespace", namespace);
-        }
-        format!("{CONFIRM}?{}", query.finish())
-    };
-    let n_stays = n_done - back.len();
-    html! {
-        section aria-labelledby="ways-on" {
-            h2 id="ways-on" { "How to go on" }
-            form method="post" action=(with_query(CONFIRM, request)) {
-                (fields(request))
-                button { "Write the rest: " (counted(n_left, "change")) }
-                " " span.hint { "The list is made again from the cluster as it is then. You are asked to confirm." }
-            }
-            @if !back.is_empty() {
-                form method="post" action=(query()) {
-                    button { "Take back what was written" }
-                    ul { @for (_, (name, value)) in &back { li { (name) " " (value) } } }
-                    span.hint { "You are asked to confirm." }
-                }
-            }
-            @if n_stays > 0 {
-                p { (counted(n_stays, "change")) " of those written cannot be taken back here: evicted pods run elsewhere, and what a taint or a manifest \
-                     replaced is not kept." }
-            }
-        }
-    }
 }
 
 /// The part of a what-if page that leads to the confirmation.
@@ -139,7 +71,7 @@ pub(super) fn offer(plan: &WritePlan, n_blocked: usize, request: &Request<'_>) -
             section aria-labelledby="apply" {
                 h2 id="apply" { "Apply to the cluster" }
                 @if n_blocked > 0 {
-                    p.bad { (counted(n_blocked, "eviction")) " of this list would be refused: the list ends at the first of them." }
+                    p.bad { (counted(n_blocked, "eviction")) " of this list would be refused. They are tried again every 5 s: the list ends when none has succeeded for 5 minutes." }
                 }
                 (list(plan))
                 @if !plan.writes.is_empty() {
@@ -189,7 +121,7 @@ fn list(plan: &WritePlan) -> Markup {
     }
 }
 
-fn not_applicable(plan: &WritePlan) -> Markup {
+pub(super) fn not_applicable(plan: &WritePlan) -> Markup {
     html! {
         @if !plan.not_applicable.is_empty() {
             p { "Not written, but part of the effect that the what-if shows:" }
@@ -199,7 +131,7 @@ fn not_applicable(plan: &WritePlan) -> Markup {
 }
 
 /// The fields of the form that are no parameters of the URL.
-fn fields(request: &Request<'_>) -> Markup {
+pub(super) fn fields(request: &Request<'_>) -> Markup {
     html! {
         (manifests(request))
         @if request.parameter("force").is_some() { input type="hidden" name="force" value="1"; }
@@ -215,11 +147,11 @@ fn manifests(request: &Request<'_>) -> Markup {
     }
 }
 
-fn back(request: &Request<'_>) -> Markup {
+pub(super) fn back(request: &Request<'_>) -> Markup {
     html! { p { a href=(with_query("/what-if", request)) { "Back to the what-if" } } }
 }
 
-fn with_query(path: &str, request: &Request<'_>) -> String {
+pub(super) fn with_query(path: &str, request: &Request<'_>) -> String {
     if request.query.is_empty() { path.to_owned() } else { format!("{path}?{}", request.query) }
 }
 
@@ -362,57 +294,6 @@ mod tests {
         }
         let page = plan.confirmation(&state, &request, "abc", true);
         assert!(page.status == 409 && page.body.contains("Nothing was written"), "{}", page.body);
-    }
-
-    #[test]
-    fn the_report_says_what_became_of_each_write() {
-        let state = state(&cluster());
-        let request = request("set-label=a-1+a%3Db&set-label=a-1+c%3Dd&set-label=a-1+e%3Df", None);
-        let plan = WritePlan::of_request(&state, &request).unwrap();
-        let page = plan.report(&state, &request, &[Ok(()), Err("<no>".to_owned())]).body;
-        for text in [
-            "1 of 3 changes written",
-            "(now not set)<div class=\"good\">Done</div>",
-            "<div class=\"bad\">Failed: &lt;no&gt;</div>",
-            "<div class=\"detail\">Not tried</div>",
-        ] {
-            assert!(page.contains(text), "{text}: {page}");
-        }
-    }
-
-    #[test]
-    fn a_list_that_stopped_half_way_has_a_way_on_and_a_way_back() {
-        let state = state(&cluster());
-        let request = request("set-label=a-1+a%3Db&scale=deploy/web%3D5&drain=a-1&place=pending", None);
-        let plan = WritePlan::of_request(&state, &request).unwrap();
-        let done = [Ok(()), Ok(()), Ok(()), Err("429".to_owned())];
-        let page = plan.report(&state, &request, &done).body;
-        for text in [
-            "3 of 4 changes written",
-            "<form method=\"post\" action=\"/what-if/confirm?set-label=a-1+a%3Db&amp;scale=deploy/web%3D5&amp;drain=a-1&amp;place=pending\">",
-            "<button>Write the rest: 1 change</button>",
-            "action=\"/what-if/confirm?uncordon=a-1&amp;scale=Deployment%2Fweb%3D3&amp;set-label=a-1+a-&amp;namespace=shop\"",
-            "<button>Take back what was written</button>",
-        ] {
-            assert!(page.contains(text), "{text}: {page}");
-        }
-        let back = "uncordon=a-1&scale=Deployment%2Fweb%3D2&set-label=a-1+a-&namespace=shop";
-        let (writes, _) = listed(back, None);
-        assert_eq!(
-            writes,
-            [
-                "Uncordon node a-1: pods are placed on it again",
-                "Scale Deployment shop/web to 2 replicas (now 3)",
-                "Remove the label a of node a-1 (now not set)"
-            ]
-        );
-        let page = plan.report(&state, &request, &vec![Ok(()); 4]).body;
-        assert!(!page.contains("Write the rest"), "{page}");
-        let evicted = [Ok(()), Ok(()), Ok(()), Ok(()), Err("x".to_owned())];
-        let request = Request { query: "drain=a-1&evict=shop/web-2&evict=shop/web-1", ..request };
-        let plan = WritePlan::of_request(&state, &request).unwrap();
-        let page = plan.report(&state, &request, &evicted[2..]).body;
-        assert!(page.contains("1 change of those written cannot be taken back here"), "{page}");
     }
 
     #[test]

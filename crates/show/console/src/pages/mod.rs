@@ -1,6 +1,7 @@
 //! The pages, a file each.
 
 mod answer;
+mod applied;
 mod apply;
 mod design;
 mod enforcer;
@@ -23,6 +24,7 @@ mod yaml;
 
 use maud::html;
 
+pub use applied::{APPLIED, STOP};
 pub use apply::{APPLY, CONFIRM};
 
 use self::answer::{Answer, Page, PageError};

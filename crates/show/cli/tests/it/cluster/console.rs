@@ -39,26 +39,48 @@ impl Viewer {
         Ok(String::from_utf8_lossy(&sent.map_err(|error| error.to_string())?).into_owned())
     }
 
-    async fn post(&self, path: &str, form: &str) -> Result<String, String> {
+    /// The answer to a form: an address that it leads to, or a page.
+    async fn post(&self, path: &str, form: &str) -> Result<(Option<String>, String), String> {
         let content_type = "application/x-www-form-urlencoded";
         let mut request = call::with_body(Method::POST, path, content_type, form.as_bytes().to_vec());
         request.headers_mut().insert(header::ORIGIN, HeaderValue::from_str(&self.origin).unwrap());
-        let sent = call::send(&self.client, request, DEADLINE, call::MAX_OBJECT_BYTES).await;
-        Ok(String::from_utf8_lossy(&sent.map_err(|error| error.to_string())?).into_owned())
+        let answer = self
+            .client
+            .send(request.map(kube::client::Body::from))
+            .await
+            .map_err(|error| error.to_string())?;
+        let location =
+            answer.headers().get(header::LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let body = answer.into_body().collect_bytes().await.map_err(|error| error.to_string())?;
+        Ok((location, String::from_utf8_lossy(&body).into_owned()))
     }
 
-    /// Applies a what-if when its list of writes has this text, and returns the report.
-    async fn apply(&self, query: &str, listed: &str) -> String {
-        eventually("the list is confirmed", async || {
-            let page = self.post(&format!("/what-if/confirm?{query}"), "").await?;
+    /// Applies a what-if when its list of writes has this text. Returns the address of the list and its page, when it has ended or waits.
+    async fn apply(&self, query: &str, listed: &str) -> (String, String) {
+        let location = eventually("the list is confirmed", async || {
+            let (_, page) = self.post(&format!("/what-if/confirm?{query}"), "").await?;
             let (_, rest) = page.split_once("name=\"digest\" value=\"").ok_or(page.clone())?;
             let digest = rest.split('"').next().unwrap_or_default();
             if !page.contains(listed) {
                 return Err(page);
             }
-            self.post(&format!("/what-if/apply?{query}"), &format!("digest={digest}")).await
+            let (location, page) =
+                self.post(&format!("/what-if/apply?{query}"), &format!("digest={digest}")).await?;
+            location.ok_or(page)
         })
-        .await
+        .await;
+        let page = self.get(&location).await.unwrap();
+        (location, page)
+    }
+
+    /// Stops a list that waits for the budget of the test, and returns its page.
+    async fn stop(&self, (location, page): (String, String)) -> String {
+        let waits = "Waiting: blocked by PodDisruptionBudget web: 0 disruptions allowed, needs 3 healthy pods and has 3 currently, tried again";
+        assert!(page.contains(waits), "{page}");
+        let (_, list) = location.split_once('?').unwrap();
+        let (stopped, page) = self.post(&format!("/what-if/stop?{list}"), "").await.unwrap();
+        assert_eq!(stopped.as_ref(), Some(&location), "{page}");
+        self.get(&location).await.unwrap()
     }
 }
 
@@ -116,7 +138,7 @@ async fn a_what_if_is_applied_and_a_budget_refuses_an_eviction() {
     running(&client, 1).await;
 
     let query = "scale=deploy/web%3D3&set-label=node-1+disk%3Dssd&taint=node-1+a%3Db:PreferNoSchedule&taint=node-1+c:NoSchedule";
-    let report = viewer.apply(query, "4 changes will be written").await;
+    let (_, report) = viewer.apply(query, "4 changes will be written").await;
     assert!(report.contains("4 of 4 changes written"), "{report}");
     let pods = running(&client, 3).await;
     let node = get(&client, "/api/v1/nodes/node-1").await.unwrap();
@@ -129,29 +151,34 @@ async fn a_what_if_is_applied_and_a_budget_refuses_an_eviction() {
     create(&client, BUDGETS, budget).await;
     let (evicted, on) = &pods[0];
     let query = format!("taint=node-1+c-&evict={evicted}&set-label={on}+disk%3Dhdd");
-    let report = viewer.apply(&query, "3 changes will be written").await;
-    for part in ["1 of 3 changes written", "429 TooManyRequests", "disruption budget", "Not tried"] {
+    let report = viewer.stop(viewer.apply(&query, "3 changes will be written").await).await;
+    for part in ["1 of 3 changes written", "Failed: blocked by PodDisruptionBudget web", "Not tried"] {
         assert!(report.contains(part), "{part}: {report}");
     }
     assert_eq!(running(&client, 3).await, pods, "nothing is evicted");
     // A drain that stops half way: the page offers the rest, and the way back.
     let n_on = pods.iter().filter(|(_, node)| node == on).count();
     let listed = format!("{} changes will be written", n_on + 1);
-    let report = viewer.apply(&format!("drain={on}"), &listed).await;
+    let report = viewer.stop(viewer.apply(&format!("drain={on}"), &listed).await).await;
     let back = format!("action=\"/what-if/confirm?uncordon={on}\"");
     for part in ["1 of", "Write the rest", &back] {
         assert!(report.contains(part), "{part}: {report}");
     }
-    let report = viewer.apply(&format!("uncordon={on}"), "1 change will be written").await;
+    let (_, report) = viewer.apply(&format!("uncordon={on}"), "1 change will be written").await;
     assert!(report.contains("1 of 1 change written"), "{report}");
     let node = get(&client, &format!("/api/v1/nodes/{on}")).await.unwrap();
     assert_eq!(node["spec"]["unschedulable"], Value::Null);
 
+    // A drain whose budget goes while it waits is completed.
+    let (location, report) = viewer.apply(&format!("drain={on}"), &listed).await;
+    assert!(report.contains("Waiting: blocked by"), "{report}");
     send(&client, Method::DELETE, &format!("{BUDGETS}/web"), None).await.unwrap();
-    let n_evicted = pods.iter().filter(|(_, node)| node == on).count();
-    let listed = format!("{} changes will be written", n_evicted + 1);
-    let report = viewer.apply(&format!("drain={on}"), &listed).await;
-    assert!(report.contains("Cordon node") && !report.contains("Failed"), "{report}");
+    let all = format!("{0} of {0} changes written", n_on + 1);
+    eventually("the drain is completed", async || {
+        let report = viewer.get(&location).await?;
+        if report.contains(&all) && !report.contains("Failed") { Ok(()) } else { Err(report) }
+    })
+    .await;
     eventually("the pods are on the other node", async || {
         let after = running(&client, 3).await;
         if after.iter().all(|(_, node)| node != on) { Ok(()) } else { Err(format!("{after:?}")) }
