@@ -78,8 +78,8 @@ pub fn page(
                 // A popover on narrow screens only.
                 nav id="menu" popover aria-label="Pages" {
                     @for (group, pages) in PAGES {
-                        h2 { (group) }
-                        ul {
+                        p id={ "menu-" (group) } { (group) }
+                        ul aria-labelledby={ "menu-" (group) } {
                             @for (to, name, path_of_icon) in pages {
                                 li { a href=(to) aria-current=[current(to, path)] { (icon(path_of_icon)) (name) } }
                             }

@@ -47,7 +47,7 @@ pub(crate) fn map_without_legend(map: &CellMap) -> Markup {
         div.map.berth-picture.narrow[size == Size::Narrow].focused[is_focused] role="group" aria-label=(map.title) {
             div.zones { @for domain in &map.domains { (self::domain(domain, size)) } }
             @if let Some(outside) = &map.outside {
-                section.zone aria-label=(outside.name) { h3 { (outside.name) } (items_of(&outside.items, Size::Large)) }
+                section.zone { h3 { (outside.name) } (items_of(&outside.items, Size::Large)) }
             }
             @for note in &map.notes { p.hint { (note) } }
         }
@@ -60,7 +60,7 @@ fn named(name: &str, link: Option<&String>) -> Markup {
 
 fn domain(domain: &Domain, size: Size) -> Markup {
     html! {
-        section.zone aria-label=(domain.text()) {
+        section.zone {
             h3 { (named(&domain.name, domain.link.as_ref())) small { (domain.note) } }
             div.racks {
                 @for Part { name, link, cells } in &domain.parts {

@@ -71,9 +71,9 @@ pub(crate) fn stat(number: &str, to: &str, what: &str, tone: Tone) -> Markup {
     html! { p.stat { b class=(tone.class()) { a href=(to) { (number) } } span { (what) } } }
 }
 
-/// A part of 0 to 100 percent, or more of what is overcommitted.
-pub(crate) fn percent(percent: usize) -> Markup {
-    html! { span.gauge { meter min="0" max="100" high="90" optimum="0" value=(percent.min(100)) {} span { (percent) " %" } } }
+/// A part of 0 to 100 percent, or more of what is overcommitted; `name` says of what.
+pub(crate) fn percent(name: &str, percent: usize) -> Markup {
+    html! { span.gauge { meter aria-label=(name) min="0" max="100" high="90" optimum="0" value=(percent.min(100)) {} span { (percent) " %" } } }
 }
 
 /// Names as chips.

@@ -30,7 +30,7 @@ pub(super) fn page() -> Answer {
         h2 { "Cards" }
         div.cards {
             (linked_card("A number", ("/design", "More"), &stat("12", "/design", "things that need a look", Tone::Warn)))
-            (card("Facts", &facts(&[("Name", html! { "value" }), ("Labels", labels(["app=web".to_owned(), "tier=front".to_owned()])), ("Part", percent(87))])))
+            (card("Facts", &facts(&[("Name", html! { "value" }), ("Labels", labels(["app=web".to_owned(), "tier=front".to_owned()])), ("Part", percent("requested cpu", 87))])))
             (card("Bars", &bars(&section())))
         }
         (card("Controls", &controls()))

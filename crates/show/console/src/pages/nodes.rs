@@ -38,13 +38,16 @@ pub(super) fn list(state: &mut State, request: &Request<'_>) -> Answer {
     let columns = [
         Column::new("name", "Node", |place: &Place<'_>| parts::node(&place.node.metadata.name))
             .by(|a, b| a.node.metadata.name.cmp(&b.node.metadata.name)),
-        Column::new("zone", "Zone", |place: &Place<'_>| html! { (zone(place)) }).by(|a, b| zone(a).cmp(&zone(b))),
-        Column::new("requested", "Requested", |place: &Place<'_>| html! { (percent(used(place))) " " span.detail { (place.scarcest().map_or("", |(resource, _)| resource)) } })
+        Column::new("zone", "Zone", |place: &Place<'_>| html! { (zone(place)) })
+            .by(|a, b| zone(a).cmp(&zone(b))),
+        Column::new("requested", "Requested", |place: &Place<'_>| requested(place, used(place)))
             .by(|a, b| used(a).cmp(&used(b))),
         Column::number("pods", "Pods", |place: &Place<'_>| place.pods.len()),
         Column::number("broken", "Broken rules", |place: &Place<'_>| place.broken.len()),
-        Column::new("state", "State", |place: &Place<'_>| state_of(place.node)).by(|a, b| a.node.spec.unschedulable.cmp(&b.node.spec.unschedulable)),
-        Column::new("age", "Age", move |place: &Place<'_>| clock.optional(created(place))).by(move |a, b| created(b).cmp(&created(a))),
+        Column::new("state", "State", |place: &Place<'_>| state_of(place.node))
+            .by(|a, b| a.node.spec.unschedulable.cmp(&b.node.spec.unschedulable)),
+        Column::new("age", "Age", move |place: &Place<'_>| clock.optional(created(place)))
+            .by(move |a, b| created(b).cmp(&created(a))),
         Column::new("ask", "What if", |place: &Place<'_>| {
             html! { a href=(links::with("/what-if", "drain", &place.node.metadata.name)) { "drain" } }
         }),
@@ -56,6 +59,12 @@ pub(super) fn list(state: &mut State, request: &Request<'_>) -> Answer {
         (table)
     };
     Ok(Page::new("Nodes", content).actions(html! { a.button.small href="/topology" { "The topology" } }))
+}
+
+/// How much of the scarcest resource is requested.
+fn requested(place: &Place<'_>, part: usize) -> Markup {
+    let resource = place.scarcest().map_or("", |(resource, _)| resource);
+    html! { (percent(&format!("requested {resource}"), part)) " " span.detail { (resource) } }
 }
 
 fn state_of(node: &Node) -> Markup {
@@ -123,7 +132,7 @@ pub(super) fn resources(place: &Place<'_>) -> Markup {
         ul.rows {
             @for resource in place.allocatable().into_iter().flat_map(|list| list.keys()) {
                 @let (used, of, part) = of(resource);
-                li { span { (resource) } span.detail { (used) " of " (of) } (percent(part)) }
+                li { span { (resource) } span.detail { (used) " of " (of) } (percent(&format!("requested {resource}"), part)) }
             }
         }
     }

@@ -105,7 +105,7 @@ fn each_page_fits_both_widths_and_its_texts_can_be_read() {
 }
 
 /// Nodes with the long names of a cloud, in zones and racks, with pods that request GPUs.
-fn cluster(n_nodes: usize, n_pods: usize) -> String {
+pub fn cluster(n_nodes: usize, n_pods: usize) -> String {
     let node = |i: usize| {
         let (zone, rack) = (i % 4, i / 4 % 12);
         format!(

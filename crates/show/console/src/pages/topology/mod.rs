@@ -180,7 +180,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
         }
         (legend(&model.legend))
         div.with-inspector {
-            (map_without_legend(&model))
+            div { h2.unseen { "Nodes and pods" } (map_without_legend(&model)) }
             aside.card.inspector id="inspector" aria-label="Selection" { (inspector) }
         }
         @for (rank, template) in related.templates(overview, &view) {
