@@ -19,7 +19,7 @@ mod simulation;
 pub mod what_if;
 
 pub use explanation::PodExplanation;
-pub use repairs::{Change, CoreTerm, Reach, Repair};
+pub use repairs::{Change, CoreTerm, Reach, Repair, has_rollouts};
 pub use simulation::workloads::Workloads;
 pub use simulation::{
     FailingMember, GroupPlacement, InvalidObject, NotRunning, PendingDecision, PendingFor, PodPreemption,

@@ -24,5 +24,6 @@ mod scale;
 mod trial;
 
 pub use self::change::{Change, Reach, Repair};
+pub use self::commands::has_rollouts;
 pub use self::core::CoreTerm;
 pub(crate) use self::core::unsatisfiable_core;

@@ -198,6 +198,7 @@ impl Trial<'_> {
                 commands.push(patch_policy(policy, &of_policy)?);
             }
         }
+        let mut template_patch = Vec::new();
         let n_restarted = if own.is_empty() { 0 } else { self.n_of_workload() };
         match workload {
             // It is created again with the rules that its template and the policies have then.
@@ -205,12 +206,13 @@ impl Trial<'_> {
             Some(_) => {
                 let own = self.patch(&own)?.operations;
                 commands.push(commands::patch_template(pod, workload, &own));
+                template_patch = own;
                 commands.extend(commands::recreate(pod, workload));
             }
             None => commands.push(commands::patch_template(pod, None, &patch.operations)),
         }
         let repair = Repair::new(changes, String::new(), commands);
-        Some((changed, Repair { restarts: n_restarted, patch: patch.operations, ..repair }))
+        Some((changed, Repair { restarts: n_restarted, patch: patch.operations, template_patch, ..repair }))
     }
 
     fn rules(&self, problem: &Problem) -> Vec<Rule> {

@@ -38,6 +38,8 @@ pub(super) struct Question {
     pub(super) has_repairs: bool,
     /// Whether manifests take fields from other field managers when they are applied.
     pub(super) is_forced: bool,
+    /// The pod whose repair is tried. Its commands write it: a template that is applied keeps the rules that others have set.
+    pub(super) repair_of: Option<String>,
     /// Whether there is a question at all: without changes, the pending pods are placed.
     pub(super) is_posed: bool,
 }
@@ -95,6 +97,10 @@ impl Question {
                     question.has_repairs = true;
                     continue;
                 }
+                "repair-of" => {
+                    question.repair_of = Some(value.to_owned());
+                    continue;
+                }
                 "force" => {
                     question.is_forced = true;
                     continue;
@@ -131,6 +137,9 @@ impl Question {
 
     /// What the changes write to the cluster of an inventory.
     pub(super) fn writes(&self, inventory: &Inventory) -> Result<WritePlan, PageError> {
+        if self.repair_of.is_some() {
+            return Ok(WritePlan::default());
+        }
         WritePlan::of(&self.changes, self.namespace.as_deref(), self.is_forced, inventory)
             .map_err(PageError::Parameter)
     }

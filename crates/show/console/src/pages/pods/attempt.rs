@@ -2,34 +2,44 @@
 
 use berth_api::object::NamespacedName;
 use berth_api::read::Kind;
-use berth_simulate::{Change, Repair};
+use berth_simulate::{Change, Repair, has_rollouts};
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::{State, links};
 
-/// What tries a repair of a pod: a link for changes of nodes and workloads, a form with the changed pod otherwise.
+/// What tries a repair of a pod: a link for changes of nodes and numbers of replicas, a form with the changed workload, or with the changed pod
+/// if it has none.
 pub(super) fn of(state: &State, namespace: &str, name: &str, repair: &Repair) -> Markup {
     let parameters: Vec<_> = repair.changes.iter().flat_map(parameters).collect();
     let address =
         parameters.iter().fold("/what-if".to_owned(), |path, (name, value)| links::with(&path, name, value));
-    if repair.patch.is_empty() {
-        return html! { @if !parameters.is_empty() { a.button.small href=(address) { "Try it" } } };
-    }
-    let changed = || {
-        let (mut pod, _) = state.object(Kind::Pod, &NamespacedName::new(namespace, name))?;
-        let patch: json_patch::Patch = serde_json::from_value(Value::Array(repair.patch.clone())).ok()?;
-        json_patch::patch(&mut pod, &patch).ok()?;
-        Some(pod.to_string())
-    };
+    let manifests = manifests(state, namespace, name, repair);
     html! {
-        @if let Some(manifest) = changed() {
+        @if !manifests.is_empty() {
             form method="post" action=(address) {
-                input type="hidden" name="manifest" value=(manifest);
+                input type="hidden" name="repair-of" value={ (namespace) "/" (name) };
+                @for manifest in manifests { input type="hidden" name="manifest" value=(manifest); }
                 button.small { "Try it" }
             }
-        }
+        } @else if !parameters.is_empty() { a.button.small href=(address) { "Try it" } }
     }
+}
+
+/// The objects that a repair changes. Where a controller does not replace pods, the pod itself as well, which its commands create again.
+fn manifests(state: &State, namespace: &str, name: &str, repair: &Repair) -> Vec<String> {
+    let workload = state.pods().simulation.pod(namespace, name).and_then(|pod| pod.workload.clone());
+    let of_workload = workload.as_deref().and_then(|workload| {
+        let (kind, of) = workload.split_once(' ')?;
+        let (object, _) = state.object(Kind::named(kind)?, &NamespacedName::new(namespace, of))?;
+        repair.changed(Some(workload), &object)
+    });
+    let is_replaced = of_workload.is_some() && workload.is_some_and(|workload| has_rollouts(&workload));
+    let pod = match is_replaced {
+        true => None,
+        false => state.object(Kind::Pod, &NamespacedName::new(namespace, name)),
+    };
+    let pod = pod.and_then(|(pod, _)| repair.changed(None, &pod));
+    of_workload.into_iter().chain(pod).map(|object| object.to_string()).collect()
 }
 
 /// The parameters of the what-if page for a change of other objects than the pod.

@@ -346,6 +346,7 @@ fn feasible(groups: &[FeasibleNodes]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{check, cluster, get, state};
+    use crate::Request;
 
     #[test]
     fn a_pending_pod_has_rules_nodes_and_repairs() {
@@ -387,6 +388,89 @@ mod tests {
         assert_eq!(status, 200);
         assert!(body.contains("and 1,950 more rules"), "{body}");
         assert!(body.len() < 200_000, "{} bytes", body.len());
+    }
+
+    /// Tries the repair with this text on the page of a pod as a browser does; returns the manifests and the page of the what-if.
+    #[track_caller]
+    fn tried(text: &str, pod: &str, repair: &str) -> (Vec<String>, String) {
+        let mut state = state(text);
+        let (_, body) = get(&mut state, &format!("/pods/{pod}"));
+        let item = body.split("<li>").find(|item| item.contains(repair) && item.contains("Try it"));
+        let item = item.unwrap_or_else(|| panic!("{repair}: {body}"));
+        let unescaped = |text: &str| {
+            text.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+        };
+        let value = |name: &str| {
+            let before = format!("name=\"{name}\" value=\"");
+            let values = item.split(&before).skip(1);
+            values.map(|rest| unescaped(rest.split('"').next().unwrap())).collect::<Vec<_>>()
+        };
+        let manifests = value("manifest");
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.extend_pairs(manifests.iter().map(|manifest| ("manifest", manifest)));
+        form.extend_pairs(value("repair-of").iter().map(|pod| ("repair-of", pod)));
+        state.allows_changes = true;
+        let request = Request { path: "/what-if", query: "", form: Some(&form.finish()) };
+        let response = crate::respond(&mut state, &request);
+        assert_eq!(response.status, 200, "{}", response.body);
+        (manifests, response.body)
+    }
+
+    /// A node, and a workload whose pod needs a label and more cpu than the node has.
+    fn pending(workload: &str, owner: &str, template: &str) -> String {
+        let spec = "nodeSelector: {disk: ssd}, containers: [{name: c, image: c, resources: {requests: {cpu: 100m}}}]";
+        let template =
+            template.replace("POD", &format!("metadata: {{labels: {{app: db}}}}, spec: {{{spec}}}"));
+        format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: a, labels: {{disk: hdd}}}}, status: {{allocatable: {{cpu: 2, memory: 4Gi, pods: 10}}}}}}
+---
+{{{workload}, metadata: {{name: db, namespace: shop, uid: u}}, spec: {template}}}
+---
+{{apiVersion: v1, kind: Pod, metadata: {{name: db-0, namespace: shop, labels: {{app: db}}, ownerReferences: [{owner}]}}, spec: {{{spec}}}}}"
+        )
+    }
+
+    #[test]
+    fn a_repair_that_changes_the_pod_is_tried_on_its_workload() {
+        let owner = |version: &str, kind: &str| {
+            format!("{{apiVersion: {version}, kind: {kind}, name: db, uid: u, controller: true}}")
+        };
+        let selected = "{replicas: 1, selector: {matchLabels: {app: db}}, template: {POD}}";
+        for (version, kind, template, n_objects) in [
+            ("apps/v1", "StatefulSet", selected, 2),
+            ("apps/v1", "ReplicaSet", selected, 2),
+            ("batch/v1", "Job", "{template: {POD}}", 2),
+        ] {
+            let text =
+                pending(&format!("apiVersion: {version}, kind: {kind}"), &owner(version, kind), template);
+            let (manifests, page) = tried(&text, "shop/db-0", "prefer instead of require");
+            assert_eq!(manifests.len(), n_objects, "{kind}: {manifests:?}");
+            assert!(manifests[0].contains(&format!("\"kind\":\"{kind}\"")), "{manifests:?}");
+            assert!(manifests.iter().all(|manifest| manifest.contains("\"nodeSelector\":{}")), "{manifests:?}");
+            assert!(page.contains("<strong class=\"good\">0 unplaced"), "{kind}: {page}");
+            assert!(
+                page.contains("A repair of pod <a href=\"/pods/shop/db-0\">")
+                    && !page.contains("id=\"apply\""),
+                "{page}"
+            );
+        }
+        // Its rollout replaces the pod.
+        let text = pending("apiVersion: apps/v1, kind: Deployment", &owner("apps/v1", "ReplicaSet"), selected);
+        let of_deployment = owner("apps/v1", "Deployment");
+        let text = format!(
+            "{text}\n---\n{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: db, namespace: shop, uid: u, ownerReferences: [{of_deployment}]}}, \
+             spec: {{replicas: 1, selector: {{matchLabels: {{app: db}}}}, template: {{metadata: {{labels: {{app: db}}}}, spec: {{containers: []}}}}}}}}"
+        );
+        let (manifests, page) = tried(&text, "shop/db-0", "prefer instead of require");
+        assert!(manifests.len() == 1 && manifests[0].contains("\"kind\":\"Deployment\""), "{manifests:?}");
+        assert!(page.contains("<strong class=\"good\">0 unplaced"), "{page}");
+        // A pod alone is changed itself, and requests are.
+        let alone = "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: db-0, namespace: shop}, spec: {containers: [{name: c, image: c, resources: {requests: {cpu: 3}}}]}}";
+        let (manifests, page) = tried(alone, "shop/db-0", "in container c");
+        assert!(manifests.len() == 1 && manifests[0].contains("\"kind\":\"Pod\""), "{manifests:?}");
+        assert!(page.contains("<strong class=\"good\">0 unplaced"), "{page}");
     }
 
     #[test]

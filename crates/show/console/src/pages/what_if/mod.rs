@@ -113,6 +113,9 @@ fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Resu
             (&outcome.scaled_down, "pod"),
             |pod| html! { (pod.to_string()) },
         ))
+        @if let Some((namespace, name)) = question.repair_of.as_deref().and_then(|pod| pod.split_once('/')) {
+            p.hint { "A repair of pod " (parts::pod(namespace, name)) ": its page has the commands that make it." }
+        }
         (apply::offer(&writes, outcome.blocked.len(), request))
     })
 }
