@@ -26,7 +26,7 @@ use crate::{State, links};
 
 /// Rows of a card.
 const MAX_ROWS: usize = 4;
-/// With more pods than this, capacity and survivability are counted on their own pages: both place pods.
+/// With more pods than this, capacity is counted on the pages of the workloads: it places pods.
 const MAX_PODS: usize = 400;
 /// Of more pods, the newest are not looked for.
 const MAX_SEARCHED: usize = 20_000;
@@ -39,7 +39,7 @@ pub(super) fn page(state: &mut State) -> Answer {
     let clock = state.clock();
     let pending = pending(state, clock);
     let broken = broken(state);
-    let survival = survival::card(state, MAX_PODS);
+    let survival = survival::card(state, survival::MAX_STEPS);
     let capacity = capacity_left(state);
     let enforcer = enforcer(state, clock);
     let recent = recent(state, clock);

@@ -446,7 +446,10 @@ mod tests {
             let (manifests, page) = tried(&text, "shop/db-0", "prefer instead of require");
             assert_eq!(manifests.len(), n_objects, "{kind}: {manifests:?}");
             assert!(manifests[0].contains(&format!("\"kind\":\"{kind}\"")), "{manifests:?}");
-            assert!(manifests.iter().all(|manifest| manifest.contains("\"nodeSelector\":{}")), "{manifests:?}");
+            assert!(
+                manifests.iter().all(|manifest| manifest.contains("\"nodeSelector\":{}")),
+                "{manifests:?}"
+            );
             assert!(page.contains("<strong class=\"good\">0 unplaced"), "{kind}: {page}");
             assert!(
                 page.contains("A repair of pod <a href=\"/pods/shop/db-0\">")
@@ -455,7 +458,8 @@ mod tests {
             );
         }
         // Its rollout replaces the pod.
-        let text = pending("apiVersion: apps/v1, kind: Deployment", &owner("apps/v1", "ReplicaSet"), selected);
+        let text =
+            pending("apiVersion: apps/v1, kind: Deployment", &owner("apps/v1", "ReplicaSet"), selected);
         let of_deployment = owner("apps/v1", "Deployment");
         let text = format!(
             "{text}\n---\n{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: db, namespace: shop, uid: u, ownerReferences: [{of_deployment}]}}, \
