@@ -1,5 +1,7 @@
 //! Reports as pages: one self-contained file with the style of the console, without scripts and references.
 
+mod lint;
+
 use berth_engine::Violation;
 use berth_picture::bars::Bars;
 use berth_simulate::what_if::DomainLosses;
@@ -48,8 +50,24 @@ fn part(title: &str, content: &Markup) -> String {
     html! { div { h2 { (title) } (content) } }.into_string()
 }
 
+pub use lint::lint;
+
 /// The page: parts, each a picture or HTML with an optional `<figcaption>` before it, and the report as text.
 pub fn page(title: &str, parts: &[String], text: &str) -> String {
+    let content = html! {
+        @for part in parts {
+            (PreEscaped("<figure>\n"))
+            @let (before, after) = berth_picture::without_style(part);
+            (PreEscaped(before)) (PreEscaped(after))
+            (PreEscaped("</figure>"))
+        }
+        section.card { h2 { "Report" } pre { (text) } }
+    };
+    document(title, &content)
+}
+
+/// A file with a title and what is below it.
+fn document(title: &str, content: &Markup) -> String {
     let page = html! {
         html lang="en" {
             head {
@@ -61,13 +79,7 @@ pub fn page(title: &str, parts: &[String], text: &str) -> String {
             body {
                 main.report {
                     div.title { h1 { (title) } p.subtitle { (icon(icons::BERTH)) "Berth" } }
-                    @for part in parts {
-                        (PreEscaped("<figure>\n"))
-                        @let (before, after) = berth_picture::without_style(part);
-                        (PreEscaped(before)) (PreEscaped(after))
-                        (PreEscaped("</figure>"))
-                    }
-                    section.card { h2 { "Report" } pre { (text) } }
+                    (content)
                 }
             }
         }

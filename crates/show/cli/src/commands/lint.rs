@@ -11,6 +11,7 @@ use berth_api::object::Pod;
 use berth_api::policy::RequiredLabels;
 use berth_api::read::{SourceLocation, collect_manifests};
 use berth_api::syntax::label_key;
+use berth_console::reports;
 use berth_lint::{Finding, LintInput, Objection, RULES, Selection, Severity, UnknownRule};
 use berth_simulate::SimulationError;
 use berth_terminal::input::{find_inputs, small_text};
@@ -105,6 +106,8 @@ enum Format {
     Github,
     /// JUnit XML, for CI systems
     Junit,
+    /// One self-contained page
+    Html,
 }
 
 /// The configuration file.
@@ -173,6 +176,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         Format::Sarif => output::json(&mut out, &sarif::log(&report.findings))?,
         Format::Github => lint::write_workflow_commands(&mut out, &report.findings)?,
         Format::Junit => lint::write_junit(&mut out, &report.findings)?,
+        Format::Html => out.write_all(reports::lint(&report).as_bytes())?,
     }
     out.flush()?;
     if !report.invalid.is_empty() {

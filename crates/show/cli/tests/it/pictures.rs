@@ -72,6 +72,25 @@ fn pictures_and_pages_are_well_formed_and_self_contained() {
 }
 
 #[test]
+fn the_page_of_lint_is_self_contained_and_has_the_findings_of_its_report() {
+    let manifests = "lint -f examples/affinity-terms";
+    let page = output(manifests, "html");
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"), "{page}");
+    assert!(!page.contains("<script") && !page.contains("://") && !page.contains("href="), "{page}");
+    let report: Value = serde_json::from_str(&output(manifests, "json")).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    assert!(!findings.is_empty());
+    assert_eq!(page.matches("<strong>Fix: </strong>").count(), findings.len(), "{page}");
+    for finding in findings {
+        let heading = format!("<span>{} ", finding["kind"].as_str().unwrap());
+        assert!(
+            page.contains(&heading) && page.contains(&format!("line {}<", finding["line"])),
+            "{finding}: {page}"
+        );
+    }
+}
+
+#[test]
 fn names_cannot_leave_their_element() {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let input = "{apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {topology.kubernetes.io/zone: '<b>&\"'}}}";

@@ -87,7 +87,8 @@ fn summary(findings: &[Finding]) -> Markup {
     }
 }
 
-fn severity(severity: Severity) -> Markup {
+/// A badge.
+pub(crate) fn severity(severity: Severity) -> Markup {
     badge(tone(severity), &severity.to_string())
 }
 
