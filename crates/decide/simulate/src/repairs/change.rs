@@ -5,8 +5,6 @@ use berth_engine::TopologyPair;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::commands;
-
 /// Changes after which a pod fits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -74,28 +72,6 @@ impl Repair {
         self.patch.extend(second.patch);
         self.template_patch.extend(second.template_patch);
         self
-    }
-
-    /// The workload of a pod with the changes of its template, or the pod itself without them. None if they do not concern the object.
-    pub fn changed(&self, workload: Option<&str>, object: &Value) -> Option<Value> {
-        let (prefix, patch) = match workload {
-            Some(workload) => (commands::template_path(workload), &self.template_patch),
-            None => ("", &self.patch),
-        };
-        let mut changed = object.clone();
-        let target = changed.pointer_mut(prefix)?;
-        let patch: json_patch::Patch = serde_json::from_value(Value::Array(patch.clone())).ok()?;
-        json_patch::patch(target, &patch).ok()?;
-        for change in &self.changes {
-            let Change::RequestLess { container, resource, to, .. } = change else { continue };
-            let containers = target.pointer_mut("/spec/containers")?.as_array_mut()?;
-            let resources = &mut containers.iter_mut().find(|of| of["name"] == *container)?["resources"];
-            resources["requests"][resource] = to.as_str().into();
-            if commands::is_extended(resource) && resources["limits"].get(resource).is_some() {
-                resources["limits"][resource] = to.as_str().into();
-            }
-        }
-        (changed != *object).then_some(changed)
     }
 
     /// How repairs are sorted.

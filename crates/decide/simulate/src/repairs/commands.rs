@@ -50,11 +50,6 @@ pub(super) fn delete_pod(pod: &Pod) -> String {
     format!("kubectl delete pod -n {} {}", pod.metadata.namespace, pod.metadata.name)
 }
 
-/// Whether the controller of a workload replaces its pods when its template changes.
-pub fn has_rollouts(workload: &str) -> bool {
-    ["Deployment ", "DaemonSet "].iter().any(|kind| workload.starts_with(kind))
-}
-
 /// The command after which a pending pod has the rules of a changed template, where the controller of its workload does not replace
 /// it.
 pub(super) fn recreate(pod: &Pod, workload: Option<&str>) -> Option<String> {

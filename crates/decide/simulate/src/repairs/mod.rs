@@ -9,6 +9,7 @@
 
 mod add_node;
 mod change;
+mod changed_object;
 mod commands;
 mod core;
 mod find;
@@ -24,6 +25,6 @@ mod scale;
 mod trial;
 
 pub use self::change::{Change, Reach, Repair};
-pub use self::commands::has_rollouts;
+pub use self::changed_object::has_rollouts;
 pub use self::core::CoreTerm;
 pub(crate) use self::core::unsatisfiable_core;
