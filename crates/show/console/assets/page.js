@@ -51,6 +51,21 @@
   document.addEventListener("pointerover", (event) => relate(closest(event, ".map .pod")));
   document.addEventListener("focusin", (event) => relate(closest(event, ".map .pod")));
 
+  // Arrows go through a map: to the right and left through its links, down and up from cell to cell.
+  document.addEventListener("keydown", (event) => {
+    const link = closest(event, ".map a");
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!link || !step || event.ctrlKey || event.altKey || event.metaKey) return;
+    const map = link.closest(".map");
+    const byCell = event.key === "ArrowDown" || event.key === "ArrowUp";
+    const links = [...map.querySelectorAll(byCell ? ".cell > a, a.tile" : "a")];
+    const from = byCell ? link.closest(".cell")?.querySelector(":scope > a") ?? link : link;
+    const next = links[links.indexOf(from) + step];
+    if (!next) return;
+    next.focus();
+    event.preventDefault();
+  });
+
   // A form whose choice changes the page asks for it at once.
   document.addEventListener("change", (event) => closest(event, "select[data-go]")?.form.requestSubmit());
 

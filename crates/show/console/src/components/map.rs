@@ -89,9 +89,11 @@ fn tile(cell: &Cell) -> Markup {
 
 fn cell(cell: &Cell, size: Size) -> Markup {
     let name = shortened(&cell.name, if size == Size::Large { LARGE_NAME } else { NARROW_NAME });
+    // Where names have little room, the bar shows the part, and the title has it.
+    let has_note = size == Size::Large || !cell.note.contains('%');
     let content = html! {
         span { @if let Some(mark) = cell.mark { b.bad { (mark) " " } } (name) }
-        small { (cell.note) }
+        @if has_note { small { (cell.note) } }
     };
     html! {
         div.cell.selected[cell.is_selected] {
@@ -123,8 +125,10 @@ fn points(cell: &Cell) -> Markup {
         }
     }
     let (width, height) = (in_row * POINT, cell.points.len().div_ceil(in_row) * POINT);
+    // Those of a few nodes are as large as pods.
+    let scaled = if cell.points.len() <= POINTS_IN_ROW { width * 5 / 2 } else { width * 3 / 2 };
     html! {
-        svg.dots aria-hidden="true" width=(width * 3 / 2) viewBox={ "0 0 " (width) " " (height) } preserveAspectRatio="xMinYMin meet" {
+        svg.dots aria-hidden="true" width=(scaled) viewBox={ "0 0 " (width) " " (height) } preserveAspectRatio="xMinYMin meet" {
             @for (class, path) in &by_class { path class=(class) d=(path) stroke="none" {} }
         }
     }

@@ -96,6 +96,11 @@ pub(crate) fn field(path: &str) -> Markup {
     html! { code { @for (i, part) in parts.iter().enumerate() { @if i > 0 { wbr; } (part) } } }
 }
 
+/// A text of the engine, which has what users write between backticks.
+pub(crate) fn prose(text: &str) -> Markup {
+    html! { @for (i, part) in text.split('`').enumerate() { @if i % 2 == 1 { code { (part) } } @else { (part) } } }
+}
+
 /// Facts about an object: names and values.
 pub(crate) fn facts(facts: &[(&str, Markup)]) -> Markup {
     html! { dl.facts { @for (name, value) in facts { dt { (name) } dd { (value) } } } }

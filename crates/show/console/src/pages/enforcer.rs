@@ -30,12 +30,14 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     }
     let (is_live, in_use) = (state.is_live(), in_use(state));
     let (simulation, broken, broken_since) = state.audited_since();
-    let (shown, pages) = parts::paged(request, broken)?;
+    let mut sorted: Vec<&Violation> = broken.iter().collect();
+    sorted.sort_by_key(|violation| !violation.required_during_execution);
+    let (shown, pages) = parts::paged(request, &sorted)?;
     let grace = |violation: &Violation| {
         let pod = simulation.pod(&violation.namespace, &violation.name)?;
         Some((rules?.grace)(&pod.pod, violation.rule))
     };
-    let row = |violation: &Violation| {
+    let row = |violation: &&Violation| {
         let is_executing = violation.required_during_execution;
         let since = broken_since.get(&violation.key());
         let grace = grace(violation).filter(|_| is_executing);
@@ -67,7 +69,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
         (limits(in_use.as_ref(), clock))
         @if !broken.is_empty() {
             (parts::table(
-                "Broken rules",
+                "Broken rules, those that cause evictions first",
                 &["Pod", "Node", "Rule", "Required during execution", "Broken since", "Grace period", "It ends"],
                 shown.iter().map(row),
             ))

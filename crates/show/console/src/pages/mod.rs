@@ -177,6 +177,11 @@ mod tests {
         .join("\n---\n")
     }
 
+    /// A pod that requires those of [`cluster`].
+    pub(super) const CACHE: &str = "\n---\n{apiVersion: v1, kind: Pod, metadata: {name: cache, namespace: shop}, spec: {affinity: {podAffinity: \
+        {requiredDuringSchedulingIgnoredDuringExecution: [{labelSelector: {matchLabels: {app: web}}, topologyKey: zone}]}}, containers: [{name: \
+        c, image: c}]}}";
+
     pub(super) fn state(text: &str) -> State {
         State::new("test", Inventory::from_text(text).unwrap(), SimulationOptions::default()).unwrap()
     }
@@ -279,7 +284,7 @@ mod tests {
 
     #[test]
     fn the_style_of_pictures_is_that_of_pages() {
-        let (_, page) = get(&mut state(&cluster()), "/rules");
+        let (_, page) = get(&mut state(&(cluster() + CACHE)), "/rules");
         assert!(page.contains("class=\"berth-picture\"") && !page.contains("<style"), "{page}");
         let (_, page) = get(&mut state(&cluster()), "/topology");
         assert!(page.contains("<a href=\"/topology?node=a-1\" title=\"a-1: cpu 500m of 2"), "{page}");

@@ -7,12 +7,14 @@ use berth_engine::{Verdict, Witness};
 use maud::{Markup, PreEscaped, html};
 
 use super::answer::PageError;
-use crate::components::{field, listing};
+use crate::components::{field, listing, prose};
 use crate::overview::Pods;
 use crate::{Request, links};
 
 /// Items of a list that has no pages.
 pub(super) const MAX_SHOWN: usize = 50;
+/// Pods that are named as the cause of something.
+const MAX_WITNESSES: usize = 2;
 
 pub(super) fn link(to: &str, text: &str) -> Markup {
     html! { a href=(to) { (text) } }
@@ -158,10 +160,11 @@ pub(super) fn figure(svg: &str) -> Markup {
     html! { figure.plot tabindex="0" { (PreEscaped(before)) (PreEscaped(after)) } }
 }
 
-/// The pods that cause something, as links.
+/// The pods that cause something, as links: some of them.
 pub(super) fn witnesses(witnesses: &[Witness], more: usize) -> Markup {
+    let more = more + witnesses.len().saturating_sub(MAX_WITNESSES);
     html! {
-        @for (i, Witness { namespace, name, node: on }) in witnesses.iter().enumerate() {
+        @for (i, Witness { namespace, name, node: on }) in witnesses.iter().take(MAX_WITNESSES).enumerate() {
             @if i == 0 { "; caused by " } @else { ", " }
             (pod(namespace, name)) " on " (node(on))
         }
@@ -177,7 +180,7 @@ pub(super) fn verdict(verdict: &Verdict) -> Markup {
         @if let Some(term) = term { (field(term)) }
         ": " (reason)
         div.detail {
-            (detail)
+            (prose(detail))
             @if let Some(topology) = topology { "; " (topology.to_string()) }
             @if let Some(counts) = counts { "; " (counts.text(topology.as_ref())) }
             (witnesses(&verdict.witnesses, verdict.more_witnesses))

@@ -42,6 +42,7 @@ impl Relation {
 }
 
 /// A rule of a workload about the pods of another one, or its own.
+#[derive(Clone)]
 pub(crate) struct Edge {
     pub(crate) from: WorkloadName,
     pub(crate) to: WorkloadName,

@@ -28,6 +28,8 @@ const FLAGS: [&str; 10] = [
 /// Keys of WebDriver.
 pub const TAB: char = '\u{e004}';
 pub const ENTER: char = '\u{e007}';
+pub const ARROW_RIGHT: char = '\u{e014}';
+pub const ARROW_DOWN: char = '\u{e015}';
 
 /// A browser; it ends when dropped.
 pub struct Browser {

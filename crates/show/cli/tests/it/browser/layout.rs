@@ -6,6 +6,7 @@ use berth_testkit::programs::TempDir;
 use serde_json::{Value, json};
 
 use super::console::{EXAMPLE, FAINT, Shown, show_file};
+use super::driver::{ARROW_DOWN, ARROW_RIGHT, ENTER};
 
 /// The pages of the console, each with an example of its kind.
 pub const PAGES: [(&str, &str); 22] = [
@@ -46,10 +47,11 @@ const PROBLEMS: &str = "
     const isShown = (e) => e.checkVisibility() && boxes(e).width > 1 && boxes(e).height > 1;
     const isIn = (e, test) => { for (let p = e; p; p = p.parentElement) if (test(p)) return true; return false; };
     const scrolls = (e) => ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) || e.classList.contains('unseen');
-    if (document.documentElement.scrollWidth > innerWidth) problems.push('the page is ' + document.documentElement.scrollWidth + ' wide');
+    // A phone's window grows with what is too wide.
+    if (document.documentElement.scrollWidth > WIDTH) problems.push('the page is ' + document.documentElement.scrollWidth + ' wide');
     const all = [...document.body.querySelectorAll('*')].filter(isShown);
     for (const e of all) {
-      if (boxes(e).right > innerWidth + 1 && !isIn(e, scrolls)) problems.push('wider than the window: ' + name(e));
+      if (boxes(e).right > WIDTH + 1 && !isIn(e, scrolls)) problems.push('wider than the window: ' + name(e));
       const style = getComputedStyle(e);
       const isCut = ['hidden', 'clip'].includes(style.overflowX) && e.scrollWidth > e.clientWidth + 1 && e.textContent.trim();
       if (isCut && !e.title && !e.classList.contains('unseen') && !e.closest('svg')) problems.push('cut: ' + name(e));
@@ -86,7 +88,7 @@ fn problems(Shown { browser, origin, .. }: &Shown, pages: &[(&str, &str)]) -> St
                         writeln!(found, "{name}, {window}{what}: {}", problem.as_str().unwrap_or_default());
                 }
             };
-            add("", browser.run(PROBLEMS));
+            add("", browser.run(&PROBLEMS.replace("WIDTH", &width.to_string())));
             for theme in ["light", "dark"] {
                 browser.prefer(theme);
                 add(&format!(", {theme}, faint"), browser.run(FAINT));
@@ -158,6 +160,7 @@ fn large_clusters_fit_both_widths() {
             ("pod", "/pods/team-0/service-with-a-long-name-0"),
             ("nodes", "/nodes?sort=-requested"),
             ("pods", "/pods"),
+            ("pending", "/pending"),
             ("what-if", "/what-if?drain=ip-10-1-0-1.eu-west-1.compute.internal"),
         ];
         let found = problems(shown, &pages);
@@ -197,6 +200,24 @@ fn the_focus_on_a_pod_shows_its_partners_and_rules() {
     browser.open(&format!("{origin}/topology?color=workload&pod=shop/redis-1"));
     assert_eq!(names("same"), json!(["/pods/shop/redis-0", "/pods/shop/redis-1", "/pods/shop/redis-2"]));
     browser.until_text("avoids StatefulSet redis per topology.kubernetes.io/zone");
+    browser.check_clean(origin);
+}
+
+#[test]
+fn the_topology_is_walked_with_the_arrows_and_can_be_skipped() {
+    let Some(Shown { browser, origin, .. }) = &show_file("arrows", &EXAMPLE) else { return };
+    browser.open(&format!("{origin}/topology"));
+    let focused = || browser.text("return document.activeElement.getAttribute('href')");
+    browser.run("document.querySelector('a.skip.here').focus()");
+    assert_eq!(browser.run("return document.activeElement.getBoundingClientRect().height > 20"), true);
+    browser.run("document.querySelector('.cell > a[href*=\"node=a1\"]').focus()");
+    browser.press(&[ARROW_RIGHT, ARROW_RIGHT]);
+    assert_eq!(focused(), "/pods/shop/redis-0");
+    browser.until_text("avoids StatefulSet redis per topology.kubernetes.io/zone");
+    browser.press(&[ARROW_DOWN]);
+    assert_eq!(focused(), "/topology?node=a2");
+    browser.press(&[ENTER]);
+    browser.until_text("Each is a what-if first");
     browser.check_clean(origin);
 }
 

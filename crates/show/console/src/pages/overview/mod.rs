@@ -94,7 +94,7 @@ fn broken(state: &mut State) -> Markup {
         (stat(&grouped(n), "/enforcer", if n == 1 { "broken rule" } else { "broken rules" }, if n == 0 { Tone::Good } else { Tone::Bad }))
         ul.rows {
             @for (kind, n) in kinds.iter().take(MAX_ROWS) { li { span { (kind) } span.detail { (grouped(*n)) } } }
-            @if n > 0 { li { span { "required during execution" } span.detail { (grouped(n_executing)) } } }
+            @if n > 0 { li { span { "Required during execution" } span.detail { (grouped(n_executing)) } } }
             @else { li { span.detail { "All required rules of running pods hold." } } }
         }
     };
@@ -150,11 +150,12 @@ fn capacity_left(state: &State) -> Markup {
                         Some(found) if found.limited_by.is_none() => a href=(to) { "no limit" },
                         Some(found) if found.replicas == 0 => a.badge.bad href=(to) { "none left" },
                         Some(found) => a href=(to) { (grouped(found.replicas)) " more" },
-                        None => a href=(to) { "count" },
+                        None => a href=(to) { "count them" },
                     }
                 }
             }
         }
+        @if !is_counted && !workloads.is_empty() { p.detail { "Counted on the pages of the workloads: the cluster has more than " (grouped(MAX_PODS)) " pods." } }
     };
     linked_card("Capacity left", ("/workloads", "Workloads"), &content)
 }

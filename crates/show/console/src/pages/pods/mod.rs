@@ -15,7 +15,7 @@ use super::answer::{Answer, Page, PageError};
 use super::parts;
 use crate::components::listing::{Column, Filter, listing};
 use crate::components::time::Clock;
-use crate::components::{Tone, badge, card, facts, field, labels, verdict};
+use crate::components::{Tone, badge, card, facts, field, labels, prose, verdict};
 use crate::{Request, State, links, verdicts};
 
 /// Groups of nodes, and domains of a rule.
@@ -125,7 +125,7 @@ pub(super) fn page(state: &mut State, namespace: &str, name: &str) -> Answer {
                     (parts::short_list(
                         "These rules together exclude all nodes; without any of them, a node is left",
                         (&explained.core, "rule"),
-                        |term| html! { strong { (term.plugin) } " " (field(&term.term)) ": " (term.detail) },
+                        |term| html! { strong { (term.plugin) } " " (field(&term.term)) ": " (prose(&term.detail)) },
                     ))
                 }
                 (parts::list("Different meaning in v1 fields and in proposal fields", &explained.dialect_notes))
@@ -285,7 +285,7 @@ fn terms(terms: &[TermSummary], n_nodes: usize) -> Markup {
         };
         vec![
             html! { (plugin.name()) },
-            html! { (detail) div { (field(path)) } },
+            html! { (prose(detail)) div { (field(path)) } },
             parts::number(*excludes),
             parts::number(*excludes_alone),
             cause,

@@ -180,8 +180,8 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
         }
         (legend(&model.legend))
         div.with-inspector {
-            div { h2.unseen { "Nodes and pods" } (map_without_legend(&model)) }
-            aside.card.inspector id="inspector" aria-label="Selection" { (inspector) }
+            div { a.skip.here href="#inspector" { "Skip the map" } h2.unseen { "Nodes and pods" } (map_without_legend(&model)) }
+            aside.card.inspector id="inspector" tabindex="-1" aria-label="Selection" { (inspector) }
         }
         @for (rank, template) in related.templates(overview, &view) {
             template data-about=(rank) data-partners=(related.partners_of(rank)) { (template) }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use berth_api::syntax::format::counted;
 use berth_simulate::what_if::WhatIfOutcome;
 use maud::{Markup, html};
 
@@ -20,9 +21,12 @@ struct Effect {
     n_evicted: usize,
     n_broken: usize,
     n_deleted: usize,
+    /// Whether something is not as before.
+    is_changed: bool,
 }
 
-/// A row for each workload with an effect, those with unplaced pods first. `before` has the workloads of pods that the outcome names
+/// A row for each workload with an effect, those with unplaced pods first; how many others have pods that are unplaced or have broken
+/// rules as before. `before` has the workloads of pods that the outcome names
 /// only.
 pub(super) fn table(before: Pods<'_>, outcome: &WhatIfOutcome) -> Markup {
     let mut effects: BTreeMap<WorkloadName, Effect> = BTreeMap::new();
@@ -35,21 +39,33 @@ pub(super) fn table(before: Pods<'_>, outcome: &WhatIfOutcome) -> Markup {
     };
     for pod in &outcome.moved {
         let effect = effects.entry(named(&pod.namespace, &pod.name, pod.workload.as_deref())).or_default();
-        if pod.from.is_some() { effect.n_moved += 1 } else { effect.n_new += 1 }
+        if pod.from.is_some() {
+            effect.n_moved += 1
+        } else {
+            effect.n_new += 1
+        }
+        effect.is_changed = true;
     }
     for pod in &outcome.unplaced {
-        effects.entry(named(&pod.namespace, &pod.name, pod.workload.as_deref())).or_default().n_unplaced += 1;
+        let effect = effects.entry(named(&pod.namespace, &pod.name, pod.workload.as_deref())).or_default();
+        effect.n_unplaced += 1;
+        effect.is_changed |= !pod.before;
     }
     for pod in &outcome.evicted {
-        effects.entry(named(&pod.namespace, &pod.name, None)).or_default().n_evicted += 1;
+        let effect = effects.entry(named(&pod.namespace, &pod.name, None)).or_default();
+        (effect.n_evicted, effect.is_changed) = (effect.n_evicted + 1, true);
     }
     for pod in &outcome.broken_rules {
-        effects.entry(named(&pod.namespace, &pod.name, None)).or_default().n_broken += 1;
+        let effect = effects.entry(named(&pod.namespace, &pod.name, None)).or_default();
+        effect.n_broken += 1;
+        effect.is_changed |= !pod.before;
     }
     for pod in &outcome.scaled_down {
-        effects.entry(named(pod.namespace(), pod.name(), None)).or_default().n_deleted += 1;
+        let effect = effects.entry(named(pod.namespace(), pod.name(), None)).or_default();
+        (effect.n_deleted, effect.is_changed) = (effect.n_deleted + 1, true);
     }
-    let mut effects: Vec<(WorkloadName, Effect)> = effects.into_iter().collect();
+    let (mut effects, others): (Vec<(WorkloadName, Effect)>, Vec<_>) =
+        effects.into_iter().partition(|(_, effect)| effect.is_changed);
     effects.sort_by_key(|(_, effect)| {
         Reverse((effect.n_unplaced, effect.n_broken, effect.n_evicted, effect.n_moved))
     });
@@ -67,5 +83,10 @@ pub(super) fn table(before: Pods<'_>, outcome: &WhatIfOutcome) -> Markup {
     };
     let headers =
         ["Workload", "Moved", "Newly placed", "Unplaced", "Evicted", "With rules that break", "Deleted"];
-    parts::short_table("Effect on each workload", &headers, (&effects, "workload"), row)
+    html! {
+        (parts::short_table("Effect on each workload", &headers, (&effects, "workload"), row))
+        @if !others.is_empty() {
+            p.hint { (counted(others.len(), "workload")) " with unplaced pods or broken rules as before, and no change." }
+        }
+    }
 }
