@@ -46,6 +46,8 @@ pub(crate) fn map(overview: Overview<'_>, view: &View<'_>) -> CellMap {
         wanted.is_none_or(|value| label(place, key) == value)
     };
     places.retain(|place| is_in(place, ZONE, view.zone) && is_in(place, RACK, view.rack));
+    let n_nodes = places.len();
+    places.retain(|place| view.changed.is_none_or(|changed| changed.contains(&place.node.metadata.name)));
     let n_pods_here: usize = places.iter().map(|place| place.pods.len()).sum();
     let has_items =
         view.level == Level::Node && places.len() <= MAX_NODES_WITH_PODS && n_pods_here <= MAX_DRAWN_PODS;
@@ -85,7 +87,10 @@ pub(crate) fn map(overview: Overview<'_>, view: &View<'_>) -> CellMap {
     if n_per_cell > 1 {
         notes.push(format!("A cell stands for up to {n_per_cell} nodes of a rack or zone."));
     }
-    let nodes = counted(places.len(), "node");
+    if n_nodes > places.len() {
+        notes.push(format!("{} without a change are left out.", counted(n_nodes - places.len(), "node")));
+    }
+    let nodes = counted(n_nodes, "node");
     CellMap {
         width: 0,
         title: format!("{nodes}, {}, {}", counted(table.n_pods(), "pod"), pending_text(simulation, table)),

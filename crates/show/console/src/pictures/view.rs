@@ -80,6 +80,8 @@ pub(crate) struct View<'a> {
     /// Only the nodes with this value of the zone or rack label.
     pub(crate) zone: Option<&'a str>,
     pub(crate) rack: Option<&'a str>,
+    /// Only the nodes that changes concern.
+    pub(crate) changed: Option<&'a BTreeSet<String>>,
     /// Whether a pod is drawn and counted.
     pub(crate) shows: &'a dyn Fn(&SimulatedPod) -> bool,
     pub(crate) is_filtered: bool,
@@ -103,6 +105,7 @@ impl<'a> View<'a> {
             node_link: None,
             zone: None,
             rack: None,
+            changed: None,
             shows: &|_| true,
             is_filtered: false,
             node: None,

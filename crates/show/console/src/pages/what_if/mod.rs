@@ -4,16 +4,17 @@
 mod form;
 mod per_workload;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
+use berth_api::object::Node;
 use berth_api::syntax::format::{counted, grouped};
 use berth_picture::bars::Section;
-use berth_picture::cells::CellMap;
+use berth_picture::cells::{CellMap, MAX_LARGE};
 use berth_simulate::what_if::{
     BlockedEviction, BrokenRule, Changed, Counts, DomainLoss, EvictedPod, Evictor, LossesAfterChanges,
     MovedPod, StuckRollout, UnplacedPod, WhatIfOutcome,
 };
-use berth_simulate::{NotRunning, UnadmittedState};
+use berth_simulate::{NotRunning, Simulation, UnadmittedState};
 use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
@@ -61,7 +62,12 @@ fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Resu
     }
     let Changed { outcome, simulation, .. } = &mut changed;
     let overview = state.overview();
-    let level = |n_nodes: usize| if n_nodes <= MAX_NODES { Level::Node } else { Level::Rack };
+    let changed_nodes = changed_nodes(overview.pods.simulation, simulation, outcome);
+    let n_nodes = simulation.n_nodes().max(overview.pods.simulation.n_nodes());
+    // Few nodes are drawn whole, of many those that change.
+    let only =
+        (n_nodes > MAX_LARGE && (1..=MAX_NODES).contains(&changed_nodes.len())).then_some(&changed_nodes);
+    let level = if only.is_some() || n_nodes <= MAX_NODES { Level::Node } else { Level::Rack };
     let lost = outcome
         .unplaced
         .iter()
@@ -73,7 +79,8 @@ fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Resu
     let before = pictures::map(
         overview,
         &View {
-            level: level(overview.pods.simulation.n_nodes()),
+            level,
+            changed: only,
             has_links: true,
             leaving: Some(&leaving),
             ..View::new(ColorBy::Leave(&outcome.left_nodes))
@@ -82,8 +89,10 @@ fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Resu
     let per_workload = per_workload::table(overview.pods, outcome);
     let broken = simulation.cluster().audit();
     let after = Overview::once(simulation, &broken, |overview| {
-        let level = level(overview.pods.simulation.n_nodes());
-        pictures::map(overview, &View { level, ..View::new(ColorBy::Change(&outcome.left_nodes)) })
+        pictures::map(
+            overview,
+            &View { level, changed: only, ..View::new(ColorBy::Change(&outcome.left_nodes)) },
+        )
     });
     let mut keys = after.legend.clone();
     keys.extend(before.legend.iter().filter(|key| !keys_of(&after).contains(&key.text.as_str())).cloned());
@@ -118,6 +127,17 @@ fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Resu
         }
         (apply::offer(&writes, outcome.blocked.len(), request))
     })
+}
+
+/// The nodes that pods leave or reach, those that are new, other or gone.
+fn changed_nodes(before: &Simulation, after: &Simulation, outcome: &WhatIfOutcome) -> BTreeSet<String> {
+    let names = |a: &Simulation, b: &Simulation| {
+        let differs = |node: &&Node| b.node(&node.metadata.name) != Some(node);
+        a.nodes().filter(differs).map(|node| node.metadata.name.clone()).collect::<Vec<_>>()
+    };
+    let reached = outcome.moved.iter().map(|pod| pod.to.clone());
+    let gone = names(before, after);
+    outcome.left_nodes.iter().cloned().chain(reached).chain(gone).chain(names(after, before)).collect()
 }
 
 fn keys_of(map: &CellMap) -> Vec<&str> {
@@ -399,6 +419,23 @@ mod tests {
         let before = get(&mut state, "/");
         assert_eq!(get(&mut state, "/what-if?drain=a-1&evict=shop/web-2&repairs=1").0, 200);
         assert!(get(&mut state, "/") == before);
+    }
+
+    #[test]
+    fn of_many_nodes_those_that_change_are_drawn() {
+        let node = |i: usize| {
+            format!(
+                "{{apiVersion: v1, kind: Node, metadata: {{name: n-{i}}}, status: {{allocatable: {{cpu: 1, memory: 1Gi, pods: 10}}}}}}"
+            )
+        };
+        let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: u, \
+                   controller: true}]}, spec: {nodeName: n-1, containers: [{name: c, image: c, resources: {requests: {cpu: 1}}}]}}";
+        let objects: Vec<String> = (0..70).map(node).chain([pod.to_owned()]).collect();
+        let (_, page) = get(&mut state(&objects.join("\n---\n")), "/what-if?drain=n-1&cordon=n-7");
+        // The node that is drained, the one that is cordoned, and the one that takes the pod.
+        assert_eq!(page.matches("67 nodes without a change are left out.").count(), 2, "{page}");
+        assert_eq!(page.matches("<div class=\"cell\">").count(), 2 * 3, "{page}");
+        assert!(page.contains("70 nodes, 1 pod, 0 pending"), "{page}");
     }
 
     #[test]

@@ -69,16 +69,18 @@ pub(super) fn table(before: Pods<'_>, outcome: &WhatIfOutcome) -> Markup {
     effects.sort_by_key(|(_, effect)| {
         Reverse((effect.n_unplaced, effect.n_broken, effect.n_evicted, effect.n_moved))
     });
-    let count = |n: usize, tone: Tone| html! { @if n == 0 { "0" } @else { (badge(tone, &n.to_string())) } };
+    // A column without a number is left out.
+    let number = |n: usize| html! { @if n > 0 { (parts::number(n)) } };
+    let count = |n: usize, tone: Tone| html! { @if n > 0 { (badge(tone, &n.to_string())) } };
     let row = |((namespace, workload), effect): &(WorkloadName, Effect)| {
         vec![
             html! { (namespace) "/" (parts::link(&links::workload(namespace, workload), workload)) },
-            parts::number(effect.n_moved),
-            parts::number(effect.n_new),
+            number(effect.n_moved),
+            number(effect.n_new),
             count(effect.n_unplaced, Tone::Bad),
             count(effect.n_evicted, Tone::Warn),
             count(effect.n_broken, Tone::Bad),
-            parts::number(effect.n_deleted),
+            number(effect.n_deleted),
         ]
     };
     let headers =
