@@ -36,9 +36,12 @@ impl WritePlan {
         };
         let content = html! {
             div role="status" { (verdict(tone, &outcome, &remaining(request, progress))) }
-            ol.writes {
-                @for (write, state) in self.writes.iter().zip(&progress.states) {
-                    li { (write.to_string()) (became(state, progress.pause)) }
+            section.card {
+                h2 { "Changes, in their order" }
+                ol.writes {
+                    @for (write, state) in self.writes.iter().zip(&progress.states) {
+                        li { (write.to_string()) (became(state, progress.pause)) }
+                    }
                 }
             }
             (not_applicable(self))
@@ -76,13 +79,14 @@ fn remaining(request: &Request<'_>, progress: &Progress) -> Markup {
             @if let Some(pause) = progress.pause {
                 p {
                     (counted(n_refused, "eviction")) " refused for now. The list ends if none succeeds in the next "
-                    (length(pause.remaining.as_secs() as i64)) "."
+                    (counted(pause.remaining.as_secs().div_ceil(60) as usize, "minute")) "."
                 }
             }
             form.actions method="post" action=(with_query(STOP, request)) {
                 button { "Stop" }
                 span.hint { "What is written stays." }
-                a href=(with_query(APPLIED, request)) { "Look again" }
+                // The script follows the list.
+                noscript { a href=(with_query(APPLIED, request)) { "Look again" } }
             }
         }
     }
@@ -112,22 +116,22 @@ fn ways_on(plan: &WritePlan, request: &Request<'_>, progress: &Progress) -> Mark
     };
     let n_stays = done.len() - back.len();
     html! {
-        section aria-labelledby="ways-on" {
+        section.card aria-labelledby="ways-on" {
             h2 id="ways-on" { "How to go on" }
-            form method="post" action=(with_query(CONFIRM, request)) {
+            form.actions method="post" action=(with_query(CONFIRM, request)) {
                 (fields(request))
-                button { "Write the rest: " (counted(n_left, "change")) }
-                " " span.hint { "The list is made again from the cluster as it is then. You are asked to confirm." }
+                button.primary { "Write the rest: " (counted(n_left, "change")) }
+                span.hint { "The list is made again from the cluster as it is then. You are asked to confirm." }
             }
             @if !back.is_empty() {
-                form method="post" action=(query()) {
+                form.actions method="post" action=(query()) {
                     button { "Take back what was written" }
-                    ul { @for (_, (name, value)) in &back { li { (name) " " (value) } } }
                     span.hint { "You are asked to confirm." }
                 }
+                ul.chips aria-label="What is taken back" { @for (_, (name, value)) in &back { li { span.tag { (name) " " (value) } } } }
             }
             @if n_stays > 0 {
-                p { (counted(n_stays, "change")) " of those written cannot be taken back here: evicted pods run elsewhere, and what a taint or a manifest \
+                p.detail { (counted(n_stays, "change")) " of those written cannot be taken back here: evicted pods run elsewhere, and what a taint or a manifest \
                      replaced is not kept." }
             }
         }
@@ -193,7 +197,7 @@ mod tests {
                 "1 of 3 changes written",
                 "Waiting: blocked by PodDisruptionBudget pg: 0 disruptions allowed, tried again in 5 s (tried once)",
                 "tried again in 5 s (tried 3 times)",
-                "2 evictions refused for now. The list ends if none succeeds in the next 4 m.",
+                "2 evictions refused for now. The list ends if none succeeds in the next 5 minutes.",
                 "method=\"post\" action=\"/what-if/stop?list=x\"",
                 "href=\"/what-if/applied?list=x\"",
             ],
@@ -212,8 +216,8 @@ mod tests {
             &report(query, &[DONE, DONE, DONE, failed("429")], None),
             &[
                 "3 of 4 changes written",
-                "<form method=\"post\" action=\"/what-if/confirm?set-label=a-1+a%3Db&amp;scale=deploy/web%3D5&amp;drain=a-1&amp;place=pending\">",
-                "<button>Write the rest: 1 change</button>",
+                "<form class=\"actions\" method=\"post\" action=\"/what-if/confirm?set-label=a-1+a%3Db&amp;scale=deploy/web%3D5&amp;drain=a-1&amp;place=pending\">",
+                "<button class=\"primary\">Write the rest: 1 change</button>",
                 "action=\"/what-if/confirm?uncordon=a-1&amp;scale=Deployment%2Fweb%3D3&amp;set-label=a-1+a-&amp;namespace=shop\"",
                 "<button>Take back what was written</button>",
             ],

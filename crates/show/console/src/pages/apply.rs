@@ -39,18 +39,20 @@ impl WritePlan {
             @if is_outdated {
                 p.bad role="alert" { "Nothing was written: the list below is not the one that was confirmed. Read it again." }
             }
-            (list(self))
-            @if !self.writes.is_empty() {
-                p {
-                    "They are written in this order. The first failure ends it: what is written before stays, what follows is not tried."
-                    @if self.writes.iter().any(|write| matches!(write, Write::Evict { .. })) {
-                        " Evictions that a disruption budget refuses are tried again every 5 s, until none has succeeded for 5 minutes."
+            section.card {
+                (list(self))
+                @if !self.writes.is_empty() {
+                    p.detail {
+                        "They are written in this order. The first failure ends it: what is written before stays, what follows is not tried."
+                        @if self.writes.iter().any(|write| matches!(write, Write::Evict { .. })) {
+                            " Evictions that a disruption budget refuses are tried again every 5 s, until none has succeeded for 5 minutes."
+                        }
                     }
-                }
-                form method="post" action=(with_query(APPLY, request)) {
-                    (fields(request))
-                    input type="hidden" name="digest" value=(digest);
-                    button { "Write " (counted(self.writes.len(), "change")) " to the cluster" }
+                    form.actions method="post" action=(with_query(APPLY, request)) {
+                        (fields(request))
+                        input type="hidden" name="digest" value=(digest);
+                        button.primary { "Write " (counted(self.writes.len(), "change")) " to the cluster" }
+                    }
                 }
             }
             (back(request))
@@ -68,14 +70,14 @@ pub(super) fn offer(plan: &WritePlan, n_blocked: usize, request: &Request<'_>) -
     let has_manifest = plan.writes.iter().any(|write| matches!(write, Write::Apply { .. }));
     html! {
         @if !plan.writes.is_empty() || !plan.not_applicable.is_empty() {
-            section aria-labelledby="apply" {
+            section.card aria-labelledby="apply" {
                 h2 id="apply" { "Apply to the cluster" }
                 @if n_blocked > 0 {
                     p.bad { (counted(n_blocked, "eviction")) " of this list would be refused. They are tried again every 5 s: the list ends when none has succeeded for 5 minutes." }
                 }
                 (list(plan))
                 @if !plan.writes.is_empty() {
-                    form method="post" action=(with_query(CONFIRM, request)) {
+                    form.actions method="post" action=(with_query(CONFIRM, request)) {
                         (manifests(request))
                         @if has_manifest {
                             p { label {
@@ -83,8 +85,8 @@ pub(super) fn offer(plan: &WritePlan, n_blocked: usize, request: &Request<'_>) -
                                 " Also change fields that other managers own, such as kubectl"
                             } }
                         }
-                        button { "Apply to the cluster" }
-                        " " span.hint { "You are asked to confirm." }
+                        button.primary { "Apply to the cluster" }
+                        span.hint { "You are asked to confirm." }
                     }
                 }
             }
@@ -103,7 +105,7 @@ fn list(plan: &WritePlan) -> Markup {
         }
         @else {
             p { (counted(plan.writes.len(), "change")) " will be written:" }
-            ol {
+            ol.writes {
                 @for write in &plan.writes {
                     li {
                         (write.to_string())
@@ -260,11 +262,11 @@ mod tests {
             "<h2 id=\"apply\">Apply to the cluster</h2>",
             "<li>Scale Deployment shop/web to 5 replicas (now 3)</li>",
             "<li>Remove node a-1: nodes leave a cluster",
-            "<form method=\"post\" action=\"/what-if/confirm?scale=deploy/web%3D5&amp;remove-node=a-1\">",
+            "<form class=\"actions\" method=\"post\" action=\"/what-if/confirm?scale=deploy/web%3D5&amp;remove-node=a-1\">",
         ] {
             assert!(page.contains(text), "{text}: {page}");
         }
-        assert!(!get(&mut state, "/what-if?remove-node=a-1").1.contains("<button>Apply"));
+        assert!(!get(&mut state, "/what-if?remove-node=a-1").1.contains(">Apply to the cluster</button>"));
         assert!(!get(&mut state, "/what-if?place=pending").1.contains("id=\"apply\""));
         // The server has these paths.
         for path in [CONFIRM, APPLY] {
@@ -288,7 +290,7 @@ mod tests {
             "name=\"manifest\" value=\"apiVersion: v1\nkind: ConfigMap",
             "name=\"force\" value=\"1\"",
             "name=\"digest\" value=\"abc\"",
-            "<button>Write 2 changes to the cluster</button>",
+            "<button class=\"primary\">Write 2 changes to the cluster</button>",
         ] {
             assert!(page.body.contains(text), "{text}: {}", page.body);
         }

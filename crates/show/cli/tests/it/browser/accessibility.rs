@@ -7,6 +7,7 @@ use berth_testkit::programs::TempDir;
 use serde_json::{Value, json};
 
 use super::console::{EXAMPLE, Shown, show_file};
+use super::driver::Browser;
 use super::layout::{PAGES, WINDOWS, cluster};
 
 /// Roles of what a reader can use.
@@ -121,6 +122,14 @@ fn is_folded(nodes: &[Node<'_>]) -> bool {
     nodes.iter().any(|node| node.role == "button" && node.name == "Menu")
 }
 
+/// What is wrong with the page that is shown; the first of many problems.
+pub fn problems_of(browser: &Browser) -> Vec<String> {
+    let unlabeled = browser.run(UNLABELED);
+    let unlabeled = unlabeled.as_array().unwrap().iter().map(|element| format!("without a label: {element}"));
+    let tree = browser.devtools("Accessibility.getFullAXTree", &json!({}));
+    problems(&tree).into_iter().chain(unlabeled).take(10).collect()
+}
+
 fn check(Shown { browser, origin, .. }: &Shown, pages: &[(&str, &str)]) {
     let mut found = String::new();
     for (window, width, height) in WINDOWS {
@@ -128,11 +137,7 @@ fn check(Shown { browser, origin, .. }: &Shown, pages: &[(&str, &str)]) {
         browser.devtools("Emulation.setDeviceMetricsOverride", &size);
         for (page, link) in pages {
             browser.open(&format!("{origin}{link}"));
-            let unlabeled = browser.run(UNLABELED);
-            let unlabeled = unlabeled.as_array().unwrap().iter().map(|e| format!("without a label: {e}"));
-            let tree = browser.devtools("Accessibility.getFullAXTree", &json!({}));
-            let mut all: Vec<String> = problems(&tree).into_iter().chain(unlabeled).collect();
-            all.truncate(10);
+            let all = problems_of(browser);
             all.iter().for_each(|problem| _ = writeln!(found, "{page}, {window}: {problem}"));
         }
     }

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::accessibility::problems_of;
 use super::console::{FAINT, show};
 use super::driver::ENTER;
 use crate::client::{connect, create, eventually, send};
@@ -102,6 +103,7 @@ async fn a_what_if_is_applied_with_the_keyboard_and_the_topology_follows() {
     press("Apply");
     browser.until(&heading("Apply to the cluster?"));
     assert_eq!(browser.run(FAINT), json!([]));
+    assert_eq!(problems_of(browser), [""; 0]);
     press("Write 1 change");
     browser.until(&heading("Applied to the cluster"));
     assert_eq!(
@@ -109,7 +111,12 @@ async fn a_what_if_is_applied_with_the_keyboard_and_the_topology_follows() {
         "1 of 1 change written"
     );
     assert_eq!(browser.run(FAINT), json!([]));
+    assert_eq!(problems_of(browser), [""; 0]);
     browser.open(origin);
     browser.until_text("2 nodes, 3 pods");
+    for page in ["timeline", "events", "enforcer"] {
+        browser.open(&format!("{origin}/{page}"));
+        assert_eq!(problems_of(browser), [""; 0], "{page}");
+    }
     browser.check_clean(origin);
 }

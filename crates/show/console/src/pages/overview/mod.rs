@@ -181,8 +181,8 @@ fn enforcer(state: &mut State, clock: Clock) -> Markup {
                     @for remedy in planned.remedies.iter().filter(|remedy| !remedy.is_held).take(2) {
                         li { (parts::pod(&remedy.victim.namespace, &remedy.victim.name)) span.detail { "from " (remedy.victim.node) } }
                     }
-                    li { span { "held: no other node" } span.detail { (grouped(n_held)) } }
-                    li { span { "rules that no eviction fixes" } span.detail { (grouped(planned.stays.len())) } }
+                    li { span { "Held: no other node" } span.detail { (grouped(n_held)) } }
+                    li { span { "Rules that no eviction fixes" } span.detail { (grouped(planned.stays.len())) } }
                 }
             }
             None => (stat(&grouped(executing.len()), "/enforcer", "rules to enforce", Tone::Warn)),
