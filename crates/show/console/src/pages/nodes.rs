@@ -129,10 +129,11 @@ pub(super) fn resources(place: &Place<'_>) -> Markup {
         (with_unit(resource, used), with_unit(resource, of), percent)
     };
     html! {
-        ul.rows {
+        ul.rows.amounts {
             @for resource in place.allocatable().into_iter().flat_map(|list| list.keys()) {
                 @let (used, of, part) = of(resource);
-                li { span { (resource) } span.detail { (used) " of " (of) } (percent(&format!("requested {resource}"), part)) }
+                // What a node neither has nor gives is left out.
+                @if place.amount(resource) != (0, 0) { li { span { (resource) } span.detail { (used) " of " (of) } (percent(&format!("requested {resource}"), part)) } }
             }
         }
     }

@@ -94,7 +94,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
         }
         @if !spreads.is_empty() {
             h2 { "Spread constraints" }
-            div.sides { @for section in &spreads { (card(&section.name, &bars(section))) } }
+            div.sides { @for section in &spreads { (spread(section)) } }
         }
         (parts::table_of("Rules about nodes", &["Workload", "Rule", "Nodes that match", "Pods"], node_rules))
     };
@@ -123,6 +123,14 @@ fn spreads(pods: Pods<'_>) -> Vec<Section> {
         pictures::spread_of(pods.simulation, name, &members, None)
     };
     shown.flat_map(sections).collect()
+}
+
+/// A spread constraint: the workload as the heading, the rule below it.
+fn spread(section: &Section) -> Markup {
+    match section.name.split_once(": ") {
+        Some((workload, rule)) => card(workload, &html! { p.detail { (rule) } (bars(section)) }),
+        None => card(&section.name, &bars(section)),
+    }
 }
 
 /// The node selectors and the required node affinity of workloads.

@@ -57,7 +57,7 @@ fn columns(timeline: &Timeline, (name, class, value, to): &Row) -> Markup {
     let first = n_columns - timeline.intervals.len();
     html! {
         div.time-row {
-            div { h3 { (name) } p.detail { "most " (grouped(largest)) } }
+            div { h2 { (name) } p.detail { "most " (grouped(largest)) } }
             svg.columns-plot.berth-picture role="group" aria-label=(name) viewBox={ "0 0 " (n_columns * 10) " " (HEIGHT) } preserveAspectRatio="none" {
                 @for (i, interval) in timeline.intervals.iter().enumerate() {
                     @let n = value(interval);

@@ -91,7 +91,11 @@ fn section(
         0 => String::new(),
         more => format!("; {more} more domains"),
     };
-    let line = Key { class: Class::Alert, mark: None, text: "limit: the minimum and maxSkew".to_owned() };
+    let line = Key {
+        class: Class::Alert,
+        mark: None,
+        text: "limit: the fewest pods of a domain plus maxSkew".to_owned(),
+    };
     Section {
         name: format!("{namespace}/{workload}: {}, {rule}{more}", counted(pods.len(), "pod")),
         legend: limit.map(|_| line).into_iter().collect(),
