@@ -30,7 +30,13 @@ pub struct CallError {
 enum Failure {
     /// The server answered with an error, in a Status object.
     #[error("{code} {reason}: {message}")]
-    Status { code: u16, reason: String, message: String, retry_after: Option<Duration>, causes: Vec<Cause> },
+    Status {
+        code: u16,
+        reason: Box<str>,
+        message: Box<str>,
+        retry_after: Option<Duration>,
+        causes: Box<[Cause]>,
+    },
     /// It is unknown whether the request was carried out.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
@@ -67,7 +73,7 @@ impl CallError {
     /// The server's message; the whole error if there is none.
     pub fn message(&self) -> String {
         match &self.failure {
-            Failure::Status { message, .. } if !message.is_empty() => message.clone(),
+            Failure::Status { message, .. } if !message.is_empty() => message.to_string(),
             _ => self.to_string(),
         }
     }
@@ -269,9 +275,10 @@ fn status_error(name: &Name, status: StatusCode, retry_after: Option<Duration>, 
         code: status.as_u16(),
         reason: Some(parsed.reason)
             .filter(|r| !r.is_empty())
-            .unwrap_or_else(|| status.canonical_reason().unwrap_or("Unknown").replace(' ', "")),
-        message: parsed.message,
-        causes: parsed.details.unwrap_or_default().causes,
+            .unwrap_or_else(|| status.canonical_reason().unwrap_or("Unknown").replace(' ', ""))
+            .into(),
+        message: parsed.message.into(),
+        causes: parsed.details.unwrap_or_default().causes.into(),
         retry_after: retry_after.map(|d| d.min(MAX_RETRY_AFTER)),
     })
 }
