@@ -295,3 +295,27 @@ async fn read(mut body: Body, max_bytes: usize) -> Result<(Bytes, bool), kube::E
     }
     Ok((read.freeze(), true))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_of_a_status_are_read_by_their_reason_and_may_be_missing() {
+        let name = Name { method: Method::POST, path: "/eviction".to_owned() };
+        let error = |details: &str| {
+            let body = format!(r#"{{"code": 429, "message": "later", "details": {details}}}"#);
+            status_error(&name, StatusCode::TOO_MANY_REQUESTS, None, body.as_bytes())
+        };
+        let cause = r#"{"reason": "DisruptionBudget", "message": "The disruption budget pg needs 2 healthy pods and has 2 currently"}"#;
+        let refused = error(&format!(r#"{{"causes": [{{}}, {cause}]}}"#));
+        let text = crate::eviction::refused_for_now(&refused).unwrap();
+        assert_eq!(
+            text,
+            "blocked by PodDisruptionBudget pg: 0 disruptions allowed, needs 2 healthy pods and has 2 currently"
+        );
+        for details in ["null", "{}", r#"{"causes": []}"#] {
+            assert_eq!(crate::eviction::refused_for_now(&error(details)).unwrap(), "later");
+        }
+    }
+}
