@@ -1,6 +1,6 @@
 //! The next actions for a StatefulSet. Pure.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_api::rollout::stateful_set::{Member, Spec, Step, max_unavailable, steps};
@@ -50,7 +50,7 @@ pub(super) fn plan(
     update: &str,
     now: Timestamp,
 ) -> Plan {
-    let mut members: HashMap<i64, &Arc<Pod>> = HashMap::new();
+    let mut members: BTreeMap<i64, &Arc<Pod>> = BTreeMap::new();
     for pod in pods {
         if let Some(ordinal) = set.ordinal_of(&pod.metadata.name) {
             members.insert(ordinal, pod);

@@ -34,6 +34,7 @@ pub use deletion_order::{DELETION_COST, Replica};
 pub use error::ExpandError;
 pub use job::COMPLETION_INDEX;
 pub use ownership::POD_TEMPLATE_HASH;
+pub use rollout::changes_template;
 pub use template::{WorkloadPods, workload_pods};
 
 use std::collections::{HashMap, HashSet};
@@ -234,7 +235,7 @@ impl<'a> Expander<'a> {
         let (ended, mut present): (Vec<_>, Vec<_>) = present.into_iter().partition(|pod| pod.is_terminal());
         let ended: HashSet<&str> = ended.iter().map(|pod| &*pod.metadata.name).collect();
         if rollout::has_new_template(&context.entry.object) {
-            let partition = i64::from(set.spec.update_strategy.rolling_update.partition);
+            let partition = start + i64::from(set.spec.update_strategy.rolling_update.partition.max(0));
             let is_updated = |pod: &&Pod| names::ordinal(&pod.metadata.name).is_some_and(|n| n >= partition);
             let (updated, kept) = present.into_iter().partition(is_updated);
             self.roll_out(context, updated);

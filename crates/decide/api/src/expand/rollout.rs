@@ -11,25 +11,36 @@ use crate::syntax::annotations::AFFINITY_ANNOTATION;
 use crate::syntax::quantity::Quantity;
 
 /// Whether the controller replaces the pods of the workload: its template is not that of the workload it replaced.
+pub(super) fn has_new_template(workload: &Workload) -> bool {
+    let replaces_pods = match &workload.spec {
+        WorkloadSpec::Deployment(workload) => !workload.spec.paused,
+        WorkloadSpec::StatefulSet(workload) | WorkloadSpec::DaemonSet(workload) => {
+            workload.spec.update_strategy.kind != "OnDelete"
+        }
+        _ => false,
+    };
+    replaces_pods && changes_template(workload)
+}
+
+/// Whether the template of a Deployment, StatefulSet or DaemonSet is not that of the workload it replaced, also if its controller
+/// keeps the pods.
 ///
 /// The earlier template may have defaults of the API server, and annotations that no manifest sets (as `kubectl rollout
 /// restart` does): the fields that Berth reads are compared with their defaults, of all others those that the new template
 /// has.
-pub(super) fn has_new_template(workload: &Workload) -> bool {
-    let Some(earlier) = workload.replaced.as_deref().and_then(updated_template) else { return false };
-    let Some(template) = updated_template(&workload.spec) else { return false };
+pub fn changes_template(workload: &Workload) -> bool {
+    let Some(earlier) = workload.replaced.as_deref().and_then(template) else { return false };
+    let Some(template) = template(&workload.spec) else { return false };
     // Errors of templates that cannot be read are reported elsewhere.
     let (Some(pod), Some(earlier_pod)) = (defaulted(template), defaulted(earlier)) else { return false };
     pod != earlier_pod || !contains(earlier, template)
 }
 
-/// The template, if the controller replaces pods when it changes.
-fn updated_template(spec: &WorkloadSpec) -> Option<&Value> {
+fn template(spec: &WorkloadSpec) -> Option<&Value> {
     match spec {
-        WorkloadSpec::Deployment(workload) => (!workload.spec.paused).then_some(&workload.spec.template),
-        WorkloadSpec::StatefulSet(workload) | WorkloadSpec::DaemonSet(workload) => {
-            (workload.spec.update_strategy.kind != "OnDelete").then_some(&workload.spec.template)
-        }
+        WorkloadSpec::Deployment(workload)
+        | WorkloadSpec::StatefulSet(workload)
+        | WorkloadSpec::DaemonSet(workload) => Some(&workload.spec.template),
         _ => None,
     }
 }

@@ -56,6 +56,13 @@ pub fn steps(bounds: Bounds, is_on_delete: bool, nodes: &[OnNode]) -> Steps {
 
 /// Plans one pod on each eligible node and none elsewhere.
 fn manage(bounds: Bounds, at: usize, node: &OnNode, steps: &mut Steps) {
+    // Most nodes have what they should.
+    if let [pod] = node.pods.as_slice()
+        && node.should_continue
+        && !pod.is_terminal
+    {
+        return;
+    }
     let mut alive = Vec::new();
     for (i, pod) in node.pods.iter().enumerate().filter(|(_, pod)| !pod.is_deleting) {
         match node.should_continue && !pod.is_terminal {

@@ -1,7 +1,6 @@
 //! The next steps for the pods of a StatefulSet.
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde_json::Value;
@@ -64,12 +63,13 @@ pub enum Step {
 }
 
 /// The next steps: one at a time in the order of the ordinals, unless the policy is `Parallel`. The pods are given by ordinal.
-pub fn steps(spec: &Spec, members: &HashMap<i64, Member>) -> Vec<Step> {
+pub fn steps(spec: &Spec, members: &BTreeMap<i64, Member>) -> Vec<Step> {
     let mut steps = Vec::new();
     let ordered = !spec.is_parallel;
     let mut n_created = 0;
+    let mut present = members.range(spec.ordinals.clone()).peekable();
     for ordinal in spec.ordinals.clone() {
-        let waits = match members.get(&ordinal) {
+        let waits = match present.next_if(|(at, _)| **at == ordinal).map(|(_, pod)| pod) {
             None if n_created == spec.burst => return steps,
             None => {
                 n_created += 1;
@@ -92,9 +92,8 @@ pub fn steps(spec: &Spec, members: &HashMap<i64, Member>) -> Vec<Step> {
             return steps;
         }
     }
-    let mut condemned: Vec<_> = members.iter().filter(|(i, _)| !spec.ordinals.contains(i)).collect();
-    condemned.sort_by_key(|(ordinal, _)| Reverse(**ordinal));
-    for (ordinal, pod) in condemned {
+    let condemned = members.range(..spec.ordinals.start).chain(members.range(spec.ordinals.end..));
+    for (ordinal, pod) in condemned.rev() {
         // In order, the highest unhealthy pod waits for no lower pod: it is deleted first.
         steps.extend((!pod.is_deleting).then_some(Step::Delete(*ordinal)));
         if ordered {
@@ -108,14 +107,16 @@ pub fn steps(spec: &Spec, members: &HashMap<i64, Member>) -> Vec<Step> {
 }
 
 /// Replaces pods of other revisions from the highest ordinal down to the partition.
-fn update(spec: &Spec, members: &HashMap<i64, Member>, steps: &mut Vec<Step>) {
+fn update(spec: &Spec, members: &BTreeMap<i64, Member>, steps: &mut Vec<Step>) {
     let partition = spec.ordinals.start + i64::from(spec.partition.max(0));
     let mut left = spec.max_unavailable;
-    for ordinal in (partition..spec.ordinals.end).rev() {
+    let updated = partition.min(spec.ordinals.end)..spec.ordinals.end;
+    let mut present = members.range(updated.clone()).rev().peekable();
+    for ordinal in updated.rev() {
         if left == 0 {
             return;
         }
-        match members.get(&ordinal) {
+        match present.next_if(|(at, _)| **at == ordinal).map(|(_, pod)| pod) {
             None => left -= 1,
             Some(pod) if !pod.is_updated && !pod.is_deleting => {
                 steps.push(Step::Delete(ordinal));

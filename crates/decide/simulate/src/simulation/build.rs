@@ -224,6 +224,7 @@ impl Simulation {
                 .collect(),
             rollouts,
             vacated: None,
+            n_vacated: 0,
         };
         let policies = std::mem::take(&mut inventory.placement_policies).into_iter().map(|e| e.object);
         let labels = inventory.namespaces.iter().map(|e| &e.object.metadata);

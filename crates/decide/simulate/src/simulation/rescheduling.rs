@@ -66,6 +66,7 @@ impl Simulation {
             self.vacated.get_or_insert_default().push(vacated);
         }
         self.remove(position);
+        self.n_vacated += 1;
         let pod = &mut self.pods[position];
         pod.was_running = false;
         pod.pod.spec.node_name.clear();

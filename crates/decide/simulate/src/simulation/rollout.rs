@@ -10,6 +10,7 @@ use berth_api::rollout::stateful_set::{Member, Spec, max_unavailable};
 use berth_api::rollout::{Bounds, daemon_set};
 
 use super::pod::SimulatedPod;
+use super::steps::Progress;
 
 /// A rollout, as far as it is.
 #[derive(Clone)]
@@ -23,7 +24,7 @@ pub(crate) struct Rollout {
     /// The number of pods of the new template.
     pub wanted: i32,
     /// The pods of the earlier template that are to go and exist.
-    pub old: Vec<OldPod>,
+    pub old: OldPods,
     /// Those that are deleted, in this order.
     pub deleted: Vec<NamespacedName>,
     /// The pods of the new template that are not created so far: by ordinal, by the position of the node, or in any order.
@@ -42,13 +43,49 @@ pub(crate) struct OldPod {
     pub replica_set: usize,
 }
 
+/// Pods of the earlier template, in the order in which they are given.
+#[derive(Clone, Default)]
+pub(crate) struct OldPods {
+    pods: BTreeMap<usize, OldPod>,
+    positions: HashMap<NamespacedName, usize>,
+}
+
+impl FromIterator<OldPod> for OldPods {
+    fn from_iter<T: IntoIterator<Item = OldPod>>(pods: T) -> OldPods {
+        let pods: BTreeMap<usize, OldPod> = pods.into_iter().enumerate().collect();
+        OldPods { positions: pods.iter().map(|(at, pod)| (pod.name.clone(), *at)).collect(), pods }
+    }
+}
+
+impl OldPods {
+    pub fn iter(&self) -> impl Iterator<Item = &OldPod> {
+        self.pods.values()
+    }
+
+    pub fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+
+    pub fn contains(&self, name: &NamespacedName) -> bool {
+        self.positions.contains_key(name)
+    }
+
+    pub fn remove(&mut self, name: &NamespacedName) -> Option<OldPod> {
+        self.pods.remove(&self.positions.remove(name)?)
+    }
+}
+
 /// How pods get the new template.
 #[derive(Clone)]
 pub(crate) enum Strategy {
     /// A Deployment creates pods after the last old one has ended.
     Recreate,
     /// A Deployment.
-    RollingUpdate(Bounds),
+    RollingUpdate(Bounds, Option<Box<Progress>>),
     /// A StatefulSet.
     StatefulSet(Spec, Members),
     /// A DaemonSet.
@@ -59,7 +96,7 @@ pub(crate) enum Strategy {
 #[derive(Clone, Default)]
 pub(crate) struct Members {
     /// The state of each pod.
-    pub states: HashMap<i64, Member>,
+    pub states: BTreeMap<i64, Member>,
     /// The ordinals whose pods may have changed.
     pub changed: BTreeSet<i64>,
 }
@@ -155,7 +192,7 @@ impl Rollout {
                 let node = target_node(&pod.pod).and_then(|node| nodes.positions.get(node));
                 node.and_then(|at| i64::try_from(*at).ok())
             }
-            Strategy::Recreate | Strategy::RollingUpdate(_) => i64::try_from(self.to_create.len()).ok(),
+            Strategy::Recreate | Strategy::RollingUpdate(..) => i64::try_from(self.to_create.len()).ok(),
         };
         self.to_create.insert(at.unwrap_or(-1), pod);
     }
@@ -174,10 +211,9 @@ impl Rollout {
         NamespacedName::new(self.name.namespace(), &format!("{}-{ordinal}", self.name.name()))
     }
 
-    /// The number of pods that one step looks at. A Deployment finds each of them by its name.
-    pub fn n_looks(&self) -> usize {
-        let n_looks = if matches!(self.strategy, Strategy::RollingUpdate(_)) { 4 } else { 1 };
-        (self.old.len() + self.n_new()) * n_looks
+    /// The number of its pods, old and new.
+    pub fn n_pods(&self) -> usize {
+        self.old.len() + self.n_new()
     }
 
     /// The number of pods of the new template, created or not.
@@ -222,7 +258,7 @@ fn strategy(workload: &Workload, new: &[&Pod], old: &[&Pod]) -> Strategy {
             let rolling = &deployment.spec.strategy.rolling_update;
             let (surge, unavailable) = (rolling.max_surge.as_deref(), rolling.max_unavailable.as_deref());
             let replicas = deployment.spec.replicas.unwrap_or(1).max(0);
-            Strategy::RollingUpdate(Bounds::of_deployment(surge, unavailable, replicas))
+            Strategy::RollingUpdate(Bounds::of_deployment(surge, unavailable, replicas), None)
         }
         _ => Strategy::Recreate,
     }

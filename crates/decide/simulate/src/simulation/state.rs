@@ -80,6 +80,8 @@ pub struct Simulation {
     pub(crate) rollouts: Vec<Rollout>,
     /// Pods that left their nodes, where that is to be undone.
     pub(super) vacated: Option<Vec<Vacated>>,
+    /// How often a pod has lost its node.
+    pub(super) n_vacated: usize,
 }
 
 impl Simulation {

@@ -1,6 +1,6 @@
 //! The workload of each pod.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use berth_api::inventory::{Inventory, Workload};
 use berth_api::object::{Node, ObjectMeta, OwnerReference, Pod};
@@ -44,6 +44,16 @@ impl Workloads {
             }
         }
         workloads
+    }
+
+    /// The workloads of an input that no other workload owns, also those of which it has only pods.
+    pub(crate) fn of_all(inventory: &Inventory) -> BTreeSet<Key> {
+        let workloads = Workloads::new(inventory);
+        let pods = inventory.pods.iter().map(|entry| &entry.object);
+        let of_pods = pods.filter_map(|pod| Some((pod.metadata.namespace.clone(), workloads.owner(pod)?)));
+        let mut all: BTreeSet<Key> = of_pods.collect();
+        all.extend(workloads.top_level);
+        all
     }
 
     /// Whether no other workload owns this one: a Deployment its ReplicaSet, or a CronJob its Job.

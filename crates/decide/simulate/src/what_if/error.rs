@@ -5,6 +5,8 @@ use berth_api::inventory::Inventory;
 use berth_api::object::NamespacedName;
 use berth_api::read::Kind;
 
+use crate::simulation::workloads::Workloads;
+
 /// Why a change cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
@@ -55,9 +57,11 @@ pub enum ChangeError {
 impl ChangeError {
     /// The workload is not in the input.
     pub(crate) fn no_workload(inventory: &Inventory, kind: Kind, name: &NamespacedName) -> ChangeError {
-        let workloads = inventory.workloads.iter().map(|entry| &entry.object);
-        let known = workloads.filter(|workload| workload.kind() == kind);
-        let known = known.map(|workload| workload.metadata().namespaced_name().to_string()).collect();
+        let of_kind = |(namespace, workload): (String, String)| {
+            let (of, name) = workload.split_once(' ')?;
+            (of == kind.name()).then(|| format!("{namespace}/{name}"))
+        };
+        let known = Workloads::of_all(inventory).into_iter().filter_map(of_kind).collect();
         ChangeError::NotFound { kind: kind.name(), name: name.to_string(), known }
     }
 }

@@ -109,8 +109,8 @@ impl WhatIf {
         change.apply(&mut self.inventory, &mut self.departures, self.now)
     }
 
-    /// Adds objects, or replaces existing ones. A replaced workload with fewer replicas deletes the surplus; one with another
-    /// template replaces its pods when the cluster is built.
+    /// Adds objects, or replaces existing ones. A replaced workload with fewer replicas deletes the surplus, and a Deployment with
+    /// another template first scales the pods that it has; one with another template replaces its pods when the cluster is built.
     ///
     /// # Errors
     /// Those of `overlay`.
@@ -122,7 +122,7 @@ impl WhatIf {
         let replaced: Vec<_> =
             replaced.map(|workload| (workload.kind(), workload.metadata().namespaced_name())).collect();
         for (kind, name) in replaced {
-            scale::remove_surplus(&mut self.inventory, &mut self.departures, kind, &name, self.now);
+            scale::scale_replaced(&mut self.inventory, &mut self.departures, kind, &name, self.now);
         }
         Ok(())
     }

@@ -8,9 +8,11 @@ use berth_api::read::Kind;
 use berth_api::syntax;
 use berth_api::syntax::format::{abbreviated, not_in_input};
 use berth_api::syntax::labels::{HOSTNAME, REGION, ZONE};
+use berth_api::syntax::similar;
 
 use super::change::Change;
 use super::error::ChangeError;
+use crate::simulation::workloads::Workloads;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 /// Values that an error names.
@@ -137,12 +139,33 @@ pub fn named_workload(
     let parts = text.split_once('/');
     let parts = parts.and_then(|(kind, name)| Some((Kind::named(kind)?, name)));
     let Some((kind, name)) = parts.filter(|(kind, _)| kind.is_workload()) else {
-        return Err(format!("{text}: name a workload, such as deploy/web"));
+        return Err(not_a_workload(text, inventory));
     };
     let workloads = inventory.workloads.iter().map(|entry| &entry.object);
     let named = workloads.filter(|w| w.kind() == kind && w.metadata().name == name);
     let namespace = only(namespace, named.map(|w| w.metadata().namespace.as_str()), text)?;
     Ok((kind, NamespacedName::new(&namespace, name)))
+}
+
+/// The error about a text that does not name a workload by its kind and name, with those that may be meant.
+fn not_a_workload(text: &str, inventory: &Inventory) -> String {
+    let name = text.rsplit('/').next().unwrap_or(text);
+    let known: Vec<(String, String)> = Workloads::of_all(inventory)
+        .into_iter()
+        .filter_map(|(_, workload)| {
+            let (kind, name) = workload.split_once(' ')?;
+            // Pods may have other owners, such as a Node.
+            Kind::named(kind).filter(|kind| kind.is_workload())?;
+            Some((name.to_owned(), format!("{}/{name}", kind.to_lowercase())))
+        })
+        .collect();
+    let near = similar::positions(name, known.iter().map(|(name, _)| name.as_str()));
+    let near: Vec<&str> = near.into_iter().take(MAX_NAMED).map(|i| known[i].1.as_str()).collect();
+    let hint = match near.as_slice() {
+        [] => "such as deploy/web".to_owned(),
+        near => format!("did you mean {}?", near.join(", ")),
+    };
+    format!("{text}: name a workload by its kind and name: {hint}")
 }
 
 /// The given namespace, or the only one that has the name.
@@ -257,7 +280,26 @@ mod tests {
         let (kind, name) = named("deploy/web").unwrap();
         assert_eq!((kind, name.to_string()), (Kind::Deployment, "default/web".to_owned()));
         for text in ["web", "pod/web", "node/web", "x/web"] {
-            assert!(named(text).unwrap_err().ends_with("name a workload, such as deploy/web"), "{text}");
+            assert!(named(text).unwrap_err().ends_with("kind and name: such as deploy/web"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_misspelled_workload_without_a_kind_has_suggestions() {
+        let mut inventory = Inventory::default();
+        let text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {selector: {matchLabels: {a: b}}, \
+            template: {metadata: {labels: {a: b}}}}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: db-0, ownerReferences: \
+            [{apiVersion: apps/v1, kind: StatefulSet, name: db, uid: u, controller: true}]}\n";
+        inventory.read(text.as_bytes(), "a.yaml").unwrap();
+        let error = |text| named_workload(text, None, &inventory).unwrap_err();
+        for (text, expected) in [
+            ("wbe", "deployment/web"),
+            ("deplyo/web", "deployment/web"),
+            ("svc/web", "deployment/web"),
+            ("dbb", "statefulset/db"),
+        ] {
+            let expected = format!("{text}: name a workload by its kind and name: did you mean {expected}?");
+            assert_eq!(error(text), expected);
         }
     }
 

@@ -97,7 +97,7 @@ fn reason(rollout: &Rollout, simulation: &Simulation) -> String {
     let stops = match &rollout.strategy {
         _ if rollout.old.is_empty() => String::new(),
         Strategy::Recreate => String::new(),
-        Strategy::RollingUpdate(bounds) | Strategy::DaemonSet(bounds, _) => {
+        Strategy::RollingUpdate(bounds, _) | Strategy::DaemonSet(bounds, _) => {
             let Bounds { max_surge, max_unavailable } = bounds;
             format!(
                 ". No further pod of the old template stops before that changes (maxUnavailable {max_unavailable}, maxSurge \
@@ -134,9 +134,9 @@ fn other_strategies(rollout: &Rollout) -> Vec<(String, Strategy)> {
     let limit = |field: &str, n: i32| format!("set {field} to {n}");
     match &rollout.strategy {
         _ if rollout.old.is_empty() => Vec::new(),
-        Strategy::RollingUpdate(bounds) => {
+        Strategy::RollingUpdate(bounds, _) => {
             let max_unavailable = bounds.max_unavailable + 1;
-            let one_more = Strategy::RollingUpdate(Bounds { max_unavailable, ..*bounds });
+            let one_more = Strategy::RollingUpdate(Bounds { max_unavailable, ..*bounds }, None);
             let field = "spec.strategy.rollingUpdate.maxUnavailable";
             vec![
                 (limit(field, max_unavailable), one_more),

@@ -1,7 +1,8 @@
 //! The number of replicas of a workload.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use berth_api::expand::changes_template;
 use berth_api::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::Kind;
@@ -29,7 +30,7 @@ pub(super) fn scale(
         return Err(ChangeError::Controlled { object, owner: format!("{} {}", owner.kind, owner.name) });
     }
     *replicas_mut(workload).ok_or(ChangeError::NoReplicas { object })? = Some(i32::from(n_replicas));
-    remove_surplus(inventory, departures, kind, name, now);
+    scale_replaced(inventory, departures, kind, name, now);
     Ok(())
 }
 
@@ -67,17 +68,50 @@ pub(crate) fn replicas_of(inventory: &Inventory, kind: Kind, name: &NamespacedNa
     pods.filter(|(_, entry)| is_replica(&entry.object)).map(|(i, _)| i).collect()
 }
 
-/// Removes the pods that the controller deletes because it has more than `spec.replicas`.
-pub(super) fn remove_surplus(
+/// Removes the pods that the controller deletes because it has more than `spec.replicas`. The controller of a Deployment scales before
+/// it changes pods: with a new template and more replicas, it first creates pods of the earlier template.
+pub(super) fn scale_replaced(
     inventory: &mut Inventory,
     departures: &mut Departures,
     kind: Kind,
     name: &NamespacedName,
     now: Timestamp,
 ) {
-    let workload = workload_mut(inventory, kind, name);
-    let Some(n_replicas) = workload.and_then(|w| Some(replicas_mut(w)?.unwrap_or(1))) else { return };
-    delete_down_to(inventory, departures, kind, name, usize::try_from(n_replicas).unwrap_or(0), now);
+    let Some(workload) = workload_mut(inventory, kind, name) else { return };
+    let Some(n_replicas) = replicas_mut(workload).map(|n| n.unwrap_or(1)) else { return };
+    let n_replicas = usize::try_from(n_replicas).unwrap_or(0);
+    if kind == Kind::Deployment && changes_template(workload) {
+        let pods = replicas_of(inventory, kind, name);
+        let owner = |i: &usize| inventory.pods[*i].object.metadata.controller().map(|owner| owner.name.clone());
+        let mut sets: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        pods.iter().for_each(|i| sets.entry(owner(i)).or_default().push(*i));
+        // The largest ReplicaSet grows.
+        if let Some((set, of_set)) = sets.iter().max_by_key(|(_, pods)| pods.len()) {
+            let set = set.as_deref().unwrap_or(name.name()).to_owned();
+            add_copies(inventory, of_set[0], n_replicas.saturating_sub(pods.len()), &set);
+        }
+    }
+    delete_down_to(inventory, departures, kind, name, n_replicas, now);
+}
+
+/// Adds pending pods like the one at this position.
+fn add_copies(inventory: &mut Inventory, position: usize, n: usize, name: &str) {
+    let template = Entry { order: usize::MAX, ..inventory.pods[position].clone() };
+    let node = &template.object.spec.node_name;
+    let node = inventory.nodes.iter().find(|entry| entry.object.metadata.name == *node);
+    let node = node.map(|entry| entry.object.clone());
+    let pods = inventory.pods.iter().map(|entry| &entry.object.metadata);
+    let pods = pods.filter(|pod| pod.namespace == template.object.metadata.namespace);
+    let taken: HashSet<&str> = pods.map(|pod| pod.name.as_str()).collect();
+    let names = (1..).map(|i| format!("{name}-new-{i}")).filter(|name| !taken.contains(name.as_str())).take(n);
+    for name in names.collect::<Vec<_>>() {
+        let mut entry = template.clone();
+        entry.object.metadata.name = name;
+        entry.object.metadata.uid.clear();
+        entry.object.metadata.creation_timestamp = None;
+        recreate(&mut entry.object, node.as_ref());
+        inventory.pods.push(entry);
+    }
 }
 
 fn delete_down_to(
@@ -127,16 +161,7 @@ fn scale_without_template(
         return Err(ChangeError::no_workload(inventory, kind, name));
     };
     let n_replicas = usize::from(n_replicas);
-    let template = inventory.pods[*first].clone();
-    for i in pods.len()..n_replicas {
-        let mut entry = Entry { order: usize::MAX, ..template.clone() };
-        entry.object.metadata.name = format!("{}-new-{}", name.name(), i - pods.len() + 1);
-        entry.object.metadata.uid.clear();
-        let node = entry.object.spec.node_name.clone();
-        let node = inventory.nodes.iter().find(|n| n.object.metadata.name == node);
-        recreate(&mut entry.object, node.map(|entry| &entry.object));
-        inventory.pods.push(entry);
-    }
+    add_copies(inventory, *first, n_replicas.saturating_sub(pods.len()), name.name());
     delete_down_to(inventory, departures, kind, name, n_replicas, now);
     Ok(())
 }

@@ -81,6 +81,60 @@ fn a_paused_deployment_keeps_its_pods() {
     assert_eq!((stuck, outcome.n_unmoved, outcome.moved.len()), (None, 3, 0));
 }
 
+#[test]
+fn a_deployment_with_a_new_template_and_more_replicas_scales_its_old_pods_first() {
+    let update = |n_nodes, replicas: usize, more: &str| {
+        let spec = |n: usize| {
+            format!("replicas: {n}, {more} strategy: {{rollingUpdate: {{maxSurge: 1, maxUnavailable: 0}}}},")
+        };
+        let before = nodes(n_nodes) + &workload("Deployment", &spec(3), "'1'", ONE_PER_NODE);
+        rolled_out(&before, &workload("Deployment", &spec(replicas), "'2'", ONE_PER_NODE))
+    };
+    // The two additional pods of the earlier template take the nodes that a new pod could have.
+    let outcome = update(5, 5, "");
+    let stuck = &outcome.stuck_rollouts.first().expect("five old pods are on five nodes").reason;
+    assert!(stuck.starts_with("0 of 5 pods have the new template"), "{stuck}");
+    assert_eq!((outcome.n_unmoved, outcome.moved.len(), outcome.unplaced.len()), (3, 2, 1));
+    let outcome = update(6, 5, "");
+    assert_eq!((outcome.stuck_rollouts.len(), outcome.unplaced.len()), (0, 0));
+    assert_eq!(outcome.n_unmoved + outcome.moved.len(), 5);
+    // With fewer replicas, the surplus goes before the rollout.
+    let outcome = update(3, 2, "");
+    assert_eq!((outcome.stuck_rollouts.len(), outcome.scaled_down.len()), (0, 1));
+    // A paused Deployment scales, and does not roll out.
+    let outcome = update(5, 5, "paused: true,");
+    assert_eq!((outcome.stuck_rollouts.len(), outcome.n_unmoved, outcome.moved.len()), (0, 3, 2));
+}
+
+#[test]
+fn a_deployment_that_was_paused_rolls_out_when_it_goes_on_with_a_new_template() {
+    let spec = |paused| format!("replicas: 3, paused: {paused},");
+    let before = nodes(3) + &workload("Deployment", &spec(true), "'1'", ONE_PER_NODE);
+    let outcome = rolled_out(&before, &workload("Deployment", &spec(false), "'2'", ONE_PER_NODE));
+    assert_eq!(outcome.stuck_rollouts.len(), 1);
+}
+
+#[test]
+fn a_partition_counts_from_the_first_ordinal() {
+    let spec = "replicas: 3, ordinals: {start: 5}, updateStrategy: {rollingUpdate: {partition: 1}},";
+    let (outcome, stuck) = update("StatefulSet", spec, ONE_PER_NODE, 3);
+    assert_eq!((stuck, outcome.unplaced.len()), (None, 0));
+}
+
+#[test]
+fn rollouts_of_ten_thousand_pods_in_steps_of_one_are_played_to_the_end() {
+    let big = nodes(50).replace("cpu: 4, memory: 8Gi, pods: 20", "cpu: 4, pods: 300");
+    for (kind, spec) in [
+        ("Deployment", "replicas: 10000, strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}},"),
+        ("StatefulSet", "replicas: 10000,"),
+    ] {
+        let small = |image| workload(kind, spec, image, "").replace("{cpu: 1}", "{}");
+        let outcome = rolled_out(&(big.clone() + &small("'1'")), &small("'2'"));
+        assert_eq!((outcome.stuck_rollouts.len(), outcome.unplaced.len()), (0, 0), "{kind}");
+        assert_eq!(outcome.n_unmoved + outcome.moved.len(), 10_000, "{kind}");
+    }
+}
+
 /// A new template that fits on one node only, where another pod of the set runs.
 const ON_N1: &str = "nodeSelector: {kubernetes.io/hostname: n1},";
 

@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use berth_api::expand::MAX_PODS;
 use berth_api::inventory::Inventory;
-use berth_api::read::{Manifest, SourceLocation};
 use berth_api::rules::parse_relax_after;
 use berth_api::syntax::format::{abbreviated, counted};
 use berth_client::connect::Options;
 use berth_engine::Settings;
-use berth_schema::{UnknownField, unknown_fields};
 use berth_simulate::{PendingFor, Simulation, SimulationOptions, add_simulated_nodes};
 use berth_terminal::input::{Input, OpenError, find_inputs};
 use berth_terminal::output;
@@ -18,7 +16,7 @@ use berth_terminal::progress;
 use clap::ArgGroup;
 
 use super::node_args::NodeSizeArgs;
-use super::read_inputs::{field_lines, read};
+use super::read_inputs::{UnknownFields, read};
 use super::rules_args::RulesArgs;
 use super::scheduler;
 use crate::error::CliError;
@@ -211,21 +209,10 @@ impl ClusterArgs {
 
     /// Reads files that change the cluster. Returns warnings about unknown fields; with --strict, they are errors.
     pub fn add_files(&self, inventory: &mut Inventory, files: &[String]) -> Result<Vec<String>, CliError> {
-        let mut unknown = Vec::new();
-        let mut find_unknown = |manifest: &Manifest| {
-            let found = unknown_fields(&manifest.value).into_iter();
-            unknown.extend(found.map(|field| (manifest.source.clone(), manifest.to_string(), field)));
-        };
+        let mut unknown = UnknownFields::default();
         let inputs = find_inputs(files)?;
-        read(inventory, &inputs, Some(&mut find_unknown))?;
-        let wanted = unknown.iter().map(|(place, ..)| place.file.to_string()).collect();
-        let lines = field_lines(&inputs, &wanted);
-        let message = |(place, object, field): (SourceLocation, String, UnknownField)| {
-            let line = lines.get(place.file.as_ref()).and_then(|lines| lines.line(&place, &field.path));
-            let place = SourceLocation { line: line.or(place.line), ..place };
-            format!("{place}: {object}: {field}")
-        };
-        let unknown: Vec<String> = unknown.into_iter().map(message).collect();
+        read(inventory, &inputs, Some(&mut |manifest| unknown.find(manifest)))?;
+        let unknown = unknown.messages(&inputs);
         if self.strict && !unknown.is_empty() {
             return Err(CliError::UnknownFields(unknown));
         }

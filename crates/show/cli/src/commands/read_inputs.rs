@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use berth_api::inventory::{InputError, Inventory};
-use berth_api::read::{FieldLines, Manifest, ReadError, read_manifests};
+use berth_api::read::{FieldLines, Manifest, ReadError, SourceLocation, read_manifests};
 use berth_api::syntax::format::abbreviated;
+use berth_schema::{UnknownField, unknown_fields};
 use berth_terminal::input::{Input, find_inputs};
 use berth_terminal::output;
 use berth_terminal::progress;
@@ -26,6 +27,30 @@ pub fn field_lines(files: &[Input], wanted: &BTreeSet<String>) -> BTreeMap<Strin
         }
     }
     lines
+}
+
+/// Fields that the types of their kinds do not have, with their objects.
+#[derive(Default)]
+pub struct UnknownFields(Vec<(SourceLocation, String, UnknownField)>);
+
+impl UnknownFields {
+    /// Adds those of an object.
+    pub fn find(&mut self, manifest: &Manifest) {
+        let found = unknown_fields(&manifest.value).into_iter();
+        self.0.extend(found.map(|field| (manifest.source.clone(), manifest.to_string(), field)));
+    }
+
+    /// One message for each, with its line in the inputs that the objects are from.
+    pub fn messages(self, inputs: &[Input]) -> Vec<String> {
+        let wanted = self.0.iter().map(|(place, ..)| place.file.to_string()).collect();
+        let lines = field_lines(inputs, &wanted);
+        let message = |(place, object, field): (SourceLocation, String, UnknownField)| {
+            let line = lines.get(place.file.as_ref()).and_then(|lines| lines.line(&place, &field.path));
+            let place = SourceLocation { line: line.or(place.line), ..place };
+            format!("{place}: {object}: {field}")
+        };
+        self.0.into_iter().map(message).collect()
+    }
 }
 
 /// The text of a file that is not too large and can be read again.

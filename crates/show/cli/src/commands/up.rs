@@ -22,6 +22,7 @@ use berth_engine::Settings;
 use berth_kubelet::{Adopt, DeviceTemplate, KubeletOptions, NodeCredentials};
 use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Status};
 use berth_simulate::{PendingFor, Simulation, SimulationOptions};
+use berth_terminal::input::find_inputs;
 use berth_terminal::output;
 use berth_terminal::process::ExitStatus;
 use berth_terminal::runtime;
@@ -36,7 +37,7 @@ use super::admission_args::{self, AdmissionArgs};
 use super::hold_args::HoldArgs;
 use super::node_args::{MAX_NODES, NodeArgs, TimingArgs, duration};
 use super::provisioner_args::ProvisionerArgs;
-use super::read_inputs::read_each;
+use super::read_inputs::{UnknownFields, read_each};
 use super::record_args::RecordArgs;
 use super::rules_args::RulesArgs;
 use super::scheduler::Unsupported;
@@ -153,7 +154,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
     let (mut configurations, mut dump, mut manifests) = (Vec::new(), Vec::new(), Vec::new());
     read_each(&args.from, |manifest| dump.push(manifest.value))?;
+    let mut unknown = UnknownFields::default();
     read_each(&args.files, |manifest| {
+        unknown.find(&manifest);
         match Kind::of(&manifest.api_version, &manifest.kind) {
             Some(Kind::KubeSchedulerConfiguration) => configurations.push(manifest),
             _ => manifests.push(manifest),
@@ -162,6 +165,11 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut devices = Vec::new();
     read_each(&args.devices, |manifest| devices.push(manifest))?;
     let devices = devices.iter().map(DeviceTemplate::read).collect::<Result<_, _>>()?;
+    // The API server would refuse their objects when the cluster runs.
+    let unknown = unknown.messages(&find_inputs(&args.files)?);
+    if !unknown.is_empty() {
+        return Err(CliError::UnknownFields(unknown));
+    }
     let settings = args.rules.settings(&configurations)?;
     let is_configured = args.rules.is_configured() || !configurations.is_empty();
     let input = Input { settings, is_configured, dump, manifests, devices };

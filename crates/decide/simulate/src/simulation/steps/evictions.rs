@@ -224,6 +224,7 @@ impl Steps<'_> {
                 simulation.cluster.remove_pod(&metadata.namespace, &metadata.name);
                 simulation.workloads.recreate(&mut evicted.pod, node);
                 evicted.was_running = false;
+                simulation.n_vacated += 1;
                 evicted.outcome = Outcome::Unschedulable { message: String::new(), plugins: Vec::new() };
                 self.arrive_or_wait(position);
             }

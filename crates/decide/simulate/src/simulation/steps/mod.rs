@@ -3,6 +3,7 @@
 //! A pod that has a node is available at once, unless its status says that it is not ready.
 
 mod daemon_set;
+mod deletion_order;
 mod deployment;
 mod evictions;
 mod stateful_set;
@@ -19,11 +20,12 @@ use super::pod::SimulatedPod;
 use super::rollout::{Rollout, Strategy};
 use super::state::Simulation;
 
+pub(crate) use deployment::Progress;
 pub use evictions::BlockedEviction;
 pub(crate) use evictions::{Budget, Eviction};
 
-/// Pods that the steps of all rollouts look at, at most: a rollout with small steps looks at all of its pods in each.
-const MAX_LOOKS: usize = 150_000_000;
+/// Pods that the steps of all rollouts look at, at most: each step of a StatefulSet or DaemonSet looks at all of its pods.
+const MAX_LOOKS: usize = 1_000_000_000;
 
 /// What the steps left behind.
 #[derive(Default)]
@@ -143,25 +145,34 @@ impl Rollout {
     }
 }
 
+impl SimulatedPod {
+    /// Whether it runs, and is not known to be unready.
+    pub(crate) fn is_available(&self) -> bool {
+        self.node().is_some() && !is_unready(&self.pod)
+    }
+}
+
 impl Simulation {
     /// Whether a pod runs, and is not known to be unready.
     pub(crate) fn is_available(&self, name: &NamespacedName) -> bool {
-        let pod = self.pod(name.namespace(), name.name());
-        pod.is_some_and(|pod| pod.node().is_some() && !is_unready(&pod.pod))
+        self.pod(name.namespace(), name.name()).is_some_and(SimulatedPod::is_available)
     }
 }
 
 impl Steps<'_> {
     /// The next step of a rollout. Returns whether there is one.
     fn step(&mut self, rollout: &mut Rollout) -> bool {
-        self.n_looks += rollout.n_looks();
+        self.n_looks += match rollout.strategy {
+            Strategy::RollingUpdate(..) => 1,
+            _ => rollout.n_pods(),
+        };
         rollout.is_cut |= self.n_looks > MAX_LOOKS;
         if rollout.is_cut {
             return false;
         }
         match &rollout.strategy {
             Strategy::Recreate => self.recreate(rollout),
-            Strategy::RollingUpdate(bounds) => self.roll(rollout, *bounds),
+            Strategy::RollingUpdate(bounds, _) => self.roll(rollout, *bounds),
             Strategy::StatefulSet(..) => self.update_stateful_set(rollout),
             Strategy::DaemonSet(..) => self.update_daemon_set(rollout),
         }
@@ -259,8 +270,8 @@ impl Steps<'_> {
 
     /// Deletes a pod of the earlier template. Returns whether there is one of this name.
     fn delete_old(&mut self, rollout: &mut Rollout, name: &NamespacedName) -> bool {
-        let Some(at) = rollout.old.iter().position(|old| old.name == *name) else { return false };
-        rollout.deleted.push(rollout.old.remove(at).name);
+        let Some(old) = rollout.old.remove(name) else { return false };
+        rollout.deleted.push(old.name);
         if let Some(position) = self.simulation.position(name.namespace(), name.name()) {
             self.delete(position);
         }
@@ -280,8 +291,8 @@ impl Steps<'_> {
 
     /// New pods have the names of those that they replace in the outcome.
     fn name_replaced(&mut self, rollout: &Rollout) {
-        let is_there = |name: &NamespacedName| rollout.old.iter().any(|old| old.name == *name);
-        let is_of_deployment = matches!(rollout.strategy, Strategy::Recreate | Strategy::RollingUpdate(_));
+        let is_there = |name: &NamespacedName| rollout.old.contains(name);
+        let is_of_deployment = matches!(rollout.strategy, Strategy::Recreate | Strategy::RollingUpdate(..));
         for (i, name) in rollout.created.iter().enumerate() {
             let Some(at) = self.simulation.position(name.namespace(), name.name()) else { continue };
             let pod = &mut self.simulation.pods[at];

@@ -474,7 +474,7 @@ mod tests {
             ("add-nodes=2", "add-nodes=2: give like=NODE after it"),
             ("like=a-1", "like=a-1: give add-nodes=N before it"),
             ("taint=a-1", "taint=a-1: give a node and, after a space"),
-            ("scale=web%3D2", "web: name a workload, such as deploy/web"),
+            ("scale=web%3D2", "web: name a workload by its kind and name: "),
             ("evict=shop/web-3", "Pod shop/web-3 has no node: it cannot be evicted"),
             ("delete=a-1", "delete=a-1: no such parameter; there are remove-node, drain"),
             (&"add-nodes=6000&like=a-1&".repeat(2), "12000 nodes with add-nodes: give at most 10000"),
