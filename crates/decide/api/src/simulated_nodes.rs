@@ -15,6 +15,8 @@ pub const CSI_DRIVER: &str = "csi.berth.dev";
 pub const CPU_USAGE: &str = "usage.berth.dev/cpu";
 /// See [`CPU_USAGE`].
 pub const MEMORY_USAGE: &str = "usage.berth.dev/memory";
+/// What the annotation with the value of a custom metric of a pod begins with; the name of the metric follows.
+pub const POD_METRIC_PREFIX: &str = "usage.berth.dev/pods.";
 /// What these annotations begin with.
 pub const USAGE_PREFIX: &str = "usage.berth.dev/";
 

@@ -10,6 +10,7 @@ use crate::answer::{Answer, ReviewError};
 use crate::findings::Findings;
 use crate::policy::Policy;
 use crate::request::{AdmissionRequest, RequestError};
+use crate::rule::Rule;
 use crate::rules::{self, PodAttributes};
 use crate::state::StateAccess;
 
@@ -132,17 +133,15 @@ fn validate_pods<K: StateAccess>(
     rules::check_pod(&attributes, access, &mut found)?;
     let budget = policy.budget(&pod.metadata.namespace).filter(|_| !found.is_denied());
     if let Some(budget) = budget {
-        if let Some(limit) = &budget.blast_radius {
-            rules::stays_within_blast_radius(&attributes, limit, budget.action, access, &mut found)?;
-        }
-        if let Some(limit) = &budget.preferred_blast_radius {
-            rules::stays_within_preferred_blast_radius(
-                &attributes,
-                limit,
-                budget.action,
-                access,
-                &mut found,
-            )?;
+        let limits = [
+            (Rule::BlastRadius, &budget.blast_radius),
+            (Rule::PreferredBlastRadius, &budget.preferred_blast_radius),
+        ];
+        for (rule, limit) in limits {
+            if let Some(limit) = limit {
+                let limit = (limit, budget.action);
+                rules::stays_within_blast_radius(&attributes, rule, limit, access, &mut found)?;
+            }
         }
         if let Some(limit) = &budget.exclusive_nodes {
             rules::stays_within_exclusive_nodes(&attributes, limit, budget.action, access, &mut found)?;

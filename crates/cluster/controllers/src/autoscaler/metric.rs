@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use berth_api::fenceposts::clamp;
+use berth_api::simulated_nodes::POD_METRIC_PREFIX;
+use berth_api::syntax::quantity::Quantity;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::view::{MetricSpec, PodMetrics, ResourceMetric, ScaledPod, find_condition};
+use crate::view::{MetricSpec, PodMetrics, PodsMetric, ResourceMetric, ScaledPod, find_condition};
 
 /// How long after its start the readiness of a pod decides whether its CPU usage counts.
 const CPU_INITIALIZATION_PERIOD: SignedDuration = SignedDuration::from_mins(5);
@@ -62,16 +64,22 @@ enum Target {
 impl Measured<'_> {
     /// What a metric asks for.
     pub(super) fn proposal(&self, metric: &MetricSpec) -> Result<Proposal, MetricFailure> {
+        if let ("Pods", Some(source)) = (&*metric.kind, &metric.pods) {
+            return self.of_pods(source);
+        }
         let (member, source) = match (&*metric.kind, &metric.resource, &metric.container_resource) {
             ("Resource", Some(source), _) => ("resource", source),
             ("ContainerResource", _, Some(source)) => ("containerResource", source),
             (kind, ..) => {
-                return Err(MetricFailure {
-                    reason: "InvalidMetricSourceType",
-                    message: format!(
-                        "metrics of type {kind} have no source here: use the type Resource or ContainerResource"
-                    ),
-                });
+                let reason = match kind {
+                    "Object" => "FailedGetObjectMetric",
+                    "External" => "FailedGetExternalMetric",
+                    _ => "InvalidMetricSourceType",
+                };
+                let message = format!(
+                    "metrics of type {kind} have no source here: use the type Resource, ContainerResource or Pods"
+                );
+                return Err(MetricFailure { reason, message });
             }
         };
         let failure = |message: String| MetricFailure {
@@ -89,7 +97,7 @@ impl Measured<'_> {
                 return Err(failure("the target has neither averageUtilization nor averageValue".to_owned()));
             }
         };
-        let mut usage = self.usage(source);
+        let usage = self.usage(source);
         if usage.is_empty() {
             return Err(failure(
                 "no metrics returned from resource metrics API: pods have metrics if they have the annotation \
@@ -97,12 +105,7 @@ impl Measured<'_> {
                     .to_owned(),
             ));
         }
-        let groups = self.groups(&source.name, &usage);
-        groups.ignored.iter().chain(&groups.unready).for_each(|pod| _ = usage.remove(pod));
-        if usage.is_empty() {
-            let none = "did not receive metrics for targeted pods (pods might be unready)";
-            return Err(failure(none.to_owned()));
-        }
+        let (usage, groups) = self.counted(&source.name, usage).map_err(failure)?;
         let requests = match target {
             Target::Utilization(_) => self.requests(source).map_err(failure)?,
             Target::AverageValue(_) => Amounts::new(),
@@ -123,6 +126,47 @@ impl Measured<'_> {
         }
         let replicas = self.replicas(usage, &groups, &requests, &target);
         Ok(Proposal { replicas, metric: name, status })
+    }
+
+    /// What a metric of each pod asks for. Annotations have its values.
+    fn of_pods(&self, source: &PodsMetric) -> Result<Proposal, MetricFailure> {
+        let name = &source.metric.name;
+        let failure = |message: String| MetricFailure {
+            reason: "FailedGetPodsMetric",
+            message: format!("failed to get pods metric value: {message}"),
+        };
+        let Some(value) = source.target.average_value else {
+            return Err(failure("the target has no averageValue".to_owned()));
+        };
+        let key = format!("{POD_METRIC_PREFIX}{name}");
+        let value_of = |pod: &ScaledPod| Some(Quantity::parse(pod.metadata.annotation(&key)?).ok()?.millis());
+        let usage = self.pods.iter().filter_map(|pod| Some((&*pod.metadata.name, value_of(pod)?)));
+        let usage: Amounts<'_> = usage.collect();
+        if usage.is_empty() {
+            return Err(failure(format!(
+                "unable to get metric {name}: no pod has the annotation {key}, which sets its value"
+            )));
+        }
+        let (usage, groups) = self.counted("", usage).map_err(failure)?;
+        let current = json!({"averageValue": format!("{}m", average(&usage))});
+        let status = json!({"type": "Pods", "pods": {"metric": {"name": name}, "current": current}});
+        let target = Target::AverageValue(value.millis().max(1));
+        let replicas = self.replicas(usage, &groups, &Amounts::new(), &target);
+        Ok(Proposal { replicas, metric: format!("pods metric {name}"), status })
+    }
+
+    /// The usage of the pods whose usage counts, and what is known of the others.
+    fn counted<'p>(
+        &'p self,
+        resource: &str,
+        mut usage: Amounts<'p>,
+    ) -> Result<(Amounts<'p>, Groups<'p>), String> {
+        let groups = self.groups(resource, &usage);
+        groups.ignored.iter().chain(&groups.unready).for_each(|pod| _ = usage.remove(pod));
+        match usage.is_empty() {
+            true => Err("did not receive metrics for targeted pods (pods might be unready)".to_owned()),
+            false => Ok((usage, groups)),
+        }
     }
 
     /// The usage of the pods that have metrics.

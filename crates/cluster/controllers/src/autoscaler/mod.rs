@@ -13,7 +13,7 @@ use std::time::Duration;
 use berth_api::fenceposts::clamp;
 use berth_api::object::NamespacedName;
 use berth_api::resource::{HORIZONTAL_POD_AUTOSCALERS, POD_METRICS, PODS, percent_encoded};
-use berth_api::simulated_nodes::{CPU_USAGE, MEMORY_USAGE};
+use berth_api::simulated_nodes::USAGE_PREFIX;
 use berth_api::syntax::quantity::Quantity;
 use berth_client::call::{self, CallError};
 use jiff::Timestamp;
@@ -80,10 +80,6 @@ impl HorizontalPodAutoscalers {
         let (changed, autoscalers) = (queue.clone(), caches.autoscalers.clone());
         informers.pods.on_change(move |change| {
             let Some(pod) = change.latest() else { return };
-            let measured = |pod: &Pod| {
-                let usage = [CPU_USAGE, MEMORY_USAGE].map(|key| pod.metadata.annotations.get(key).cloned());
-                (pod.is_ready(), usage)
-            };
             let is_same = change.old.zip(change.new).is_some_and(|(old, new)| measured(old) == measured(new));
             if !is_same {
                 for autoscaler in autoscalers.by(&Index::Namespace(pod.metadata.namespace.clone())) {
@@ -342,6 +338,12 @@ impl HorizontalPodAutoscalers {
         let history = histories.entry(autoscaler.metadata.uid.clone());
         with(history.or_insert_with(|| History::starting_with(current, now)))
     }
+}
+
+/// What metrics depend on: the readiness of a pod, and the annotations with its usage.
+fn measured(pod: &Pod) -> (bool, Vec<(&String, &String)>) {
+    let annotations = pod.metadata.annotations.iter();
+    (pod.is_ready(), annotations.filter(|(key, _)| key.starts_with(USAGE_PREFIX)).collect())
 }
 
 /// Sets a condition; its message may change while its status does not.

@@ -91,6 +91,38 @@ fn without_usage_or_requests_the_reason_is_given() {
     );
 }
 
+#[test]
+fn metrics_of_pods_are_read_from_annotations_and_others_have_no_source() {
+    let ask = |metric: Value, values: &[&str]| {
+        let pods: Vec<ScaledPod> = (0..2)
+            .map(|i| {
+                let mut pod = pod(&format!("p{i}"), "True");
+                let value =
+                    values.get(i).map(|value| ("usage.berth.dev/pods.qps".to_owned(), (*value).to_owned()));
+                pod.metadata.annotations.extend(value);
+                pod
+            })
+            .collect();
+        let measured =
+            Measured { current_replicas: 2, pods: &pods, metrics: &[], tolerances: (0.1, 0.1), now: at(0) };
+        measured.proposal(&serde_json::from_value(metric).unwrap())
+    };
+    let qps = || json!({"type": "Pods", "pods": {"metric": {"name": "qps"}, "target": {"type": "AverageValue", "averageValue": "100"}}});
+    let found = ask(qps(), &["300", "100"]).unwrap();
+    assert_eq!((found.replicas, found.metric.as_str()), (4, "pods metric qps"));
+    let status =
+        json!({"type": "Pods", "pods": {"metric": {"name": "qps"}, "current": {"averageValue": "200000m"}}});
+    assert_eq!(found.status, status);
+    // A pod without a value has the target when the workload shrinks, and nothing when it grows.
+    assert_eq!(ask(qps(), &["10"]).unwrap().replicas, 2);
+    let failure = ask(qps(), &[]).unwrap_err();
+    assert_eq!(failure.reason, "FailedGetPodsMetric");
+    assert!(failure.message.contains("no pod has the annotation usage.berth.dev/pods.qps"), "{failure:?}");
+    for (kind, reason) in [("Object", "FailedGetObjectMetric"), ("External", "FailedGetExternalMetric")] {
+        assert_eq!(ask(json!({"type": kind}), &[]).unwrap_err().reason, reason);
+    }
+}
+
 fn autoscaler(behavior: Value) -> HorizontalPodAutoscaler {
     serde_json::from_value(json!({"spec": {"minReplicas": 1, "maxReplicas": 100, "behavior": behavior}}))
         .unwrap()

@@ -36,6 +36,17 @@ berth_api::object_types! {
         pub(crate) kind: String,
         pub(crate) resource: Option<ResourceMetric>,
         pub(crate) container_resource: Option<ResourceMetric>,
+        pub(crate) pods: Option<PodsMetric>,
+    }
+
+    /// A metric that each pod has.
+    pub(crate) struct PodsMetric {
+        pub(crate) metric: MetricIdentifier,
+        pub(crate) target: MetricTarget,
+    }
+
+    pub(crate) struct MetricIdentifier {
+        pub(crate) name: String,
     }
 
     pub(crate) struct ResourceMetric {

@@ -4,7 +4,7 @@
 //! pod. Measured with 20,000 running pods of two containers: 4.7 KB instead of 12.5 KB a pod.
 
 use berth_api::object::{
-    NamespacedName, PodResourceClaim, PodResourceClaimStatus, REJECTED, SelectorRequirement, Toleration,
+    NamespacedName, PodResourceClaim, PodResourceClaimStatus, SelectorRequirement, Toleration, node_rejection,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserializer;
@@ -63,6 +63,7 @@ berth_api::object_types! {
 
     pub(crate) struct PodStatus {
         pub(crate) phase: String,
+        pub(crate) reason: String,
         pub(crate) message: String,
         #[serde(rename = "podIP")]
         pub(crate) pod_ip: String,
@@ -158,7 +159,8 @@ impl Pod {
 
     /// Whether its node rejected it.
     pub(crate) fn is_rejected(&self) -> bool {
-        self.status.phase == "Failed" && self.status.message.starts_with(REJECTED)
+        let PodStatus { phase, reason, message, .. } = &self.status;
+        node_rejection(phase, reason, message).is_some()
     }
 
     pub(crate) fn ready_condition(&self) -> Option<&Condition> {

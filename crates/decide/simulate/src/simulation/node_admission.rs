@@ -14,21 +14,10 @@ use super::unadmitted::{NotRunning, Unadmitted};
 impl Simulation {
     /// The pods that do not run on the nodes that they name, by workload, node and reason, in input order.
     pub fn not_running(&self) -> Vec<NotRunning> {
-        let mut groups: Vec<NotRunning> = Vec::new();
-        let mut positions = HashMap::new();
-        for pod in self.pods.iter() {
-            let Some(why) = &pod.unadmitted else { continue };
-            let namespace = &pod.pod.metadata.namespace;
-            let key = (namespace, &pod.workload, &why.node, &why.reason);
-            let at = *positions.entry(key).or_insert(groups.len());
-            if at == groups.len() {
-                let (namespace, workload) = (namespace.clone(), pod.workload.clone());
-                let why = Unadmitted::clone(why);
-                groups.push(NotRunning { namespace, workload, why, pods: Vec::new() });
-            }
-            groups[at].pods.push(pod.pod.key());
-        }
-        groups
+        NotRunning::group(self.pods.iter().filter_map(|pod| {
+            let why = pod.unadmitted.as_deref()?.clone();
+            Some((pod.pod.metadata.namespaced_name(), pod.workload.clone(), why))
+        }))
     }
 
     /// Why a pod that names this node would not run there now.

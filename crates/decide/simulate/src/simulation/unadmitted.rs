@@ -1,8 +1,9 @@
 //! Why pods do not run on the node that they name.
 
+use std::collections::HashMap;
 use std::fmt;
 
-use berth_api::object::Pod;
+use berth_api::object::{NamespacedName, Pod};
 use berth_engine::NodeRejection;
 use serde::Serialize;
 
@@ -103,6 +104,24 @@ pub struct NotRunning {
 }
 
 impl NotRunning {
+    /// Groups pods by workload, node and reason, in the order of the first of each.
+    pub fn group(
+        pods: impl IntoIterator<Item = (NamespacedName, Option<String>, Unadmitted)>,
+    ) -> Vec<NotRunning> {
+        let mut groups: Vec<NotRunning> = Vec::new();
+        let mut positions = HashMap::new();
+        for (pod, workload, why) in pods {
+            let namespace = pod.namespace().to_owned();
+            let key = (namespace.clone(), workload.clone(), why.node.clone(), why.reason.clone());
+            let at = *positions.entry(key).or_insert(groups.len());
+            if at == groups.len() {
+                groups.push(NotRunning { namespace, workload, why, pods: Vec::new() });
+            }
+            groups[at].pods.push(pod.to_string());
+        }
+        groups
+    }
+
     /// The number of pods in this state.
     pub fn n_pods(groups: &[NotRunning], state: UnadmittedState) -> usize {
         groups.iter().filter(|group| group.why.state == state).map(|group| group.pods.len()).sum()

@@ -248,7 +248,8 @@ impl WhatIfOutcome {
             let key = pod.pod.metadata.namespaced_name();
             let enforced = by_enforcer.get(&key).copied();
             // A pod of the earlier template that did not exist before has no other name.
-            let existed = |old: &NamespacedName| before.nodes.contains_key(old) || before.unplaced.contains(old);
+            let existed =
+                |old: &NamespacedName| before.nodes.contains_key(old) || before.unplaced.contains(old);
             let key = pod.replaces.clone().filter(existed).unwrap_or(key);
             let (namespace, name) = (key.namespace().to_owned(), key.name().to_owned());
             let workload = pod.workload.clone();

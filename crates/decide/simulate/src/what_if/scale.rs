@@ -82,7 +82,8 @@ pub(super) fn scale_replaced(
     let n_replicas = usize::try_from(n_replicas).unwrap_or(0);
     if kind == Kind::Deployment && changes_template(workload) {
         let pods = replicas_of(inventory, kind, name);
-        let owner = |i: &usize| inventory.pods[*i].object.metadata.controller().map(|owner| owner.name.clone());
+        let owner =
+            |i: &usize| inventory.pods[*i].object.metadata.controller().map(|owner| owner.name.clone());
         let mut sets: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         pods.iter().for_each(|i| sets.entry(owner(i)).or_default().push(*i));
         // The largest ReplicaSet grows.
@@ -103,7 +104,8 @@ fn add_copies(inventory: &mut Inventory, position: usize, n: usize, name: &str) 
     let pods = inventory.pods.iter().map(|entry| &entry.object.metadata);
     let pods = pods.filter(|pod| pod.namespace == template.object.metadata.namespace);
     let taken: HashSet<&str> = pods.map(|pod| pod.name.as_str()).collect();
-    let names = (1..).map(|i| format!("{name}-new-{i}")).filter(|name| !taken.contains(name.as_str())).take(n);
+    let names =
+        (1..).map(|i| format!("{name}-new-{i}")).filter(|name| !taken.contains(name.as_str())).take(n);
     for name in names.collect::<Vec<_>>() {
         let mut entry = template.clone();
         entry.object.metadata.name = name;

@@ -3,7 +3,7 @@
 //! are the engine's.
 
 use berth_api::syntax::format::counted;
-use berth_engine::{BlastRadius, Cluster, PreparedPod, Reach, TermRadius};
+use berth_engine::{Reach, TermRadius};
 
 use super::attributes::PodAttributes;
 use crate::answer::{Denial, ReviewError};
@@ -12,55 +12,42 @@ use crate::policy::{Action, BlastRadiusLimit, Measure};
 use crate::rule::Rule;
 use crate::state::{PLACING_PROFILE, StateAccess};
 
-/// Checks that no required anti-affinity term of the pod blocks more nodes or running pods than the budget allows.
+/// Checks that no anti-affinity term of the pod reaches more nodes or running pods than the budget allows: that no required term blocks
+/// more, or with the rule [`Rule::PreferredBlastRadius`], that no preferred term makes more of them worse.
 pub(crate) fn stays_within_blast_radius<K: StateAccess>(
     attributes: &PodAttributes<'_>,
-    limit: &BlastRadiusLimit,
-    action: Action,
+    rule: Rule,
+    (limit, action): (&BlastRadiusLimit, Action),
     access: &K,
     found: &mut Findings,
 ) -> Result<(), ReviewError> {
-    if attributes.blocking_terms().next().is_none() {
+    let is_preferred = rule == Rule::PreferredBlastRadius;
+    let (has_terms, what, would) = match is_preferred {
+        false => (
+            attributes.blocking_terms().next().is_some(),
+            "the budget of blast radius",
+            "required anti-affinity would block",
+        ),
+        true => (
+            !attributes.rules.preferred_anti_affinity.is_empty(),
+            "the budget of preferred blast radius",
+            "preferred anti-affinity would lower the scores of",
+        ),
+    };
+    if !has_terms {
         return Ok(());
     }
-    let what = "the budget of blast radius";
-    let radius = measure(attributes, what, access, |cluster, pod| cluster.blast_radius(pod))?;
-    let would = "required anti-affinity would block";
-    check(attributes, &radius.terms, limit, action, (Rule::BlastRadius, would), found);
-    Ok(())
-}
-
-/// Checks that no preferred anti-affinity term of the pod makes more nodes worse, or for more running pods, than the budget
-/// allows.
-pub(crate) fn stays_within_preferred_blast_radius<K: StateAccess>(
-    attributes: &PodAttributes<'_>,
-    limit: &BlastRadiusLimit,
-    action: Action,
-    access: &K,
-    found: &mut Findings,
-) -> Result<(), ReviewError> {
-    if attributes.rules.preferred_anti_affinity.is_empty() {
-        return Ok(());
-    }
-    let what = "the budget of preferred blast radius";
-    let radius = measure(attributes, what, access, |cluster, pod| cluster.preferred_blast_radius(pod))?;
-    let would = "preferred anti-affinity would lower the scores of";
-    check(attributes, &radius.preferred, limit, action, (Rule::PreferredBlastRadius, would), found);
-    Ok(())
-}
-
-fn measure<K: StateAccess>(
-    attributes: &PodAttributes<'_>,
-    what: &'static str,
-    access: &K,
-    radius: impl FnOnce(&Cluster, &PreparedPod) -> BlastRadius,
-) -> Result<BlastRadius, ReviewError> {
     let mut pod = attributes.pod.clone();
     PLACING_PROFILE.clone_into(&mut pod.spec.scheduler_name);
-    access.ask(what, move |state| {
+    let terms = access.ask(what, move |state| {
         let prepared = state.cluster().prepare(&pod);
-        radius(state.cluster(), &prepared)
-    })
+        match is_preferred {
+            false => state.cluster().blast_radius(&prepared).terms,
+            true => state.cluster().preferred_blast_radius(&prepared).preferred,
+        }
+    })?;
+    check(attributes, &terms, limit, action, (rule, would), found);
+    Ok(())
 }
 
 fn check(

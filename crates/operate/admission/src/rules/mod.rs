@@ -24,7 +24,7 @@ mod workload;
 
 pub(crate) use attributes::PodAttributes;
 pub(crate) use binding::keeps_required_rules;
-pub(crate) use blast_radius::{stays_within_blast_radius, stays_within_preferred_blast_radius};
+pub(crate) use blast_radius::stays_within_blast_radius;
 pub(crate) use exclusive_nodes::stays_within_exclusive_nodes;
 pub(crate) use match_label_keys::merge_match_label_keys;
 pub(crate) use node_restriction::keeps_to_own_node;

@@ -57,6 +57,7 @@ impl Outcome {
             not_running: Vec::new(),
         };
         let mut by_workload: BTreeMap<(String, Option<String>), WorkloadSummary> = BTreeMap::new();
+        let mut not_running = Vec::new();
         let mut pods = observed.pods();
         let rejections = Rejections::new(observed, workloads);
         pods.retain(|pod| match observed.stage(pod) {
@@ -104,7 +105,7 @@ impl Outcome {
                 };
                 *of_all += 1;
                 *of_workload += 1;
-                outcome.add_not_running(pod, &row, why);
+                not_running.push((pod.metadata.namespaced_name(), row.workload.clone(), why));
                 outcome.rows.push(row);
                 continue;
             }
@@ -126,23 +127,9 @@ impl Outcome {
             let key = |row: &Row| (row.namespace.clone(), row.workload.clone(), row.name.clone());
             key(a).cmp(&key(b))
         });
+        outcome.not_running = NotRunning::group(not_running);
         outcome.summary.workloads = by_workload.into_values().collect();
         outcome
-    }
-
-    fn add_not_running(&mut self, pod: &ObservedObject, row: &Row, why: Unadmitted) {
-        let name = pod.metadata.namespaced_name().to_string();
-        let alike = |group: &&mut NotRunning| {
-            (&group.namespace, &group.workload) == (&row.namespace, &row.workload)
-                && (&group.why.node, &group.why.reason) == (&why.node, &why.reason)
-        };
-        match self.not_running.iter_mut().find(alike) {
-            Some(group) => group.pods.push(name),
-            None => {
-                let (namespace, workload) = (row.namespace.clone(), row.workload.clone());
-                self.not_running.push(NotRunning { namespace, workload, why, pods: vec![name] });
-            }
-        }
     }
 
     fn add_failure(&mut self, pod: &ObservedObject, row: &Row) {

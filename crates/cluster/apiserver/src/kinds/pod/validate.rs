@@ -1,7 +1,7 @@
 //! Validation of pods and pod templates that is irrelevant for placement.
 
 use berth_api::admission::FieldError;
-use berth_api::simulated_nodes::{CPU_USAGE, MEMORY_USAGE};
+use berth_api::simulated_nodes::{CPU_USAGE, MEMORY_USAGE, POD_METRIC_PREFIX};
 use berth_api::syntax::quantity::Quantity;
 
 use crate::kinds::prelude::*;
@@ -19,8 +19,9 @@ pub fn cause(error: &FieldError, prefix: &str) -> Cause {
 
 /// Validates the annotations that metrics are read from.
 pub fn validate_usage(pod: &Value, causes: &mut Causes) {
-    for key in [CPU_USAGE, MEMORY_USAGE] {
-        let usage = pod["metadata"]["annotations"].get(key).unwrap_or(&Value::Null);
+    let is_usage = |key: &str| [CPU_USAGE, MEMORY_USAGE].contains(&key) || key.starts_with(POD_METRIC_PREFIX);
+    let annotations = pod["metadata"]["annotations"].as_object().into_iter().flatten();
+    for (key, usage) in annotations.filter(|(key, _)| is_usage(key)) {
         let Some(text) = usage.as_str() else { continue };
         let field = format!("metadata.annotations[{key}]");
         match Quantity::parse(text) {

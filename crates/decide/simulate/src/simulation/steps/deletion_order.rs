@@ -130,7 +130,9 @@ mod tests {
     fn pods_are_taken_in_the_order_of_their_controller_while_others_come_and_go() {
         let mut text = String::new();
         for i in 0..4 {
-            text += &format!("---\n{{apiVersion: v1, kind: Node, metadata: {{name: n{i}}}, status: {{allocatable: {{pods: 99}}}}}}\n");
+            text += &format!(
+                "---\n{{apiVersion: v1, kind: Node, metadata: {{name: n{i}}}, status: {{allocatable: {{pods: 99}}}}}}\n"
+            );
         }
         // Differing nodes, costs, states and ages, in every combination; pods of every tenth have no node.
         for i in 0..60 {

@@ -65,7 +65,8 @@ impl Progress {
         if self.n_vacated != simulation.n_vacated {
             return None;
         }
-        let is_available = |(position, _): &mut (usize, Option<usize>)| simulation.pods()[*position].is_available();
+        let is_available =
+            |(position, _): &mut (usize, Option<usize>)| simulation.pods()[*position].is_available();
         for (position, set) in self.unavailable.extract_if(.., is_available).collect::<Vec<_>>() {
             if set.is_some() {
                 return None;

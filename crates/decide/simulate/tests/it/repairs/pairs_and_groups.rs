@@ -1,0 +1,65 @@
+//! Pairs of changes, and repairs of groups.
+
+use super::*;
+
+#[test]
+fn where_no_single_change_helps_the_cheapest_pair_does() {
+    // A label and requests; a taint and a pod that moves; a rule and a node.
+    let text = "node a cpu=2 disk=hdd\npod default/p cpu=4 select:disk=ssd";
+    assert_eq!(
+        repairs(text),
+        "17 set the label disk=ssd on a + request 2 cpu instead of 4 in container c -> a\n"
+    );
+    let text = "node a cpu=2 taint:x:NoSchedule disk=ssd\nnode b cpu=1
+        pod default/x on a cpu=1 app=x\npod default/p cpu=2 select:disk=ssd";
+    let expected = "11 remove the taint x:NoSchedule of a + move default/x from a to b -> a\n";
+    assert_eq!(repairs(text), expected);
+    let text =
+        "node a cpu=2 zone=z1\npod default/x on a cpu=2 priority:9\npod default/p cpu=1 select:disk=ssd";
+    assert!(
+        repairs(text).contains("prefer instead of require spec.nodeSelector[disk] + add a node like a"),
+        "{}",
+        repairs(text)
+    );
+}
+
+#[test]
+fn pod_groups_have_repairs_after_which_all_members_are_placed() {
+    let member = |i: usize| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: m{i}, labels: {{scheduling.x-k8s.io/pod-group: g}}}}, spec: {{containers: [{{name: c, image: i,
+              resources: {{requests: {{cpu: 4}}}}}}]}}}}"
+        )
+    };
+    let node = |name: &str, cpu: usize, taint: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}}}}}, spec: {{{taint}}},
+              status: {{allocatable: {{cpu: {cpu}, pods: 9}}}}}}"
+        )
+    };
+    let taint = "taints: [{key: x, effect: NoSchedule}]";
+    let group = "{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: g}, spec: {minMember: 3}}";
+    let objects = [
+        node("a", 5, ""),
+        node("b", 4, taint),
+        node("c", 4, taint),
+        group.to_owned(),
+        member(1),
+        member(2),
+        member(3),
+    ];
+    let inventory = Inventory::from_text(&objects.join("\n---\n")).expect("the text is well-formed");
+    let mut simulation =
+        Simulation::new(inventory, SimulationOptions::default()).expect("the objects are valid");
+    let explained = simulation.explain("default", "m1", None).expect("the pod exists");
+    assert_eq!(explained.explanation.outcome.node(), None, "it said that the pod is placed");
+    let repairs: Vec<_> = explained.repairs.iter().map(ToString::to_string).collect();
+    let taints = "remove the taint x:NoSchedule of b, and remove the taint x:NoSchedule of c";
+    assert!(repairs.iter().any(|repair| repair == taints), "{repairs:?}");
+    let tolerate = explained.repairs.iter().find(|r| matches!(r.changes[0], Change::Tolerate { .. }));
+    assert_eq!(
+        tolerate.map(|repair| repair.commands.len()),
+        Some(3),
+        "one command for each member: {repairs:?}"
+    );
+}

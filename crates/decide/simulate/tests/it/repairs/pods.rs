@@ -1,0 +1,127 @@
+//! Changes of the pending pod and of its workload, and moved pods.
+
+use super::*;
+
+#[test]
+fn as_few_pods_as_possible_move_to_nodes_where_they_fit() {
+    let text = "node a cpu=4 pods=9\nnode b cpu=2 pods=9\nnode c cpu=1 pods=9
+        pod default/s1 on a cpu=1\npod default/s2 on a cpu=1\npod default/m on a cpu=2
+        pod default/p cpu=2";
+    assert!(repairs(text).starts_with("10 move default/m from a to b -> a\n") || repairs(text).is_empty());
+    // Pods of higher priority stay, and as many pods as the budget demands.
+    let text = "node a cpu=2\nnode b cpu=1
+        pod default/x on a cpu=1 app=x\npod default/y on a cpu=1 priority:5
+        pdb default/x app=x
+        pod default/p cpu=2";
+    assert!(!repairs(text).contains("move"), "{}", repairs(text));
+    // Anti-affinity over several nodes of a zone, and the matching pod that is needed.
+    let text = "node a zone=z1\nnode b zone=z1\nnode c zone=z2 cpu=1
+        pod default/x on b app=x cpu=1\npod default/p cpu=2 anti(app=x @zone)";
+    assert!(repairs(text).contains("10 move default/x from b to c -> a\n"), "{}", repairs(text));
+    let text = "node a zone=z1\nnode b zone=z2 cpu=1
+        pod default/x on b app=x cpu=1\npod default/p cpu=2 aff(app=x @zone)";
+    assert!(repairs(text).contains("10 move default/x from b to a -> a\n"), "{}", repairs(text));
+}
+
+#[test]
+fn rules_are_relaxed_and_requests_lowered_only_as_far_as_needed() {
+    let text = "node a zone=z1 disk=hdd cpu=2 taint:x=y:NoSchedule
+        pod default/p cpu=1 select:disk=ssd node(tier=gold) anti(app=x @zone) spread(1 app=p @zone)";
+    let expected = "60 prefer instead of require spec.nodeSelector[disk] + prefer instead of require \
+                    spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution + tolerate the taint \
+                    x=y:NoSchedule -> a";
+    assert!(repairs(text).contains(expected), "{}", repairs(text));
+    let text = "node a cpu=3\nnode b cpu=8\npod default/x on b cpu=4500m\npod default/p cpu=4";
+    let expected = "15 request 3500m cpu instead of 4 in container c -> b\n";
+    assert!(repairs(text).contains(expected), "{}", repairs(text));
+    let text = "node a cpu=1\npod default/x on a port:80\npod default/p port:80";
+    assert!(repairs(text).contains("20 do not request the host port 80 -> a\n"), "{}", repairs(text));
+}
+
+#[test]
+fn a_term_of_the_proposals_keeps_its_meaning_as_a_preferred_term_of_v1() {
+    let patch = |term: &str| {
+        let (_, _, explained) = explained(&format!("node a zone=z1\npod default/p rdrd-aff({term})"));
+        let relaxed =
+            explained.repairs.iter().find(|repair| matches!(repair.changes[..], [Change::Relax { .. }]));
+        serde_json::to_string(&relaxed.expect("the term can be relaxed").patch).expect("a patch")
+    };
+    assert!(
+        patch("app=x ns= @zone").contains("podAffinityTerm/namespaceSelector"),
+        "{}",
+        patch("app=x ns= @zone")
+    );
+    assert!(!patch("app=x @zone").contains("namespace"));
+    // v1 has no term over all topologies: the term is left out.
+    assert!(!patch("app=x @*").contains("podAffinityTerm"), "{}", patch("app=x @*"));
+}
+
+#[test]
+fn a_change_of_the_pending_workload_comes_before_one_of_nodes_and_says_what_it_restarts() {
+    let owned = "owner:StatefulSet/web cpu=1 select:disk=ssd";
+    let text = format!(
+        "node a disk=ssd cpu=2 pods=9\nnode b taint:x:NoSchedule disk=ssd\nnode c\npod default/web-0 on a {owned}
+         pod default/web-1 on a {owned}\npod default/web-2 {owned}"
+    );
+    let (_, _, explained) = explained(&text);
+    let repairs: Vec<_> = explained.repairs.iter().map(ToString::to_string).collect();
+    let [first, .., last] = repairs.as_slice() else { panic!("{repairs:?}") };
+    assert!(first.ends_with("(restarts 2 running pods)"), "{repairs:?}");
+    assert!(last.starts_with("add a node"), "{repairs:?}");
+    assert!(repairs.iter().any(|repair| repair == "remove the taint x:NoSchedule of b"), "{repairs:?}");
+    let (added, relaxed) = (explained.repairs.last(), explained.repairs.first());
+    let commands =
+        |repair: Option<&Repair>| repair.map(|repair| repair.commands.join("\n")).unwrap_or_default();
+    assert!(commands(added).contains("kubectl apply -f -"), "{}", commands(added));
+    // A StatefulSet does not replace a pending pod of an earlier template.
+    assert!(commands(relaxed).ends_with("kubectl delete pod -n default web-2"), "{}", commands(relaxed));
+}
+
+#[test]
+fn a_rule_that_a_policy_added_is_repaired_at_the_policy() {
+    let text = "{apiVersion: v1, kind: Node, metadata: {name: a, labels: {kubernetes.io/hostname: a}}, status: {allocatable: {cpu: 9, pods: 9}}}
+---
+{apiVersion: scheduling.berth.dev/v1alpha1, kind: PlacementPolicy, metadata: {name: pool, namespace: default}, spec: {affinity:
+  {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [
+  {key: pool, operator: In, values: [batch]}]}]}}}}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 1, selector: {matchLabels: {app: web}}, template:
+  {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}}}";
+    let inventory = Inventory::from_text(text).expect("the text is well-formed");
+    let mut simulation =
+        Simulation::new(inventory, SimulationOptions::default()).expect("the objects are valid");
+    let name = simulation.pods()[0].pod.metadata.name.clone();
+    let explained = simulation.explain("default", &name, None).expect("the pod exists");
+    let is_of_policy =
+        |repair: &&Repair| matches!(repair.changes[..], [Change::Relax { policy: Some(_), .. }]);
+    let repair = explained.repairs.iter().find(is_of_policy).expect("the rule can be relaxed");
+    let [patch, delete] = repair.commands.as_slice() else { panic!("{:?}", repair.commands) };
+    assert!(patch.starts_with("kubectl patch -n default placementpolicies pool --type=json"), "{patch}");
+    assert_eq!(*delete, format!("kubectl delete pod -n default {name}"));
+    assert!(repair.restarts == 0 && repair.blast_radius == Reach::Policy);
+}
+
+#[test]
+fn what_a_runtime_class_adds_to_the_pod_is_not_relaxed_in_the_workload() {
+    let text = "{apiVersion: v1, kind: Node, metadata: {name: a, labels: {kubernetes.io/hostname: a}}, status: {allocatable: {cpu: 9, pods: 9}}}
+---
+{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: kata}, handler: kata, scheduling: {nodeSelector: {runtime: kata}}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 1, selector: {matchLabels: {app: web}}, template:
+  {metadata: {labels: {app: web}}, spec: {runtimeClassName: kata, containers: [{name: c, image: i}]}}}}";
+    let inventory = Inventory::from_text(text).expect("the text is well-formed");
+    let mut simulation =
+        Simulation::new(inventory, SimulationOptions::default()).expect("the objects are valid");
+    let name = simulation.pods()[0].pod.metadata.name.clone();
+    let explained = simulation.explain("default", &name, None).expect("the pod exists");
+    let changes: Vec<_> = explained.repairs.iter().flat_map(|repair| &repair.changes).collect();
+    let is_relaxed = |change: &&&Change| matches!(change, Change::Relax { .. });
+    assert!(changes.iter().any(|change| matches!(change, Change::SetLabel { .. })), "{changes:?}");
+    assert!(changes.iter().find(is_relaxed).is_none(), "{changes:?}");
+}
+
+#[test]
+fn a_change_that_breaks_a_rule_of_a_running_pod_is_no_repair() {
+    let text = "node a disk=ssd\npod default/x on a rdrd-node(disk=ssd)\npod default/p node(disk=hdd)";
+    assert!(!repairs(text).contains("set the label"), "{}", repairs(text));
+}
