@@ -51,6 +51,9 @@ pub struct PodExplanation {
     pub core: Vec<CoreTerm>,
     /// Changes that let a pending pod fit, each verified; the cheapest of each kind, the cheapest first.
     pub repairs: Vec<Repair>,
+    /// Where no single change helps: says so, and whether several do.
+    #[serde(skip)]
+    pub without_single_repair: Option<&'static str>,
 }
 
 impl PodExplanation {
@@ -121,6 +124,7 @@ impl PodExplanation {
             hints,
             core,
             repairs: Vec::new(),
+            without_single_repair: None,
         }
     }
 }
@@ -168,6 +172,13 @@ impl Simulation {
             explained.hints.push(format!(
                 "there may be other repairs: to look for all of them is more than {steps} steps of work"
             ));
+        } else if let Outcome::Unschedulable { .. } = explained.explanation.outcome
+            && explained.repairs.iter().all(|repair| repair.changes.len() > 1)
+        {
+            explained.without_single_repair = Some(match explained.repairs.is_empty() {
+                true => "No single change and no pair of changes lets the pod fit",
+                false => "No single change lets the pod fit, several together do",
+            });
         }
         Some(explained)
     }

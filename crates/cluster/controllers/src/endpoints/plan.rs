@@ -1,6 +1,7 @@
 //! What the endpoints of a service are: pure functions of the service and its pods.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -141,7 +142,10 @@ pub(super) fn subsets(service: &Service, pods: &[Arc<Pod>]) -> (Vec<Value>, bool
         })
         .collect();
     // Ready ones first, where there are too many.
-    pods.sort_by_cached_key(|pod| (!pod.is_ready(), pod.metadata.name.clone()));
+    pods.sort_by_cached_key(|pod| {
+        let address = pod.status.pod_ip.parse::<IpAddr>().ok();
+        (!pod.is_ready(), address, pod.metadata.name.clone())
+    });
     let is_cut = pods.len() > MAX_ADDRESSES;
     for pod in pods.into_iter().take(MAX_ADDRESSES) {
         let ports = ports(service, pod);

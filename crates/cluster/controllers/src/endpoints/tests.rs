@@ -97,3 +97,16 @@ fn only_ready_pods_that_are_not_deleted_are_ready_endpoints() {
     open.spec.publish_not_ready_addresses = true;
     assert_eq!(ready(&open, &pod("a", 80, "False")), conditions(true, false, false));
 }
+
+#[test]
+fn addresses_of_endpoints_are_sorted_as_addresses() {
+    let pod = |name: &str, ip: &str| {
+        let mut pod = Pod::clone(&pod(name, 8080, "True"));
+        ip.clone_into(&mut pod.status.pod_ip);
+        Arc::new(pod)
+    };
+    let pods = [pod("a", "10.0.0.10"), pod("b", "10.0.0.9"), pod("c", "10.0.0.1")];
+    let (subsets, _) = subsets(&named_port(), &pods);
+    let addresses = subsets[0]["addresses"].as_array().unwrap().iter().map(|address| address["ip"].as_str());
+    assert_eq!(addresses.flatten().collect::<Vec<_>>(), ["10.0.0.1", "10.0.0.9", "10.0.0.10"]);
+}

@@ -106,6 +106,18 @@ fn documents_are_split_only_at_markers() {
 }
 
 #[test]
+fn json_objects_may_have_separators_of_yaml_between_them() {
+    let object = |name: &str| {
+        format!("{{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {{\"name\": \"{name}\"}}}}")
+    };
+    let text = format!("{}\n---\n{}\n--- \n\n---\n{}\n---\n", object("a"), object("b"), object("c"));
+    let read = manifests(&text);
+    assert_eq!(read.iter().map(|m| m.name().to_owned()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    let error = format!("{}\n--\n", object("a"));
+    assert!(Inventory::from_text(&error).is_err());
+}
+
+#[test]
 fn broken_text_is_reported_with_file_line_and_column() {
     for (text, message) in [
         (

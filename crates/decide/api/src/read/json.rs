@@ -13,7 +13,7 @@ use super::error::shortened;
 use super::items::{self, Item};
 use super::{MAX_OBJECT_BYTES, ReadError, SourceLocation};
 
-/// Reads one JSON object after the other.
+/// Reads one JSON object after the other; lines `---` may be between them, as between documents of YAML.
 pub(super) fn read<E: From<ReadError>>(
     input: impl Read,
     file: &str,
@@ -33,7 +33,7 @@ pub(super) fn read<E: From<ReadError>>(
         n_lines: 0,
         n_columns: 0,
     };
-    while text.peek()?.is_some() {
+    while text.has_document()? {
         text.place.document += 1;
         text.document(each)?;
     }
@@ -108,6 +108,21 @@ impl<R: Read> Text<R> {
             }
         }
         document.finish()
+    }
+
+    /// Whether another document follows: passes separators.
+    fn has_document(&mut self) -> Result<bool, ReadError> {
+        const SEPARATOR: &[u8] = b"---";
+        while self.peek()? == Some(SEPARATOR[0]) {
+            while self.buffer.len() - self.at < SEPARATOR.len() && !self.is_complete {
+                self.fill()?;
+            }
+            if !self.buffer[self.at..].starts_with(SEPARATOR) {
+                break;
+            }
+            self.at += SEPARATOR.len();
+        }
+        Ok(self.peek()?.is_some())
     }
 
     /// Whether an object or array goes on: passes its opening bracket or the comma, or its closing bracket.

@@ -181,6 +181,11 @@ impl Simulation {
         self.nodes.contains_key(name)
     }
 
+    /// The names of the nodes.
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.keys().map(String::as_str)
+    }
+
     /// The claims that controllers create for the pods, if the inventory keeps whole objects. They name the volumes and
     /// nodes that were decided for them.
     pub fn created_claims(&self) -> impl Iterator<Item = Value> {

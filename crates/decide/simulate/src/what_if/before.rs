@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_api::object::NamespacedName;
 use berth_engine::{Violation, ViolationKey};
 
-use crate::simulation::Simulation;
+use crate::simulation::{SimulatedPod, Simulation};
 
 /// The state before the changes.
 pub(super) struct Before {
@@ -22,6 +22,13 @@ pub(super) struct Before {
 }
 
 impl Before {
+    /// The name of a pod in outcomes: that of the pod that it replaces, if that one existed.
+    pub fn name_of(&self, pod: &SimulatedPod) -> NamespacedName {
+        let existed = |old: &&NamespacedName| self.nodes.contains_key(*old) || self.unplaced.contains(*old);
+        let replaced = pod.replaces.as_ref().filter(existed);
+        replaced.cloned().unwrap_or_else(|| pod.pod.metadata.namespaced_name())
+    }
+
     pub fn of(simulation: &mut Simulation) -> Before {
         let violations = simulation.cluster().audit();
         let with_broken_rules: BTreeSet<_> = violations.iter().map(|v| (&v.namespace, &v.name)).collect();

@@ -152,7 +152,17 @@ impl Change {
             Change::RemoveTaint { node, key, effect } => {
                 let is_removed =
                     |t: &Taint| t.key == *key && effect.as_ref().is_none_or(|effect| t.effect == *effect);
-                node_mut(inventory, node)?.spec.taints.retain(|taint| !is_removed(taint));
+                let taints = &mut node_mut(inventory, node)?.spec.taints;
+                if !taints.iter().any(is_removed) {
+                    let taint =
+                        effect.as_ref().map_or_else(|| key.clone(), |effect| format!("{key}:{effect}"));
+                    let known = taints.iter().map(|taint| match taint.value.as_str() {
+                        "" => format!("{}:{}", taint.key, taint.effect),
+                        value => format!("{}={value}:{}", taint.key, taint.effect),
+                    });
+                    return Err(ChangeError::NoTaint { node: node.clone(), taint, known: known.collect() });
+                }
+                taints.retain(|taint| !is_removed(taint));
             }
             Change::Scale { kind, name, n_replicas } => {
                 scale::scale(inventory, departures, *kind, name, *n_replicas, now)?;

@@ -30,6 +30,16 @@ pub enum ChangeError {
         /// The values on the nodes.
         known: Vec<String>,
     },
+    /// The node does not have the taint that is to be removed.
+    #[error("Node {node} has no taint {taint}")]
+    NoTaint {
+        /// The node.
+        node: String,
+        /// Key, or key and effect, of the taint.
+        taint: String,
+        /// The taints of the node.
+        known: Vec<String>,
+    },
     /// The workload has no replicas.
     #[error(
         "{object} has no number of replicas: only Deployments, ReplicaSets, StatefulSets and ReplicationControllers have one"

@@ -175,7 +175,7 @@ impl WhatIf {
         let start = (!simulation.rollouts.is_empty()).then(|| simulation.clone());
         let left = simulation.advance(evictions.clone(), budgets.clone(), now, progress);
         departures.lost.extend(left.lost);
-        let stuck = StuckRollout::all(&mut simulation, |at, strategy| {
+        let stuck = StuckRollout::all(&mut simulation, &before, |at, strategy| {
             let Some(mut trial) = start.clone() else { return false };
             trial.rollouts[at].set_strategy(strategy);
             trial.advance(evictions.clone(), budgets.clone(), now, |_, _| ());

@@ -247,10 +247,7 @@ impl WhatIfOutcome {
         for pod in simulation.pods().iter().filter(|pod| !pod.pod.metadata.is_deleting()) {
             let key = pod.pod.metadata.namespaced_name();
             let enforced = by_enforcer.get(&key).copied();
-            // A pod of the earlier template that did not exist before has no other name.
-            let existed =
-                |old: &NamespacedName| before.nodes.contains_key(old) || before.unplaced.contains(old);
-            let key = pod.replaces.clone().filter(existed).unwrap_or(key);
+            let key = before.name_of(pod);
             let (namespace, name) = (key.namespace().to_owned(), key.name().to_owned());
             let workload = pod.workload.clone();
             let from = before.nodes.get(&key);

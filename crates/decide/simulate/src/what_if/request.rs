@@ -51,7 +51,7 @@ impl ChangeRequest {
     /// `KEY=VALUE`, or `KEY-` to remove the label.
     ///
     /// # Errors
-    /// The text has another form.
+    /// The text has another form, or key or value are not valid.
     pub fn label(node: &str, text: &str) -> Result<ChangeRequest, String> {
         let (key, value) = match (text.split_once('='), text.strip_suffix('-')) {
             (Some((key, value)), _) => (key, Some(value.to_owned())),
@@ -60,7 +60,11 @@ impl ChangeRequest {
         };
         match key {
             "" => Err("the label must have the form KEY=VALUE or KEY-".to_owned()),
-            key => Ok(ChangeRequest::SetLabel(node.to_owned(), key.to_owned(), value)),
+            key => {
+                valid("key", key, syntax::label_key(key))?;
+                value.iter().try_for_each(|value| valid("value", value, syntax::label_value(value)))?;
+                Ok(ChangeRequest::SetLabel(node.to_owned(), key.to_owned(), value))
+            }
         }
     }
 
@@ -206,6 +210,10 @@ pub fn refusal(error: &ChangeError) -> String {
                 abbreviated(known, MAX_NAMED)
             ),
         },
+        ChangeError::NoTaint { node, taint, known } => match known.as_slice() {
+            [] => format!("Node {node} has no taint {taint}: it has no taints"),
+            known => format!("Node {node} has no taint {taint}: it has {}", abbreviated(known, MAX_NAMED)),
+        },
         error => error.to_string(),
     }
 }
@@ -300,6 +308,14 @@ mod tests {
         ] {
             let expected = format!("{text}: name a workload by its kind and name: did you mean {expected}?");
             assert_eq!(error(text), expected);
+        }
+    }
+
+    #[test]
+    fn labels_that_the_api_server_would_refuse_are_refused() {
+        assert!(ChangeRequest::label("a", "disk=ssd").is_ok() && ChangeRequest::label("a", "disk-").is_ok());
+        for text in ["bad key=1", "disk=a b", "=x", "disk", "a/b/c="] {
+            assert!(ChangeRequest::label("a", text).is_err(), "{text}");
         }
     }
 

@@ -5,6 +5,8 @@ use berth_api::rollout::Bounds;
 use berth_api::rollout::stateful_set::Spec;
 use serde::Serialize;
 
+use super::before::Before;
+use crate::repairs::{Change, Repair};
 use crate::simulation::{DaemonNodes, Members, Rollout, SimulatedPod, Simulation, Strategy};
 
 /// Rollouts for which a fix is looked for.
@@ -30,6 +32,7 @@ impl StuckRollout {
     /// rollout at this position, and says whether it completes.
     pub(super) fn all(
         simulation: &mut Simulation,
+        before: &Before,
         retry: impl Fn(usize, Strategy) -> bool,
     ) -> Vec<StuckRollout> {
         let is_stuck = |i: &usize| !simulation.rollouts[*i].is_complete(simulation);
@@ -38,7 +41,7 @@ impl StuckRollout {
         for (n_before, at) in stuck.into_iter().enumerate() {
             let rollout = &simulation.rollouts[at];
             let (kind, name, reason) =
-                (rollout.kind.name(), rollout.name.clone(), reason(rollout, simulation));
+                (rollout.kind.name(), rollout.name.clone(), reason(rollout, simulation, before));
             let fix = match n_before < MAX_FIXED {
                 _ if rollout.is_cut => {
                     "fewer pods, or a larger maxSurge or maxUnavailable, take fewer steps".to_owned()
@@ -78,7 +81,7 @@ fn unavailable(rollout: &Rollout, simulation: &Simulation) -> Option<NamespacedN
     }
 }
 
-fn reason(rollout: &Rollout, simulation: &Simulation) -> String {
+fn reason(rollout: &Rollout, simulation: &Simulation, before: &Before) -> String {
     let n_updated = rollout.created.iter().filter(|name| simulation.is_available(name)).count();
     let progress = format!("{n_updated} of {} pods have the new template", rollout.n_new());
     if rollout.is_cut {
@@ -86,9 +89,7 @@ fn reason(rollout: &Rollout, simulation: &Simulation) -> String {
     }
     let waits_for = match (waiting(rollout, simulation), unavailable(rollout, simulation)) {
         (Some(pod), _) => {
-            // As in the outcome, under the name of the pod that it replaces.
-            let own = pod.pod.metadata.namespaced_name();
-            let name = pod.replaces.as_ref().unwrap_or(&own);
+            let name = before.name_of(pod);
             format!("pod {name} has no node: {}", pod.outcome.message().trim_end_matches('.'))
         }
         (None, Some(pod)) => format!("pod {pod} is not available"),
@@ -119,7 +120,10 @@ fn reason(rollout: &Rollout, simulation: &Simulation) -> String {
 fn repair(simulation: &mut Simulation, at: usize) -> String {
     let waiting = waiting(&simulation.rollouts[at], simulation).map(|pod| pod.pod.metadata.namespaced_name());
     let explained = waiting.and_then(|pod| simulation.explain(pod.namespace(), pod.name(), None));
-    let repair = explained.and_then(|explained| explained.repairs.into_iter().next());
+    // Whether another strategy helps has been tried.
+    let is_strategy = |repair: &Repair| matches!(repair.changes[..], [Change::StopOldPodsFirst { .. }]);
+    let mut repairs = explained.into_iter().flat_map(|explained| explained.repairs);
+    let repair = repairs.find(|repair| !is_strategy(repair));
     match repair {
         Some(repair) => {
             let changes: Vec<String> = repair.changes.iter().map(ToString::to_string).collect();

@@ -98,6 +98,13 @@ fn a_deployment_with_a_new_template_and_more_replicas_scales_its_old_pods_first(
     let outcome = update(6, 5, "");
     assert_eq!((outcome.stuck_rollouts.len(), outcome.unplaced.len()), (0, 0));
     assert_eq!(outcome.n_unmoved + outcome.moved.len(), 5);
+    // No strategy makes room for four pods on three nodes.
+    let outcome = update(3, 4, "");
+    let [stuck] = outcome.stuck_rollouts.as_slice() else { panic!("{:?}", outcome.stuck_rollouts) };
+    assert!(stuck.fix.starts_with("add a node like"), "{}", stuck.fix);
+    // The pod has one name in the reason and in the list.
+    let unplaced = format!("pod default/{} has no node", outcome.unplaced[0].name);
+    assert!(stuck.reason.contains(&unplaced), "{} {unplaced}", stuck.reason);
     // With fewer replicas, the surplus goes before the rollout.
     let outcome = update(3, 2, "");
     assert_eq!((outcome.stuck_rollouts.len(), outcome.scaled_down.len()), (0, 1));

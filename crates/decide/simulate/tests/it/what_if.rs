@@ -276,7 +276,7 @@ fn a_stateful_set_is_scaled_down_from_the_last_ordinal() {
 #[test]
 fn what_does_not_exist_cannot_be_changed() {
     let mut what_if = WhatIf::new(
-        inventory(text::world("node a\npod default/x")),
+        inventory(text::world("node a taint:x=y:NoSchedule\npod default/x")),
         SimulationOptions::default(),
         Timestamp::UNIX_EPOCH,
     )
@@ -292,6 +292,14 @@ fn what_does_not_exist_cannot_be_changed() {
         "Pod default/x has no node: it cannot be evicted"
     );
     assert_eq!(message(&scale(1)), "Deployment default/web is not in the input");
+    let taint = |key: &str, effect: Option<&str>| Change::RemoveTaint {
+        node: "a".to_owned(),
+        key: key.to_owned(),
+        effect: effect.map(str::to_owned),
+    };
+    assert_eq!(message(&taint("z", None)), "Node a has no taint z");
+    assert_eq!(message(&taint("x", Some("NoExecute"))), "Node a has no taint x:NoExecute");
+    assert!(what_if.apply(&taint("x", Some("NoSchedule"))).is_ok());
 }
 
 const ZONE: &str = "topology.kubernetes.io/zone";

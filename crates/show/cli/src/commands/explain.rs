@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::cluster_args::ClusterArgs;
 use crate::error::CliError;
-use crate::objects::{ScopeArgs, find, find_pod};
+use crate::objects::{ScopeArgs, find, find_pod, not_found};
 use crate::pictures::PictureOutputArgs;
 use crate::recordings::state_at;
 use crate::render::{explanation, explanation_summary};
@@ -105,7 +105,10 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     } else {
         simulation.run_before(&namespace, &name);
     }
-    check_node(args.node.as_deref(), |node| simulation.has_node(node))?;
+    if let Some(node) = args.node.as_deref().filter(|node| !simulation.has_node(node)) {
+        let all: Vec<_> = simulation.node_names().map(|name| (name.to_owned(), name.to_owned())).collect();
+        return Err(not_found("Node", None, node, &all));
+    }
     let explanation = simulation.explain(&namespace, &name, args.node.as_deref());
     let explained = explanation
         .ok_or_else(|| CliError::NotFound(format!("Pod {namespace}/{name} is not in the input")))?;
@@ -153,7 +156,9 @@ fn explain_recorded(args: &Args, recording: &str, pod: Option<&str>) -> Result<E
     let mut replay = state_at(recording, args.at)?;
     let pods: Vec<_> = replay.pods().collect();
     let name = find_pod(&pods, pod.ok_or_else(usage)?, &args.scope)?.metadata.namespaced_name();
-    check_node(args.node.as_deref(), |node| replay.cluster().has_node(node))?;
+    if let Some(node) = args.node.as_deref().filter(|node| !replay.cluster().has_node(node)) {
+        return Err(CliError::NotFound(format!("Node {node} is not in the recording")));
+    }
     let recorded = replay.last_decision(&name).map(|(time, decision)| LastDecision {
         time: rfc3339_micros(*time),
         node: decision.node.clone(),
@@ -180,13 +185,6 @@ fn explain_recorded(args: &Args, recording: &str, pod: Option<&str>) -> Result<E
     args.output.write(&mut out, &recorded, &name.to_string(), table, draw)?;
     out.flush()?;
     Ok(status(explained, is_node_known))
-}
-
-fn check_node(node: Option<&str>, exists: impl FnOnce(&str) -> bool) -> Result<(), CliError> {
-    match node {
-        Some(node) if !exists(node) => Err(CliError::NotFound(format!("Node {node} is not in the input"))),
-        _ => Ok(()),
-    }
 }
 
 /// Whether the pod fits, or keeps its rules on its node.

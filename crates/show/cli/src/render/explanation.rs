@@ -42,6 +42,7 @@ pub fn write(
         hints,
         core,
         repairs,
+        without_single_repair,
         rollout: _,
     } = explained;
     write_verdict_of_pod(out, group.as_ref(), explanation, unadmitted.as_ref())?;
@@ -66,6 +67,9 @@ pub fn write(
     write_list(out, "Different meaning in v1 fields and in proposal fields", dialect_notes)?;
     write_list(out, "Suggestions", hints)?;
     write_core(out, core)?;
+    if let Some(note) = without_single_repair {
+        writeln!(out, "\n{note}")?;
+    }
     write_repairs(out, repairs)
 }
 

@@ -86,6 +86,9 @@ fn write_running(out: &mut impl Write, explanation: &Explanation, is_node_known:
 
 /// The first repair with its commands.
 fn write_repair(out: &mut impl Write, explained: &PodExplanation) -> io::Result<()> {
+    if let Some(note) = explained.without_single_repair {
+        writeln!(out, "{note}")?;
+    }
     let Some(repair) = explained.repairs.first() else { return Ok(()) };
     writeln!(out, "{BOLD}repair{BOLD:#}: {repair}: then it fits on {GOOD}{}{GOOD:#}", repair.node)?;
     for command in repair.commands.iter().take(MAX_COMMANDS) {

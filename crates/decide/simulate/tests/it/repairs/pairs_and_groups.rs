@@ -10,6 +10,20 @@ fn where_no_single_change_helps_the_cheapest_pair_does() {
         repairs(text),
         "17 set the label disk=ssd on a + request 2 cpu instead of 4 in container c -> a\n"
     );
+    let note = |text: &str| explained(text).2.without_single_repair;
+    assert_eq!(note(text), Some("No single change lets the pod fit, several together do"));
+    assert_eq!(note("node a disk=hdd\npod default/p select:disk=ssd"), None);
+    assert_eq!(note("node a disk=ssd\npod default/p select:disk=ssd"), None);
+    // Neither helps against the lack of a resource and a label.
+    let neither = "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 2, pods: 9}}}\n---\n\
+        {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeSelector: {disk: ssd}, containers: [{name: c, image: i, resources: \
+        {requests: {example.com/gpu: 1}, limits: {example.com/gpu: 1}}}]}}\n";
+    let inventory = Inventory::from_text(neither).expect("the text is well-formed");
+    let mut simulation =
+        Simulation::new(inventory, SimulationOptions::default()).expect("the pods are valid");
+    let explained = simulation.explain("default", "p", None).expect("the pod exists");
+    let note = explained.without_single_repair;
+    assert_eq!(note, Some("No single change and no pair of changes lets the pod fit"));
     let text = "node a cpu=2 taint:x:NoSchedule disk=ssd\nnode b cpu=1
         pod default/x on a cpu=1 app=x\npod default/p cpu=2 select:disk=ssd";
     let expected = "11 remove the taint x:NoSchedule of a + move default/x from a to b -> a\n";

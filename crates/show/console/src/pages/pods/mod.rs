@@ -112,7 +112,7 @@ pub(super) fn page(state: &mut State, namespace: &str, name: &str) -> Answer {
         (outcome(&explained, &groups))
         div.columns {
             div.fields {
-                (repairs(&explained.repairs, &attempts))
+                (repairs(&explained, &attempts))
                 @if let Some(node) = &explanation.running_on { (broken(node, simulation.has_node(node), &explanation.broken)) }
                 (nearness::picture(explanation, &groups))
                 (feasible(&explanation.feasible))
@@ -241,11 +241,13 @@ fn broken(node: &str, is_known: bool, broken: &[Verdict]) -> Markup {
 }
 
 /// The changes that help. `attempts` has, for each, what tries it in a what-if.
-fn repairs(repairs: &[Repair], attempts: &[Markup]) -> Markup {
+fn repairs(explained: &PodExplanation, attempts: &[Markup]) -> Markup {
+    let repairs = &explained.repairs;
     html! {
-        @if !repairs.is_empty() {
+        @if !repairs.is_empty() || explained.without_single_repair.is_some() {
             section.card {
                 h2 { "Repairs, those that change least first; each was verified" }
+                @if let Some(note) = explained.without_single_repair { p { (note) "." } }
                 ol.repairs {
                     @for (i, (repair, attempt)) in repairs.iter().zip(attempts).enumerate() {
                         li {
