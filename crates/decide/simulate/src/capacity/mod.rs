@@ -172,10 +172,12 @@ pub fn capacity(
             if let Some(objects) = again.filter(|_| room.replicas.len() < n_missing) {
                 room = subject.room(objects, options.clone(), n_missing)?;
             }
-            capacity.new_nodes = room.cheapest(&models, n_missing);
-            capacity.nodes_needed = capacity.new_nodes.as_ref().map(|nodes| nodes.by_domain.values().sum());
-            if capacity.new_nodes.is_none() {
-                capacity.prevented_by = models.iter().map(|model| room.prevention(model)).collect();
+            match room.cheapest(&models, n_missing) {
+                Ok(nodes) => {
+                    capacity.nodes_needed = Some(nodes.by_domain.values().sum());
+                    capacity.new_nodes = Some(nodes);
+                }
+                Err(prevented) => capacity.prevented_by = prevented,
             }
         }
     }

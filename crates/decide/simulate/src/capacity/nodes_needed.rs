@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use berth_api::object::{VolumeKind, VolumeObject};
 use berth_api::work::WorkBudget;
+use berth_engine::Verdict;
 use serde::Serialize;
 
 use super::label;
@@ -50,16 +51,43 @@ pub struct Prevention {
     pub message: String,
 }
 
+impl Prevention {
+    fn too_many(model: &Model) -> Prevention {
+        let message = format!("more than {MAX_NODES} nodes would be needed");
+        Prevention { like: model.name.clone(), limited_by: Vec::new(), message }
+    }
+}
+
+/// A verdict in words. `limit` is what it is about.
+fn reason(verdict: &Verdict, limit: &str) -> String {
+    let named = if verdict.detail.contains(limit) { String::new() } else { format!("{limit}: ") };
+    let topology = verdict.topology.as_ref().map(|topology| format!(", {topology}")).unwrap_or_default();
+    let counts = verdict.counts.as_ref().map(|counts| counts.text(verdict.topology.as_ref()));
+    let counts = counts.map(|counts| format!(" ({counts})")).unwrap_or_default();
+    format!("{named}{}{topology}{counts}", verdict.detail)
+}
+
 /// A distribution of new nodes: their number by position in [`Model::nodes`].
 type Distribution = Vec<usize>;
 
 impl Room {
-    /// The cheapest nodes with which this many replicas fit.
-    pub(super) fn cheapest(&mut self, models: &[Model], n_replicas: usize) -> Option<NewNodes> {
+    /// The cheapest nodes with which this many replicas fit, or why no number of each is enough.
+    pub(super) fn cheapest(
+        &mut self,
+        models: &[Model],
+        n_replicas: usize,
+    ) -> Result<NewNodes, Vec<Prevention>> {
         let all_priced = models.iter().all(|model| model.price.is_some());
         let mut best: Option<NewNodes> = None;
+        let mut prevented = Vec::new();
         for model in models {
-            let Some(distribution) = self.nodes_needed(model, n_replicas) else { continue };
+            let distribution = match self.nodes_needed(model, n_replicas) {
+                Ok(distribution) => distribution,
+                Err(prevention) => {
+                    prevented.push(prevention);
+                    continue;
+                }
+            };
             let n_nodes: usize = distribution.iter().sum();
             let price = model.price.map(|price| price.times(n_nodes));
             let domains = model.nodes.iter().zip(distribution).filter(|(_, n)| *n > 0);
@@ -67,29 +95,30 @@ impl Room {
             let topology_key = model.topology_key.clone();
             let found = NewNodes { like: model.name.clone(), topology_key, by_domain, price };
             if !all_priced {
-                return Some(found);
+                return Ok(found);
             }
             if best.as_ref().is_none_or(|best| found.price.map(Price::sum) < best.price.map(Price::sum)) {
                 best = Some(found);
             }
         }
-        best
+        best.ok_or(prevented)
     }
 
-    fn nodes_needed(&mut self, model: &Model, n_replicas: usize) -> Option<Distribution> {
+    fn nodes_needed(&mut self, model: &Model, n_replicas: usize) -> Result<Distribution, Prevention> {
         let mut best = self.greedy(model, n_replicas)?;
         if model.in_turn {
             let n_domains = model.nodes.len();
             let mut numbers = best.iter().sum::<usize>().saturating_sub(n_domains).max(1)..=MAX_NODES;
-            return numbers.find_map(|n_nodes| {
+            let found = numbers.find_map(|n_nodes| {
                 let distribution = in_turn(n_nodes, n_domains);
                 self.suffices(model, &distribution, n_replicas).then_some(distribution)
             });
+            return found.ok_or_else(|| Prevention::too_many(model));
         }
         // The replicas of the greedy search were placed before the last nodes were there.
         while !self.suffices(model, &best, n_replicas) {
             if best.iter().sum::<usize>() > MAX_NODES {
-                return None;
+                return Err(Prevention::too_many(model));
             }
             best.iter_mut().for_each(|n| *n += 1);
         }
@@ -107,16 +136,16 @@ impl Room {
                 None => break,
             }
         }
-        Some(best)
+        Ok(best)
     }
 
     /// Adds nodes while replicas are missing: wherever the next one fits on a new node.
-    fn greedy(&mut self, model: &Model, n_replicas: usize) -> Option<Distribution> {
+    fn greedy(&mut self, model: &Model, n_replicas: usize) -> Result<Distribution, Prevention> {
         let mut distribution = vec![0; model.nodes.len()];
         let mut added = Vec::new();
         let mut placed = self.fill(0, n_replicas);
-        let mut is_possible = true;
-        while placed.len() < n_replicas && is_possible {
+        let mut prevention = None;
+        while placed.len() < n_replicas && prevention.is_none() {
             let mut domains: Vec<usize> = (0..distribution.len()).collect();
             domains.sort_by_key(|i| distribution[*i]);
             let n_before = placed.len();
@@ -138,12 +167,21 @@ impl Room {
                 }
                 placed.extend(self.fill(placed.len(), n_replicas - placed.len()));
             }
-            is_possible = placed.len() > n_before && added.len() < MAX_NODES;
+            if placed.len() == n_before {
+                // One was added in each domain, and they are empty.
+                let empty = &added[added.len() - distribution.len()..];
+                prevention = Some(self.prevention(model, empty, placed.len()));
+            } else if added.len() >= MAX_NODES {
+                prevention = Some(Prevention::too_many(model));
+            }
         }
         let is_enough = placed.len() == n_replicas;
         self.take_back(&placed);
         added.iter().for_each(|node| self.remove_node(model, node));
-        is_enough.then_some(distribution)
+        match prevention.filter(|_| !is_enough) {
+            Some(prevention) => Err(prevention),
+            None => Ok(distribution),
+        }
     }
 
     /// Whether this many replicas fit with these new nodes.
@@ -159,39 +197,29 @@ impl Room {
         is_enough
     }
 
-    /// Why no number of these nodes is enough.
-    pub(super) fn prevention(&mut self, model: &Model) -> Prevention {
-        let placed = self.fill(0, super::MAX_REPLICAS);
-        let added: Vec<String> = (0..model.nodes.len()).map(|domain| self.add_node(model, domain)).collect();
+    /// What keeps the replica of this number off these new nodes.
+    fn prevention(&mut self, model: &Model, added: &[String], n_placed: usize) -> Prevention {
         let mut limited_by = Vec::new();
         let mut reasons = Vec::new();
         let budget = WorkBudget::new(EXPLAIN_STEPS);
-        let pod = self.replicas.get(if self.has_claims { placed.len() } else { 0 });
-        if let Some((pod, next)) = pod.zip(self.replica(placed.len())) {
+        let pod = self.replicas.get(if self.has_claims { n_placed } else { 0 });
+        if let Some((pod, next)) = pod.zip(self.replica(n_placed)) {
             let cluster = self.simulation.cluster();
-            for node in &added {
+            for node in added {
                 let explanation = cluster.explain(pod, &next, Some(node), &budget);
                 for verdict in explanation.excluded.iter().flat_map(|group| &group.verdicts) {
                     let limit = label(verdict).to_owned();
-                    let named =
-                        if verdict.detail.contains(&limit) { String::new() } else { format!("{limit}: ") };
-                    let counts = verdict.counts.as_ref().map(|counts| counts.text(verdict.topology.as_ref()));
-                    let counts = counts.map(|counts| format!(" ({counts})")).unwrap_or_default();
-                    let reason = format!("{named}{}{counts}", verdict.detail);
                     if !limited_by.contains(&limit) {
+                        reasons.push(reason(verdict, &limit));
                         limited_by.push(limit);
-                        reasons.push(reason);
                     }
                 }
             }
         }
-        added.iter().for_each(|node| self.remove_node(model, node));
-        self.take_back(&placed);
-        let message = match reasons.as_slice() {
-            [] => format!("more than {MAX_NODES} nodes would be needed"),
-            reasons => reasons.join("; "),
-        };
-        Prevention { like: model.name.clone(), limited_by, message }
+        match reasons.is_empty() {
+            true => Prevention::too_many(model),
+            false => Prevention { like: model.name.clone(), limited_by, message: reasons.join("; ") },
+        }
     }
 
     /// Adds a node with its daemon pods; returns its name.

@@ -332,6 +332,12 @@ fn each_new_node_of_a_type_has_its_own_host_name_and_the_zones_of_the_cluster() 
         vec!["spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]".to_owned()];
     assert_eq!(none.prevented_by[0].limited_by, limits);
     assert!(none.prevented_by[0].message.contains(ZONE), "{}", none.prevented_by[0].message);
+    // All nodes of the type are in one domain: more of them do not help, although the first one takes a replica.
+    let one_domain = found("port:80 anti(app=p @rack)", target(9, "example.com/rack: r1"));
+    let one_domain = one_domain.expect("the objects are valid");
+    let prevented = &one_domain.prevented_by[0];
+    assert_eq!(prevented.limited_by, limits);
+    assert!(prevented.message.contains("example.com/rack=r1"), "{}", prevented.message);
     // A label that no node has.
     let refused = found("anti(app=p @rack)", target(300, ""));
     let refused = refused.expect_err("nodes without racks would escape the rule");
