@@ -209,3 +209,22 @@ impl Pod {
         statuses.map(|status| status.restart_count).fold(0, i64::saturating_add)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_whose_rejection_has_only_a_reason_was_not_taken_for_rejected() {
+        let is_rejected = |phase: &str, reason: &str, message: &str| {
+            let status = json!({"phase": phase, "reason": reason, "message": message});
+            serde_json::from_value::<Pod>(json!({"status": status})).unwrap().is_rejected()
+        };
+        assert!(is_rejected("Failed", "OutOfcpu", "Node didn't have enough resource: cpu"));
+        assert!(is_rejected("Failed", "UnexpectedAdmissionError", "Pod was rejected: no"));
+        assert!(!is_rejected("Failed", "Evicted", "The node was low on resource: memory."));
+        assert!(!is_rejected("Running", "OutOfcpu", ""));
+    }
+}

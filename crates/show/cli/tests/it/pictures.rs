@@ -91,6 +91,21 @@ fn the_page_of_lint_is_self_contained_and_has_the_findings_of_its_report() {
 }
 
 #[test]
+fn reports_without_pictures_are_pages_with_their_text() {
+    for (command, text) in [
+        ("capacity --dump examples/outage/cluster.yaml deploy/web", "more replicas fit"),
+        (
+            "compare --dump examples/outage/cluster.yaml --to-filename examples/outage/web.yaml",
+            "placed differently",
+        ),
+    ] {
+        let page = output(command, "html");
+        assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"), "{page}");
+        assert!(page.contains(text) && !page.contains('\u{1b}') && !page.contains("<script"), "{page}");
+    }
+}
+
+#[test]
 fn names_cannot_leave_their_element() {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let input = "{apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {topology.kubernetes.io/zone: '<b>&\"'}}}";
