@@ -28,9 +28,6 @@ pub struct PodExplanation {
     /// Places in the pod that Kubernetes' v1 fields and the proposals' fields read differently.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dialect_notes: Vec<String>,
-    /// Fields that decide about placement and that Berth does not support: the explanation is without them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub unsupported: Vec<String>,
     /// The required rules that are preferences here, because the pod has been pending for long enough; of a running pod, those
     /// that were relaxed to bind it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -116,7 +113,6 @@ impl PodExplanation {
             explanation,
             unadmitted: None,
             dialect_notes,
-            unsupported: Vec::new(),
             relaxed,
             preemption,
             group: None,
@@ -191,9 +187,9 @@ impl Simulation {
         node: Option<&str>,
         budget: &WorkBudget,
     ) -> Option<PodExplanation> {
-        let SimulatedPod { pod, unsupported, unadmitted, .. } = &self.pods[self.position(namespace, name)?];
+        let SimulatedPod { pod, unadmitted, .. } = &self.pods[self.position(namespace, name)?];
         if let Some(unadmitted) = unadmitted {
-            let (unadmitted, unsupported) = (Unadmitted::clone(unadmitted), unsupported.to_vec());
+            let unadmitted = Unadmitted::clone(unadmitted);
             let mut pod = pod.clone();
             pod.spec.node_name.clear();
             let pods = std::iter::empty();
@@ -205,9 +201,9 @@ impl Simulation {
                 ""
             };
             explained.hints.insert(0, format!("{again}{}", unadmitted.hint()));
-            return Some(PodExplanation { unadmitted: Some(unadmitted), unsupported, ..explained });
+            return Some(PodExplanation { unadmitted: Some(unadmitted), ..explained });
         }
-        let (unsupported, mut pod) = (unsupported.to_vec(), pod.clone());
+        let mut pod = pod.clone();
         let group = self.explain_group(namespace, name);
         let unplaced = group.as_ref().filter(|group| group.message.is_some());
         let failing = unplaced.and_then(|group| group.failing.as_ref());
@@ -221,10 +217,13 @@ impl Simulation {
         let pending = self.pending_for.of(&pod);
         let mut explained = PodExplanation::of(&mut self.cluster, budgets, &pod, pending, node, pods, budget);
         others.iter().for_each(|other| self.cluster.forget(other));
+        if explained.explanation.outcome.node().is_none() {
+            explained.hints.extend(self.missing_devices(&pod));
+        }
         if let Some(message) = unplaced.and_then(|group| group.message.clone()) {
             let within = failing.and_then(|failing| failing.within.as_ref());
             explained.is_of_unplaced_group(message, within);
         }
-        Some(PodExplanation { unsupported, group, ..explained })
+        Some(PodExplanation { group, ..explained })
     }
 }

@@ -22,7 +22,7 @@ pub use explanation::PodExplanation;
 pub use repairs::{Change, CoreTerm, Reach, Repair, has_rollouts};
 pub use simulation::workloads::Workloads;
 pub use simulation::{
-    FailingMember, GroupPlacement, InvalidObject, NotRunning, PendingDecision, PendingFor, PodPreemption,
-    SimulatedPod, Simulation, SimulationError, SimulationOptions, Unadmitted, UnadmittedState,
-    add_simulated_nodes,
+    FailingMember, GroupPlacement, InvalidObject, NotRunning, PendingDecision, PendingFor, PodClaim,
+    PodDevice, PodPreemption, SimulatedPod, Simulation, SimulationError, SimulationOptions, Unadmitted,
+    UnadmittedState, add_simulated_nodes,
 };

@@ -92,14 +92,8 @@ impl Simulation {
             let running = self.pods().iter().filter(|pod| pod.was_running && pod.node().is_some());
             other_revisions(&pod, running.map(|pod| &pod.pod)).take(MAX_TRIED).cloned().collect()
         };
-        let cluster = self.cluster();
-        let prepared = cluster.prepare(&pod);
-        let makes_room = |old: &&Pod| {
-            cluster.remove_pod(&old.metadata.namespace, &old.metadata.name);
-            let fits = cluster.fits_anywhere(&prepared);
-            cluster.set_pod(old);
-            fits
-        };
+        let prepared = self.cluster.prepare(&pod);
+        let makes_room = |old: &&Pod| self.fits_without(&prepared, old);
         running.iter().find(makes_room).map(|old| old.metadata.namespaced_name())
     }
 }

@@ -1,6 +1,8 @@
 //! The JSON form of a simulation. Its schema is stable: docs/json.md.
 
-use berth_simulate::{GroupPlacement, NotRunning, SimulatedPod, Simulation, Unadmitted, UnadmittedState};
+use berth_simulate::{
+    GroupPlacement, NotRunning, PodClaim, SimulatedPod, Simulation, Unadmitted, UnadmittedState,
+};
 use serde::Serialize;
 
 use crate::summary::{Failure, Summary};
@@ -32,8 +34,8 @@ struct PodReport<'a> {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     unadmitted: Option<&'a Unadmitted>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    unsupported: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    claims: Vec<PodClaim>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     relaxed: &'a [String],
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -82,7 +84,7 @@ impl<'a> Report<'a> {
                 domain: node.and_then(|n| simulation.node_label(n, &summary.topology_key)),
                 message: p.outcome.message().into_owned(),
                 unadmitted: p.unadmitted.as_deref(),
-                unsupported: &p.unsupported,
+                claims: simulation.claims_of(&p.pod),
                 relaxed: &p.relaxed,
                 victims: p.victims.iter().map(ToString::to_string).collect(),
                 group: p.group.as_ref().map(|group| group.name.name()),

@@ -33,8 +33,6 @@ pub struct Summary {
     pub n_rejected: usize,
     /// Number of pods that wait for a node that does not exist.
     pub n_waiting: usize,
-    /// Number of pods with fields that decide about placement and that Berth does not support.
-    pub n_unsupported: usize,
     /// The node label whose values are the domains.
     pub topology_key: String,
     /// The values of the topology key on the nodes.
@@ -103,7 +101,6 @@ impl Summary {
             n_unplaced: 0,
             n_rejected: 0,
             n_waiting: 0,
-            n_unsupported: simulation.unsupported_pods().count(),
             topology_key: topology_key.to_owned(),
             domains: simulation.domains(topology_key),
             workloads: Vec::new(),

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use berth_api::object::PodResourceClaim;
 use berth_api::object::device::{
     CLAIM_FINALIZER, MAX_CONSUMERS, POD_CLAIM_NAME_ANNOTATION, ResourceClaimConsumerReference,
+    claim_name_base,
 };
 use serde_json::{Value, json};
 
 use crate::ownership::Owner;
 use crate::view::{Pod, ResourceClaim, ResourceClaimTemplate};
-
-/// Names of claims are as long as a DNS label; the suffix that the API server adds has five characters.
-const MAX_NAME_BASE: usize = 57;
 
 /// The next step for an entry of a pod's `spec.resourceClaims`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +56,7 @@ pub(super) fn entry_of(
 /// The claim that is made from a template for an entry of a pod.
 pub(super) fn new_claim(pod: &Pod, entry: &str, template: &ResourceClaimTemplate) -> Value {
     let owner = Owner { kind: &berth_api::resource::PODS, meta: &pod.metadata };
-    let mut metadata = json!({"generateName": name_base(&pod.metadata.name, entry), "namespace": pod.metadata.namespace,
+    let mut metadata = json!({"generateName": claim_name_base(&pod.metadata.name, entry), "namespace": pod.metadata.namespace,
         "ownerReferences": [owner.reference()]});
     for field in ["labels", "annotations"] {
         if let Some(value) = template.spec["metadata"].get(field) {
@@ -68,17 +66,6 @@ pub(super) fn new_claim(pod: &Pod, entry: &str, template: &ResourceClaimTemplate
     metadata["annotations"][POD_CLAIM_NAME_ANNOTATION] = entry.into();
     json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata,
         "spec": template.spec["spec"]})
-}
-
-/// `POD-ENTRY-`; if that is too long, both names are cut in proportion to their lengths.
-fn name_base(pod: &str, entry: &str) -> String {
-    let base = format!("{pod}-{entry}-");
-    if base.len() <= MAX_NAME_BASE {
-        return base;
-    }
-    let cut =
-        |name: &str| name[..name.floor_char_boundary(name.len() * MAX_NAME_BASE / base.len())].to_owned();
-    format!("{}-{}", cut(pod), cut(entry))
 }
 
 /// Whether a pod that was bound without the scheduler is to be entered in `reservedFor` of its claim.

@@ -19,7 +19,7 @@ pub(super) fn generate_name(owner: &str) -> String {
 }
 
 /// The suffix of the `number`th pod; different numbers below 27⁵ have different suffixes.
-pub(super) fn suffix(prefix: &str, number: u64) -> String {
+pub fn suffix(prefix: &str, number: u64) -> String {
     // The step is coprime to the number of suffixes, so it visits all of them.
     const STEP: u64 = 7_654_321;
     let start = fnv_1a(prefix.as_bytes()) % N_SUFFIXES;
@@ -37,7 +37,7 @@ pub(super) fn template_hash(template: &serde_json::Value) -> String {
 }
 
 /// The uid of an object that no server has stored.
-pub(super) fn synthetic_uid(kind: &str, namespace: &str, name: &str) -> String {
+pub fn synthetic_uid(kind: &str, namespace: &str, name: &str) -> String {
     let text = format!("{kind}/{namespace}/{name}");
     let high = fnv_1a(text.as_bytes());
     let low = fnv_1a(format!("{text}/{high}").as_bytes());

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::inventory::Inventory;
+use berth_api::object::device::ResourceSlice;
 use berth_api::object::volume::CsiNode;
 use berth_api::object::{NamespacedName, Node, TOPOLOGY_LABELS, VolumeObject};
 use berth_api::syntax::labels::{HOSTNAME, ZONE};
@@ -12,7 +13,7 @@ use super::error::CapacityError;
 use super::price::Price;
 use super::read_label::ReadLabel;
 use super::room::NO_DOMAIN;
-use crate::simulation::Fate;
+use crate::simulation::{Fate, slices_of};
 use crate::what_if::find_node;
 
 /// The labels of zones and regions before Kubernetes 1.17.
@@ -37,6 +38,8 @@ pub(super) struct Model {
     /// With the labels of each domain.
     pub(super) nodes: Vec<(String, Node)>,
     pub(super) csi_node: Option<CsiNode>,
+    /// The devices of the node that it is like.
+    pub(super) slices: Vec<ResourceSlice>,
     /// The pods of DaemonSets on it.
     pub(super) daemons: Vec<NamespacedName>,
     /// Whether nodes are added to the domains in turn: no existing node is in one.
@@ -106,6 +109,7 @@ impl Model {
             topology_key: topology_key.to_owned(),
             nodes,
             csi_node,
+            slices: slices_of(inventory, name).cloned().collect(),
             daemons: daemons.map(|pod| pod.metadata.namespaced_name()).collect(),
             in_turn,
             is_type,

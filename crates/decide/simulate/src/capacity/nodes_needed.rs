@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use berth_api::object::device::{DeviceKind, DeviceObject};
 use berth_api::object::{VolumeKind, VolumeObject};
 use berth_api::work::WorkBudget;
 use berth_engine::Verdict;
@@ -17,7 +18,7 @@ use super::node_types::Model;
 use super::price::Price;
 use super::room::Room;
 use crate::explanation::EXPLAIN_STEPS;
-use crate::simulation::{new_node_name, node_like};
+use crate::simulation::{new_node_name, node_like, slices_like};
 
 /// Maximum number of nodes that are added.
 pub const MAX_NODES: usize = 20_000;
@@ -202,8 +203,9 @@ impl Room {
         let mut limited_by = Vec::new();
         let mut reasons = Vec::new();
         let budget = WorkBudget::new(EXPLAIN_STEPS);
+        let next = self.replica(n_placed);
         let pod = self.replicas.get(if self.has_claims { n_placed } else { 0 });
-        if let Some((pod, next)) = pod.zip(self.replica(n_placed)) {
+        if let Some((pod, next)) = pod.zip(next) {
             let cluster = self.simulation.cluster();
             for node in added {
                 let explanation = cluster.explain(pod, &next, Some(node), &budget);
@@ -231,6 +233,9 @@ impl Room {
             csi_node.metadata.name.clone_from(&name);
             cluster.set_volume_object(VolumeObject::CsiNode(csi_node));
         }
+        for slice in slices_like(&model.slices, &model.name, &name) {
+            cluster.set_device_object(&DeviceObject::ResourceSlice(Box::new(slice)));
+        }
         for daemon in &model.daemons {
             if let Some(pod) = cluster.as_pending(daemon.namespace(), daemon.name(), false) {
                 cluster.assume(&pod.named(&format!("{}-{name}", daemon.name())), &name);
@@ -246,6 +251,9 @@ impl Room {
         }
         if model.csi_node.is_some() {
             cluster.remove_volume_object(VolumeKind::CsiNode, "", name);
+        }
+        for slice in slices_like(&model.slices, &model.name, name) {
+            cluster.remove_device_object(DeviceKind::ResourceSlice, "", &slice.metadata.name);
         }
         cluster.remove_node(name);
     }

@@ -1,5 +1,7 @@
 //! The room that replicas are placed in.
 
+use std::collections::BTreeMap;
+
 use berth_api::object::Pod;
 use berth_engine::{Outcome, PreparedPod};
 
@@ -15,6 +17,8 @@ pub(super) struct Room {
     pub replicas: Vec<Pod>,
     pub prepared: Vec<PreparedPod>,
     pub has_claims: bool,
+    /// Replicas that may need devices, by their numbers: each has its own claims.
+    pub with_devices: BTreeMap<usize, Pod>,
     /// The node that the replicas name (`spec.nodeName`): no scheduler places them.
     pub node: Option<String>,
     /// Number of replicas that run.
@@ -23,7 +27,21 @@ pub(super) struct Room {
 
 impl Room {
     /// The replica of this number.
-    pub fn replica(&self, i: usize) -> Option<PreparedPod> {
+    pub fn replica(&mut self, i: usize) -> Option<PreparedPod> {
+        let model = self.replicas.get(if self.has_claims { i } else { 0 })?;
+        if self.simulation.may_need_devices(model) {
+            let pod = self.with_devices.entry(i).or_insert_with(|| {
+                let mut pod = model.clone();
+                if !self.has_claims {
+                    pod.metadata.name = format!("{}-{i}", pod.metadata.name);
+                    pod.metadata.uid.clear();
+                    pod.status.resource_claim_statuses.clear();
+                }
+                self.simulation.make_claims(&mut pod);
+                pod
+            });
+            return Some(self.simulation.cluster().prepare(pod));
+        }
         match self.prepared.as_slice() {
             [first, ..] if !self.has_claims => Some(first.named(&format!("{}-{i}", first.name()))),
             all => all.get(i).cloned(),
@@ -37,18 +55,22 @@ impl Room {
     }
 
     /// Places a replica. The node that it names may not admit it.
-    fn place(&mut self, pod: &PreparedPod) -> Outcome {
+    fn place(&mut self, i: usize, pod: &PreparedPod) -> Outcome {
         if let Some(why) = self.unadmitted(pod) {
             return Outcome::Failed { error: why.to_string() };
         }
         let cluster = self.simulation.cluster();
-        match &self.node {
+        let outcome = match &self.node {
             Some(node) => {
                 cluster.assume(pod, node);
                 Outcome::on(node.clone())
             }
             None => cluster.place(pod),
+        };
+        if let Some(pod) = self.with_devices.get_mut(&i) {
+            self.simulation.write_claims(pod, &outcome);
         }
+        outcome
     }
 
     /// Places replicas from this number on, until one is unschedulable.
@@ -57,7 +79,7 @@ impl Room {
         while placed.len() < limit
             && let Some(pod) = self.replica(first + placed.len())
         {
-            let outcome = self.place(&pod);
+            let outcome = self.place(first + placed.len(), &pod);
             if outcome.node().is_none() {
                 break;
             }
@@ -74,6 +96,9 @@ impl Room {
             cluster.forget(&pod);
             if let Outcome::Placed { volumes: Some(volumes), .. } = outcome {
                 cluster.restore_volumes(&pod, volumes);
+            }
+            if let Some(pod) = self.with_devices.get(&i) {
+                self.simulation.release_claims(pod);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The pod whose replicas are counted, and the cluster without its pending replicas.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use berth_api::inventory::{Entry, Inventory, WorkloadSpec};
 use berth_api::object::{NamespacedName, ObjectMeta, Pod};
@@ -74,6 +74,8 @@ impl Subject {
                 let node = model.object.spec.node_name.clone();
                 let node = inventory.nodes.iter().find(|entry| entry.object.metadata.name == node);
                 recreate(&mut model.object, node.map(|entry| &entry.object));
+                model.object.status.resource_claim_statuses.clear();
+                model.object.metadata.uid.clear();
                 model.object.metadata.name = format!("{}-new", name.name());
                 let origin = Origin::Pod(Box::new(model));
                 Ok(Prepared { origin, has_claims: false, assigned })
@@ -143,6 +145,14 @@ impl Prepared {
         let n_running = self.assigned.iter().filter(is_running).count();
         let cluster = simulation.cluster();
         let prepared = replicas.iter().map(|pod| cluster.prepare(pod)).collect();
-        Ok(Room { simulation, replicas, prepared, has_claims: self.has_claims, node, n_running })
+        Ok(Room {
+            simulation,
+            replicas,
+            prepared,
+            has_claims: self.has_claims,
+            with_devices: BTreeMap::new(),
+            node,
+            n_running,
+        })
     }
 }

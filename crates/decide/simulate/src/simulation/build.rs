@@ -8,9 +8,8 @@ use berth_api::admission::{
 };
 use berth_api::expand::{ExpandError, OwnerSelector, expand};
 use berth_api::inventory::{Entry, Inventory, Workload};
-use berth_api::object::support::{unsupported_fields, unsupported_message};
 use berth_api::object::volume::PersistentVolumeClaim;
-use berth_api::object::{DeviceResources, GroupKey, NamespacedName, Pod, PriorityClass, RuntimeClass};
+use berth_api::object::{GroupKey, NamespacedName, Pod, PriorityClass, RuntimeClass};
 use berth_api::policy::{PolicySet, changes};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::rules::{KnownNamespaces, Selector, unmerge_label_keys};
@@ -19,6 +18,7 @@ use berth_engine::{Cluster, DisruptionBudget, Outcome};
 use serde_json::Value;
 
 use super::created_claims::CreatedClaim;
+use super::devices::Devices;
 use super::error::{InvalidObject, SimulationError};
 use super::groups::group_owners;
 use super::options::SimulationOptions;
@@ -209,7 +209,7 @@ impl Simulation {
             workloads,
             nodes: BTreeMap::new(),
             namespaces: KnownNamespaces::new(inventory.namespaces.iter().map(|e| &e.object)),
-            device_resources: DeviceResources::default(),
+            devices: Devices::default(),
             created_claims: Vec::new(),
             pod_groups: inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules())).collect(),
             group_owners: group_owners(&inventory),
@@ -230,13 +230,13 @@ impl Simulation {
         let labels = inventory.namespaces.iter().map(|e| &e.object.metadata);
         let labels = labels.map(|m| (m.name.clone(), m.labels.clone())).collect();
         let policies = PolicySet::new(policies.filter(|_| simulation.extensions), labels);
-        for class in inventory.device_classes() {
-            simulation.device_resources.set(class);
-        }
         let mut invalid = simulation.add_cluster_objects(&inventory, &expansion.owner_selectors);
         let mut volumes = Volumes::default();
         let objects = inventory.volume_objects.iter().map(|entry| &entry.object);
         volumes.add_input(&mut simulation.cluster, objects);
+        for entry in &inventory.device_objects {
+            simulation.devices.set(&mut simulation.cluster, &entry.object);
+        }
         let classes = Classes {
             priority: inventory.priority_classes.into_iter().map(|e| e.object).collect(),
             runtime: inventory.runtime_classes.into_iter().map(|e| e.object).collect(),
@@ -364,6 +364,7 @@ impl Simulation {
                     write_runtime_class(&pod, raw);
                 }
             }
+            self.devices.make_claims(&mut self.cluster, &mut pod, raw.as_mut());
             let ephemeral = ephemeral_claims(&pod, raw.as_ref());
             for (claim, template) in claims.into_iter().chain(ephemeral) {
                 let created = template.map(|template| CreatedClaim::new(&claim.metadata, &template));
@@ -443,13 +444,6 @@ impl Simulation {
             Outcome::Unschedulable { .. } => self.queue.push(self.pods.len()),
             _ => {}
         }
-        if !pod.unsupported.is_empty() {
-            self.warnings.push(format!(
-                "Pod {}: {}: ignored in the result",
-                pod.pod.key(),
-                unsupported_message(&pod.unsupported)
-            ));
-        }
         self.pods.push(pod);
     }
 
@@ -467,7 +461,6 @@ impl Simulation {
         let rejected = Unadmitted::written(&pod);
         let mut simulated = SimulatedPod {
             group: self.group_of(&pod),
-            unsupported: unsupported_fields(&pod.spec, &self.device_resources).into(),
             pod,
             workload,
             replaces: None,

@@ -1,7 +1,7 @@
 //! Pods that leave their nodes, and what their controllers create in their place.
 
 use berth_api::expand::{DELETION_COST, Replica};
-use berth_api::object::{MIRROR_ANNOTATION, Node, Pod, TOPOLOGY_LABELS, find_condition};
+use berth_api::object::{MIRROR_ANNOTATION, Node, Pod, PodStatus, TOPOLOGY_LABELS, find_condition};
 
 /// What happens to a pod that leaves its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +40,13 @@ pub fn evicted_by_drain<'a>(
     })
 }
 
-/// Makes a running pod the pending one that its controller creates in its place, under the same name.
+/// Makes a running pod the pending one that its controller creates in its place, under the same name and with claims of
+/// devices of the same names.
 pub(crate) fn recreate(pod: &mut Pod, node: Option<&Node>) {
     let labels = labels_of_binding(pod, node);
     pod.spec.node_name.clear();
-    pod.status = Default::default();
+    let resource_claim_statuses = std::mem::take(&mut pod.status.resource_claim_statuses);
+    pod.status = PodStatus { resource_claim_statuses, ..PodStatus::default() };
     for key in labels {
         pod.metadata.labels.remove(key);
     }

@@ -74,7 +74,7 @@ impl Simulation {
             simulation.cluster.place_group(group)
         });
         for ((i, _), outcome) in members.iter().zip(outcomes) {
-            self.pods[*i].outcome = outcome;
+            self.decided(*i, outcome);
         }
         self.group_placements.insert(key.clone(), placement);
         replaced

@@ -2,9 +2,7 @@
 //! reject pods: a pod with a node runs until its status says otherwise.
 
 use berth_api::inventory::{Inventory, Workload, WorkloadSpec};
-use berth_api::object::{
-    DeviceKind, DeviceResources, LabelSelector, NamespacedName, Node, Pod, VolumeObject,
-};
+use berth_api::object::{LabelSelector, NamespacedName, Node, Pod, VolumeObject};
 use berth_api::read::Kind;
 use berth_api::rules::{KnownNamespaces, Selector};
 use berth_engine::DisruptionBudget;
@@ -106,6 +104,10 @@ impl Simulation {
                     Some(object) => self.cluster.set_volume_object(object.clone()),
                     None => self.cluster.remove_volume_object(*volume, namespace, name),
                 },
+                Kind::Device(device) => match inventory.find(*kind, key, &inventory.device_objects) {
+                    Some(object) => self.devices.set(&mut self.cluster, object),
+                    None => self.devices.remove(&mut self.cluster, *device, key),
+                },
                 _ => {}
             }
         }
@@ -116,12 +118,6 @@ impl Simulation {
         if is_changed(&[Kind::PodDisruptionBudget]) {
             let budgets = inventory.pod_disruption_budgets.iter();
             self.budgets = budgets.map(|budget| DisruptionBudget::from(&budget.object)).collect();
-        }
-        if is_changed(&[Kind::Device(DeviceKind::DeviceClass)]) {
-            self.device_resources = DeviceResources::default();
-            for class in inventory.device_classes() {
-                self.device_resources.set(class);
-            }
         }
         if is_changed(&[Kind::PodGroup, Kind::CoschedulingPodGroup]) {
             self.pod_groups =

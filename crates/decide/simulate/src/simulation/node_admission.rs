@@ -71,8 +71,7 @@ impl Simulation {
 
     /// Takes a pod back that has arrived: it is pending, and keeps the name of its node.
     pub(crate) fn take_back_arrival(&mut self, position: usize) {
-        let metadata = &self.pods[position].pod.metadata;
-        self.cluster.remove_pod(&metadata.namespace, &metadata.name);
+        self.remove_from_node(position);
         let pod = &mut self.pods[position];
         pod.was_running = false;
         pod.unadmitted = None;

@@ -92,7 +92,7 @@ impl Simulation {
                     *message = format!("preempted by {by}; {message}");
                 }
                 let is_placed = outcome.node().is_some();
-                self.pods[i].outcome = outcome;
+                self.decided(i, outcome);
                 if !is_placed {
                     unplaced.push((i, pod));
                 }
@@ -103,6 +103,25 @@ impl Simulation {
             }
             pending.sort_by_key(|(i, pod)| (Reverse(pod.priority()), *i));
         }
+    }
+
+    /// Notes what was decided about a pod, which the cluster assumes.
+    pub(super) fn decided(&mut self, position: usize, mut outcome: Outcome) {
+        let pod = &mut self.pods[position].pod;
+        if let Outcome::Unschedulable { message, .. } = &mut outcome
+            && let Some(missing) = self.devices.missing(pod)
+        {
+            *message = format!("{missing}; {message}");
+        }
+        self.devices.decided(&mut self.cluster, pod, &outcome);
+        self.pods[position].outcome = outcome;
+    }
+
+    /// A pod leaves its node, in the state of the cluster.
+    pub(super) fn remove_from_node(&mut self, position: usize) {
+        let pod = &self.pods[position].pod;
+        self.cluster.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
+        self.devices.release(&mut self.cluster, pod);
     }
 
     /// A victim that its controller creates again, if a scheduler is to place it.

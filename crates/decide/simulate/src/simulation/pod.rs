@@ -23,8 +23,6 @@ pub struct SimulatedPod {
     pub outcome: Outcome,
     /// Why it does not run on the node that it names (`spec.nodeName`): then it has no node.
     pub unadmitted: Option<Box<Unadmitted>>,
-    /// Fields that decide about placement and that Berth does not support: it decided without them.
-    pub unsupported: Shared<Vec<String>>,
     /// The paths of the required rules that were relaxed to place it, with or without success.
     pub relaxed: Shared<Vec<String>>,
     /// The pods that were evicted for it, the most important first.

@@ -48,9 +48,10 @@ impl Simulation {
         let replaced = victims.iter().filter_map(|victim| self.evict(victim, &by, &node)).collect();
         self.pods[position].victims = victims.into();
         // Rarely the pod does not fit after all: PodTopologySpread counts pods that are being deleted otherwise in trials.
-        // A pod with volumes is decided again, because the decision includes its claims.
-        let has_volumes = !self.pods[position].pod.spec.volumes.is_empty();
-        if !has_volumes && self.cluster.fits_on(pod, &node) {
+        // A pod with volumes or claims of devices is decided again, because the decision includes them.
+        let pending = &self.pods[position].pod;
+        let has_claims = !pending.spec.volumes.is_empty() || self.devices.may_be_for(pending);
+        if !has_claims && self.cluster.fits_on(pod, &node) {
             self.cluster.assume(pod, &node);
             return (Outcome::on(node), replaced);
         }

@@ -53,11 +53,6 @@ impl Simulation {
         self.cluster.prepare(&pod)
     }
 
-    fn remove(&mut self, position: usize) {
-        let metadata = &self.pods[position].pod.metadata;
-        self.cluster.remove_pod(&metadata.namespace, &metadata.name);
-    }
-
     /// Takes a pod off its node: it is pending, with this message.
     pub(super) fn vacate(&mut self, position: usize, message: String) {
         if self.vacated.is_some() {
@@ -65,7 +60,7 @@ impl Simulation {
             let vacated = Vacated { position, pod: self.pods[position].clone(), prepared };
             self.vacated.get_or_insert_default().push(vacated);
         }
-        self.remove(position);
+        self.remove_from_node(position);
         self.n_vacated += 1;
         let pod = &mut self.pods[position];
         pod.was_running = false;
@@ -102,12 +97,13 @@ impl Simulation {
     ) -> T {
         let (budgets, groups) = (self.budgets.clone(), self.group_placements.clone());
         let vain_preemptors = self.vain_preemptors.clone();
+        let claims = self.devices.claims();
         self.vacated = Some(Vec::new());
         let by_name: HashMap<&str, &Node> = nodes.iter().map(|n| (n.metadata.name.as_str(), *n)).collect();
         let (mut left, mut replacements, mut arriving) = (Vec::new(), Vec::new(), Vec::new());
         for &position in positions {
             let Some(prepared) = self.as_pending(position) else { continue };
-            self.remove(position);
+            self.remove_from_node(position);
             let SimulatedPod { pod, outcome, .. } = &mut self.pods[position];
             let is_recreated = Fate::of(pod) == Fate::Recreated;
             let message = if is_recreated { "" } else { "has no controller: it is lost with its node" };
@@ -147,6 +143,7 @@ impl Simulation {
         for node in nodes {
             self.cluster.set_node(node);
         }
+        self.devices.restore(&mut self.cluster, claims);
         // A pod that was preempted more than once gets its first state back.
         for Vacated { position, pod, prepared } in vacated.into_iter().rev() {
             self.pods[position] = pod;
@@ -173,7 +170,7 @@ impl Simulation {
             }
         }
         for (position, prepared) in prepared {
-            self.remove(position);
+            self.remove_from_node(position);
             restore_volumes(&mut self.cluster, prepared, &self.pods[position].outcome);
         }
     }

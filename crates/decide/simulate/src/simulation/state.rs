@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use berth_api::object::{
-    DeviceResources, GroupKey, GroupRules, NamespacedName, Node, Pod, PodStatus, RuntimeClass,
-};
+use berth_api::object::device::ResourceClaim;
+use berth_api::object::{GroupKey, GroupRules, NamespacedName, Node, Pod, PodStatus, RuntimeClass};
 use berth_api::policy::PlacementPolicy;
 use berth_api::rules::{KnownNamespaces, PodRules};
-use berth_engine::{Cluster, DisruptionBudget};
+use berth_engine::{Cluster, DisruptionBudget, Outcome, PreparedPod};
 use serde_json::Value;
 
 use super::created_claims::CreatedClaim;
+use super::devices::{Devices, PodClaim};
 use super::group_placement::GroupPlacement;
 use super::options::PendingFor;
 use super::pod::{SimulatedPod, Vacated};
@@ -61,7 +61,7 @@ pub struct Simulation {
     pub(crate) workloads: Workloads,
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(super) namespaces: KnownNamespaces,
-    pub(super) device_resources: DeviceResources,
+    pub(super) devices: Devices,
     pub(super) created_claims: Vec<CreatedClaim>,
     /// The PodGroups; without rules, their pods are placed one by one.
     pub(super) pod_groups: BTreeMap<GroupKey, Option<GroupRules>>,
@@ -136,11 +136,6 @@ impl Simulation {
         &self.warnings
     }
 
-    /// The pods with fields that decide about placement and that Berth does not support.
-    pub fn unsupported_pods(&self) -> impl Iterator<Item = &SimulatedPod> {
-        self.pods.iter().filter(|pod| !pod.unsupported.is_empty())
-    }
-
     /// The nodes by name.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
@@ -187,9 +182,61 @@ impl Simulation {
     }
 
     /// The claims that controllers create for the pods, if the inventory keeps whole objects. They name the volumes and
-    /// nodes that were decided for them.
+    /// nodes that were decided for them. Claims of devices are among them if devices were allocated to them.
     pub fn created_claims(&self) -> impl Iterator<Item = Value> {
-        self.created_claims.iter().map(|claim| claim.decided(&self.pods))
+        let device_claims = self.devices.changed().filter_map(|claim| {
+            let mut object = serde_json::to_value(claim).ok()?;
+            object["apiVersion"] = "resource.k8s.io/v1".into();
+            object["kind"] = "ResourceClaim".into();
+            Some(object)
+        });
+        self.created_claims.iter().map(|claim| claim.decided(&self.pods)).chain(device_claims)
+    }
+
+    /// The claims of devices that the input does not have, or has otherwise.
+    pub(crate) fn device_claims(&self) -> impl Iterator<Item = &ResourceClaim> {
+        self.devices.changed()
+    }
+
+    /// Whether devices may be allocated for a pod when it is placed.
+    pub(crate) fn may_need_devices(&self, pod: &Pod) -> bool {
+        self.devices.may_be_for(pod)
+    }
+
+    /// Makes the claims of devices of a pod, as the controller does.
+    pub(crate) fn make_claims(&mut self, pod: &mut Pod) {
+        self.devices.make_claims(&mut self.cluster, pod, None);
+    }
+
+    /// Writes what was decided about the claims of devices of a pod.
+    pub(crate) fn write_claims(&mut self, pod: &mut Pod, outcome: &Outcome) {
+        self.devices.decided(&mut self.cluster, pod, outcome);
+    }
+
+    /// Releases the claims of devices of a pod.
+    pub(crate) fn release_claims(&mut self, pod: &Pod) {
+        self.devices.release(&mut self.cluster, pod);
+    }
+
+    /// Why the claims of a pod cannot be satisfied on any node: the input lacks what they are made from.
+    pub(crate) fn missing_devices(&self, pod: &Pod) -> Option<String> {
+        self.devices.missing(pod)
+    }
+
+    /// Whether a pod fits on a node once another one has left.
+    pub(crate) fn fits_without(&mut self, pod: &PreparedPod, other: &Pod) -> bool {
+        let claims = self.devices.claims();
+        self.cluster.remove_pod(&other.metadata.namespace, &other.metadata.name);
+        self.devices.release(&mut self.cluster, other);
+        let fits = self.cluster.fits_anywhere(pod);
+        self.devices.restore(&mut self.cluster, claims);
+        self.cluster.set_pod(other);
+        fits
+    }
+
+    /// The claims of a pod, with the devices that are allocated to them.
+    pub fn claims_of(&self, pod: &Pod) -> Vec<PodClaim> {
+        self.devices.of(pod)
     }
 
     /// What happened to the pod groups with pending pods, by name.

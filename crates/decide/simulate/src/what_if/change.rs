@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::volume::CsiNode;
-use berth_api::object::{NamespacedName, Node, Pod, Taint, UNSCHEDULABLE_TAINT, VolumeObject};
+use berth_api::object::{DeviceObject, NamespacedName, Node, Pod, Taint, UNSCHEDULABLE_TAINT, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::rules::{TaintEffect, TolerationRule};
 use berth_api::syntax::labels::HOSTNAME;
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::departures::Departures;
 use super::error::ChangeError;
 use super::scale;
-use crate::simulation::{is_of_daemon_set, node_like};
+use crate::simulation::{is_of_daemon_set, node_like, slices_like, slices_of};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,6 +230,7 @@ fn add_nodes_like(inventory: &mut Inventory, like: &Node, n_nodes: usize) {
         VolumeObject::CsiNode(csi_node) if csi_node.metadata.name == *like_name => Some(csi_node.clone()),
         _ => None,
     });
+    let slices: Vec<_> = slices_of(inventory, like_name).cloned().collect();
     // Of a DaemonSet in the input, the expansion creates the pod.
     let is_known = |pod: &Pod| {
         inventory.workloads.iter().any(|entry| {
@@ -253,6 +254,10 @@ fn add_nodes_like(inventory: &mut Inventory, like: &Node, n_nodes: usize) {
             pod.metadata.uid.clear();
             pod.spec.node_name.clone_from(&name);
             inventory.pods.push(new_entry(pod, &source));
+        }
+        for slice in slices_like(&slices, like_name, &name) {
+            let object = DeviceObject::ResourceSlice(Box::new(slice));
+            inventory.device_objects.push(new_entry(object, &source));
         }
         inventory.nodes.push(new_entry(node_like(like, name), &source));
     }

@@ -15,12 +15,12 @@ mod request;
 mod rollouts;
 pub(crate) mod scale;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use berth_api::expand::expand;
 use berth_api::inventory::{Entry, Inventory};
-use berth_api::object::{NamespacedName, ObjectMeta, VolumeObject};
-use berth_api::read::Kind;
+use berth_api::object::{DeviceObject, NamespacedName, ObjectMeta, Pod, VolumeObject};
+use berth_api::read::{Kind, SourceLocation};
 use berth_engine::Settings;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -106,7 +106,10 @@ impl WhatIf {
     /// The changed object does not exist, or cannot be changed in this way. No other change is lost.
     pub fn apply(&mut self, change: &Change) -> Result<(), ChangeError> {
         self.changes();
-        change.apply(&mut self.inventory, &mut self.departures, self.now)
+        let ran = pods_with_claims(&self.inventory);
+        let applied = change.apply(&mut self.inventory, &mut self.departures, self.now);
+        release_claims(&mut self.inventory, &ran);
+        applied
     }
 
     /// Adds objects, or replaces existing ones. A replaced workload with fewer replicas deletes the surplus, and a Deployment with
@@ -116,6 +119,7 @@ impl WhatIf {
     /// Those of `overlay`.
     pub fn overlay<E>(&mut self, overlay: impl FnOnce(&mut Inventory) -> Result<(), E>) -> Result<(), E> {
         self.changes();
+        let ran = pods_with_claims(&self.inventory);
         overlay(&mut self.inventory)?;
         let workloads = self.inventory.workloads.iter().map(|entry| &entry.object);
         let replaced = workloads.filter(|workload| workload.replaced.is_some());
@@ -124,6 +128,7 @@ impl WhatIf {
         for (kind, name) in replaced {
             scale::scale_replaced(&mut self.inventory, &mut self.departures, kind, &name, self.now);
         }
+        release_claims(&mut self.inventory, &ran);
         Ok(())
     }
 
@@ -255,6 +260,29 @@ pub(crate) fn place_new(
     Ok((simulation, has_new))
 }
 
+/// The uids of the pods that run with claims of devices.
+fn pods_with_claims(inventory: &Inventory) -> BTreeSet<String> {
+    let pods = inventory.pods.iter().map(|entry| &entry.object);
+    let has_devices = |pod: &&Pod| {
+        let has_claims =
+            !pod.spec.resource_claims.is_empty() || pod.status.extended_resource_claim_status.is_some();
+        has_claims && !pod.spec.node_name.is_empty() && !pod.is_terminal()
+    };
+    pods.filter(has_devices).map(|pod| pod.metadata.uid.clone()).collect()
+}
+
+/// Releases the claims of the pods that ran and do not any more.
+fn release_claims(inventory: &mut Inventory, ran: &BTreeSet<String>) {
+    let running = pods_with_claims(inventory);
+    for uid in ran.difference(&running) {
+        for entry in &mut inventory.device_objects {
+            if let DeviceObject::ResourceClaim(claim) = &mut entry.object {
+                claim.status.release(uid);
+            }
+        }
+    }
+}
+
 /// Adds the pods that were placed to the input, as running ones, with the claims that were created with them. Returns
 /// whether there are any. Pods of the input that their nodes admit run from now on.
 fn keep_placed(
@@ -295,6 +323,20 @@ fn keep_placed(
         // The API server has admitted it.
         object.metadata.creation_timestamp.get_or_insert(now);
         inventory.pods.push(Entry { object, raw: None, source, order: usize::MAX });
+    }
+    for claim in simulation.device_claims() {
+        let object = DeviceObject::ResourceClaim(Box::new(claim.clone()));
+        let is_it = |entry: &&mut Entry<DeviceObject>| {
+            entry.object.kind() == object.kind()
+                && entry.object.metadata().namespaced_name() == claim.metadata.namespaced_name()
+        };
+        match inventory.device_objects.iter_mut().find(is_it) {
+            Some(entry) => entry.object = object,
+            None => {
+                let source = SourceLocation::file("made for a pod");
+                inventory.device_objects.push(Entry { object, raw: None, source, order: usize::MAX });
+            }
+        }
     }
     // They are rolled out already: the ReplicaSets of earlier templates are not the newest any more.
     let rolled_out = expansion.rolled_out.iter().map(|(i, _)| inventory.workloads[*i].object.metadata());

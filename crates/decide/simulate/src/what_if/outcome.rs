@@ -334,15 +334,12 @@ pub(super) fn enforce(
         let options =
             RemedyOptions { evict_without_target: without_target(simulation), ..RemedyOptions::default() };
         let remedies = simulation.cluster().remedy(&broken, &options).remedies;
-        let unsupported: BTreeSet<_> =
-            simulation.unsupported_pods().map(|pod| pod.pod.metadata.namespaced_name()).collect();
         let victims = remedies.iter().filter(|remedy| !remedy.is_held).map(|remedy| {
             let name = NamespacedName::new(&remedy.victim.namespace, &remedy.victim.name);
             (name, matches!(remedy.target, Target::Nowhere(_)))
         });
         // A pod that has been evicted is not evicted again: its replacement was placed by the same rules.
-        let victims: BTreeMap<_, _> =
-            victims.filter(|(name, _)| !evicted.contains_key(name) && !unsupported.contains(name)).collect();
+        let victims: BTreeMap<_, _> = victims.filter(|(name, _)| !evicted.contains_key(name)).collect();
         if victims.is_empty() {
             return evicted;
         }

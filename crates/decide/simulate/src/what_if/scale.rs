@@ -112,6 +112,7 @@ fn add_copies(inventory: &mut Inventory, position: usize, n: usize, name: &str) 
         entry.object.metadata.uid.clear();
         entry.object.metadata.creation_timestamp = None;
         recreate(&mut entry.object, node.as_ref());
+        entry.object.status.resource_claim_statuses.clear();
         inventory.pods.push(entry);
     }
 }

@@ -2,6 +2,7 @@
 
 mod capacity;
 mod compare;
+mod devices;
 mod drains;
 mod groups;
 mod hints;

@@ -47,8 +47,6 @@ impl Outcome {
                 n_unplaced: 0,
                 n_rejected: 0,
                 n_waiting: 0,
-                // The scheduler parks such pods, and their condition says why.
-                n_unsupported: 0,
                 topology_key: topology_key.to_owned(),
                 domains: nodes.keys().filter_map(|n| domain_of(n)).collect::<BTreeSet<_>>(),
                 workloads: Vec::new(),
@@ -80,6 +78,7 @@ impl Outcome {
                 domain: node.and_then(domain_of),
                 workload: owners.workload_of(pod),
                 relaxed: relaxed_rules(&pod.metadata),
+                devices: Vec::new(),
             };
             let place = (row.namespace.clone(), row.workload.clone());
             let summary = by_workload.entry(place).or_insert_with(|| WorkloadSummary {

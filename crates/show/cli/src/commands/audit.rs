@@ -19,7 +19,7 @@ use super::picture_args::PictureArgs;
 use crate::error::CliError;
 use crate::objects::not_found;
 use crate::pictures::PictureOutputArgs;
-use crate::render::audit::{self, Audit, AuditSummary, UnsupportedPod};
+use crate::render::audit::{self, Audit, AuditSummary};
 
 /// List the violated rules of running pods
 ///
@@ -68,14 +68,6 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         check_namespace(&simulation, namespace)?;
     }
     let is_meant = |namespace: &str| args.namespace.as_deref().is_none_or(|wanted| wanted == namespace);
-    let running = simulation.unsupported_pods().filter(|pod| pod.was_running);
-    let running = running.filter(|pod| is_meant(&pod.pod.metadata.namespace));
-    let unsupported = running.map(|pod| UnsupportedPod {
-        namespace: pod.pod.metadata.namespace.clone(),
-        name: pod.pod.metadata.name.clone(),
-        fields: pod.unsupported.to_vec(),
-    });
-    let unsupported: Vec<_> = unsupported.collect();
     let mut not_running = simulation.not_running();
     not_running.retain(|of_workload| is_meant(&of_workload.namespace));
     let holds = args.hold.holds()?;
@@ -103,10 +95,10 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         }
     };
     let size = (n_pods, n_nodes);
-    let summary = AuditSummary::new(size, &violations, &remedies, &unsupported, &not_running);
+    let summary = AuditSummary::new(size, &violations, &remedies, &not_running);
     let Remedies { remedies, stays } = remedies;
     let (delayed, held) = (Vec::new(), Vec::new());
-    let mut audit = Audit { violations, remedies, stays, unsupported, delayed, held, not_running, summary };
+    let mut audit = Audit { violations, remedies, stays, delayed, held, not_running, summary };
     audit.set_held(&hold_forecast);
     audit.set_delayed(simulation.pods().iter().map(|pod| &pod.pod));
     let mut out = output::stdout();

@@ -168,6 +168,12 @@ fn rows(simulation: &Simulation, topology_key: &str) -> Vec<Row> {
         domain: p.node().and_then(|n| simulation.node_label(n, topology_key)).map(str::to_owned),
         workload: p.workload.clone(),
         relaxed: p.relaxed.to_vec(),
+        devices: simulation
+            .claims_of(&p.pod)
+            .into_iter()
+            .flat_map(|claim| claim.devices)
+            .map(|device| device.device)
+            .collect(),
     };
     waiting.map(row).collect()
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 
 use berth_api::object::Pod;
-use berth_api::object::support::unsupported_message;
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_enforcer::{EnforcerOptions, HoldForecast, HoldPeriod, PodHold, delayed_evictions};
 use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
@@ -16,7 +15,6 @@ use serde::Serialize;
 
 use super::explanation::{heading, write_verdict};
 use super::not_running;
-use super::placement::write_unsupported;
 
 /// Number of pods named whose rules an eviction fixes.
 const MAX_FIXED: usize = 3;
@@ -31,8 +29,6 @@ pub struct Audit {
     pub remedies: Vec<Remedy>,
     /// Violated rules required during execution that cause no eviction.
     pub stays: Vec<Stays>,
-    /// Running pods with fields that Berth does not support: the enforcer does not evict them.
-    pub unsupported: Vec<UnsupportedPod>,
     /// Evictions that the default limits of the enforcer delay.
     pub delayed: Vec<Delayed>,
     /// Pods that are to be evicted and stay for now, because no node is feasible.
@@ -57,15 +53,6 @@ pub struct HeldPod {
     held: PodHold,
 }
 
-/// A running pod with fields that decide about placement and that Berth does not support.
-#[derive(Debug, Serialize)]
-pub struct UnsupportedPod {
-    pub namespace: String,
-    pub name: String,
-    /// Paths of the fields.
-    pub fields: Vec<String>,
-}
-
 /// An eviction that a limit delays.
 #[derive(Debug, Serialize)]
 pub struct Delayed {
@@ -80,7 +67,7 @@ pub struct Delayed {
 impl Audit {
     /// Finds the evictions that the default limits of the enforcer delay.
     pub fn set_delayed<'a>(&mut self, pods: impl Iterator<Item = &'a Pod>) {
-        let is_evicted = |remedy: &&Remedy| self.unsupported_fields(remedy).is_none() && !remedy.is_held;
+        let is_evicted = |remedy: &&Remedy| !remedy.is_held;
         let evicted: Vec<&Remedy> = self.remedies.iter().filter(is_evicted).collect();
         let delays = delayed_evictions(&EnforcerOptions::default().limits, pods, &evicted);
         let delayed = evicted.iter().zip(delays).filter_map(|(remedy, reason)| {
@@ -101,7 +88,7 @@ impl Audit {
             let until = held.since.and_then(|since| held.period.until(since));
             Some(HeldPod { namespace, name, hold_seconds, until, held })
         };
-        let is_held = |remedy: &&Remedy| remedy.is_held && self.unsupported_fields(remedy).is_none();
+        let is_held = |remedy: &&Remedy| remedy.is_held;
         self.held = self.remedies.iter().filter(is_held).filter_map(held).collect();
     }
 
@@ -110,14 +97,6 @@ impl Audit {
         let is_it =
             |pod: &&HeldPod| (&pod.namespace, &pod.name) == (&remedy.victim.namespace, &remedy.victim.name);
         self.held.iter().find(is_it).map(|pod| pod.held)
-    }
-
-    /// The unsupported fields of the pod that would be evicted.
-    fn unsupported_fields(&self, remedy: &Remedy) -> Option<&[String]> {
-        let is_it = |pod: &&UnsupportedPod| {
-            (&pod.namespace, &pod.name) == (&remedy.victim.namespace, &remedy.victim.name)
-        };
-        self.unsupported.iter().find(is_it).map(|pod| pod.fields.as_slice())
     }
 }
 
@@ -141,8 +120,6 @@ pub struct AuditSummary {
     n_without_target: usize,
     /// Pods that would be evicted, but not at once: a limit delays them.
     n_delayed: usize,
-    /// Running pods with fields that Berth does not support.
-    n_unsupported: usize,
     /// Pods that are rejected by the nodes that they name.
     n_rejected: usize,
     /// Pods that wait for nodes that do not exist.
@@ -155,13 +132,10 @@ impl AuditSummary {
         (n_pods, n_nodes): (usize, usize),
         violations: &[Violation],
         found: &Remedies,
-        unsupported: &[UnsupportedPod],
         not_running: &[NotRunning],
     ) -> AuditSummary {
         let pods: BTreeSet<_> = violations.iter().map(|v| (&v.namespace, &v.name)).collect();
-        let unsupported_keys: BTreeSet<_> = unsupported.iter().map(|p| (&p.namespace, &p.name)).collect();
-        let is_supported = |r: &&Remedy| !unsupported_keys.contains(&(&r.victim.namespace, &r.victim.name));
-        let victims = || found.remedies.iter().filter(is_supported);
+        let victims = || found.remedies.iter();
         let n_held = victims().filter(|r| r.is_held).count();
         let n_nowhere = victims().filter(|r| matches!(r.target, Target::Nowhere(_))).count();
         AuditSummary {
@@ -174,7 +148,6 @@ impl AuditSummary {
             n_held,
             n_without_target: n_nowhere - n_held,
             n_delayed: 0,
-            n_unsupported: unsupported.len(),
             n_rejected: NotRunning::n_pods(not_running, UnadmittedState::Rejected),
             n_waiting: NotRunning::n_pods(not_running, UnadmittedState::Waiting),
         }
@@ -233,8 +206,7 @@ pub fn write_by_workload(
 
 fn write_totals(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
     not_running::write(out, &audit.not_running)?;
-    write_summary(out, &audit.summary)?;
-    write_unsupported(out, audit.summary.n_unsupported)
+    write_summary(out, &audit.summary)
 }
 
 /// Writes what the enforcer would do about a rule.
@@ -243,14 +215,6 @@ fn write_answer(out: &mut impl Write, audit: &Audit, key: &ViolationKey) -> io::
     let owner = format!("{}/{}", key.namespace, key.name);
     for remedy in audit.remedies.iter().filter(|r| r.cures.contains(key)) {
         let victim = if named(remedy) == owner { "the pod".to_owned() } else { named(remedy) };
-        if let Some(fields) = audit.unsupported_fields(remedy) {
-            let why = unsupported_message(fields);
-            writeln!(
-                out,
-                "      {BAD}required during execution{BAD:#}: the enforcer would not evict {victim}: {why}"
-            )?;
-            continue;
-        }
         match &remedy.target {
             Target::Node(node) => {
                 writeln!(
@@ -294,9 +258,6 @@ fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
     for remedy in &audit.remedies {
         let victim = &remedy.victim;
         let target = match &remedy.target {
-            _ if audit.unsupported_fields(remedy).is_some() => {
-                Cell::styled("<unsupported>: not evicted", DIM)
-            }
             Target::Node(node) => Cell::styled(node, GOOD),
             Target::Nowhere(_) => Cell::styled("<none>", if remedy.is_held { DIM } else { BAD }),
             Target::NotRequested => Cell::styled("<unknown>", DIM),

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 
-use berth_api::object::support::unsupported_message;
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_engine::{
     BlastRadius, Counts, DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary,
@@ -35,7 +34,6 @@ pub fn write(
         explanation,
         unadmitted,
         dialect_notes,
-        unsupported,
         relaxed,
         preemption,
         group,
@@ -47,7 +45,6 @@ pub fn write(
     } = explained;
     write_verdict_of_pod(out, group.as_ref(), explanation, unadmitted.as_ref())?;
     write_preemption(out, preemption.as_ref())?;
-    write_unsupported(out, unsupported)?;
     let title = match explanation.running_on {
         Some(_) => "Required rules that were relaxed to bind it",
         None => "Required rules that are preferences by now",
@@ -86,14 +83,6 @@ pub(super) fn write_verdict_of_pod(
         (None, Some(group)) => write_failing(out, explanation, group),
         (None, None) => write_outcome(out, explanation),
     }
-}
-
-pub(super) fn write_unsupported(out: &mut impl Write, unsupported: &[String]) -> io::Result<()> {
-    if unsupported.is_empty() {
-        return Ok(());
-    }
-    let message = unsupported_message(unsupported);
-    writeln!(out, "{ATTENTION}{message}: ignored in this explanation{ATTENTION:#}")
 }
 
 /// What its anti-affinity does to other pods.

@@ -7,9 +7,7 @@ use berth_engine::{Explanation, TermSummary, Verdict};
 use berth_simulate::PodExplanation;
 use berth_terminal::output::{BAD, BOLD, DIM, GOOD};
 
-use super::explanation::{
-    domain_text, heading, rule_counts, write_preemption, write_unsupported, write_verdict_of_pod,
-};
+use super::explanation::{domain_text, heading, rule_counts, write_preemption, write_verdict_of_pod};
 
 /// Number of lines.
 const MAX_LINES: usize = 20;
@@ -22,11 +20,10 @@ const MAX_COMMANDS: usize = 2;
 
 /// Writes the summary. `is_node_known` is false for a pod that runs on a node that is not in the cluster.
 pub fn write(out: &mut impl Write, explained: &PodExplanation, is_node_known: bool) -> io::Result<()> {
-    let PodExplanation { explanation, unadmitted, unsupported, preemption, group, .. } = explained;
+    let PodExplanation { explanation, unadmitted, preemption, group, .. } = explained;
     let mut text = Vec::new();
     write_verdict_of_pod(&mut text, group.as_ref(), explanation, unadmitted.as_ref())?;
     write_preemption(&mut text, preemption.as_ref())?;
-    write_unsupported(&mut text, unsupported)?;
     if let n @ 1.. = explained.relaxed.len() {
         let (rules, are) =
             (counted(n, "required rule"), if n == 1 { "is a preference" } else { "are preferences" });

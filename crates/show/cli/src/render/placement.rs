@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_simulate::{GroupPlacement, NotRunning};
-use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
+use berth_terminal::output::{BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
 
 use super::{explanation, not_running};
@@ -14,6 +14,8 @@ use crate::summary::{Failure, Summary, WorkloadSummary};
 const MAX_DOMAIN_COLUMNS: usize = 8;
 /// Number of reasons shown in a summary.
 const MAX_FAILURES: usize = 5;
+/// Number of devices named of a pod.
+const MAX_DEVICES: usize = 4;
 /// Number of unplaced pods named.
 const MAX_PODS: usize = 4;
 
@@ -44,6 +46,8 @@ pub struct Row {
     pub workload: Option<String>,
     /// The paths of its rules that were relaxed.
     pub relaxed: Vec<String>,
+    /// The devices that are allocated to its claims.
+    pub devices: Vec<String>,
 }
 
 /// A pod that preempted others.
@@ -131,15 +135,25 @@ fn pods(rows: &[Row], columns: Columns, topology_key: &str) -> Table {
         (None, Some(why)) => Cell::styled(format!("<{why}>"), BAD),
         (None, None) => Cell::styled("<none>", BAD),
     };
+    let has_devices = rows.iter().any(|row| !row.devices.is_empty());
+    let devices_cell = |row: &Row| match row.devices.as_slice() {
+        [] => "<none>".into(),
+        devices if columns == Columns::Narrow => abbreviated(devices, MAX_DEVICES).into(),
+        devices => devices.join(", ").into(),
+    };
     if columns == Columns::Narrow {
-        let mut table = Table::new(["POD", "NODE"]);
-        rows.iter().for_each(|r| table.row([format!("{}/{}", r.namespace, r.name).into(), node_cell(r)]));
+        let mut table = Table::new(["POD", "NODE"].into_iter().chain(has_devices.then_some("DEVICES")));
+        for row in rows {
+            let cells = [format!("{}/{}", row.namespace, row.name).into(), node_cell(row)];
+            table.row(cells.into_iter().chain(has_devices.then(|| devices_cell(row))));
+        }
         return table;
     }
-    let mut table =
-        Table::new(["NAMESPACE", "POD", "PRIORITY", "NODE", "SCORE", &domain_name(topology_key), "WORKLOAD"]);
+    let domain = domain_name(topology_key);
+    let headings = ["NAMESPACE", "POD", "PRIORITY", "NODE", "SCORE", &domain, "WORKLOAD"];
+    let mut table = Table::new(headings.into_iter().chain(has_devices.then_some("DEVICES")));
     for row in rows {
-        table.row([
+        let cells = [
             Cell::from(&row.namespace),
             Cell::from(&row.name),
             row.priority.into(),
@@ -147,7 +161,8 @@ fn pods(rows: &[Row], columns: Columns, topology_key: &str) -> Table {
             row.score.map_or_else(|| "<none>".into(), Cell::from),
             row.domain.as_deref().unwrap_or("<none>").into(),
             row.workload.as_deref().unwrap_or("<none>").into(),
-        ]);
+        ];
+        table.row(cells.into_iter().chain(has_devices.then(|| devices_cell(row))));
     }
     table
 }
@@ -258,7 +273,7 @@ fn write_failure(out: &mut impl Write, failure: &Failure) -> io::Result<()> {
 }
 
 fn write_totals(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
-    let Summary { n_nodes, n_running, n_orphaned, n_placed, n_unplaced, n_unsupported, .. } = summary;
+    let Summary { n_nodes, n_running, n_orphaned, n_placed, n_unplaced, .. } = summary;
     let style = if *n_unplaced == 0 { GOOD } else { BAD };
     let running = if *n_running > 0 { format!("{} running, ", grouped(*n_running)) } else { String::new() };
     let orphaned = match n_orphaned {
@@ -273,18 +288,5 @@ fn write_totals(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         grouped(*n_placed),
         grouped(*n_unplaced),
         counted(*n_nodes, "node"),
-    )?;
-    write_unsupported(out, *n_unsupported)
-}
-
-/// Writes how many pods have unsupported fields, if any.
-pub fn write_unsupported(out: &mut impl Write, n_pods: usize) -> io::Result<()> {
-    match n_pods {
-        0 => Ok(()),
-        n => writeln!(
-            out,
-            "{ATTENTION}{} with fields that Berth does not support{ATTENTION:#}",
-            counted(n, "pod")
-        ),
-    }
+    )
 }

@@ -27,6 +27,21 @@ pub const ALLOCATION_MODE_ALL: &str = "All";
 /// The `allocationMode` of a request for `count` devices; the default.
 pub const ALLOCATION_MODE_EXACT_COUNT: &str = "ExactCount";
 
+/// Names of claims are as long as a DNS label; their suffix has five characters.
+const MAX_NAME_BASE: usize = 57;
+
+/// The name of a claim that is made for an entry of a pod, without its suffix: `POD-ENTRY-`; if that is too long, both names are
+/// cut in proportion to their lengths.
+pub fn claim_name_base(pod: &str, entry: &str) -> String {
+    let base = format!("{pod}-{entry}-");
+    if base.len() <= MAX_NAME_BASE {
+        return base;
+    }
+    let cut =
+        |name: &str| name[..name.floor_char_boundary(name.len() * MAX_NAME_BASE / base.len())].to_owned();
+    format!("{}-{}", cut(pod), cut(entry))
+}
+
 /// A claim of devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -171,4 +171,17 @@ impl ResourceClaimStatus {
     pub fn is_reserved_for(&self, pod_uid: &str) -> bool {
         self.reserved_for.iter().any(|consumer| consumer.uid == pod_uid)
     }
+
+    /// A pod does not use the claim any longer: with its last consumer it loses its devices. Returns whether it was reserved for
+    /// the pod.
+    pub fn release(&mut self, pod_uid: &str) -> bool {
+        if !self.is_reserved_for(pod_uid) {
+            return false;
+        }
+        self.reserved_for.retain(|consumer| consumer.uid != pod_uid);
+        if self.reserved_for.is_empty() {
+            *self = ResourceClaimStatus::default();
+        }
+        true
+    }
 }

@@ -218,10 +218,9 @@ impl Steps<'_> {
         match Fate::of(&self.simulation.pods[position].pod) {
             Fate::Recreated => {
                 let simulation = &mut *self.simulation;
+                simulation.remove_from_node(position);
                 let node = simulation.nodes.get(&eviction.node);
                 let evicted = &mut simulation.pods[position];
-                let metadata = &evicted.pod.metadata;
-                simulation.cluster.remove_pod(&metadata.namespace, &metadata.name);
                 simulation.workloads.recreate(&mut evicted.pod, node);
                 evicted.was_running = false;
                 simulation.n_vacated += 1;

@@ -16,7 +16,6 @@ use berth_api::object::{NamespacedName, Pod, find_condition};
 use berth_engine::{Equivalence, Outcome, PreparedPod};
 use jiff::Timestamp;
 
-use super::pod::SimulatedPod;
 use super::rollout::{Rollout, Strategy};
 use super::state::Simulation;
 
@@ -280,8 +279,7 @@ impl Steps<'_> {
 
     /// A pod is gone. Its name is free.
     fn delete(&mut self, position: usize) {
-        let SimulatedPod { pod, .. } = &self.simulation.pods[position];
-        self.simulation.cluster.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
+        self.simulation.remove_from_node(position);
         self.simulation.pods.forget_name(position);
         let gone = &mut self.simulation.pods[position];
         (gone.group, gone.was_running) = (None, false);

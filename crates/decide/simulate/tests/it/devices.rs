@@ -1,0 +1,253 @@
+//! Claims of devices in simulations, changes and capacities.
+
+use berth_api::inventory::Inventory;
+use berth_api::object::NamespacedName;
+use berth_api::read::Kind;
+use berth_simulate::capacity::{CapacityRequest, Subject, capacity};
+use berth_simulate::what_if::{Change, WhatIf};
+use berth_simulate::{Simulation, SimulationOptions};
+use jiff::Timestamp;
+
+/// A node with this many GPUs.
+fn node(name: &str, n_devices: usize) -> String {
+    let devices: Vec<_> = (0..n_devices).map(|i| format!("{{name: gpu-{i}}}")).collect();
+    format!(
+        "---
+apiVersion: v1
+kind: Node
+metadata: {{name: {name}}}
+status: {{allocatable: {{cpu: 8, memory: 8Gi, pods: 20}}}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {{name: {name}-gpu}}
+spec:
+  driver: gpu.example.com
+  nodeName: {name}
+  pool: {{name: {name}, generation: 1, resourceSliceCount: 1}}
+  devices: [{}]
+",
+        devices.join(", ")
+    )
+}
+
+const CLASS: &str = "---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {extendedResourceName: example.com/gpu}
+";
+
+fn template(count: usize) -> String {
+    format!(
+        "---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {{name: gpus, namespace: default}}
+spec: {{spec: {{devices: {{requests: [{{name: gpu, exactly: {{deviceClassName: gpu, count: {count}}}}}]}}}}}}
+"
+    )
+}
+
+fn deployment(replicas: usize, pod: &str) -> String {
+    format!(
+        "---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: train}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: train}}}}
+  template: {{metadata: {{labels: {{app: train}}}}, spec: {pod}}}
+"
+    )
+}
+
+const FROM_TEMPLATE: &str =
+    "{resourceClaims: [{name: gpu, resourceClaimTemplateName: gpus}], containers: [{name: c, image: i}]}";
+
+fn inventory(text: &str) -> Inventory {
+    Inventory::from_text(text).expect("the text is well-formed")
+}
+
+fn simulated(text: &str) -> Simulation {
+    let simulation = Simulation::new(inventory(text), SimulationOptions::default());
+    let mut simulation = simulation.expect("the objects are valid");
+    simulation.run(|_, _| ());
+    simulation
+}
+
+/// The devices of all pods, as `node: device, device`, sorted.
+fn devices(simulation: &Simulation) -> Vec<String> {
+    let of_pod = |pod: &berth_simulate::SimulatedPod| {
+        let claims = simulation.claims_of(&pod.pod).into_iter();
+        let names: Vec<_> = claims.flat_map(|claim| claim.devices).map(|device| device.device).collect();
+        format!("{}: {}", pod.node().unwrap_or("none"), names.join(", "))
+    };
+    let mut devices: Vec<_> = simulation.pods().iter().map(of_pod).collect();
+    devices.sort();
+    devices
+}
+
+#[test]
+fn every_pod_gets_a_claim_of_its_own_from_the_template() {
+    let text = [node("a", 4), CLASS.to_owned(), template(2), deployment(3, FROM_TEMPLATE)].concat();
+    let simulation = simulated(&text);
+    assert_eq!(devices(&simulation), ["a: gpu-0, gpu-1", "a: gpu-2, gpu-3", "none: "]);
+    let claims: Vec<_> =
+        simulation.pods().iter().flat_map(|pod| simulation.claims_of(&pod.pod)).map(|c| c.claim).collect();
+    for (pod, claim) in simulation.pods().iter().zip(&claims) {
+        let base = format!("{}-gpu-", pod.pod.metadata.name);
+        assert_eq!(claim.name().strip_prefix(&base).map(str::len), Some(5), "{claim}");
+    }
+    let written = simulation.created_claims().find(|claim| claim["metadata"]["name"] == claims[0].name());
+    let written = written.expect("the claim is made");
+    let metadata = &written["metadata"];
+    assert_eq!(metadata["annotations"]["resource.kubernetes.io/pod-claim-name"], "gpu");
+    assert_eq!(metadata["ownerReferences"][0]["name"], simulation.pods()[0].pod.metadata.name.as_str());
+    assert_eq!(written["status"]["reservedFor"][0]["resource"], "pods");
+    // The same input gives the same names.
+    assert_eq!(devices(&simulated(&text)), devices(&simulation));
+}
+
+#[test]
+fn a_pod_waits_for_a_template_that_does_not_exist() {
+    let text = [node("a", 1), CLASS.to_owned(), deployment(1, FROM_TEMPLATE)].concat();
+    let message = simulated(&text).pods()[0].outcome.message().into_owned();
+    let expected =
+        "the pod waits for ResourceClaimTemplate gpus (spec.resourceClaims[gpu]), which does not exist; ";
+    assert!(message.starts_with(expected), "{message}");
+}
+
+#[test]
+fn without_slices_no_pod_with_claims_is_placed() {
+    let node =
+        "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 8, pods: 20}}}\n";
+    let text = [node.to_owned(), CLASS.to_owned(), template(1), deployment(1, FROM_TEMPLATE)].concat();
+    let simulation = simulated(&text);
+    let message = simulation.pods()[0].outcome.message().into_owned();
+    assert!(
+        message.starts_with("the input has no ResourceSlice: which devices ResourceClaim train-"),
+        "{message}"
+    );
+    assert_eq!(devices(&simulation), ["none: "]);
+}
+
+/// A running pod and its claim, which has gpu-0 of node a.
+const RUNNING: &str = "---
+apiVersion: v1
+kind: Pod
+metadata: {name: old, uid: '1', creationTimestamp: 2026-01-01T00:00:00Z}
+spec: {nodeName: a, resourceClaims: [{name: gpu, resourceClaimName: old}], containers: [{name: c, image: i}]}
+status: {phase: Running}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: old, namespace: default, uid: c}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
+status:
+  reservedFor: [{resource: pods, name: old, uid: '1'}]
+  allocation:
+    devices: {results: [{request: gpu, driver: gpu.example.com, pool: a, device: gpu-0}]}
+    nodeSelector: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [a]}]}]}
+";
+
+#[test]
+fn a_running_pod_keeps_its_devices() {
+    let text =
+        [node("a", 2), CLASS.to_owned(), template(1), RUNNING.to_owned(), deployment(2, FROM_TEMPLATE)];
+    assert_eq!(devices(&simulated(&text.concat())), ["a: gpu-0", "a: gpu-1", "none: "]);
+}
+
+#[test]
+fn the_devices_of_a_lost_node_are_lost_and_pods_get_others() {
+    let text =
+        [node("a", 2), node("b", 1), CLASS.to_owned(), template(1), deployment(3, FROM_TEMPLATE)].concat();
+    let options = SimulationOptions::default();
+    let mut what_if = WhatIf::new(inventory(&text), options.clone(), Timestamp::UNIX_EPOCH).unwrap();
+    what_if.apply(&Change::RemoveNode("a".to_owned())).unwrap();
+    let changed = what_if.run(|_, _| ()).unwrap();
+    // The pod on b keeps its device.
+    assert_eq!(devices(&changed.simulation), ["b: gpu-0", "none: ", "none: "]);
+
+    let mut what_if = WhatIf::new(inventory(&text), options.clone(), Timestamp::UNIX_EPOCH).unwrap();
+    what_if.apply(&Change::Drain("b".to_owned())).unwrap();
+    what_if.apply(&Change::AddNodes { n_nodes: 1, like: "b".to_owned() }).unwrap();
+    let changed = what_if.run(|_, _| ()).unwrap();
+    assert_eq!(devices(&changed.simulation), ["a: gpu-0", "a: gpu-1", "b-new-1: gpu-0"]);
+    assert_eq!(changed.outcome.moved.len(), 1);
+
+    // Afterwards everything is as it was before.
+    let mut simulation = simulated(&text);
+    let before = devices(&simulation);
+    let losses = simulation.lose_each_domain("kubernetes.io/hostname", |_, _| ());
+    assert!(losses.domains.iter().all(|loss| !loss.survives));
+    assert_eq!(devices(&simulation), before);
+}
+
+#[test]
+fn a_scaled_down_replica_leaves_its_devices_to_others() {
+    let text = [node("a", 2), CLASS.to_owned(), template(2), deployment(1, FROM_TEMPLATE)].concat();
+    let other = deployment(1, FROM_TEMPLATE).replace("train", "other");
+    let mut what_if =
+        WhatIf::new(inventory(&text), SimulationOptions::default(), Timestamp::UNIX_EPOCH).unwrap();
+    let name = NamespacedName::new("default", "train");
+    what_if.apply(&Change::Scale { kind: Kind::Deployment, name, n_replicas: 0 }).unwrap();
+    let added = Inventory::from_text(&other).unwrap();
+    what_if
+        .overlay(|inventory| {
+            inventory.workloads.extend(added.workloads);
+            Ok::<(), ()>(())
+        })
+        .unwrap();
+    let changed = what_if.run(|_, _| ()).unwrap();
+    assert_eq!(devices(&changed.simulation), ["a: gpu-0, gpu-1"]);
+}
+
+#[test]
+fn each_further_replica_needs_devices_of_its_own() {
+    let request = CapacityRequest { topology_key: "kubernetes.io/hostname".to_owned(), target: None };
+    let subject = Subject::Workload(Kind::Deployment, NamespacedName::new("default", "train"));
+    let capacity = |text: &str| {
+        let options = SimulationOptions::default();
+        capacity(inventory(text), &options, &subject, &request).expect("the objects are valid").0.replicas
+    };
+    let nodes = [node("a", 5), node("b", 3), CLASS.to_owned()].concat();
+    let claims = [nodes.clone(), template(2), deployment(1, FROM_TEMPLATE)].concat();
+    assert_eq!(capacity(&claims), 3);
+    // The same by extended resources.
+    let pod = "{containers: [{name: c, image: i, resources: {limits: {example.com/gpu: 2}}}]}";
+    assert_eq!(capacity(&[nodes, deployment(1, pod)].concat()), 3);
+}
+
+#[test]
+fn extended_resources_take_devices() {
+    let pod = "{containers: [{name: c, image: i, resources: {limits: {example.com/gpu: 2}}}]}";
+    let simulation = simulated(&[node("a", 3), CLASS.to_owned(), deployment(2, pod)].concat());
+    assert_eq!(devices(&simulation), ["a: gpu-0, gpu-1", "none: "]);
+}
+
+#[test]
+fn a_pod_that_is_preempted_gives_its_devices_back() {
+    let pod = |name: &str, cpu: u32, priority: u32| {
+        format!(
+            "---
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  priority: {priority}
+  resourceClaims: [{{name: gpu, resourceClaimTemplateName: gpus}}]
+  containers: [{{name: c, image: i, resources: {{requests: {{cpu: {cpu}}}}}}}]
+"
+        )
+    };
+    let base = [node("a", 2), CLASS.to_owned(), template(1)].concat();
+    let running =
+        RUNNING.replace("{name: c, image: i}", "{name: c, image: i, resources: {requests: {cpu: 6}}}");
+    let simulation = simulated(&[base, running, pod("urgent", 6, 100)].concat());
+    let urgent = simulation.pod("default", "urgent").unwrap();
+    assert_eq!(urgent.victims.len(), 1);
+    // The first device is free again.
+    assert_eq!(simulation.claims_of(&urgent.pod)[0].devices[0].device, "gpu-0");
+}
