@@ -6,6 +6,7 @@
 
 mod capacity;
 mod classes;
+mod explain;
 mod extended;
 mod pools;
 mod post_filter;
@@ -23,6 +24,7 @@ use crate::state::State;
 use crate::state::device::{ClaimSpec, ClassRecord, NodeScope, PodDevices};
 use crate::state::node::{NodeId, NodeRecord};
 
+pub(crate) use self::explain::{Holders, Obstacle};
 pub use self::post_filter::DevicePostFilter;
 pub(crate) use self::post_filter::post_filter;
 pub(crate) use self::result::device_decision;
@@ -146,6 +148,15 @@ impl CycleDevices {
             true => NodeVerdict::Fits(Box::new(NodeDevices { chosen, extended, score })),
             false => NodeVerdict::Rejected(NOT_AVAILABLE),
         }
+    }
+
+    /// What keeps the claims that have to be allocated from it on a node.
+    pub(crate) fn obstacles_on(&self, state: &State, node: &NodeRecord, holders: &Holders) -> Vec<Obstacle> {
+        if self.rules.has_stale_claim || !self.rules.extended.is_empty() {
+            return Vec::new();
+        }
+        let requested: Vec<&Requested> = self.rules.unallocated.iter().collect();
+        explain::obstacles(state, node, &requested, holders)
     }
 
     /// The allocated claims whose devices the node cannot use.

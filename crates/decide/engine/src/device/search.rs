@@ -74,28 +74,15 @@ pub(super) struct Wanted<'a> {
     pub(super) request: &'a ClaimRequest,
     pub(super) alternative: &'a Alternative,
     pub(super) class: &'a Arc<crate::state::device::ClassRecord>,
-    n_devices: usize,
+    pub(super) n_devices: usize,
     /// The devices of a request for all.
-    all: Vec<usize>,
+    pub(super) all: Vec<usize>,
 }
 
 /// Looks for devices for claims on a node.
 pub(super) fn search(state: &State, node: &NodeRecord, claims: &[&Requested]) -> Found {
-    let pools = pools_of(state, node);
-    let mut candidates = Vec::new();
-    for (i, pool) in pools.iter().enumerate() {
-        for slice in &pool.slices {
-            let devices = slice.devices.iter();
-            candidates.extend(devices.map(|device| Candidate {
-                pool: i,
-                slice,
-                device,
-                used: pool.used.get(&device.name),
-            }));
-        }
-    }
-    let has_invalid_pool = pools.iter().any(|pool| pool.condition == Condition::Invalid);
-    let mut search = Search::new(state, node, claims, pools, candidates);
+    let mut search = Search::on(state, node, claims);
+    let has_invalid_pool = search.pools.iter().any(|pool| pool.condition == Condition::Invalid);
     let outcome = search.prepare().and_then(|()| search.allocate(Position::default(), false, 0));
     match outcome {
         Ok(true) => Found::Devices(search.chosen),
@@ -132,7 +119,7 @@ pub(super) fn score_of_allocated(spec: &ClaimSpec, allocation: &Allocation) -> i
 }
 
 /// Why a search ends without having tried everything.
-enum Stop {
+pub(super) enum Stop {
     /// A claim would get too many devices: another alternative may need fewer.
     TooMany,
     TooMuchWork,
@@ -153,7 +140,7 @@ pub(super) struct Search<'a> {
     state: &'a State,
     node: &'a NodeRecord,
     claims: &'a [&'a Requested],
-    pools: Vec<NodePool<'a>>,
+    pub(super) pools: Vec<NodePool<'a>>,
     pub(super) candidates: Vec<Candidate<'a>>,
     /// By claim, request and alternative.
     pub(super) wanted: Vec<Vec<Vec<Wanted<'a>>>>,
@@ -174,6 +161,24 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
+    /// A search on a node that has not begun.
+    pub(super) fn on(state: &'a State, node: &'a NodeRecord, claims: &'a [&'a Requested]) -> Search<'a> {
+        let pools = pools_of(state, node);
+        let mut candidates = Vec::new();
+        for (i, pool) in pools.iter().enumerate() {
+            for slice in &pool.slices {
+                let devices = slice.devices.iter();
+                candidates.extend(devices.map(|device| Candidate {
+                    pool: i,
+                    slice,
+                    device,
+                    used: pool.used.get(&device.name),
+                }));
+            }
+        }
+        Search::new(state, node, claims, pools, candidates)
+    }
+
     fn new(
         state: &'a State,
         node: &'a NodeRecord,
@@ -204,7 +209,7 @@ impl<'a> Search<'a> {
     }
 
     /// Finds out how many devices each alternative needs.
-    fn prepare(&mut self) -> Result<(), Stop> {
+    pub(super) fn prepare(&mut self) -> Result<(), Stop> {
         for i in 0..self.claims.len() {
             let claim = self.claims[i];
             let mut classes = claim.classes.iter();
@@ -445,7 +450,11 @@ impl<'a> Search<'a> {
     }
 
     /// What a request takes of a device, if the device alone allows it.
-    fn share_of(&self, alternative: &Alternative, candidate: usize) -> Option<BTreeMap<String, Quantity>> {
+    pub(super) fn share_of(
+        &self,
+        alternative: &Alternative,
+        candidate: usize,
+    ) -> Option<BTreeMap<String, Quantity>> {
         let shape = &self.candidates[candidate].device.shape;
         let share = consumed(&alternative.capacity, &shape.capacity)?;
         let used = self.candidates[candidate].used.map(|used| &used.consumed);
@@ -535,7 +544,7 @@ impl<'a> Search<'a> {
     }
 
     /// Whether a device takes from shared counters: one that others share does it once.
-    fn takes_counters(&self, candidate: usize, used: Option<&DeviceUse>) -> bool {
+    pub(super) fn takes_counters(&self, candidate: usize, used: Option<&DeviceUse>) -> bool {
         let device = self.candidates[candidate].device;
         let is_in_use = || used.is_some_and(|used| used.n_shares > 0) || self.taken.contains_key(&candidate);
         !device.consumes.is_empty() && !(device.shape.allows_multiple && is_in_use())
@@ -688,7 +697,7 @@ enum Added<'a> {
 }
 
 /// Whether a request tolerates the taints of a device that keep it from being allocated.
-fn tolerates(alternative: &Alternative, device: &DeviceRecord) -> bool {
+pub(super) fn tolerates(alternative: &Alternative, device: &DeviceRecord) -> bool {
     device.taints.iter().filter(|taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute")).all(|taint| {
         let effect = berth_api::rules::TaintEffect::parse(&taint.effect);
         alternative.tolerations.iter().any(|t| t.tolerates_parts(&taint.key, &taint.value, &effect))

@@ -78,8 +78,10 @@ impl Explanation {
             if only.is_some_and(|only| only != name) {
                 continue;
             }
-            // A node without a resource is not like one that has too little of it.
-            let lacks: Vec<_> = verdicts.iter().filter(|verdict| lacks_resource(verdict)).map(key).collect();
+            // A node without a resource is not like one that has too little of it, nor are nodes with other devices.
+            let mut lacks: Vec<_> =
+                verdicts.iter().filter(|verdict| lacks_resource(verdict)).map(key).collect();
+            lacks.extend(verdicts.iter().filter_map(devices_key));
             let group =
                 groups.entry((keys, lacks)).or_insert_with(|| ExcludedNodes { nodes: Vec::new(), verdicts });
             group.nodes.push(name.to_owned());
@@ -107,6 +109,12 @@ fn key(verdict: &Verdict) -> TermKey {
 /// Whether the node has nothing at all of a resource.
 fn lacks_resource(verdict: &Verdict) -> bool {
     matches!(verdict.counts, Some(Counts::Resource { allocatable: 0, .. }))
+}
+
+/// What tells nodes apart whose devices fail for different reasons.
+fn devices_key(verdict: &Verdict) -> Option<TermKey> {
+    let counts = verdict.counts.as_ref().filter(|counts| matches!(counts, Counts::Devices { .. }))?;
+    Some((verdict.plugin, verdict.term.clone().unwrap_or_default(), counts.text(None)))
 }
 
 /// The position of each domain in [`TermSummary::domains`].

@@ -212,6 +212,15 @@ pub enum Counts {
         /// How many pods that match may be there besides each owner.
         limit: u32,
     },
+    /// Devices for a request of a claim.
+    Devices {
+        /// How many devices it needs.
+        requested: usize,
+        /// How many of the node could be allocated for it, if it were alone.
+        available: usize,
+        /// Why the others cannot, the most devices first.
+        excluded_devices: Vec<ExcludedDevices>,
+    },
     /// Topology spread constraint.
     Spread {
         /// Matching pods in the domain.
@@ -252,11 +261,37 @@ impl Counts {
             Counts::ExistingLimit { owners, matching: n, .. } => {
                 format!("{}, {owners} {} with this rule", matching(*n), pods(*owners))
             }
+            Counts::Devices { requested, available, excluded_devices } => {
+                let reason = |excluded: &ExcludedDevices| match excluded.n_devices {
+                    0 => excluded.reason.clone(),
+                    n => format!("{n} {}", excluded.reason),
+                };
+                let reasons: Vec<_> = excluded_devices.iter().take(MAX_DEVICE_REASONS).map(reason).collect();
+                let numbers = match (requested, reasons.is_empty()) {
+                    (0, _) => String::new(),
+                    (_, true) => "no device on the node".to_owned(),
+                    (_, false) => format!("{available} available, {requested} requested; "),
+                };
+                format!("{numbers}{}", reasons.join("; "))
+            }
             Counts::Spread { matching: n, minimum, skew, max_skew, .. } => {
                 format!("{}, minimum {minimum}, skew {skew} with this pod, maxSkew {max_skew}", matching(*n))
             }
         }
     }
+}
+
+/// Reasons of devices that a text names.
+const MAX_DEVICE_REASONS: usize = 5;
+
+/// Devices that cannot be allocated for a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExcludedDevices {
+    /// How many; 0 if the reason is not one of single devices.
+    pub n_devices: usize,
+    /// The first reason that applies.
+    pub reason: String,
 }
 
 /// A node label that identifies a topology domain.

@@ -4,16 +4,18 @@
 //! ([`crate::device`]). The score prefers the first alternatives of lists. Source: enhancements 4381, 4815, 4816, 5004, 5007,
 //! 5055 and 5075, as kube-scheduler 1.36 evaluates them.
 
+use std::cell::OnceCell;
+
 use berth_api::config::Plugin;
 
 use super::hints::{Hints, QueueingHint};
 use super::rule::{Filter, Normalization, PreFilter, Reads, Rule, Scorer, TermInfo};
 use crate::cycle::context::{Context, NodeRef};
-use crate::device::{CycleDevices, NodeVerdict};
+use crate::device::{CycleClaim, CycleDevices, Holders, NodeVerdict, Obstacle, Requested};
 use crate::state::change::{Change, DeviceChange};
-use crate::state::device::StatedClaim;
+use crate::state::device::{Alternative, StatedClaim};
 use crate::state::node::NodeId;
-use crate::verdict::{Rejection, Status, Verdict};
+use crate::verdict::{Counts, Rejection, Status, Verdict};
 
 pub(crate) struct DynamicResources;
 
@@ -29,12 +31,12 @@ impl Rule for DynamicResources {
 
     fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
         let devices = context.cycle.devices.as_deref()?;
-        Some(Box::new(AllocatableClaims { context, devices }))
+        Some(Box::new(AllocatableClaims { context, devices, holders: OnceCell::new() }))
     }
 
     fn scorer<'a>(context: Context<'a>, _feasible: &[NodeId]) -> Option<Box<dyn Scorer + 'a>> {
         let devices = context.cycle.devices.as_deref()?;
-        Some(Box::new(AllocatableClaims { context, devices }))
+        Some(Box::new(AllocatableClaims { context, devices, holders: OnceCell::new() }))
     }
 
     fn hints(context: Context<'_>) -> Option<Box<dyn Hints>> {
@@ -61,6 +63,8 @@ impl Context<'_> {
 struct AllocatableClaims<'a> {
     context: Context<'a>,
     devices: &'a CycleDevices,
+    /// Found out for the first node that is explained.
+    holders: OnceCell<Holders>,
 }
 
 impl Filter for AllocatableClaims<'_> {
@@ -80,54 +84,81 @@ impl Filter for AllocatableClaims<'_> {
     }
 
     fn terms(&self) -> Vec<TermInfo> {
-        let of_claim = |claim: &crate::device::CycleClaim| TermInfo {
-            term: path(&claim.name_in_pod),
-            detail: self.detail(claim),
+        let of_claim = |claim: &CycleClaim| {
+            let term = |detail| TermInfo { term: path(&claim.name_in_pod), detail };
+            match self.requested(claim) {
+                None => vec![term(of_allocated(claim))],
+                Some(requested) => {
+                    let n_requests = requested.spec.requests.len();
+                    (0..n_requests).map(|request| term(self.detail(claim, Some(request)))).collect()
+                }
+            }
         };
-        self.devices.claims.iter().map(of_claim).collect()
+        self.devices.claims.iter().flat_map(of_claim).collect()
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
         let Some(rejection) = self.check(node) else { return Vec::new() };
-        let unavailable: Vec<_> = self.devices.unavailable_on(self.context.state, node.record).collect();
-        let is_concerned = |claim: &&crate::device::CycleClaim| match unavailable.is_empty() {
-            true => claim.unallocated.is_some(),
-            false => unavailable.contains(&&claim.claim),
-        };
         let reason = rejection.reasons.first().cloned().unwrap_or_default();
-        let concerned = self.devices.claims.iter().filter(is_concerned);
-        let mut verdicts: Vec<_> = concerned
-            .map(|claim| {
-                let verdict =
-                    Verdict::new(Plugin::DynamicResources, rejection.status, "", self.detail(claim));
-                let mut verdict = verdict.term(path(&claim.name_in_pod));
-                verdict.reason = reason.clone();
-                verdict
-            })
+        let verdict = |detail: String, term: String| {
+            let verdict = Verdict::new(Plugin::DynamicResources, rejection.status, "", detail).term(term);
+            Verdict { reason: reason.clone(), ..verdict }
+        };
+        let state = self.context.state;
+        let claims = || self.devices.claims.iter();
+        let unavailable: Vec<_> = self.devices.unavailable_on(state, node.record).collect();
+        let mut verdicts: Vec<_> = claims()
+            .filter(|claim| unavailable.contains(&&claim.claim))
+            .map(|claim| verdict(of_allocated(claim), path(&claim.name_in_pod)))
             .collect();
+        if rejection.status != Status::Error && verdicts.is_empty() {
+            let holders = self.holders.get_or_init(|| state.devices.holders());
+            for obstacle in self.devices.obstacles_on(state, node.record, holders) {
+                let Obstacle { claim, request, requested, available, excluded } = obstacle;
+                let claim = claims().find(|of_pod| of_pod.unallocated == Some(claim));
+                verdicts.extend(claim.map(|claim| {
+                    verdict(self.detail(claim, request), path(&claim.name_in_pod)).counts(Counts::Devices {
+                        requested,
+                        available,
+                        excluded_devices: excluded,
+                    })
+                }));
+            }
+        }
         if verdicts.is_empty() {
-            let detail =
-                "devices must provide the extended resources that the node does not have itself".to_owned();
-            let mut verdict = Verdict::new(Plugin::DynamicResources, rejection.status, "", detail);
-            verdict.reason = reason;
-            verdicts.push(verdict.term("spec.containers[*].resources.requests"));
+            let open = claims().filter(|claim| claim.unallocated.is_some());
+            verdicts.extend(open.map(|claim| verdict(self.detail(claim, None), path(&claim.name_in_pod))));
+        }
+        if verdicts.is_empty() {
+            let detail = "devices must provide the extended resources that the node does not have itself";
+            verdicts.push(verdict(detail.to_owned(), "spec.containers[*].resources.requests".to_owned()));
         }
         verdicts
     }
 }
 
 impl AllocatableClaims<'_> {
-    fn detail(&self, claim: &crate::device::CycleClaim) -> String {
-        match claim.unallocated {
-            Some(_) => {
-                format!("claim {}: devices for all its requests must be free on the node", claim.claim.name())
+    /// The claim, if it has to be allocated.
+    fn requested(&self, claim: &CycleClaim) -> Option<&Requested> {
+        self.devices.rules.unallocated.get(claim.unallocated?)
+    }
+
+    /// What a request of a claim requires of a node, or all its requests.
+    fn detail(&self, claim: &CycleClaim, request: Option<usize>) -> String {
+        let name = claim.claim.name();
+        let request = self.requested(claim).zip(request).and_then(|(of, i)| of.spec.requests.get(i));
+        match request {
+            Some(request) => {
+                let wanted: Vec<_> = request.alternatives.iter().map(Alternative::in_words).collect();
+                format!("claim {name}, request {}: {}", request.name, wanted.join(", or "))
             }
-            None => format!(
-                "claim {}: the node must be able to use the devices that are allocated",
-                claim.claim.name()
-            ),
+            None => format!("claim {name}: the devices of all its requests must be free together"),
         }
     }
+}
+
+fn of_allocated(claim: &CycleClaim) -> String {
+    format!("claim {}: the node must be able to use the devices that are allocated", claim.claim.name())
 }
 
 /// The path of a claim in the pod.

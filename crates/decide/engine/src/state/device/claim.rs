@@ -54,6 +54,18 @@ pub(crate) struct Alternative {
     pub(crate) capacity: BTreeMap<String, Quantity>,
 }
 
+impl Alternative {
+    /// Such as `2 devices of class gpu`.
+    pub(crate) fn in_words(&self) -> String {
+        let class = &self.class;
+        match self.count {
+            CountMode::Exactly(1) => format!("1 device of class {class}"),
+            CountMode::Exactly(n) => format!("{n} devices of class {class}"),
+            CountMode::All => format!("all devices of class {class}"),
+        }
+    }
+}
+
 /// How many devices a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountMode {

@@ -13,6 +13,7 @@ use super::shape::Selected;
 pub(crate) struct Selector {
     /// Differs between all selectors of the process.
     pub(crate) number: u64,
+    pub(crate) expression: Box<str>,
     /// The error says why the text is no selector.
     compiled: Result<DeviceSelector, Arc<str>>,
 }
@@ -22,7 +23,8 @@ impl Selector {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let compiled = DeviceSelector::compile(expression);
         let compiled = compiled.map_err(|error| format!("CEL compile error: {error}").into());
-        Selector { number: NUMBER.fetch_add(1, Ordering::Relaxed), compiled }
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Selector { number, expression: expression.into(), compiled }
     }
 
     pub(super) fn matches(&self, device: &SelectedDevice<'_>) -> Selected {

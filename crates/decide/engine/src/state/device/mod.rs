@@ -110,6 +110,18 @@ impl Devices {
         slice.devices.iter().find(|device| *device.name == *name).map(|device| (slice, device))
     }
 
+    /// The claims that have devices for themselves.
+    pub(crate) fn holders(&self) -> HashMap<(PoolName, Arc<str>), NamespacedName> {
+        let mut holders = HashMap::new();
+        for (name, claim) in &self.claims {
+            let devices = claim.allocation().into_iter().flat_map(|allocation| &allocation.devices);
+            for device in devices.filter(|device| !device.is_admin && device.share.is_none()) {
+                holders.insert((device.pool.clone(), device.device.clone()), name.clone());
+            }
+        }
+        holders
+    }
+
     /// The claim that the scheduler made for the extended resources of a pod, left over from an earlier attempt.
     pub(crate) fn extended_claim_of(&self, pod: &PodDevices) -> Option<(&NamespacedName, &ClaimRecord)> {
         let mut found: Vec<_> =
