@@ -8,6 +8,7 @@
 mod added_labels;
 mod api_server;
 mod checked;
+mod devices;
 mod finding;
 mod input;
 mod nodes;

@@ -54,6 +54,15 @@ rules! {
     "budget-blocks-evictions" budget_blocks_evictions Warning:
         "A PodDisruptionBudget never allows an eviction";
         "allow one unavailable pod, or run one replica more than must be available"
+    "claim-once-per-node" claim_once_per_node Info:
+        "Every replica claims devices of which no node has enough for two";
+        "run at most one replica per node, or claim fewer devices"
+    "claim-shared-by-too-many" claim_shared_by_too_many Error:
+        "A claim of devices is shared by more pods than it can be reserved for";
+        "make claims from a template, or share the claim by fewer pods"
+    "claim-too-large" claim_too_large Error:
+        "A claim requests more devices than can be allocated to one claim";
+        "request at most 32 devices in one claim"
     "contradictory-terms" contradictory_terms Error:
         "Node selector and required node affinity contradict each other: no node can ever match";
         "remove one of the contradicting requirements"
@@ -69,6 +78,21 @@ rules! {
     "deprecated-topology-key" deprecated_key Warning:
         "A node label key that is out of use";
         "use the label that replaces it"
+    "device-attribute-unknown" device_attribute_unknown Warning:
+        "An attribute of devices that no driver publishes";
+        "correct the domain or the name of the attribute"
+    "device-constraint-unsatisfiable" device_constraint_unsatisfiable Error:
+        "A constraint between devices cannot hold";
+        "change the constraint, or request fewer devices"
+    "device-object-missing" device_object_missing Error:
+        "A device class, a claim or a template of claims does not exist";
+        "create the object, or correct its name"
+    "device-selector-invalid" device_selector_invalid Error:
+        "A selector of devices is not a valid expression";
+        "correct the expression"
+    "device-selector-matches-nothing" device_selector_matches_nothing Warning:
+        "A request of devices selects no device of the input";
+        "correct the selector or the device class"
     "dialects-differ" dialects_differ Warning:
         "A field value means one thing in the v1 API and another in the design proposals";
         "write the meaning out"

@@ -8,6 +8,7 @@ use berth_api::work::WorkBudget;
 use berth_engine::{Cluster, DisruptionBudget, Explanation, Outcome};
 use serde::Serialize;
 
+use crate::device_hints::device_hints;
 use crate::repairs::{CoreTerm, Repair, unsatisfiable_core};
 use crate::rolling_update::blocked_by_own_update;
 use crate::simulation::{GroupPlacement, PodPreemption, SimulatedPod, Simulation, Unadmitted, preempt};
@@ -219,6 +220,7 @@ impl Simulation {
         others.iter().for_each(|other| self.cluster.forget(other));
         if explained.explanation.outcome.node().is_none() {
             explained.hints.extend(self.missing_devices(&pod));
+            explained.hints.extend(device_hints(&explained.explanation));
         }
         if let Some(message) = unplaced.and_then(|group| group.message.clone()) {
             let within = failing.and_then(|failing| failing.within.as_ref());

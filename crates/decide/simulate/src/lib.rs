@@ -10,6 +10,7 @@
 
 pub mod capacity;
 pub mod compare;
+mod device_hints;
 mod explanation;
 mod repairs;
 pub mod replay;

@@ -231,6 +231,7 @@ pub(crate) fn times(n: u32) -> String {
 
 const NODES_JOIN: &str = "nodes join a cluster when their machines start";
 const NODES_LEAVE: &str = "nodes leave a cluster with their machines; drain them here first";
+const DEVICES_FAIL: &str = "drivers publish the devices of a cluster";
 const NO_NODE: &str = "the cluster has no such node";
 const NO_POD: &str = "the cluster has no such pod";
 const CONFIGURATION: &str = "it is a file of the scheduler, not an object of the cluster";
@@ -275,6 +276,7 @@ impl WritePlan {
             Change::AddNodes { n_nodes, like } => {
                 refuse(format!("Add {} like {like}", counted(n_nodes, "node")), NODES_JOIN);
             }
+            Change::FailDevices { driver, .. } => refuse(format!("Fail devices of {driver}"), DEVICES_FAIL),
             Change::Cordon(node) => {
                 self.add_of_node(Write::Cordon { node: node.clone() }, &node, inventory);
             }

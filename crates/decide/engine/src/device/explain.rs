@@ -71,7 +71,7 @@ pub(crate) fn obstacles(
     }
     if obstacles.is_empty() && !claims.is_empty() {
         let reason = "the requests together need more of the devices than each alone".to_owned();
-        let excluded = vec![ExcludedDevices { n_devices: 0, reason }];
+        let excluded = vec![ExcludedDevices { n_devices: 0, reason, taints: None }];
         obstacles.push(Obstacle { claim: 0, request: None, requested: 0, available: 0, excluded });
     }
     obstacles
@@ -85,20 +85,26 @@ fn of_alternative(
     holders: &Holders,
 ) -> Option<Obstacle> {
     let is_for_all = wanted.alternative.count == CountMode::All;
-    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let mut reasons: BTreeMap<String, ExcludedDevices> = BTreeMap::new();
     let mut available = 0;
     for (i, candidate) in search.candidates.iter().enumerate() {
         match reason(search, claim, wanted, (i, candidate), holders) {
             None => available += 1,
-            Some(reason) => *reasons.entry(reason).or_default() += 1,
+            Some(Reason { text, taints }) => {
+                let excluded = reasons.entry(text).or_insert_with_key(|text| ExcludedDevices {
+                    n_devices: 0,
+                    reason: text.clone(),
+                    taints,
+                });
+                excluded.n_devices += 1;
+            }
         }
     }
     let requested = if is_for_all { wanted.all.len().max(1) } else { wanted.n_devices };
     if available >= requested {
         return None;
     }
-    let mut excluded: Vec<_> =
-        reasons.into_iter().map(|(reason, n_devices)| ExcludedDevices { n_devices, reason }).collect();
+    let mut excluded: Vec<_> = reasons.into_values().collect();
     excluded.sort_by(|a, b| b.n_devices.cmp(&a.n_devices).then_with(|| a.reason.cmp(&b.reason)));
     for pool in &search.pools {
         let why = match pool.condition {
@@ -107,9 +113,21 @@ fn of_alternative(
             Condition::Invalid => "is invalid: names or counters are not consistent",
         };
         let reason = format!("pool {}/{} {why}", pool.name.driver, pool.name.pool);
-        excluded.push(ExcludedDevices { n_devices: 0, reason });
+        excluded.push(ExcludedDevices { n_devices: 0, reason, taints: None });
     }
     Some(Obstacle { claim, request: None, requested, available, excluded })
+}
+
+/// Why a device cannot be allocated.
+struct Reason {
+    text: String,
+    taints: Option<String>,
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Reason {
+        Reason { text, taints: None }
+    }
 }
 
 /// Why a device cannot be allocated for a request; none if it can.
@@ -119,7 +137,7 @@ fn reason(
     wanted: &Wanted<'_>,
     (i, candidate): (usize, &Candidate<'_>),
     holders: &Holders,
-) -> Option<String> {
+) -> Option<Reason> {
     let Candidate { pool, device, used, .. } = *candidate;
     let alternative = wanted.alternative;
     let of_class = wanted.class.selectors.iter().map(|selector| (selector, true));
@@ -128,38 +146,41 @@ fn reason(
             if is_of_class { format!("class {}", wanted.class.name) } else { "the request".to_owned() };
         match device.shape.selected_by(selector) {
             Ok(true) => {}
-            Ok(false) => return Some(format!("not selected by {whose}: {}", selector.expression)),
-            Err(error) => return Some(format!("the selector of {whose} fails: {error}")),
+            Ok(false) => return Some(format!("not selected by {whose}: {}", selector.expression).into()),
+            Err(error) => return Some(format!("the selector of {whose} fails: {error}").into()),
         }
     }
     if search.selects(claim, wanted, candidate) != Ok(true) {
-        return Some("not for this node".to_owned());
+        return Some("not for this node".to_owned().into());
     }
     if !tolerates(alternative, device) {
         let taints = device.taints.iter().map(|taint| match taint.value.as_str() {
             "" => format!("{}:{}", taint.key, taint.effect),
             value => format!("{}={value}:{}", taint.key, taint.effect),
         });
-        return Some(format!("not tolerated taints {}", taints.collect::<Vec<_>>().join(", ")));
+        let taints = taints.collect::<Vec<_>>().join(", ");
+        return Some(Reason { text: format!("with the taints {taints}"), taints: Some(taints) });
     }
     let pool = &search.pools[pool];
     if !alternative.admin_access && used.is_some_and(|used| used.n_exclusive > 0) {
         let holder = holders.get(&(pool.name.clone(), device.name.clone()));
-        return Some(holder.map_or_else(|| "in use".to_owned(), |claim| format!("in use by claim {claim}")));
+        let text = holder.map_or_else(|| "in use".to_owned(), |claim| format!("in use by claim {claim}"));
+        return Some(text.into());
     }
     if search.share_of(alternative, i).is_none() {
         let offered = &device.shape.capacity;
         let absent = alternative.capacity.keys().find(|name| !offered.contains_key(*name));
-        return Some(match (absent, consumed(&alternative.capacity, offered)) {
+        let text = match (absent, consumed(&alternative.capacity, offered)) {
             (Some(name), _) => format!("without the capacity {name}"),
             (None, None) => "the policy of its capacity does not allow the requested amount".to_owned(),
             (None, Some(_)) => "too little of its capacity is left".to_owned(),
-        });
+        };
+        return Some(text.into());
     }
     let mut left = pool.counters.clone();
     if search.takes_counters(i, used) && !take(&mut left, device, -1) {
         let sets: Vec<&str> = device.consumes.iter().map(|(set, _)| &**set).collect();
-        return Some(format!("too little is left of the shared counters {}", sets.join(", ")));
+        return Some(format!("too little is left of the shared counters {}", sets.join(", ")).into());
     }
     None
 }
@@ -201,7 +222,7 @@ fn of_constraints(search: &Search<'_>, claim: usize, holders: &Holders) -> Optio
                 "{kind} {}: at most {most} of the available devices have {values}",
                 constraint.attribute
             );
-            let excluded = vec![ExcludedDevices { n_devices: 0, reason }];
+            let excluded = vec![ExcludedDevices { n_devices: 0, reason, taints: None }];
             return Some(Obstacle { claim, request: None, requested: needed, available: most, excluded });
         }
     }

@@ -267,12 +267,9 @@ impl Counts {
                     n => format!("{n} {}", excluded.reason),
                 };
                 let reasons: Vec<_> = excluded_devices.iter().take(MAX_DEVICE_REASONS).map(reason).collect();
-                let numbers = match (requested, reasons.is_empty()) {
-                    (0, _) => String::new(),
-                    (_, true) => "no device on the node".to_owned(),
-                    (_, false) => format!("{available} available, {requested} requested; "),
-                };
-                format!("{numbers}{}", reasons.join("; "))
+                let numbers = format!("{available} available, {requested} requested");
+                let numbers = (*requested > 0).then_some(numbers);
+                numbers.into_iter().chain(reasons).collect::<Vec<_>>().join("; ")
             }
             Counts::Spread { matching: n, minimum, skew, max_skew, .. } => {
                 format!("{}, minimum {minimum}, skew {skew} with this pod, maxSkew {max_skew}", matching(*n))
@@ -292,6 +289,9 @@ pub struct ExcludedDevices {
     pub n_devices: usize,
     /// The first reason that applies.
     pub reason: String,
+    /// The taints that the request does not tolerate, if that is the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taints: Option<String>,
 }
 
 /// A node label that identifies a topology domain.

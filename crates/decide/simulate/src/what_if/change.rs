@@ -1,8 +1,9 @@
 //! Changes of a cluster, as edits of the objects that describe it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use berth_api::inventory::{Entry, Inventory};
+use berth_api::object::device::ResourceClaim;
 use berth_api::object::volume::CsiNode;
 use berth_api::object::{DeviceObject, NamespacedName, Node, Pod, Taint, UNSCHEDULABLE_TAINT, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
@@ -77,6 +78,15 @@ pub enum Change {
     },
     /// Evicts a pod, if disruption budgets allow it.
     Evict(NamespacedName),
+    /// Devices fail: they are gone, and the pods that use them lose them and are created again.
+    FailDevices {
+        /// The driver.
+        driver: String,
+        /// The pool; none for all pools.
+        pool: Option<String>,
+        /// The device; none for all devices.
+        device: Option<String>,
+    },
 }
 
 impl Change {
@@ -183,9 +193,53 @@ impl Change {
                     departures.evict(inventory, &node, why, |pod| pod.metadata.namespaced_name() == *name);
                 }
             }
+            Change::FailDevices { driver, pool, device } => {
+                fail_devices(inventory, departures, driver, pool.as_deref(), device.as_deref())?;
+            }
         }
         Ok(())
     }
+}
+
+fn fail_devices(
+    inventory: &mut Inventory,
+    departures: &mut Departures,
+    driver: &str,
+    pool: Option<&str>,
+    device: Option<&str>,
+) -> Result<(), ChangeError> {
+    let is_meant = |of: (&str, &str, &str)| {
+        of.0 == driver && pool.is_none_or(|pool| of.1 == pool) && device.is_none_or(|name| of.2 == name)
+    };
+    let (mut n_failed, mut known) = (0, BTreeSet::new());
+    for entry in &mut inventory.device_objects {
+        let DeviceObject::ResourceSlice(slice) = &mut entry.object else { continue };
+        let (driver, pool) = (slice.spec.driver.clone(), slice.spec.pool.name.clone());
+        known.extend(slice.spec.devices.iter().map(|device| format!("{driver}/{pool}/{}", device.name)));
+        let n_before = slice.spec.devices.len();
+        slice.spec.devices.retain(|device| !is_meant((&driver, &pool, &device.name)));
+        n_failed += n_before - slice.spec.devices.len();
+    }
+    if n_failed == 0 {
+        let name = [Some(driver), pool, device].into_iter().flatten().collect::<Vec<_>>().join("/");
+        return Err(ChangeError::NotFound { kind: "device", name, known: known.into_iter().collect() });
+    }
+    let claims = inventory.device_objects.iter().filter_map(|entry| match &entry.object {
+        DeviceObject::ResourceClaim(claim) => Some(claim),
+        _ => None,
+    });
+    let uses_failed = |claim: &&Box<ResourceClaim>| {
+        let results = claim.status.allocation.iter().flat_map(|allocation| &allocation.devices.results);
+        results.into_iter().any(|result| is_meant((&result.driver, &result.pool, &result.device)))
+    };
+    let affected: HashSet<String> = claims
+        .filter(uses_failed)
+        .flat_map(|claim| claim.status.reserved_for.iter().map(|consumer| consumer.uid.clone()))
+        .collect();
+    let nodes: Vec<Node> = inventory.nodes.iter().map(|entry| entry.object.clone()).collect();
+    let why = "has no controller: it is lost with its device";
+    departures.leave(inventory, &nodes, why, |pod| affected.contains(&pod.metadata.uid));
+    Ok(())
 }
 
 pub(crate) fn find_node<'a>(inventory: &'a Inventory, name: &str) -> Result<&'a Node, ChangeError> {

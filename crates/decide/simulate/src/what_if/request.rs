@@ -43,6 +43,8 @@ pub enum ChangeRequest {
     Scale(String, u16),
     /// A pod.
     Evict(String),
+    /// A device, a pool or a driver: `DRIVER[/POOL[/DEVICE]]`.
+    FailDevice(String),
     /// Objects to add or to replace: a file, or a text.
     Overlay(String),
 }
@@ -125,6 +127,11 @@ impl ChangeRequest {
                 let named = pods.filter(|metadata| metadata.name == name);
                 let namespace = only(given, named.map(|metadata| metadata.namespace.as_str()), pod)?;
                 Change::Evict(NamespacedName::new(&namespace, name))
+            }
+            ChangeRequest::FailDevice(text) => {
+                let mut parts = text.splitn(3, '/').map(str::to_owned);
+                let driver = parts.next().unwrap_or_default();
+                Change::FailDevices { driver, pool: parts.next(), device: parts.next() }
             }
             ChangeRequest::Overlay(_) => return Err("objects are not a change of one object".to_owned()),
         })

@@ -251,3 +251,116 @@ spec:
     // The first device is free again.
     assert_eq!(simulation.claims_of(&urgent.pod)[0].devices[0].device, "gpu-0");
 }
+
+#[test]
+fn a_failed_device_is_gone_and_its_pod_gets_another() {
+    let fail = |device: &str| Change::FailDevices {
+        driver: "gpu.example.com".to_owned(),
+        pool: Some("a".to_owned()),
+        device: Some(device.to_owned()),
+    };
+    let text = [node("a", 3), CLASS.to_owned(), template(1), deployment(2, FROM_TEMPLATE)].concat();
+    let mut what_if =
+        WhatIf::new(inventory(&text), SimulationOptions::default(), Timestamp::UNIX_EPOCH).unwrap();
+    what_if.apply(&fail("gpu-0")).unwrap();
+    assert_eq!(
+        what_if.apply(&fail("gpu-0")).unwrap_err().to_string(),
+        "device gpu.example.com/a/gpu-0 is not in the input"
+    );
+    let changed = what_if.run(|_, _| ()).unwrap();
+    assert_eq!(devices(&changed.simulation), ["a: gpu-1", "a: gpu-2"]);
+}
+
+/// Why the pod `train` with a claim of this specification fits on no node: the numbers of the only term of the nearest node, and
+/// the suggestions.
+fn obstacle(devices: &str, spec: &str) -> (String, Vec<String>) {
+    let text = format!(
+        "{}{CLASS}---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {{name: train}}
+spec: {{devices: {spec}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: train}}
+spec: {{resourceClaims: [{{name: gpu, resourceClaimName: train}}], containers: [{{name: c, image: i}}]}}
+",
+        node("a", 0).replace("devices: []", &format!("devices: {devices}")),
+    );
+    let mut simulation = Simulation::new(inventory(&text), SimulationOptions::default()).unwrap();
+    let explained = simulation.explain("default", "train", None).unwrap();
+    let [group] = explained.explanation.excluded.as_slice() else { panic!("{explained:?}") };
+    let [verdict] = group.verdicts.as_slice() else { panic!("{group:?}") };
+    let counts = verdict.counts.as_ref().map(|counts| counts.text(None));
+    (counts.unwrap_or_default(), explained.hints)
+}
+
+#[test]
+fn every_device_has_the_first_reason_against_it() {
+    let exactly =
+        |fields: &str| format!("{{requests: [{{name: r, exactly: {{deviceClassName: gpu{fields}}}}}]}}");
+    let models = "[{name: x, attributes: {model: {string: a}}}, {name: y, attributes: {model: {string: b}}}]";
+    let selector = "device.attributes[\"gpu.example.com\"].model == \"c\"";
+    let selected = exactly(&format!(", selectors: [{{cel: {{expression: '{selector}'}}}}]"));
+    let taints = "taints: [{key: k, value: v, effect: NoSchedule}]";
+    let capacity = "capacity: {memory: {value: 10Gi}}";
+    let counted = |n: u32| format!("consumesCounters: [{{counterSet: s, counters: {{c: {{value: {n}}}}}}}]");
+    for (devices, spec, expected, hint) in [
+        (
+            models.to_owned(),
+            selected,
+            format!("0 available, 1 requested; 2 not selected by the request: {selector}"),
+            None,
+        ),
+        (
+            format!("[{{name: x, {taints}}}, {{name: y}}]"),
+            exactly(", count: 2"),
+            "1 available, 2 requested; 1 with the taints k=v:NoSchedule".to_owned(),
+            Some("claim train, request r: tolerations of k=v:NoSchedule would add 1 devices on a"),
+        ),
+        (
+            format!("[{{name: x, {capacity}}}, {{name: y}}]"),
+            exactly(", capacity: {requests: {memory: 20Gi}}"),
+            "0 available, 1 requested; 1 too little of its capacity is left; 1 without the capacity memory".to_owned(),
+            None,
+        ),
+        (
+            "[{name: x}, {name: y}]".to_owned(),
+            exactly(", count: 3"),
+            "2 available, 3 requested".to_owned(),
+            Some("claim train, request r: count: 2 would fit on a"),
+        ),
+        (
+            models.to_owned(),
+            "{requests: [{name: r, exactly: {deviceClassName: gpu, count: 2}}], constraints: [{matchAttribute: gpu.example.com/model}]}"
+                .to_owned(),
+            "1 available, 2 requested; matchAttribute gpu.example.com/model: at most 1 of the available devices have one \
+             value"
+                .to_owned(),
+            None,
+        ),
+    ] {
+        let (found, hints) = obstacle(&devices, &spec);
+        assert_eq!(found, expected, "{devices} {spec}");
+        if let Some(hint) = hint {
+            assert!(hints.iter().any(|found| found == hint), "{hints:?}");
+        }
+    }
+    // Counters that do not exist make the pool invalid.
+    let (found, _) = obstacle(&format!("[{{name: x, {}}}]", counted(1)), &exactly(""));
+    assert!(found.contains("pool gpu.example.com/a is invalid"), "{found}");
+}
+
+#[test]
+fn a_device_in_use_names_its_claim() {
+    let text =
+        [node("a", 1), CLASS.to_owned(), template(1), RUNNING.to_owned(), deployment(1, FROM_TEMPLATE)];
+    let mut simulation = simulated(&text.concat());
+    let pod = simulation.pods().iter().find(|pod| pod.node().is_none()).unwrap();
+    let name = pod.pod.metadata.name.clone();
+    let explained = simulation.explain("default", &name, None).unwrap();
+    let verdict = &explained.explanation.excluded[0].verdicts[0];
+    let counts = verdict.counts.as_ref().unwrap().text(None);
+    assert_eq!(counts, "0 available, 1 requested; 1 in use by claim default/old");
+}

@@ -45,6 +45,9 @@ struct Flags {
     /// Evict a pod, if PodDisruptionBudgets allow it
     #[arg(long, value_name = "[NAMESPACE/]POD", num_args = 1)]
     evict: Vec<String>,
+    /// Let a device fail, or all devices of a pool or of a driver: pods that use them are created again
+    #[arg(long, value_name = "DRIVER[/POOL[/DEVICE]]", num_args = 1)]
+    fail_device: Vec<String>,
 }
 
 impl ChangeArgs {
@@ -95,6 +98,7 @@ impl FromArgMatches for ChangeArgs {
         add("taint", 2, of_nodes("--taint", &flags.taint, ChangeRequest::taint)?);
         add("scale", 1, flags.scale.into_iter().map(|(w, n)| ChangeRequest::Scale(w, n)).collect());
         add("evict", 1, flags.evict.into_iter().map(ChangeRequest::Evict).collect());
+        add("fail_device", 1, flags.fail_device.into_iter().map(ChangeRequest::FailDevice).collect());
         let files = matches.get_many::<String>("files").into_iter().flatten().cloned();
         add("files", 1, files.map(ChangeRequest::Overlay).collect());
         changes.sort_by_key(|(index, _)| *index);

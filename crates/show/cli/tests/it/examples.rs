@@ -114,6 +114,23 @@ const RUNS: &[(&str, &[&str])] = &[
         "runtime-class",
         &["lint", "-f", "examples/runtime-class/nodes.yaml", "-f", "examples/runtime-class/sandboxes.yaml"],
     ),
+    ("gpus", &["simulate", "-f", "examples/gpus"]),
+    ("gpus", &["simulate", "-f", "examples/gpus", "-o", "json"]),
+    ("gpus", &["explain", "-f", "examples/gpus", "benchmark"]),
+    ("gpus", &["capacity", "-f", "examples/gpus", "sts/train"]),
+    ("gpus", &["lint", "-f", "examples/gpus"]),
+    (
+        "gpus",
+        &[
+            "what-if",
+            "-f",
+            "examples/gpus",
+            "--fail-device",
+            "gpu.example.com/gpu-1/gpu-0",
+            "--remove-node",
+            "mig-1",
+        ],
+    ),
     // The quota needs an API server: tests/it/cluster/scripts/placement-quota.txt.
     ("placement-quota", &["simulate", "-f", "examples/placement-quota/pods.yaml", "--nodes", "4"]),
     ("rolling-update", &["explain", "-f", "examples/rolling-update", "web-7f9-k2x4p"]),
