@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::config::SchedulerConfig;
 use berth_api::object::placement::HELD_CONDITION;
-use berth_api::object::support::SuspectFields;
+use berth_api::object::support::unsupported_fields;
 use berth_api::object::{OwnerReference, Pod, find_condition, node_decides_until};
 use berth_api::rules::{parse_eviction_grace, parse_without_target};
 use berth_api::syntax::annotations::{GRACE_ANNOTATION, WITHOUT_TARGET_ANNOTATION};
@@ -41,8 +42,8 @@ pub(crate) struct RunningPod {
     pub(crate) seen_at: Timestamp,
     /// Whether its node has accepted it (`status.startTime`).
     pub(crate) is_accepted: bool,
-    /// Fields that decide about placement and that Berth may not support: where the pod fits is not known then.
-    pub(crate) suspect: SuspectFields,
+    /// Fields that decide about placement and that its profile does not evaluate: where the pod fits is not known then.
+    pub(crate) unsupported: Vec<String>,
     /// What where it fits depends on.
     pub(crate) needs: Needs,
     /// Whether it has a node. Others only count for their workload.
@@ -125,6 +126,7 @@ struct WorkloadSize {
 /// Pods that have not terminated, by namespace and name.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
+    config: Arc<SchedulerConfig>,
     pods: HashMap<Key, RunningPod>,
     /// The workloads of these pods.
     workloads: HashMap<Arc<Workload>, WorkloadSize>,
@@ -172,6 +174,11 @@ impl Workload {
 }
 
 impl Pods {
+    /// No pods. The profiles decide which fields are evaluated.
+    pub(crate) fn new(config: SchedulerConfig) -> Pods {
+        Pods { config: Arc::new(config), ..Pods::default() }
+    }
+
     /// A pod was added or changed. `seen_at` is for a new one.
     pub(crate) fn set(&mut self, pod: &Pod, needs: Needs, seen_at: Timestamp) -> AnnotationChanges {
         let metadata = &pod.metadata;
@@ -183,7 +190,7 @@ impl Pods {
         let given = Given::read(pod, GRACE_ANNOTATION, |text| parse_eviction_grace(text).ok());
         let hold = Given::read(pod, WITHOUT_TARGET_ANNOTATION, without_target);
         let workload = Workload::of(pod);
-        let suspect = SuspectFields::of(&pod.spec);
+        let unsupported = unsupported_fields(&pod.spec, &self.config);
         let key = key(&metadata.namespace, &metadata.name);
         let known =
             self.pods.get(&key).filter(|known| *known.uid == *metadata.uid && known.has_node == has_node);
@@ -191,8 +198,8 @@ impl Pods {
         let is_accepted = pod.status.start_time.is_some();
         let held = HeldCondition::of(pod).filter(|_| has_node && !is_terminating);
         let is_same = |k: &RunningPod| {
-            (&*k.workload, &k.suspect, k.needs, k.is_accepted, k.is_terminating)
-                == (&workload, &suspect, needs, is_accepted, is_terminating)
+            (&*k.workload, &k.unsupported, k.needs, k.is_accepted, k.is_terminating)
+                == (&workload, &unsupported, needs, is_accepted, is_terminating)
                 && (&k.grace, &k.without_target, &k.held) == (&given, &hold, &held)
         };
         if known.is_some_and(is_same) {
@@ -228,7 +235,7 @@ impl Pods {
             held,
             seen_at,
             is_accepted,
-            suspect,
+            unsupported,
             needs,
             has_node,
             is_terminating,

@@ -6,12 +6,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use berth_api::object::device::DeviceKind;
 use berth_api::object::group::{
     GroupKey, GroupKind, GroupOwner, PodGroup, members_of_job, members_of_workload, n_replicas,
 };
 use berth_api::object::{
-    DeviceClass, Job, Namespace, NamespacedName, Node, PodDisruptionBudget, ReplicationController, Service,
-    VolumeKind, Workload,
+    Job, Namespace, NamespacedName, Node, PodDisruptionBudget, ReplicationController, Service, VolumeKind,
+    Workload,
 };
 use berth_api::rules::{Requirement, Selector};
 use berth_client::{KubeObject, StreamEvent};
@@ -35,8 +36,8 @@ pub(crate) struct CacheSync {
     replication_controllers: Entries<Fingerprint>,
     jobs: Entries<Fingerprint>,
     budgets: Entries<Fingerprint>,
-    device_classes: Entries<Fingerprint>,
     pod_groups: BTreeMap<GroupKind, Entries<Fingerprint>>,
+    pub(crate) devices: BTreeMap<DeviceKind, Entries<Fingerprint>>,
     pub(crate) volumes: BTreeMap<VolumeKind, Entries<Fingerprint>>,
 }
 
@@ -182,18 +183,6 @@ impl CacheSync {
             changes.push(match sync {
                 Sync::Set(budget) => Change::BudgetApplied(Box::new(budget)),
                 Sync::Unset(key) => Change::BudgetDeleted(key),
-            });
-        });
-    }
-
-    /// Device classes are not part of the engine's state: pods that need their devices are not decided.
-    pub(crate) fn apply_device_class(&mut self, event: StreamEvent<DeviceClass>, changes: &mut Vec<Change>) {
-        let fingerprints = &self.fingerprints;
-        let fingerprint = |class: &DeviceClass| fingerprints.of(&class.spec.extended_resource_name);
-        self.device_classes.apply(event, fingerprint, |sync| {
-            changes.push(match sync {
-                Sync::Set(class) => Change::DeviceClassApplied(class),
-                Sync::Unset(key) => Change::DeviceClassDeleted(key.name().to_owned()),
             });
         });
     }

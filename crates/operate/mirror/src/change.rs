@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use berth_api::object::group::{GroupKey, PodGroup};
-use berth_api::object::{DeviceClass, NamespacedName, Node, Pod, PodDisruptionBudget};
+use berth_api::object::{NamespacedName, Node, Pod, PodDisruptionBudget};
 use berth_client::WatchFailure;
 
+use crate::device_entry::DeviceClaimState;
 use crate::pod_ref::PodRef;
 use crate::source::Source;
 use crate::volume_entry::{ClaimState, VolumeState};
@@ -38,10 +39,6 @@ pub enum Change {
     BudgetApplied(Box<PodDisruptionBudget>),
     /// A PodDisruptionBudget was deleted.
     BudgetDeleted(NamespacedName),
-    /// A DeviceClass was added or changed.
-    DeviceClassApplied(DeviceClass),
-    /// A DeviceClass was deleted.
-    DeviceClassDeleted(String),
     /// A PodGroup was added or changed.
     PodGroupApplied(GroupKey, Box<PodGroup>),
     /// A PodGroup was deleted.
@@ -56,6 +53,10 @@ pub enum Change {
     VolumeApplied(String, VolumeState),
     /// A persistent volume was deleted.
     VolumeDeleted(String),
+    /// A claim of devices was added or changed.
+    DeviceClaimApplied(NamespacedName, DeviceClaimState),
+    /// A claim of devices was deleted.
+    DeviceClaimDeleted(NamespacedName),
     /// A list of a source is complete.
     Listed(Source),
     /// A source may [not be read](crate::Mirror::unreadable), or is listed after it might not.

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use berth_api::object::device::DeviceKind;
 use berth_api::object::group::{GroupKind, GroupOwner, PodGroup};
 use berth_api::object::{
-    DeviceClass, Job, Namespace, Node, Pod, PodDisruptionBudget, ReplicationController, Service, VolumeKind,
-    Workload,
+    Job, Namespace, Node, Pod, PodDisruptionBudget, ReplicationController, Service, VolumeKind, Workload,
 };
 use berth_client::{StreamEvent, WatchFailure};
 
+use crate::device_entry::DeviceEntry;
 use crate::pod_delta::PodDelta;
 use crate::source::Source;
 use crate::volume_entry::VolumeEntry;
@@ -27,7 +28,8 @@ pub(crate) enum Payload {
     Job(StreamEvent<Job>),
     ReplicationController(StreamEvent<ReplicationController>),
     Budget(StreamEvent<PodDisruptionBudget>),
-    DeviceClass(StreamEvent<DeviceClass>),
+    /// With the generation of the watch, for claims.
+    Device(DeviceKind, u32, StreamEvent<DeviceEntry>),
     PodGroup(GroupKind, StreamEvent<PodGroup>),
     Volume(VolumeKind, StreamEvent<VolumeEntry>),
     /// With the number of the drift check.
@@ -73,7 +75,7 @@ impl Payload {
             Payload::Job(event) => edge(Source::Jobs, event),
             Payload::ReplicationController(event) => edge(Source::ReplicationControllers, event),
             Payload::Budget(event) => edge(Source::Budgets, event),
-            Payload::DeviceClass(event) => edge(Source::DeviceClasses, event),
+            Payload::Device(kind, _, event) => edge(Source::Devices(*kind), event),
             Payload::PodGroup(kind, event) => edge(Source::PodGroups(*kind), event),
             Payload::Volume(kind, event) => edge(Source::Volumes(*kind), event),
             Payload::Check(..) => None,

@@ -9,6 +9,8 @@
 
 mod cache;
 mod change;
+mod device_entry;
+mod devices;
 mod drift;
 mod entries;
 mod event;
@@ -27,6 +29,7 @@ mod volumes;
 mod watches;
 
 pub use change::{Change, DriftReport};
+pub use device_entry::{DeviceClaimState, DeviceReadiness};
 pub use event::WatchEvent;
 pub use mirror::{Mirror, MirrorOptions};
 pub use pod_ref::PodRef;

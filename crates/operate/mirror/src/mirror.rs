@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::object::device::DeviceKind;
 use berth_api::object::{NamespacedName, Pod};
 use berth_client::{StreamEvent, WatchFailure, WatchGroup, WatchOptions};
 use berth_engine::{Cluster, PreparedPod};
@@ -71,6 +72,7 @@ pub struct Mirror {
     was_complete: bool,
     nodes_watch: WatchTask,
     pods_watch: WatchTask,
+    claims_watch: WatchTask,
     check: DriftCheck,
     node_attributes: NodeAttributes,
 }
@@ -109,6 +111,7 @@ impl Mirror {
             was_complete: false,
             nodes_watch: WatchTask::default(),
             pods_watch: WatchTask::default(),
+            claims_watch: WatchTask::default(),
             node_attributes: NodeAttributes::default(),
             check: DriftCheck::new(options.check_interval, options.check_grace),
             options,
@@ -118,6 +121,7 @@ impl Mirror {
         }
         mirror.nodes_watch.restart(|generation| mirror.watches.start_nodes(generation));
         mirror.relist_pods();
+        mirror.relist_device_claims();
         (mirror, receiver)
     }
 
@@ -135,6 +139,17 @@ impl Mirror {
         // A reader for each watch: what it leaves out was reported by the same watch.
         let reader = PodReader::new(move |pod| keeps(pod));
         self.pods_watch.restart(|generation| self.watches.start_pods(generation, reader));
+    }
+
+    /// Lists claims of devices again and watches from there, if they are watched. The state is not complete until the list is.
+    pub fn relist_device_claims(&mut self) {
+        const CLAIMS: Source = Source::Devices(DeviceKind::ResourceClaim);
+        if self.options.sources.contains(&CLAIMS) {
+            self.pending.insert(CLAIMS);
+            let watches = &self.watches;
+            self.claims_watch
+                .restart(|generation| watches.start_devices(DeviceKind::ResourceClaim, generation));
+        }
     }
 
     /// Lists nodes again and watches from there, if rules mention annotations or fields that nodes were read without. The
@@ -219,6 +234,11 @@ impl Mirror {
         let list = match &event {
             Payload::Node(generation, _) if *generation != self.nodes_watch.generation => return changes,
             Payload::Pod(generation, _) if *generation != self.pods_watch.generation => return changes,
+            Payload::Device(DeviceKind::ResourceClaim, generation, _)
+                if *generation != self.claims_watch.generation =>
+            {
+                return changes;
+            }
             event => event.list(),
         };
         if let Some((source, Edge::Failed(failure))) = list {
@@ -243,7 +263,7 @@ impl Mirror {
             }
             Payload::Job(event) => cache.apply_job(event, &mut changes),
             Payload::Budget(event) => cache.apply_budget(event, &mut changes),
-            Payload::DeviceClass(event) => cache.apply_device_class(event, &mut changes),
+            Payload::Device(kind, _, event) => cache.apply_device(cluster, kind, event, &mut changes),
             Payload::PodGroup(kind, event) => cache.apply_pod_group(kind, event, &mut changes),
             Payload::Volume(kind, event) => cache.apply_volume(cluster, kind, event, &mut changes),
             Payload::Check(number, object) if number == self.check.number => {

@@ -1,22 +1,24 @@
 //! The resources that are watched.
 
 use berth_api::config::SpreadDefaulting;
+use berth_api::object::device::DeviceKind;
 use berth_api::object::group::{GroupKey, GroupKind, GroupOwner};
-use berth_api::object::support::SuspectFields;
 use berth_api::object::volume::Volume;
-use berth_api::object::{Pod, TopologySpreadConstraint, VolumeKind};
+use berth_api::object::{Pod, PodSpec, TopologySpreadConstraint, VolumeKind};
 use berth_api::resource::{
-    DEVICE_CLASSES, JOBS, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, REPLICA_SETS,
-    REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS,
+    JOBS, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS,
+    Resource, SERVICES, STATEFUL_SETS,
 };
-use berth_engine::Settings;
+use berth_engine::Cluster;
 
 /// What of a pod decides which sources its placement depends on, besides those that are required.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// It has volumes that placement depends on.
     volumes: bool,
-    /// It requests extended resources, which may be those of device classes.
+    /// It has claims of devices, or requests extended resources, which devices may provide.
+    device_classes: bool,
+    /// It has claims of devices, or devices provide one of its extended resources.
     devices: bool,
     /// Required spread constraints of its profile hold for it, which count the pods of its services and owners.
     default_spread: bool,
@@ -24,8 +26,9 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Of a pod, with these settings.
-    pub fn of(pod: &Pod, settings: &Settings) -> Needs {
+    /// Of a pod.
+    pub fn of(pod: &Pod, cluster: &Cluster) -> Needs {
+        let settings = cluster.settings();
         let profile = settings.config.profile(&pod.spec.scheduler_name);
         let is_required =
             |constraint: &TopologySpreadConstraint| constraint.when_unsatisfiable != "ScheduleAnyway";
@@ -34,13 +37,22 @@ impl Needs {
                 SpreadDefaulting::System => false,
                 SpreadDefaulting::List(constraints) => constraints.iter().any(is_required),
             });
+        let has_claims = !pod.spec.resource_claims.is_empty();
+        let mut extended = extended_resources(&pod.spec).peekable();
         Needs {
             volumes: pod.spec.volumes.iter().any(Volume::matters),
-            devices: SuspectFields::of(&pod.spec).depend_on_device_classes(),
+            device_classes: has_claims || extended.peek().is_some(),
+            devices: has_claims || extended.any(|name| cluster.devices_provide(name)),
             default_spread: has_default_spread && pod.spec.topology_spread_constraints.is_empty(),
             group: GroupKey::of(pod, settings.extensions).map(|key| key.kind),
         }
     }
+}
+
+/// The extended resources that the containers of a pod request.
+fn extended_resources(spec: &PodSpec) -> impl Iterator<Item = &str> {
+    let requests = spec.init_containers.iter().chain(&spec.containers).flat_map(|c| &c.resources.requests);
+    requests.filter(|(name, amount)| name.contains('/') && !amount.is_zero()).map(|(name, _)| name.as_str())
 }
 
 impl Needs {
@@ -71,8 +83,8 @@ pub enum Source {
     Jobs,
     /// `poddisruptionbudgets`.
     Budgets,
-    /// `deviceclasses`.
-    DeviceClasses,
+    /// Objects that decide where pods with claims of devices may run.
+    Devices(DeviceKind),
     /// `podgroups` of an API group.
     PodGroups(GroupKind),
     /// Objects that decide where pods with volumes may run.
@@ -96,7 +108,9 @@ impl Source {
         Source::Volumes(VolumeKind::CsiDriver),
         Source::Volumes(VolumeKind::CsiStorageCapacity),
         Source::Volumes(VolumeKind::VolumeAttachment),
-        Source::DeviceClasses,
+        Source::Devices(DeviceKind::ResourceSlice),
+        Source::Devices(DeviceKind::DeviceClass),
+        Source::Devices(DeviceKind::ResourceClaim),
         Source::PodGroups(GroupKind::Scheduling),
         Source::PodGroups(GroupKind::Coscheduling),
         Source::Budgets,
@@ -126,7 +140,8 @@ impl Source {
             Source::ReplicationControllers => needs.owner(GroupOwner::ReplicationController),
             Source::Jobs => needs.group == Some(GroupKind::Owner(GroupOwner::Job)),
             Source::Volumes(_) => needs.volumes,
-            Source::DeviceClasses => needs.devices,
+            Source::Devices(DeviceKind::DeviceClass) => needs.device_classes,
+            Source::Devices(_) => needs.devices,
             Source::PodGroups(kind) => needs.group == Some(kind),
             Source::Budgets => false,
         }
@@ -148,7 +163,7 @@ impl Source {
             Source::ReplicationControllers => REPLICATION_CONTROLLERS,
             Source::Jobs => JOBS,
             Source::Budgets => POD_DISRUPTION_BUDGETS,
-            Source::DeviceClasses => DEVICE_CLASSES,
+            Source::Devices(kind) => kind.resource(),
             Source::PodGroups(kind) => kind.resource().unwrap_or(POD_GROUPS),
             Source::Volumes(kind) => kind.resource(),
         }

@@ -80,20 +80,12 @@ impl KubeObject for VolumeEntry {
 
 /// Reads the object of an event.
 pub(crate) fn entry(kind: VolumeKind, event: StreamEvent<Value>) -> StreamEvent<VolumeEntry> {
-    let read = |value: Value| {
+    event.map(|value| {
         let (namespace, name) = value.key();
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         let version = value.resource_version().to_owned();
         let object = VolumeObject::decode(kind, &value);
         let object = object.inspect_err(|error| tracing::error!("{error}: the object is ignored")).ok();
         VolumeEntry { object, namespace, name, version }
-    };
-    match event {
-        StreamEvent::Init => StreamEvent::Init,
-        StreamEvent::InitApply(value) => StreamEvent::InitApply(read(value)),
-        StreamEvent::Apply(value) => StreamEvent::Apply(read(value)),
-        StreamEvent::Delete(value) => StreamEvent::Delete(read(value)),
-        StreamEvent::InitDone => StreamEvent::InitDone,
-        StreamEvent::Failed(failure) => StreamEvent::Failed(failure),
-    }
+    })
 }

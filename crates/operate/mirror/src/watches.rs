@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_api::object::device::DeviceKind;
 use berth_api::object::group::GroupOwner;
 use berth_client::watch::ListError;
 use berth_client::{KubeObject, Missing, Pages, StreamEvent, WatchOptions, watch_into, watch_with};
@@ -9,6 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use crate::device_entry::device_entry;
 use crate::event::{FullList, Payload, WatchEvent};
 use crate::pod_delta::{PodDelta, PodReader};
 use crate::source::Source;
@@ -29,10 +31,10 @@ impl Watches {
         WatchOptions { path: resource.path(""), missing, ..self.options.clone() }
     }
 
-    /// Starts the watch of any source but nodes and pods.
+    /// Starts the watch of any source but those that may be started again: nodes, pods and claims of devices.
     pub(crate) fn start(&self, source: Source) {
         let _: AbortHandle = match source {
-            Source::Nodes | Source::Pods => return,
+            Source::Nodes | Source::Pods | Source::Devices(DeviceKind::ResourceClaim) => return,
             Source::Namespaces => self.watch(source, Payload::Namespace),
             Source::Services => self.watch(source, Payload::Service),
             Source::ReplicaSets => self.watch(source, |e| Payload::Owner(GroupOwner::ReplicaSet, e)),
@@ -40,7 +42,7 @@ impl Watches {
             Source::Jobs => self.watch(source, Payload::Job),
             Source::ReplicationControllers => self.watch(source, Payload::ReplicationController),
             Source::Budgets => self.watch(source, Payload::Budget),
-            Source::DeviceClasses => self.watch(source, Payload::DeviceClass),
+            Source::Devices(kind) => self.start_devices(kind, 0),
             Source::PodGroups(kind) => self.watch(source, move |e| Payload::PodGroup(kind, e)),
             Source::Volumes(kind) => self.watch(source, move |e| Payload::Volume(kind, entry(kind, e))),
         };
@@ -49,6 +51,13 @@ impl Watches {
     /// Starts a watch of nodes. Its events carry `generation`.
     pub(crate) fn start_nodes(&self, generation: u32) -> AbortHandle {
         self.watch(Source::Nodes, move |event| Payload::Node(generation, event))
+    }
+
+    /// Starts a watch of objects about devices. Its events carry `generation`.
+    pub(crate) fn start_devices(&self, kind: DeviceKind, generation: u32) -> AbortHandle {
+        self.watch(Source::Devices(kind), move |event| {
+            Payload::Device(kind, generation, device_entry(kind, event))
+        })
     }
 
     fn watch<T>(

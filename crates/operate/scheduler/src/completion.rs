@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use berth_api::object::{GroupKey, NamespacedName, Pod};
 use berth_client::call::CallError;
-use berth_mirror::{ClaimState, VolumeState};
+use berth_mirror::{ClaimState, DeviceClaimState, VolumeState};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -26,6 +26,22 @@ pub(crate) enum Completion {
         /// That of the binding.
         abandoned: Arc<AtomicBool>,
         result: Result<VolumesWritten, VolumeWriteError>,
+    },
+    /// The claims after the requests.
+    DevicesWritten {
+        id: PodId,
+        result: Result<Vec<(NamespacedName, DeviceClaimState)>, DeviceWriteError>,
+    },
+    /// What was written for a pod is taken back. With the versions of the claims that remain.
+    DevicesRolledBack {
+        id: PodId,
+        versions: Vec<(NamespacedName, u64)>,
+    },
+    /// What PostFilter does about a claim for a pod is done.
+    ClaimFreed {
+        id: PodId,
+        claim: NamespacedName,
+        result: Result<(), CallError>,
     },
     Status {
         id: PodId,
@@ -73,8 +89,8 @@ pub(crate) enum BindResult {
     NotSent,
     /// The pod is not bound.
     Failed(CallError),
-    /// Its volumes are not bound, for this reason; nothing was sent for the pod.
-    VolumesFailed(String),
+    /// Its volumes or its claims of devices are not bound, for this reason; nothing was sent for the pod.
+    ClaimsFailed(String),
 }
 
 /// The objects after the requests that start the binding of a pod's volumes.
@@ -99,6 +115,17 @@ impl From<CallError> for VolumeWriteError {
     fn from(error: CallError) -> Self {
         VolumeWriteError::Failed(error.message())
     }
+}
+
+/// Why claims of devices are not being bound. What was written before is taken back.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DeviceWriteError {
+    /// The attempt was abandoned, or this process lost the leadership.
+    #[error("not sent")]
+    NotSent,
+    /// A request failed, or a claim has changed since the decision.
+    #[error("{0}")]
+    Failed(String),
 }
 
 /// Victims to be evicted for a pod.

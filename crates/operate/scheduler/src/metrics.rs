@@ -75,6 +75,7 @@ pub(crate) struct Metrics {
     cache_size: Family<Labels<1>, Gauge>,
     goroutines: Family<Labels<1>, Gauge>,
     volume_errors: Family<Labels<1>, Counter>,
+    device_claims: Family<Labels<1>, Counter>,
     pod_group_attempts: Family<Labels<1>, Counter>,
     pod_group_reservations: Family<Labels<1>, Counter>,
     pub(crate) bind_lookups: Counter,
@@ -184,6 +185,11 @@ impl Metrics {
                 r,
                 "scheduler_volume_scheduling_stage_error",
                 "Failures to bind the volumes of a pod, by operation",
+            ),
+            device_claims: register(
+                r,
+                "berth_scheduler_device_claims",
+                "Pods whose claims of devices were written, by result",
             ),
             pod_group_attempts: register(
                 r,
@@ -317,6 +323,11 @@ impl Metrics {
             let labels = ([("plugin", *plugin)], profile_label(profile));
             self.unschedulable.get_or_create(&labels).set(*n as i64);
         }
+    }
+
+    /// The claims of devices of a pod were written, or that failed.
+    pub(crate) fn devices_written(&self, result: &'static str) {
+        self.device_claims.get_or_create(&[("result", result)]).inc();
     }
 
     /// The volumes of a pod could not be bound.

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use berth_api::config::SchedulerConfig;
 use berth_api::journal::Entry;
-use berth_api::object::{
-    DeviceResources, NamespacedName, ObjectMeta, Pod, PodDisruptionBudget, PodLimits, PodSpec,
-};
+use berth_api::object::{NamespacedName, ObjectMeta, Pod, PodDisruptionBudget, PodLimits, PodSpec};
 use berth_engine::{Cluster, DisruptionBudget, PreparedPod};
 use berth_mirror::{Change, Mirror, WatchEvent};
 
@@ -62,7 +60,6 @@ pub(crate) struct State {
     pub(crate) cluster: Cluster,
     pub(crate) mirror: Mirror,
     pub(crate) budgets: Budgets,
-    pub(crate) devices: DeviceResources,
     pub(crate) limits: PodLimits,
     pub(crate) recorder: Recorder,
 }

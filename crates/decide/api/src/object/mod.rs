@@ -42,7 +42,6 @@ pub use pod_limits::{PodLimits, TooManyEntries};
 pub use resources::{ContainerClaim, ResourceList, ResourceRequirements};
 pub use shared::{Empty, Shared};
 pub use shared_parts::SharedParts;
-pub use support::DeviceResources;
 pub use volume::{VolumeDecision, VolumeKind, VolumeObject};
 pub use workload::*;
 

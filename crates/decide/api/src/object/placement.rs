@@ -38,15 +38,8 @@ pub const SPEC_FIELDS: [&str; 18] = [
 ];
 
 /// The fields of `status` that placement or the scheduling queue reads, besides `conditions`.
-pub const STATUS_FIELDS: [&str; 7] = [
-    "phase",
-    "startTime",
-    "nominatedNodeName",
-    "resources",
-    "allocatedResources",
-    "resourceClaimStatuses",
-    "extendedResourceClaimStatus",
-];
+pub const STATUS_FIELDS: [&str; 6] =
+    ["phase", "startTime", "nominatedNodeName", "resources", "allocatedResources", "resourceClaimStatuses"];
 
 /// The lists of container statuses in `status`. Of each status, placement reads the [`CONTAINER_STATUS_FIELDS`]; the
 /// others change often, and without effect on placement.
@@ -92,7 +85,7 @@ impl Pod {
             (&spec.init_containers, &spec.containers, &spec.overhead, &spec.resources),
             (self.started(), self.is_being_preempted(), volumes),
             (spec.host_network, spec.host_users, &spec.scheduling_group),
-            (&spec.resource_claims, &status.resource_claim_statuses, &status.extended_resource_claim_status),
+            (&spec.resource_claims, &status.resource_claim_statuses),
             (&status.container_statuses, &status.init_container_statuses, status.is_resize_infeasible()),
             (&status.resources, &status.allocated_resources),
         );
@@ -164,7 +157,7 @@ mod tests {
         assert_listed::<PodSpec>(&SPEC_FIELDS, &["nodeName", "runtimeClassName", "os"]);
         assert_listed::<PodStatus>(
             &[&STATUS_FIELDS[..], &CONTAINER_STATUSES].concat(),
-            &["conditions", "reason", "message"],
+            &["conditions", "reason", "message", "extendedResourceClaimStatus"],
         );
         assert_listed::<ContainerStatus>(&CONTAINER_STATUS_FIELDS, &[]);
     }
@@ -205,7 +198,7 @@ mod tests {
             ("/spec/hostUsers", json!(false), true),
             ("/spec/resourceClaims", json!([{"name": "gpu"}]), true),
             ("/status/resourceClaimStatuses", json!([{"name": "gpu", "resourceClaimName": "p-gpu-x"}]), true),
-            ("/status/extendedResourceClaimStatus", json!({"resourceClaimName": "p-extended"}), true),
+            ("/status/extendedResourceClaimStatus", json!({"resourceClaimName": "p-extended"}), false),
             ("/spec/schedulingGroup", json!({"podGroupName": "g"}), true),
             ("/status/containerStatuses", json!([{"name": "c", "restartCount": 1}]), false),
             ("/status/containerStatuses", json!([{"name": "c", "allocatedResources": {"cpu": "1"}}]), true),

@@ -31,6 +31,11 @@ impl Cluster {
         Some(self.state.symbols.text(value))
     }
 
+    /// Whether devices of a class provide an extended resource.
+    pub fn devices_provide(&self, resource: &str) -> bool {
+        self.state.devices.class_of_resource(resource).is_some()
+    }
+
     /// What the pods of a node request of a resource: milli-CPU of `cpu`, otherwise units; 0 for an unknown node.
     pub fn requested(&self, node: &str, resource: &str) -> i64 {
         let Some(node) = self.state.find_node(node).map(|id| self.state.nodes.get(id)) else { return 0 };

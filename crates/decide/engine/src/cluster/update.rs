@@ -181,7 +181,8 @@ impl Cluster {
     /// Assumes what a decision says of the pod's claims of devices ([`Outcome::Placed`](crate::Outcome::Placed)): they are
     /// allocated, and reserved for the pod. While they are in flight, no other pod gets those that were not allocated before.
     ///
-    /// An assumption ends with [`Cluster::restore_devices`], or when the claim is set with an allocation.
+    /// An assumption ends with [`Cluster::restore_devices`], or when the claim is set with an allocation; that of extended
+    /// resources when the claim that is made for the pod is.
     pub fn assume_devices(&mut self, assumed: &AssumedDevices) {
         self.state.assume_devices(assumed);
         self.updated();

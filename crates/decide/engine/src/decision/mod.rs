@@ -111,7 +111,7 @@ fn decide_with_objects(
 impl Context<'_> {
     /// The outcome of a pod that goes to a node.
     fn placed(self, node: NodeId, score: Option<i64>) -> Outcome {
-        let devices = self.cycle.devices.as_deref();
+        let devices = self.cycle.devices.as_deref().filter(|_| self.allocates_devices());
         let record = self.state.nodes.get(node);
         let devices = devices.and_then(|devices| device_decision(self.state, devices, record)).transpose();
         let (node, volumes) = (self.state.node_name(node).to_owned(), self.volume_decision(node));

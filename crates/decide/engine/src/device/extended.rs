@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use berth_api::object::ContainerExtendedResourceRequest;
 use berth_api::object::device::{
     ALLOCATION_MODE_EXACT_COUNT, DeviceRequest, ExactDeviceRequest, ResourceClaimSpec,
 };
+use berth_api::object::{ContainerExtendedResourceRequest, NamespacedName};
 
 use super::{CycleDevices, ExtendedResource, Requested};
 use crate::state::State;
-use crate::state::device::{ClaimSpec, ClassRecord, ContainerResources, assumed_extended_claim};
+use crate::state::device::{ClaimSpec, ClassRecord, ContainerResources};
 use crate::state::node::NodeRecord;
 
 /// Which request is for which resource of which container.
@@ -44,7 +44,7 @@ impl CycleDevices {
         let mut source = ResourceClaimSpec::default();
         source.devices.requests = written;
         let spec = ClaimSpec::of_requests(source);
-        let claim = assumed_extended_claim(&self.pod.pod);
+        let claim = NamespacedName::new(self.pod.pod.namespace(), "<extended-resources>");
         Some((Requested { claim, spec: Arc::new(spec), classes: classes.into() }, mappings))
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn post_filter(state: &State, nominations: &Nominations, pod: &Prepar
     let (Some(context), Some(devices)) = (Context::new(state, &cycle), &cycle.devices) else {
         return DevicePostFilter::Nothing;
     };
-    if devices.problem.is_some() {
+    if devices.problem.is_some() || !context.allocates_devices() {
         return DevicePostFilter::Nothing;
     }
     if devices.rules.has_stale_claim {

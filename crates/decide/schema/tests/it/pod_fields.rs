@@ -1,9 +1,8 @@
-//! Every field of a pod is decided, irrelevant to placement for a reason, or listed as unsupported.
+//! Every field of a pod is decided, or irrelevant to placement for a reason.
 
 use std::collections::BTreeMap;
 
 use berth_api::object::placement::SPEC_FIELDS;
-use berth_api::object::support::unsupported_paths;
 use berth_schema::{Struct, Type, type_of};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,6 +49,7 @@ const POD: &[(&str, Support)] = &[
     ("priority", Decided),
     ("priorityClassName", Decided),
     ("readinessGates", Irrelevant(KUBELET)),
+    ("resourceClaims", Decided),
     ("resources", Inside),
     ("restartPolicy", Irrelevant(KUBELET)),
     (
@@ -190,40 +190,34 @@ fn struct_of(ty: &'static Type) -> &'static Struct {
     }
 }
 
-/// Adds what is wrong with the fields of `of` to `problems`, and removes its unsupported fields from `unsupported`.
-fn check(of: &'static Struct, path: &str, unsupported: &mut Vec<&str>, problems: &mut Vec<String>) {
+/// Adds what is wrong with the fields of `of` to `problems`.
+fn check(of: &'static Struct, path: &str, problems: &mut Vec<String>) {
     let name = of.name.rsplit('.').next().unwrap_or_default();
     let mut table: BTreeMap<_, _> = table_of(name).iter().copied().collect();
     for (field, ty) in of.fields() {
         let path = format!("{path}.{field}");
-        let listed = unsupported.iter().position(|listed| *listed == path).map(|i| unsupported.remove(i));
-        match (table.remove(field), listed) {
-            (Some(Inside), None) => check(struct_of(ty.ty()), &path, unsupported, problems),
-            (Some(Decided | Irrelevant(_)), None) | (None, Some(_)) => {}
-            (None, None) => {
-                problems.push(format!("{path} is not decided, not irrelevant and not unsupported"))
-            }
-            (Some(support), Some(_)) => problems.push(format!("{path} is {support:?}, and unsupported")),
+        match table.remove(field) {
+            Some(Inside) => check(struct_of(ty.ty()), &path, problems),
+            Some(Decided | Irrelevant(_)) => {}
+            None => problems.push(format!("{path} is not decided and not irrelevant")),
         }
     }
     problems.extend(table.keys().map(|field| format!("{path}.{field} does not exist")));
 }
 
 #[test]
-fn every_field_of_a_pod_is_decided_irrelevant_or_unsupported() {
+fn every_field_of_a_pod_is_decided_or_irrelevant() {
     let pod = type_of("", "v1", "Pod").and_then(|pod| pod.child("spec")).expect("pods have a spec");
-    let (mut unsupported, mut problems) = (unsupported_paths().collect(), Vec::new());
-    check(struct_of(pod), "spec", &mut unsupported, &mut problems);
+    let mut problems = Vec::new();
+    check(struct_of(pod), "spec", &mut problems);
     assert_eq!(problems, Vec::<String>::new());
-    assert_eq!(unsupported, Vec::<&str>::new(), "fields that do not exist");
 }
 
 #[test]
 fn the_scheduler_sees_changes_of_exactly_the_fields_that_matter() {
     let matters =
         POD.iter().filter(|(_, support)| !matches!(support, Irrelevant(_))).map(|(field, _)| *field);
-    let unsupported = unsupported_paths().filter_map(|path| path.strip_prefix("spec."));
-    let mut expected: Vec<_> = matters.chain(unsupported).filter(|field| *field != "nodeName").collect();
+    let mut expected: Vec<_> = matters.filter(|field| *field != "nodeName").collect();
     expected.sort_unstable();
     let mut seen = SPEC_FIELDS.to_vec();
     seen.sort_unstable();

@@ -19,6 +19,20 @@ pub enum StreamEvent<T> {
     Failed(WatchFailure),
 }
 
+impl<T> StreamEvent<T> {
+    /// The same event with another object.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> StreamEvent<U> {
+        match self {
+            StreamEvent::Init => StreamEvent::Init,
+            StreamEvent::InitApply(object) => StreamEvent::InitApply(change(object)),
+            StreamEvent::InitDone => StreamEvent::InitDone,
+            StreamEvent::Apply(object) => StreamEvent::Apply(change(object)),
+            StreamEvent::Delete(object) => StreamEvent::Delete(change(object)),
+            StreamEvent::Failed(failure) => StreamEvent::Failed(failure),
+        }
+    }
+}
+
 /// An event of a [`WatchStream`](super::WatchStream): lists are collected.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<T> {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::object::DeviceResources;
 use berth_client::WatchFailure;
 use berth_client::component::Sidecars;
 use berth_client::lease::Leadership;
@@ -35,7 +34,6 @@ pub(super) struct Enforcer {
     pub(super) cluster: Cluster,
     pub(super) mirror: Mirror,
     pub(super) pods: Pods,
-    pub(super) devices: DeviceResources,
     /// Whether all sources were listed once. Before that, violations mean nothing.
     pub(super) is_complete: bool,
     pub(super) violations: Violations,

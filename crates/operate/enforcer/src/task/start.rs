@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use berth_api::object::DeviceResources;
 use berth_client::WatchGroup;
 use berth_client::component::Sidecars;
 use berth_client::connect::Connection;
@@ -93,8 +92,7 @@ pub(crate) fn start(
         let enforcer = Enforcer {
             cluster,
             mirror,
-            pods: Pods::default(),
-            devices: DeviceResources::default(),
+            pods: Pods::new(options.settings.config.clone()),
             is_complete: false,
             held,
             violations: Violations::new(options.graces, exempt_namespaces, metrics.clone()),

@@ -230,11 +230,10 @@ impl Enforcer {
         }
     }
 
-    /// Why it is not known where a victim fits: it has fields that Berth does not support, or needs what may not be read.
+    /// Why it is not known where a victim fits: its profile does not evaluate one of its fields, or it needs what may not be read.
     fn undecidable(&self, remedy: &Remedy) -> Option<String> {
         let pod = self.pods.get(&remedy.victim.namespace, &remedy.victim.name)?;
-        let fields = pod.suspect.unsupported(&self.devices);
-        let unsupported = (!fields.is_empty()).then(|| unsupported_message(&fields));
+        let unsupported = (!pod.unsupported.is_empty()).then(|| unsupported_message(&pod.unsupported));
         unsupported.or_else(|| self.mirror.unreadable_for(|| pod.needs).map(str::to_owned))
     }
 

@@ -45,8 +45,6 @@ impl Enforcer {
                 }
                 self.timer.set(Instant::now());
             }
-            Change::DeviceClassApplied(class) if self.devices.set(&class) => self.timer.set(Instant::now()),
-            Change::DeviceClassDeleted(name) if self.devices.remove(&name) => self.timer.set(Instant::now()),
             Change::Readability(_) => self.timer.set(Instant::now()),
             Change::Failed(failure) => self.failure = Some(failure),
             // The enforcer keeps no pending pods, and watches no budgets and groups.
@@ -71,7 +69,7 @@ impl Enforcer {
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
         let known = |pods: &Pods| pods.get(namespace, name).map(|pod| (pod.uid.clone(), pod.is_accepted));
         let before = known(&self.pods);
-        let changes = self.pods.set(pod, Needs::of(pod, self.cluster.settings()), seen_at);
+        let changes = self.pods.set(pod, Needs::of(pod, &self.cluster), seen_at);
         if let Some((uid, is_accepted)) = known(&self.pods).filter(|_| self.is_complete) {
             let was_accepted =
                 before.filter(|(before, _)| *before == uid).map(|(_, was_accepted)| was_accepted);

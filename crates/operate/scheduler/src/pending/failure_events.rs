@@ -107,6 +107,12 @@ impl FailureEvents {
         self.recorder.record(event(pod, EventType::Normal, "RulesRelaxed", "Scheduling", note));
     }
 
+    /// Reports a pod whose devices are not ready on its node yet.
+    pub(crate) fn waits_for_devices(&self, pod: &Pod, node: &str) {
+        let note = format!("waiting for binding conditions for device on node {node}");
+        self.recorder.record(event(pod, EventType::Normal, "BindingConditionsPending", "Scheduling", note));
+    }
+
     fn unschedulable(&self, pod: &Pod, message: &str, bottleneck: Option<&str>) {
         self.failed(
             pod,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use berth_api::object::support::unsupported_message;
+use berth_api::object::support::{unsupported_fields, unsupported_message};
 use berth_api::object::{NamespacedName, Pod};
 use berth_client::events::cut;
 use berth_mirror::Needs;
@@ -101,12 +101,12 @@ impl PendingPods {
             let most = state.limits.max_entries;
             format!("{excess}, more than {most} (option --max-rule-entries of the scheduler)")
         });
-        let fields = match self.ignore_unsupported {
-            true => Vec::new(),
-            false => queued.suspect.unsupported(&state.devices),
+        let fields = match queued.has_claims && !self.ignore_unsupported {
+            true => unsupported_fields(&queued.pod.spec, &state.config),
+            false => Vec::new(),
         };
         let unreadable = || {
-            let needs = || Needs::of(&queued.pod, state.cluster.settings());
+            let needs = || Needs::of(&queued.pod, &state.cluster);
             state.mirror.unreadable_for(needs).map(str::to_owned)
         };
         let unsupported = (!fields.is_empty()).then(|| unsupported_message(&fields));

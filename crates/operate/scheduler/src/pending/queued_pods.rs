@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use berth_api::object::support::SuspectFields;
 use berth_api::object::{Pod, PodLimits, TooManyEntries, VolumeDecision};
 use berth_engine::{PreparedPod, RelaxedPod};
 use rustc_hash::FxHashMap;
@@ -18,8 +17,8 @@ use crate::queue::PodId;
 /// A pod that is pending, or being bound.
 pub(crate) struct QueuedPod {
     pub(crate) pod: Arc<Pod>,
-    /// Of the pod: found while it is in the processor's cache, not at each decision.
-    pub(crate) suspect: SuspectFields,
+    /// Of the pod: whether a profile may not evaluate it. Found while it is in the processor's cache, not at each decision.
+    pub(crate) has_claims: bool,
     /// Of the pod: more than it may carry.
     pub(crate) excess: Option<TooManyEntries>,
     pub(crate) prepared: PreparedPod,
@@ -84,7 +83,7 @@ impl QueuedPod {
             to_write: None,
             is_write_queued: false,
             is_write_in_flight: false,
-            suspect: SuspectFields::of(&pod.spec),
+            has_claims: !pod.spec.resource_claims.is_empty(),
             excess,
             pod,
         }
@@ -93,7 +92,7 @@ impl QueuedPod {
     /// The pod changed.
     pub(crate) fn set_pod(&mut self, pod: Arc<Pod>, limits: PodLimits) {
         self.excess = limits.excess(&pod);
-        self.suspect = SuspectFields::of(&pod.spec);
+        self.has_claims = !pod.spec.resource_claims.is_empty();
         self.pod = pod;
     }
 

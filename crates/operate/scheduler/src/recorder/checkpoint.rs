@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use berth_api::journal::{AssumedDevices, AssumedVolumes, Entry};
-use berth_api::object::device::{DeviceDecision, DeviceKind, DeviceObject};
+use berth_api::object::device::{
+    ClaimDecision, DeviceDecision, DeviceKind, DeviceObject, EXTENDED_RESOURCE_CLAIM_ANNOTATION,
+};
 use berth_api::object::{NamespacedName, VolumeDecision, VolumeKind};
 
 /// The number of a line, in the order of arrival.
@@ -35,6 +37,8 @@ enum Object {
     Device(DeviceKind, NamespacedName),
     /// What is assumed of a claim of devices.
     AssumedClaim(NamespacedName),
+    /// What is assumed of the extended resources of a pod.
+    AssumedResources(NamespacedName),
     Budget(NamespacedName),
 }
 
@@ -86,6 +90,11 @@ impl Checkpoint {
                 self.set(Object::Device(kind, name.clone()), line);
                 match &**object {
                     DeviceObject::ResourceClaim(claim) if claim.status.allocation.is_some() => {
+                        let mark = claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM_ANNOTATION);
+                        if let Some(pod) = claim.metadata.controller().filter(|_| mark == Some("true")) {
+                            let pod = NamespacedName::new(name.namespace(), &pod.name);
+                            self.unset(&Object::AssumedResources(pod));
+                        }
                         self.unset(&Object::AssumedClaim(name));
                     }
                     _ => self.renew(&Object::AssumedClaim(name)),
@@ -134,7 +143,7 @@ impl Checkpoint {
             Entry::AssumeDevices(assumed) => self.assume_devices(assumed),
             Entry::RestoreDevices(assumed) => {
                 for claim in &assumed.devices.claims {
-                    self.unset(&Object::AssumedClaim(claim.claim.clone()));
+                    self.unset(&assumed_claim(assumed, claim));
                 }
             }
             Entry::Journal(_)
@@ -222,12 +231,13 @@ impl Checkpoint {
     /// Each claim that is allocated has its own line.
     fn assume_devices(&mut self, assumed: &AssumedDevices) {
         for claim in assumed.devices.claims.iter().filter(|claim| claim.allocation.is_some()) {
+            let object = assumed_claim(assumed, claim);
             let devices = DeviceDecision { claims: vec![claim.clone()] };
             let assumed = AssumedDevices { devices, ..assumed.clone() };
             // It is made of texts and numbers only, and so can be written.
             let mut line = serde_json::to_vec(&Entry::AssumeDevices(Box::new(assumed))).unwrap_or_default();
             line.push(b'\n');
-            self.set(Object::AssumedClaim(claim.claim.clone()), &line);
+            self.set(object, &line);
         }
     }
 
@@ -271,6 +281,14 @@ impl Checkpoint {
             }
             _ => {}
         }
+    }
+}
+
+/// What is assumed of a claim. That for extended resources does not exist yet.
+fn assumed_claim(assumed: &AssumedDevices, claim: &ClaimDecision) -> Object {
+    match claim.extended {
+        Some(_) => Object::AssumedResources(assumed.pod.clone()),
+        None => Object::AssumedClaim(claim.claim.clone()),
     }
 }
 

@@ -7,11 +7,14 @@ use std::time::Duration;
 use berth_api::config::Plugin;
 use berth_api::journal::Entry;
 use berth_api::object::VolumeDecision;
+use berth_api::object::device::DeviceDecision;
 use berth_engine::Outcome;
 use tokio::time::Instant;
 
 use super::scheduler::Scheduler;
+use crate::binding::DeviceBindings;
 use crate::completion::Binding;
+use crate::context::Context;
 use crate::metrics::AttemptResult;
 use crate::pending::{GroupFailure, InFlightBinding};
 use crate::pod_status::FailureReason;
@@ -22,6 +25,9 @@ use crate::wake::{add_unschedulable, group_key};
 
 impl Scheduler {
     pub(super) fn decide(&mut self, id: PodId) {
+        if self.is_being_taken_back(id, [id]) {
+            return;
+        }
         let context = &mut self.context;
         if context.pending.park_if_undecidable(&context.state, id) {
             return;
@@ -53,17 +59,38 @@ impl Scheduler {
         context.state.recorder.record(|| Entry::Decision(Box::new(outcome.recorded(name()))));
         let outcome = self.relaxation.decide(context, id, outcome, before);
         match outcome {
-            Outcome::Placed { node, volumes, .. } => self.bind(id, &node, volumes, now),
+            Outcome::Placed { node, volumes, devices, .. } => self.bind(id, &node, (volumes, devices), now),
             Outcome::Gated { .. } => context.pending.queue.gate(id, now),
             Outcome::Unschedulable { message, plugins } => {
-                let message = preempt(context, id, message, self.flush_after);
+                let message = match free_claims(context, &mut self.devices, id) {
+                    // As a success of PostFilter: no pods are preempted as well.
+                    Some(done) => format!("{message} {done}"),
+                    None => preempt(context, id, message, self.flush_after),
+                };
                 self.fail(id, FailureReason::Unschedulable, message, plugins);
             }
             Outcome::Failed { error } => self.fail(id, FailureReason::SchedulerError, error, Vec::new()),
         }
     }
 
-    pub(super) fn bind(&mut self, id: PodId, node: &str, volumes: Option<Box<VolumeDecision>>, now: Instant) {
+    /// Whether what an earlier attempt wrote for one of these pods is being taken back. The entry is decided after that.
+    pub(super) fn is_being_taken_back(&mut self, entry: PodId, ids: impl IntoIterator<Item = PodId>) -> bool {
+        let pending = &mut self.context.pending;
+        let mut pods = ids.into_iter().filter_map(|id| pending.pods.get(id));
+        let is_busy = pods.any(|queued| self.devices.is_busy(&queued.pod));
+        if is_busy {
+            pending.queue.back_off(entry, Instant::now());
+        }
+        is_busy
+    }
+
+    pub(super) fn bind(
+        &mut self,
+        id: PodId,
+        node: &str,
+        (volumes, devices): (Option<Box<VolumeDecision>>, Option<Box<DeviceDecision>>),
+        now: Instant,
+    ) {
         let context = &mut self.context;
         let Some(queued) = context.pending.pods.get_mut(id) else { return };
         context.state.clear_nomination(&queued.pod);
@@ -81,11 +108,28 @@ impl Scheduler {
             abandoned: abandoned.clone(),
             volumes: volumes.clone(),
         });
+        let has_devices = devices.is_some_and(|devices| {
+            let assumed = queued.prepared.assumed_devices(&devices, true);
+            let place = (id, &queued.pod, &node);
+            self.devices.assume(&mut context.state.cluster, place, assumed, &abandoned, now)
+        });
         context.pending.queue.release_group(id, now);
         let binding = Binding { id, pod: queued.pod.clone(), node, relaxed, abandoned };
+        if volumes.is_some() || has_devices {
+            // Components such as the cluster autoscaler learn where the pod is going to be (NominatedNodeNameForExpectation).
+            let node = binding.node.to_string();
+            self.context.pending.write_status(id, |status| status.nominated_node = node);
+        }
         match volumes {
             Some(volumes) => self.bind_volumes(binding, volumes, now),
-            None => self.send_binding(group, binding),
+            None => self.bind_devices(group, binding, now),
+        }
+    }
+
+    /// Binds the claims of devices of a pod, if it has any, and then the pod.
+    pub(super) fn bind_devices(&mut self, group: Option<PodId>, binding: Binding, now: Instant) {
+        if let Some(binding) = self.devices.start(binding, now) {
+            self.send_binding(group, binding);
         }
     }
 
@@ -93,9 +137,6 @@ impl Scheduler {
     fn bind_volumes(&mut self, binding: Binding, decision: Arc<VolumeDecision>, now: Instant) {
         let profile = self.context.state.config.profile(&binding.pod.spec.scheduler_name);
         let seconds = profile.map_or(0, |profile| profile.volume_binding.bind_timeout_seconds);
-        // Components such as the cluster autoscaler learn where the pod is going to be (NominatedNodeNameForExpectation).
-        let node = binding.node.to_string();
-        self.context.pending.write_status(binding.id, |status| status.nominated_node = node);
         self.volumes.start(binding, decision, Duration::from_secs(seconds.unsigned_abs()), now);
     }
 
@@ -131,4 +172,11 @@ impl Scheduler {
         add_unschedulable(context, &self.groups, (id, &key), &failure, now);
         context.pending.report_failure(&context.state, id, &key, &failure);
     }
+}
+
+/// PostFilter of the plugin DynamicResources: starts what can be done about the claims of a pod that fits nowhere. Returns
+/// kube-scheduler's text about it.
+fn free_claims(context: &Context, devices: &mut DeviceBindings, id: PodId) -> Option<&'static str> {
+    let queued = context.pending.pods.get(id)?;
+    devices.post_filter(id, &queued.pod, context.state.cluster.device_post_filter(queued.decided()))
 }

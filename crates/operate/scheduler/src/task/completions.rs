@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use berth_api::object::NamespacedName;
 use berth_client::call::CallError;
 use tokio::time::Instant;
 
 use super::scheduler::Scheduler;
-use crate::binding::VolumeOutcome;
+use crate::binding::{DeviceOutcome, VolumeOutcome};
 use crate::completion::{BindResult, Binding, Completion, Eviction};
 use crate::metrics::AttemptResult;
 use crate::pod_status::FailureReason;
@@ -31,11 +32,25 @@ impl Scheduler {
                     None => self.check_volumes(&[id]),
                 }
             }
+            Completion::DevicesWritten { id, result } => {
+                match self.devices.written(id, result, Instant::now()) {
+                    Some(outcome) => self.devices_settled(outcome),
+                    None => {
+                        self.check_devices(&[id]);
+                        self.report_waiting_devices(id);
+                    }
+                }
+            }
+            Completion::DevicesRolledBack { id, versions } => {
+                self.devices.rolled_back(&mut self.context.state.cluster, id, versions);
+            }
+            Completion::ClaimFreed { id, claim, result } => self.claim_freed(id, &claim, result),
             Completion::Status { id, written, result } => {
                 let (statuses, pods) = (&mut self.context.pending.statuses, &mut self.context.pending.pods);
                 statuses.completed();
                 if statuses.written(pods, id, written, result) {
                     self.check_volumes(&[id]);
+                    self.check_devices(&[id]);
                 }
             }
             Completion::Eviction { eviction, n_evicted, failed } => {
@@ -62,12 +77,55 @@ impl Scheduler {
         match outcome {
             VolumeOutcome::Bound(binding) => {
                 let group = self.context.pending.pods.get(binding.id).and_then(|queued| queued.group);
-                self.send_binding(group, binding);
+                self.bind_devices(group, binding, Instant::now());
             }
             VolumeOutcome::Failed(binding, error) => {
-                self.bind_completed(&binding, BindResult::VolumesFailed(error));
+                self.bind_completed(&binding, BindResult::ClaimsFailed(error));
             }
             VolumeOutcome::NotSent(binding) => self.bind_completed(&binding, BindResult::NotSent),
+        }
+    }
+
+    /// Binds the pods whose devices are ready now.
+    pub(super) fn check_devices(&mut self, pods: &[PodId]) {
+        for id in pods {
+            if let Some(outcome) = self.devices.check(*id, &self.context.pending.pods) {
+                self.devices_settled(outcome);
+            }
+        }
+    }
+
+    /// The wait of a pod for its devices ended.
+    pub(super) fn devices_settled(&mut self, outcome: DeviceOutcome) {
+        match outcome {
+            DeviceOutcome::Bound(binding) => {
+                let group = self.context.pending.pods.get(binding.id).and_then(|queued| queued.group);
+                self.send_binding(group, binding);
+            }
+            DeviceOutcome::Failed(binding, error) => {
+                self.bind_completed(&binding, BindResult::ClaimsFailed(error));
+            }
+            DeviceOutcome::NotSent(binding) => self.bind_completed(&binding, BindResult::NotSent),
+        }
+    }
+
+    fn report_waiting_devices(&self, id: PodId) {
+        let queued = self.context.pending.pods.get(id).filter(|_| self.devices.waits_for_conditions(id));
+        if let Some((queued, binding)) = queued.and_then(|queued| Some((queued, queued.binding.as_ref()?))) {
+            self.context.pending.events.waits_for_devices(&queued.pod, &binding.node);
+        }
+    }
+
+    /// PostFilter has changed a claim for a pod. The watch wakes the pods that this helps.
+    fn claim_freed(&mut self, id: PodId, claim: &NamespacedName, result: Result<(), CallError>) {
+        self.devices.freed(claim);
+        let Err(error) = result else { return };
+        let pending = &mut self.context.pending;
+        tracing::warn!("claim {claim} is not freed: {error}");
+        let entry = pending.entry_of(id);
+        if pending.pods.get(id).is_some_and(|queued| queued.binding.is_none()) {
+            pending.queue.keep_backoff(entry);
+            pending.activate(entry, Instant::now());
         }
     }
 
@@ -85,6 +143,7 @@ impl Scheduler {
         let took = now.saturating_duration_since(queued.decided_at);
         match result {
             BindResult::Bound => {
+                self.devices.keep(&mut context.state.cluster, id);
                 self.reporter.current.n_bound += 1;
                 self.metrics.attempted(AttemptResult::Scheduled, &pod.spec.scheduler_name, took);
                 self.metrics.scheduled(attempts, waited);
@@ -103,13 +162,17 @@ impl Scheduler {
                     "the pod is bound to another node already"
                 );
                 context.state.forget(pod);
+                // The pod runs with its claims.
+                self.devices.keep(&mut context.state.cluster, id);
                 self.dequeue(id);
                 self.apply_pod(Arc::new(*found));
             }
             BindResult::NotSent => {
                 if !context.state.forget(pod) {
+                    self.devices.keep(&mut context.state.cluster, id);
                     return self.dequeue(id);
                 }
+                self.devices.roll_back(&mut context.state.cluster, id);
                 if !queued.written.nominated_node.is_empty() {
                     context.state.cluster.nominate(&queued.prepared, &queued.written.nominated_node);
                 }
@@ -121,7 +184,7 @@ impl Scheduler {
                 let error = format!("binding to node {}: {error}", binding.node);
                 self.bind_failed(binding, error, now);
             }
-            BindResult::VolumesFailed(error) => self.bind_failed(binding, error, now),
+            BindResult::ClaimsFailed(error) => self.bind_failed(binding, error, now),
         }
     }
 
@@ -134,8 +197,10 @@ impl Scheduler {
         self.metrics.attempted(AttemptResult::Error, &pod.spec.scheduler_name, took);
         if !self.context.state.forget(pod) {
             // The watch reported the binding after all.
+            self.devices.keep(&mut self.context.state.cluster, id);
             return self.dequeue(id);
         }
+        self.devices.roll_back(&mut self.context.state.cluster, id);
         self.context.pending.queue.back_off(id, now);
         self.metrics.queued("backoff", "ScheduleAttemptFailure");
         self.context.pending.write_status(id, |status| {

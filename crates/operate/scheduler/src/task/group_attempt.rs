@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use berth_api::config::Plugin;
 use berth_api::journal::Entry;
 use berth_api::object::VolumeDecision;
+use berth_api::object::device::DeviceDecision;
 use berth_engine::{Group, GroupOutcome, GroupTopology, Outcome, PreparedPod};
 use tokio::time::Instant;
 
@@ -20,13 +21,17 @@ use crate::relaxation::{relaxed_sentence, require_all_rules};
 use crate::wake::group_key;
 
 /// A member with its node.
-type PlacedMember = (PodId, String, Option<Box<VolumeDecision>>);
+type PlacedMember = (PodId, String, (Option<Box<VolumeDecision>>, Option<Box<DeviceDecision>>));
 
 impl Scheduler {
     pub(super) fn decide_group(&mut self, entry: PodId) {
         let now = Instant::now();
         let context = &mut self.context;
         let Some(attempt) = self.groups.attempt(context, entry, now) else { return };
+        if self.is_being_taken_back(entry, attempt.ids.iter().copied()) {
+            return;
+        }
+        let context = &mut self.context;
         let GroupAttempt { ids, name, n_missing, .. } = &attempt;
         let (mut pods, mut nominated): (Vec<PreparedPod>, Vec<_>) = (Vec::new(), Vec::new());
         let require = |id: &PodId| require_all_rules(&mut context.pending.pods, *id, &context.state.recorder);
@@ -60,7 +65,7 @@ impl Scheduler {
         let failure = match outcome {
             GroupOutcome::Placed { members, .. } => {
                 let placed = ids.iter().zip(members).filter_map(|(id, outcome)| match outcome {
-                    Outcome::Placed { node, volumes, .. } => Some((*id, node, volumes)),
+                    Outcome::Placed { node, volumes, devices, .. } => Some((*id, node, (volumes, devices))),
                     _ => None,
                 });
                 let placed: Vec<PlacedMember> = placed.collect();
@@ -97,12 +102,12 @@ impl Scheduler {
         let now = Instant::now();
         let members: BTreeSet<PodId> = placed.iter().map(|(id, ..)| *id).collect();
         self.groups.begin_batch(&mut self.context.pending, entry, members, deadline, now);
-        for (id, node, volumes) in placed {
+        for (id, node, claims) in placed {
             // Victims of an earlier attempt that are not evicted yet need not be evicted.
             if let Some(queued) = self.context.pending.pods.get_mut(id) {
                 queued.eviction = None;
             }
-            self.bind(id, &node, volumes, now);
+            self.bind(id, &node, claims, now);
         }
     }
 
@@ -165,6 +170,7 @@ impl Scheduler {
         let mut changed = Vec::new();
         for id in members {
             self.volumes.forget(id);
+            self.devices.roll_back(&mut self.context.state.cluster, id);
             let Some(queued) = self.context.pending.pods.get_mut(id) else { continue };
             if let Some(binding) = queued.binding.take() {
                 binding.abandoned.store(true, Ordering::Relaxed);

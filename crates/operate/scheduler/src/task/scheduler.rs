@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::binding::{BindWorkers, VolumeBindings};
+use crate::binding::{BindWorkers, DeviceBindings, VolumeBindings};
 use crate::completion::{BindResult, Completion, Completions};
 use crate::context::Context;
 use crate::instruments::Instruments;
@@ -36,6 +36,7 @@ pub(super) struct Scheduler {
     pub(super) groups: PodGroups,
     pub(super) binds: BindWorkers,
     pub(super) volumes: VolumeBindings,
+    pub(super) devices: DeviceBindings,
     pub(super) waker: Waker,
     pub(super) relaxation: Relaxation,
     pub(super) instruments: Instruments,
@@ -106,6 +107,7 @@ impl Scheduler {
     /// One turn, after all events that have arrived are applied. Returns whether there is more to do at once.
     fn turn(&mut self) -> bool {
         let now = Instant::now();
+        self.context.state.cluster.set_now(jiff::Timestamp::now().as_second());
         self.observe_leadership();
         for _ in 0..self.context.pending.queue.end_backoffs(now) {
             self.metrics.queued("active", "BackoffComplete");
@@ -113,6 +115,9 @@ impl Scheduler {
         self.relaxation.expire(&mut self.context.pending, now);
         while let Some(outcome) = self.volumes.expire(now, self.leadership.leads()) {
             self.volumes_settled(outcome);
+        }
+        while let Some(outcome) = self.devices.expire(now) {
+            self.devices_settled(outcome);
         }
         for entry in self.groups.expire(&mut self.context, now) {
             self.take_back(entry, Some("volumes of members are not bound in time"));
@@ -141,13 +146,14 @@ impl Scheduler {
             self.relaxation.next_due(),
             self.reporter.next_due(),
             self.volumes.next_due(),
+            self.devices.next_due(),
             self.groups.next_due(),
         ];
         times.into_iter().flatten().min().map_or(now + LONGEST_PAUSE, |at| at.min(now + LONGEST_PAUSE))
     }
 
-    /// Events of what another leader did a moment ago may not have arrived yet: pods are listed again before the first
-    /// decision as a leader.
+    /// Events of what another leader did a moment ago may not have arrived yet: pods and claims of devices are
+    /// listed again before the first decision as a leader.
     fn observe_leadership(&mut self) {
         let leads = self.leadership.leads();
         if leads != self.led_before {
@@ -155,6 +161,7 @@ impl Scheduler {
         }
         if leads && !self.led_before {
             self.context.state.mirror.relist_pods();
+            self.context.state.mirror.relist_device_claims();
             self.groups.forget_victims();
         }
         self.led_before = leads;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use berth_api::journal::{Header, RecordedSettings};
-use berth_api::object::DeviceResources;
 use berth_client::WatchGroup;
 use berth_client::component::Sidecars;
 use berth_client::connect::Connection;
@@ -19,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::scheduler::Scheduler;
-use crate::binding::{BindWorkers, Binder, VolumeBindings, VolumeWriter};
+use crate::binding::{BindWorkers, Binder, DeviceBindings, DeviceWriter, VolumeBindings, VolumeWriter};
 use crate::context::Context;
 use crate::instruments::Instruments;
 use crate::metrics::Metrics;
@@ -78,6 +77,12 @@ pub(crate) fn start(
             timeout: options.bind_timeout(),
             permits: Arc::new(Semaphore::new(options.bind_concurrency.max(1))),
         };
+        let device_writer = DeviceWriter {
+            client: client.clone(),
+            leadership: leadership.clone(),
+            timeout: options.bind_timeout(),
+            permits: Arc::new(Semaphore::new(options.bind_concurrency.max(1))),
+        };
         let config = Arc::new(options.settings.config.clone());
         let profiles = config.clone();
         let mirrored = MirrorOptions {
@@ -109,15 +114,7 @@ pub(crate) fn start(
         let now = Instant::now();
         let bind_concurrency = options.bind_concurrency.max(1);
         let budgets = Budgets::default();
-        let state = State {
-            config,
-            cluster,
-            mirror,
-            budgets,
-            devices: DeviceResources::default(),
-            limits: options.pod_limits,
-            recorder,
-        };
+        let state = State { config, cluster, mirror, budgets, limits: options.pod_limits, recorder };
         let pending = PendingPods {
             queue: Queue::new(QueueOptions {
                 first_backoff: options.first_backoff,
@@ -134,7 +131,8 @@ pub(crate) fn start(
             context: Context { state, pending },
             groups: PodGroups::new(&options, metrics.clone()),
             binds: BindWorkers::start(bind_concurrency, binder, &completed),
-            volumes: VolumeBindings::new(writer, completed, metrics.clone()),
+            volumes: VolumeBindings::new(writer, completed.clone(), metrics.clone()),
+            devices: DeviceBindings::new(device_writer, completed, metrics.clone()),
             waker: Waker::new(options.flush_after, now),
             relaxation: Relaxation::default(),
             instruments: Instruments::new(metrics.clone(), now),

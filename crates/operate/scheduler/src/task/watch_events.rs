@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use berth_api::journal::Entry;
-use berth_api::object::{DeviceResources, Pod};
-use berth_mirror::{Change, DriftReport, Needs, PodRef, Source, WatchEvent};
+use berth_api::object::{NamespacedName, Pod};
+use berth_mirror::{Change, DeviceClaimState, DriftReport, Needs, PodRef, Source, WatchEvent};
 use tokio::time::Instant;
 
 use super::scheduler::Scheduler;
@@ -31,9 +31,14 @@ impl Scheduler {
                         self.volumes_settled(outcome);
                     }
                 }
+                for id in self.devices.on_node(&node) {
+                    if let Some(outcome) = self.devices.abandon(id) {
+                        self.devices_settled(outcome);
+                    }
+                }
             }
-            Change::DeviceClassApplied(class) => self.device_classes_changed(|devices| devices.set(&class)),
-            Change::DeviceClassDeleted(name) => self.device_classes_changed(|devices| devices.remove(&name)),
+            Change::DeviceClaimApplied(key, state) => self.device_claim_changed(&key, Some(state)),
+            Change::DeviceClaimDeleted(key) => self.device_claim_changed(&key, None),
             Change::ClaimApplied(key, state) => {
                 let pods = self.volumes.claims.observe(&key, state);
                 self.check_volumes(&pods);
@@ -97,32 +102,20 @@ impl Scheduler {
 
     /// Decides again the pods that need a source, and those that may preempt now.
     fn readability_changed(&mut self, source: Source) {
-        let settings = self.context.state.cluster.settings();
+        let cluster = &self.context.state.cluster;
         let is_concerned = |id: &PodId| {
             let queued = self.context.pending.pods.get(*id).filter(|queued| queued.binding.is_none());
             queued.is_some_and(|queued| {
-                source == Source::Budgets || source.is_needed_by(Needs::of(&queued.pod, settings))
+                source == Source::Budgets || source.is_needed_by(Needs::of(&queued.pod, cluster))
             })
         };
         let concerned: Vec<_> = self.context.pending.pods.ids().filter(is_concerned).collect();
         concerned.into_iter().for_each(|id| self.requeue(id));
     }
 
-    /// Applies a change of the device classes. Pods whose fields are supported now, or are not any more, are decided again.
-    fn device_classes_changed(&mut self, change: impl FnOnce(&mut DeviceResources) -> bool) {
-        let before = self.context.state.devices.clone();
-        if !change(&mut self.context.state.devices) {
-            return;
-        }
-        let devices = &self.context.state.devices;
-        let is_concerned = |id: &PodId| {
-            self.context.pending.pods.get(*id).is_some_and(|queued| {
-                let unsupported = |devices| queued.suspect.unsupported(devices);
-                queued.binding.is_none() && unsupported(&before) != unsupported(devices)
-            })
-        };
-        let concerned: Vec<_> = self.context.pending.pods.ids().filter(is_concerned).collect();
-        concerned.into_iter().for_each(|id| self.requeue(id));
+    fn device_claim_changed(&mut self, claim: &NamespacedName, state: Option<DeviceClaimState>) {
+        let pods = self.devices.claim_changed(&mut self.context.state.cluster, claim, state);
+        self.check_devices(&pods);
     }
 
     /// Bindings to a deleted node that have not been sent yet are not sent any more.
@@ -173,6 +166,7 @@ impl Scheduler {
     pub(super) fn dequeue(&mut self, id: PodId) {
         let Some(queued) = self.context.pending.pods.remove(id) else { return };
         self.volumes.forget(id);
+        self.devices.roll_back(&mut self.context.state.cluster, id);
         let Context { state, pending } = &mut self.context;
         if let Some(volumes) = queued.binding.as_ref().and_then(|binding| binding.volumes.as_ref()) {
             state.cluster.restore_volumes(&queued.prepared, volumes);

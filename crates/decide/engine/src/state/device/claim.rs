@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use berth_api::journal::AssumedDevices;
+use berth_api::object::Toleration;
 use berth_api::object::device::{
     AllocationResult, CapacityRequirements, DeviceConstraint, DeviceRequest,
-    EXTENDED_RESOURCE_CLAIM_ANNOTATION, ExtendedResourceClaim, ResourceClaim, ResourceClaimSpec,
+    EXTENDED_RESOURCE_CLAIM_ANNOTATION, ResourceClaim, ResourceClaimSpec,
 };
-use berth_api::object::{NamespacedName, Toleration};
 use berth_api::rules::TolerationRule;
 use berth_api::syntax::quantity::Quantity;
 use rustc_hash::FxHasher;
@@ -223,11 +222,6 @@ impl Constraint {
     }
 }
 
-/// The name of the claim for the extended resources of a pod until the scheduler has made it: no object can have it.
-pub(crate) fn assumed_extended_claim(pod: &NamespacedName) -> NamespacedName {
-    NamespacedName::new(pod.namespace(), &format!("{}<extended-resources>", pod.name()))
-}
-
 /// A claim.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimRecord {
@@ -272,35 +266,15 @@ impl ClaimRecord {
         }
     }
 
-    /// A claim that the scheduler is about to make for the extended resources of a pod.
-    pub(super) fn of_extended_resources(
-        assumed: &AssumedDevices,
-        extended: &ExtendedResourceClaim,
-    ) -> ClaimRecord {
-        let mut source = ResourceClaimSpec::default();
-        source.devices.requests.clone_from(&extended.requests);
-        ClaimRecord {
-            uid: Box::default(),
-            spec: Arc::new(ClaimSpec::of_requests(source)),
-            is_deleting: false,
-            pod: Some((assumed.pod.name().into(), assumed.uid.as_str().into())),
-            written: None,
-            assumed: None,
-            is_in_flight: false,
-            consumers: Vec::new(),
-            readiness: Readiness::Ready,
-            is_extended: true,
-        }
-    }
-
-    /// The pod that it was made for, in its namespace.
-    pub(super) fn pod_name(&self) -> Option<&str> {
-        self.pod.as_ref().map(|(name, _)| &**name)
-    }
-
     /// What is allocated or assumed.
     pub(crate) fn allocation(&self) -> Option<&Arc<Allocation>> {
         self.written.as_ref().or(self.assumed.as_ref())
+    }
+
+    /// The name and uid of the pod whose extended resources it is for, if it is allocated.
+    pub(super) fn extended_resources_of(&self) -> Option<(&str, &str)> {
+        let (name, uid) = self.pod.as_ref().filter(|_| self.is_extended && self.written.is_some())?;
+        Some((name, uid))
     }
 
     /// Whether it was made for a pod.

@@ -21,7 +21,6 @@ use super::ids::NodeId;
 
 pub(crate) use self::claim::{
     Allocation, Alternative, ClaimRecord, ClaimRequest, ClaimSpec, Constraint, CountMode, Readiness,
-    assumed_extended_claim,
 };
 pub(crate) use self::class::{ClassRecord, Selector};
 pub(crate) use self::pod_devices::{ContainerResources, PodDevices, StatedClaim};
@@ -53,6 +52,8 @@ pub(crate) struct Devices {
     /// The classes that provide an extended resource, by its name.
     classes_of_resource: HashMap<Box<str>, BTreeSet<Arc<str>>>,
     claims: HashMap<NamespacedName, ClaimRecord>,
+    /// What is assumed of the extended resources of pods until their claims are allocated, by the pod and its uid.
+    assumed_extended: HashMap<(NamespacedName, Box<str>), Arc<Allocation>>,
     /// Equal specifications are one.
     specs: FxHashMap<u64, Vec<Weak<ClaimSpec>>>,
     shapes: FxHashMap<u64, Vec<Weak<Shape>>>,
@@ -141,6 +142,7 @@ impl Devices {
             ("device classes", self.classes.len()),
             ("resources of device classes", self.classes_of_resource.len()),
             ("resource claims", self.claims.len()),
+            ("claims assumed for extended resources", self.assumed_extended.len()),
             ("allocated devices", used),
         ]
         .into()

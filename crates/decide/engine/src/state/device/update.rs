@@ -5,11 +5,11 @@ use std::sync::{Arc, Weak};
 use berth_api::journal::AssumedDevices;
 use berth_api::object::NamespacedName;
 use berth_api::object::device::{
-    CounterSet, Device, DeviceClass, DeviceCounterConsumption, DeviceKind, DeviceObject, DeviceSelector,
-    ResourceClaim, ResourceSlice,
+    ClaimDecision, CounterSet, Device, DeviceClass, DeviceCounterConsumption, DeviceKind, DeviceObject,
+    DeviceSelector, ResourceClaim, ResourceSlice,
 };
 
-use super::claim::{Allocation, ClaimRecord, ClaimSpec, assumed_extended_claim};
+use super::claim::{Allocation, ClaimRecord, ClaimSpec};
 use super::class::{ClassRecord, Selector};
 use super::pool::{Amounts, DeviceRecord, Pool, SliceRecord};
 use super::scope::NodeScope;
@@ -184,10 +184,8 @@ impl State {
         if let Some(before) = before {
             self.symbols.release_all(before.symbols());
         }
-        if let Some(pod) = record.pod_name().filter(|_| record.is_extended) {
-            // The claim has been made: what was assumed of it is over.
-            let assumed = assumed_extended_claim(&NamespacedName::new(name.namespace(), pod));
-            self.remove_resource_claim(&assumed);
+        if let Some((pod, uid)) = record.extended_resources_of() {
+            self.end_extended(&NamespacedName::new(name.namespace(), pod), uid);
         }
         self.devices.claims.insert(name.clone(), record);
         self.record_devices(|| DeviceChange::Claim(name));
@@ -222,9 +220,9 @@ impl State {
     /// they are in flight, no other pod gets a claim that was not allocated before.
     pub(crate) fn assume_devices(&mut self, assumed: &AssumedDevices) {
         for decided in &assumed.devices.claims {
-            if let Some(extended) = &decided.extended {
-                let made = ClaimRecord::of_extended_resources(assumed, extended);
-                self.devices.claims.entry(decided.claim.clone()).or_insert(made);
+            if decided.extended.is_some() {
+                self.assume_extended(assumed, decided);
+                continue;
             }
             let Some(claim) = self.devices.claims.get_mut(&decided.claim) else { continue };
             if !claim.consumers.iter().any(|uid| **uid == *assumed.uid) {
@@ -245,7 +243,8 @@ impl State {
     pub(crate) fn restore_devices(&mut self, assumed: &AssumedDevices) {
         for decided in &assumed.devices.claims {
             if decided.extended.is_some() {
-                self.remove_resource_claim(&decided.claim);
+                self.end_extended(&assumed.pod, &assumed.uid);
+                self.record_devices(|| DeviceChange::Claim(decided.claim.clone()));
                 continue;
             }
             let Some(claim) = self.devices.claims.get_mut(&decided.claim) else { continue };
@@ -264,6 +263,23 @@ impl State {
                 self.symbols.release_all(assumed.scope.symbols());
             }
             self.record_devices(|| DeviceChange::Claim(decided.claim.clone()));
+        }
+    }
+
+    /// Counts the devices of a claim for extended resources, which does not exist yet.
+    fn assume_extended(&mut self, assumed: &AssumedDevices, decided: &ClaimDecision) {
+        let Some(allocation) = &decided.allocation else { return };
+        self.end_extended(&assumed.pod, &assumed.uid);
+        let allocation = Arc::new(Allocation::compile(&mut self.symbols, allocation));
+        self.count_allocation(Some(&allocation), true);
+        self.devices.assumed_extended.insert((assumed.pod.clone(), assumed.uid.as_str().into()), allocation);
+    }
+
+    /// Ends what is assumed of the extended resources of a pod, if anything is.
+    fn end_extended(&mut self, pod: &NamespacedName, uid: &str) {
+        if let Some(assumed) = self.devices.assumed_extended.remove(&(pod.clone(), uid.into())) {
+            self.count_allocation(Some(&assumed), false);
+            self.symbols.release_all(assumed.scope.symbols());
         }
     }
 

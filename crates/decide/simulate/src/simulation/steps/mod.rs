@@ -16,6 +16,7 @@ use berth_api::object::{NamespacedName, Pod, find_condition};
 use berth_engine::{Equivalence, Outcome, PreparedPod};
 use jiff::Timestamp;
 
+use super::SimulatedPod;
 use super::rollout::{Rollout, Strategy};
 use super::state::Simulation;
 
