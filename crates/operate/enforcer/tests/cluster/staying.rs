@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use berth_api::config::SchedulerConfig;
 use berth_enforcer::{EnforcerOptions, LimitOptions, Status};
+use berth_engine::Settings;
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -183,26 +185,25 @@ async fn a_dry_run_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_with_unsupported_fields_are_not_evicted() {
+async fn pods_with_claims_are_not_evicted_if_their_profile_does_not_allocate_devices() {
     let world = World::start(2, 1).await;
-    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
-        "spec": {"extendedResourceName": "example.com/gpu"}});
-    world.create("/apis/resource.k8s.io/v1/deviceclasses", class).await;
-    let enforcer = world.enforce(hasty()).await;
+    let config = SchedulerConfig::from_value(&json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"multiPoint": {"disabled": [{"name": "DynamicResources"}]}}}],
+    }));
+    let settings = Settings { config: config.unwrap(), ..Settings::default() };
+    let enforcer = world.enforce(EnforcerOptions { settings, ..hasty() }).await;
     world.label_node("node-1", "disk", json!("ssd")).await;
     let claims = json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
     let bound = with(pod("web", "web"), "nodeName", json!("node-1"));
-    let mut pod = with(on_nodes_with(bound, "disk", "ssd"), "resourceClaims", claims);
-    let amount = json!({"example.com/gpu": "1"});
-    pod["spec"]["containers"][0]["resources"] = json!({"requests": amount, "limits": amount});
-    world.run(pod).await;
+    world.run(with(on_nodes_with(bound, "disk", "ssd"), "resourceClaims", claims)).await;
     enforcer.until("aware of it", |s| s.n_pods == 1).await;
     world.label_node("node-2", "disk", json!("ssd")).await;
     world.label_node("node-1", "disk", Value::Null).await;
     enforcer.until("holding it", |s| s.held.get("unsupported") == Some(&1)).await;
     let event = world.until_event("Pod", "web", "EvictionHeld").await;
-    let fields = "spec.resourceClaims and spec.containers[0].resources.requests[example.com/gpu]";
-    assert!(event["note"].as_str().unwrap().contains(&format!("does not support {fields}")), "{event}");
+    let why = "the profile disables the plugin that evaluates spec.resourceClaims";
+    assert!(event["note"].as_str().unwrap().contains(why), "{event}");
     assert_eq!((world.journal.n_ended("web"), enforcer.shows().n_evicted), (0, 0));
     enforcer.stopped().await;
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod devices;
+mod devices_faults;
 mod events;
 mod faults;
 mod leaders;

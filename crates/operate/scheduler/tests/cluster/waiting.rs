@@ -171,32 +171,6 @@ async fn a_pod_unschedulable_for_long_is_retried_without_an_event() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_with_unsupported_fields_is_parked_unless_they_are_ignored() {
-    let world = World::start().await;
-    world.nodes(1, 1, 5).await;
-    let scheduler = world.schedule(impatient()).await;
-    let mut claiming = pod("claiming", "x");
-    claiming["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
-    world.pod(claiming).await;
-    let condition = world.until_refused("claiming").await;
-    assert_eq!(condition["reason"], "Unschedulable");
-    let message = "Berth does not support spec.resourceClaims: the pod is not scheduled";
-    assert_eq!(condition["message"], message);
-    let event = world.until_event("claiming", "FailedScheduling").await;
-    assert_eq!(event["note"], message);
-    // Pods that are equal but for the field are scheduled, and a change of the cluster does not help the parked one.
-    world.pod(pod("plain", "x")).await;
-    world.until_bound("plain").await;
-    world.node("n1", "z0", 5).await;
-    scheduler.until("parked", |s| s.n_bound == 1 && s.n_nodes == 2 && s.queue.gated == 1).await;
-    scheduler.stopped().await;
-
-    let scheduler = world.schedule(SchedulerOptions { ignore_unsupported: true, ..impatient() }).await;
-    world.until_bound("claiming").await;
-    scheduler.stopped().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_with_too_many_rules_is_parked_until_the_limit_allows_it() {
     let world = World::start().await;
     world.nodes(1, 1, 5).await;
@@ -218,39 +192,5 @@ async fn a_pod_with_too_many_rules_is_parked_until_the_limit_allows_it() {
 
     let scheduler = world.schedule(limited(32)).await;
     world.until_bound("large").await;
-    scheduler.stopped().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_is_parked_while_a_device_class_names_its_extended_resource() {
-    const DEVICE_CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
-    let world = World::start().await;
-    world.nodes(1, 1, 5).await;
-    let gpu =
-        json!({"status": {"capacity": {"example.com/gpu": "1"}, "allocatable": {"example.com/gpu": "1"}}});
-    world.send(Method::PATCH, &format!("{NODES}/n0/status"), gpu).await.unwrap();
-    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
-        "spec": {"extendedResourceName": "example.com/gpu"}});
-    world.create(DEVICE_CLASSES, class.clone()).await;
-    let needs_gpu = |name| {
-        let mut pod = pod(name, "x");
-        for amounts in ["requests", "limits"] {
-            pod["spec"]["containers"][0]["resources"][amounts]["example.com/gpu"] = json!("1");
-        }
-        pod
-    };
-    let scheduler = world.schedule(impatient()).await;
-    let message = "Berth does not support spec.containers[0].resources.requests[example.com/gpu]: \
-        the pod is not scheduled";
-    world.pod(needs_gpu("first")).await;
-    assert_eq!(world.until_refused("first").await["message"], message);
-    world.delete(&format!("{DEVICE_CLASSES}/gpu")).await;
-    world.until_bound("first").await;
-    // A pod that is already unschedulable is also parked.
-    world.pod(needs_gpu("second")).await;
-    let condition = world.until_refused("second").await;
-    assert!(condition["message"].as_str().unwrap().contains("Insufficient example.com/gpu"), "{condition}");
-    world.create(DEVICE_CLASSES, class).await;
-    scheduler.until("parked", |s| s.queue.gated == 1).await;
     scheduler.stopped().await;
 }

@@ -1,5 +1,6 @@
 //! An API server with a scheduler, and the helpers that observe them.
 
+pub mod devices;
 pub mod journal;
 pub mod verify;
 

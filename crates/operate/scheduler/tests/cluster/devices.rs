@@ -1,0 +1,211 @@
+//! Pods with claims of devices: claims are allocated and reserved before their pods are bound.
+
+use berth_api::config::SchedulerConfig;
+use berth_engine::Settings;
+use berth_scheduler::SchedulerOptions;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::support::devices::*;
+use super::support::*;
+
+const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+
+/// Nodes `n0`, `n1`, ... with this many devices each, and the class `gpu`.
+pub async fn world_with_devices(n_nodes: usize, n_devices: usize) -> World {
+    let world = World::start().await;
+    world.nodes(n_nodes, 1, 20).await;
+    world.gpu_class().await;
+    for i in 0..n_nodes {
+        world.devices(&format!("n{i}"), n_devices, json!({})).await;
+    }
+    world
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_is_allocated_and_reserved_before_its_pod_is_bound() {
+    let world = world_with_devices(1, 2).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.device_claim("c", 2).await;
+    let pod = world.pod(pod_with_claims("p", &["c"])).await;
+    assert_eq!(world.until_bound("p").await, "n0");
+    let claim = world.device_claim_of("c").await;
+    assert_eq!(claim["metadata"]["finalizers"], json!([FINALIZER]));
+    let allocation = &claim["status"]["allocation"];
+    let devices: Vec<_> =
+        allocation["devices"]["results"].as_array().unwrap().iter().map(|result| &result["device"]).collect();
+    assert_eq!(devices, ["d0", "d1"]);
+    assert!(allocation["allocationTimestamp"].is_string(), "{claim}");
+    let consumer = json!({"resource": "pods", "name": "p", "uid": pod["metadata"]["uid"]});
+    assert_eq!(claim["status"]["reservedFor"], json!([consumer]));
+    world.verify_devices().await;
+    assert_eq!(scheduler.shows().n_errors, 0);
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_share_a_claim_on_the_node_of_its_devices() {
+    let world = world_with_devices(3, 1).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.device_claim("shared", 1).await;
+    for i in 0..4 {
+        world.pod(pod_with_claims(&format!("p{i}"), &["shared"])).await;
+    }
+    world.until_n_bound(4).await;
+    let reserved = world.device_claim_of("shared").await["status"]["reservedFor"].clone();
+    assert_eq!(reserved.as_array().unwrap().len(), 4);
+    world.verify_devices().await;
+    scheduler.until("no pod is queued", |s| s.n_queued() == 0).await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_without_a_device_waits_until_one_is_free() {
+    let world = world_with_devices(2, 1).await;
+    let _controllers = controllers(&world);
+    let scheduler = world.schedule(impatient()).await;
+    for name in ["a", "b"] {
+        world.device_claim(name, 1).await;
+        world.pod(pod_with_claims(name, &[name])).await;
+    }
+    world.until_n_bound(2).await;
+    world.pod(pod_with_claims("late", &["late"])).await;
+    let condition = world.until_refused("late").await;
+    assert_eq!(condition["reason"], "Unschedulable");
+    let message = condition["message"].as_str().unwrap();
+    assert!(message.contains("could not find ResourceClaim \"default/late\""), "{message}");
+    world.device_claim("late", 1).await;
+    until("the message names the devices", async || {
+        let message = world.until_refused("late").await["message"].clone();
+        let expected = "0/2 nodes are available: 2 cannot allocate all claims.";
+        if message.as_str().unwrap().starts_with(expected) { Ok(()) } else { Err(message) }
+    })
+    .await;
+    // The controller takes the reservation of the deleted pod away, and its claim is deleted.
+    let node = world.node_of("a").await;
+    world.delete(&format!("{PODS}/a")).await;
+    world.delete(&format!("{DEVICE_CLAIMS}/a")).await;
+    assert_eq!(world.until_bound("late").await, node);
+    world.verify_devices().await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_is_made_for_extended_resources_that_devices_provide() {
+    let world = world_with_devices(2, 2).await;
+    let scheduler = world.schedule(impatient()).await;
+    for i in 0..2 {
+        world.pod(pod_with_gpus(&format!("p{i}"), 2)).await;
+    }
+    world.until_n_bound(2).await;
+    world.verify_devices().await;
+    let pod = world.get(&format!("{PODS}/p0")).await;
+    let status = &pod["status"]["extendedResourceClaimStatus"];
+    let name = status["resourceClaimName"].as_str().unwrap();
+    assert!(name.starts_with("p0-extended-resources-"), "{name}");
+    let mapping = json!({"containerName": "c", "resourceName": "example.com/gpu", "requestName":
+        status["requestMappings"][0]["requestName"]});
+    assert_eq!(status["requestMappings"], json!([mapping]));
+    let claim = world.device_claim_of(name).await;
+    let owner = &claim["metadata"]["ownerReferences"][0];
+    assert_eq!((&owner["uid"], &owner["controller"]), (&pod["metadata"]["uid"], &json!(true)));
+    assert_eq!(claim["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"], "true");
+    let request = &claim["spec"]["devices"]["requests"][0];
+    assert_eq!(request["name"], mapping["requestName"]);
+    assert_eq!(
+        (&request["exactly"]["deviceClassName"], &request["exactly"]["count"]),
+        (&json!("gpu"), &json!(2))
+    );
+    world.pod(pod_with_gpus("late", 1)).await;
+    let condition = world.until_refused("late").await;
+    assert!(condition["message"].as_str().unwrap().contains("2 cannot allocate all claims"), "{condition}");
+    // A node that has the resource itself needs no claim.
+    let gpu =
+        json!({"status": {"capacity": {"example.com/gpu": "1"}, "allocatable": {"example.com/gpu": "1"}}});
+    world.node("own", "z0", 20).await;
+    world.send(Method::PATCH, &format!("{NODES}/own/status"), gpu).await.unwrap();
+    assert_eq!(world.until_bound("late").await, "own");
+    let late = world.get(&format!("{PODS}/late")).await;
+    assert_eq!(late["status"]["extendedResourceClaimStatus"], Value::Null);
+    scheduler.until("no pod is queued", |s| s.n_queued() == 0).await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_is_bound_when_the_conditions_of_its_devices_are_true() {
+    let world = World::start().await;
+    world.nodes(1, 1, 20).await;
+    world.gpu_class().await;
+    let conditions = json!({"bindingConditions": ["attached"], "bindingFailureConditions": ["broken"]});
+    world.devices("n0", 1, conditions.clone()).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.device_claim("c", 1).await;
+    world.pod(pod_with_claims("p", &["c"])).await;
+    let event = world.until_event("p", "BindingConditionsPending").await;
+    assert_eq!(event["note"], "waiting for binding conditions for device on node n0");
+    world.pod(pod("plain", "x")).await;
+    world.until_bound("plain").await;
+    assert_eq!(world.node_of("p").await, "", "its device is not attached");
+    let nominated = world.get(&format!("{PODS}/p")).await["status"]["nominatedNodeName"].clone();
+    assert_eq!(nominated, "n0");
+    world.set_device_condition("c", "attached").await;
+    world.until_bound("p").await;
+    world.verify_devices().await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_that_fails_is_given_back_and_the_pod_gets_another() {
+    let world = World::start().await;
+    world.nodes(1, 1, 20).await;
+    world.gpu_class().await;
+    let conditions = json!({"bindingConditions": ["attached"], "bindingFailureConditions": ["broken"]});
+    world.devices("n0", 1, conditions).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.device_claim("c", 1).await;
+    world.pod(pod_with_claims("p", &["c"])).await;
+    world.until_event("p", "BindingConditionsPending").await;
+    world.node("n1", "z0", 20).await;
+    world.devices("n1", 1, json!({})).await;
+    world.set_device_condition("c", "broken").await;
+    let event = world.until_event("p", "FailedScheduling").await;
+    let note = "running PreBind plugin \"DynamicResources\": claim c binding failed: reason=Tested, \
+        message=\"as the test says\"";
+    assert_eq!(event["note"], note);
+    // PostFilter takes the allocation away. The device without conditions comes first.
+    assert_eq!(world.until_bound("p").await, "n1");
+    world.verify_devices().await;
+    scheduler.until("no pod is queued", |s| s.n_queued() == 0).await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_with_claims_is_parked_only_if_its_profile_does_not_allocate_devices() {
+    let world = world_with_devices(1, 1).await;
+    let config = SchedulerConfig::from_value(&json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "berth",
+            "plugins": {"multiPoint": {"disabled": [{"name": "DynamicResources"}]}}}],
+    }));
+    let settings = Settings { config: config.unwrap(), ..Settings::default() };
+    let options = || SchedulerOptions { settings: settings.clone(), ..impatient() };
+    let scheduler = world.schedule(options()).await;
+    world.device_claim("c", 1).await;
+    world.pod(pod_with_claims("p", &["c"])).await;
+    let condition = world.until_refused("p").await;
+    let message =
+        "the profile disables the plugin that evaluates spec.resourceClaims: the pod is not scheduled";
+    assert_eq!((&condition["reason"], &condition["message"]), (&json!("Unschedulable"), &json!(message)));
+    assert_eq!(world.until_event("p", "FailedScheduling").await["note"], message);
+    // Pods that are equal but for the field are scheduled, and a change of the cluster does not help the parked one.
+    world.pod(pod("plain", "x")).await;
+    world.until_bound("plain").await;
+    world.node("n1", "z0", 5).await;
+    scheduler.until("parked", |s| s.n_bound == 1 && s.n_nodes == 2 && s.queue.gated == 1).await;
+    scheduler.stopped().await;
+
+    let scheduler = world.schedule(SchedulerOptions { ignore_unsupported: true, ..options() }).await;
+    world.until_bound("p").await;
+    assert_eq!(world.pool_of("c").await, "", "the claim is not touched");
+    scheduler.stopped().await;
+}
