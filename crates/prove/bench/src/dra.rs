@@ -239,7 +239,7 @@ fn class() -> DeviceObject {
 fn slices(node: &str, n_devices: usize, case: DraCase) -> Vec<DeviceObject> {
     let attributes = |i: usize| {
         json!({
-            "model": {"string": ["a100", "h100"][i % 2]},
+            "model": {"string": (["a100", "h100"][i % 2])},
             "numa": {"int": numa(i)},
             "uuid": {"string": format!("gpu-{node}-{i}")},
         })

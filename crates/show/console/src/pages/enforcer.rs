@@ -1,6 +1,6 @@
 //! Broken rules of running pods, and what the enforcer does about them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
@@ -165,13 +165,7 @@ fn limits(in_use: Option<&Result<LimitsInUse, String>>, clock: Clock) -> Markup 
 }
 
 fn evictions(simulation: &Simulation, remedies: &Remedies, rules: Option<EnforcerRules>) -> Markup {
-    let unsupported: HashSet<_> = simulation
-        .unsupported_pods()
-        .map(|pod| (&pod.pod.metadata.namespace, &pod.pod.metadata.name))
-        .collect();
-    let is_unsupported =
-        |remedy: &Remedy| unsupported.contains(&(&remedy.victim.namespace, &remedy.victim.name));
-    let is_evicted = |remedy: &&Remedy| !is_unsupported(remedy) && !remedy.is_held;
+    let is_evicted = |remedy: &&Remedy| !remedy.is_held;
     let held: Vec<&Remedy> = remedies.remedies.iter().filter(|remedy| remedy.is_held).collect();
     let holds = rules.map(|rules| (rules.held)(simulation, &held)).unwrap_or_default();
     let mut holds = holds.into_iter();
@@ -183,9 +177,6 @@ fn evictions(simulation: &Simulation, remedies: &Remedies, rules: Option<Enforce
         let delay = if is_evicted(&remedy) { delays.next().flatten() } else { None };
         let hold = if remedy.is_held { holds.next() } else { None };
         let held = match (&remedy.target, delay) {
-            _ if is_unsupported(remedy) => {
-                "not evicted: the pod has fields that Berth does not support".to_owned()
-            }
             (Target::Nowhere(why), _) if remedy.is_held => match hold {
                 Some(until) => format!("held until {until}: it fits on no node: {why}"),
                 None => format!("held: it fits on no node: {why}"),

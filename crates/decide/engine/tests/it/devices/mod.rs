@@ -1,6 +1,7 @@
 //! Claims of devices, by example: the cases are written from the documents of dynamic resource allocation.
 
 mod allocation;
+mod assumptions;
 mod search;
 
 use std::fmt::Write as _;

@@ -3,7 +3,6 @@
 mod attempt;
 mod nearness;
 
-use berth_api::object::support::unsupported_message;
 use berth_api::rules::PodRequests;
 use berth_api::syntax::format::{counted, grouped};
 use berth_api::syntax::quantity::with_unit;
@@ -143,7 +142,7 @@ pub(super) fn page(state: &mut State, namespace: &str, name: &str) -> Answer {
 }
 
 fn outcome(explained: &PodExplanation, groups: &[verdicts::Group<'_>]) -> Markup {
-    let PodExplanation { explanation, unadmitted, preemption, group, unsupported, .. } = explained;
+    let PodExplanation { explanation, unadmitted, preemption, group, .. } = explained;
     let message = explanation.outcome.message();
     let tone = match (unadmitted, &explanation.running_on, explanation.outcome.node()) {
         (Some(_), ..) => Tone::Bad,
@@ -197,7 +196,6 @@ fn outcome(explained: &PodExplanation, groups: &[verdicts::Group<'_>]) -> Markup
             }
         }
         @if explanation.outcome.node().is_none() && !plain.is_empty() && unadmitted.is_none() { p.detail { (message) } }
-        @if !unsupported.is_empty() { p.bad { (unsupported_message(unsupported)) ": ignored in this explanation" } }
     };
     verdict(tone, &line, &detail)
 }

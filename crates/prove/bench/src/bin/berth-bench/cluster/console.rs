@@ -9,7 +9,7 @@ use berth_bench::dump;
 use berth_bench::measure::rss_bytes;
 use berth_client::call;
 use berth_console::{Request as Page, State, Update, reads_objects};
-use berth_console_server::{AccessToken, Authenticator, Console, ServerOptions, start};
+use berth_console_server::{AccessToken, Authenticator, Console, EvictionRetries, ServerOptions, start};
 use berth_engine::{Cluster, Settings};
 use berth_simulate::SimulationOptions;
 use http::{HeaderValue, Request, StatusCode, header};
@@ -241,6 +241,7 @@ pub async fn run(
         authenticator: Authenticator::Token(token.clone()),
         is_live: true,
         write: None,
+        retries: EvictionRetries::default(),
     };
     let address = start(console.clone(), options, stop).await.map_err(other)?;
     let mut config = kube::Config::new(format!("http://{address}").parse().map_err(other)?);

@@ -1,4 +1,4 @@
-//! Claims of devices: what is assumed of them, and for how long.
+//! What is assumed of claims of devices, and for how long.
 
 use berth_api::object::Pod;
 use berth_api::object::device::{DeviceDecision, DeviceKind, DeviceObject, ResourceClaim};
