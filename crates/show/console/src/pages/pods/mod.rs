@@ -7,7 +7,7 @@ use berth_api::rules::PodRequests;
 use berth_api::syntax::format::{counted, grouped};
 use berth_api::syntax::quantity::with_unit;
 use berth_engine::{DomainSummary, FeasibleNodes, TermSummary, Verdict};
-use berth_simulate::{PodExplanation, PodPreemption, Repair, SimulatedPod};
+use berth_simulate::{PodClaim, PodExplanation, PodPreemption, Repair, SimulatedPod, Simulation};
 use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
@@ -117,7 +117,10 @@ pub(super) fn page(state: &mut State, namespace: &str, name: &str) -> Answer {
                 (feasible(&explanation.feasible))
             }
             div.fields {
-                @if let Some(pod) = pod { (facts_of(pod, clock)) }
+                @if let Some(pod) = pod {
+                    (facts_of(pod, clock))
+                    (parts::list("Claims of devices", &claims_of(simulation, pod)))
+                }
                 (parts::list(relaxed, &explained.relaxed))
                 (parts::list("Suggestions", &explained.hints))
                 @if explained.core.len() > 1 {
@@ -139,6 +142,18 @@ pub(super) fn page(state: &mut State, namespace: &str, name: &str) -> Answer {
         a.button.small href=(links::path(&["yaml", "Pod", namespace, name])) { "YAML" }
     };
     Ok(Page::new(format!("Pod {namespace}/{name}"), content).actions(actions))
+}
+
+/// The claims of a pod with their devices, such as `default/train-gpu-x7k2p: gpu-0, gpu-1`.
+fn claims_of(simulation: &Simulation, pod: &SimulatedPod) -> Vec<String> {
+    let line = |claim: PodClaim| match claim.devices.as_slice() {
+        [] => format!("{}: no devices are allocated", claim.claim),
+        devices => {
+            let names: Vec<_> = devices.iter().map(|device| device.device.as_str()).collect();
+            format!("{}: {} of {}", claim.claim, names.join(", "), devices[0].driver)
+        }
+    };
+    simulation.claims_of(&pod.pod).into_iter().map(line).collect()
 }
 
 fn outcome(explained: &PodExplanation, groups: &[verdicts::Group<'_>]) -> Markup {
