@@ -178,9 +178,9 @@ mod tests {
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": true, "blockOwnerDeletion": true});
         assert_eq!(made["metadata"]["ownerReferences"], json!([owner]));
         assert_eq!(made["spec"], template["spec"]["spec"]);
-        let long = name_base(&"p".repeat(100), &"c".repeat(20));
+        let long = claim_name_base(&"p".repeat(100), &"c".repeat(20));
         assert!(
-            long.len() <= MAX_NAME_BASE && long.starts_with("ppp") && long.ends_with("-ccccccccc"),
+            long.len() <= 57 && long.starts_with("ppp") && long.ends_with("-ccccccccc"),
             "{long}"
         );
     }
