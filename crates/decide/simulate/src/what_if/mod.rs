@@ -180,6 +180,7 @@ impl WhatIf {
         let start = (!simulation.rollouts.is_empty()).then(|| simulation.clone());
         let left = simulation.advance(evictions.clone(), budgets.clone(), now, progress);
         departures.lost.extend(left.lost);
+        departures.scaled_down.extend(without_successor(&simulation));
         let stuck = StuckRollout::all(&mut simulation, &before, |at, strategy| {
             let Some(mut trial) = start.clone() else { return false };
             trial.rollouts[at].set_strategy(strategy);
@@ -190,6 +191,15 @@ impl WhatIf {
             WhatIfOutcome::of(&mut simulation, &before, departures, left.blocked, stuck, &without_target);
         Ok(Changed { outcome, simulation })
     }
+}
+
+/// The pods of DaemonSets that their controllers deleted on nodes where the new template runs no pod.
+fn without_successor(simulation: &Simulation) -> Vec<NamespacedName> {
+    let replaced: HashSet<&NamespacedName> =
+        simulation.pods().iter().filter_map(|pod| pod.replaces.as_ref()).collect();
+    let daemon_sets = simulation.rollouts.iter().filter(|rollout| rollout.kind == Kind::DaemonSet);
+    let deleted = daemon_sets.flat_map(|rollout| &rollout.deleted);
+    deleted.filter(|pod| !replaced.contains(pod)).cloned().collect()
 }
 
 /// A cluster after the changes.

@@ -228,6 +228,13 @@ fn a_daemon_set_with_a_surge_deadlocks_on_the_host_port() {
 }
 
 #[test]
+fn pods_of_a_daemon_set_that_no_pod_replaces_were_not_in_the_outcome() {
+    let before = nodes(3) + &workload("DaemonSet", "", "'1'", "");
+    let outcome = rolled_out(&before, &workload("DaemonSet", "", "'2'", ON_N1));
+    assert_eq!((outcome.stuck_rollouts.len(), outcome.n_unmoved, outcome.scaled_down.len()), (0, 1, 2));
+}
+
+#[test]
 fn a_rollout_without_room_names_the_repair_of_its_pod() {
     let before = nodes(1)
         + &workload("Deployment", "replicas: 2, strategy: {rollingUpdate: {maxSurge: 0}},", "'1'", "");
