@@ -7,6 +7,7 @@
 
 mod build;
 mod created_claims;
+mod deletion_order;
 mod departure;
 mod devices;
 mod error;
@@ -21,6 +22,7 @@ mod place;
 mod pod;
 mod pods;
 mod preemption;
+mod progress;
 mod rescheduling;
 mod rollout;
 mod state;

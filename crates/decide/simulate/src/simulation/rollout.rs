@@ -10,7 +10,7 @@ use berth_api::rollout::stateful_set::{Member, Spec, max_unavailable};
 use berth_api::rollout::{Bounds, daemon_set};
 
 use super::pod::SimulatedPod;
-use super::steps::Progress;
+use super::progress::Progress;
 
 /// A rollout, as far as it is.
 #[derive(Clone)]

@@ -1,84 +1,14 @@
 //! Rollouts of Deployments.
 
-use berth_api::object::NamespacedName;
 use berth_api::rollout::Bounds;
-use berth_api::rollout::deployment::{SetSize, new_size, scale_down_old};
-use jiff::Timestamp;
+use berth_api::rollout::deployment::{new_size, scale_down_old};
 
 use super::Steps;
-use super::deletion_order::DeletionOrder;
+use crate::simulation::progress::Progress;
 use crate::simulation::rollout::{Rollout, Strategy};
-use crate::simulation::state::Simulation;
 
 /// The work of finding the order of deletion, for each pod.
 const LOOKS_OF_ORDER: usize = 100;
-
-/// What a rolling update knows of its pods after a step, so that the next one looks at few of them.
-#[derive(Clone)]
-pub(crate) struct Progress {
-    /// [`Simulation::n_vacated`] at that time: when pods have lost their nodes, all are counted again.
-    n_vacated: usize,
-    /// The old ReplicaSets.
-    old: Vec<SetSize>,
-    /// The new one.
-    new: SetSize,
-    /// The pods that are not available: their positions, and the numbers of their ReplicaSets; none for the new one.
-    unavailable: Vec<(usize, Option<usize>)>,
-    order: DeletionOrder,
-}
-
-impl Progress {
-    fn of(rollout: &Rollout, simulation: &Simulation, now: Timestamp) -> Progress {
-        let position = |name: &NamespacedName| simulation.position(name.namespace(), name.name());
-        let old = rollout.old.iter().filter_map(|old| Some((position(&old.name)?, old.replica_set)));
-        let old: Vec<(usize, usize)> = old.collect();
-        let new: Vec<usize> = rollout.created.iter().filter_map(position).collect();
-        let n_sets = old.iter().map(|(_, set)| set + 1).max().unwrap_or(0);
-        let mut progress = Progress {
-            n_vacated: simulation.n_vacated,
-            old: vec![SetSize::default(); n_sets],
-            new: SetSize::default(),
-            unavailable: Vec::new(),
-            order: DeletionOrder::new(simulation, &old, &new, now),
-        };
-        let old = old.into_iter().map(|(position, set)| (position, Some(set)));
-        for (position, set) in old.chain(new.into_iter().map(|position| (position, None))) {
-            let size = progress.size(set);
-            size.replicas += 1;
-            match simulation.pods()[position].is_available() {
-                true => size.available += 1,
-                false => progress.unavailable.push((position, set)),
-            }
-        }
-        progress
-    }
-
-    fn size(&mut self, set: Option<usize>) -> &mut SetSize {
-        match set {
-            Some(set) => &mut self.old[set],
-            None => &mut self.new,
-        }
-    }
-
-    /// Counts the pods that have become available. Returns none if the order of deletion has to be found again.
-    fn updated(mut self: Box<Progress>, simulation: &Simulation) -> Option<Box<Progress>> {
-        if self.n_vacated != simulation.n_vacated {
-            return None;
-        }
-        let is_available =
-            |(position, _): &mut (usize, Option<usize>)| simulation.pods()[*position].is_available();
-        for (position, set) in self.unavailable.extract_if(.., is_available).collect::<Vec<_>>() {
-            if set.is_some() {
-                return None;
-            }
-            self.new.available += 1;
-            if let Some(node) = simulation.pods()[position].node() {
-                self.order.add(node);
-            }
-        }
-        Some(self)
-    }
-}
 
 impl Steps<'_> {
     /// Deletes all old pods, then creates the new ones.
@@ -93,10 +23,12 @@ impl Steps<'_> {
     /// Creates pods of the new ReplicaSet, or else deletes pods of the old ones.
     pub(super) fn roll(&mut self, rollout: &mut Rollout, bounds: Bounds) -> bool {
         let Strategy::RollingUpdate(_, progress) = &mut rollout.strategy else { return false };
-        let progress = progress.take().and_then(|progress| progress.updated(self.simulation));
+        let (pods, n_vacated) = (&self.simulation.pods, self.simulation.n_vacated);
+        let progress = progress.take().and_then(|progress| progress.updated(pods, n_vacated));
         let mut progress = progress.unwrap_or_else(|| {
             self.n_looks += rollout.n_pods() * LOOKS_OF_ORDER;
-            Box::new(Progress::of(rollout, self.simulation, self.now))
+            let old = rollout.old.iter().map(|old| (&old.name, old.replica_set));
+            Box::new(Progress::of(pods, n_vacated, old, &rollout.created, self.now))
         });
         self.n_looks += progress.unavailable.len();
         let has_changed = self.roll_from(rollout, bounds, &mut progress);

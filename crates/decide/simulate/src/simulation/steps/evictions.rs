@@ -9,8 +9,9 @@ use berth_api::rules::Selector;
 use berth_engine::Outcome;
 use serde::Serialize;
 
-use super::{Steps, is_unready};
+use super::Steps;
 use crate::simulation::departure::Fate;
+use crate::simulation::pod::is_unready;
 use crate::simulation::state::Simulation;
 
 /// The eviction of a pod from a node.

@@ -3,7 +3,6 @@
 //! A pod that has a node is available at once, unless its status says that it is not ready.
 
 mod daemon_set;
-mod deletion_order;
 mod deployment;
 mod evictions;
 mod stateful_set;
@@ -12,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem;
 
-use berth_api::object::{NamespacedName, Pod, find_condition};
+use berth_api::object::NamespacedName;
 use berth_engine::{Equivalence, Outcome, PreparedPod};
 use jiff::Timestamp;
 
@@ -20,7 +19,6 @@ use super::SimulatedPod;
 use super::rollout::{Rollout, Strategy};
 use super::state::Simulation;
 
-pub(crate) use deployment::Progress;
 pub use evictions::BlockedEviction;
 pub(crate) use evictions::{Budget, Eviction};
 
@@ -132,23 +130,11 @@ impl Simulation {
     }
 }
 
-/// Whether the status of a pod says that it is not ready.
-fn is_unready(pod: &Pod) -> bool {
-    find_condition(&pod.status.conditions, "Ready").is_some_and(|ready| !ready.is_true())
-}
-
 impl Rollout {
     /// Whether all pods have the new template and run.
     pub(crate) fn is_complete(&self, simulation: &Simulation) -> bool {
         let runs = |name: &NamespacedName| simulation.is_available(name);
         self.old.is_empty() && self.to_create.is_empty() && self.created.iter().all(runs)
-    }
-}
-
-impl SimulatedPod {
-    /// Whether it runs, and is not known to be unready.
-    pub(crate) fn is_available(&self) -> bool {
-        self.node().is_some() && !is_unready(&self.pod)
     }
 }
 

@@ -5,9 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
-use crate::simulation::departure::replica;
-use crate::simulation::pod::SimulatedPod;
-use crate::simulation::state::Simulation;
+use super::departure::replica;
+use super::pod::SimulatedPod;
 
 /// A pod of an old ReplicaSet.
 #[derive(Clone)]
@@ -34,8 +33,7 @@ pub(crate) struct DeletionOrder {
 
 impl DeletionOrder {
     /// `old` are the positions of the pods with the numbers of their ReplicaSets, `new` those of the pods of the new one.
-    pub fn new(simulation: &Simulation, old: &[(usize, usize)], new: &[usize], now: Timestamp) -> Self {
-        let pods = simulation.pods();
+    pub fn new(pods: &[SimulatedPod], old: &[(usize, usize)], new: &[usize], now: Timestamp) -> Self {
         let order = |a: usize, n_beside_a: usize, b: usize, n_beside_b: usize| {
             let replica = |at: usize, n| replica(&pods[at].pod, pods[at].node().is_some(), n);
             replica(a, n_beside_a).deletion_order(&replica(b, n_beside_b), now)
@@ -124,7 +122,7 @@ mod tests {
     use berth_api::inventory::Inventory;
 
     use super::*;
-    use crate::SimulationOptions;
+    use crate::{Simulation, SimulationOptions};
 
     #[test]
     fn pods_are_taken_in_the_order_of_their_controller_while_others_come_and_go() {
@@ -151,7 +149,7 @@ mod tests {
         // The first ten pods are of the new ReplicaSet; half of them have a node at first.
         let mut old: Vec<(usize, usize)> = (10..pods.len()).map(|i| (i, i % 2)).collect();
         let mut new: Vec<usize> = (0..5).collect();
-        let mut order = DeletionOrder::new(&simulation, &old, &new, now);
+        let mut order = DeletionOrder::new(pods, &old, &new, now);
         for step in 0..50 {
             let set = step % 2;
             let related = || old.iter().map(|(i, _)| *i).chain(new.iter().copied());
