@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::common::cluster;
 
 fn set(cluster: &mut Cluster, kind: DeviceKind, object: &Value) {
-    cluster.set_device_object(&DeviceObject::decode(kind, object).unwrap());
+    cluster.set_device_object(&DeviceObject::decode(kind, object).expect("an object"));
 }
 
 /// A node with one device, which also provides `example.com/gpu`.
@@ -26,7 +26,7 @@ fn one_device() -> Cluster {
 fn pod(cluster: &mut Cluster, name: &str) -> PreparedPod {
     let pod = json!({"metadata": {"name": name, "namespace": "d", "uid": name}, "spec": {"containers": [
         {"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}]}});
-    cluster.prepare(&serde_json::from_value::<Pod>(pod).unwrap())
+    cluster.prepare(&serde_json::from_value::<Pod>(pod).expect("a pod"))
 }
 
 fn decide(cluster: &Cluster, pod: &PreparedPod) -> Result<Box<DeviceDecision>, String> {
