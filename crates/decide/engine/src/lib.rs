@@ -30,8 +30,7 @@ mod wake;
 pub use cluster::{Cluster, Journal, RelaxedPod};
 pub use cycle::equivalence::Equivalence;
 pub use decision::timing::{Stage, StageTime};
-pub use decision::{Evaluation, NodeEvaluation, NodeScore, Outcome};
-pub use device::DevicePostFilter;
+pub use decision::{DevicePostFilter, Evaluation, NodeEvaluation, NodeScore, Outcome};
 pub use explain::blast_radius::{BlastRadius, Reach, TermRadius};
 pub use explain::opportunity_cost::OpportunityCost;
 pub use explain::{

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::config::SchedulerConfig;
+use berth_api::config::support::unsupported_fields;
 use berth_api::object::placement::HELD_CONDITION;
-use berth_api::object::support::unsupported_fields;
 use berth_api::object::{OwnerReference, Pod, find_condition, node_decides_until};
 use berth_api::rules::{parse_eviction_grace, parse_without_target};
 use berth_api::syntax::annotations::{GRACE_ANNOTATION, WITHOUT_TARGET_ANNOTATION};

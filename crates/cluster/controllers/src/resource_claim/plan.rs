@@ -179,10 +179,7 @@ mod tests {
         assert_eq!(made["metadata"]["ownerReferences"], json!([owner]));
         assert_eq!(made["spec"], template["spec"]["spec"]);
         let long = claim_name_base(&"p".repeat(100), &"c".repeat(20));
-        assert!(
-            long.len() <= 57 && long.starts_with("ppp") && long.ends_with("-ccccccccc"),
-            "{long}"
-        );
+        assert!(long.len() <= 57 && long.starts_with("ppp") && long.ends_with("-ccccccccc"), "{long}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod plugins;
 mod process;
 mod selector;
 mod show;
+pub mod support;
 #[cfg(test)]
 mod tests;
 mod version;

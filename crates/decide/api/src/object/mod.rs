@@ -23,7 +23,6 @@ pub(crate) mod pod_limits;
 mod resources;
 mod shared;
 mod shared_parts;
-pub mod support;
 pub mod time;
 pub mod volume;
 mod workload;

@@ -10,8 +10,7 @@ use super::{Caches, Cluster};
 use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::equivalence::Equivalence;
 use crate::decision::timing::{self, StageTime};
-use crate::decision::{self, Evaluation, Outcome};
-use crate::device::{self, DevicePostFilter};
+use crate::decision::{self, DevicePostFilter, Evaluation, Outcome, device_post_filter};
 use crate::explain::blast_radius::{BlastRadius, blast_radius, preferred_blast_radius};
 use crate::explain::opportunity_cost::{OpportunityCost, opportunity_cost};
 use crate::explain::terms::verdicts;
@@ -299,7 +298,7 @@ impl Cluster {
 
     /// What can be done about the claims of devices of a pod that fits on no node.
     pub fn device_post_filter(&self, pod: &PreparedPod) -> DevicePostFilter {
-        device::post_filter(&self.state, &self.nominations, pod)
+        device_post_filter(&self.state, &self.nominations, pod)
     }
 
     /// Whether room is being made for a nominated pod: pods of lower priority are being preempted on its node.

@@ -1,5 +1,6 @@
 //! The decision: the node of a pod, or why it is unschedulable.
 
+mod device_post_filter;
 mod outcome;
 pub(crate) mod timing;
 
@@ -9,6 +10,8 @@ use std::collections::BTreeMap;
 use berth_api::config::Plugin;
 use berth_api::object::VolumeDecision;
 
+pub use device_post_filter::DevicePostFilter;
+pub(crate) use device_post_filter::device_post_filter;
 pub use outcome::{Evaluation, NodeEvaluation, NodeScore, Outcome};
 
 use crate::cycle::context::{Context, CycleState, NodeRef};

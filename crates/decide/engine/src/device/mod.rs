@@ -9,7 +9,6 @@ mod classes;
 mod explain;
 mod extended;
 mod pools;
-mod post_filter;
 mod resolve;
 mod result;
 mod search;
@@ -25,8 +24,6 @@ use crate::state::device::{ClaimSpec, ClassRecord, NodeScope, PodDevices};
 use crate::state::node::{NodeId, NodeRecord};
 
 pub(crate) use self::explain::{Holders, Obstacle};
-pub use self::post_filter::DevicePostFilter;
-pub(crate) use self::post_filter::post_filter;
 pub(crate) use self::result::device_decision;
 
 /// The claims of the pod of one decision.

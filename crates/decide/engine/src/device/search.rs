@@ -416,8 +416,33 @@ impl<'a> Search<'a> {
     }
 
     fn class_of(&mut self, candidate: usize) -> usize {
-        let classes = self.classes.take().unwrap_or_else(|| Classes::new(self));
-        self.classes.insert(classes).of(candidate)
+        if self.classes.is_none() {
+            self.classes = Some(Classes::new((0..self.candidates.len()).map(|i| self.class_key(i))));
+        }
+        self.classes.as_ref().map_or(candidate, |classes| classes.of(candidate))
+    }
+
+    /// Devices with equal keys are equal in everything that the requests look at, and take the same of the same counters.
+    fn class_key(&self, i: usize) -> String {
+        let candidate = &self.candidates[i];
+        let device = candidate.device;
+        // Shared devices differ in what is left of them, and devices in use are not tried.
+        let mut key = match device.shape.allows_multiple || candidate.used.is_some() {
+            true => format!("{i} "),
+            false => String::new(),
+        };
+        for (claim, requests) in self.wanted.iter().enumerate() {
+            for wanted in requests.iter().flatten() {
+                key.push(if self.could_take(claim, wanted, i) { '1' } else { '0' });
+            }
+            for constraint in self.constraints_of(claim) {
+                key += &format!(" {:?}", device.shape.attribute(&constraint.attribute));
+            }
+        }
+        if !device.consumes.is_empty() {
+            key += &format!(" {} {:?}", candidate.pool, device.consumes);
+        }
+        key
     }
 
     /// What is taken before a request, by the classes of the devices: where this is equal, the request fares equally.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::object::support::unsupported_message;
+use berth_api::config::support::unsupported_message;
 use berth_engine::{Remedies, Remedy, Stays, Target, ViolationKey};
 use jiff::Timestamp;
 use tokio::time::Instant;

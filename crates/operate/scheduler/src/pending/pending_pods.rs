@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use berth_api::object::support::{unsupported_fields, unsupported_message};
+use berth_api::config::support::{unsupported_fields, unsupported_message};
 use berth_api::object::{NamespacedName, Pod};
 use berth_client::events::cut;
 use berth_mirror::Needs;

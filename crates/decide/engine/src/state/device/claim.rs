@@ -14,9 +14,9 @@ use berth_api::syntax::quantity::Quantity;
 use rustc_hash::FxHasher;
 
 use super::PoolName;
-use super::class::Selector;
 use super::pod_devices::PodDevices;
 use super::scope::NodeScope;
+use super::selector::Selector;
 use crate::state::interned::intern::{Symbol, Symbols};
 
 /// What a claim requests. Claims with equal specifications share it.

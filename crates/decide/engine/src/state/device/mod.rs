@@ -8,6 +8,7 @@ mod class;
 mod pod_devices;
 mod pool;
 mod scope;
+mod selector;
 mod shape;
 mod update;
 
@@ -22,10 +23,11 @@ use super::ids::NodeId;
 pub(crate) use self::claim::{
     Allocation, Alternative, ClaimRecord, ClaimRequest, ClaimSpec, Constraint, CountMode, Readiness,
 };
-pub(crate) use self::class::{ClassRecord, Selector};
+pub(crate) use self::class::ClassRecord;
 pub(crate) use self::pod_devices::{ContainerResources, PodDevices, StatedClaim};
 pub(crate) use self::pool::{DeviceRecord, DeviceUse, Pool, SliceRecord};
 pub(crate) use self::scope::NodeScope;
+pub(crate) use self::selector::Selector;
 pub(crate) use self::shape::Shape;
 
 /// The prefix of the extended resource that every class provides under its own name.

@@ -9,10 +9,7 @@ use berth_api::object::device::{DeviceAttribute, DeviceCapacity};
 use berth_api::rules::SelectedDevice;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::class::Selector;
-
-/// The result of a selector: whether it selects the device, or kube-scheduler's words for why it cannot be evaluated.
-pub(crate) type Selected = Result<bool, Arc<str>>;
+use super::selector::{Selected, Selector};
 
 /// Results kept for one shape. Selectors come and go with claims.
 const MAX_RESULTS: usize = 256;

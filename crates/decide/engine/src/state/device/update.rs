@@ -10,9 +10,10 @@ use berth_api::object::device::{
 };
 
 use super::claim::{Allocation, ClaimRecord, ClaimSpec};
-use super::class::{ClassRecord, Selector};
+use super::class::ClassRecord;
 use super::pool::{Amounts, DeviceRecord, Pool, SliceRecord};
 use super::scope::NodeScope;
+use super::selector::Selector;
 use super::shape::Shape;
 use super::{Concerned, Devices, PoolName, shared, sweep};
 use crate::state::State;

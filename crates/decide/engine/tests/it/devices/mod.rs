@@ -51,10 +51,6 @@ impl World {
             other => other.message().into_owned(),
         }
     }
-
-    fn set(&mut self, object: &DeviceObject) {
-        self.cluster.set_device_object(object);
-    }
 }
 
 /// Nodes of a name with a number.

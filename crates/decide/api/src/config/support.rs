@@ -3,8 +3,8 @@
 //!
 //! This is the one list of them. The scheduler does not bind pods with such fields, and the enforcer does not evict them.
 
-use super::PodSpec;
-use crate::config::{Plugin, SchedulerConfig};
+use super::{Plugin, SchedulerConfig};
+use crate::object::PodSpec;
 
 /// The fields of a pod, their plugin, and whether a pod uses them.
 const FIELDS: [(&str, Plugin, IsUsed); 1] =

@@ -3,9 +3,9 @@
 use berth_api::config::Plugin;
 use berth_api::object::NamespacedName;
 
-use super::{NOT_AVAILABLE, NodeVerdict};
 use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::nomination::Nominations;
+use crate::device::{NOT_AVAILABLE, NodeVerdict};
 use crate::plugins;
 use crate::state::State;
 use crate::state::pod::prepared::PreparedPod;
@@ -23,7 +23,11 @@ pub enum DevicePostFilter {
 }
 
 /// As kube-scheduler, it looks at the nodes that all rules before this one admit.
-pub(crate) fn post_filter(state: &State, nominations: &Nominations, pod: &PreparedPod) -> DevicePostFilter {
+pub(crate) fn device_post_filter(
+    state: &State,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+) -> DevicePostFilter {
     let cycle = CycleState::new(state, nominations, pod);
     let (Some(context), Some(devices)) = (Context::new(state, &cycle), &cycle.devices) else {
         return DevicePostFilter::Nothing;
