@@ -300,7 +300,8 @@ spec: {{resourceClaims: [{{name: gpu, resourceClaimName: train}}], containers: [
 fn every_device_has_the_first_reason_against_it() {
     let exactly =
         |fields: &str| format!("{{requests: [{{name: r, exactly: {{deviceClassName: gpu{fields}}}}}]}}");
-    let models = "[{name: x, attributes: {model: {string: a}}}, {name: y, attributes: {model: {string: b}}}]";
+    let models =
+        "[{name: d0, attributes: {model: {string: a}}}, {name: d1, attributes: {model: {string: b}}}]";
     let selector = "device.attributes[\"gpu.example.com\"].model == \"c\"";
     let selected = exactly(&format!(", selectors: [{{cel: {{expression: '{selector}'}}}}]"));
     let taints = "taints: [{key: k, value: v, effect: NoSchedule}]";
@@ -314,19 +315,19 @@ fn every_device_has_the_first_reason_against_it() {
             None,
         ),
         (
-            format!("[{{name: x, {taints}}}, {{name: y}}]"),
+            format!("[{{name: d0, {taints}}}, {{name: d1}}]"),
             exactly(", count: 2"),
             "1 available, 2 requested; 1 with the taints k=v:NoSchedule".to_owned(),
             Some("claim train, request r: tolerations of k=v:NoSchedule would add 1 devices on a"),
         ),
         (
-            format!("[{{name: x, {capacity}}}, {{name: y}}]"),
+            format!("[{{name: d0, {capacity}}}, {{name: d1}}]"),
             exactly(", capacity: {requests: {memory: 20Gi}}"),
             "0 available, 1 requested; 1 too little of its capacity is left; 1 without the capacity memory".to_owned(),
             None,
         ),
         (
-            "[{name: x}, {name: y}]".to_owned(),
+            "[{name: d0}, {name: d1}]".to_owned(),
             exactly(", count: 3"),
             "2 available, 3 requested".to_owned(),
             Some("claim train, request r: count: 2 would fit on a"),
@@ -348,7 +349,7 @@ fn every_device_has_the_first_reason_against_it() {
         }
     }
     // Counters that do not exist make the pool invalid.
-    let (found, _) = obstacle(&format!("[{{name: x, {}}}]", counted(1)), &exactly(""));
+    let (found, _) = obstacle(&format!("[{{name: d0, {}}}]", counted(1)), &exactly(""));
     assert!(found.contains("pool gpu.example.com/a is invalid"), "{found}");
 }
 
