@@ -572,7 +572,7 @@ impl<'a> Search<'a> {
     pub(super) fn takes_counters(&self, candidate: usize, used: Option<&DeviceUse>) -> bool {
         let device = self.candidates[candidate].device;
         let is_in_use = || used.is_some_and(|used| used.n_shares > 0) || self.taken.contains_key(&candidate);
-        !device.consumes.is_empty() && !(device.shape.allows_multiple && is_in_use())
+        !device.consumes.is_empty() && (!device.shape.allows_multiple || !is_in_use())
     }
 
     /// The contrary of [`Search::take`].

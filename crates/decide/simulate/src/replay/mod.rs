@@ -104,7 +104,7 @@ fn replay_steps(scenario: &Scenario, steps: &[Step]) -> Replayed {
     cluster.set_now(RECORDED_AT);
     for object in &scenario.objects {
         match read_object(object) {
-            Ok(Object::Volume(object)) => cluster.set_volume_object(object),
+            Ok(Object::Volume(object)) => cluster.set_volume_object(*object),
             Ok(Object::Device(object)) => {
                 claims.note(&object);
                 cluster.set_device_object(&object);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// An object of a scenario.
 pub(super) enum Object {
-    Volume(VolumeObject),
+    Volume(Box<VolumeObject>),
     Device(DeviceObject),
 }
 
@@ -18,7 +18,9 @@ pub(super) enum Object {
 pub(super) fn read_object(value: &Value) -> Result<Object, String> {
     let text = |field: &str| value[field].as_str().unwrap_or_default();
     let read = match Kind::of(text("apiVersion"), text("kind")) {
-        Some(Kind::Volume(kind)) => VolumeObject::decode(kind, value).map(Object::Volume),
+        Some(Kind::Volume(kind)) => {
+            VolumeObject::decode(kind, value).map(|object| Object::Volume(Box::new(object)))
+        }
         Some(Kind::Device(kind)) => DeviceObject::decode(kind, value).map(Object::Device),
         _ => return Err(format!("{} {} is not about volumes or devices", text("apiVersion"), text("kind"))),
     };

@@ -277,7 +277,7 @@ impl Devices {
             let template = entry.resource_claim_template_name.as_deref()?;
             let is_missing = !statuses.iter().any(|status| status.name == entry.name)
                 && !self.templates.contains_key(&NamespacedName::new(namespace, template));
-            is_missing.then(|| (&entry.name, template))
+            is_missing.then_some((&entry.name, template))
         });
         if let Some((entry, template)) = waits_for {
             return Some(format!(

@@ -225,10 +225,10 @@ fn fail_devices(
         return Err(ChangeError::NotFound { kind: "device", name, known: known.into_iter().collect() });
     }
     let claims = inventory.device_objects.iter().filter_map(|entry| match &entry.object {
-        DeviceObject::ResourceClaim(claim) => Some(claim),
+        DeviceObject::ResourceClaim(claim) => Some(&**claim),
         _ => None,
     });
-    let uses_failed = |claim: &&Box<ResourceClaim>| {
+    let uses_failed = |claim: &&ResourceClaim| {
         let results = claim.status.allocation.iter().flat_map(|allocation| &allocation.devices.results);
         results.into_iter().any(|result| is_meant((&result.driver, &result.pool, &result.device)))
     };

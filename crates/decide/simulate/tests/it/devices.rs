@@ -288,8 +288,9 @@ spec: {{resourceClaims: [{{name: gpu, resourceClaimName: train}}], containers: [
 ",
         node("a", 0).replace("devices: []", &format!("devices: {devices}")),
     );
-    let mut simulation = Simulation::new(inventory(&text), SimulationOptions::default()).unwrap();
-    let explained = simulation.explain("default", "train", None).unwrap();
+    let simulation = Simulation::new(inventory(&text), SimulationOptions::default());
+    let mut simulation = simulation.expect("the objects are valid");
+    let explained = simulation.explain("default", "train", None).expect("the pod exists");
     let [group] = explained.explanation.excluded.as_slice() else { panic!("{explained:?}") };
     let [verdict] = group.verdicts.as_slice() else { panic!("{group:?}") };
     let counts = verdict.counts.as_ref().map(|counts| counts.text(None));
