@@ -6,7 +6,7 @@ use berth_api::config::{Plugin, Profile};
 use berth_api::object::{Node, Pod};
 
 use super::{
-    Code, Decision, NodeResult, Options, Question, Rejection, Verdict, World, balanced_allocation,
+    Code, Decision, NodeResult, Options, Question, Rejection, Verdict, World, balanced_allocation, devices,
     image_locality, inter_pod_affinity, node_affinity, node_declared_features, node_name, node_ports,
     node_unschedulable, node_volume_limits, resources_fit, taint_toleration, topology_spread, volume_binding,
     volume_restrictions, volume_zone,
@@ -54,6 +54,15 @@ pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) 
         };
         decision.nodes.insert(name, result);
     }
+    // An error on one node ends the decision.
+    let mut rejections = decision.nodes.values().filter_map(|result| match result {
+        NodeResult::Rejected(rejection) if rejection.code == Code::Error => rejection.reasons.first(),
+        _ => None,
+    });
+    if let Some(error) = rejections.next() {
+        decision.error = Some(error.clone());
+        return decision;
+    }
     if feasible.is_empty() {
         decision.message = Some(fit_error(&decision.nodes));
         return decision;
@@ -65,6 +74,15 @@ pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) 
     let chosen = feasible.iter().find(|node| Some(&node.metadata.name) == decision.chosen.as_ref());
     let binds = profile.filter.contains(&Plugin::VolumeBinding);
     decision.volumes = chosen.filter(|_| binds).and_then(|node| volume_binding::decision(q, node));
+    if let Some(node) = chosen.filter(|_| profile.filter.contains(&Plugin::DynamicResources)) {
+        match devices::decision(q, node) {
+            Ok(claims) => decision.devices = claims,
+            Err(error) => {
+                (decision.chosen, decision.volumes) = (None, None);
+                decision.error = Some(error);
+            }
+        }
+    }
     decision
 }
 
@@ -77,6 +95,7 @@ fn pre_filter(q: Question) -> Result<Option<BTreeSet<String>>, (&'static str, St
             Plugin::VolumeRestrictions => volume_restrictions::pre_filter(q),
             Plugin::VolumeBinding => volume_binding::pre_filter(q).map(|_| ()),
             Plugin::VolumeZone => volume_zone::pre_filter(q).map(|_| ()),
+            Plugin::DynamicResources => devices::pre_filter(q).map(|_| ()),
             _ => Ok(()),
         };
         rejection.map_err(|reason| (plugin.name(), reason))?;
@@ -176,8 +195,8 @@ fn verdict(q: Question, plugin: Plugin, node: &Node) -> Result<Verdict, String> 
         Plugin::PodTopologySpread => topology_spread::filter(q, node),
         Plugin::InterPodAffinity => inter_pod_affinity::filter(q, node),
         Plugin::NodeDeclaredFeatures => node_declared_features::filter(q, node),
+        Plugin::DynamicResources => devices::filter(q, node),
         Plugin::SchedulingGates
-        | Plugin::DynamicResources
         | Plugin::PrioritySort
         | Plugin::NodeResourcesBalancedAllocation
         | Plugin::ImageLocality => Ok(()),
@@ -210,6 +229,7 @@ fn scores(q: Question, feasible: &[&Node]) -> Result<Vec<(Plugin, Vec<i64>)>, St
             }
             Plugin::NodeResourcesFit => Some(resources_fit::score(q, feasible)),
             Plugin::NodeResourcesBalancedAllocation => balanced_allocation::score(q, feasible),
+            Plugin::DynamicResources => devices::score(q, feasible),
             Plugin::ImageLocality => Some(image_locality::score(q, feasible)),
             _ => None,
         };

@@ -8,6 +8,7 @@ mod attributes;
 mod balanced_allocation;
 mod csi_migration;
 mod decide;
+mod devices;
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
@@ -35,6 +36,7 @@ mod volume_zone;
 use std::collections::BTreeMap;
 
 use berth_api::config::Profile;
+use berth_api::object::device::DeviceDecision;
 use berth_api::object::{
     LabelSelector, Namespace, Node, Pod, PodDisruptionBudget, Service, StringMap, VolumeDecision,
 };
@@ -42,6 +44,7 @@ use berth_api::syntax::labels::HOSTNAME;
 
 pub use csi_migration::attached_disk;
 pub use decide::{check_node, evaluate};
+pub use devices::Devices;
 pub use node_affinity::selects_node;
 pub use node_ports::{conflict as ports_conflict, host_ports};
 pub use preemption::{Victims, preempt};
@@ -77,6 +80,8 @@ pub struct World {
     pub budgets: Vec<PodDisruptionBudget>,
     /// Volumes, claims and what decides about them.
     pub storage: Storage,
+    /// Devices, claims of them and what decides about them.
+    pub devices: Devices,
     /// In a trial of preemption, the removed pods that were being deleted before.
     pub removed: Vec<Pod>,
 }
@@ -134,6 +139,8 @@ pub enum Code {
     Unschedulable,
     /// Only a change of this pod or of nodes.
     UnschedulableAndUnresolvable,
+    /// None: the rule failed, which ends the decision.
+    Error,
 }
 
 impl Code {
@@ -142,6 +149,7 @@ impl Code {
         match self {
             Code::Unschedulable => "Unschedulable",
             Code::UnschedulableAndUnresolvable => "UnschedulableAndUnresolvable",
+            Code::Error => "Error",
         }
     }
 }
@@ -186,6 +194,8 @@ pub struct Decision {
     pub chosen: Option<String>,
     /// What is to be done about the pod's claims there, if anything.
     pub volumes: Option<VolumeDecision>,
+    /// What is to be done about its claims of devices there, if anything.
+    pub devices: Option<DeviceDecision>,
     /// kube-scheduler's summary, when no node fits.
     pub message: Option<String>,
     /// The error that prevented a decision.

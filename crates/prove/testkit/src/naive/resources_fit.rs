@@ -3,6 +3,7 @@
 use berth_api::config::{ScoringStrategyKind, UtilizationShapePoint};
 use berth_api::object::{Node, ResourceList};
 
+use super::devices;
 use super::requests::{
     allocatable, amount, is_extended, is_scalar, pod_requests, running_pod_scoring_requests, scoring_defaults,
 };
@@ -18,6 +19,9 @@ pub fn filter(q: Question, node: &Node) -> Verdict {
     let native = ["cpu", "memory", "ephemeral-storage"];
     let scalar = requests.keys().map(String::as_str).filter(|name| is_scalar(name));
     for resource in native.into_iter().chain(scalar) {
+        if devices::is_of_devices(q, node, resource) {
+            continue;
+        }
         let wanted = amount(&requests, resource);
         let has = allocatable(node, resource).unwrap_or(0);
         if wanted > 0 && !is_ignored(q, resource) && wanted > has.saturating_sub(requested(q, node, resource))

@@ -1,6 +1,7 @@
 //! The tests of the crate in one binary.
 
 mod conformance;
+mod devices;
 mod histories;
 mod history;
 mod proposal;

@@ -1,0 +1,304 @@
+//! `DynamicResources`: claims of devices, from Kubernetes' documentation of dynamic resource allocation and its
+//! enhancements (KEP-4381, 4815, 4816, 5004, 5007, 5018, 5055, 5075).
+
+mod capacity;
+mod extended;
+mod pools;
+mod search;
+
+use berth_api::object::device::{
+    AllocationResult, ClaimDecision, DeviceClass, DeviceDecision, DeviceKind, DeviceObject,
+    DeviceRequestAllocationResult, ExtendedResourceClaim, MAX_CONSUMERS, ResourceClaim, ResourceSlice,
+};
+use berth_api::object::{NamespacedName, Node};
+
+use self::search::Found;
+use super::{Code, Question, Verdict, node_affinity, normalize, reject};
+
+pub(super) use extended::is_of_devices;
+
+/// A subrequest is worth this much less its index.
+const MAX_ALTERNATIVES: i64 = 8;
+/// How long devices may take to become ready for a pod, in seconds.
+const BINDING_TIMEOUT: i64 = 600;
+
+/// The objects that decide about claims of devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Devices {
+    /// Slices, classes, claims and the others, names unique for each kind.
+    pub objects: Vec<DeviceObject>,
+    /// The time, in seconds since 1970.
+    pub now: i64,
+}
+
+impl Devices {
+    /// Adds or changes an object.
+    pub fn set(&mut self, object: DeviceObject) {
+        let key = (object.kind(), object.metadata().namespaced_name());
+        match self.objects.iter_mut().find(|old| (old.kind(), old.metadata().namespaced_name()) == key) {
+            Some(old) => *old = object,
+            None => self.objects.push(object),
+        }
+    }
+
+    /// Removes an object, if it exists.
+    pub fn remove(&mut self, kind: DeviceKind, key: &NamespacedName) {
+        self.objects.retain(|o| (o.kind(), o.metadata().namespaced_name()) != (kind, key.clone()));
+    }
+
+    /// All slices.
+    pub fn slices(&self) -> impl Iterator<Item = &ResourceSlice> {
+        self.objects.iter().filter_map(|object| match object {
+            DeviceObject::ResourceSlice(slice) => Some(&**slice),
+            _ => None,
+        })
+    }
+
+    /// All classes.
+    pub fn classes(&self) -> impl Iterator<Item = &DeviceClass> {
+        self.objects.iter().filter_map(|object| match object {
+            DeviceObject::DeviceClass(class) => Some(&**class),
+            _ => None,
+        })
+    }
+
+    /// All claims.
+    pub fn claims(&self) -> impl Iterator<Item = &ResourceClaim> {
+        self.objects.iter().filter_map(|object| match object {
+            DeviceObject::ResourceClaim(claim) => Some(&**claim),
+            _ => None,
+        })
+    }
+
+    fn class(&self, name: &str) -> Option<&DeviceClass> {
+        self.classes().find(|class| class.metadata.name == name)
+    }
+
+    /// The devices that are in use: all that are allocated, except for administration.
+    fn in_use(&self) -> Vec<&DeviceRequestAllocationResult> {
+        let results = self.claims().filter_map(|c| c.status.allocation.as_ref());
+        results.flat_map(|a| &a.devices.results).filter(|r| r.admin_access != Some(true)).collect()
+    }
+}
+
+/// A claim of the pod.
+struct PodClaim<'a> {
+    name_in_pod: &'a str,
+    claim: &'a ResourceClaim,
+}
+
+/// The claims that the pod names, in its order; `Err` with the reason for every node.
+fn claims(q: Question<'_>) -> Result<Vec<PodClaim<'_>>, String> {
+    let mut claims = Vec::new();
+    let namespace = &q.pod.metadata.namespace;
+    for reference in &*q.pod.spec.resource_claims {
+        let is_made = reference.resource_claim_name.is_none();
+        let name = match &reference.resource_claim_name {
+            Some(name) => name,
+            None => {
+                let statuses = &q.pod.status.resource_claim_statuses;
+                let Some(status) = statuses.iter().find(|status| status.name == reference.name) else {
+                    return Err(format!("pod {:?}: ResourceClaim not created yet", q.pod.key()));
+                };
+                // No name: the pod does not need the claim.
+                let Some(name) = &status.resource_claim_name else { continue };
+                name
+            }
+        };
+        let mut all = q.world.devices.claims();
+        let claim = all.find(|c| c.metadata.namespace == *namespace && c.metadata.name == *name);
+        let claim = claim.ok_or_else(|| format!("could not find ResourceClaim \"{namespace}/{name}\""))?;
+        if is_made && !claim.metadata.is_controlled_by(&q.pod.metadata.uid) {
+            let pod = q.pod.key();
+            return Err(format!(
+                "ResourceClaim {namespace}/{name} was not created for Pod {pod} (Pod is not owner)"
+            ));
+        }
+        if claim.metadata.is_deleting() {
+            return Err(format!("resourceclaim {name:?} is being deleted"));
+        }
+        claims.push(PodClaim { name_in_pod: &reference.name, claim });
+    }
+    Ok(claims)
+}
+
+/// Whether the pod needs devices; `Err` with the reason for every node.
+pub(super) fn pre_filter(q: Question) -> Result<bool, String> {
+    let claims = claims(q)?;
+    for PodClaim { claim, .. } in claims.iter().filter(|c| c.claim.status.allocation.is_none()) {
+        for request in &claim.spec.devices.requests {
+            for wish in search::wishes(request) {
+                if q.world.devices.class(wish.class).is_none() {
+                    let (name, class) = (wish.full_name(), wish.class);
+                    return Err(format!("request {name}: device class {class} does not exist"));
+                }
+            }
+        }
+    }
+    Ok(!claims.is_empty() || extended::is_wanted(q))
+}
+
+/// What becomes of the claims on a node.
+struct OnNode<'a> {
+    claims: Vec<PodClaim<'a>>,
+    extended: Option<(ResourceClaim, ExtendedResourceClaim)>,
+    /// For each claim without allocation, and last that for extended resources.
+    allocated: Vec<AllocationResult>,
+}
+
+fn on_node<'a>(q: Question<'a>, node: &Node) -> Result<OnNode<'a>, (Code, Vec<String>)> {
+    let unresolvable = |reason: &str| (Code::UnschedulableAndUnresolvable, vec![reason.to_owned()]);
+    let claims = claims(q).map_err(|reason| unresolvable(&reason))?;
+    if extended::has_claim_left_over(q) {
+        return Err(unresolvable("cannot schedule extended resource claim"));
+    }
+    let extended = extended::claim(q, node);
+    let is_unavailable = |claim: &&PodClaim| {
+        let Some(allocation) = &claim.claim.status.allocation else { return false };
+        let selector = allocation.node_selector.as_ref();
+        selector.is_some_and(|selector| !node_affinity::selects_node(selector, node))
+            || is_given_up(claim.claim, q.world.devices.now)
+    };
+    let is_available = !claims.iter().any(|claim| is_unavailable(&claim));
+    let missing = claims.iter().map(|c| c.claim).filter(|c| c.status.allocation.is_none());
+    let missing: Vec<_> = missing.chain(extended.as_ref().map(|(claim, _)| claim)).collect();
+    let allocated = match missing.is_empty() {
+        true => Vec::new(),
+        false => match search::allocate(&q.world.devices, node, &missing) {
+            Ok(Found::Allocation(results)) => results,
+            Ok(Found::Nothing) => return Err(unresolvable("cannot allocate all claims")),
+            Ok(Found::InvalidPools) => return Err(unresolvable("invalid resource pools were encountered")),
+            Err(error) => {
+                let reason = format!("running \"DynamicResources\" filter plugin: {error}");
+                return Err((Code::Error, vec![reason]));
+            }
+        },
+    };
+    if !is_available {
+        return Err(unresolvable("resourceclaim not available on the node"));
+    }
+    Ok(OnNode { claims, extended, allocated })
+}
+
+pub(super) fn filter(q: Question, node: &Node) -> Verdict {
+    match pre_filter(q) {
+        Ok(true) => on_node(q, node).map(|_| ()),
+        Ok(false) => Ok(()),
+        Err(reason) => reject(Code::UnschedulableAndUnresolvable, &reason),
+    }
+}
+
+/// The allocated devices whose conditions have to be true first: `Err` if one has failed, else whether all are ready.
+fn readiness(claim: &ResourceClaim) -> Result<bool, ()> {
+    let results = claim.status.allocation.iter().flat_map(|a| &a.devices.results);
+    for result in results.filter(|result| !result.binding_conditions.is_empty()) {
+        let status = claim.status.devices.iter().find(|status| {
+            (&status.driver, &status.pool, &status.device) == (&result.driver, &result.pool, &result.device)
+                && status.share_id == result.share_id
+        });
+        let Some(status) = status else { return Ok(false) };
+        let is_true =
+            |name: &String| status.conditions.iter().any(|c| c.condition_type == *name && c.status == "True");
+        if result.binding_failure_conditions.iter().any(is_true) {
+            return Err(());
+        }
+        if !result.binding_conditions.iter().all(is_true) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether the devices of a claim have failed, or have not become ready in time.
+fn is_given_up(claim: &ResourceClaim, now: i64) -> bool {
+    let since = claim.status.allocation.as_ref().and_then(|a| a.allocation_timestamp);
+    match readiness(claim) {
+        Err(()) => true,
+        Ok(true) => false,
+        Ok(false) => since.is_some_and(|since| since.as_second() + BINDING_TIMEOUT < now),
+    }
+}
+
+/// The better the alternatives, the higher the score. Claims that were allocated before count only beside new ones.
+pub(super) fn score(q: Question, feasible: &[&Node]) -> Option<Vec<i64>> {
+    if !pre_filter(q).is_ok_and(|needs_devices| needs_devices) {
+        return None;
+    }
+    let raw = feasible.iter().map(|node| {
+        let Ok(OnNode { claims, allocated, .. }) = on_node(q, node) else { return 0 };
+        if allocated.is_empty() {
+            return 0;
+        }
+        let mut new = allocated.iter();
+        let each = claims.iter().map(|PodClaim { claim, .. }| {
+            let allocation = claim.status.allocation.as_ref().or_else(|| new.next());
+            allocation.map_or(0, |allocation| worth(claim, allocation))
+        });
+        each.sum()
+    });
+    Some(normalize(&raw.collect::<Vec<_>>(), false))
+}
+
+/// 8 less the index of the alternative, for each request that has alternatives.
+fn worth(claim: &ResourceClaim, allocation: &AllocationResult) -> i64 {
+    let is_used =
+        |wish: &search::Wish| allocation.devices.results.iter().any(|r| r.request == wish.full_name());
+    let requests = claim.spec.devices.requests.iter().filter(|r| !r.first_available.is_empty());
+    let used = requests.filter_map(|request| search::wishes(request).iter().position(is_used));
+    used.map(|index| MAX_ALTERNATIVES - index as i64).sum()
+}
+
+/// What is written about the claims when the pod is bound; `Err` if the API server refuses that.
+pub(super) fn decision(q: Question, node: &Node) -> Result<Option<DeviceDecision>, String> {
+    if !pre_filter(q).is_ok_and(|needs_devices| needs_devices) {
+        return Ok(None);
+    }
+    let Ok(OnNode { claims, extended, allocated }) = on_node(q, node) else { return Ok(None) };
+    if !claims.is_empty() && extended.is_none() && extended::is_wanted(q) {
+        return Err("nil or empty request mappings".to_owned());
+    }
+    if claims.is_empty() && extended.is_none() {
+        return Ok(None);
+    }
+    let mut allocated = allocated.into_iter();
+    let mut decisions: Vec<ClaimDecision> = Vec::new();
+    for PodClaim { name_in_pod, claim } in claims {
+        let name = claim.metadata.namespaced_name();
+        let allocation = if claim.status.allocation.is_none() { allocated.next() } else { None };
+        if allocation.is_some() && decisions.iter().any(|earlier| earlier.claim == name) {
+            return Err(format!("claim {name} got allocated elsewhere in the meantime"));
+        }
+        let is_reserved_now = !claim.status.is_reserved_for(&q.pod.metadata.uid);
+        if is_reserved_now && claim.status.reserved_for.len() >= MAX_CONSUMERS {
+            return Err(format!("add reservation to claim {name}: too many"));
+        }
+        let waits = match &allocation {
+            Some(new) => waits(new),
+            None => readiness(claim) != Ok(true),
+        };
+        decisions.push(ClaimDecision {
+            claim: name,
+            name_in_pod: Some(name_in_pod.to_owned()),
+            allocation,
+            is_reserved_now,
+            waits,
+            extended: None,
+        });
+    }
+    if let Some((claim, extended)) = extended {
+        let allocation = allocated.next();
+        decisions.push(ClaimDecision {
+            claim: claim.metadata.namespaced_name(),
+            name_in_pod: None,
+            waits: allocation.as_ref().is_some_and(waits),
+            allocation,
+            is_reserved_now: true,
+            extended: Some(extended),
+        });
+    }
+    Ok(Some(DeviceDecision { claims: decisions }))
+}
+
+fn waits(allocation: &AllocationResult) -> bool {
+    allocation.devices.results.iter().any(|result| !result.binding_conditions.is_empty())
+}
