@@ -15,7 +15,7 @@ use berth_engine::{
     Settings, Victims, WakeConditions,
 };
 use berth_testkit::generate::{self, AssumedPlacement, Flavour, Operation};
-use berth_testkit::naive::{self, Decision, NodeResult, Options, World, evaluate};
+use berth_testkit::naive::{self, Code, Decision, NodeResult, Options, World, evaluate};
 
 use crate::common::{apply, cut_down, prepare, set_nodes_after, settings};
 
@@ -23,6 +23,8 @@ use crate::common::{apply, cut_down, prepare, set_nodes_after, settings};
 const ASKED_AGAIN: usize = 5;
 /// The time for which pods have been pending.
 const PENDING: Duration = Duration::from_secs(600);
+/// Seconds since 1970: a time between the times of allocations, long after some.
+const NOW: i64 = 1_767_312_100;
 /// This many pods wait to be woken.
 const PARKED: usize = 4;
 
@@ -50,6 +52,8 @@ impl History {
     /// Runs the operations side by side; tells the first disagreement.
     fn run(&self, operations: &[Operation]) -> Result<(), String> {
         let (mut cluster, mut world) = (self.cluster(), World::default());
+        world.devices.now = NOW;
+        cluster.set_now(NOW);
         cluster.record_changes(true);
         let (mut placed, mut n_operations, mut asked) = (0, 0, VecDeque::new());
         let mut parked: VecDeque<Parked> = VecDeque::new();
@@ -118,9 +122,12 @@ impl History {
                 None => (&**pod, expected),
             };
             // What is assumed of a placement is taken back whole.
-            if let Outcome::Placed { node, volumes, .. } = cluster.place(&prepared) {
+            if let Outcome::Placed { node, volumes, devices, .. } = cluster.place(&prepared) {
                 let decision = volumes.map(|volumes| *volumes).unwrap_or_default();
                 cluster.forget(&prepared);
+                if let Some(devices) = devices {
+                    cluster.restore_devices(&prepared.assumed_devices(&devices, false));
+                }
                 cluster.restore_volumes(&prepared, &decision);
                 world.storage.assume(&pod.metadata.namespace, &node, &decision);
                 world.storage.restore(&pod.metadata.namespace, &decision);
@@ -134,6 +141,17 @@ impl History {
             asked.truncate(ASKED_AGAIN);
             // Every other pod stays where it was put, under its own name.
             if let Some(node) = expected.chosen.filter(|_| placed % 2 == 0) {
+                for decided in expected.devices.iter() {
+                    // Before a claim is written, it is mostly assumed.
+                    if placed % 3 > 0 {
+                        cluster.assume_devices(&prepared.assumed_devices(decided, true));
+                    }
+                    for claim in generate::written_claims(&world, pod, &decided.claims, &format!("x{placed}"))
+                    {
+                        cluster.set_device_object(&claim);
+                        world.devices.set(claim);
+                    }
+                }
                 let mut pod = Box::new(pod.clone());
                 pod.metadata.name = format!("placed-{placed}");
                 if let Some(decision) = expected.volumes {
@@ -203,6 +221,7 @@ impl History {
     fn check_tables(&self, cluster: &Cluster, world: &World) -> Result<(), String> {
         let mut fresh = self.cluster();
         world.storage.objects().for_each(|o| fresh.set_volume_object(o));
+        world.devices.objects.iter().for_each(|o| fresh.set_device_object(o));
         world.namespaces.iter().for_each(|n| fresh.set_namespace(n));
         world.services.iter().for_each(|s| fresh.set_service(s));
         for workload in &world.workloads {
@@ -244,6 +263,10 @@ impl History {
         for object in world.storage.objects() {
             let (kind, metadata) = (object.kind(), object.metadata());
             cluster.remove_volume_object(kind, &metadata.namespace, &metadata.name);
+        }
+        for object in &world.devices.objects {
+            let (kind, metadata) = (object.kind(), object.metadata());
+            cluster.remove_device_object(kind, &metadata.namespace, &metadata.name);
         }
         for service in &world.services {
             cluster.remove_service(&service.metadata.namespace, &service.metadata.name);
@@ -332,8 +355,14 @@ fn compare(expected: &Decision, got: &Evaluation) -> Result<(), String> {
                 NodeEvaluation::NotConsidered(_) => {
                     "PreFilterResult UnschedulableAndUnresolvable []".to_owned()
                 }
+                NodeEvaluation::Rejected(r) if r.status.name() == "Error" => {
+                    format!("{} Error", r.plugin.name())
+                }
                 NodeEvaluation::Rejected(r) => rejection(r),
-                NodeEvaluation::Feasible(_) if matches!(got.outcome, Outcome::Failed { .. }) => {
+                // When the writing fails, nodes have scores all the same.
+                NodeEvaluation::Feasible(score)
+                    if matches!(got.outcome, Outcome::Failed { .. }) && score.by_plugin.is_empty() =>
+                {
                     "unscored".to_owned()
                 }
                 NodeEvaluation::Feasible(score) => {
@@ -352,6 +381,11 @@ fn compare(expected: &Decision, got: &Evaluation) -> Result<(), String> {
         _ => None,
     };
     same("volumes", &expected.volumes.as_ref(), &got_volumes)?;
+    let got_devices = match &got.outcome {
+        Outcome::Placed { devices, .. } => devices.as_deref(),
+        _ => None,
+    };
+    same("devices", &expected.devices.as_ref(), &got_devices)?;
     same("error", &expected.error.is_some(), &matches!(got.outcome, Outcome::Failed { .. }))?;
     if let Some(message) = &expected.message {
         same("message", message.as_str(), &got.outcome.message())?;
@@ -361,6 +395,8 @@ fn compare(expected: &Decision, got: &Evaluation) -> Result<(), String> {
 
 fn node(result: &NodeResult) -> String {
     match result {
+        // The texts of errors may differ.
+        NodeResult::Rejected(r) if r.code == Code::Error => format!("{} Error", r.plugin),
         NodeResult::Rejected(r) => format!("{} {} {:?}", r.plugin, r.code.name(), r.reasons),
         NodeResult::Feasible { scores, total } => format!("{scores:?} = {total}"),
         NodeResult::Unscored => "unscored".to_owned(),
@@ -381,7 +417,7 @@ fn agree(flavour: Flavour, first_seed: u64) {
             flavour,
             match (seed % 50, flavour) {
                 (0, _) => 600,
-                (_, Flavour::Volumes) => 140,
+                (_, Flavour::Volumes | Flavour::Devices) => 140,
                 _ => 80,
             },
         );
@@ -414,6 +450,11 @@ fn engine_and_naive_evaluator_agree_on_the_proposals() {
 #[test]
 fn engine_and_naive_evaluator_agree_on_volumes() {
     agree(Flavour::Volumes, 2_000_000);
+}
+
+#[test]
+fn engine_and_naive_evaluator_agree_on_devices() {
+    agree(Flavour::Devices, 3_000_000);
 }
 
 #[test]

@@ -9,4 +9,13 @@ pub enum Flavour {
     Extensions,
     /// Rules of kube-scheduler, fewer between pods, and volumes.
     Volumes,
+    /// Rules of kube-scheduler, fewer between pods, and claims of devices.
+    Devices,
+}
+
+impl Flavour {
+    /// Whether objects decide, so that fewer pods are to fail because of other rules.
+    pub(super) fn has_objects(self) -> bool {
+        matches!(self, Flavour::Volumes | Flavour::Devices)
+    }
 }

@@ -4,6 +4,7 @@
 //! are valid and as admitted, with two exceptions that also occur in real clusters: pods on nodes that do not exist, and
 //! namespaces that do not exist.
 
+mod devices;
 mod flavour;
 mod names;
 mod objects;
@@ -17,6 +18,7 @@ use berth_api::object::{Node, Pod};
 
 use crate::naive::World;
 
+pub use devices::written as written_claims;
 pub use flavour::Flavour;
 pub use operation::Operation;
 pub use random::Random;
@@ -30,15 +32,19 @@ pub fn operations(seed: u64, len: usize, flavour: Flavour) -> Vec<Operation> {
     let mut random = Random::new(seed);
     let mut world = World::default();
     let mut operations = Vec::with_capacity(len);
-    let mut n_first = if flavour == Flavour::Volumes { 30 } else { 0 };
+    let mut n_first = if flavour.has_objects() { 30 } else { 0 };
     for i in 0..len {
         let operation = match i {
             0..4 => Operation::AddNode(Box::new(node(&mut random, flavour))),
             4..7 => Operation::SetNamespace(objects::namespace(&mut random)),
             _ if n_first > 0 => {
                 n_first -= 1;
-                volumes::first(&mut random, &world, n_first, i)
+                match flavour {
+                    Flavour::Devices => devices::first(&mut random, &world, n_first),
+                    _ => volumes::first(&mut random, &world, n_first, i),
+                }
             }
+            _ if flavour == Flavour::Devices && random.chance(35) => devices::change(&mut random, &world, i),
             _ if flavour == Flavour::Volumes && random.chance(35) => volumes::change(&mut random, &world, i),
             _ if flavour == Flavour::Volumes && random.chance(8) => match random.chance(50) {
                 true => Operation::RollBack(random.below(100)),
@@ -52,9 +58,9 @@ pub fn operations(seed: u64, len: usize, flavour: Flavour) -> Vec<Operation> {
     operations
 }
 
-/// In histories with volumes, nodes mostly have room, so that volumes decide; and the labels of a CSI driver.
+/// In histories with volumes or devices, nodes mostly have room, so that those decide; and the labels of a CSI driver.
 fn eased(random: &mut Random, flavour: Flavour, mut node: Node) -> Node {
-    if flavour == Flavour::Volumes && random.chance(75) {
+    if flavour.has_objects() && random.chance(75) {
         node.spec.taints.clear();
         node.spec.unschedulable = false;
         let room = [("cpu", "32"), ("memory", "128Gi"), ("ephemeral-storage", "1Ti"), ("pods", "50")];
@@ -73,8 +79,10 @@ fn node(random: &mut Random, flavour: Flavour) -> Node {
 
 fn pod(random: &mut Random, world: &World, flavour: Flavour, i: usize) -> Pod {
     let mut pod = objects::pod(random, flavour, i);
-    if flavour == Flavour::Volumes {
-        volumes::draw(random, world, &mut pod);
+    match flavour {
+        Flavour::Volumes => volumes::draw(random, world, &mut pod),
+        Flavour::Devices => devices::draw(random, world, &mut pod),
+        Flavour::V1 | Flavour::Extensions => {}
     }
     pod
 }

@@ -1,5 +1,6 @@
 //! Changes of a cluster.
 
+use berth_api::object::device::{DeviceKind, DeviceObject};
 use berth_api::object::{
     Namespace, NamespacedName, Node, ObjectMeta, Pod, PodDisruptionBudget, Service, StringMap, VolumeKind,
     VolumeObject,
@@ -45,6 +46,10 @@ pub enum Operation {
     SetVolumeObject(VolumeObject),
     /// Removes such an object.
     RemoveVolumeObject(VolumeKind, NamespacedName),
+    /// Adds or changes a slice, a class, a claim, or another object that decides about devices.
+    SetDeviceObject(DeviceObject),
+    /// Removes such an object.
+    RemoveDeviceObject(DeviceKind, NamespacedName),
     /// Takes back an [`AssumedPlacement`](super::AssumedPlacement): the pod goes, and what was assumed about its claims. It is the number modulo
     /// the placements that the test has assumed; a world does not know them.
     RollBack(usize),
@@ -92,6 +97,8 @@ impl World {
             Operation::SetBudget(budget) => put(&mut self.budgets, budget, |b| named(&b.metadata)),
             Operation::SetVolumeObject(object) => self.storage.set(object.clone()),
             Operation::RemoveVolumeObject(kind, key) => self.storage.remove(*kind, key),
+            Operation::SetDeviceObject(object) => self.devices.set(object.clone()),
+            Operation::RemoveDeviceObject(kind, key) => self.devices.remove(*kind, key),
             Operation::RollBack(_) | Operation::Bind(_) | Operation::Decide(_) => {}
         }
     }

@@ -22,8 +22,8 @@ const TOPOLOGIES: [&str; 6] = [HOSTNAME, HOSTNAME, ZONE, ZONE, RACK, REGION];
 
 /// Gives a pod rules: many have none, most of the others few.
 pub fn draw(random: &mut Random, flavour: Flavour, pod: &mut Pod) {
-    // Where volumes are drawn as well, fewer pods fail because of other rules.
-    if random.chance(if flavour == Flavour::Volumes { 20 } else { 60 }) {
+    // Where volumes or devices are drawn as well, fewer pods fail because of other rules.
+    if random.chance(if flavour.has_objects() { 20 } else { 60 }) {
         let mut affinity = Affinity::default();
         draw_affinity(random, &mut affinity, Carrier::Spec(flavour));
         if affinity != Affinity::default() {
@@ -57,7 +57,7 @@ pub fn draw(random: &mut Random, flavour: Flavour, pod: &mut Pod) {
             pod.metadata.annotations.insert(RELAX_AFTER_ANNOTATION.to_owned(), relax_after(random));
         }
     }
-    if random.chance(if flavour == Flavour::Volumes { 10 } else { 25 }) {
+    if random.chance(if flavour.has_objects() { 10 } else { 25 }) {
         for topology_key in random.words(&[HOSTNAME, ZONE, RACK], 1, 2) {
             pod.spec.topology_spread_constraints.push(spread(random, topology_key));
         }

@@ -19,8 +19,7 @@ use crate::devices;
 const RECORDED_AT: i64 = 1_790_000_000;
 
 fn recordings() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../../shared/conformance")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/conformance")
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: &Value) -> T {
@@ -243,10 +242,5 @@ fn agrees_with_every_recording() {
         println!("{}: {n_steps} steps, {n_differences} differences", path.display());
         assert!(n_steps > 0, "{} has no steps", path.display());
     }
-    assert!(
-        all.is_empty(),
-        "{} differences, the first:\n{}",
-        all.len(),
-        all[..all.len().min(5)].join("\n")
-    );
+    assert!(all.is_empty(), "{} differences, the first:\n{}", all.len(), all[..all.len().min(5)].join("\n"));
 }

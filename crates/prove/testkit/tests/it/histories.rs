@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use berth_api::admission::{ValidationOptions, validate_pod};
 use berth_api::object::Pod;
-use berth_testkit::generate::{Flavour, Operation, operations, options, profile};
+use berth_testkit::generate::{Flavour, Operation, operations, options, profile, written_claims};
 use berth_testkit::naive::{NodeResult, World, evaluate};
 
-const FLAVOURS: [Flavour; 3] = [Flavour::V1, Flavour::Extensions, Flavour::Volumes];
+const FLAVOURS: [Flavour; 4] = [Flavour::V1, Flavour::Extensions, Flavour::Volumes, Flavour::Devices];
 
 #[test]
 fn a_seed_is_a_history() {
@@ -37,7 +37,11 @@ fn histories_reach_every_rule() {
         for seed in 0..60 {
             let (profile, options) = (profile(seed), options(seed, flavour));
             let mut world = World::default();
-            for operation in operations(seed, if flavour == Flavour::Volumes { 160 } else { 120 }, flavour) {
+            for operation in operations(
+                seed,
+                if matches!(flavour, Flavour::Volumes | Flavour::Devices) { 160 } else { 120 },
+                flavour,
+            ) {
                 world.apply(&operation);
                 let Operation::Decide(pod) = operation else { continue };
                 let decision = evaluate(&world, &pod, &profile, &options);
@@ -58,6 +62,21 @@ fn histories_reach_every_rule() {
                         seen.extend((!volumes.bind.is_empty()).then(|| "bind".to_owned()));
                         seen.extend((!volumes.provision.is_empty()).then(|| "provision".to_owned()));
                         world.storage.assume(&pod.metadata.namespace, &node, &volumes);
+                    }
+                    if let Some(devices) = decision.devices {
+                        for claim in &devices.claims {
+                            let new = claim.allocation.iter().flat_map(|new| &new.devices.results);
+                            seen.extend(claim.waits.then(|| "wait".to_owned()));
+                            seen.extend(claim.extended.iter().map(|_| "extended resources".to_owned()));
+                            for result in new {
+                                let is_shared = result.share_id.is_some();
+                                seen.insert(if is_shared { "share" } else { "allocate" }.to_owned());
+                            }
+                        }
+                        let made = format!("made-{}", pod.metadata.name);
+                        for claim in written_claims(&world, &pod, &devices.claims, &made) {
+                            world.devices.set(claim);
+                        }
                     }
                     pod.spec.node_name = node;
                     world.apply(&Operation::AddPod(Box::new(pod)));
@@ -104,8 +123,19 @@ fn histories_reach_every_rule() {
             "bind",
             "provision",
         ];
+        let of_devices = [
+            "cannot allocate all claims",
+            "resourceclaim not available on the node",
+            "invalid resource pools were encountered",
+            "DynamicResources",
+            "allocate",
+            "share",
+            "wait",
+            "extended resources",
+        ];
         let of_volumes = of_volumes.iter().filter(|_| flavour == Flavour::Volumes);
-        for reason in shared.iter().chain(of_volumes) {
+        let of_devices = of_devices.iter().filter(|_| flavour == Flavour::Devices);
+        for reason in shared.iter().chain(of_volumes).chain(of_devices) {
             assert!(seen.contains(*reason), "{flavour:?} never saw {reason:?}");
         }
     }

@@ -1,6 +1,7 @@
 //! The tests of the crate in one binary.
 
 mod conformance;
+mod device_check;
 mod devices;
 mod histories;
 mod history;

@@ -30,6 +30,7 @@ pub fn cluster(world: &World, settings: Settings) -> Cluster {
         cluster.set_owner_selector(&workload.kind, &workload.namespace, &workload.name, selector);
     }
     world.storage.objects().for_each(|o| cluster.set_volume_object(o));
+    world.devices.objects.iter().for_each(|o| cluster.set_device_object(o));
     world.nodes.iter().for_each(|n| cluster.set_node(n));
     for pod in &world.pods {
         cluster.set_pod(&admitted(pod, extensions));
@@ -133,6 +134,10 @@ fn apply_alone(cluster: &mut Cluster, world: &World, operation: &Operation) {
         Operation::SetVolumeObject(object) => cluster.set_volume_object(object.clone()),
         Operation::RemoveVolumeObject(kind, key) => {
             cluster.remove_volume_object(*kind, key.namespace(), key.name());
+        }
+        Operation::SetDeviceObject(object) => cluster.set_device_object(object),
+        Operation::RemoveDeviceObject(kind, key) => {
+            cluster.remove_device_object(*kind, key.namespace(), key.name());
         }
         Operation::SetBudget(_) | Operation::RollBack(_) | Operation::Bind(_) | Operation::Decide(_) => {}
     }

@@ -265,8 +265,8 @@ pub(super) fn decision(q: Question, node: &Node) -> Result<Option<DeviceDecision
     for PodClaim { name_in_pod, claim } in claims {
         let name = claim.metadata.namespaced_name();
         let allocation = if claim.status.allocation.is_none() { allocated.next() } else { None };
-        if allocation.is_some() && decisions.iter().any(|earlier| earlier.claim == name) {
-            return Err(format!("claim {name} got allocated elsewhere in the meantime"));
+        if decisions.iter().any(|earlier| earlier.claim == name) {
+            return Err(format!("claim {name} is named twice"));
         }
         let is_reserved_now = !claim.status.is_reserved_for(&q.pod.metadata.uid);
         if is_reserved_now && claim.status.reserved_for.len() >= MAX_CONSUMERS {

@@ -18,7 +18,7 @@ pub struct Pool<'a> {
     pub devices: Vec<(&'a ResourceSlice, &'a Device)>,
     /// Whether slices of the generation are missing.
     pub is_incomplete: bool,
-    /// Whether the slices contradict each other.
+    /// Whether the slices contradict each other. Those of an incomplete pool may still become right.
     pub is_invalid: bool,
 }
 
@@ -69,11 +69,20 @@ pub fn pools<'a>(devices: &'a Devices, node: &Node) -> Vec<Pool<'a>> {
             name,
             devices: devices.collect(),
             is_incomplete: slices.len() as i64 != count,
-            is_invalid: is_invalid(&slices),
+            is_invalid: slices.len() as i64 == count && is_invalid(&slices),
             slices,
         }
     };
     let mut pools: Vec<Pool> = generations.into_iter().map(pool).collect();
+    // An older generation counts only when it is complete.
+    let is_outdated = |pool: &Pool| {
+        let generation = pool.slices[0].spec.pool.generation;
+        devices.slices().any(|slice| {
+            let newer = slice.spec.pool.generation > generation;
+            newer && slice.spec.driver == pool.driver && slice.spec.pool.name == pool.name
+        })
+    };
+    pools.retain(|pool| !(pool.is_incomplete && is_outdated(pool)));
     pools.sort_by_key(|pool| {
         let mut devices = pool.slices.iter().flat_map(|slice| &slice.spec.devices);
         devices.any(|device| !device.binding_conditions.is_empty())
