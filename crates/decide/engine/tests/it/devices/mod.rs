@@ -7,7 +7,7 @@ mod search;
 use std::fmt::Write as _;
 
 use berth_api::inventory::Inventory;
-use berth_api::object::device::{DeviceObject, DeviceRequestAllocationResult};
+use berth_api::object::device::DeviceRequestAllocationResult;
 use berth_engine::{Cluster, Outcome, Settings};
 
 /// A cluster with the objects of a manifest, and its pods, which are pending.
