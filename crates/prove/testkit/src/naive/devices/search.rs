@@ -442,7 +442,7 @@ fn is_tolerated(device: &Device, wish: &Wish) -> bool {
     let mut taints = device.taints.iter().filter(|t| t.effect == "NoSchedule" || t.effect == "NoExecute");
     taints.all(|taint| {
         let DeviceTaint { key, value, effect, .. } = taint.clone();
-        let taint = Taint { key, value, effect, ..Taint::default() };
+        let taint = Taint { key, value, effect };
         wish.tolerations.iter().any(|toleration| tolerates(toleration, &taint))
     })
 }
