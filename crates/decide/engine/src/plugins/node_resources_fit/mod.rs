@@ -6,8 +6,10 @@ pub(super) mod scored_resource;
 
 use berth_api::config::Plugin;
 
+use super::hints::{Hints, QueueingHint};
 use super::rule::{Filter, Reads, Rule, Scorer};
 use crate::cycle::context::Context;
+use crate::state::change::{Change, DeviceChange};
 use crate::state::node::NodeId;
 use crate::verdict::ViolatedRule;
 
@@ -26,5 +28,19 @@ impl Rule for NodeResourcesFit {
 
     fn scorer<'a>(context: Context<'a>, _feasible: &[NodeId]) -> Option<Box<dyn Scorer + 'a>> {
         score::scorer(context)
+    }
+
+    fn hints(context: Context<'_>) -> Option<Box<dyn Hints>> {
+        (!context.rule_set.requests.scalar.is_empty()).then(|| Box::new(ClassHints) as Box<dyn Hints>)
+    }
+}
+
+/// A device class may provide an extended resource that nodes lack.
+#[derive(Debug)]
+struct ClassHints;
+
+impl Hints for ClassHints {
+    fn hint(&self, _context: Context<'_>, change: &Change) -> QueueingHint {
+        QueueingHint::queue_if(matches!(change, Change::Device(DeviceChange::Class)))
     }
 }

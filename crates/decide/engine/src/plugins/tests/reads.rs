@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use berth_api::config::{Plugin, Profile};
+use berth_api::object::device::{DeviceKind, DeviceObject};
 use berth_api::object::{Node, Pod};
 use berth_api::rules::Selector;
 use berth_testkit::generate::{Flavour, Operation, Random, operations};
@@ -54,6 +55,7 @@ fn state_of(world: &World) -> State {
         state.set_owner_selector(&workload.kind, &workload.namespace, &workload.name, selector);
     }
     world.storage.objects().for_each(|object| state.set_volume_object(object));
+    world.devices.objects.iter().for_each(|object| state.set_device_object(object));
     world.nodes.iter().for_each(|n| state.set_node(n));
     world.pods.iter().for_each(|p| _ = state.set_pod(p));
     state
@@ -144,7 +146,14 @@ fn trials(world: &World, name: &str, pool: &Pool, random: &mut Random) -> Vec<Tr
         }),
         trial(Reads::VOLUMES.and(Reads::VOLUMES_IN_USE), &|world| world.storage = pool.world.storage.clone()),
         trial(Reads::VOLUMES.and(Reads::VOLUMES_IN_USE), &|world| world.storage = World::default().storage),
-        // Everything but the node, its pods and volume objects.
+        // Classes stay: they decide which rule a resource belongs to.
+        trial(Reads::DEVICES, &|world| {
+            let is_class = |object: &DeviceObject| object.kind() == DeviceKind::DeviceClass;
+            world.devices.objects.retain(is_class);
+            let others = pool.world.devices.objects.iter().filter(|object| !is_class(object));
+            world.devices.objects.extend(others.cloned());
+        }),
+        // Everything but the node, its pods, volume objects and devices.
         trial(Reads::COUNTERS.and(Reads::IMAGES).and(Reads::VOLUMES_IN_USE), &|world| {
             world.nodes.retain(|node| node.metadata.name == name);
             let others = pool.nodes.iter().filter(|node| node.metadata.name != name);
@@ -187,7 +196,7 @@ struct Findings {
 /// Runs rules before and after random changes.
 fn findings(rules: &[RuleEntry], n_seeds: u64) -> BTreeMap<Plugin, Findings> {
     let mut findings: BTreeMap<Plugin, Findings> = BTreeMap::new();
-    let flavours = [Flavour::V1, Flavour::Extensions, Flavour::Volumes];
+    let flavours = [Flavour::V1, Flavour::Extensions, Flavour::Volumes, Flavour::Devices];
     for (seed, flavour) in (0..n_seeds).zip(flavours.into_iter().cycle()) {
         let mut random = Random::new(seed);
         let (own, other) = (Pool::new(seed, flavour), Pool::new(seed + 1_000_000, flavour));
@@ -220,7 +229,7 @@ fn findings(rules: &[RuleEntry], n_seeds: u64) -> BTreeMap<Plugin, Findings> {
 #[test]
 fn no_rule_reads_more_than_it_declares() {
     let profile = Profile::default();
-    let findings = findings(RULES, 300);
+    let findings = findings(RULES, 400);
     for rule in RULES.iter().filter(|rule| rule.plugin != super::OpenNodes::PLUGIN) {
         let found = &findings[&rule.plugin];
         assert_eq!(found.undeclared, None, "{:?} reads more than it declares", rule.plugin);

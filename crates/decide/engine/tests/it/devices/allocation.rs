@@ -109,7 +109,7 @@ fn with_claim_order(world: World, devices: &[&str]) -> World {
         requests(&[", count: 2"]),
         results.join(", ")
     );
-    let changed = berth_api::inventory::Inventory::from_text(&text).unwrap();
+    let changed = berth_api::inventory::Inventory::from_text(&text).expect("the manifest is valid");
     cluster.set_device_object(&changed.device_objects[0].object);
     World { cluster, inventory }
 }

@@ -18,7 +18,7 @@ struct World {
 
 /// Reads a manifest.
 fn world(manifest: &str) -> World {
-    let inventory = Inventory::from_text(manifest).unwrap();
+    let inventory = Inventory::from_text(manifest).expect("the manifest is valid");
     let mut cluster = Cluster::new(Settings::default());
     inventory.nodes.iter().for_each(|node| cluster.set_node(&node.object));
     inventory.device_objects.iter().for_each(|object| cluster.set_device_object(&object.object));
