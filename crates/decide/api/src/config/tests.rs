@@ -62,7 +62,8 @@ fn an_empty_configuration_is_the_default() {
 fn naming_every_default_again_changes_nothing() {
     let score = "[{name: TaintToleration, weight: 3}, {name: NodeAffinity, weight: 2}, {name: NodeResourcesFit}, \
                  {name: PodTopologySpread, weight: 2}, {name: InterPodAffinity, weight: 2}, \
-                 {name: NodeResourcesBalancedAllocation, weight: 1}, {name: ImageLocality, weight: 0}]";
+                 {name: DynamicResources, weight: 2}, {name: NodeResourcesBalancedAllocation, weight: 1}, \
+                 {name: ImageLocality, weight: 0}]";
     assert_eq!(profile(&format!("{{score: {{enabled: {score}}}}}")), Profile::default());
 }
 
@@ -74,19 +75,19 @@ fn score_plugins_are_merged_as_kube_scheduler_does() {
         (
             "{score: {enabled: [{name: InterPodAffinity, weight: 7}]}}",
             "InterPodAffinity=7 TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 \
-             NodeResourcesBalancedAllocation=1 ImageLocality=1",
+             DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=1",
         ),
         // Without a weight it is 1, not the default configuration's.
         (
             "{score: {enabled: [{name: NodeAffinity}, {name: TaintToleration, weight: 0}]}}",
             "NodeAffinity=1 TaintToleration=1 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 \
-             NodeResourcesBalancedAllocation=1 ImageLocality=1",
+             DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=1",
         ),
         // Disabled and enabled again at the point: it comes last.
         (
             "{score: {disabled: [{name: InterPodAffinity}], enabled: [{name: InterPodAffinity, weight: 20}]}}",
             "TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 \
-             NodeResourcesBalancedAllocation=1 ImageLocality=1 InterPodAffinity=20",
+             DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=1 InterPodAffinity=20",
         ),
         // Everything disabled at the point.
         (
@@ -98,27 +99,27 @@ fn score_plugins_are_merged_as_kube_scheduler_does() {
         (
             "{multiPoint: {enabled: [{name: NodeAffinity, weight: 9}]}}",
             "TaintToleration=3 NodeAffinity=9 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 \
-             NodeResourcesBalancedAllocation=1 ImageLocality=1",
+             DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=1",
         ),
         // ... and appends what it disables itself: enabled wins over disabled.
         (
             "{multiPoint: {disabled: [{name: NodeAffinity}], enabled: [{name: NodeAffinity, weight: 9}]}}",
             "TaintToleration=3 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 \
-             NodeResourcesBalancedAllocation=1 ImageLocality=1 NodeAffinity=9",
+             DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=1 NodeAffinity=9",
         ),
         // A specific weight wins over multiPoint's; a specific disabling over multiPoint's enabling.
         (
             "{multiPoint: {enabled: [{name: ImageLocality, weight: 3}]}, \
               score: {enabled: [{name: ImageLocality, weight: 5}], disabled: [{name: PodTopologySpread}]}}",
             "ImageLocality=5 TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 InterPodAffinity=2 \
-             NodeResourcesBalancedAllocation=1",
+             DynamicResources=2 NodeResourcesBalancedAllocation=1",
         ),
         // Specific entries that multiPoint does not have come after those it has.
         (
             "{multiPoint: {disabled: [{name: ImageLocality}]}, \
               score: {enabled: [{name: ImageLocality, weight: 4}, {name: InterPodAffinity, weight: 6}]}}",
             "InterPodAffinity=6 TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 \
-             NodeResourcesBalancedAllocation=1 ImageLocality=4",
+             DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=4",
         ),
     ];
     for (plugins, expected) in cases {
@@ -155,14 +156,15 @@ fn filters_run_in_the_order_given() {
     assert_eq!(
         shown(&profile.filter),
         "InterPodAffinity NodePorts NodeUnschedulable NodeName TaintToleration NodeAffinity NodeResourcesFit \
-         VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread NodeDeclaredFeatures"
+         VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread DynamicResources \
+         NodeDeclaredFeatures"
     );
 }
 
 #[test]
 fn plugins_without_effect_may_be_named() {
     let plugins = "{multiPoint: {enabled: [{name: VolumeBinding}, {name: GangScheduling}], \
-                    disabled: [{name: DynamicResources}]}, \
+                    disabled: [{name: PodGroupPodsCount}]}, \
                     reserve: {enabled: [{name: VolumeBinding}]}, \
                     postFilter: {enabled: [{name: DefaultPreemption}]}, bind: {enabled: [{name: DefaultBinder}]}, \
                     queueSort: {enabled: [{name: PrioritySort}]}, permit: {}, preBind: {}, postBind: {}}";

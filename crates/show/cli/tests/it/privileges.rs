@@ -48,7 +48,28 @@ async fn schedule(world: &World, handle: &berth_scheduler::Handle) {
     world.pod("huge", "berth", json!({}), "64").await;
     wait_for(handle, "huge is found to be unschedulable", |s| s.n_unschedulable > 1).await;
     volumes(world).await;
+    devices(world).await;
     pod_groups(world).await;
+}
+
+/// A pod with a claim of a device, and one whose extended resource is such a device.
+async fn devices(world: &World) {
+    let api = "/apis/resource.k8s.io/v1";
+    let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let class = object("DeviceClass", "gpu", json!({"extendedResourceName": "example.com/gpu"}));
+    world.create(&format!("{api}/deviceclasses"), class).await;
+    let pool = json!({"name": "a", "generation": 1, "resourceSliceCount": 1});
+    let slice = json!({"driver": "gpu.example.com", "nodeName": "a", "pool": pool, "devices": [{"name": "g0"}, {"name": "g1"}]});
+    world.create(&format!("{api}/resourceslices"), object("ResourceSlice", "a", slice)).await;
+    let requests = json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}});
+    let claim = object("ResourceClaim", "claim", requests);
+    world.create(&format!("{api}/namespaces/default/resourceclaims"), claim).await;
+    let claims = json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "claim"}]});
+    world.pod("claiming", "berth", claims, "10m").await;
+    let resources = json!({"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "extended"},
+        "spec": {"schedulerName": "berth", "containers": [{"name": "c", "image": "i", "resources": resources}]}});
+    world.create("/api/v1/namespaces/default/pods", pod).await;
 }
 
 /// A pod in a PodGroup of each API group, and one whose group is that of its Job.
@@ -98,10 +119,17 @@ async fn volumes(world: &World) {
 }
 
 /// The permissions that this test must use. Watches of this server stream the lists, so `list` is not used. Some requests
-/// are too rare for this test: reads after a lost response, and updates of repeated events after half a minute. The faults of `tests/cluster` and
-/// the tests of `berth-watch` have these.
+/// are too rare for this test: reads after a lost response, deletions of claims after failed attempts, and updates of repeated events after half a
+/// minute. The faults of `tests/cluster` and the tests of `berth-watch` and `berth-scheduler` have these. The server checks the permission for
+/// `resourceclaims/binding` with that for the status.
 async fn granted(world: &World, part: &str) -> Vec<Right> {
-    let rare = [right("", "pods", "get"), right("events.k8s.io", "events", "patch")];
+    let rare = [
+        right("", "pods", "get"),
+        right("events.k8s.io", "events", "patch"),
+        right("resource.k8s.io", "resourceclaims", "get"),
+        right("resource.k8s.io", "resourceclaims", "delete"),
+        right("resource.k8s.io", "resourceclaims/binding", "update"),
+    ];
     let mut granted = world.granted(part).await;
     let watched: Vec<_> = granted.iter().filter(|right| right.verb == "watch").cloned().collect();
     let is_watched =

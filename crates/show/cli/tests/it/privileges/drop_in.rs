@@ -265,12 +265,14 @@ async fn the_documentation_lists_the_permissions_of_each_identity() {
     for part in ["scheduler", "enforcer", "webhook", "console"] {
         assert_eq!(documented(part), world.granted(&format!("berth-{part}")).await, "{part}");
     }
-    // Of the scheduler, kube-scheduler lacks only what pod groups need, also those of Jobs.
+    // Of the scheduler, kube-scheduler lacks only what pod groups need, also those of Jobs, and claims for extended resources.
     let upstream = World::rights_in(UPSTREAM);
     let lacking = documented("scheduler").into_iter().filter(|right| !upstream.contains(right));
-    let lacking: Vec<_> = lacking
-        .filter(|right| !right.resource.starts_with("podgroups") && right.resource != "jobs")
-        .collect();
+    let is_for_groups = |right: &Right| right.resource.starts_with("podgroups") || right.resource == "jobs";
+    let is_for_new_claims =
+        |right: &Right| right.resource == "resourceclaims" && ["create", "delete"].contains(&&*right.verb);
+    let lacking: Vec<_> =
+        lacking.filter(|right| !is_for_groups(right) && !is_for_new_claims(right)).collect();
     assert_eq!(lacking, []);
 }
 
