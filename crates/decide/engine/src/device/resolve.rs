@@ -23,21 +23,16 @@ impl CycleDevices {
         };
         let mut rules = DeviceRules::default();
         resolved.problem = resolved.resolve_claims(state, &mut rules).err();
-        if resolved.problem.is_none() {
-            let mut names: Vec<&str> = pod.extended_resources().collect();
-            names.sort_unstable();
-            names.dedup();
-            let provided = |name| {
-                let class = state.devices.class_of_resource(name)?.clone();
-                Some(ExtendedResource { name: name.into(), class })
-            };
-            rules.extended = names.into_iter().filter_map(provided).collect();
-            rules.has_stale_claim = !rules.extended.is_empty()
-                && state
-                    .devices
-                    .extended_claim_of(pod)
-                    .is_some_and(|(_, claim)| !claim.spec.requests.is_empty());
-        }
+        let mut names: Vec<&str> = pod.extended_resources().collect();
+        names.sort_unstable();
+        names.dedup();
+        let provided = |name| {
+            let class = state.devices.class_of_resource(name)?.clone();
+            Some(ExtendedResource { name: name.into(), class })
+        };
+        rules.extended = names.into_iter().filter_map(provided).collect();
+        rules.has_stale_claim = !rules.extended.is_empty()
+            && state.devices.extended_claim_of(pod).is_some_and(|(_, claim)| !claim.spec.requests.is_empty());
         resolved.rules = Arc::new(rules);
         resolved
     }

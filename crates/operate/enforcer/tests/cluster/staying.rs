@@ -194,6 +194,12 @@ async fn pods_with_claims_are_not_evicted_if_their_profile_does_not_allocate_dev
     let settings = Settings { config: config.unwrap(), ..Settings::default() };
     let enforcer = world.enforce(EnforcerOptions { settings, ..hasty() }).await;
     world.label_node("node-1", "disk", json!("ssd")).await;
+    let claim = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "gpu"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}});
+    let path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    world.create(path, claim).await;
+    let devices = json!({"results": [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]});
+    world.patch(&format!("{path}/gpu/status"), json!({"status": {"allocation": {"devices": devices}}})).await;
     let claims = json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
     let bound = with(pod("web", "web"), "nodeName", json!("node-1"));
     world.run(with(on_nodes_with(bound, "disk", "ssd"), "resourceClaims", claims)).await;

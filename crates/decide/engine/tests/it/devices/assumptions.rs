@@ -37,7 +37,7 @@ fn decide(cluster: &Cluster, pod: &PreparedPod) -> Result<Box<DeviceDecision>, S
 }
 
 #[test]
-fn devices_assumed_for_extended_resources_were_given_to_another_pod() {
+fn devices_assumed_for_extended_resources_are_not_given_to_another_pod() {
     let mut cluster = one_device();
     let (first, second) = (pod(&mut cluster, "p"), pod(&mut cluster, "q"));
     let decided = decide(&cluster, &first).unwrap();

@@ -107,7 +107,7 @@ pub fn claim(q: Question, node: &Node) -> Option<(ResourceClaim, ExtendedResourc
     }
     let mut claim = ResourceClaim::default();
     claim.metadata.namespace.clone_from(&q.pod.metadata.namespace);
-    claim.metadata.name = format!("{}<extended-resources>", q.pod.metadata.name);
+    claim.metadata.name = "<extended-resources>".to_owned();
     claim.spec.devices.requests.clone_from(&extended.requests);
     Some((claim, extended))
 }
