@@ -189,7 +189,7 @@ async fn pods_with_claims_are_not_evicted_if_their_profile_does_not_allocate_dev
     let world = World::start(2, 1).await;
     let config = SchedulerConfig::from_value(&json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": {"multiPoint": {"disabled": [{"name": "DynamicResources"}]}}}],
+        "profiles": [{"schedulerName": "berth", "plugins": {"multiPoint": {"disabled": [{"name": "DynamicResources"}]}}}],
     }));
     let settings = Settings { config: config.unwrap(), ..Settings::default() };
     let enforcer = world.enforce(EnforcerOptions { settings, ..hasty() }).await;
