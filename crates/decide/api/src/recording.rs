@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::object::device::{
-    DeviceAllocationConfiguration, DeviceRequest, DeviceRequestAllocationResult,
-    ResourceClaimConsumerReference,
+    AllocationResult, ClaimDecision, DeviceAllocationConfiguration, DeviceAllocationResult, DeviceRequest,
+    DeviceRequestAllocationResult, ExtendedResourceClaim, ResourceClaimConsumerReference,
 };
 use crate::object::{
     ContainerExtendedResourceRequest, Namespace, NamespacedName, Node, NodeSelector, Pod,
@@ -115,7 +115,7 @@ pub struct Step {
     pub preemption: Option<RecordedPreemption>,
     /// The claims of a pod with claims of devices, in its order.
     pub claims: Vec<RecordedClaim>,
-    /// What is done about the claims of a pod that fits nowhere.
+    /// What is done about the claims of a pod that no node is feasible for.
     pub post_filter: Option<RecordedPostFilter>,
 }
 
@@ -164,7 +164,28 @@ pub struct RecordedClaim {
     pub mappings: Vec<ContainerExtendedResourceRequest>,
 }
 
-/// What `DynamicResources` does about a pod that fits nowhere.
+impl RecordedClaim {
+    /// What was decided about the claim.
+    pub fn decision(&self) -> ClaimDecision {
+        let devices = DeviceAllocationResult { results: self.devices.clone(), config: self.config.clone() };
+        let node_selector = self.node_selector.clone();
+        let (requests, mappings) = (self.requests.clone(), self.mappings.clone());
+        ClaimDecision {
+            claim: self.claim.clone(),
+            name_in_pod: self.name_in_pod.clone(),
+            allocation: self.new.then_some(AllocationResult {
+                devices,
+                node_selector,
+                allocation_timestamp: None,
+            }),
+            is_reserved_now: self.reserved_for.is_some(),
+            waits: self.waits,
+            extended: self.name_in_pod.is_none().then_some(ExtendedResourceClaim { requests, mappings }),
+        }
+    }
+}
+
+/// What `DynamicResources` does about a pod that no node is feasible for.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RecordedPostFilter {

@@ -120,6 +120,20 @@ pub struct OwnerReference {
     pub block_owner_deletion: Option<bool>,
 }
 
+impl OwnerReference {
+    /// A pod as the controller of objects in its namespace.
+    pub fn of_pod(pod: &ObjectMeta) -> OwnerReference {
+        OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: None,
+        }
+    }
+}
+
 /// A label selector of the API: `matchLabels` and `matchExpressions` are ANDed.
 ///
 /// An empty selector matches everything; a null one (an absent `Option`) matches nothing.

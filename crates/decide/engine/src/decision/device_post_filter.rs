@@ -1,4 +1,4 @@
-//! What can be done about the claims of a pod that fits nowhere.
+//! What can be done about the claims of a pod that no node is feasible for.
 
 use berth_api::config::Plugin;
 use berth_api::object::NamespacedName;
@@ -10,7 +10,7 @@ use crate::plugins;
 use crate::state::State;
 use crate::state::pod::prepared::PreparedPod;
 
-/// What can be done about the claims of a pod that fits nowhere, as kube-scheduler's plugin does it in PostFilter.
+/// What can be done about the claims of a pod that no node is feasible for, as kube-scheduler's plugin does it in PostFilter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DevicePostFilter {
     /// Nothing helps.

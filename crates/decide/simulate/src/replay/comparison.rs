@@ -76,7 +76,7 @@ impl Comparison<'_> {
         self.same("admittedSpread", &step.admitted_spread.as_ref().map(pruned).unwrap_or_default(), &spread);
     }
 
-    pub(super) fn decision(&mut self, step: &Step, evaluation: &Evaluation, pod: &Pod) {
+    pub(super) fn decision(&mut self, step: &Step, evaluation: &Evaluation) {
         if step.is_full() {
             let pre_filter = evaluation.pre_filter.as_ref().map(rejected);
             self.same("preFilter", &step.pre_filter, &pre_filter);
@@ -97,7 +97,7 @@ impl Comparison<'_> {
             }
             if let Outcome::Placed { volumes, devices, .. } = &evaluation.outcome {
                 self.volumes(step.volumes.as_ref(), volumes.as_deref());
-                self.claims(&step.claims, devices.as_deref(), pod);
+                self.claims(&step.claims, devices.as_deref());
             }
             if step.chosen.is_none() {
                 self.same(

@@ -136,7 +136,7 @@ fn replay_steps(scenario: &Scenario, steps: &[Step]) -> Replayed {
         if admission.is_accepted() {
             let prepared = cluster.prepare(&pod);
             let evaluation = cluster.evaluate(&prepared);
-            comparison.decision(step, &evaluation, &pod);
+            comparison.decision(step, &evaluation);
             // Decisions without reasons are made in another way, by views where that is possible.
             comparison.same("decision", &evaluation.outcome, &cluster.decide(&prepared));
             if let (Some(node), Some(recorded)) = (&step.chosen, &step.volumes) {

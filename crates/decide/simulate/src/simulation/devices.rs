@@ -1,16 +1,14 @@
-//! Claims of devices in a simulation: the objects of the input, the claims that the controller makes for pods, and what becomes of
-//! them when pods are placed and leave.
+//! Claims of devices in a simulation: the objects of the input, and the claims that are made for pods.
 //!
-//! No controller runs in a simulation. The claims here are those of the cluster's state at any time: what is decided about a
-//! pod is written to them, and taken away when the last pod of a claim leaves its node.
+//! No controller runs in a simulation. Claims are kept here as the cluster would have them: what is decided about a pod is
+//! written to its claims, and taken away when the last pod of a claim leaves its node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use berth_api::expand::{suffix, synthetic_uid};
 use berth_api::object::device::{
-    DeviceKind, DeviceObject, DeviceRequestAllocationResult, EXTENDED_RESOURCE_CLAIM_ANNOTATION,
-    POD_CLAIM_NAME_ANNOTATION, ResourceClaim, ResourceClaimConsumerReference, ResourceClaimSpec,
+    DeviceKind, DeviceObject, DeviceRequestAllocationResult, POD_CLAIM_NAME_ANNOTATION, ResourceClaim,
     ResourceClaimStatus, ResourceClaimTemplate, claim_name_base,
 };
 use berth_api::object::{
@@ -191,40 +189,19 @@ impl Devices {
     pub(super) fn decided(&mut self, cluster: &mut Cluster, pod: &mut Pod, outcome: &Outcome) {
         let Outcome::Placed { devices: Some(decision), .. } = outcome else { return };
         for decided in &decision.claims {
-            let mut claim = match (&decided.extended, self.claims.get(&decided.claim)) {
-                (None, None) => continue,
-                (None, Some(claim)) => ResourceClaim::clone(claim),
-                (Some(extended), _) => {
-                    let base = format!("{}-extended-resources-", pod.metadata.name);
-                    let name = self.free_name(&pod.metadata.namespace, &base);
-                    let status = PodExtendedResourceClaimStatus {
-                        request_mappings: extended.mappings.clone(),
-                        resource_claim_name: name.clone(),
-                    };
-                    pod.status.extended_resource_claim_status = Some(Box::new(status));
-                    let mut metadata = ObjectMeta { name, ..made_for(pod) };
-                    metadata
-                        .annotations
-                        .insert(EXTENDED_RESOURCE_CLAIM_ANNOTATION.to_owned(), "true".to_owned());
-                    let mut spec = ResourceClaimSpec::default();
-                    spec.devices.requests.clone_from(&extended.requests);
-                    ResourceClaim { metadata, spec, status: ResourceClaimStatus::default() }
-                }
-            };
-            if let Some(allocation) = &decided.allocation {
-                let mut allocation = allocation.clone();
-                // Without it, the claim could not be shared.
-                allocation.allocation_timestamp = Some(Timestamp::UNIX_EPOCH);
-                claim.status.allocation = Some(allocation);
+            let mut made = String::new();
+            if let Some(extended) = &decided.extended {
+                let base = format!("{}-extended-resources-", pod.metadata.name);
+                made = self.free_name(&pod.metadata.namespace, &base);
+                let status = PodExtendedResourceClaimStatus {
+                    request_mappings: extended.mappings.clone(),
+                    resource_claim_name: made.clone(),
+                };
+                pod.status.extended_resource_claim_status = Some(Box::new(status));
             }
-            if !claim.status.is_reserved_for(&pod.metadata.uid) {
-                claim.status.reserved_for.push(ResourceClaimConsumerReference {
-                    resource: "pods".to_owned(),
-                    name: pod.metadata.name.clone(),
-                    uid: pod.metadata.uid.clone(),
-                    ..ResourceClaimConsumerReference::default()
-                });
-            }
+            let before = self.claims.get(&decided.claim);
+            let claim =
+                decided.written(before.map(|claim| &**claim), &pod.metadata, &made, Timestamp::UNIX_EPOCH);
             self.write(cluster, claim);
         }
     }
@@ -238,7 +215,7 @@ impl Devices {
                 continue;
             }
             // It is of no use to others, and the scheduler makes a new one.
-            if claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == Some("true") {
+            if claim.is_for_extended_resources() {
                 self.remove(cluster, DeviceKind::ResourceClaim, &name);
                 self.changed.remove(&name);
             } else {
@@ -342,14 +319,7 @@ pub(super) fn claims_of(pod: &Pod) -> Vec<NamespacedName> {
 
 /// The metadata of what is made for a pod.
 fn made_for(pod: &Pod) -> ObjectMeta {
-    let owner = OwnerReference {
-        api_version: "v1".to_owned(),
-        kind: "Pod".to_owned(),
-        name: pod.metadata.name.clone(),
-        uid: pod.metadata.uid.clone(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    };
+    let owner = OwnerReference { block_owner_deletion: Some(true), ..OwnerReference::of_pod(&pod.metadata) };
     ObjectMeta {
         namespace: pod.metadata.namespace.clone(),
         owner_references: vec![owner].into(),

@@ -168,14 +168,7 @@ pub(super) fn ephemeral_claims<'a>(
 ) -> impl Iterator<Item = (PersistentVolumeClaim, Option<Value>)> {
     pod.spec.volumes.iter().filter_map(move |Volume { name, ephemeral, .. }| {
         let template = ephemeral.as_ref()?.volume_claim_template.as_ref()?;
-        let owner = OwnerReference {
-            api_version: "v1".to_owned(),
-            kind: "Pod".to_owned(),
-            name: pod.metadata.name.clone(),
-            uid: pod.metadata.uid.clone(),
-            controller: Some(true),
-            ..OwnerReference::default()
-        };
+        let owner = OwnerReference::of_pod(&pod.metadata);
         let metadata = ObjectMeta {
             name: format!("{}-{name}", pod.metadata.name),
             namespace: pod.metadata.namespace.clone(),

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use berth_api::object::device::{
-    AllocationResult, CLAIM_FINALIZER, ClaimDecision, EXTENDED_RESOURCE_CLAIM_ANNOTATION,
-    ExtendedResourceClaim, ResourceClaim,
+    AllocationResult, CLAIM_FINALIZER, ClaimDecision, ExtendedResourceClaim, ResourceClaim,
 };
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::from_value;
@@ -85,21 +84,14 @@ impl ClaimWrite {
 
     /// The claim for a pod's extended resources.
     fn object(&self, pod: &Pod, extended: &ExtendedResourceClaim) -> Value {
-        let metadata = &pod.metadata;
-        json!({
-            "apiVersion": RESOURCE_CLAIMS.api_version(),
-            "kind": RESOURCE_CLAIMS.kind,
-            "metadata": {
-                "namespace": metadata.namespace,
-                "name": self.claim.name(),
-                "generateName": format!("{}-extended-resources-", metadata.name),
-                "annotations": {EXTENDED_RESOURCE_CLAIM_ANNOTATION: "true"},
-                "finalizers": [CLAIM_FINALIZER],
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": metadata.name,
-                    "uid": metadata.uid, "controller": true}],
-            },
-            "spec": {"devices": {"requests": extended.requests}},
-        })
+        let mut claim =
+            ResourceClaim::for_extended_resources(&pod.metadata, self.claim.name(), &extended.requests);
+        claim.metadata.generate_name = format!("{}-extended-resources-", pod.metadata.name);
+        claim.metadata.finalizers.push(CLAIM_FINALIZER.to_owned());
+        let mut object = json!(claim);
+        object["apiVersion"] = RESOURCE_CLAIMS.api_version().into();
+        object["kind"] = RESOURCE_CLAIMS.kind.into();
+        object
     }
 }
 

@@ -354,7 +354,7 @@ impl DeviceBindings {
         self.fail_without_node(id)
     }
 
-    /// Starts what can be done about the claims of a pod that fits nowhere. Returns kube-scheduler's text about it; none if nothing
+    /// Starts what can be done about the claims of a pod that no node is feasible for. Returns kube-scheduler's text about it; none if nothing
     /// can be done.
     pub(crate) fn post_filter(
         &mut self,

@@ -6,9 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use berth_api::journal::{AssumedDevices, AssumedVolumes, Entry};
-use berth_api::object::device::{
-    ClaimDecision, DeviceDecision, DeviceKind, DeviceObject, EXTENDED_RESOURCE_CLAIM_ANNOTATION,
-};
+use berth_api::object::device::{ClaimDecision, DeviceDecision, DeviceKind, DeviceObject};
 use berth_api::object::{NamespacedName, VolumeDecision, VolumeKind};
 
 /// The number of a line, in the order of arrival.
@@ -90,8 +88,8 @@ impl Checkpoint {
                 self.set(Object::Device(kind, name.clone()), line);
                 match &**object {
                     DeviceObject::ResourceClaim(claim) if claim.status.allocation.is_some() => {
-                        let mark = claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM_ANNOTATION);
-                        if let Some(pod) = claim.metadata.controller().filter(|_| mark == Some("true")) {
+                        let is_extended = |_: &_| claim.is_for_extended_resources();
+                        if let Some(pod) = claim.metadata.controller().filter(is_extended) {
                             let pod = NamespacedName::new(name.namespace(), &pod.name);
                             self.unset(&Object::AssumedResources(pod));
                         }

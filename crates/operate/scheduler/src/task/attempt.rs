@@ -174,7 +174,7 @@ impl Scheduler {
     }
 }
 
-/// PostFilter of the plugin DynamicResources: starts what can be done about the claims of a pod that fits nowhere. Returns
+/// PostFilter of the plugin DynamicResources: starts what can be done about the claims of a pod that no node is feasible for. Returns
 /// kube-scheduler's text about it.
 fn free_claims(context: &Context, devices: &mut DeviceBindings, id: PodId) -> Option<&'static str> {
     let queued = context.pending.pods.get(id)?;

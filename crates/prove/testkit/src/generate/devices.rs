@@ -1,11 +1,8 @@
 //! Random devices, classes and claims, and the claims of pods. There are few of each, so that claims meet, and the
 //! exhaustive search of the naive evaluator stays short.
 
-use berth_api::object::device::{
-    AllocationResult, CLAIM_FINALIZER, ClaimDecision, DeviceKind, DeviceObject,
-    EXTENDED_RESOURCE_CLAIM_ANNOTATION, ResourceClaim, ResourceClaimConsumerReference,
-};
-use berth_api::object::{OwnerReference, Pod, PodResourceClaim};
+use berth_api::object::device::{CLAIM_FINALIZER, ClaimDecision, DeviceKind, DeviceObject};
+use berth_api::object::{Pod, PodResourceClaim};
 use serde_json::{Value, json};
 
 use super::names::{ZONE, ZONES, node_name};
@@ -319,42 +316,10 @@ pub fn draw(random: &mut Random, world: &World, pod: &mut Pod) {
 /// The claims of a pod after a scheduler has written what it decided. A claim for extended resources is made, with the
 /// name `made`.
 pub fn written(world: &World, pod: &Pod, decisions: &[ClaimDecision], made: &str) -> Vec<DeviceObject> {
-    let mut written = Vec::new();
-    for decision in decisions {
-        let claim = world.devices.claims().find(|c| c.metadata.namespaced_name() == decision.claim).cloned();
-        let mut claim = claim.unwrap_or_else(|| {
-            let mut claim = ResourceClaim::default();
-            let (name, uid) = (pod.metadata.name.clone(), pod.metadata.uid.clone());
-            (claim.metadata.namespace, claim.metadata.name) =
-                (pod.metadata.namespace.clone(), made.to_owned());
-            claim.metadata.annotations.insert(EXTENDED_RESOURCE_CLAIM_ANNOTATION.into(), "true".into());
-            let (api_version, kind) = ("v1".to_owned(), "Pod".to_owned());
-            let owner = OwnerReference {
-                api_version,
-                kind,
-                name,
-                uid,
-                controller: Some(true),
-                ..OwnerReference::default()
-            };
-            claim.metadata.owner_references.push(owner);
-            claim.spec.devices.requests = decision.extended.clone().unwrap_or_default().requests;
-            claim
-        });
-        if let Some(allocation) = &decision.allocation {
-            let time = DELETED_AT.parse().ok();
-            claim.status.allocation =
-                Some(AllocationResult { allocation_timestamp: time, ..allocation.clone() });
-        }
-        if decision.is_reserved_now {
-            claim.status.reserved_for.push(ResourceClaimConsumerReference {
-                resource: "pods".to_owned(),
-                name: pod.metadata.name.clone(),
-                uid: pod.metadata.uid.clone(),
-                ..ResourceClaimConsumerReference::default()
-            });
-        }
-        written.push(DeviceObject::ResourceClaim(Box::new(claim)));
-    }
-    written
+    let now = DELETED_AT.parse().expect("a time");
+    let written = |decision: &ClaimDecision| {
+        let before = world.devices.claims().find(|c| c.metadata.namespaced_name() == decision.claim);
+        DeviceObject::ResourceClaim(Box::new(decision.written(before, &pod.metadata, made, now)))
+    };
+    decisions.iter().map(written).collect()
 }

@@ -151,7 +151,8 @@ fn differences(recording: &Value) -> (usize, Vec<String>) {
         let got = step(&decision);
         if decision.error.is_none() {
             let claims: Vec<RecordedClaim> = expected.get("claims").map(read).unwrap_or_default();
-            let got = devices::recorded(&claims, decision.devices.as_ref(), &pod);
+            let claims: Vec<_> = claims.iter().map(RecordedClaim::decision).collect();
+            let got = devices::decisions(&claims, decision.devices.as_ref());
             if claims != got {
                 let name = scenario["name"].as_str().unwrap_or_default();
                 found.push(format!("{name} {} claims:\n expected {claims:?}\n got      {got:?}", pod.key()));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::class::{DeviceConfiguration, DeviceSelector};
 use super::status::ResourceClaimStatus;
-use crate::object::{ObjectMeta, Toleration, nullable};
+use crate::object::{ObjectMeta, OwnerReference, Toleration, nullable};
 use crate::syntax::quantity::Quantity;
 
 /// The annotation of a claim made from a template: the name of the claim in the pod.
@@ -55,6 +55,24 @@ pub struct ResourceClaim {
     /// Status.
     #[serde(deserialize_with = "nullable")]
     pub status: ResourceClaimStatus,
+}
+
+impl ResourceClaim {
+    /// The claim that a scheduler makes for the extended resources of a pod.
+    pub fn for_extended_resources(pod: &ObjectMeta, name: &str, requests: &[DeviceRequest]) -> ResourceClaim {
+        let mut claim = ResourceClaim::default();
+        claim.metadata.namespace.clone_from(&pod.namespace);
+        name.clone_into(&mut claim.metadata.name);
+        claim.metadata.annotations.insert(EXTENDED_RESOURCE_CLAIM_ANNOTATION.to_owned(), "true".to_owned());
+        claim.metadata.owner_references.push(OwnerReference::of_pod(pod));
+        claim.spec.devices.requests = requests.to_vec();
+        claim
+    }
+
+    /// Whether a scheduler made it for the extended resources of a pod, its controller.
+    pub fn is_for_extended_resources(&self) -> bool {
+        self.metadata.annotation(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == Some("true")
+    }
 }
 
 /// A template from which a claim is made for each pod.

@@ -1,9 +1,10 @@
 //! What a scheduler decides about the claims of a pod.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AllocationResult, DeviceRequest};
-use crate::object::{ContainerExtendedResourceRequest, NamespacedName};
+use super::{AllocationResult, DeviceRequest, ResourceClaim, ResourceClaimConsumerReference};
+use crate::object::{ContainerExtendedResourceRequest, NamespacedName, ObjectMeta};
 
 /// What a decision does about the claims of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,32 @@ pub struct ClaimDecision {
     /// What a claim for extended resources requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extended: Option<ExtendedResourceClaim>,
+}
+
+impl ClaimDecision {
+    /// The claim as a scheduler leaves it before it binds the pod. A claim for extended resources, of which there is none before,
+    /// gets the name `made`.
+    pub fn written(
+        &self,
+        before: Option<&ResourceClaim>,
+        pod: &ObjectMeta,
+        made: &str,
+        now: Timestamp,
+    ) -> ResourceClaim {
+        let made = || {
+            let requests = self.extended.as_ref().map(|extended| &*extended.requests).unwrap_or_default();
+            ResourceClaim::for_extended_resources(pod, made, requests)
+        };
+        let mut claim = before.cloned().unwrap_or_else(made);
+        if let Some(allocation) = &self.allocation {
+            claim.status.allocation =
+                Some(AllocationResult { allocation_timestamp: Some(now), ..allocation.clone() });
+        }
+        if self.is_reserved_now {
+            claim.status.reserved_for.push(ResourceClaimConsumerReference::pod(pod));
+        }
+        claim
+    }
 }
 
 /// A claim that the scheduler makes for the extended resources of a pod.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::class::OpaqueDeviceConfiguration;
-use crate::object::{Condition, NodeSelector, Toleration, nullable, time};
+use crate::object::{Condition, NodeSelector, ObjectMeta, Toleration, nullable, time};
 use crate::syntax::quantity::Quantity;
 
 /// The largest number of consumers in `reservedFor` of a claim.
@@ -164,6 +164,14 @@ pub struct NetworkDeviceData {
     /// Hardware address.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub hardware_address: String,
+}
+
+impl ResourceClaimConsumerReference {
+    /// A pod.
+    pub fn pod(pod: &ObjectMeta) -> ResourceClaimConsumerReference {
+        let (name, uid) = (pod.name.clone(), pod.uid.clone());
+        ResourceClaimConsumerReference { api_group: String::new(), resource: "pods".to_owned(), name, uid }
+    }
 }
 
 impl ResourceClaimStatus {

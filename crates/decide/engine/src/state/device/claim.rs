@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use berth_api::object::Toleration;
 use berth_api::object::device::{
-    AllocationResult, CapacityRequirements, DeviceConstraint, DeviceRequest,
-    EXTENDED_RESOURCE_CLAIM_ANNOTATION, ResourceClaim, ResourceClaimSpec,
+    AllocationResult, CapacityRequirements, DeviceConstraint, DeviceRequest, ResourceClaim, ResourceClaimSpec,
 };
 use berth_api::rules::TolerationRule;
 use berth_api::syntax::quantity::Quantity;
@@ -262,7 +261,7 @@ impl ClaimRecord {
             is_in_flight: false,
             consumers: status.reserved_for.iter().map(|consumer| consumer.uid.as_str().into()).collect(),
             readiness: Readiness::of(claim),
-            is_extended: metadata.annotation(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == Some("true"),
+            is_extended: claim.is_for_extended_resources(),
         }
     }
 

@@ -145,7 +145,7 @@ fn tainted_devices_are_for_requests_that_tolerate_the_taint() {
             &requests(&[", tolerations: [{key: broken, operator: Exists, effect: NoExecute}]"]),
         );
     let mut world = world(&(nodes(1) + CLASS + &slice("n0", &devices) + &pods));
-    assert_eq!(world.placed("p"), "n0: r0=b", "the effect None keeps nobody away");
+    assert_eq!(world.placed("p"), "n0: r0=b", "a taint with the effect None restricts no pod");
     assert_eq!(world.placed("q"), unplaced(1, NOT_ALL));
     assert_eq!(world.placed("r"), "n0: r0=c");
 }

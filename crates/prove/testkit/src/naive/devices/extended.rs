@@ -1,9 +1,6 @@
 //! Extended resources that device classes provide (KEP-5004): the claim that the scheduler makes for them.
 
-use berth_api::object::device::{
-    DeviceRequest, EXTENDED_RESOURCE_CLAIM_ANNOTATION, ExactDeviceRequest, ExtendedResourceClaim,
-    ResourceClaim,
-};
+use berth_api::object::device::{DeviceRequest, ExactDeviceRequest, ExtendedResourceClaim, ResourceClaim};
 use berth_api::object::{Container, ContainerExtendedResourceRequest, Node};
 
 use super::super::Question;
@@ -46,7 +43,7 @@ pub fn has_claim_left_over(q: Question) -> bool {
     is_wanted(q)
         && q.world.devices.claims().any(|claim| {
             claim.metadata.namespace == q.pod.metadata.namespace
-                && claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == Some("true")
+                && claim.is_for_extended_resources()
                 && claim.metadata.is_controlled_by(&q.pod.metadata.uid)
         })
 }
