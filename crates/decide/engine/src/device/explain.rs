@@ -10,7 +10,7 @@ use berth_api::object::device::DeviceAttribute;
 
 use super::Requested;
 use super::capacity::consumed;
-use super::pools::{Condition, take};
+use super::pools::{Condition, try_take};
 use super::search::{Candidate, Search, Wanted, tolerates};
 use crate::state::State;
 use crate::state::device::{CountMode, PoolName};
@@ -178,7 +178,7 @@ fn reason(
         return Some(text.into());
     }
     let mut left = pool.counters.clone();
-    if search.takes_counters(i, used) && !take(&mut left, device, -1) {
+    if search.takes_counters(i, used) && !try_take(&mut left, device) {
         let sets: Vec<&str> = device.consumes.iter().map(|(set, _)| &**set).collect();
         return Some(format!("too little is left of the shared counters {}", sets.join(", ")).into());
     }

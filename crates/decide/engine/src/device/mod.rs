@@ -5,12 +5,12 @@
 //! alternatives and devices that meets everything.
 
 mod capacity;
-mod classes;
 mod explain;
 mod extended;
 mod pools;
 mod resolve;
 mod result;
+mod score;
 mod search;
 
 use std::hash::{Hash, Hasher};
@@ -139,7 +139,7 @@ impl CycleDevices {
                 search::Found::Nothing(reason) => return NodeVerdict::Rejected(reason),
                 search::Found::Error(error) => return NodeVerdict::Error(error),
             };
-            score = rules.score + search::score(&requested, &chosen);
+            score = rules.score + score::score(&requested, &chosen);
         }
         match is_available {
             true => NodeVerdict::Fits(Box::new(NodeDevices { chosen, extended, score })),

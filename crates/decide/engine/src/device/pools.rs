@@ -9,6 +9,9 @@ use crate::state::State;
 use crate::state::device::{DeviceRecord, DeviceUse, NodeScope, Pool, PoolName, SliceRecord};
 use crate::state::node::NodeRecord;
 
+/// The counters of a pool, by their sets.
+pub(super) type Counters<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Quantity>>;
+
 /// A pool with devices that a node can use.
 pub(super) struct NodePool<'a> {
     pub(super) name: &'a PoolName,
@@ -17,7 +20,7 @@ pub(super) struct NodePool<'a> {
     pub(super) slices: Vec<&'a SliceRecord>,
     pub(super) used: &'a HashMap<Arc<str>, DeviceUse>,
     /// What is left of the shared counters, by set and counter.
-    pub(super) counters: BTreeMap<&'a str, BTreeMap<&'a str, Quantity>>,
+    pub(super) counters: Counters<'a>,
 }
 
 /// Whether devices of a pool can be allocated.
@@ -88,7 +91,7 @@ fn node_pool<'a>(
         if is_valid {
             let all = slices.iter().chain(&others).flat_map(|slice| &slice.devices);
             all.filter(|device| pool.used.contains_key(&device.name)).for_each(|device| {
-                take(&mut counters, device, -1);
+                take(&mut counters, device);
             });
         } else {
             condition = Condition::Invalid;
@@ -104,37 +107,49 @@ fn are_names_unique(slices: &[&SliceRecord]) -> bool {
 }
 
 /// Adds the counters of slices; returns whether each set is there once.
-fn add_counters<'a>(
-    slices: &[&'a SliceRecord],
-    counters: &mut BTreeMap<&'a str, BTreeMap<&'a str, Quantity>>,
-) -> bool {
+fn add_counters<'a>(slices: &[&'a SliceRecord], counters: &mut Counters<'a>) -> bool {
     slices.iter().flat_map(|slice| &slice.counter_sets).all(|(name, amounts)| {
         let amounts = amounts.iter().map(|(counter, amount)| (&**counter, *amount)).collect();
         counters.insert(name, amounts).is_none()
     })
 }
 
-fn are_counters_known(slice: &SliceRecord, counters: &BTreeMap<&str, BTreeMap<&str, Quantity>>) -> bool {
+fn are_counters_known(slice: &SliceRecord, counters: &Counters<'_>) -> bool {
     slice.devices.iter().flat_map(|device| &device.consumes).all(|(set, amounts)| {
         counters.get(&**set).is_some_and(|known| amounts.keys().all(|counter| known.contains_key(&**counter)))
     })
 }
 
-/// Adds (1) or takes away (-1) what a device takes of counters; returns whether none is below zero.
-pub(super) fn take(
-    counters: &mut BTreeMap<&str, BTreeMap<&str, Quantity>>,
-    device: &DeviceRecord,
-    sign: i8,
-) -> bool {
+/// Takes what a device takes of counters. Devices that are in use may take more than there is.
+fn take(counters: &mut Counters<'_>, device: &DeviceRecord) {
+    change(counters, device, |left, amount| *left = *left - amount);
+}
+
+/// Takes what a device takes of counters, if they suffice.
+pub(super) fn try_take(counters: &mut Counters<'_>, device: &DeviceRecord) -> bool {
     let mut suffices = true;
+    change(counters, device, |left, amount| {
+        *left = *left - amount;
+        suffices &= !left.is_negative();
+    });
+    if !suffices {
+        give_back(counters, device);
+    }
+    suffices
+}
+
+/// The contrary of taking.
+pub(super) fn give_back(counters: &mut Counters<'_>, device: &DeviceRecord) {
+    change(counters, device, |left, amount| *left += amount);
+}
+
+fn change(counters: &mut Counters<'_>, device: &DeviceRecord, mut by: impl FnMut(&mut Quantity, Quantity)) {
     for (set, amounts) in &device.consumes {
         let Some(left) = counters.get_mut(&**set) else { continue };
         for (counter, amount) in amounts {
             if let Some(left) = left.get_mut(&**counter) {
-                *left = if sign > 0 { *left + *amount } else { *left - *amount };
-                suffices &= !left.is_negative();
+                by(left, *amount);
             }
         }
     }
-    suffices
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use berth_api::object::NamespacedName;
 use berth_api::object::device::MAX_CONSUMERS;
 
-use super::search::score_of_allocated;
+use super::score::score_of_allocated;
 use super::{CycleClaim, CycleDevices, DeviceRules, ExtendedResource, Requested};
 use crate::state::State;
 use crate::state::device::{

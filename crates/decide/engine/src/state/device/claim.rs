@@ -53,6 +53,11 @@ pub(crate) struct Alternative {
 }
 
 impl Alternative {
+    /// The name of the request, or of the alternative alone.
+    pub(crate) fn name(&self) -> &str {
+        self.full_name.rsplit('/').next().unwrap_or_default()
+    }
+
     /// Such as `2 devices of class gpu`.
     pub(crate) fn in_words(&self) -> String {
         let class = &self.class;

@@ -1,0 +1,159 @@
+//! What is known before the search: the devices of the node, and which each request selects.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use super::{Candidate, ChosenClaim, MAX_DEVICES, Search, Stop, Wanted};
+use crate::device::Requested;
+use crate::device::pools::{Condition, NodePool, pools_of};
+use crate::state::State;
+use crate::state::device::{CountMode, NodeScope, Selector};
+use crate::state::node::NodeRecord;
+
+impl<'a> Search<'a> {
+    /// A search on a node that has not begun.
+    pub(in crate::device) fn on(
+        state: &'a State,
+        node: &'a NodeRecord,
+        claims: &'a [&'a Requested],
+    ) -> Search<'a> {
+        let pools = pools_of(state, node);
+        let mut candidates = Vec::new();
+        for (i, pool) in pools.iter().enumerate() {
+            for slice in &pool.slices {
+                let devices = slice.devices.iter();
+                candidates.extend(devices.map(|device| Candidate {
+                    pool: i,
+                    slice,
+                    device,
+                    used: pool.used.get(&device.name),
+                }));
+            }
+        }
+        let chosen = |claim: &&Requested| ChosenClaim {
+            devices: Vec::new(),
+            alternatives: vec![0; claim.spec.requests.len()],
+        };
+        Search {
+            holders: vec![Vec::new(); candidates.len()],
+            constrained: claims.iter().map(|claim| vec![Vec::new(); claim.spec.constraints.len()]).collect(),
+            chosen: claims.iter().map(chosen).collect(),
+            state,
+            node,
+            claims,
+            pools,
+            candidates,
+            wanted: Vec::new(),
+            taken: BTreeMap::new(),
+            is_pruned: false,
+            classes: None,
+            failed: HashSet::new(),
+            n_steps: 0,
+        }
+    }
+
+    /// Finds out how many devices each alternative needs.
+    pub(in crate::device) fn prepare(&mut self) -> Result<(), Stop> {
+        for i in 0..self.claims.len() {
+            let claim = self.claims[i];
+            let mut classes = claim.classes.iter();
+            let mut of_claim = Vec::new();
+            let mut n_devices = 0;
+            for request in &claim.spec.requests {
+                let mut of_request = Vec::new();
+                for alternative in &request.alternatives {
+                    let Some(class) = classes.next() else { continue };
+                    let mut wanted = Wanted { request, alternative, class, n_devices: 0, all: Vec::new() };
+                    match alternative.count {
+                        CountMode::Exactly(n) => wanted.n_devices = n,
+                        CountMode::All => {
+                            wanted.all = self.all_devices(i, &wanted)?;
+                            wanted.n_devices = wanted.all.len();
+                        }
+                    }
+                    of_request.push(wanted);
+                }
+                n_devices += of_request.iter().map(|wanted| wanted.n_devices).min().unwrap_or(0);
+                of_claim.push(of_request);
+            }
+            if n_devices > MAX_DEVICES {
+                return Err(Stop::Error(format!(
+                    "claim {}: number of requested devices {n_devices} exceeds the claim limit of {MAX_DEVICES}",
+                    claim.claim
+                )));
+            }
+            self.wanted.push(of_claim);
+        }
+        self.is_pruned = !self.can_fail();
+        Ok(())
+    }
+
+    /// The devices of a request for all.
+    fn all_devices(&self, claim: usize, wanted: &Wanted<'a>) -> Result<Vec<usize>, Stop> {
+        let stop = |pool: &NodePool<'_>, why: &str| {
+            let name = wanted.alternative.name();
+            let error = format!(
+                "claim {}, request {name}: asks for all devices, but resource pool {}/{} is currently {why}",
+                self.claims[claim].claim, pool.name.driver, pool.name.pool
+            );
+            Err(Stop::Error(error))
+        };
+        let mut all = Vec::new();
+        for (i, pool) in self.pools.iter().enumerate() {
+            match pool.condition {
+                Condition::Incomplete => return stop(pool, "being updated"),
+                Condition::Invalid => return stop(pool, "invalid"),
+                Condition::Usable => {}
+            }
+            for (c, candidate) in
+                self.candidates.iter().enumerate().filter(|(_, candidate)| candidate.pool == i)
+            {
+                if self.selects(claim, wanted, candidate).map_err(Stop::Error)?
+                    && self.share_of(wanted.alternative, c).is_some()
+                {
+                    all.push(c);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Whether trying something can end in an error.
+    fn can_fail(&self) -> bool {
+        self.wanted.iter().enumerate().any(|(claim, requests)| {
+            let constraints = &self.claims[claim].spec.constraints;
+            requests.iter().flatten().any(|wanted| {
+                (wanted.alternative.count == CountMode::All && !constraints.is_empty())
+                    || wanted.n_devices > MAX_DEVICES
+                    || self.candidates.iter().any(|candidate| self.selects(claim, wanted, candidate).is_err())
+            })
+        })
+    }
+
+    /// Whether class and request select a device.
+    pub(in crate::device) fn selects(
+        &self,
+        claim: usize,
+        wanted: &Wanted<'_>,
+        candidate: &Candidate<'_>,
+    ) -> Result<bool, String> {
+        let shape = &candidate.device.shape;
+        let all = |selectors: &[Arc<Selector>], what: &dyn Fn() -> String| {
+            for (i, selector) in selectors.iter().enumerate() {
+                let selected = shape.selected_by(selector);
+                if !selected.map_err(|error| format!("{}: selector #{i}: {error}", what()))? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        let class = || format!("class {}", wanted.class.name);
+        let of_claim = || format!("claim {}", self.claims[claim].claim);
+        let is_selected: Result<bool, String> = all(&wanted.class.selectors, &class);
+        if !is_selected? || !all(&wanted.alternative.selectors, &of_claim)? {
+            return Ok(false);
+        }
+        Ok(candidate.slice.scope != NodeScope::PerDevice
+            || candidate.device.scope.includes(&self.state.symbols, self.node))
+    }
+}
