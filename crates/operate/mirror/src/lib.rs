@@ -29,7 +29,7 @@ mod volumes;
 mod watches;
 
 pub use change::{Change, DriftReport};
-pub use device_entry::{DeviceClaimState, DeviceReadiness};
+pub use device_entry::DeviceClaimState;
 pub use event::WatchEvent;
 pub use mirror::{Mirror, MirrorOptions};
 pub use pod_ref::PodRef;

@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use berth_api::journal::AssumedDevices;
+use berth_api::object::device::{BINDING_TIMEOUT, DeviceReadiness};
 use berth_api::object::{NamespacedName, Pod};
 use berth_engine::{Cluster, DevicePostFilter};
-use berth_mirror::{DeviceClaimState, DeviceReadiness};
+use berth_mirror::DeviceClaimState;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -24,8 +24,6 @@ use crate::queue::PodId;
 
 /// kube-scheduler's name of the plugin.
 const PLUGIN: &str = "DynamicResources";
-/// How long conditions of devices may take to become true: kube-scheduler's default `bindingTimeout`.
-const BINDING_TIMEOUT: Duration = Duration::from_secs(600);
 
 pub(crate) struct DeviceBindings {
     writer: DeviceWriter,
@@ -196,7 +194,13 @@ impl DeviceBindings {
                         return self.fail(id, &error);
                     }
                     DeviceReadiness::Waits => return None,
-                    DeviceReadiness::Failed(why) => return self.fail(id, &why.clone()),
+                    DeviceReadiness::Failed(reason, message) => {
+                        let error = format!(
+                            "claim {} binding failed: reason={reason}, message={message:?}",
+                            claim.claim.name()
+                        );
+                        return self.fail(id, &error);
+                    }
                 }
             }
         }
@@ -395,6 +399,8 @@ impl DeviceBindings {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use berth_api::object::device::{AllocationResult, ClaimDecision, DeviceDecision};
     use berth_client::connect;
     use berth_client::lease::Leadership;

@@ -1,6 +1,7 @@
 //! The status of claims: what was allocated, and to whom.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -174,7 +175,43 @@ impl ResourceClaimConsumerReference {
     }
 }
 
+/// How long binding conditions may take to become true: kube-scheduler's default `bindingTimeout`.
+pub const BINDING_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Whether the allocated devices of a claim are ready for pods to be bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DeviceReadiness {
+    /// All binding conditions are true.
+    #[default]
+    Ready,
+    /// Some are not.
+    Waits,
+    /// A binding failure condition is true: its reason and message.
+    Failed(String, String),
+}
+
 impl ResourceClaimStatus {
+    /// Whether the allocated devices are ready for pods to be bound.
+    pub fn readiness(&self) -> DeviceReadiness {
+        let results = self.allocation.iter().flat_map(|allocation| &allocation.devices.results);
+        let mut waits = false;
+        for result in results.filter(|result| !result.binding_conditions.is_empty()) {
+            let is_its = |status: &&AllocatedDeviceStatus| {
+                (&status.driver, &status.pool, &status.device, &status.share_id)
+                    == (&result.driver, &result.pool, &result.device, &result.share_id)
+            };
+            let conditions = self.devices.iter().find(is_its).map_or(&[][..], |status| &status.conditions);
+            let find = |name: &String| {
+                conditions.iter().find(|is| is.condition_type == *name && is.status == "True")
+            };
+            if let Some(failed) = result.binding_failure_conditions.iter().find_map(find) {
+                return DeviceReadiness::Failed(failed.reason.clone(), failed.message.clone());
+            }
+            waits |= !result.binding_conditions.iter().all(|name| find(name).is_some());
+        }
+        if waits { DeviceReadiness::Waits } else { DeviceReadiness::Ready }
+    }
+
     /// Whether a pod may use the claim.
     pub fn is_reserved_for(&self, pod_uid: &str) -> bool {
         self.reserved_for.iter().any(|consumer| consumer.uid == pod_uid)
@@ -191,5 +228,31 @@ impl ResourceClaimStatus {
             *self = ResourceClaimStatus::default();
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn devices_are_ready_when_all_binding_conditions_are_true() {
+        let of = |conditions: &[(&str, &str)]| {
+            let condition = |(name, status): &(&str, &str)| json!({"type": name, "status": status, "reason": "R", "message": "m"});
+            let conditions: Vec<_> = conditions.iter().map(condition).collect();
+            let status = json!({
+                "allocation": {"devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "0",
+                    "bindingConditions": ["attached", "prepared"], "bindingFailureConditions": ["broken"]}]}},
+                "devices": [{"driver": "d", "pool": "p", "device": "0", "conditions": conditions}]});
+            serde_json::from_value::<ResourceClaimStatus>(status).unwrap().readiness()
+        };
+        assert_eq!(of(&[]), DeviceReadiness::Waits);
+        assert_eq!(of(&[("attached", "True")]), DeviceReadiness::Waits);
+        let ready = [("attached", "True"), ("prepared", "True"), ("broken", "False")];
+        assert_eq!(of(&ready), DeviceReadiness::Ready);
+        let failed = DeviceReadiness::Failed("R".to_owned(), "m".to_owned());
+        assert_eq!(of(&[("attached", "True"), ("broken", "True")]), failed);
     }
 }

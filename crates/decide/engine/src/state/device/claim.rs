@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use berth_api::object::Toleration;
 use berth_api::object::device::{
-    AllocationResult, CapacityRequirements, DeviceConstraint, DeviceRequest, ResourceClaim, ResourceClaimSpec,
+    AllocationResult, BINDING_TIMEOUT, CapacityRequirements, DeviceConstraint, DeviceReadiness,
+    DeviceRequest, ResourceClaim, ResourceClaimSpec,
 };
 use berth_api::rules::TolerationRule;
 use berth_api::syntax::quantity::Quantity;
@@ -305,33 +306,16 @@ pub(crate) enum Readiness {
     Failed,
 }
 
-/// How long conditions may take to become true, in seconds: kube-scheduler's default `bindingTimeout`.
-const BINDING_TIMEOUT: i64 = 600;
-
 impl Readiness {
     fn of(claim: &ResourceClaim) -> Readiness {
-        let Some(allocation) = &claim.status.allocation else { return Readiness::Ready };
-        let mut waits = false;
-        for result in allocation.devices.results.iter().filter(|result| !result.binding_conditions.is_empty())
-        {
-            let status = claim.status.devices.iter().find(|status| {
-                (&status.driver, &status.pool, &status.device, &status.share_id)
-                    == (&result.driver, &result.pool, &result.device, &result.share_id)
-            });
-            let is_true = |name: &String| {
-                let conditions = status.iter().flat_map(|status| &status.conditions);
-                conditions.into_iter().any(|is| is.condition_type == *name && is.status == "True")
-            };
-            if result.binding_failure_conditions.iter().any(is_true) {
-                return Readiness::Failed;
+        match claim.status.readiness() {
+            DeviceReadiness::Ready => Readiness::Ready,
+            DeviceReadiness::Failed(..) => Readiness::Failed,
+            DeviceReadiness::Waits => {
+                let since = claim.status.allocation.as_ref().and_then(|a| a.allocation_timestamp);
+                let timeout = BINDING_TIMEOUT.as_secs() as i64;
+                Readiness::WaitsUntil(since.map_or(i64::MAX, |at| at.as_second().saturating_add(timeout)))
             }
-            waits |= !result.binding_conditions.iter().all(is_true);
-        }
-        let since = allocation.allocation_timestamp.map(|time| time.as_second());
-        match since.filter(|_| waits) {
-            Some(since) => Readiness::WaitsUntil(since.saturating_add(BINDING_TIMEOUT)),
-            None if waits => Readiness::WaitsUntil(i64::MAX),
-            None => Readiness::Ready,
         }
     }
 }
