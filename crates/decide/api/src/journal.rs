@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::object::device::{
     DeviceDecision, DeviceKind, DeviceObject, EXTENDED_RESOURCE_CLAIM_ANNOTATION, POD_CLAIM_NAME_ANNOTATION,
 };
+use crate::object::group::TopologyLevel;
 use crate::object::placement::CONDITION_TYPES;
 use crate::object::volume::{
     BIND_COMPLETED_ANNOTATION, BOUND_BY_CONTROLLER_ANNOTATION, MIGRATED_PLUGINS_ANNOTATION,
@@ -249,9 +250,9 @@ pub struct RecordedGroup {
     pub pods: Vec<NamespacedName>,
     /// How many of them have to be placed at least.
     pub min: usize,
-    /// The topology whose domain the members share: a node label key, the only value allowed, whether it is required.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub topology: Option<(String, Option<String>, bool)>,
+    /// The topologies whose domains the members share, the coarsest first, with the domain of members that are running.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<(TopologyLevel, Option<String>)>,
 }
 
 /// The result for a group.

@@ -37,7 +37,7 @@ pub use explain::{
     DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, MAX_BOTTLENECK, PluginScore, ScorePart,
     TermSummary,
 };
-pub use group::{Group, GroupOutcome, GroupTopology, GroupVictims, MemberFailure};
+pub use group::{Group, GroupLevel, GroupOutcome, GroupVictims, MemberFailure};
 pub use node_admission::NodeRejection;
 pub use plugins::reads_volumes;
 pub use preemption::{DisruptionBudget, NotEligible, Preemption, Victims};

@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 
 use berth_api::object::Pod;
+use berth_api::object::group::TopologyLevel;
 use berth_api::syntax::labels::HOSTNAME;
-use berth_engine::{Cluster, Group, GroupOutcome, GroupTopology, Outcome, PreparedPod, Settings};
+use berth_engine::{Cluster, Group, GroupLevel, GroupOutcome, Outcome, PreparedPod, Settings};
 use serde::Serialize;
 use serde_json::json;
 
@@ -64,12 +65,13 @@ pub fn run(groups: Groups, progress: &mut dyn FnMut(usize)) -> GroupsReport {
     (0..n_nodes).for_each(|i| cluster.set_node(&plain_node(i, CPUS_PER_NODE)));
     let templates: Vec<Pod> = (0..n_groups).map(|group| pod(group, 0)).collect();
     let (mut samples, mut checksum) = (Samples::default(), Checksum::default());
+    let zone = TopologyLevel::required(ZONE);
     let mut placed = Vec::new();
     let (mut n_placed, mut n_broken) = (0, 0);
     for group in 0..n_groups {
         let members: Vec<PreparedPod> = (0..n_members).map(|i| cluster.prepare(&pod(group, i))).collect();
-        let topology = Some(GroupTopology { key: ZONE, value: None, required: true });
-        let gang = Group { members: &members, min: n_members, topology };
+        let gang =
+            Group { members: &members, min: n_members, levels: &[GroupLevel { rule: &zone, value: None }] };
         let (outcome, duration) = timed(|| cluster.place_group(&gang));
         samples.add(duration);
         let nodes: Vec<usize> = match &outcome {

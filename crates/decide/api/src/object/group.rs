@@ -26,8 +26,25 @@ pub const GROUP_OF_OWNER: &str = "owner";
 pub const GROUP_MIN_ANNOTATION: &str = "scheduling.berth.dev/group-min";
 /// On a pod with [`GROUP_ANNOTATION`] or on a PodGroup: the node label whose value all members share.
 pub const GROUP_REQUIRED_TOPOLOGY_ANNOTATION: &str = "scheduling.berth.dev/group-required-topology";
-/// The same, if the group may be placed otherwise.
+/// The same, if the group may be placed otherwise: several keys, the coarsest first, separated by commas.
 pub const GROUP_PREFERRED_TOPOLOGY_ANNOTATION: &str = "scheduling.berth.dev/group-preferred-topology";
+/// The node label whose domains take members by [`GROUP_SLICE_SIZE_ANNOTATION`] only.
+pub const GROUP_SLICE_TOPOLOGY_ANNOTATION: &str = "scheduling.berth.dev/group-slice-topology";
+/// How many members a slice has: each domain takes a multiple of them.
+pub const GROUP_SLICE_SIZE_ANNOTATION: &str = "scheduling.berth.dev/group-slice-size";
+/// The annotations about topologies.
+pub const GROUP_TOPOLOGY_ANNOTATIONS: [&str; 4] = [
+    GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
+    GROUP_PREFERRED_TOPOLOGY_ANNOTATION,
+    GROUP_SLICE_TOPOLOGY_ANNOTATION,
+    GROUP_SLICE_SIZE_ANNOTATION,
+];
+/// Where pods have their rank in a group: labels or annotations of Jobs, LeaderWorkerSets, StatefulSets.
+const RANK_KEYS: [&str; 3] = [
+    "batch.kubernetes.io/job-completion-index",
+    "leaderworkerset.sigs.k8s.io/worker-index",
+    "apps.kubernetes.io/pod-index",
+];
 
 /// How a pod names its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -145,30 +162,61 @@ impl fmt::Display for GroupKey {
 pub struct GroupRules {
     /// How many members have to be placed at least.
     pub min: usize,
-    /// The members share one value of a node label.
-    pub topology: Option<SharedTopology>,
+    /// The topologies whose domains the members share, the coarsest first.
+    pub levels: Vec<TopologyLevel>,
     /// Seconds that members wait for others while their nodes are kept for them.
     pub timeout_seconds: Option<u32>,
+    /// No pod is preempted for the group, as in Kubernetes 1.36 for one with scheduling constraints.
+    pub without_preemption: bool,
 }
 
-/// The node label whose value the members of a group share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedTopology {
-    /// The label key.
+/// A topology whose domains the members of a group share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopologyLevel {
+    /// The node label key.
     pub key: String,
-    /// Whether the group may not be placed otherwise.
+    /// Whether all members share one domain; otherwise they share as few as possible.
     pub required: bool,
+    /// Each domain takes a multiple of this number of members; 1 for any number.
+    pub multiple_of: usize,
 }
 
-impl SharedTopology {
-    fn of_annotations(metadata: &ObjectMeta) -> Option<SharedTopology> {
-        let annotation = |name, required| {
-            let key = metadata.annotations.get(name)?.clone();
-            Some(SharedTopology { key, required })
-        };
-        annotation(GROUP_REQUIRED_TOPOLOGY_ANNOTATION, true)
-            .or_else(|| annotation(GROUP_PREFERRED_TOPOLOGY_ANNOTATION, false))
+impl TopologyLevel {
+    /// A level whose domain all members share.
+    pub fn required(key: &str) -> TopologyLevel {
+        TopologyLevel { key: key.to_owned(), required: true, multiple_of: 1 }
     }
+
+    /// A level with as few domains as possible.
+    pub fn preferred(key: &str) -> TopologyLevel {
+        TopologyLevel { required: false, ..TopologyLevel::required(key) }
+    }
+
+    /// Those of annotations, after one of a PodGroup.
+    fn of_annotations(own: Option<&str>, metadata: &ObjectMeta) -> Vec<TopologyLevel> {
+        let annotation = |name| metadata.annotations.get(name).map(String::as_str);
+        let required = own.or_else(|| annotation(GROUP_REQUIRED_TOPOLOGY_ANNOTATION));
+        let preferred =
+            annotation(GROUP_PREFERRED_TOPOLOGY_ANNOTATION).into_iter().flat_map(|keys| keys.split(','));
+        let mut levels: Vec<_> = required.map(TopologyLevel::required).into_iter().collect();
+        levels.extend(preferred.map(|key| TopologyLevel::preferred(key.trim())));
+        let size = annotation(GROUP_SLICE_SIZE_ANNOTATION).and_then(|size| size.parse().ok());
+        let key = annotation(GROUP_SLICE_TOPOLOGY_ANNOTATION);
+        if let Some((key, multiple_of)) = key.zip(size.filter(|size| *size > 0)) {
+            match levels.iter_mut().find(|level| level.key == key) {
+                Some(level) => level.multiple_of = multiple_of,
+                None => levels.push(TopologyLevel { multiple_of, ..TopologyLevel::preferred(key) }),
+            }
+        }
+        levels
+    }
+}
+
+/// The rank of a pod among the members of its group, where its controller numbers them.
+pub fn rank(pod: &Pod) -> Option<u32> {
+    let ObjectMeta { labels, annotations, .. } = &pod.metadata;
+    RANK_KEYS.iter().find_map(|key| labels.get(*key).or_else(|| annotations.get(*key))?.parse().ok())
 }
 
 impl GroupRules {
@@ -184,22 +232,24 @@ impl GroupRules {
         let min = pod.metadata.annotations.get(GROUP_MIN_ANNOTATION).and_then(|min| min.parse().ok());
         GroupRules {
             min: min.unwrap_or(1),
-            topology: SharedTopology::of_annotations(&pod.metadata),
-            timeout_seconds: None,
+            levels: TopologyLevel::of_annotations(None, &pod.metadata),
+            ..GroupRules::default()
         }
     }
 
     /// The stricter rules of both.
     #[must_use]
     pub fn and(self, other: GroupRules) -> GroupRules {
-        let required = |topology: &SharedTopology| topology.required;
+        let strictness = |levels: &[TopologyLevel]| {
+            let n_required = levels.iter().filter(|level| level.required || level.multiple_of > 1).count();
+            (n_required, levels.len())
+        };
+        let is_stricter = strictness(&other.levels) > strictness(&self.levels);
         GroupRules {
             min: self.min.max(other.min),
-            topology: match (self.topology, other.topology) {
-                (Some(a), Some(b)) => Some(if required(&b) && !required(&a) { b } else { a }),
-                (a, b) => a.or(b),
-            },
+            levels: if is_stricter { other.levels } else { self.levels },
             timeout_seconds: self.timeout_seconds.or(other.timeout_seconds),
+            without_preemption: self.without_preemption || other.without_preemption,
         }
     }
 }
@@ -301,17 +351,20 @@ impl PodGroup {
         GroupKey { kind, name: self.metadata.namespaced_name() }
     }
 
-    /// What holds for the group as a whole; none if its pods are placed one by one.
+    /// What holds for the group as a whole; none if its pods are placed one by one: a basic group without a topology.
     pub fn rules(&self) -> Option<GroupRules> {
         let spec = &self.spec;
         let gang = spec.scheduling_policy.as_ref().and_then(|policy| policy.gang.as_ref());
-        let min = gang.map(|gang| gang.min_count).or(spec.min_member)?;
-        let constraints = spec.scheduling_constraints.iter().flat_map(|c| &c.topology);
-        let mut own = constraints.map(|c| SharedTopology { key: c.key.clone(), required: true });
+        let min = gang.map(|gang| gang.min_count).or(spec.min_member);
+        let own = spec.scheduling_constraints.iter().flat_map(|c| &c.topology).next();
+        let levels = TopologyLevel::of_annotations(own.map(|c| c.key.as_str()), &self.metadata);
+        // Of a basic group, as many pods as fit in the domain are placed.
+        let min = min.or((!levels.is_empty()).then_some(1))?;
         Some(GroupRules {
             min: min as usize,
-            topology: own.next().or_else(|| SharedTopology::of_annotations(&self.metadata)),
+            levels,
             timeout_seconds: spec.schedule_timeout_seconds,
+            without_preemption: own.is_some(),
         })
     }
 }
@@ -370,16 +423,57 @@ mod tests {
     #[test]
     fn rules_of_both_api_groups() {
         let rules = |value| serde_json::from_value::<PodGroup>(value).unwrap().rules();
-        let zone = |required| Some(SharedTopology { key: "zone".to_owned(), required });
+        let zone = |required| vec![TopologyLevel { required, ..TopologyLevel::required("zone") }];
+        let constrained =
+            |min| GroupRules { min, levels: zone(true), without_preemption: true, ..GroupRules::default() };
         let gang = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 4}},
             "schedulingConstraints": {"topology": [{"key": "zone"}]}}});
-        assert_eq!(rules(gang), Some(GroupRules { min: 4, topology: zone(true), timeout_seconds: None }));
+        assert_eq!(rules(gang), Some(constrained(4)));
         assert_eq!(rules(json!({"spec": {"schedulingPolicy": {"basic": {}}}})), None);
+        let basic = json!({"spec": {"schedulingPolicy": {"basic": {}}, "schedulingConstraints": {"topology": [{"key": "zone"}]}}});
+        assert_eq!(rules(basic), Some(constrained(1)));
         let coscheduling = json!({"spec": {"minMember": 3, "scheduleTimeoutSeconds": 10},
             "metadata": {"annotations": {GROUP_PREFERRED_TOPOLOGY_ANNOTATION: "zone"}}});
-        let expected = GroupRules { min: 3, topology: zone(false), timeout_seconds: Some(10) };
+        let expected =
+            GroupRules { min: 3, levels: zone(false), timeout_seconds: Some(10), without_preemption: false };
         assert_eq!(rules(coscheduling), Some(expected.clone()));
         let member = pod(json!({"metadata": {"annotations": {GROUP_MIN_ANNOTATION: "5"}}}));
         assert_eq!(GroupRules::of_annotations(&member).and(expected).min, 5);
+    }
+
+    #[test]
+    fn levels_of_annotations_are_ordered_from_the_coarsest() {
+        let levels = |annotations: Value| {
+            let pod = pod(json!({"metadata": {"annotations": annotations}}));
+            let levels = GroupRules::of_annotations(&pod).levels;
+            let text = |level: TopologyLevel| {
+                let mode = if level.required { "required" } else { "preferred" };
+                format!("{} {mode} {}", level.key, level.multiple_of)
+            };
+            levels.into_iter().map(text).collect::<Vec<_>>().join(", ")
+        };
+        let (required, preferred) = (GROUP_REQUIRED_TOPOLOGY_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION);
+        let (slice, size) = (GROUP_SLICE_TOPOLOGY_ANNOTATION, GROUP_SLICE_SIZE_ANNOTATION);
+        assert_eq!(
+            levels(json!({required: "zone", preferred: "block, rack"})),
+            "zone required 1, block preferred 1, rack preferred 1"
+        );
+        assert_eq!(
+            levels(json!({preferred: "block,rack", slice: "rack", size: "4"})),
+            "block preferred 1, rack preferred 4"
+        );
+        assert_eq!(
+            levels(json!({required: "zone", slice: "rack", size: "4"})),
+            "zone required 1, rack preferred 4"
+        );
+        assert_eq!(levels(json!({slice: "rack", size: "0"})), "", "admission refuses this");
+    }
+
+    #[test]
+    fn the_rank_of_a_pod_is_that_of_its_controller() {
+        let rank = |metadata: Value| rank(&pod(json!({"metadata": metadata})));
+        assert_eq!(rank(json!({"annotations": {"batch.kubernetes.io/job-completion-index": "7"}})), Some(7));
+        assert_eq!(rank(json!({"labels": {"leaderworkerset.sigs.k8s.io/worker-index": "2"}})), Some(2));
+        assert_eq!(rank(json!({"labels": {"apps.kubernetes.io/pod-index": "x"}})), None);
     }
 }

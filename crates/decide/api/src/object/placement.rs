@@ -2,10 +2,7 @@
 
 use serde::Serialize;
 
-use super::group::{
-    GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION,
-    GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
-};
+use super::group::{GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_TOPOLOGY_ANNOTATIONS};
 use super::{Pod, TOPOLOGY_LABELS};
 use crate::syntax::annotations::{
     AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION, TOLERATION_ANNOTATION,
@@ -69,8 +66,7 @@ impl Pod {
         let Pod { metadata, spec, status } = self;
         let annotation = |key| metadata.annotations.get(key);
         let group = annotation(GROUP_ANNOTATION).map(|group| {
-            let topology = [GROUP_REQUIRED_TOPOLOGY_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION];
-            (group, annotation(GROUP_MIN_ANNOTATION), topology.map(annotation))
+            (group, annotation(GROUP_MIN_ANNOTATION), GROUP_TOPOLOGY_ANNOTATIONS.map(annotation))
         });
         let volumes: Vec<_> = spec.volumes.iter().filter(|volume| volume.matters()).collect();
         let is_added = |(key, _): &(&String, _)| TOPOLOGY_LABELS.contains(&key.as_str());

@@ -10,7 +10,7 @@ use berth_api::rules::{Selector, annotation_key};
 
 use super::Cluster;
 use crate::decision::Outcome;
-use crate::group::{Group, GroupOutcome, GroupTopology, GroupVictims};
+use crate::group::{Group, GroupLevel, GroupOutcome, GroupVictims};
 use crate::preemption::Preemption;
 use crate::state::Settings;
 use crate::state::pod::prepared::PreparedPod;
@@ -48,13 +48,12 @@ impl Cluster {
 
     /// A group as it is recorded.
     pub fn recorded_group(&self, name: &str, group: &Group<'_>) -> Box<RecordedGroup> {
+        let level = |level: &GroupLevel<'_>| (level.rule.clone(), level.value.map(str::to_owned));
         Box::new(RecordedGroup {
             group: name.to_owned(),
             pods: group.members.iter().map(|pod| self.name_of(pod)).collect(),
             min: group.min,
-            topology: group.topology.map(|GroupTopology { key, value, required }| {
-                (key.to_owned(), value.map(str::to_owned), required)
-            }),
+            levels: group.levels.iter().map(level).collect(),
         })
     }
 

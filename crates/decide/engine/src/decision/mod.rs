@@ -26,6 +26,9 @@ use crate::view::rejections::{RejectionViews, fit_error};
 use crate::view::{SharedObjects, Views};
 use crate::volume::volume_decision;
 
+/// So many nodes are evaluated one by one; among more, a view is faster.
+const MAX_EVALUATED: usize = 64;
+
 /// Filters and scores of all nodes.
 pub(crate) struct Run<'a> {
     pub(crate) context: Context<'a>,
@@ -34,6 +37,8 @@ pub(crate) struct Run<'a> {
     pub(crate) rejected: Vec<NodeId>,
     /// Nodes that were excluded before the filters ran.
     pub(crate) not_considered: Vec<NodeId>,
+    /// All of them.
+    n_nodes: usize,
     pub(crate) feasible: Vec<NodeId>,
     /// A rule could not be evaluated: the pod is not placed.
     error: Option<String>,
@@ -131,6 +136,33 @@ impl Context<'_> {
     }
 }
 
+/// Decides among some nodes, as if there were no others.
+pub(crate) fn decide_among(
+    state: &State,
+    views: &mut Views,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+    nodes: &[NodeId],
+) -> Outcome {
+    if let Some(outcome) = pod.held_back() {
+        return outcome;
+    }
+    let has_objects =
+        pod.volumes.is_some() || pod.devices.as_ref().is_some_and(|devices| devices.concern(state));
+    if nodes.len() > MAX_EVALUATED
+        && !has_objects
+        && let Some((node, score)) = views.best(state, nominations, pod, None)
+    {
+        let node = state.node_name(node).to_owned();
+        return Outcome::Placed { node, score: Some(score), volumes: None, devices: None };
+    }
+    let cycle = CycleState::new(state, nominations, pod);
+    match Context::new(state, &cycle) {
+        Some(context) => Run::on(context, Some(nodes)).outcome(),
+        None => pod.no_profile(),
+    }
+}
+
 /// Decides about one node; none if the pod does not fit there.
 pub(crate) fn decide_on(
     state: &State,
@@ -176,8 +208,8 @@ impl<'a> Run<'a> {
         Run::on(context, None)
     }
 
-    /// Evaluates every rule on some nodes: the others are known to be rejected, and are not reported as such.
-    fn on(context: Context<'a>, nodes: Option<&[NodeId]>) -> Run<'a> {
+    /// Evaluates every rule on some nodes, as if there were no others.
+    pub(crate) fn on(context: Context<'a>, nodes: Option<&[NodeId]>) -> Run<'a> {
         let pre_filter = plugins::pre_filter(context);
         let mut run = Run {
             context,
@@ -185,6 +217,7 @@ impl<'a> Run<'a> {
             filters: Vec::new(),
             rejected: Vec::new(),
             not_considered: Vec::new(),
+            n_nodes: nodes.map_or_else(|| context.state.nodes.len(), <[NodeId]>::len),
             feasible: Vec::new(),
             error: None,
             scorers: Ok(Vec::new()),
@@ -283,7 +316,7 @@ impl<'a> Run<'a> {
 
     /// An unschedulable pod, with kube-scheduler's message.
     fn unschedulable(&self) -> Outcome {
-        let n_nodes = self.context.state.nodes.len();
+        let n_nodes = self.n_nodes;
         let mut plugins = Vec::new();
         if n_nodes == 0 {
             let message = "no nodes available to schedule pods".to_owned();

@@ -4,26 +4,27 @@
 //! members run on theirs. Rules between members are therefore decided together: pods that require each other are placed,
 //! which no order of single decisions can do.
 //!
-//! A topology constraint acts on the members as a node selector for one value of its key. Domains are tried by the score of
-//! their best node for the first member, then by name. Where members require each other in a topology, its domains are
-//! tried the same way once a search over all nodes has ended without a placement.
+//! A topology constraint acts on the members as a node selector for one value of its key ([`topology`] chooses it). Where members
+//! require each other in a topology, its domains are tried the same way once a search over all nodes has ended without a placement:
+//! by the score of their best node for the first member, then by name.
 //!
 //! The search is exact while the placements to be considered fit its budget; beyond it a group that could be placed may be
 //! reported as one that cannot.
 
 mod preemption;
 mod search;
+mod topology;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use berth_api::object::group::TopologyLevel;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::preemption::GroupVictims;
 pub(crate) use self::preemption::{preempt, reserve};
 
-use self::search::{Member, Search};
+use self::topology::{Domain, Found, Placing};
 use crate::cycle::context::{Context, CycleState};
 use crate::cycle::equivalence::Equivalence;
 use crate::cycle::nomination::Nominations;
@@ -41,23 +42,21 @@ use crate::wake::WakeConditions;
 /// Pods to be placed as one unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Group<'a> {
-    /// The members that have no node yet.
+    /// The members that have no node yet; those that are near in this order are placed near each other.
     pub members: &'a [PreparedPod],
     /// How many of them have to be placed at least.
     pub min: usize,
-    /// The members share one domain.
-    pub topology: Option<GroupTopology<'a>>,
+    /// The topologies whose domains the members share, the coarsest first.
+    pub levels: &'a [GroupLevel<'a>],
 }
 
-/// The topology whose domain the members of a group share.
+/// A topology whose domains the members of a group share.
 #[derive(Clone, Copy, Debug)]
-pub struct GroupTopology<'a> {
-    /// A node label key.
-    pub key: &'a str,
-    /// The only value allowed: that of members that are running.
+pub struct GroupLevel<'a> {
+    /// What the group requires.
+    pub rule: &'a TopologyLevel,
+    /// The domain of members that are running: the only one allowed if the level is required, otherwise tried first.
     pub value: Option<&'a str>,
-    /// Whether the group may not be placed otherwise.
-    pub required: bool,
 }
 
 /// What was decided about a group.
@@ -114,53 +113,56 @@ pub(crate) struct Deciding<'a> {
     pub(crate) nominations: &'a Nominations,
 }
 
-/// A label that the nodes of all members must have.
-#[derive(Clone, Copy)]
-struct Domain<'a> {
-    key: &'a str,
-    value: &'a str,
-    /// Whether the members' rules count in this domain alone: it is that of the topology constraint.
-    constraint: bool,
-}
-
 /// Decides where the members go. No pod is assigned afterwards that was not before.
 pub(crate) fn decide(mut by: Deciding<'_>, group: &Group<'_>) -> GroupOutcome {
     let order = order(by.state, group.members);
     let Some(first) = order.first().map(|i| &group.members[*i]) else {
         return GroupOutcome::Placed { domain: None, members: Vec::new() };
     };
-    let mut furthest: Option<MemberFailure> = None;
-    let mut attempt = |by: &mut Deciding<'_>, domain: Option<Domain<'_>>| {
-        let members = Member::all(by.state, group.members, &order, domain);
-        match Search::new(by, members, group.min).run() {
-            Ok(placed) => {
-                let mut placed: Vec<_> = order.iter().copied().zip(placed).collect();
-                placed.sort_unstable_by_key(|(i, _)| *i);
-                let domain = domain.filter(|domain| domain.constraint).map(|domain| domain.value.to_owned());
-                let members = placed.into_iter().map(|(_, outcome)| outcome).collect();
-                Some(GroupOutcome::Placed { domain, members })
-            }
-            Err(failure) => {
-                if furthest.as_ref().is_none_or(|furthest| furthest.n_placed < failure.n_placed) {
-                    let topology_key = domain.map(|domain| domain.key.to_owned());
-                    let domain = domain.map(|domain| domain.value.to_owned());
-                    let placed = failure.placed.iter().map(|(at, node)| (order[*at], node.clone())).collect();
-                    let member = order[failure.member];
-                    furthest = Some(MemberFailure { member, domain, topology_key, placed, ..*failure });
-                }
-                None
-            }
-        }
+    let mutual = match group.levels {
+        [] => mutual_domains(&by, group, first),
+        _ => Vec::new(),
     };
-    let placed = in_domains(&mut by, group, first, &mut attempt);
-    placed.unwrap_or_else(|| {
-        let no_domain = || {
-            let message = format!("no node has the label {}", group.topology.map_or("", |t| t.key));
-            let outcome = Outcome::Unschedulable { message, plugins: Vec::new() };
-            MemberFailure::alone(order[0], outcome)
-        };
-        GroupOutcome::Unplaced(furthest.unwrap_or_else(no_domain))
-    })
+    let mut placing = Placing::new(&mut by, group);
+    let found = placing.place(&order, group.min, group.levels, &Domain::all_nodes());
+    let found = found.or_else(|| mutual.iter().find_map(|domain| placing.search(&order, group.min, domain)));
+    let furthest = placing.furthest.take();
+    if let Some(Found { mut outcomes, domain, .. }) = found {
+        keep_neighbours(by.state, group.members, &mut outcomes);
+        outcomes.sort_unstable_by_key(|(i, _)| *i);
+        let members = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
+        return GroupOutcome::Placed { domain: domain.map(|domain| domain.to_string()), members };
+    }
+    GroupOutcome::Unplaced(furthest.unwrap_or_else(|| {
+        let message =
+            format!("no node has the label {}", group.levels.first().map_or("", |level| &level.rule.key));
+        let outcome = Outcome::Unschedulable { message, plugins: Vec::new() };
+        MemberFailure::alone(order[0], outcome)
+    }))
+}
+
+/// Equal members that follow each other go to the same node where several do: which of them goes where makes no difference to the
+/// rules.
+fn keep_neighbours(state: &State, members: &[PreparedPod], outcomes: &mut [(usize, Outcome)]) {
+    let mut seen: FxHashMap<&str, usize> = FxHashMap::default();
+    let mut kinds: FxHashMap<Equivalence, Vec<usize>> = FxHashMap::default();
+    for (at, (i, outcome)) in outcomes.iter().enumerate() {
+        if let Outcome::Placed { node, volumes: None, devices: None, .. } = outcome {
+            let n = seen.len();
+            seen.entry(node).or_insert(n);
+            kinds.entry(Equivalence::of(state, &members[*i])).or_default().push(at);
+        }
+    }
+    let mut moved = Vec::new();
+    for mut to in kinds.into_values() {
+        let mut from = to.clone();
+        from.sort_by_key(|at| outcomes[*at].1.node().and_then(|node| seen.get(node)));
+        to.sort_by_key(|at| outcomes[*at].0);
+        moved.extend(to.into_iter().zip(from.into_iter().map(|at| outcomes[at].1.clone())));
+    }
+    for (at, outcome) in moved {
+        outcomes[at].1 = outcome;
+    }
 }
 
 /// What could make members fit, one of each kind.
@@ -177,26 +179,27 @@ pub(crate) fn wake_conditions(state: &mut State, members: &[PreparedPod]) -> Vec
     conditions
 }
 
-/// Tries all nodes or single domains, in the order of the module's documentation, until an attempt has a result.
-fn in_domains<T>(
-    by: &mut Deciding<'_>,
-    group: &Group<'_>,
-    first: &PreparedPod,
-    attempt: &mut impl FnMut(&mut Deciding<'_>, Option<Domain<'_>>) -> Option<T>,
-) -> Option<T> {
-    match group.topology {
-        Some(GroupTopology { key, value, required }) => {
-            let values = value.map_or_else(|| values(by, first, key), |value| vec![value.into()]);
-            let domain = |value| Some(Domain { key, value, constraint: true });
-            let placed = values.iter().find_map(|value| attempt(by, domain(value)));
-            placed.or_else(|| if required { None } else { attempt(by, None) })
-        }
-        None => attempt(by, None).or_else(|| {
-            let key = &*mutual_topology(by.state, group.members)?;
-            let domain = |value| Some(Domain { key, value, constraint: false });
-            values(by, first, key).iter().find_map(|value| attempt(by, domain(value)))
-        }),
+/// The domains that are tried for the first level of a group, the best for the first member first. Without levels: all nodes, then the
+/// domains in which members require each other.
+fn domains_in_turn(by: &Deciding<'_>, group: &Group<'_>, first: &PreparedPod) -> Vec<Domain> {
+    let Some(level) = group.levels.first() else {
+        return [Domain::all_nodes()].into_iter().chain(mutual_domains(by, group, first)).collect();
+    };
+    let mut domains =
+        by_score(by, first, topology::domains(by.state, &level.rule.key, &Domain::all_nodes(), true, None));
+    if let Some(only) = level.value {
+        domains.retain(|domain| domain.value().is_some_and(|value| **value == *only));
     }
+    if !level.rule.required {
+        domains.push(Domain::all_nodes());
+    }
+    domains
+}
+
+/// The domains of the topology in which members require each other.
+fn mutual_domains(by: &Deciding<'_>, group: &Group<'_>, first: &PreparedPod) -> Vec<Domain> {
+    let Some(key) = mutual_topology(by.state, group.members) else { return Vec::new() };
+    by_score(by, first, topology::domains(by.state, &key, &Domain::all_nodes(), false, None))
 }
 
 /// The members in the order in which they are decided: by priority, then those first whose affinity does not wait for
@@ -236,35 +239,24 @@ fn matches(state: &State, pod: &PreparedPod, matcher: MatcherId) -> bool {
 }
 
 /// The topology key in which a member requires another one.
-fn mutual_topology(state: &State, members: &[PreparedPod]) -> Option<String> {
+fn mutual_topology(state: &State, members: &[PreparedPod]) -> Option<Arc<str>> {
     let requiring = members.iter().find(|pod| requires_any(state, pod, members.iter()))?;
     let terms = terms_satisfied(state, requiring, members.iter());
     let mut keys = terms.flat_map(|term| &term.topologies).filter_map(|topology| {
-        match state.topologies.key(*topology) {
-            Some(key) if state.topologies.is_shared(*topology) => Some(state.symbols.text(key).to_owned()),
-            _ => None,
-        }
+        let key = state.topologies.key(*topology)?;
+        state.topologies.is_shared(*topology).then(|| state.symbols.shared_text(key))
     });
     keys.next()
 }
 
-/// The values of a node label, by the score of their best node for a pod, then by name.
-fn values(by: &Deciding<'_>, pod: &PreparedPod, key: &str) -> Vec<Arc<str>> {
+/// Domains by the score of their best node for a pod, then by name.
+fn by_score(by: &Deciding<'_>, pod: &PreparedPod, mut domains: Vec<Domain>) -> Vec<Domain> {
     let state = &*by.state;
-    let Some(key) = state.symbols.get(key) else { return Vec::new() };
-    let mut best: BTreeMap<Arc<str>, Option<i64>> = BTreeMap::new();
-    let mut add = |node: NodeId, score: Option<i64>| {
-        if let Some(value) = state.nodes.get(node).labels.get(key) {
-            let best = best.entry(state.symbols.shared_text(value)).or_default();
-            *best = score.max(*best);
-        }
-    };
-    state.nodes.iter().for_each(|(node, _)| add(node, None));
     let cycle = CycleState::new(state, by.nominations, pod);
-    if let Some(run) = Context::new(state, &cycle).map(Run::new) {
-        run.feasible.iter().zip(&run.totals).for_each(|(node, total)| add(*node, Some(*total)));
-    }
-    let mut values: Vec<_> = best.into_iter().collect();
-    values.sort_by_key(|(_, score)| Reverse(*score));
-    values.into_iter().map(|(value, _)| value).collect()
+    let Some(run) = Context::new(state, &cycle).map(Run::new) else { return domains };
+    let totals: FxHashMap<NodeId, i64> =
+        run.feasible.iter().copied().zip(run.totals.iter().copied()).collect();
+    let best = |domain: &Domain| domain.nodes.iter().flatten().filter_map(|node| totals.get(node)).max();
+    domains.sort_by_key(|domain| Reverse(best(domain).copied()));
+    domains
 }

@@ -4,7 +4,7 @@
 use berth_api::object::NamespacedName;
 
 use super::search::Member;
-use super::{Deciding, Domain, Group, in_domains, order};
+use super::{Deciding, Group, domains_in_turn, order};
 use crate::decision::{self, Outcome};
 use crate::preemption::{self, DisruptionBudget, Leaving, Preemption, Victims};
 use crate::state::pod::prepared::PreparedPod;
@@ -72,10 +72,10 @@ fn search(
     let first = &group.members[*order.first()?];
     let mut best: Option<GroupVictims> = None;
     let cost = |found: &GroupVictims| (found.n_pdb_violations, found.victims.len());
-    let mut attempt = |by: &mut Deciding<'_>, domain: Option<Domain<'_>>| -> Option<()> {
-        let members = Member::all(by.state, group.members, &order, domain);
+    for domain in domains_in_turn(&by, group, first) {
+        let members = Member::all(by.state, group.members, &order, &domain);
         let mut trial = Trial {
-            by,
+            by: &mut by,
             leaving,
             budgets: budgets.to_vec(),
             placed: Vec::new(),
@@ -88,9 +88,7 @@ fn search(
         if is_found && best.as_ref().is_none_or(|best| cost(&found) < cost(best)) {
             best = Some(found);
         }
-        None
-    };
-    in_domains(&mut by, group, first, &mut attempt);
+    }
     best
 }
 

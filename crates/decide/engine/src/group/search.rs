@@ -8,8 +8,10 @@
 use berth_api::rules::{PodRules, WhenUnsatisfiable};
 use smallvec::SmallVec;
 
-use super::{Deciding, Domain, MemberFailure, matches, terms_satisfied};
+use super::topology::Domain;
+use super::{Deciding, MemberFailure, matches, terms_satisfied};
 use crate::cycle::context::{Context, CycleState};
+use crate::cycle::equivalence::Equivalence;
 use crate::decision::{self, Outcome, Run};
 use crate::plugins;
 use crate::state::State;
@@ -37,21 +39,21 @@ impl Member {
         state: &mut State,
         pods: &[PreparedPod],
         order: &[usize],
-        domain: Option<Domain<'_>>,
+        domain: &Domain,
     ) -> Vec<Member> {
         let within = |rules: &mut PodRules| {
-            rules.node_selector.extend(domain.map(|d| (d.key.to_owned(), d.value.to_owned())));
+            let labels = domain.labels.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+            rules.node_selector.extend(labels);
         };
         let member = |(at, i): (usize, &usize)| {
             let pod = &pods[*i];
             let later = order[at + 1..].iter().map(|i| &pods[*i]);
-            let strict = match domain {
-                Some(_) => state.with_rules(pod, within),
-                None => pod.clone(),
+            let strict = match domain.labels[..] {
+                [] => pod.clone(),
+                _ => state.with_rules(pod, within),
             };
             let relaxed = relaxed(state, pod, later, within);
-            let is_constraint = domain.is_some_and(|domain| domain.constraint);
-            let valid = if is_constraint { strict.clone() } else { pod.clone() };
+            let valid = if domain.is_constraint { strict.clone() } else { pod.clone() };
             Member { valid, strict, relaxed }
         };
         order.iter().enumerate().map(member).collect()
@@ -89,6 +91,21 @@ pub(super) fn relaxed<'a>(
     })
 }
 
+/// Whether members are equal and only what is on a node decides how many of them it takes.
+fn are_alike_and_apart(state: &State, members: &[Member]) -> bool {
+    let Some(first) = members.first().map(|member| &member.valid) else { return false };
+    let has_objects = first.volumes.is_some() || first.devices.is_some();
+    let anti_affinity = &state.rule_sets.get(first.rule_set).required_anti_affinity;
+    let is_apart = anti_affinity.iter().all(|term| {
+        !matches(state, first, term.matcher)
+            || term.topologies.iter().all(|topology| !state.topologies.is_shared(*topology))
+    });
+    let kind = Equivalence::of(state, first);
+    let is_alike =
+        |member: &Member| member.relaxed.is_none() && Equivalence::of(state, &member.valid) == kind;
+    !has_objects && is_apart && members.iter().all(is_alike)
+}
+
 /// What is tried next for a member.
 #[derive(Default)]
 struct Choices {
@@ -105,7 +122,11 @@ struct Choices {
 pub(super) struct Search<'a, 'b> {
     by: &'a mut Deciding<'b>,
     members: Vec<Member>,
+    /// The nodes of the domain; none if it has all.
+    nodes: Option<&'a [NodeId]>,
     min: usize,
+    /// Whether each node takes a certain number of members, wherever the others are: no choice is better than another.
+    is_greedy: bool,
     /// What each member decided so far got: a node, or why not.
     outcomes: Vec<Outcome>,
     budget: usize,
@@ -113,10 +134,17 @@ pub(super) struct Search<'a, 'b> {
 }
 
 impl<'a, 'b> Search<'a, 'b> {
-    pub(super) fn new(by: &'a mut Deciding<'b>, members: Vec<Member>, min: usize) -> Search<'a, 'b> {
+    pub(super) fn new(
+        by: &'a mut Deciding<'b>,
+        members: Vec<Member>,
+        domain: &'a Domain,
+        min: usize,
+    ) -> Search<'a, 'b> {
         let outcome = Outcome::Unschedulable { message: String::new(), plugins: Vec::new() };
         let furthest = MemberFailure::alone(0, outcome);
-        Search { by, members, min, outcomes: Vec::new(), budget: BUDGET, furthest }
+        let is_greedy = are_alike_and_apart(by.state, &members);
+        let nodes = domain.nodes.as_deref();
+        Search { by, members, nodes, min, is_greedy, outcomes: Vec::new(), budget: BUDGET, furthest }
     }
 
     /// Where each member goes; nothing is assigned afterwards.
@@ -132,7 +160,7 @@ impl<'a, 'b> Search<'a, 'b> {
                     self.by.assign(&self.members[at].valid, &outcome, true);
                     self.outcomes.push(outcome);
                 }
-                None if at == 0 => break false,
+                None if at == 0 || self.is_greedy => break false,
                 None => {
                     frames.pop();
                     continue;
@@ -158,6 +186,12 @@ impl<'a, 'b> Search<'a, 'b> {
     /// The next node for a member: the best by all its rules, then the best by those that count already, then all; at last
     /// none, if the others are enough.
     fn next(&mut self, at: usize, choices: &mut Choices) -> Option<Outcome> {
+        if let Some(before) = self.outcomes.last().filter(|before| self.is_greedy && before.node().is_none())
+        {
+            choices.failure = Some(before.clone());
+            choices.rest = Some(Vec::new());
+            choices.n_tried = 2;
+        }
         loop {
             if self.budget < STEP {
                 return None;
@@ -166,8 +200,8 @@ impl<'a, 'b> Search<'a, 'b> {
             choices.n_tried += 1;
             let member = &self.members[at];
             let outcome = match (choices.n_tried, &member.relaxed) {
-                (1, _) => Some(self.by.decide(&member.strict)),
-                (2, Some(relaxed)) => Some(self.by.decide(relaxed)),
+                (1, _) => Some(self.by.decide_in(self.nodes, &member.strict)),
+                (2, Some(relaxed)) => Some(self.by.decide_in(self.nodes, relaxed)),
                 _ => None,
             };
             match outcome {
@@ -187,8 +221,9 @@ impl<'a, 'b> Search<'a, 'b> {
                         Some(rest) => rest,
                         None => {
                             let chosen_by = member.chosen_by();
-                            self.budget = self.budget.saturating_sub(self.by.state.nodes.len());
-                            choices.rest.insert(self.by.feasible(chosen_by))
+                            let n_nodes = self.nodes.map_or(self.by.state.nodes.len(), <[NodeId]>::len);
+                            self.budget = self.budget.saturating_sub(n_nodes);
+                            choices.rest.insert(self.by.feasible(self.nodes, chosen_by))
                         }
                     };
                     let Some(node) = rest.pop() else { break };
@@ -249,10 +284,18 @@ impl Deciding<'_> {
         decision::decide(self.state, self.views, self.rejections, self.nominations, pod)
     }
 
+    fn decide_in(&mut self, nodes: Option<&[NodeId]>, pod: &PreparedPod) -> Outcome {
+        match nodes {
+            Some(nodes) => decision::decide_among(self.state, self.views, self.nominations, pod, nodes),
+            None => self.decide(pod),
+        }
+    }
+
     /// The nodes that a pod fits on, the best last.
-    fn feasible(&self, pod: &PreparedPod) -> Vec<NodeId> {
+    fn feasible(&self, nodes: Option<&[NodeId]>, pod: &PreparedPod) -> Vec<NodeId> {
         let cycle = CycleState::new(self.state, self.nominations, pod);
-        let Some(run) = Context::new(self.state, &cycle).map(Run::new) else { return Vec::new() };
+        let run = Context::new(self.state, &cycle).map(|context| Run::on(context, nodes));
+        let Some(run) = run else { return Vec::new() };
         let mut nodes: Vec<_> = run.totals.iter().copied().zip(run.feasible.iter().copied()).collect();
         nodes.sort_unstable_by(|(a, node_a), (b, node_b)| {
             a.cmp(b).then_with(|| self.state.node_name(*node_b).cmp(self.state.node_name(*node_a)))

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use berth_api::object::group::TopologyLevel;
 use berth_api::object::{NamespacedName, Pod};
-use berth_engine::{Cluster, Group, GroupOutcome, GroupTopology, PreparedPod, Settings};
+use berth_engine::{Cluster, Group, GroupLevel, GroupOutcome, PreparedPod, Settings};
 use berth_testkit::generate::Random;
 use berth_testkit::naive::{Options, World, check_node};
 use berth_testkit::text;
@@ -18,21 +19,16 @@ fn waiting(world: &World) -> Vec<Pod> {
     waiting.map(|pod| admitted(pod, true)).collect()
 }
 
-fn place(
-    cluster: &mut Cluster,
-    pods: &[Pod],
-    min: usize,
-    topology: Option<GroupTopology<'_>>,
-) -> GroupOutcome {
+fn place(cluster: &mut Cluster, pods: &[Pod], min: usize, levels: &[GroupLevel<'_>]) -> GroupOutcome {
     let members: Vec<PreparedPod> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
-    cluster.place_group(&Group { members: &members, min, topology })
+    cluster.place_group(&Group { members: &members, min, levels })
 }
 
 /// Places the waiting pods as a group: `node node -`, or the member that fails and why.
-fn placed(text: &str, min: usize, topology: Option<GroupTopology<'_>>) -> String {
+fn placed(text: &str, min: usize, levels: &[GroupLevel<'_>]) -> String {
     let world = text::world(text);
     let pods = waiting(&world);
-    match place(&mut cluster(&world, Settings::default()), &pods, min, topology) {
+    match place(&mut cluster(&world, Settings::default()), &pods, min, levels) {
         GroupOutcome::Placed { members, .. } => {
             members.iter().map(|outcome| outcome.node().unwrap_or("-")).collect::<Vec<_>>().join(" ")
         }
@@ -47,19 +43,19 @@ fn placed(text: &str, min: usize, topology: Option<GroupTopology<'_>>) -> String
 fn pods_that_require_each_other_are_placed() {
     let nodes = "node a zone=z1 cpu=1\nnode b zone=z2 cpu=1\nnode c zone=z2 cpu=1\n";
     let pods = "pod default/p app=p cpu=1 aff(app=q @zone)\npod default/q app=q cpu=1 aff(app=p @zone)";
-    assert_eq!(placed(&format!("{nodes}{pods}"), 2, None), "b c");
+    assert_eq!(placed(&format!("{nodes}{pods}"), 2, &[]), "b c");
 }
 
 #[test]
 fn all_are_placed_or_none() {
     let text = "node a cpu=1\nnode b cpu=1\npod default/x cpu=1\npod default/y cpu=1\npod default/z cpu=1";
-    assert_eq!(placed(text, 2, None), "a b -");
-    assert_eq!(placed(text, 3, None), "z after 2: 0/2 nodes are available: 2 Insufficient cpu.");
+    assert_eq!(placed(text, 2, &[]), "a b -");
+    assert_eq!(placed(text, 3, &[]), "z after 2: 0/2 nodes are available: 2 Insufficient cpu.");
     let world = text::world(text);
     let mut cluster = cluster(&world, Settings::default());
     let pods = waiting(&world);
     cluster.record_changes(true);
-    assert!(matches!(place(&mut cluster, &pods, 3, None), GroupOutcome::Unplaced(_)));
+    assert!(matches!(place(&mut cluster, &pods, 3, &[]), GroupOutcome::Unplaced(_)));
     assert!(cluster.take_changes().is_empty());
     assert!(pods.iter().all(|pod| cluster.node_of("default", &pod.metadata.name).is_none()));
 }
@@ -69,20 +65,24 @@ fn a_topology_constraint_keeps_a_group_together() {
     let nodes = "node a zone=z1 cpu=2\nnode b zone=z2 cpu=1\nnode c zone=z2 cpu=1\nnode d cpu=9\n";
     let pods = "pod default/x cpu=1 anti(app=m @hostname) app=m\npod default/y cpu=1 app=m";
     let text = format!("{nodes}{pods}");
-    let zone = |required, value| Some(GroupTopology { key: ZONE, value, required });
-    assert_eq!(placed(&text, 2, zone(true, None)), "b c");
+    let (required, preferred) = (TopologyLevel::required(ZONE), TopologyLevel::preferred(ZONE));
+    let required = |value| GroupLevel { rule: &required, value };
+    assert_eq!(placed(&text, 2, &[required(None)]), "b c");
     assert_eq!(
-        placed(&text, 2, zone(true, Some("z1"))),
-        "y after 1: 0/4 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules, \
-         3 node(s) didn't match Pod's node affinity/selector."
+        placed(&text, 2, &[required(Some("z1"))]),
+        "y after 1: 0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules."
     );
     assert_eq!(
-        placed(&format!("{text}\npod default/z cpu=1"), 3, zone(true, None)),
-        "z after 2: 0/4 nodes are available: 2 Insufficient cpu, 2 node(s) didn't match Pod's node affinity/selector."
+        placed(&format!("{text}\npod default/z cpu=1"), 3, &[required(None)]),
+        "z after 2: 0/2 nodes are available: 2 Insufficient cpu."
     );
-    assert_eq!(placed(&format!("{text}\npod default/z cpu=3"), 3, zone(false, None)).len(), 5);
-    let missing = GroupTopology { key: "rack", value: None, required: true };
-    assert_eq!(placed(&text, 2, Some(missing)), "x after 0: no node has the label rack");
+    assert_eq!(
+        placed(&format!("{text}\npod default/z cpu=3"), 3, &[GroupLevel { rule: &preferred, value: None }])
+            .len(),
+        5
+    );
+    let missing = GroupLevel { rule: &TopologyLevel::required("rack"), value: None };
+    assert_eq!(placed(&text, 2, &[missing]), "x after 0: no node has the label rack");
 }
 
 #[test]
@@ -96,8 +96,8 @@ fn preemption_makes_room_for_a_whole_group_or_for_none() {
     let pods = waiting(&world);
     let members: Vec<_> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
     let mut preempt = |members: &[PreparedPod], zone: Option<&str>| {
-        let topology = Some(GroupTopology { key: ZONE, value: zone, required: true });
-        let group = Group { members, min: members.len(), topology };
+        let levels = [GroupLevel { rule: &TopologyLevel::required(ZONE), value: zone }];
+        let group = Group { members, min: members.len(), levels: &levels };
         assert!(matches!(cluster.place_group(&group), GroupOutcome::Unplaced(_)));
         let found = cluster.preempt_group(&group, &[])?;
         let victims: Vec<_> = found.victims.iter().map(|victim| victim.name()).collect();
@@ -121,14 +121,14 @@ fn room_is_held_where_the_fewest_pods_of_lower_or_equal_priority_have_to_end() {
     let members: Vec<_> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
     cluster.record_changes(true);
     let reserve = |cluster: &mut Cluster, n: usize, zone: Option<&str>, staying: &[&str]| {
-        let topology = Some(GroupTopology { key: ZONE, value: zone, required: true });
+        let levels = [GroupLevel { rule: &TopologyLevel::required(ZONE), value: zone }];
         let staying: Vec<_> = staying.iter().map(|name| NamespacedName::new("default", name)).collect();
-        let group = Group { members: &members[..n], min: n, topology };
+        let group = Group { members: &members[..n], min: n, levels: &levels };
         let found = cluster.reserve_group(&group, &staying)?;
         let awaited: Vec<_> = found.victims.iter().map(|pod| pod.name()).collect();
         Some(format!("{}: {}", found.nodes.iter().flatten().cloned().collect::<String>(), awaited.join(" ")))
     };
-    let group = Group { members: &members[..2], min: 2, topology: None };
+    let group = Group { members: &members[..2], min: 2, levels: &[] };
     let preempted = cluster.preempt_group(&group, &[]);
     assert_eq!(reserve(&mut cluster, 2, None, &[]).as_deref(), Some("ba: a-2"));
     assert_eq!(reserve(&mut cluster, 2, None, &["a-2"]).as_deref(), Some("ba: a-1"));
@@ -237,13 +237,14 @@ fn small_groups_are_placed_whenever_they_can_be() {
         let pods = waiting(&world);
         let min = pods.len() - usize::from(random.chance(20) && pods.len() > 1);
         let in_zone = random.chance(30);
-        let topology = in_zone.then_some(GroupTopology { key: ZONE, value: None, required: true });
+        let level = GroupLevel { rule: &TopologyLevel::required(ZONE), value: None };
+        let levels = if in_zone { &[level][..] } else { &[] };
         let possible = match in_zone {
             true => ["z0", "z1", "z2"].iter().any(|zone| exists(&world, &within(&pods, zone), min)),
             false => exists(&world, &pods, min),
         };
         let mut cluster = cluster(&world, Settings::default());
-        match place(&mut cluster, &pods, min, topology) {
+        match place(&mut cluster, &pods, min, levels) {
             GroupOutcome::Placed { domain, members } => {
                 let nodes: Vec<_> = members.iter().map(|outcome| outcome.node()).collect();
                 assert!(nodes.iter().flatten().count() >= min, "seed {seed}\n{text}{nodes:?}");
@@ -252,10 +253,10 @@ fn small_groups_are_placed_whenever_they_can_be() {
                 *counts.entry("placed").or_default() += 1;
             }
             GroupOutcome::Unplaced(failure) => {
-                assert!(!possible, "seed {seed}, at least {min}, {topology:?}\n{text}{failure:?}");
+                assert!(!possible, "seed {seed}, at least {min}, {levels:?}\n{text}{failure:?}");
                 *counts.entry("unplaced").or_default() += 1;
                 let members: Vec<_> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
-                let group = Group { members: &members, min, topology };
+                let group = Group { members: &members, min, levels };
                 let found = cluster.preempt_group(&group, &[]);
                 // All running pods have a lower priority, so that those that can be evicted can be waited for.
                 assert_eq!(cluster.reserve_group(&group, &[]), found, "seed {seed}\n{text}");
@@ -278,7 +279,7 @@ fn room_for_a_member_that_requires_another_could_help_the_group() {
     let mut cluster = cluster(&world, Settings::default());
     let pods = waiting(&world);
     cluster.record_changes(true);
-    assert!(matches!(place(&mut cluster, &pods, 2, None), GroupOutcome::Unplaced(_)));
+    assert!(matches!(place(&mut cluster, &pods, 2, &[]), GroupOutcome::Unplaced(_)));
     let members: Vec<PreparedPod> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
     let conditions = cluster.wake_conditions_of_group(&members);
     cluster.take_changes();
@@ -286,5 +287,5 @@ fn room_for_a_member_that_requires_another_could_help_the_group() {
     let changes = cluster.take_changes();
     let helps = |change| conditions.iter().any(|conditions| cluster.could_help(conditions, change));
     assert!(changes.iter().any(helps));
-    assert!(matches!(place(&mut cluster, &pods, 2, None), GroupOutcome::Placed { .. }));
+    assert!(matches!(place(&mut cluster, &pods, 2, &[]), GroupOutcome::Placed { .. }));
 }

@@ -5,6 +5,7 @@ mod common;
 mod devices;
 mod documentation;
 mod explanation;
+mod group_topology;
 mod groups;
 mod limits;
 mod node_admission;

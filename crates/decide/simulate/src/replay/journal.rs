@@ -11,7 +11,7 @@ use berth_api::journal::{
 use berth_api::object::{NamespacedName, Pod, time};
 use berth_api::rules::Selector;
 use berth_api::work::WorkBudget;
-use berth_engine::{Cluster, DisruptionBudget, Group, GroupTopology, GroupVictims, PreparedPod, Settings};
+use berth_engine::{Cluster, DisruptionBudget, Group, GroupLevel, GroupVictims, PreparedPod, Settings};
 use jiff::Timestamp;
 
 use super::comparison::{Comparison, Difference};
@@ -280,14 +280,10 @@ impl JournalReplay {
     ) -> Result<T, JournalError> {
         let members = recorded.pods.iter().map(|pod| Ok(queued(&self.queue, pod)?.1.clone()));
         let members = members.collect::<Result<Vec<_>, JournalError>>()?;
-        let topology = recorded.topology.as_ref();
-        let topology = topology.map(|(key, value, required)| GroupTopology {
-            key,
-            value: value.as_deref(),
-            required: *required,
-        });
+        let level = |(rule, value): &'_ (_, Option<String>)| GroupLevel { rule, value: value.as_deref() };
+        let levels: Vec<GroupLevel<'_>> = recorded.levels.iter().map(level).collect();
         let budgets: Vec<_> = self.budgets.values().cloned().collect();
-        let group = Group { members: &members, min: recorded.min, topology };
+        let group = Group { members: &members, min: recorded.min, levels: &levels };
         Ok(decide(&mut self.cluster, &budgets, &group))
     }
 }

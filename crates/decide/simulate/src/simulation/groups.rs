@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use super::group_placement::{FailingMember, GroupPlacement};
 use super::state::Simulation;
 use berth_api::inventory::{Entry, Inventory, Workload, WorkloadSpec};
-use berth_api::object::group::{GroupKind, GroupOwner, members_of_job, members_of_workload, n_replicas};
+use berth_api::object::group::{
+    GroupKind, GroupOwner, TopologyLevel, members_of_job, members_of_workload, n_replicas, rank,
+};
 use berth_api::object::{GroupKey, GroupRules, NamespacedName, Pod};
-use berth_engine::{Group, GroupOutcome, GroupTopology, Outcome, PreparedPod, RelaxedPod};
+use berth_engine::{Group, GroupLevel, GroupOutcome, Outcome, PreparedPod, RelaxedPod};
 
 /// What is placed at once.
 pub(super) enum Unit {
@@ -29,6 +31,11 @@ impl Simulation {
             match units.get_mut(at) {
                 Some(Unit::Group(_, members)) => members.push((i, pod)),
                 _ => units.push(Unit::Group(key.clone(), vec![(i, pod)])),
+            }
+        }
+        for unit in &mut units {
+            if let Unit::Group(_, members) = unit {
+                members.sort_by_key(|(i, _)| rank(&self.pods[*i].pod));
             }
         }
         units
@@ -56,7 +63,8 @@ impl Simulation {
                 simulation.pods[*i].relaxed = paths.into();
                 pods.push(pod);
             }
-            if !simulation.preempts || !matches!(outcome, GroupOutcome::Unplaced(_)) {
+            let is_without = simulation.pod_groups.get(key).is_some_and(|rules| rules.without_preemption);
+            if !simulation.preempts || is_without || !matches!(outcome, GroupOutcome::Unplaced(_)) {
                 return outcome;
             }
             let group = &Group { members: &pods, ..*group };
@@ -85,7 +93,8 @@ impl Simulation {
         let pod = self.pod(namespace, name).filter(|pod| pod.is_unplaced())?;
         let key = pod.group.clone()?;
         let members = self.placed_with(namespace, name).into_iter().filter(|i| self.pods[*i].is_unplaced());
-        let members: Vec<_> = members.collect();
+        let mut members: Vec<_> = members.collect();
+        members.sort_by_key(|i| rank(&self.pods[*i].pod));
         let members: Vec<_> =
             members.into_iter().map(|i| (i, self.cluster.prepare(&self.pods[i].pod))).collect();
         let decide =
@@ -171,17 +180,17 @@ impl Simulation {
                 Err(format!("{} of at least {} pods exist", placement.n_pods, rules.min))
             }
             Some(rules) => {
-                let label = |node: &String| self.node_label(node, &rules.topology.as_ref()?.key);
-                let value = running.iter().find_map(label).map(str::to_owned);
-                placement.domain.clone_from(&value);
-                let topology = rules.topology.as_ref().map(|topology| GroupTopology {
-                    key: &topology.key,
-                    value: value.as_deref(),
-                    required: topology.required,
-                });
+                let value = |level: &TopologyLevel| {
+                    running.iter().find_map(|node| self.node_label(node, &level.key)).map(str::to_owned)
+                };
+                let values: Vec<_> = rules.levels.iter().map(value).collect();
+                placement.domain = values.first().cloned().flatten();
+                let levels = rules.levels.iter().zip(&values);
+                let levels: Vec<_> =
+                    levels.map(|(rule, value)| GroupLevel { rule, value: value.as_deref() }).collect();
                 // Beyond the required members, one is worth a preemption.
                 let min = rules.min.saturating_sub(running.len()).max(1);
-                let group = Group { members: &pods, min, topology };
+                let group = Group { members: &pods, min, levels: &levels };
                 match decide(self, &group) {
                     GroupOutcome::Placed { domain, members } => Ok((domain, members)),
                     GroupOutcome::Unplaced(failure) => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_api::object::group::SharedTopology;
+use berth_api::object::group::{TopologyLevel, rank};
 use tokio::time::Instant;
 
 use super::groups::PodGroups;
@@ -16,14 +16,15 @@ use crate::queue::PodId;
 
 /// What a scheduling attempt of a group decides.
 pub(crate) struct GroupAttempt {
-    /// The members to be decided.
+    /// The members to be decided, by rank.
     pub(crate) ids: Vec<PodId>,
     pub(crate) name: String,
     /// The number of required members without a node.
     pub(crate) n_missing: usize,
-    pub(crate) topology: Option<SharedTopology>,
-    /// The value of the topology's label that members with a node have.
-    pub(crate) value: Option<String>,
+    /// The topologies, and the domain of members with a node.
+    pub(crate) levels: Vec<(TopologyLevel, Option<String>)>,
+    /// No pod is preempted for it.
+    pub(crate) without_preemption: bool,
     /// When the bindings of the attempt are taken back, if not all could be sent.
     pub(crate) deadline: Option<Instant>,
 }
@@ -43,13 +44,19 @@ impl PodGroups {
         // The results of bindings in flight settle the rest.
         let group =
             self.groups.get(&entry).filter(|group| !group.pending.is_empty() && group.batch.is_none())?;
-        let value = rules.topology.as_ref().and_then(|rule| shared_value(context, group, &rule.key));
+        let value = |level: TopologyLevel| {
+            let value = shared_value(context, group, &level.key);
+            (level, value)
+        };
+        let rank = |id: &PodId| context.pending.pods.get(*id).and_then(|queued| rank(&queued.pod));
+        let mut ids: Vec<_> = group.pending.iter().copied().collect();
+        ids.sort_by_key(rank);
         Some(GroupAttempt {
-            ids: group.pending.iter().copied().collect(),
+            ids,
             name: group.key.to_string(),
             n_missing: rules.min.saturating_sub(group.n_placed()),
-            topology: rules.topology,
-            value,
+            without_preemption: rules.without_preemption,
+            levels: rules.levels.into_iter().map(value).collect(),
             deadline: rules.timeout_seconds.map(|seconds| now + Duration::from_secs(seconds.into())),
         })
     }

@@ -8,7 +8,8 @@ use berth_api::config::Plugin;
 use berth_api::journal::Entry;
 use berth_api::object::VolumeDecision;
 use berth_api::object::device::DeviceDecision;
-use berth_engine::{Group, GroupOutcome, GroupTopology, Outcome, PreparedPod};
+use berth_api::object::group::TopologyLevel;
+use berth_engine::{Group, GroupLevel, GroupOutcome, Outcome, PreparedPod};
 use tokio::time::Instant;
 
 use super::scheduler::Scheduler;
@@ -48,13 +49,11 @@ impl Scheduler {
             }
             pods.push(queued.prepared.clone());
         }
-        let topology = attempt.topology.as_ref().map(|topology| GroupTopology {
-            key: &topology.key,
-            value: attempt.value.as_deref(),
-            required: topology.required,
-        });
+        let level =
+            |(rule, value): &'_ (TopologyLevel, Option<String>)| GroupLevel { rule, value: value.as_deref() };
+        let levels: Vec<_> = attempt.levels.iter().map(level).collect();
         // Beyond the required members, one is worth an attempt, and a preemption.
-        let group = Group { members: &pods, min: (*n_missing).max(1), topology };
+        let group = Group { members: &pods, min: (*n_missing).max(1), levels: &levels };
         let outcome = context.state.cluster.decide_group(&group);
         context.state.recorder.record(|| {
             let recorded = context.state.cluster.recorded_group(name, &group);
@@ -87,6 +86,8 @@ impl Scheduler {
         }
         if self.groups.awaits_victims(context, entry) {
             self.groups.await_victims(entry);
+        } else if attempt.without_preemption {
+            message += " preemption: not supported for pod groups with scheduling constraints.";
         } else if let Some(reason) = self.groups.preempt(context, entry, (&attempt, &group), self.flush_after)
         {
             message = format!("{message} preemption: {reason}");

@@ -64,7 +64,7 @@ impl<'a> Groups<'a> {
         for (key, group) in &self.groups {
             let Group { rules, bound, pending, ever_bound } = group;
             let n_missing = rules.min.saturating_sub(bound.len());
-            if let Some(topology) = rules.topology.as_ref().filter(|topology| topology.required) {
+            if let Some(topology) = rules.levels.iter().find(|level| level.required) {
                 let domains: BTreeSet<_> =
                     bound.iter().filter_map(|pod| self.label(&pod.spec.node_name, &topology.key)).collect();
                 if domains.len() > 1 {
@@ -140,7 +140,7 @@ impl Search<'_> {
 
     /// Whether all rules hold for the group as a whole.
     fn holds(&self, world: &World) -> bool {
-        let topology = self.group.rules.topology.as_ref().filter(|topology| topology.required);
+        let topology = self.group.rules.levels.iter().find(|level| level.required);
         let is_in_one_domain = topology.is_none_or(|topology| {
             let members = self.group.bound.iter().copied().chain(&self.placed);
             let domains: BTreeSet<_> =

@@ -132,11 +132,11 @@ impl State {
     /// A pod on its way to a node: the topology constraint of its group acts as a node selector.
     pub fn bound_for(&self, node: &str, pod: &Pod) -> Pod {
         let mut pod = pod.clone();
-        let topology = self.group_of(&pod).and_then(|(_, rules)| rules.topology);
-        if let Some(topology) = topology.filter(|topology| topology.required)
-            && let Some(value) = self.node(node).and_then(|node| node.metadata.labels.get(&topology.key))
-        {
-            pod.spec.node_selector.insert(topology.key, value.clone());
+        let levels = self.group_of(&pod).map(|(_, rules)| rules.levels).unwrap_or_default();
+        for level in levels.into_iter().filter(|level| level.required) {
+            if let Some(value) = self.node(node).and_then(|node| node.metadata.labels.get(&level.key)) {
+                pod.spec.node_selector.insert(level.key, value.clone());
+            }
         }
         pod
     }

@@ -4,7 +4,7 @@ use super::super::field::{Errors, Path};
 use crate::object::Pod;
 use crate::object::group::{
     GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_OF_OWNER, GROUP_PREFERRED_TOPOLOGY_ANNOTATION,
-    GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
+    GROUP_REQUIRED_TOPOLOGY_ANNOTATION, GROUP_SLICE_SIZE_ANNOTATION, GROUP_SLICE_TOPOLOGY_ANNOTATION,
 };
 use crate::syntax;
 
@@ -35,14 +35,27 @@ pub(super) fn validate_group_annotations(pod: &Pod, errors: &mut Errors) {
             }
         }
     }
-    let topologies = [GROUP_REQUIRED_TOPOLOGY_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION];
-    for name in topologies {
+    for name in [GROUP_REQUIRED_TOPOLOGY_ANNOTATION, GROUP_SLICE_TOPOLOGY_ANNOTATION] {
         if let Some(key) = annotations.get(name) {
             errors.invalid_each(&root.key(name), key, syntax::label_key(key));
         }
     }
-    if topologies.iter().all(|name| annotations.contains_key(*name)) {
-        let why = format!("may not be set together with {GROUP_REQUIRED_TOPOLOGY_ANNOTATION}");
-        errors.forbidden(&root.key(GROUP_PREFERRED_TOPOLOGY_ANNOTATION), &why);
+    if let Some(keys) = annotations.get(GROUP_PREFERRED_TOPOLOGY_ANNOTATION) {
+        for key in keys.split(',').map(str::trim) {
+            errors.invalid_each(&root.key(GROUP_PREFERRED_TOPOLOGY_ANNOTATION), keys, syntax::label_key(key));
+        }
+    }
+    let (topology, size) = (GROUP_SLICE_TOPOLOGY_ANNOTATION, GROUP_SLICE_SIZE_ANNOTATION);
+    let path = root.key(size);
+    match (annotations.contains_key(topology), annotations.get(size)) {
+        (false, None) => {}
+        (false, Some(_)) => {
+            errors.required(&root.key(topology), "the node label whose domains take whole slices")
+        }
+        (true, None) => errors.required(&path, "how many pods a slice has"),
+        (true, Some(size)) if !size.parse().is_ok_and(|size: u32| (1..=MAX_MIN).contains(&size)) => {
+            errors.invalid(&path, size, format!("must be an integer from 1 to {MAX_MIN}"));
+        }
+        (true, Some(_)) => {}
     }
 }

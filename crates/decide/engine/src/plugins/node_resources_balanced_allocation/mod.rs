@@ -17,7 +17,7 @@ impl Rule for NodeResourcesBalancedAllocation {
     /// None for pods that request none of the resources.
     fn scorer<'a>(context: Context<'a>, _feasible: &[NodeId]) -> Option<Box<dyn Scorer + 'a>> {
         let specs = &context.profile.profile.balanced_allocation.resources;
-        let resources = scored_resources(context, specs, false);
+        let resources = scored_resources(context.state, &context.rule_set.rules().requests, specs, false);
         let requests_any = resources.iter().any(|r| r.request != 0);
         requests_any.then(|| Box::new(BalancedAllocation { resources }) as Box<dyn Scorer>)
     }

@@ -1,6 +1,7 @@
 //! Requests of the pod against the allocatable resources of the node.
 
 mod filter;
+pub(crate) mod placement;
 mod score;
 pub(super) mod scored_resource;
 

@@ -14,7 +14,8 @@ struct FitScore<'a> {
 
 pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
     let strategy = &context.profile.profile.node_resources_fit.scoring_strategy;
-    let resources = scored_resources(context, &strategy.resources, true);
+    let resources =
+        scored_resources(context.state, &context.rule_set.rules().requests, &strategy.resources, true);
     Some(Box::new(FitScore { kind: &strategy.kind, resources }))
 }
 

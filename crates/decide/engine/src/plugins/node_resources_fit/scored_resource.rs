@@ -1,8 +1,10 @@
 //! Requested and allocatable amounts of a resource, as the rules that score nodes by resources read them.
 
 use berth_api::config::ResourceSpec;
+use berth_api::rules::PodRequests;
 
-use crate::cycle::context::{Context, NodeRef};
+use crate::cycle::context::NodeRef;
+use crate::state::State;
 use crate::state::interned::intern::Symbol;
 
 /// A resource that a scoring plugin reads.
@@ -34,18 +36,18 @@ pub(in super::super) struct Utilization {
 /// The configured resources with the requests of the pod. With `non_zero`, containers without a request for CPU or
 /// memory count with the defaults of kube-scheduler.
 pub(in super::super) fn scored_resources(
-    context: Context<'_>,
+    state: &State,
+    requests: &PodRequests,
     specs: &[ResourceSpec],
     non_zero: bool,
 ) -> Vec<ScoredResource> {
-    let requests = &context.rule_set.rules().requests;
     let resource = |spec: &ResourceSpec| ScoredResource {
         name: spec.name.clone(),
         kind: match spec.name.as_str() {
             "cpu" => ResourceKind::Cpu,
             "memory" => ResourceKind::Memory,
             "ephemeral-storage" => ResourceKind::EphemeralStorage,
-            name => ResourceKind::Scalar(context.state.symbols.get(name)),
+            name => ResourceKind::Scalar(state.symbols.get(name)),
         },
         weight: spec.weight,
         request: match spec.name.as_str() {

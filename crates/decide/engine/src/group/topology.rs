@@ -1,0 +1,330 @@
+//! Where the members of a group go by its topology: the domains of each level are tried as placements.
+//!
+//! If all members share a domain, it is the one with the best score, as kube-scheduler scores placements: the number of members
+//! placed, and how much of the nodes is then in use. All placements count; those that cannot be better than one that was found are not
+//! tried. Members that need not share a domain are given as few domains as possible: the one that takes most of them, then the one
+//! that takes most of the others, and at last the best of those that take the rest.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::search::{Member, Search};
+use super::{Deciding, Group, GroupLevel, MemberFailure};
+use crate::cycle::context::NodeRef;
+use crate::decision::Outcome;
+use crate::plugins::placement::{PlacementScorer, Usage};
+use crate::state::State;
+use crate::state::node::NodeId;
+use crate::state::pod::prepared::PreparedPod;
+
+/// The highest score of a plugin for a placement.
+const MAX_SCORE: i64 = 100;
+
+/// Nodes with certain values of some labels.
+#[derive(Clone)]
+pub(super) struct Domain {
+    pub(super) labels: Vec<(Arc<str>, Arc<str>)>,
+    /// None: all nodes.
+    pub(super) nodes: Option<Vec<NodeId>>,
+    /// Whether the members' rules count in this domain alone: it is that of a topology constraint.
+    pub(super) is_constraint: bool,
+    usage: Usage,
+}
+
+impl Domain {
+    pub(super) fn all_nodes() -> Domain {
+        Domain { labels: Vec::new(), nodes: None, is_constraint: false, usage: Usage::default() }
+    }
+
+    pub(super) fn value(&self) -> Option<&Arc<str>> {
+        self.labels.last().map(|(_, value)| value)
+    }
+}
+
+/// Members with what was decided about them.
+pub(super) struct Found {
+    /// By index in the group, in the order of decision.
+    pub(super) outcomes: Vec<(usize, Outcome)>,
+    /// The domain of the first level, if the members share one.
+    pub(super) domain: Option<Arc<str>>,
+    /// The number of domains of each level.
+    n_domains: Vec<usize>,
+}
+
+impl Found {
+    fn placed(&self) -> impl Iterator<Item = usize> + Clone {
+        self.outcomes.iter().filter(|(_, outcome)| outcome.node().is_some()).map(|(i, _)| *i)
+    }
+
+    /// Keeps a multiple of a number of members.
+    fn keep_multiple_of(&mut self, n: usize) {
+        let n_kept = self.placed().count() / n * n;
+        let placed = self.outcomes.iter_mut().filter(|(_, outcome)| outcome.node().is_some());
+        for (_, outcome) in placed.skip(n_kept) {
+            let message =
+                format!("its group is placed in slices of {n} pods, and this one does not fill another");
+            *outcome = Outcome::Unschedulable { message, plugins: Vec::new() };
+        }
+    }
+}
+
+/// A domain that was tried.
+struct Candidate {
+    domain: Domain,
+    found: Found,
+    n_placed: usize,
+    /// By how much of the nodes is in use.
+    usage: i64,
+}
+
+/// The search of a group.
+pub(super) struct Placing<'a, 'b> {
+    by: &'a mut Deciding<'b>,
+    group: &'a Group<'a>,
+    scorer: Option<PlacementScorer>,
+    /// The attempt in which most members had a node.
+    pub(super) furthest: Option<MemberFailure>,
+}
+
+impl<'a, 'b> Placing<'a, 'b> {
+    pub(super) fn new(by: &'a mut Deciding<'b>, group: &'a Group<'a>) -> Placing<'a, 'b> {
+        let scorer = PlacementScorer::new(by.state, group.members);
+        Placing { by, group, scorer, furthest: None }
+    }
+
+    /// Places members, by index in the group and in the order of decision: at least `min` of them.
+    pub(super) fn place(
+        &mut self,
+        members: &[usize],
+        min: usize,
+        levels: &[GroupLevel<'a>],
+        within: &Domain,
+    ) -> Option<Found> {
+        let Some((level, finer)) = levels.split_first() else { return self.search(members, min, within) };
+        if level.rule.required {
+            return self.in_one(members, min, level, finer, within);
+        }
+        self.in_one(members, members.len(), level, finer, within)
+            .or_else(|| self.in_several(members, min, level, finer, within))
+            .or_else(|| if level.rule.multiple_of > 1 { None } else { self.search(members, min, within) })
+    }
+
+    /// Places members in a domain, without a look at finer levels.
+    pub(super) fn search(&mut self, members: &[usize], min: usize, domain: &Domain) -> Option<Found> {
+        let searched = Member::all(self.by.state, self.group.members, members, domain);
+        match Search::new(self.by, searched, domain, min).run() {
+            Ok(outcomes) => {
+                let outcomes = members.iter().copied().zip(outcomes).collect();
+                Some(Found { outcomes, domain: None, n_domains: Vec::new() })
+            }
+            Err(failure) => {
+                if self.furthest.as_ref().is_none_or(|furthest| furthest.n_placed < failure.n_placed) {
+                    let placed =
+                        failure.placed.iter().map(|(at, node)| (members[*at], node.clone())).collect();
+                    let label = domain.labels.last();
+                    self.furthest = Some(MemberFailure {
+                        member: members[failure.member],
+                        domain: label.map(|(_, value)| value.to_string()),
+                        topology_key: label.map(|(key, _)| key.to_string()),
+                        placed,
+                        ..*failure
+                    });
+                }
+                None
+            }
+        }
+    }
+
+    /// Places at least `min` members in one domain: in the one that needs the fewest domains of the finer levels, then by score.
+    fn in_one(
+        &mut self,
+        members: &[usize],
+        min: usize,
+        level: &GroupLevel<'a>,
+        finer: &[GroupLevel<'a>],
+        within: &Domain,
+    ) -> Option<Found> {
+        let min = min.next_multiple_of(level.rule.multiple_of.max(1));
+        let mut domains = self.domains(level, within);
+        if let Some(value) = level.value {
+            domains.retain(|domain| domain.value().is_some_and(|own| **own == *value));
+        }
+        let optimum = |placing: &Self, domain: &Domain| MAX_SCORE + placing.usage(domain, members);
+        domains.sort_by_cached_key(|domain| Reverse(optimum(self, domain)));
+        let mut tried: Vec<Candidate> = Vec::new();
+        for domain in domains {
+            let is_best = |candidate: &Candidate| {
+                let lowest = MAX_SCORE * candidate.n_placed as i64 / members.len() as i64 + candidate.usage;
+                lowest >= optimum(self, &domain)
+            };
+            if finer.is_empty() && tried.iter().any(is_best) {
+                break;
+            }
+            let room = self.room(&domain, members);
+            if room < min && self.furthest.as_ref().is_some_and(|furthest| furthest.n_placed >= room) {
+                continue;
+            }
+            tried.extend(self.candidate(members, min, level, finer, domain));
+        }
+        let most = tried.iter().map(|candidate| candidate.n_placed).max()?;
+        let score = |c: &Candidate| MAX_SCORE * c.n_placed as i64 / most as i64 + c.usage;
+        tried.retain(|candidate| finer.is_empty() || candidate.n_placed == most);
+        let rank = |c: &Candidate| (c.found.n_domains.clone(), Reverse(score(c)), c.domain.value().cloned());
+        let Candidate { domain, mut found, .. } = tried.into_iter().min_by_key(rank)?;
+        found.domain = domain.value().cloned();
+        found.n_domains.insert(0, 1);
+        Some(found)
+    }
+
+    /// What a domain takes: at least `min` members and one.
+    fn candidate(
+        &mut self,
+        members: &[usize],
+        min: usize,
+        level: &GroupLevel<'a>,
+        finer: &[GroupLevel<'a>],
+        domain: Domain,
+    ) -> Option<Candidate> {
+        let mut found = self.place(members, min, finer, &domain)?;
+        found.keep_multiple_of(level.rule.multiple_of.max(1));
+        let placed: Vec<usize> = found.placed().collect();
+        let (n_placed, usage) = (placed.len(), self.usage(&domain, &placed));
+        (n_placed >= min.max(1)).then_some(Candidate { domain, found, n_placed, usage })
+    }
+
+    /// Places at least `min` members in as few domains as possible.
+    fn in_several(
+        &mut self,
+        members: &[usize],
+        min: usize,
+        level: &GroupLevel<'a>,
+        finer: &[GroupLevel<'a>],
+        within: &Domain,
+    ) -> Option<Found> {
+        let mut remaining = members.to_vec();
+        let mut domains = self.domains(level, within);
+        let mut parts: Vec<Candidate> = Vec::new();
+        while !remaining.is_empty() {
+            let Some(part) = self.largest(&remaining, level, finer, &mut domains) else { break };
+            self.assign(&part, true);
+            let taken: FxHashSet<usize> = part.found.placed().collect();
+            remaining.retain(|i| !taken.contains(i));
+            parts.push(part);
+        }
+        parts.iter().rev().for_each(|part| self.assign(part, false));
+        let n_placed: usize = parts.iter().map(|part| part.n_placed).sum();
+        let last = parts.last_mut().filter(|_| n_placed >= min)?;
+        let rest = last.found.outcomes.extract_if(.., |(_, outcome)| outcome.node().is_none());
+        let rest: Vec<_> = rest.collect();
+        let mut n_domains = vec![parts.len()];
+        for at in 0..finer.len() {
+            n_domains.push(parts.iter().filter_map(|part| part.found.n_domains.get(at)).sum());
+        }
+        let placed = parts.into_iter().flat_map(|part| part.found.outcomes);
+        let placed = placed.filter(|(_, outcome)| outcome.node().is_some());
+        let outcomes = placed.chain(rest).collect();
+        Some(Found { outcomes, domain: None, n_domains })
+    }
+
+    /// The domain that takes most members, and the best of them; it is taken out of the list.
+    fn largest(
+        &mut self,
+        members: &[usize],
+        level: &GroupLevel<'a>,
+        finer: &[GroupLevel<'a>],
+        domains: &mut Vec<Domain>,
+    ) -> Option<Candidate> {
+        domains.sort_by_cached_key(|domain| Reverse(self.room(domain, members)));
+        let is_own = |domain: &Domain| level.value.is_some() && domain.value().map(|v| &**v) == level.value;
+        let mut best: Option<(bool, Candidate)> = None;
+        let mut left = Vec::new();
+        for domain in domains.drain(..) {
+            let (own, room) = (is_own(&domain), self.room(&domain, members).min(members.len()));
+            if best.as_ref().is_some_and(|(is_own, best)| (own, room) < (*is_own, best.n_placed)) {
+                left.push(domain);
+                continue;
+            }
+            let Some(candidate) = self.candidate(members, 0, level, finer, domain.clone()) else { continue };
+            let rank =
+                |own: bool, c: &Candidate| (own, c.n_placed, c.usage, Reverse(c.domain.value().cloned()));
+            let is_better =
+                best.as_ref().is_none_or(|(is_own, best)| rank(own, &candidate) > rank(*is_own, best));
+            if is_better {
+                left.extend(best.replace((own, candidate)).map(|(_, worse)| worse.domain));
+            } else {
+                left.push(domain);
+            }
+        }
+        *domains = left;
+        best.map(|(_, candidate)| candidate)
+    }
+
+    fn assign(&mut self, part: &Candidate, on: bool) {
+        for (i, outcome) in &part.found.outcomes {
+            self.by.assign(&self.group.members[*i], outcome, on);
+        }
+    }
+
+    /// The domains of a level by name, with their nodes.
+    fn domains(&self, level: &GroupLevel<'a>, within: &Domain) -> Vec<Domain> {
+        domains(self.by.state, &level.rule.key, within, true, self.scorer.as_ref())
+    }
+
+    fn usage(&self, domain: &Domain, members: &[usize]) -> i64 {
+        let scorer = self.scorer.as_ref();
+        scorer.map_or(0, |scorer| scorer.score(&domain.usage, members.iter().copied()))
+    }
+
+    /// So many members fit at most, by the resources of the nodes.
+    fn room(&self, domain: &Domain, members: &[usize]) -> usize {
+        let state = &*self.by.state;
+        let nodes = domain.nodes.iter().flatten().map(|id| state.nodes.get(*id));
+        let requests = members.iter().map(|i| {
+            let pod: &PreparedPod = &self.group.members[*i];
+            state.rule_sets.get(pod.rule_set).rules()
+        });
+        let smallest = |amount: fn(&berth_api::rules::PodRequests) -> i64| {
+            requests.clone().map(|rules| amount(&rules.requests)).min().unwrap_or(0)
+        };
+        let (cpu, memory) = (smallest(|r| r.milli_cpu), smallest(|r| r.memory));
+        let fit = |free: i64, each: i64| if each > 0 { (free / each).max(0) } else { i64::MAX };
+        let room = nodes.map(|node| {
+            let (has, used) = (&node.allocatable.resources, &node.requested);
+            fit(has.milli_cpu - used.milli_cpu, cpu)
+                .min(fit(has.memory - used.memory, memory))
+                .min((node.allocatable.pods - node.pods.len() as i64).max(0))
+        });
+        usize::try_from(room.fold(0, i64::saturating_add)).unwrap_or(usize::MAX)
+    }
+}
+
+/// The domains of a node label among some nodes, by name.
+pub(super) fn domains(
+    state: &State,
+    key: &str,
+    within: &Domain,
+    is_constraint: bool,
+    scorer: Option<&PlacementScorer>,
+) -> Vec<Domain> {
+    let Some(symbol) = state.symbols.get(key) else { return Vec::new() };
+    let key = state.symbols.shared_text(symbol);
+    let mut domains: BTreeMap<Arc<str>, Domain> = BTreeMap::new();
+    let mut by_value: FxHashMap<_, (Vec<NodeId>, Usage)> = FxHashMap::default();
+    let some = within.nodes.iter().flatten().map(|id| (*id, state.nodes.get(*id)));
+    let all = within.nodes.is_none().then(|| state.nodes.iter());
+    for (id, record) in some.chain(all.into_iter().flatten()) {
+        let Some(value) = record.labels.get(symbol) else { continue };
+        let (nodes, usage) = by_value.entry(value).or_default();
+        nodes.push(id);
+        scorer.into_iter().for_each(|scorer| scorer.add(usage, NodeRef::new(id, record)));
+    }
+    for (value, (nodes, usage)) in by_value {
+        let value = state.symbols.shared_text(value);
+        let labels = within.labels.iter().cloned().chain([(key.clone(), value.clone())]).collect();
+        domains.insert(value, Domain { labels, nodes: Some(nodes), is_constraint, usage });
+    }
+    domains.into_values().collect()
+}
