@@ -59,6 +59,12 @@ pub struct GroupLevel<'a> {
     pub value: Option<&'a str>,
 }
 
+impl<'a> From<&'a (TopologyLevel, Option<String>)> for GroupLevel<'a> {
+    fn from((rule, value): &'a (TopologyLevel, Option<String>)) -> GroupLevel<'a> {
+        GroupLevel { rule, value: value.as_deref() }
+    }
+}
+
 /// What was decided about a group.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GroupOutcome {

@@ -280,8 +280,7 @@ impl JournalReplay {
     ) -> Result<T, JournalError> {
         let members = recorded.pods.iter().map(|pod| Ok(queued(&self.queue, pod)?.1.clone()));
         let members = members.collect::<Result<Vec<_>, JournalError>>()?;
-        let level = |(rule, value): &'_ (_, Option<String>)| GroupLevel { rule, value: value.as_deref() };
-        let levels: Vec<GroupLevel<'_>> = recorded.levels.iter().map(level).collect();
+        let levels: Vec<_> = recorded.levels.iter().map(GroupLevel::from).collect();
         let budgets: Vec<_> = self.budgets.values().cloned().collect();
         let group = Group { members: &members, min: recorded.min, levels: &levels };
         Ok(decide(&mut self.cluster, &budgets, &group))

@@ -63,7 +63,11 @@ impl Simulation {
                 simulation.pods[*i].relaxed = paths.into();
                 pods.push(pod);
             }
-            let is_without = simulation.pod_groups.get(key).is_some_and(|rules| rules.without_preemption);
+            let is_without = simulation
+                .pod_groups
+                .get(key)
+                .and_then(Option::as_ref)
+                .is_some_and(|rules| rules.without_preemption);
             if !simulation.preempts || is_without || !matches!(outcome, GroupOutcome::Unplaced(_)) {
                 return outcome;
             }
@@ -180,14 +184,13 @@ impl Simulation {
                 Err(format!("{} of at least {} pods exist", placement.n_pods, rules.min))
             }
             Some(rules) => {
-                let value = |level: &TopologyLevel| {
-                    running.iter().find_map(|node| self.node_label(node, &level.key)).map(str::to_owned)
+                let with_value = |level: &TopologyLevel| {
+                    let value = running.iter().find_map(|node| self.node_label(node, &level.key));
+                    (level.clone(), value.map(str::to_owned))
                 };
-                let values: Vec<_> = rules.levels.iter().map(value).collect();
-                placement.domain = values.first().cloned().flatten();
-                let levels = rules.levels.iter().zip(&values);
-                let levels: Vec<_> =
-                    levels.map(|(rule, value)| GroupLevel { rule, value: value.as_deref() }).collect();
+                let levels: Vec<_> = rules.levels.iter().map(with_value).collect();
+                placement.domain = levels.first().and_then(|(_, value)| value.clone());
+                let levels: Vec<_> = levels.iter().map(GroupLevel::from).collect();
                 // Beyond the required members, one is worth a preemption.
                 let min = rules.min.saturating_sub(running.len()).max(1);
                 let group = Group { members: &pods, min, levels: &levels };

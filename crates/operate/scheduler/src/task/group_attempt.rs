@@ -8,7 +8,6 @@ use berth_api::config::Plugin;
 use berth_api::journal::Entry;
 use berth_api::object::VolumeDecision;
 use berth_api::object::device::DeviceDecision;
-use berth_api::object::group::TopologyLevel;
 use berth_engine::{Group, GroupLevel, GroupOutcome, Outcome, PreparedPod};
 use tokio::time::Instant;
 
@@ -49,9 +48,7 @@ impl Scheduler {
             }
             pods.push(queued.prepared.clone());
         }
-        let level =
-            |(rule, value): &'_ (TopologyLevel, Option<String>)| GroupLevel { rule, value: value.as_deref() };
-        let levels: Vec<_> = attempt.levels.iter().map(level).collect();
+        let levels: Vec<_> = attempt.levels.iter().map(GroupLevel::from).collect();
         // Beyond the required members, one is worth an attempt, and a preemption.
         let group = Group { members: &pods, min: (*n_missing).max(1), levels: &levels };
         let outcome = context.state.cluster.decide_group(&group);
