@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_serve::ConnectionLimits;
 
 use crate::admission::Admission;
@@ -22,6 +23,8 @@ pub struct ServerOptions {
     pub kubeconfig: Option<PathBuf>,
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
+    /// The feature gates.
+    pub feature_gates: FeatureGates,
     /// Request limits and timeouts.
     pub limits: Limits,
     /// How objects are stored.
@@ -39,6 +42,7 @@ impl fmt::Debug for ServerOptions {
             .field("data_dir", &self.data_dir)
             .field("kubeconfig", &self.kubeconfig)
             .field("extensions", &self.extensions)
+            .field("feature_gates", &self.feature_gates)
             .field("limits", &self.limits)
             .field("storage", &self.storage)
             .field("event_ttl", &self.event_ttl)
@@ -102,6 +106,7 @@ impl Default for ServerOptions {
             data_dir: None,
             kubeconfig: None,
             extensions: true,
+            feature_gates: FeatureGates::default(),
             limits: Limits::default(),
             storage: StorageOptions::default(),
             event_ttl: Duration::from_secs(3600),

@@ -123,13 +123,19 @@ pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) 
         );
         let deployment = Deployments::new(api, recorder("deployment-controller"), &mut informers);
         let stateful_set = StatefulSets::new(api, recorder("statefulset-controller"), &mut informers);
-        let daemon_set = DaemonSets::new(api, recorder("daemonset-controller"), &mut informers);
+        let daemon_set =
+            DaemonSets::new(api, recorder("daemonset-controller"), &mut informers, options.feature_gates);
         let job = Jobs::new(api, recorder("job-controller"), &mut informers);
         let cron_job = CronJobs::new(api, recorder("cronjob-controller"), &mut informers);
         let namespace = Namespaces::new(api, &mut informers);
         let node_lifecycle =
             NodeLifecycle::new(api, recorder("node-controller"), &mut informers, options.clone());
-        let taint_eviction = TaintEviction::new(api, recorder("taint-eviction-controller"), &mut informers);
+        let taint_eviction = TaintEviction::new(
+            api,
+            recorder("taint-eviction-controller"),
+            &mut informers,
+            options.feature_gates,
+        );
         let pod_gc = PodGc::new(api, informers.caches(), options.clone());
         let budget = DisruptionBudgets::new(api, recorder("controllermanager"), &mut informers);
         let autoscaler = HorizontalPodAutoscalers::new(

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use berth_api::feature_gates::FeatureGates;
+
 use crate::provisioner::ProvisionerOptions;
 
 /// Options of [`run`](super::run). The defaults are those of kube-controller-manager where it has them.
@@ -30,6 +32,8 @@ pub struct ControllerOptions {
     pub pod_gc_period: Duration,
     /// Interval at which autoscalers look at their metrics, besides changes of usage and readiness.
     pub autoscaler_sync_period: Duration,
+    /// The feature gates.
+    pub feature_gates: FeatureGates,
     /// The simulated provisioner of volumes; by default none runs.
     pub provisioner: Option<ProvisionerOptions>,
 }
@@ -48,6 +52,7 @@ impl Default for ControllerOptions {
             pod_gc_quarantine: Duration::from_secs(40),
             pod_gc_period: Duration::from_secs(20),
             autoscaler_sync_period: Duration::from_secs(15),
+            feature_gates: FeatureGates::default(),
             provisioner: None,
         }
     }

@@ -152,6 +152,9 @@ pub struct RecordedSettings {
     pub config: Value,
     /// Whether Berth's extensions are enabled.
     pub extensions: bool,
+    /// The names of the feature gates that are on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub feature_gates: Vec<String>,
     /// Namespaces that are exempt from anti-affinity.
     pub exempt_namespaces: Vec<String>,
     /// Whether they are also exempt from that of v1 fields.

@@ -3,6 +3,7 @@
 //! | module | is for |
 //! |---|---|
 //! | [`syntax`] | texts in objects: quantities, versions, schedules, names, labels, annotations |
+//! | [`feature_gates`] | the feature gates of kube-scheduler |
 //! | [`cel`] | expressions of the Common Expression Language |
 //! | [`resource`] | the table of resources: group, version, kind, plural, scope, URL paths |
 //! | [`object`] | typed objects, metadata, conditions, times; [`object::placement`] lists the fields of a pod that matter for placement |
@@ -27,6 +28,7 @@ pub mod admission;
 pub mod cel;
 pub mod config;
 pub mod expand;
+pub mod feature_gates;
 pub mod fenceposts;
 pub mod inventory;
 pub mod journal;

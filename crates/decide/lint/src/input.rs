@@ -78,7 +78,11 @@ impl<'a> LintInput<'a> {
     ) -> LintInput<'a> {
         let (mut subjects, mut rejected) = (Vec::new(), Vec::new());
         let runtime_classes: Vec<_> = inventory.runtime_classes.iter().map(|e| e.object.clone()).collect();
-        let admission = PodAdmission { extensions: settings.extensions, runtime_classes: &runtime_classes };
+        let admission = PodAdmission {
+            extensions: settings.extensions,
+            feature_gates: settings.config.feature_gates,
+            runtime_classes: &runtime_classes,
+        };
         let owners = Workloads::new(inventory);
         let workloads = inventory.workloads.iter().filter(|entry| is_linted(&entry.source));
         for entry in workloads.filter(|entry| owners.is_top_level(&entry.object)) {
@@ -157,7 +161,11 @@ impl<'a> LintInput<'a> {
 
     /// How the pods of the input are admitted.
     pub(crate) fn admission(&self) -> PodAdmission<'_> {
-        PodAdmission { extensions: self.settings.extensions, runtime_classes: &self.runtime_classes }
+        PodAdmission {
+            extensions: self.settings.extensions,
+            feature_gates: self.settings.config.feature_gates,
+            runtime_classes: &self.runtime_classes,
+        }
     }
 
     /// What the input lacks.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use berth_api::admission::{AdmissionOptions, AdmissionResult, FieldError, admit, known_runtime_classes};
 use berth_api::expand::{ExpandError, daemon_tolerations, workload_pods};
+use berth_api::feature_gates::FeatureGates;
 use berth_api::inventory::{Entry, Workload, WorkloadSpec};
 use berth_api::object::{Affinity, Pod, RuntimeClass, Toleration};
 use berth_api::read::{Kind, SourceLocation};
@@ -74,6 +75,7 @@ impl<'a> Object<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct PodAdmission<'a> {
     pub(crate) extensions: bool,
+    pub(crate) feature_gates: FeatureGates,
     /// The runtime classes of the input.
     pub(crate) runtime_classes: &'a [RuntimeClass],
 }
@@ -81,9 +83,11 @@ pub(crate) struct PodAdmission<'a> {
 impl PodAdmission<'_> {
     /// Changes a pod as its creation does.
     pub(crate) fn admit(&self, pod: &mut Pod) -> AdmissionResult {
-        let PodAdmission { extensions, runtime_classes } = *self;
+        let PodAdmission { extensions, feature_gates, runtime_classes } = *self;
         let runtime_classes = known_runtime_classes(pod, runtime_classes);
-        admit(pod, &AdmissionOptions { extensions, runtime_classes, ..AdmissionOptions::default() })
+        let options =
+            AdmissionOptions { extensions, feature_gates, runtime_classes, ..AdmissionOptions::default() };
+        admit(pod, &options)
     }
 }
 

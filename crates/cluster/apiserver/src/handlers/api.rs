@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::NamespacedName;
 use berth_schema::resource::Resource;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,8 @@ pub struct Api {
     pub quotas: Quotas,
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
+    /// The feature gates.
+    pub feature_gates: FeatureGates,
     /// Ends watches.
     pub stop: CancellationToken,
 }
@@ -35,7 +38,8 @@ pub struct Api {
 impl Api {
     /// The circumstances of a user's request.
     pub fn context<'a>(&'a self, user: &'a User) -> Context<'a> {
-        Context { lookup: self, user, extensions: self.extensions }
+        let Api { extensions, feature_gates, .. } = *self;
+        Context { lookup: self, user, extensions, feature_gates }
     }
 }
 

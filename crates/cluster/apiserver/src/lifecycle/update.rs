@@ -52,7 +52,7 @@ pub fn admit_update(
         "resize" => strategy.validate_resize(new, old, &mut causes),
         _ => {
             strategy.validate(context, new, &mut causes);
-            strategy.validate_update(new, old, &mut causes);
+            strategy.validate_update(context, new, old, &mut causes);
         }
     }
     causes.refuse(resource, new)?;

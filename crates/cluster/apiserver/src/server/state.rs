@@ -54,6 +54,7 @@ impl State {
             admission: AdmissionChain::new(&store, options.admission.clone()),
             quotas: Quotas::new(&store),
             extensions: options.extensions,
+            feature_gates: options.feature_gates,
             stop: CancellationToken::new(),
             store,
         };

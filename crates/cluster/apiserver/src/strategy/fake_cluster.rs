@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::NamespacedName;
 use berth_schema::resource::{Resource, of_kind};
 use serde_json::Value;
@@ -38,7 +39,7 @@ impl FakeCluster {
 
     /// The circumstances of a user's request.
     pub fn context<'a>(&'a self, user: &'a User) -> Context<'a> {
-        Context { lookup: self, user, extensions: true }
+        Context { lookup: self, user, extensions: true, feature_gates: FeatureGates::default() }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::NamespacedName;
 use berth_api::syntax;
 use berth_schema::resource::Resource;
@@ -43,6 +44,8 @@ pub struct Context<'a> {
     pub user: &'a User,
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
+    /// The feature gates.
+    pub feature_gates: FeatureGates,
 }
 
 /// The specific rules of one kind. Every method defaults to the behaviour of a resource without specific rules.
@@ -69,7 +72,7 @@ pub trait Strategy: Sync {
     fn validate(&self, _context: &Context<'_>, _value: &Value, _causes: &mut Causes) {}
 
     /// Validates a change of everything but metadata.
-    fn validate_update(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
+    fn validate_update(&self, _context: &Context<'_>, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
     /// Validates an object whose status the subresource `status` sets.
     fn validate_status(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}

@@ -86,7 +86,7 @@ impl Strategy for Typed {
         (!self.is_evaluated).then_some(warning).into_iter().collect()
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         causes.unchanged_at(self.immutable, new, old);
     }
 }

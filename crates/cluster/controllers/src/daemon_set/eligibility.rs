@@ -1,6 +1,7 @@
 //! Node eligibility for daemon pods: the checks of the DaemonSet controller, a subset of the scheduler's.
 
 use berth_api::expand::daemon_tolerations;
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{Pod as PodRules, Shared, StringMap};
 use berth_api::read::from_value;
 use berth_api::rules::{Dialect, NodeSelectorRule, TaintEffect, Tolerations};
@@ -26,7 +27,7 @@ pub(super) struct Eligibility {
 
 impl Eligibility {
     /// The requirements of a pod created from the template. No node is eligible for an invalid template.
-    pub(super) fn of(template: &Value) -> Option<Self> {
+    pub(super) fn of(template: &Value, gates: FeatureGates) -> Option<Self> {
         let mut pod = template.as_object().cloned().unwrap_or_default();
         add_standard_tolerations(&mut pod);
         let pod: PodRules = from_value(&json!({"spec": pod.get("spec")})).ok()?;
@@ -34,7 +35,7 @@ impl Eligibility {
         let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
         Some(Eligibility {
             required: required.map(|r| NodeSelectorRule::parse(r, String::new(), Dialect::V1, false)),
-            tolerations: Tolerations::parse(&pod.spec.tolerations),
+            tolerations: Tolerations::parse(&pod.spec.tolerations).in_force(gates),
             node_name: pod.spec.node_name,
             node_selector: pod.spec.node_selector,
         })
@@ -133,7 +134,7 @@ mod tests {
                 false,
             ),
         ] {
-            let eligibility = Eligibility::of(&json!({"spec": spec})).unwrap();
+            let eligibility = Eligibility::of(&json!({"spec": spec}), FeatureGates::default()).unwrap();
             let expected = Belongs { should_run, should_continue };
             assert_eq!(eligibility.check(&node(labels, taints.clone())), expected, "{spec} {taints}");
         }

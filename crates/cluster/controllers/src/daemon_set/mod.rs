@@ -6,6 +6,7 @@ mod plan;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::NamespacedName;
 use berth_api::resource::{DAEMON_SETS, PODS};
 use jiff::Timestamp;
@@ -36,13 +37,20 @@ pub(crate) struct DaemonSets {
     /// By node.
     failed: FailedPods,
     queue: Arc<Queue<NamespacedName>>,
+    feature_gates: FeatureGates,
 }
 
 impl DaemonSets {
     /// Creates a controller and registers its handlers with the informers.
-    pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
+    pub(crate) fn new(
+        api: &Api,
+        recorder: Recorder,
+        informers: &mut Informers,
+        feature_gates: FeatureGates,
+    ) -> Self {
         let control = PodControl::new(api, recorder, informers);
-        let controller = DaemonSets { control, failed: FailedPods::default(), queue: Arc::default() };
+        let (failed, queue) = Default::default();
+        let controller = DaemonSets { control, failed, queue, feature_gates };
         let (queue, cache) = (controller.queue.clone(), controller.control.caches.daemon_sets.clone());
         informers.nodes.on_change(move |change| {
             // Heartbeats cause no sync.
@@ -99,7 +107,7 @@ impl DaemonSets {
         )
         .await?;
         let hash = history.update.hash();
-        let Some(eligibility) = Eligibility::of(&set.spec.template) else {
+        let Some(eligibility) = Eligibility::of(&set.spec.template, self.feature_gates) else {
             let about = Reference::new(&DAEMON_SETS, &set.metadata);
             self.control.recorder.warning(
                 &about,

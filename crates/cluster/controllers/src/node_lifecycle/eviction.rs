@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::NamespacedName;
 use berth_api::object::Toleration;
 use berth_api::resource::PODS;
@@ -35,13 +36,14 @@ pub(crate) enum Leaves {
 pub(crate) fn leaves(
     tolerations: &[Toleration],
     taints: &[NodeTaint],
+    gates: FeatureGates,
     arrived: Option<Timestamp>,
     seen: impl Fn(&NodeTaint) -> Timestamp,
 ) -> Leaves {
     let mut leaves = Leaves::Never;
     for taint in taints.iter().filter(|taint| taint.taint.effect == "NoExecute") {
-        let tolerating: Vec<&Toleration> =
-            tolerations.iter().filter(|t| TolerationRule::parse(t).tolerates(&taint.taint)).collect();
+        let tolerates = |t: &&Toleration| TolerationRule::parse(t).in_force(gates).tolerates(&taint.taint);
+        let tolerating: Vec<&Toleration> = tolerations.iter().filter(tolerates).collect();
         if tolerating.is_empty() {
             return Leaves::Now;
         }
@@ -81,6 +83,7 @@ pub(crate) struct TaintEviction {
     caches: Caches,
     queue: Arc<Queue<NamespacedName>>,
     seen: Arc<Mutex<Seen>>,
+    feature_gates: FeatureGates,
 }
 
 /// By uid of pods, since when the taints of their nodes have been seen that do not say when they were added.
@@ -88,10 +91,15 @@ type Seen = HashMap<String, Vec<(NodeTaint, Timestamp)>>;
 
 impl TaintEviction {
     /// Creates a controller and registers its handlers with the informers.
-    pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
+    pub(crate) fn new(
+        api: &Api,
+        recorder: Recorder,
+        informers: &mut Informers,
+        feature_gates: FeatureGates,
+    ) -> Self {
         let caches = informers.caches();
         let (queue, seen) = Default::default();
-        let controller = TaintEviction { api: api.clone(), recorder, caches, queue, seen };
+        let controller = TaintEviction { api: api.clone(), recorder, caches, queue, seen, feature_gates };
         let (queue, cache) = (controller.queue.clone(), controller.caches.pods.clone());
         informers.nodes.on_change(move |change| {
             let Some(node) = change.new else { return };
@@ -135,7 +143,8 @@ impl TaintEviction {
         let seen = self.seen(&pod, &node.spec.taints, now);
         let since =
             |taint: &NodeTaint| seen.iter().find(|(known, _)| known == taint).map_or(now, |(_, at)| *at);
-        match leaves(&pod.spec.tolerations, &node.spec.taints, arrival(&pod), since) {
+        let (tolerations, taints) = (&pod.spec.tolerations, &node.spec.taints);
+        match leaves(tolerations, taints, self.feature_gates, arrival(&pod), since) {
             Leaves::Never => Ok(Next::Wait),
             Leaves::At(at) if at > now => Ok(Next::After(until(at, now).max(Duration::from_millis(1)))),
             Leaves::At(_) | Leaves::Now => match node_decides_until(&pod, now) {
@@ -218,6 +227,32 @@ mod tests {
         assert_eq!(node_decides_until(&pod(accepted), four), None);
     }
 
+    const OFF: FeatureGates = FeatureGates {
+        taint_toleration_comparison_operators: false,
+        storage_capacity_scoring: false,
+        volume_limit_scaling: false,
+        mutable_pv_node_affinity: false,
+    };
+
+    /// Enhancement 5471, story 2: pods are evicted when the rating of their node drops below their threshold.
+    #[test]
+    fn a_pod_is_evicted_when_its_comparison_no_longer_holds() {
+        let on = FeatureGates { taint_toleration_comparison_operators: true, ..OFF };
+        let tolerations = json!([{"key": "sla", "operator": "Gt", "value": "950", "effect": "NoExecute"}]);
+        let tolerations: Vec<Toleration> = serde_json::from_value(tolerations).unwrap();
+        for (value, gates, expected) in [
+            ("951", on, Leaves::Never),
+            ("950", on, Leaves::Now),
+            ("high", on, Leaves::Now),
+            ("951", OFF, Leaves::Now),
+        ] {
+            let taint = json!({"key": "sla", "value": value, "effect": "NoExecute"});
+            let taint: NodeTaint = serde_json::from_value(taint).unwrap();
+            let found = leaves(&tolerations, &[taint], gates, None, |_| unreachable!());
+            assert_eq!(found, expected, "{value} {gates:?}");
+        }
+    }
+
     #[test]
     fn pods_are_evicted_when_their_toleration_expires() {
         let at = |seconds: i64| {
@@ -247,7 +282,11 @@ mod tests {
             let taints: Vec<NodeTaint> = serde_json::from_value(taints.collect()).unwrap();
             let parsed: Vec<Toleration> = serde_json::from_value(json!(tolerations)).unwrap();
             let never_asked = |_: &NodeTaint| unreachable!("the taint says when it was added");
-            assert_eq!(leaves(&parsed, &taints, None, never_asked), expected, "{taints:?} {tolerations:?}");
+            assert_eq!(
+                leaves(&parsed, &taints, OFF, None, never_asked),
+                expected,
+                "{taints:?} {tolerations:?}"
+            );
             // As `kubectl taint` leaves it.
             let silent: Vec<_> = taints.iter().map(|t| NodeTaint { time_added: None, ..t.clone() }).collect();
             let seen: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
@@ -255,7 +294,7 @@ mod tests {
                 Leaves::At(at) => Leaves::At(at + SignedDuration::from_hours(1)),
                 expected => expected,
             };
-            assert_eq!(leaves(&parsed, &silent, None, |_| seen), later, "{silent:?} {tolerations:?}");
+            assert_eq!(leaves(&parsed, &silent, OFF, None, |_| seen), later, "{silent:?} {tolerations:?}");
         }
     }
 
@@ -280,7 +319,7 @@ mod tests {
             (&later, scheduled("True"), "2026-01-01T07:01:00Z"),
         ] {
             let arrived = arrival(&pod(conditions));
-            let found = leaves(&tolerations, std::slice::from_ref(taint), arrived, |_| unreachable!());
+            let found = leaves(&tolerations, std::slice::from_ref(taint), OFF, arrived, |_| unreachable!());
             assert_eq!(found, Leaves::At(time(leaves_at)));
         }
     }

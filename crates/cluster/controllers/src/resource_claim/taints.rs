@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::device::DeviceRequestAllocationResult;
 use berth_api::object::{NamespacedName, Taint};
 use berth_client::call::CallError;
@@ -50,7 +51,9 @@ fn leaves_by_devices(
             let (key, value, effect) = (taint.key.clone(), taint.value.clone(), taint.effect.clone());
             NodeTaint { taint: Taint { key, value, effect }, time_added: taint.time_added }
         });
-        leaves(&device.tolerations, &taints.collect::<Vec<_>>(), None, |_| now)
+        // Tolerations of devices do not compare.
+        let gates = FeatureGates::default();
+        leaves(&device.tolerations, &taints.collect::<Vec<_>>(), gates, None, |_| now)
     });
     each.min().unwrap_or(Leaves::Never)
 }

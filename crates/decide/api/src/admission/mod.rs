@@ -23,10 +23,11 @@ pub use operation::Operation;
 pub use runtime_class::{known_runtime_classes, unknown_runtime_class};
 pub use validate::{
     ValidationOptions, validate_annotations, validate_node, validate_node_selector, validate_pod,
-    validate_runtime_class,
+    validate_runtime_class, validate_tolerations,
 };
 pub use warnings::{creation_warnings, deprecated_node_label, extension_warnings};
 
+use crate::feature_gates::FeatureGates;
 use crate::object::{Pod, PriorityClass, RuntimeClass};
 use crate::rules::merge_label_keys;
 
@@ -35,6 +36,8 @@ use crate::rules::merge_label_keys;
 pub struct AdmissionOptions<'a> {
     /// Whether the proposals' fields and `Gt`/`Lt` in pod terms are enabled.
     pub extensions: bool,
+    /// The feature gates of the API server.
+    pub feature_gates: FeatureGates,
     /// The priority classes of the cluster, without the two built-in ones. With `None` they are unknown: the priority in
     /// the pod is used, and no class name is an error.
     pub priority_classes: Option<&'a [PriorityClass]>,
@@ -48,6 +51,7 @@ impl Default for AdmissionOptions<'_> {
     fn default() -> Self {
         AdmissionOptions {
             extensions: true,
+            feature_gates: FeatureGates::default(),
             priority_classes: None,
             runtime_classes: None,
             default_tolerations: true,
@@ -82,7 +86,8 @@ pub fn admit(pod: &mut Pod, options: &AdmissionOptions<'_>) -> AdmissionResult {
     }
     let dropped = if options.extensions { vec![] } else { warnings::drop_extensions(pod) };
     merge_label_keys(pod);
-    let errors = validate_pod(pod, &ValidationOptions { extensions: options.extensions });
+    let AdmissionOptions { extensions, feature_gates, .. } = *options;
+    let errors = validate_pod(pod, &ValidationOptions { extensions, feature_gates });
     let mut warnings = creation_warnings(pod);
     if options.extensions {
         warnings.extend(warnings::extension_warnings(pod));

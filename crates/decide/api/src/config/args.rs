@@ -92,12 +92,16 @@ fn volume_binding(args: &mut Fields<'_>) -> VolumeBindingArgs {
             None => {}
         }
     }
-    let shape = args.get("shape");
-    shape_points(args.items("shape"));
-    warn_without_effect(
-        shape,
-        "volumes are not scored by capacity, as in kube-scheduler without StorageCapacityScoring",
-    );
+    let shape = args.get("shape").filter(|shape| !shape.value.is_null());
+    if let Some(shape) = shape.filter(|_| !args.findings.feature_gates.storage_capacity_scoring) {
+        shape.invalid(
+            "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring",
+        );
+    }
+    let points = shape_points(args.items("shape"));
+    if !points.is_empty() {
+        binding.shape = points;
+    }
     binding
 }
 

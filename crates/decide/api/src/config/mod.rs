@@ -20,6 +20,7 @@ pub use plugin::Plugin;
 pub use process::{ClientConnectionConfig, LeaderElectionConfig, ProcessConfig};
 
 use self::plugin::Point;
+use crate::feature_gates::FeatureGates;
 use crate::object::{NodeAffinity, TopologySpreadConstraint};
 
 /// The default of `spec.schedulerName`.
@@ -32,6 +33,8 @@ pub struct SchedulerConfig {
     pub profiles: Vec<Profile>,
     /// Settings of the process.
     pub process: ProcessConfig,
+    /// The feature gates. They are not part of the file.
+    pub feature_gates: FeatureGates,
 }
 
 impl SchedulerConfig {
@@ -44,7 +47,11 @@ impl SchedulerConfig {
 
 impl Default for SchedulerConfig {
     fn default() -> Self {
-        SchedulerConfig { profiles: vec![Profile::default()], process: ProcessConfig::default() }
+        SchedulerConfig {
+            profiles: vec![Profile::default()],
+            process: ProcessConfig::default(),
+            feature_gates: FeatureGates::default(),
+        }
     }
 }
 
@@ -229,14 +236,19 @@ pub enum SpreadDefaulting {
 }
 
 /// `VolumeBindingArgs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeBindingArgs {
     /// How long a pod waits until its volumes are bound, in seconds.
     pub bind_timeout_seconds: i64,
+    /// The score of a node by the utilization of its storage, with the gate `StorageCapacityScoring`: points by ascending
+    /// utilization.
+    pub shape: Vec<UtilizationShapePoint>,
 }
 
 impl Default for VolumeBindingArgs {
     fn default() -> Self {
-        VolumeBindingArgs { bind_timeout_seconds: 600 }
+        let points = [(0, 10), (100, 0)];
+        let point = |(utilization, score)| UtilizationShapePoint { utilization, score };
+        VolumeBindingArgs { bind_timeout_seconds: 600, shape: points.map(point).to_vec() }
     }
 }

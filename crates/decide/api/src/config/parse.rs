@@ -7,6 +7,7 @@ use super::plugins::Plugins;
 use super::process::{ProcessConfig, check_percentage};
 use super::version::{API_VERSION, V1BETA3};
 use super::{DEFAULT_SCHEDULER_NAME, Plugin, Profile, SchedulerConfig};
+use crate::feature_gates::FeatureGates;
 use crate::read::fields::{ConfigErrors, ConfigMessage, Fields, Findings, Node};
 
 const KIND: &str = "KubeSchedulerConfiguration";
@@ -26,22 +27,24 @@ impl SchedulerConfig {
     /// # Errors
     /// As [`SchedulerConfig::from_value`].
     pub fn read(value: &Value) -> Result<(SchedulerConfig, Vec<ConfigMessage>), ConfigErrors> {
-        SchedulerConfig::read_with(value, true)
+        SchedulerConfig::read_with(value, true, FeatureGates::default())
     }
 
-    /// The same; without `extensions`, arguments that kube-scheduler does not have are errors.
+    /// The same; without `extensions`, arguments that kube-scheduler does not have are errors, and so are arguments of features
+    /// that are off.
     ///
     /// # Errors
     /// As [`SchedulerConfig::from_value`].
     pub fn read_with(
         value: &Value,
         extensions: bool,
+        feature_gates: FeatureGates,
     ) -> Result<(SchedulerConfig, Vec<ConfigMessage>), ConfigErrors> {
-        let findings = Findings::new(extensions);
+        let findings = Findings::new(extensions, feature_gates);
         let root = Node { value, path: String::new(), findings: &findings }.fields();
         let config = root.and_then(|mut root| read_type(&mut root).then(|| read_root(root)));
         let warnings = findings.finish()?;
-        Ok((config.unwrap_or_default(), warnings))
+        Ok((SchedulerConfig { feature_gates, ..config.unwrap_or_default() }, warnings))
     }
 }
 
@@ -107,7 +110,7 @@ fn read_root(mut root: Fields<'_>) -> SchedulerConfig {
     if nodes.is_empty() {
         profiles.push(Profile::default());
     }
-    SchedulerConfig { profiles, process }
+    SchedulerConfig { profiles, process, ..SchedulerConfig::default() }
 }
 
 /// The name may be absent only in a configuration with one profile.

@@ -121,7 +121,7 @@ plugins! {
     /// The number of volumes that a CSI driver attaches to a node.
     NodeVolumeLimits: [PreFilter, Filter];
     /// Bound volumes, and claims to be bound or provisioned.
-    VolumeBinding: [PreFilter, Filter];
+    VolumeBinding: [PreFilter, Filter, PreScore, Score];
     /// Zones of bound volumes.
     VolumeZone: [PreFilter, Filter];
     /// Topology spread constraints.

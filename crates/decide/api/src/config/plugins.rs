@@ -43,9 +43,9 @@ fn implements(name: &str, point: Point) -> bool {
 /// Whether a plugin may be enabled at the point itself. Plugins without effect are accepted at every point, except that
 /// none of them sorts the queue and only one binds.
 fn may_be_enabled_at(name: &str, point: Point) -> bool {
-    // It scores only with alpha features on, and reserving and binding volumes is the scheduler's part.
-    let binds_volumes = name == Plugin::VolumeBinding.name()
-        && matches!(point, Point::PreScore | Point::Score | Point::Reserve | Point::PreBind);
+    // Reserving and binding volumes is the scheduler's part.
+    let binds_volumes =
+        name == Plugin::VolumeBinding.name() && matches!(point, Point::Reserve | Point::PreBind);
     let elsewhere = |p| WITHOUT_EFFECT.contains(&name) && !matches!(p, Point::QueueSort | Point::Bind);
     implements(name, point)
         || binds_volumes

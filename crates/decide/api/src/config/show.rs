@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use super::version::API_VERSION;
 use super::{
     LeaderElectionConfig, Plugin, Profile, ResourceSpec, SchedulerConfig, ScoringStrategyKind,
-    SpreadDefaulting,
+    SpreadDefaulting, UtilizationShapePoint,
 };
+use crate::feature_gates::FeatureGates;
 
 impl SchedulerConfig {
     /// The configuration with the plugins of each extension point and all arguments. [`SchedulerConfig::from_value`]
@@ -26,7 +27,7 @@ impl SchedulerConfig {
                 "qps": connection.qps.unwrap_or_default(),
                 "burst": connection.burst.unwrap_or_default(),
             },
-            "profiles": self.profiles.iter().map(profile).collect::<Vec<_>>(),
+            "profiles": self.profiles.iter().map(|p| profile(p, self.feature_gates)).collect::<Vec<_>>(),
         })
     }
 }
@@ -44,7 +45,7 @@ fn leader_election(election: &LeaderElectionConfig) -> Value {
     })
 }
 
-fn profile(profile: &Profile) -> Value {
+fn profile(profile: &Profile, gates: FeatureGates) -> Value {
     let all = [json!({"name": "*"})];
     let set = |enabled: Vec<Value>| json!({"enabled": enabled, "disabled": all});
     let names = |plugins: &[Plugin]| set(plugins.iter().map(|p| json!({"name": p.name()})).collect());
@@ -63,22 +64,19 @@ fn profile(profile: &Profile) -> Value {
             "score": set(score.collect()),
             "bind": one("DefaultBinder", true),
         },
-        "pluginConfig": arguments(profile),
+        "pluginConfig": arguments(profile, gates),
     })
 }
 
-fn arguments(profile: &Profile) -> Value {
+fn arguments(profile: &Profile, gates: FeatureGates) -> Value {
     let fit = &profile.node_resources_fit;
     let mut strategy = json!({"resources": resources(&fit.scoring_strategy.resources)});
     match &fit.scoring_strategy.kind {
         ScoringStrategyKind::LeastAllocated => strategy["type"] = json!("LeastAllocated"),
         ScoringStrategyKind::MostAllocated => strategy["type"] = json!("MostAllocated"),
         ScoringStrategyKind::RequestedToCapacityRatio { shape } => {
-            let point =
-                |p: &super::UtilizationShapePoint| json!({"utilization": p.utilization, "score": p.score});
             strategy["type"] = json!("RequestedToCapacityRatio");
-            strategy["requestedToCapacityRatio"] =
-                json!({"shape": shape.iter().map(point).collect::<Vec<_>>()});
+            strategy["requestedToCapacityRatio"] = json!({"shape": points(shape)});
         }
     }
     let spread = match &profile.pod_topology_spread.defaulting {
@@ -114,9 +112,16 @@ fn arguments(profile: &Profile) -> Value {
         (Plugin::PodTopologySpread, spread),
     ];
     let args = args.into_iter().map(|(plugin, args)| (plugin.name(), args));
-    let volumes = json!({"bindTimeoutSeconds": profile.volume_binding.bind_timeout_seconds});
+    let mut volumes = json!({"bindTimeoutSeconds": profile.volume_binding.bind_timeout_seconds});
+    if gates.storage_capacity_scoring {
+        volumes["shape"] = points(&profile.volume_binding.shape);
+    }
     let entry = |(name, args): (&str, Value)| json!({"name": name, "args": args});
     args.chain([("VolumeBinding", volumes)]).map(entry).collect()
+}
+
+fn points(shape: &[UtilizationShapePoint]) -> Value {
+    shape.iter().map(|p| json!({"utilization": p.utilization, "score": p.score})).collect()
 }
 
 fn resources(resources: &[ResourceSpec]) -> Value {

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use serde_json::Value;
 
 use super::*;
+use crate::feature_gates::FeatureGates;
 
 fn value(yaml: &str) -> Value {
     serde_saphyr::from_str(yaml).expect("test input is YAML")
@@ -61,7 +62,7 @@ fn an_empty_configuration_is_the_default() {
 #[test]
 fn naming_every_default_again_changes_nothing() {
     let score = "[{name: TaintToleration, weight: 3}, {name: NodeAffinity, weight: 2}, {name: NodeResourcesFit}, \
-                 {name: PodTopologySpread, weight: 2}, {name: InterPodAffinity, weight: 2}, \
+                 {name: VolumeBinding}, {name: PodTopologySpread, weight: 2}, {name: InterPodAffinity, weight: 2}, \
                  {name: DynamicResources, weight: 2}, {name: NodeResourcesBalancedAllocation, weight: 1}, \
                  {name: ImageLocality, weight: 0}]";
     assert_eq!(profile(&format!("{{score: {{enabled: {score}}}}}")), Profile::default());
@@ -74,19 +75,19 @@ fn score_plugins_are_merged_as_kube_scheduler_does() {
         // A specific set overrides the weight, and what it names comes first.
         (
             "{score: {enabled: [{name: InterPodAffinity, weight: 7}]}}",
-            "InterPodAffinity=7 TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 \
+            "InterPodAffinity=7 TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 VolumeBinding=1 PodTopologySpread=2 \
              DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=1",
         ),
         // Without a weight it is 1, not the default configuration's.
         (
             "{score: {enabled: [{name: NodeAffinity}, {name: TaintToleration, weight: 0}]}}",
-            "NodeAffinity=1 TaintToleration=1 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 \
+            "NodeAffinity=1 TaintToleration=1 NodeResourcesFit=1 VolumeBinding=1 PodTopologySpread=2 InterPodAffinity=2 \
              DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=1",
         ),
         // Disabled and enabled again at the point: it comes last.
         (
             "{score: {disabled: [{name: InterPodAffinity}], enabled: [{name: InterPodAffinity, weight: 20}]}}",
-            "TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 \
+            "TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 VolumeBinding=1 PodTopologySpread=2 \
              DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=1 InterPodAffinity=20",
         ),
         // Everything disabled at the point.
@@ -98,27 +99,27 @@ fn score_plugins_are_merged_as_kube_scheduler_does() {
         // multiPoint replaces in place ...
         (
             "{multiPoint: {enabled: [{name: NodeAffinity, weight: 9}]}}",
-            "TaintToleration=3 NodeAffinity=9 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 \
+            "TaintToleration=3 NodeAffinity=9 NodeResourcesFit=1 VolumeBinding=1 PodTopologySpread=2 InterPodAffinity=2 \
              DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=1",
         ),
         // ... and appends what it disables itself: enabled wins over disabled.
         (
             "{multiPoint: {disabled: [{name: NodeAffinity}], enabled: [{name: NodeAffinity, weight: 9}]}}",
-            "TaintToleration=3 NodeResourcesFit=1 PodTopologySpread=2 InterPodAffinity=2 \
+            "TaintToleration=3 NodeResourcesFit=1 VolumeBinding=1 PodTopologySpread=2 InterPodAffinity=2 \
              DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=1 NodeAffinity=9",
         ),
         // A specific weight wins over multiPoint's; a specific disabling over multiPoint's enabling.
         (
             "{multiPoint: {enabled: [{name: ImageLocality, weight: 3}]}, \
               score: {enabled: [{name: ImageLocality, weight: 5}], disabled: [{name: PodTopologySpread}]}}",
-            "ImageLocality=5 TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 InterPodAffinity=2 \
+            "ImageLocality=5 TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 VolumeBinding=1 InterPodAffinity=2 \
              DynamicResources=2 NodeResourcesBalancedAllocation=1",
         ),
         // Specific entries that multiPoint does not have come after those it has.
         (
             "{multiPoint: {disabled: [{name: ImageLocality}]}, \
               score: {enabled: [{name: ImageLocality, weight: 4}, {name: InterPodAffinity, weight: 6}]}}",
-            "InterPodAffinity=6 TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 PodTopologySpread=2 \
+            "InterPodAffinity=6 TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 VolumeBinding=1 PodTopologySpread=2 \
              DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=4",
         ),
     ];
@@ -448,9 +449,9 @@ fn without_extensions_their_arguments_are_errors() {
         "profiles": [{"pluginConfig": [
             {"name": "InterPodAffinity", "args": {"ignorePreferredAntiAffinityOfExistingPods": true}}]}]
     });
-    let (read, _) = SchedulerConfig::read_with(&config, true).unwrap();
+    let (read, _) = SchedulerConfig::read_with(&config, true, FeatureGates::default()).unwrap();
     assert_eq!(SchedulerConfig::from_value(&read.to_value()).unwrap(), read);
-    let errors = SchedulerConfig::read_with(&config, false).unwrap_err().to_string();
+    let errors = SchedulerConfig::read_with(&config, false, FeatureGates::default()).unwrap_err().to_string();
     let path = "profiles[0].pluginConfig[0].args.ignorePreferredAntiAffinityOfExistingPods";
     assert_eq!(errors, format!("{path}: Forbidden: an extension of Berth, and extensions are disabled"));
 }
@@ -582,7 +583,7 @@ fn pod_topology_spread_args() {
 fn arguments_without_bearing_are_read() {
     for (plugin, given) in [
         ("DefaultPreemption", "{minCandidateNodesPercentage: 10, minCandidateNodesAbsolute: 100}"),
-        ("VolumeBinding", "{bindTimeoutSeconds: 600, shape: [{utilization: 0, score: 0}]}"),
+        ("VolumeBinding", "{bindTimeoutSeconds: 600, shape: null}"),
         ("DynamicResources", "{filterTimeout: 10s}"),
     ] {
         assert_eq!(args(plugin, given), Profile::default(), "{plugin}");
@@ -593,6 +594,30 @@ fn arguments_without_bearing_are_read() {
         warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["profiles[0].pluginConfig[0].args: ImageLocality takes no arguments; they are ignored"]
     );
+}
+
+/// Without the gate, kube-scheduler rejects the shape, so that it does not get into force unseen.
+#[test]
+fn the_shape_of_volume_binding_needs_its_gate() {
+    let body = |args: &str| {
+        let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+        value(&format!("{head}profiles: [{{pluginConfig: [{{name: VolumeBinding, args: {args}}}]}}]"))
+    };
+    let shape = "{shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}";
+    let off = arg_errors("VolumeBinding", shape);
+    assert!(off.starts_with("shape: Invalid value: ") && off.contains("StorageCapacityScoring"), "{off}");
+
+    let gates = FeatureGates { storage_capacity_scoring: true, ..FeatureGates::default() };
+    let read = |args: &str| SchedulerConfig::read_with(&body(args), true, gates).map(|(config, _)| config);
+    let points = |config: &SchedulerConfig| {
+        let shape = config.profiles[0].volume_binding.shape.iter();
+        shape.map(|p| (p.utilization, p.score)).collect::<Vec<_>>()
+    };
+    let config = read(shape).unwrap();
+    assert_eq!(points(&config), [(0, 0), (100, 10)]);
+    assert_eq!(SchedulerConfig::read_with(&config.to_value(), true, gates).unwrap().0, config);
+    assert_eq!(points(&read("{shape: []}").unwrap()), [(0, 10), (100, 0)]);
+    assert!(read("{shape: [{utilization: 0, score: 11}]}").is_err());
 }
 
 /// Every configuration of the recordings was accepted by kube-scheduler.

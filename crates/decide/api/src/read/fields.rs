@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use crate::feature_gates::FeatureGates;
 use crate::syntax::similar::nearest;
 
 /// An error or a warning about one field of a configuration.
@@ -52,12 +53,14 @@ pub struct Findings {
     warnings: RefCell<Vec<ConfigMessage>>,
     /// Whether fields that kube-scheduler does not have are accepted.
     extensions: bool,
+    /// Features whose fields are accepted.
+    pub feature_gates: FeatureGates,
 }
 
 impl Findings {
     /// Without extensions, fields that kube-scheduler does not have are errors.
-    pub fn new(extensions: bool) -> Findings {
-        Findings { extensions, ..Findings::default() }
+    pub fn new(extensions: bool, feature_gates: FeatureGates) -> Findings {
+        Findings { extensions, feature_gates, ..Findings::default() }
     }
 
     /// Adds an error at this path.

@@ -1,6 +1,8 @@
 //! Taints and tolerations.
 
+use crate::feature_gates::FeatureGates;
 use crate::object::{Taint, Toleration};
+use crate::syntax::decimal_integer;
 
 /// A parsed toleration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +26,11 @@ pub enum TolerationOperator {
     Equal(String),
     /// The taint exists.
     Exists,
-    /// An unknown operator: tolerates nothing.
+    /// The value of the taint is an integer greater than this one.
+    Gt(i64),
+    /// The value of the taint is an integer less than this one.
+    Lt(i64),
+    /// An unknown operator, or a comparison with what is no integer: tolerates nothing.
     Unknown,
 }
 
@@ -59,11 +65,20 @@ impl TaintEffect {
 }
 
 impl Tolerations {
-    /// Parses the tolerations of a pod.
+    /// Parses the tolerations of a pod; see [`Tolerations::in_force`].
     pub fn parse(tolerations: &[Toleration]) -> Tolerations {
         let mut rules: Vec<_> = tolerations.iter().map(TolerationRule::parse).collect();
         rules.sort_by(|a, b| a.key.cmp(&b.key));
         Tolerations(rules)
+    }
+
+    /// As they apply with these gates.
+    #[must_use]
+    pub fn in_force(self, gates: FeatureGates) -> Tolerations {
+        match gates.taint_toleration_comparison_operators {
+            true => self,
+            false => Tolerations(self.0.into_iter().map(|rule| rule.in_force(gates)).collect()),
+        }
     }
 
     /// Those of some effects.
@@ -86,16 +101,30 @@ impl Tolerations {
 }
 
 impl TolerationRule {
-    /// Parses a toleration.
+    /// Parses a toleration; see [`TolerationRule::in_force`].
     pub fn parse(toleration: &Toleration) -> TolerationRule {
         TolerationRule {
             key: toleration.key.clone(),
             operator: match toleration.operator.as_str() {
                 "" | "Equal" => TolerationOperator::Equal(toleration.value.clone()),
                 "Exists" => TolerationOperator::Exists,
+                "Gt" => decimal_integer(&toleration.value)
+                    .map_or(TolerationOperator::Unknown, TolerationOperator::Gt),
+                "Lt" => decimal_integer(&toleration.value)
+                    .map_or(TolerationOperator::Unknown, TolerationOperator::Lt),
                 _ => TolerationOperator::Unknown,
             },
             effect: (!toleration.effect.is_empty()).then(|| TaintEffect::parse(&toleration.effect)),
+        }
+    }
+
+    /// As it applies with these gates: a comparison tolerates nothing without `TaintTolerationComparisonOperators`.
+    #[must_use]
+    pub fn in_force(self, gates: FeatureGates) -> TolerationRule {
+        let compares = matches!(self.operator, TolerationOperator::Gt(_) | TolerationOperator::Lt(_));
+        match compares && !gates.taint_toleration_comparison_operators {
+            true => TolerationRule { operator: TolerationOperator::Unknown, ..self },
+            false => self,
         }
     }
 
@@ -112,6 +141,8 @@ impl TolerationRule {
             && match &self.operator {
                 TolerationOperator::Equal(expected) => expected == value,
                 TolerationOperator::Exists => true,
+                TolerationOperator::Gt(bound) => decimal_integer(value).is_ok_and(|value| value > *bound),
+                TolerationOperator::Lt(bound) => decimal_integer(value).is_ok_and(|value| value < *bound),
                 TolerationOperator::Unknown => false,
             }
     }

@@ -4,11 +4,13 @@
 pub mod annotations;
 pub mod cron;
 pub mod format;
+mod integer;
 pub mod labels;
 mod names;
 pub mod quantity;
 pub mod similar;
 mod version;
 
+pub use integer::decimal_integer;
 pub use names::{dns_label, dns_subdomain, label_key, label_value, port_name, port_number};
 pub use version::{compare_versions, is_version};

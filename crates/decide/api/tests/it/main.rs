@@ -4,3 +4,4 @@ mod admission_conformance;
 mod admission_validation;
 mod admitted_pods_parse;
 mod device_selectors;
+mod feature_gates;

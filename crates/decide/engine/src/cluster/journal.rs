@@ -1,6 +1,7 @@
 //! Journal: the updates of a cluster as they are made, for a recording.
 
 use berth_api::config::{ConfigErrors, SchedulerConfig};
+use berth_api::feature_gates::FeatureGates;
 use berth_api::journal::{
     AssumedVolumes, Entry, GroupResult, JournaledOwnerSelector, JournaledPreemption, RecordedDecision,
     RecordedGroup, RecordedSettings,
@@ -136,10 +137,11 @@ impl GroupVictims {
 impl From<&Settings> for RecordedSettings {
     fn from(settings: &Settings) -> RecordedSettings {
         // The other fields are about the process, and not about decisions.
-        let profiles = settings.config.profiles.clone();
+        let SchedulerConfig { profiles, feature_gates, .. } = settings.config.clone();
         RecordedSettings {
-            config: SchedulerConfig { profiles, ..SchedulerConfig::default() }.to_value(),
+            config: SchedulerConfig { profiles, feature_gates, ..SchedulerConfig::default() }.to_value(),
             extensions: settings.extensions,
+            feature_gates: feature_gates.names().into_iter().map(str::to_owned).collect(),
             exempt_namespaces: settings.exempt_namespaces.clone(),
             exempt_from_v1: settings.exempt_from_v1,
             all_topologies: settings.all_topologies.clone(),
@@ -153,7 +155,8 @@ impl TryFrom<&RecordedSettings> for Settings {
     /// # Errors
     /// The configuration is invalid.
     fn try_from(recorded: &RecordedSettings) -> Result<Settings, ConfigErrors> {
-        let (config, _) = SchedulerConfig::read_with(&recorded.config, recorded.extensions)?;
+        let feature_gates = FeatureGates::of_names(&recorded.feature_gates);
+        let (config, _) = SchedulerConfig::read_with(&recorded.config, recorded.extensions, feature_gates)?;
         Ok(Settings {
             config,
             extensions: recorded.extensions,

@@ -140,7 +140,9 @@ impl State {
 
     /// The rules of a pod, as the settings read it.
     pub(crate) fn rules_of(&self, pod: &Pod) -> PodRules {
-        PodRules::parse(pod, self.settings.extensions)
+        let rules = PodRules::parse(pod, self.settings.extensions);
+        let tolerations = rules.tolerations.in_force(self.settings.config.feature_gates);
+        PodRules { tolerations, ..rules }
     }
 
     pub(crate) fn is_exempt(&self, namespace: Symbol) -> bool {

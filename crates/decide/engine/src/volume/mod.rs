@@ -18,7 +18,7 @@ use crate::state::node::NodeId;
 use crate::state::node::condition::NodeSelectorMatcher;
 use crate::state::volume::{AllowedTopologies, ClaimKey, Matching, Needs, PodVolumes, ZoneRule};
 
-pub(crate) use binding::{BindingVerdict, volume_decision};
+pub(crate) use binding::{BindingVerdict, StorageUse, volume_decision};
 
 /// The volumes of the pod of one decision.
 #[derive(Clone, Debug)]
@@ -56,6 +56,8 @@ pub(crate) struct VolumeRules {
     pub(crate) zones: SmallVec<[ZoneRule; 1]>,
     /// How many volumes drivers have to attach, if they attach those of the plugin.
     pub(crate) attach: SmallVec<[AttachRule; 1]>,
+    /// Drivers that the node must have, if they attach the volumes of the plugin.
+    pub(crate) required_drivers: SmallVec<[(Arc<str>, Option<InTreePlugin>); 1]>,
 }
 
 /// A driver, the in-tree plugin whose volumes it attaches (if so), and the number of volumes.

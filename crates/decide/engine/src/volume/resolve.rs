@@ -30,6 +30,9 @@ impl CycleVolumes {
             resolved.binding = resolved.resolve_binding(state, &mut rules).err();
         }
         resolve_attachments(&state.volumes, pod, &mut rules);
+        if state.settings.config.feature_gates.volume_limit_scaling {
+            resolve_required_drivers(&state.volumes, pod, &mut rules);
+        }
         resolved.rules = Arc::new(rules);
         resolved
     }
@@ -148,7 +151,7 @@ fn bound_rule(volumes: &Volumes, claim: &ClaimRecord) -> Option<BoundRule> {
 
 fn provision(volumes: &Volumes, claim: &ClaimRecord, class: Option<&ClassRecord>) -> Provision {
     let Some(class) = class.filter(|class| class.provisions()) else { return Provision::Unsupported };
-    let size = claim.requested.filter(|_| volumes.tracks_capacity(&class.provisioner));
+    let size = claim.requested.filter(|_| volumes.driver(&class.provisioner).tracks_capacity);
     Provision::Dynamic {
         topologies: class.allowed_topologies.clone(),
         capacity: size.map(|size| (class.name.clone(), size.units())),
@@ -202,4 +205,14 @@ fn resolve_attachments(volumes: &Volumes, pod: &PodVolumes, rules: &mut VolumeRu
         }
     }
     rules.attach.sort_unstable();
+}
+
+/// The drivers without which a node cannot have the pod's volumes, and says so.
+fn resolve_required_drivers(volumes: &Volumes, pod: &PodVolumes, rules: &mut VolumeRules) {
+    let of_claims = rules.attach.iter().map(|(driver, plugin, _)| (driver.clone(), *plugin));
+    let inline = pod.in_tree.iter().map(|(plugin, _)| (plugin.csi_driver().into(), Some(*plugin)));
+    let required = |(driver, _): &(Arc<str>, _)| volumes.driver(driver).is_required;
+    rules.required_drivers = of_claims.chain(inline).filter(required).collect();
+    rules.required_drivers.sort_unstable();
+    rules.required_drivers.dedup();
 }

@@ -333,6 +333,7 @@ impl Simulation {
                 }
                 let options = AdmissionOptions {
                     extensions: self.extensions,
+                    feature_gates: self.cluster.settings().config.feature_gates,
                     priority_classes: (known && !classes.is_empty()).then_some(classes.as_slice()),
                     runtime_classes: known_runtime_classes(&pod, runtime_classes),
                     ..AdmissionOptions::default()

@@ -33,7 +33,7 @@ fn packing() -> SimulationOptions {
             "scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]},
         }}]}],
     });
-    let (config, _) = SchedulerConfig::read_with(&config, true).expect("the configuration is valid");
+    let (config, _) = SchedulerConfig::read(&config).expect("the configuration is valid");
     SimulationOptions { settings: Settings { config, ..Settings::default() }, ..SimulationOptions::default() }
 }
 

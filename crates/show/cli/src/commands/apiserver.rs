@@ -11,6 +11,7 @@ use berth_terminal::runtime;
 use futures::FutureExt;
 
 use super::admission_args::{self, AdmissionArgs};
+use super::feature_gate_args::FeatureGateArgs;
 use super::provisioner_args::ProvisionerArgs;
 use super::server_args::ServerArgs;
 use crate::cluster::components::Components;
@@ -52,6 +53,8 @@ pub struct Args {
     #[arg(long)]
     strict_v1: bool,
     #[command(flatten)]
+    feature_gates: FeatureGateArgs,
+    #[command(flatten)]
     log: LogArgs,
 }
 
@@ -61,7 +64,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     if let Some(dir) = args.server.data_dir().filter(|_| args.recover) {
         return recover(dir);
     }
-    let mut options = args.server.options(!args.strict_v1);
+    let feature_gates = args.feature_gates.gates();
+    let mut options = args.server.options(!args.strict_v1, feature_gates);
     let follows = args.admission.put_into(&mut options, !args.strict_v1, &[])?;
     runtime::run(async |stop| {
         let server = ApiServer::start(options).await?;
@@ -69,7 +73,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         if args.controllers {
             let client = connect::client(server.component_config("kube-controller-manager"))?;
             args.provisioner.install(client.clone()).await?;
-            let controllers = args.provisioner.controllers();
+            let controllers = args.provisioner.controllers(feature_gates);
             let running = |stop| berth_controllers::run(client, controllers, stop).map(Ok::<(), String>);
             components.start("controllers", running);
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_client::call::CallError;
 use berth_controllers::{ControllerOptions, ProvisionerOptions, install_storage_class};
 use kube::Client;
@@ -35,8 +36,9 @@ impl ProvisionerArgs {
     }
 
     /// Options of the controllers with this provisioner.
-    pub fn controllers(&self) -> ControllerOptions {
+    pub fn controllers(&self, feature_gates: FeatureGates) -> ControllerOptions {
         let mut options = ControllerOptions::default();
+        options.feature_gates = feature_gates;
         options.provisioner = (!self.no_provisioner).then_some(ProvisionerOptions {
             delay: self.provisioner_delay,
             failures: self.provisioner_failures,

@@ -1,5 +1,6 @@
 //! `berth record`.
 
+use berth_api::feature_gates::FeatureGates;
 use berth_engine::Settings;
 use berth_scheduler::RecordOptions;
 use berth_terminal::process::ExitStatus;
@@ -48,7 +49,8 @@ pub struct Args {
 /// Records until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
-    let config = args.config.as_ref().map(|path| config_in_file(path, false)).transpose()?;
+    let config =
+        args.config.as_ref().map(|path| config_in_file(path, false, FeatureGates::default())).transpose()?;
     let settings = Settings::strict_v1(config.unwrap_or_default());
     let record = RecordOptions { directory: args.directory.clone(), max_bytes: args.record_limit };
     runtime::run(async move |stop| {

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use berth_api::config::{Profile, SchedulerConfig};
+use berth_api::feature_gates::FeatureGates;
 use berth_api::syntax::format::counted;
 use berth_console::pictures;
 use berth_engine::Settings;
@@ -132,9 +133,9 @@ impl<W: Write> ReplayReport<'_, W> {
     }
 }
 
-/// The configuration; if it has one profile, also under the recorded scheduler names.
+/// The configuration with the recorded feature gates; if it has one profile, also under the recorded scheduler names.
 fn with_names(config: &SchedulerConfig, recorded: &SchedulerConfig) -> SchedulerConfig {
-    let mut config = config.clone();
+    let mut config = SchedulerConfig { feature_gates: recorded.feature_gates, ..config.clone() };
     if let [only] = config.profiles.as_slice() {
         let only = only.clone();
         for Profile { scheduler_name, .. } in &recorded.profiles {
@@ -149,7 +150,8 @@ fn with_names(config: &SchedulerConfig, recorded: &SchedulerConfig) -> Scheduler
 /// Replays every file.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let inputs = find_recordings(&args.files)?;
-    let config = args.config.as_ref().map(|path| config_in_file(path, true)).transpose()?;
+    let config =
+        args.config.as_ref().map(|path| config_in_file(path, true, FeatureGates::default())).transpose()?;
     let progress = progress::of_bytes(&inputs);
     let is_drawn = matches!(args.output.format, PictureFormat::Svg | PictureFormat::Html);
     let timeline = (args.timeline || is_drawn).then(TimelineRecorder::default);

@@ -1,6 +1,7 @@
 //! Arguments for the scheduling rules.
 
 use berth_api::config::SchedulerConfig;
+use berth_api::feature_gates::FeatureGates;
 use berth_api::inventory::Inventory;
 use berth_api::read::{Manifest, SourceLocation};
 use berth_api::rules::all_topologies_problem;
@@ -8,6 +9,7 @@ use berth_engine::{MAX_ALL_TOPOLOGIES, Settings};
 use berth_terminal::input::find_inputs;
 use berth_terminal::output;
 
+use super::feature_gate_args::FeatureGateArgs;
 use super::read_inputs::read;
 use crate::error::CliError;
 
@@ -33,6 +35,8 @@ pub struct RulesArgs {
     /// zone and region]
     #[arg(long, value_name = "KEY", value_parser = all_topologies, conflicts_with = "strict_v1")]
     all_topologies: Option<AllTopologies>,
+    #[command(flatten)]
+    feature_gates: FeatureGateArgs,
 }
 
 #[derive(Clone, Debug)]
@@ -70,10 +74,11 @@ impl RulesArgs {
 
     /// From `--config`, or else from the input.
     fn scheduler_config(&self, in_input: &[Manifest]) -> Result<SchedulerConfig, CliError> {
+        let feature_gates = self.feature_gates.gates();
         let Some(path) = &self.config else {
             return match in_input {
-                [] => Ok(SchedulerConfig::default()),
-                [one] => resolve(one, !self.strict_v1),
+                [] => Ok(SchedulerConfig { feature_gates, ..SchedulerConfig::default() }),
+                [one] => resolve(one, !self.strict_v1, feature_gates),
                 [first, second, ..] => Err(CliError::SeveralConfigs {
                     first: first.source.clone(),
                     second: second.source.clone(),
@@ -86,16 +91,20 @@ impl RulesArgs {
                 first.source
             ));
         }
-        config_in_file(path, !self.strict_v1)
+        config_in_file(path, !self.strict_v1, feature_gates)
     }
 }
 
 /// The only scheduler configuration in a file.
-pub fn config_in_file(path: &String, extensions: bool) -> Result<SchedulerConfig, CliError> {
+pub fn config_in_file(
+    path: &String,
+    extensions: bool,
+    feature_gates: FeatureGates,
+) -> Result<SchedulerConfig, CliError> {
     let mut in_file = Inventory::default();
     read(&mut in_file, &find_inputs(std::slice::from_ref(path))?, None)?;
     match in_file.scheduler_configurations.as_slice() {
-        [one] => resolve(one, extensions),
+        [one] => resolve(one, extensions, feature_gates),
         [first, second, ..] => {
             Err(CliError::SeveralConfigs { first: first.source.clone(), second: second.source.clone() })
         }
@@ -103,9 +112,13 @@ pub fn config_in_file(path: &String, extensions: bool) -> Result<SchedulerConfig
     }
 }
 
-fn resolve(manifest: &Manifest, extensions: bool) -> Result<SchedulerConfig, CliError> {
+fn resolve(
+    manifest: &Manifest,
+    extensions: bool,
+    feature_gates: FeatureGates,
+) -> Result<SchedulerConfig, CliError> {
     let place: &SourceLocation = &manifest.source;
-    match SchedulerConfig::read_with(&manifest.value, extensions) {
+    match SchedulerConfig::read_with(&manifest.value, extensions, feature_gates) {
         Ok((config, warnings)) => {
             warnings.iter().for_each(|w| output::warning(&format!("{place}: {w}")));
             Ok(config)

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_apiserver::ServerOptions;
 
 use super::node_args::duration;
@@ -41,13 +42,14 @@ impl ServerArgs {
     }
 
     /// Options of the server.
-    pub fn options(&self, extensions: bool) -> ServerOptions {
+    pub fn options(&self, extensions: bool, feature_gates: FeatureGates) -> ServerOptions {
         ServerOptions {
             listen: SocketAddr::new(self.listen, self.port),
             data_dir: self.data_dir.as_deref().map(absolute),
             // The printed command must also work in another directory.
             kubeconfig: self.kubeconfig_out.as_deref().map(absolute),
             extensions,
+            feature_gates,
             event_ttl: self.event_ttl,
             ..ServerOptions::default()
         }

@@ -195,7 +195,7 @@ async fn up(
     scheduler.cache_limit = usize::MAX;
     scheduler.pod_limits = args.limits.limits();
     scheduler.ignore_unsupported = args.unsupported == Unsupported::Ignore;
-    let mut server = args.server.options(settings.extensions);
+    let mut server = args.server.options(settings.extensions, settings.config.feature_gates);
     let served: Vec<_> =
         scheduler.settings.config.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
     let admission = args.admission.put_into(&mut server, settings.extensions, &served)?;
@@ -287,7 +287,7 @@ fn start_components(
     components: &mut Components,
 ) -> Result<(), CliError> {
     let client = connect::client(server.component_config("kube-controller-manager"))?;
-    let controllers = args.provisioner.controllers();
+    let controllers = args.provisioner.controllers(settings.config.feature_gates);
     let running = |stop| berth_controllers::run(client, controllers, stop).map(Ok::<(), String>);
     components.start("controllers", running);
     let kubelet = KubeletOptions {

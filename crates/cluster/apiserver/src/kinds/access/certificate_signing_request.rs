@@ -59,7 +59,7 @@ impl Strategy for CertificateSigningRequest {
         Err(Status::forbidden(&CERTIFICATE_SIGNING_REQUESTS, name(new), &why))
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         causes.unchanged("spec", &new["spec"], &old["spec"]);
     }
 }

@@ -61,7 +61,7 @@ impl Strategy for RoleBinding {
         validate_binding(self.0, value, causes);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         if new["roleRef"] != old["roleRef"] {
             causes.invalid("roleRef", &new["roleRef"], "cannot change roleRef");
         }

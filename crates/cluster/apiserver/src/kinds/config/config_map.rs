@@ -12,7 +12,7 @@ impl Strategy for ConfigMap {
         validate_data(value, causes);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         validate_immutable(new, old, causes);
     }
 }

@@ -66,7 +66,7 @@ impl Strategy for ResourceQuota {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         if items(&new["spec"], "scopes") != items(&old["spec"], "scopes") {
             causes.immutable("spec.scopes", &new["spec"]["scopes"]);
         }

@@ -20,7 +20,7 @@ impl Strategy for Secret {
         validate_data(value, causes);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         causes.unchanged("type", &new["type"], &old["type"]);
         validate_immutable(new, old, causes);
     }

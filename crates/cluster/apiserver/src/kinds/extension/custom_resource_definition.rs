@@ -83,7 +83,7 @@ impl Strategy for CustomResourceDefinition {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         let fixed = ["/spec/group", "/spec/scope", "/spec/names/plural", "/spec/names/kind"];
         causes.unchanged_at(&fixed, new, old);
         let names = || items(&new["spec"], "versions").iter().map(|version| &version["name"]);

@@ -64,7 +64,7 @@ impl Strategy for Service {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         let (new, old) = (&new["spec"], &old["spec"]);
         let kept = old["type"] == "ExternalName"
             || new["type"] == "ExternalName"

@@ -8,7 +8,8 @@ pub mod validate;
 
 use berth_api::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
 use berth_api::admission::{AdmissionOptions, admit};
-use berth_api::object::{self as typed, PriorityClass, ResourceList, RuntimeClass};
+use berth_api::feature_gates::FeatureGates;
+use berth_api::object::{self as typed, PriorityClass, ResourceList, RuntimeClass, Toleration};
 use berth_api::read::from_value;
 use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource};
 
@@ -58,8 +59,9 @@ impl Strategy for Pod {
         update::prepare_update(subresource, new, old);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         causes.0.extend(update::validate_update(new, old));
+        validate_tolerations(context.feature_gates, new, old, causes);
         validate_usage(new, causes);
     }
 
@@ -88,6 +90,7 @@ impl Strategy for Pod {
         let runtime_class = runtime_class(context, &typed.spec.runtime_class_name)?;
         let options = AdmissionOptions {
             extensions,
+            feature_gates: context.feature_gates,
             priority_classes: Some(&classes),
             runtime_classes: Some(runtime_class.as_slice()),
             default_tolerations: true,
@@ -122,6 +125,19 @@ impl Strategy for Pod {
         // As upstream: a negative grace period means the shortest one. A grace period is limited to one year.
         if seconds < 0 { 1 } else { seconds.min(366 * 24 * 3600) }
     }
+}
+
+/// Validates the tolerations of a changed pod. Comparisons that it had stay valid without their gate.
+fn validate_tolerations(gates: FeatureGates, new: &Value, old: &Value, causes: &mut Causes) {
+    let compares = |t: &Value| matches!(text(t, "/operator"), "Gt" | "Lt");
+    let had_comparisons = items(&old["spec"], "tolerations").iter().any(compares);
+    let gates = FeatureGates {
+        taint_toleration_comparison_operators: gates.taint_toleration_comparison_operators || had_comparisons,
+        ..gates
+    };
+    let Ok(tolerations) = from_value::<Vec<Toleration>>(&new["spec"]["tolerations"]) else { return };
+    let errors = berth_api::admission::validate_tolerations(&tolerations, gates);
+    causes.0.extend(errors.iter().map(|error| cause(error, "")));
 }
 
 /// Why a mirror pod is refused. The API server gives a mirror pod no credentials, whatever user creates it: the rule of the

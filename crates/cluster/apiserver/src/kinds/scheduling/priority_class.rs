@@ -38,7 +38,7 @@ impl Strategy for PriorityClass {
         causes.one_of("preemptionPolicy", &value["preemptionPolicy"], &policies);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         for field in ["value", "preemptionPolicy"] {
             causes.unchanged(field, &new[field], &old[field]);
         }

@@ -30,7 +30,7 @@ impl Strategy for StorageClass {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         for field in ["parameters", "provisioner", "reclaimPolicy"] {
             if new[field] != old[field] {
                 causes.forbidden(field, &format!("updates to {field} are forbidden."));

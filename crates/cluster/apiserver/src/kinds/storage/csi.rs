@@ -7,7 +7,22 @@ use crate::kinds::prelude::*;
 
 pub struct CsiDriver;
 
+const REQUIRED_ON_NODES: &str = "preventPodSchedulingIfMissing";
+
 impl Strategy for CsiDriver {
+    fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
+        if !context.feature_gates.volume_limit_scaling {
+            object(value, "spec").and_then(|spec| spec.remove(REQUIRED_ON_NODES));
+        }
+    }
+
+    fn prepare_update(&self, context: &Context<'_>, _subresource: &str, new: &mut Value, old: &Value) {
+        self.default(new);
+        if !context.feature_gates.volume_limit_scaling && old["spec"].get(REQUIRED_ON_NODES).is_none() {
+            object(new, "spec").and_then(|spec| spec.remove(REQUIRED_ON_NODES));
+        }
+    }
+
     fn default(&self, value: &mut Value) {
         let Some(spec) = object(value, "spec") else { return };
         default(spec, "attachRequired", true);
@@ -29,7 +44,7 @@ impl Strategy for CsiDriver {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         for field in ["attachRequired", "volumeLifecycleModes"] {
             causes.unchanged(&format!("spec.{field}"), &new["spec"][field], &old["spec"][field]);
         }
@@ -60,7 +75,7 @@ impl Strategy for CsiNode {
     }
 
     /// A driver may come and go, and its limit may change.
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         let before: HashMap<_, _> =
             items(&old["spec"], "drivers").iter().map(|driver| (text(driver, "/name"), driver)).collect();
         for driver in items(&new["spec"], "drivers") {
@@ -87,7 +102,7 @@ impl Strategy for CsiStorageCapacity {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         for field in ["nodeTopology", "storageClassName"] {
             causes.unchanged(field, &new[field], &old[field]);
         }
@@ -114,7 +129,7 @@ impl Strategy for VolumeAttachment {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         causes.unchanged("spec", &new["spec"], &old["spec"]);
     }
 }

@@ -81,15 +81,16 @@ impl Strategy for PersistentVolume {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         let (new, old) = (&new["spec"], &old["spec"]);
         if SOURCES.iter().any(|source| new[source] != old[source]) {
             let why = "spec.persistentvolumesource is immutable after creation";
             causes.forbidden("spec.persistentvolumesource", why);
         }
         causes.unchanged("spec.volumeMode", &new["volumeMode"], &old["volumeMode"]);
-        // It may be set once.
-        if !old["nodeAffinity"].is_null() && new["nodeAffinity"] != old["nodeAffinity"] {
+        // Without the gate, it may be set once.
+        let is_fixed = !context.feature_gates.mutable_pv_node_affinity && !old["nodeAffinity"].is_null();
+        if is_fixed && new["nodeAffinity"] != old["nodeAffinity"] {
             causes.immutable("spec.nodeAffinity", &new["nodeAffinity"]);
         }
     }
@@ -144,7 +145,11 @@ pub const COLUMNS: &[Column] = &[
 
 #[cfg(test)]
 mod tests {
+    use berth_api::feature_gates::FeatureGates;
+
     use super::*;
+    use crate::request::User;
+    use crate::strategy::fake_cluster::FakeCluster;
 
     fn volume(change: Value) -> Value {
         let mut volume = json!({"spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
@@ -159,13 +164,36 @@ mod tests {
         let old = volume(json!({}));
         let fields = |new: Value| {
             let mut causes = Causes::default();
-            PersistentVolume.validate_update(&new, &old, &mut causes);
+            let (cluster, user) = (FakeCluster::default(), User::admin());
+            PersistentVolume.validate_update(&cluster.context(&user), &new, &old, &mut causes);
             causes.0.into_iter().map(|cause| cause.field).collect::<Vec<_>>()
         };
         assert_eq!(fields(volume(json!({"csi": {"volumeHandle": "i"}}))), ["spec.persistentvolumesource"]);
         assert_eq!(fields(volume(json!({"volumeMode": "Block"}))), ["spec.volumeMode"]);
         let grown = json!({"capacity": {"storage": "2Gi"}, "claimRef": {"name": "c"}, "nodeAffinity": {"required": {}}});
         assert_eq!(fields(volume(grown)), [""; 0]);
+    }
+
+    /// Enhancement 5381: with the gate, the node affinity can be changed and removed; without, it is set once.
+    #[test]
+    fn the_node_affinity_of_a_volume_is_mutable_with_its_gate() {
+        let in_zone = |zone: &str| {
+            let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]});
+            volume(json!({"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}))
+        };
+        let (cluster, user) = (FakeCluster::default(), User::admin());
+        for mutable_pv_node_affinity in [false, true] {
+            let feature_gates = FeatureGates { mutable_pv_node_affinity, ..FeatureGates::default() };
+            let context = Context { feature_gates, ..cluster.context(&user) };
+            let is_accepted = |new: &Value, old: &Value| {
+                let mut causes = Causes::default();
+                PersistentVolume.validate_update(&context, new, old, &mut causes);
+                causes.0.is_empty()
+            };
+            assert!(is_accepted(&in_zone("a"), &volume(json!({}))));
+            assert_eq!(is_accepted(&in_zone("b"), &in_zone("a")), mutable_pv_node_affinity);
+            assert_eq!(is_accepted(&volume(json!({})), &in_zone("a")), mutable_pv_node_affinity);
+        }
     }
 
     #[test]

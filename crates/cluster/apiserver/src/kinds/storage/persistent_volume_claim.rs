@@ -44,7 +44,7 @@ impl Strategy for PersistentVolumeClaim {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         let is_bound = old["status"]["phase"] == "Bound";
         let (new, old) = (&new["spec"], &old["spec"]);
         let mut allowed = new.clone();
@@ -129,6 +129,8 @@ fn when_bound(row: &Row<'_>, cell: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::User;
+    use crate::strategy::fake_cluster::FakeCluster;
 
     #[test]
     fn only_some_fields_of_a_claim_may_change() {
@@ -152,7 +154,8 @@ mod tests {
         ] {
             let mut causes = Causes::default();
             let (new, old) = (claim(phase, after.clone()), claim(phase, before.clone()));
-            PersistentVolumeClaim.validate_update(&new, &old, &mut causes);
+            let (cluster, user) = (FakeCluster::default(), User::admin());
+            PersistentVolumeClaim.validate_update(&cluster.context(&user), &new, &old, &mut causes);
             let found: Vec<_> = causes.0.iter().map(|cause| cause.field.as_str()).collect();
             assert_eq!(found, fields, "{phase} {before} {after}");
         }

@@ -58,7 +58,7 @@ impl Strategy for Workload {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         causes.unchanged_at(&["/spec/selector"], new, old);
         (self.check_update)(&new["spec"], &old["spec"], causes);
     }
@@ -163,7 +163,8 @@ pub fn validate_template(
     match from_value::<Pod>(&raw) {
         Ok(mut pod) => {
             berth_api::admission::default_pod(&mut pod);
-            let options = ValidationOptions { extensions: context.extensions };
+            let Context { extensions, feature_gates, .. } = *context;
+            let options = ValidationOptions { extensions, feature_gates };
             let errors = validate_pod(&pod, &options);
             causes.0.extend(errors.iter().map(|error| cause(error, "spec.template.")));
         }

@@ -15,7 +15,8 @@ pub use node::validate_node;
 pub use runtime_class::validate_runtime_class;
 
 use super::field::{BadValue, Errors, FieldError, Path};
-use crate::object::{MIRROR_ANNOTATION, ObjectMeta, Pod, PodSpec, StringMap};
+use crate::feature_gates::FeatureGates;
+use crate::object::{MIRROR_ANNOTATION, ObjectMeta, Pod, PodSpec, StringMap, Toleration};
 use crate::rules::{AnnotationError, annotation_affinity, parse_relax_after, tolerated_namespaces};
 use crate::syntax;
 use crate::syntax::annotations::{AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, TOLERATION_ANNOTATION};
@@ -25,16 +26,26 @@ use crate::syntax::annotations::{AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, TO
 pub struct ValidationOptions {
     /// Whether the proposals' fields and `Gt`/`Lt` in pod terms are accepted.
     pub extensions: bool,
+    /// The feature gates of the API server.
+    pub feature_gates: FeatureGates,
 }
 
 impl Default for ValidationOptions {
     fn default() -> Self {
-        ValidationOptions { extensions: true }
+        ValidationOptions { extensions: true, feature_gates: FeatureGates::default() }
     }
 }
 
 /// Limit of the total size of annotations, in bytes.
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
+
+/// Validates the tolerations of a pod.
+pub fn validate_tolerations(tolerations: &[Toleration], feature_gates: FeatureGates) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let path = Path::Root("spec");
+    scheduling::validate_tolerations(tolerations, feature_gates, &path.child("tolerations"), &mut errors);
+    errors.into_list()
+}
 
 /// Validates a pod after defaulting and the label key merge.
 ///
@@ -62,7 +73,8 @@ pub fn validate_pod(pod: &Pod, options: &ValidationOptions) -> Vec<FieldError> {
     if !spec.node_name.is_empty() {
         errors.invalid_each(&path.child("nodeName"), &spec.node_name, syntax::dns_subdomain(&spec.node_name));
     }
-    scheduling::validate_tolerations(&spec.tolerations, &path.child("tolerations"), &mut errors);
+    let tolerations = path.child("tolerations");
+    scheduling::validate_tolerations(&spec.tolerations, options.feature_gates, &tolerations, &mut errors);
     scheduling::validate_priority(spec, path, &mut errors);
     let class = &spec.runtime_class_name;
     if !class.is_empty() {

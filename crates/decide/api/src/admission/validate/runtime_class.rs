@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::{resources, scheduling, validate_labels};
 use crate::admission::field::{Errors, FieldError, Path};
+use crate::feature_gates::FeatureGates;
 use crate::object::{RuntimeClass, Toleration};
 use crate::syntax;
 
@@ -18,7 +19,9 @@ pub fn validate_runtime_class(class: &RuntimeClass) -> Vec<FieldError> {
         let path = Path::Root("scheduling");
         validate_labels(&rules.node_selector, &path.child("nodeSelector"), &mut errors);
         let tolerations = path.child("tolerations");
-        scheduling::validate_tolerations(&rules.tolerations, &tolerations, &mut errors);
+        // As upstream: its tolerations never compare, whatever gates are on.
+        let gates = FeatureGates::default();
+        scheduling::validate_tolerations(&rules.tolerations, gates, &tolerations, &mut errors);
         let mut seen = HashSet::new();
         for (i, Toleration { key, operator, value, effect, .. }) in rules.tolerations.iter().enumerate() {
             if !seen.insert((key, operator, value, effect)) {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::super::field::{BadValue, Errors, Path};
 use super::selector::{validate_label_keys, validate_label_selector};
+use crate::feature_gates::FeatureGates;
 use crate::object::{PodSpec, Toleration, TopologySpreadConstraint};
 use crate::syntax;
 
@@ -75,13 +76,19 @@ fn validate_constraint(
     validate_label_selector(selector, false, &path.child("labelSelector"), errors);
 }
 
-pub(super) fn validate_tolerations(tolerations: &[Toleration], path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn validate_tolerations(
+    tolerations: &[Toleration],
+    gates: FeatureGates,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
     for (i, toleration) in tolerations.iter().enumerate() {
-        validate_toleration(toleration, &path.index(i), errors);
+        validate_toleration(toleration, gates, &path.index(i), errors);
     }
 }
 
-fn validate_toleration(toleration: &Toleration, path: &Path<'_>, errors: &mut Errors) {
+fn validate_toleration(toleration: &Toleration, gates: FeatureGates, path: &Path<'_>, errors: &mut Errors) {
+    let compares = gates.taint_toleration_comparison_operators;
     let Toleration { key, operator, value, effect, toleration_seconds } = toleration;
     let operator_path = path.child("operator");
     let effect_path = path.child("effect");
@@ -108,7 +115,16 @@ fn validate_toleration(toleration: &Toleration, path: &Path<'_>, errors: &mut Er
                 errors.invalid(&operator_path, value, "value must be empty when `operator` is 'Exists'");
             }
         }
-        _ => errors.not_supported(&operator_path, operator, &["Equal", "Exists"]),
+        "Gt" | "Lt" if compares => {
+            if let Err(problem) = syntax::decimal_integer(value) {
+                errors.invalid(&path.child("value"), value, problem);
+            }
+        }
+        _ => {
+            let operators: &[_] =
+                if compares { &["Equal", "Exists", "Gt", "Lt"] } else { &["Equal", "Exists"] };
+            errors.not_supported(&operator_path, operator, operators);
+        }
     }
     if !matches!(effect.as_str(), "" | "NoSchedule" | "PreferNoSchedule" | "NoExecute") {
         errors.not_supported(&effect_path, effect, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);

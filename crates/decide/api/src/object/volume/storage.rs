@@ -118,6 +118,9 @@ pub struct CsiDriverSpec {
     /// Whether its volumes are attached to nodes; true when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attach_required: Option<bool>,
+    /// Whether pods with its volumes are kept from nodes without it; false when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prevent_pod_scheduling_if_missing: Option<bool>,
     /// Whether it publishes its free capacity; false when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_capacity: Option<bool>,

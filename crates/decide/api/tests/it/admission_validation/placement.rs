@@ -1,5 +1,7 @@
 //! Rules about placement in the fields of Kubernetes.
 
+use berth_api::admission::{ValidationOptions, validate_pod};
+use berth_api::feature_gates::FeatureGates;
 use serde_json::json;
 
 use super::*;
@@ -242,4 +244,30 @@ fn a_claim_has_a_name() {
             {"name": "b", "persistentVolumeClaim": {}}, {"name": "c", "emptyDir": {}}]}),
         &["spec.volumes[1].persistentVolumeClaim.claimName: Required value"],
     );
+}
+
+/// Enhancement 5471: with the gate, the operators `Gt` and `Lt` compare with an integer of 64 bits in the value.
+#[test]
+fn tolerations_that_compare_need_an_integer() {
+    let pod = |value: &str| {
+        let spec = json!({"tolerations": [
+            {"key": "k", "operator": "Gt", "value": value, "effect": "NoSchedule"},
+            {"key": "k", "operator": "Ge", "value": "1"}]});
+        admitted(json!({}), spec, true).0
+    };
+    let feature_gates =
+        FeatureGates { taint_toleration_comparison_operators: true, ..FeatureGates::default() };
+    let errors = |value: &str| {
+        let options = ValidationOptions { feature_gates, ..ValidationOptions::default() };
+        let errors = validate_pod(&pod(value), &options);
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let other = "spec.tolerations[1].operator: Unsupported value: \"Ge\": supported values: \"Equal\", \"Exists\", \
+                 \"Gt\", \"Lt\"";
+    assert_eq!(errors("-950"), [other]);
+    for value in ["95.5", "0950", "+5", ""] {
+        let found = errors(value);
+        assert_eq!(found.len(), 2, "{value}: {found:?}");
+        assert!(found[0].starts_with("spec.tolerations[0].value: Invalid value: "), "{value}: {found:?}");
+    }
 }

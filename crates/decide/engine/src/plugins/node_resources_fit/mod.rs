@@ -5,6 +5,8 @@ pub(crate) mod placement;
 mod score;
 pub(super) mod scored_resource;
 
+pub(super) use score::piecewise_linear;
+
 use berth_api::config::Plugin;
 
 use super::hints::{Hints, QueueingHint};

@@ -66,7 +66,7 @@ impl Scorer for FitScore<'_> {
 }
 
 /// The configured function at a utilization in percent. Configured scores are 0 to 10.
-fn piecewise_linear(shape: &[UtilizationShapePoint], percent: i64) -> i64 {
+pub(in crate::plugins) fn piecewise_linear(shape: &[UtilizationShapePoint], percent: i64) -> i64 {
     let score = |point: &UtilizationShapePoint| point.score * MAX_NODE_SCORE / 10;
     let above = shape.iter().position(|point| percent <= point.utilization);
     match (above, shape) {

@@ -105,6 +105,16 @@ impl AttachableVolumes<'_> {
         counts
     }
 
+    /// A driver that the node lacks and that must be there.
+    fn missing_driver(&self, node: NodeRef<'_>) -> Option<&str> {
+        let required = self.volumes.rules.required_drivers.iter();
+        let csi_node = self.context.state.volumes.csi_node(node.record.name);
+        let attaches = |plugin: &Option<_>| plugin.is_none_or(|p| csi_node.is_some_and(|n| n.attaches(p)));
+        let is_missing = |driver: &str| !csi_node.is_some_and(|node| node.has_driver(driver));
+        let mut missing = required.filter(|(driver, plugin)| attaches(plugin) && is_missing(driver));
+        missing.next().map(|(driver, _)| &**driver)
+    }
+
     fn exceeded<'n>(&'n self, node: NodeRef<'n>) -> Vec<Count<'n>> {
         let mut exceeded = Vec::new();
         self.counts(node, &mut |count| {
@@ -126,12 +136,20 @@ impl Filter for AttachableVolumes<'_> {
                 reasons: [missing.clone().into()].into_iter().collect(),
             });
         }
+        if let Some(driver) = self.missing_driver(node) {
+            let (plugin, status) = (Plugin::NodeVolumeLimits, Status::Unschedulable);
+            return Some(Rejection {
+                plugin,
+                status,
+                reasons: [not_installed(driver).into()].into_iter().collect(),
+            });
+        }
         let rejection = || Rejection::new(Plugin::NodeVolumeLimits, Status::Unschedulable, REASON);
         (!self.admits(node)).then(rejection)
     }
 
     fn admits(&self, node: NodeRef<'_>) -> bool {
-        let mut fits = self.missing.is_none();
+        let mut fits = self.missing.is_none() && self.missing_driver(node).is_none();
         self.counts(node, &mut |count| fits &= count.attached + count.new <= count.limit);
         fits
     }
@@ -151,6 +169,11 @@ impl Filter for AttachableVolumes<'_> {
             let verdict = Verdict::new(plugin, status, REASON, missing.clone()).term(TERM);
             return vec![Verdict { reason: missing.clone().into(), ..verdict }];
         }
+        if let Some(driver) = self.missing_driver(node) {
+            let (plugin, status) = (Plugin::NodeVolumeLimits, Status::Unschedulable);
+            let verdict = Verdict::new(plugin, status, "", detail(driver)).term(TERM);
+            return vec![Verdict { reason: not_installed(driver).into(), ..verdict }];
+        }
         let verdict = |count: Count<'_>| {
             let counts = Counts::Volumes {
                 driver: count.driver.to_owned(),
@@ -165,6 +188,10 @@ impl Filter for AttachableVolumes<'_> {
         };
         self.exceeded(node).into_iter().map(verdict).collect()
     }
+}
+
+fn not_installed(driver: &str) -> String {
+    format!("{driver} CSI driver is not installed on the node")
 }
 
 fn detail(driver: &str) -> String {

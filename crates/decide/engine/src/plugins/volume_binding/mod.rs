@@ -1,11 +1,14 @@
 //! Bound volumes, and claims that are bound or provisioned once their first pod is scheduled.
 
+mod score;
+
 use berth_api::config::Plugin;
 use smallvec::SmallVec;
 
-use super::rule::{Filter, PreFilter, Reads, Rule, TermInfo};
+use super::rule::{Filter, PreFilter, Reads, Rule, Scorer, TermInfo};
 use super::volumes::{claim_path, pre_filter_by, volume_path};
 use crate::cycle::context::{Context, NodeRef};
+use crate::state::node::NodeId;
 use crate::state::volume::ClaimKey;
 use crate::verdict::{Rejection, Status, Verdict, ViolatedRule, bounded};
 use crate::volume::{BindingVerdict, CycleVolumes};
@@ -32,6 +35,10 @@ impl Rule for VolumeBinding {
         let volumes = context.cycle.volumes.as_deref()?;
         let needed = !volumes.rules.bound.is_empty() || !volumes.rules.unbound.is_empty();
         needed.then(|| Box::new(BindableVolumes { context, volumes }) as Box<dyn Filter>)
+    }
+
+    fn scorer<'a>(context: Context<'a>, _feasible: &[NodeId]) -> Option<Box<dyn Scorer + 'a>> {
+        score::scorer(context)
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) use self::claim::{ClaimRecord, Needs};
 pub(crate) use self::free::Matching;
 pub(crate) use self::persistent_volume::{Source, VolumeRecord, ZoneRule};
 pub(crate) use self::pod_volumes::{ClaimKey, Disk, PodClaim, PodVolumes};
-pub(crate) use self::storage::{AllowedTopologies, CapacityRecord, ClassRecord, CsiNodeRecord};
+pub(crate) use self::storage::{AllowedTopologies, CapacityRecord, ClassRecord, CsiNodeRecord, DriverRecord};
 
 /// Objects by name, and their indexes. Names are what users send: the hashers are keyed.
 #[derive(Clone)]
@@ -37,8 +37,7 @@ pub(crate) struct Volumes {
     claims: HashMap<ClaimKey, ClaimRecord>,
     volumes: HashMap<Arc<str>, VolumeRecord>,
     classes: HashMap<Box<str>, ClassRecord>,
-    /// Whether a driver publishes its free capacity.
-    drivers: HashMap<Box<str>, bool>,
+    drivers: HashMap<Box<str>, DriverRecord>,
     /// By the name of the node, of which it is a user.
     csi_nodes: FxHashMap<Symbol, CsiNodeRecord>,
     capacities: HashMap<NamespacedName, CapacityRecord>,
@@ -123,9 +122,9 @@ impl Volumes {
         self.csi_nodes.get(&node)
     }
 
-    /// Whether a driver publishes its free capacity.
-    pub(crate) fn tracks_capacity(&self, driver: &str) -> bool {
-        self.drivers.get(driver) == Some(&true)
+    /// What a driver says of itself; nothing if there is no such CSIDriver.
+    pub(crate) fn driver(&self, name: &str) -> DriverRecord {
+        self.drivers.get(name).copied().unwrap_or_default()
     }
 
     /// The free capacities for a class.

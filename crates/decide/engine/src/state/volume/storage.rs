@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_api::object::volume::{CsiNode, CsiStorageCapacity, NO_PROVISIONER, StorageClass};
+use berth_api::object::volume::{CsiDriver, CsiNode, CsiStorageCapacity, NO_PROVISIONER, StorageClass};
 use berth_api::rules::Selector;
 use berth_api::rules::volume::InTreePlugin;
 
@@ -68,26 +68,30 @@ impl AllowedTopologies {
 /// The CSI drivers of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CsiNodeRecord {
-    /// How many volumes a driver can attach, if it is limited.
-    limits: Vec<(Box<str>, i64)>,
+    /// The drivers, and how many volumes they can attach, if they are limited.
+    drivers: Vec<(Box<str>, Option<i64>)>,
     migrated: Vec<InTreePlugin>,
 }
 
 impl CsiNodeRecord {
     pub(super) fn compile(node: &CsiNode) -> CsiNodeRecord {
-        let limited = node.spec.drivers.iter().filter_map(|driver| {
-            let count = driver.allocatable.as_ref()?.count?;
-            Some((driver.name.as_str().into(), i64::from(count)))
+        let drivers = node.spec.drivers.iter().map(|driver| {
+            let count = driver.allocatable.as_ref().and_then(|allocatable| allocatable.count);
+            (driver.name.as_str().into(), count.map(i64::from))
         });
-        CsiNodeRecord { limits: limited.collect(), migrated: InTreePlugin::migrated_on(node) }
+        CsiNodeRecord { drivers: drivers.collect(), migrated: InTreePlugin::migrated_on(node) }
     }
 
     pub(crate) fn limit(&self, driver: &str) -> Option<i64> {
-        self.limits.iter().rev().find(|(name, _)| **name == *driver).map(|(_, count)| *count)
+        self.drivers.iter().rev().filter(|(name, _)| **name == *driver).find_map(|(_, count)| *count)
     }
 
     pub(crate) fn is_limited(&self) -> bool {
-        !self.limits.is_empty()
+        self.drivers.iter().any(|(_, count)| count.is_some())
+    }
+
+    pub(crate) fn has_driver(&self, driver: &str) -> bool {
+        self.drivers.iter().any(|(name, _)| **name == *driver)
     }
 
     /// Whether the CSI driver of an in-tree plugin attaches its volumes to the node. For most plugins there is no other
@@ -102,10 +106,35 @@ impl CsiNodeRecord {
     }
 }
 
+/// What a CSI driver says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DriverRecord {
+    /// It publishes its free capacity.
+    pub(crate) tracks_capacity: bool,
+    /// Pods with its volumes are kept from nodes without it.
+    pub(crate) is_required: bool,
+}
+
+impl DriverRecord {
+    pub(super) fn compile(driver: &CsiDriver) -> DriverRecord {
+        DriverRecord {
+            tracks_capacity: driver.spec.storage_capacity.unwrap_or_default(),
+            is_required: driver.spec.prevent_pod_scheduling_if_missing.unwrap_or_default(),
+        }
+    }
+
+    /// Whether a change to another record can make a node feasible.
+    pub(super) fn restricts_more_than(self, other: DriverRecord) -> bool {
+        (self.tracks_capacity && !other.tracks_capacity) || (self.is_required && !other.is_required)
+    }
+}
+
 /// The free capacity for a class in a topology. A user of its symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CapacityRecord {
     pub(crate) class: Box<str>,
+    /// What is free, in bytes; 0 if unknown.
+    pub(crate) capacity: i64,
     /// The largest volume, in bytes; none if unknown.
     pub(crate) limit: Option<i64>,
     pub(super) topology: LabelMatcher,
@@ -116,6 +145,7 @@ impl CapacityRecord {
         let selector = Selector::parse(capacity.node_topology.as_ref()).unwrap_or(Selector::Nothing);
         CapacityRecord {
             class: capacity.storage_class_name.as_str().into(),
+            capacity: capacity.capacity.map_or(0, |quantity| quantity.units()),
             limit: capacity.maximum_volume_size.or(capacity.capacity).map(|quantity| quantity.units()),
             topology: LabelMatcher::compile(symbols, &selector),
         }

@@ -12,7 +12,8 @@ use berth_api::object::{VolumeDecision, VolumeKind, VolumeObject};
 use smallvec::SmallVec;
 
 use super::{
-    AttachmentRecord, CapacityRecord, ClaimKey, ClaimRecord, ClassRecord, CsiNodeRecord, VolumeRecord,
+    AttachmentRecord, CapacityRecord, ClaimKey, ClaimRecord, ClassRecord, CsiNodeRecord, DriverRecord,
+    VolumeRecord,
 };
 use crate::state::State;
 use crate::state::change::{Change, VolumeChange};
@@ -29,10 +30,10 @@ impl State {
             VolumeObject::StorageClass(class) => self.set_class(&class),
             VolumeObject::CsiNode(node) => self.set_csi_node(&node),
             VolumeObject::CsiDriver(driver) => {
-                let tracks_capacity = driver.spec.storage_capacity.unwrap_or_default();
+                let record = DriverRecord::compile(&driver);
                 let name = driver.metadata.name.as_str();
-                if self.volumes.drivers.insert(name.into(), tracks_capacity) == Some(true) && !tracks_capacity
-                {
+                let before = self.volumes.drivers.insert(name.into(), record).unwrap_or_default();
+                if before.restricts_more_than(record) {
                     self.record_volume(|| VolumeChange::DriverChanged(name.into()));
                 }
             }
@@ -75,7 +76,8 @@ impl State {
                 }
             }
             VolumeKind::CsiDriver => {
-                if self.volumes.drivers.remove(name) == Some(true) {
+                let before = self.volumes.drivers.remove(name).unwrap_or_default();
+                if before.restricts_more_than(DriverRecord::default()) {
                     self.record_volume(|| VolumeChange::DriverChanged(name.into()));
                 }
             }

@@ -173,8 +173,10 @@ impl PodClasses {
             self.n_pods_without_selector += if selector.is_empty() { n_pods } else { 0 };
         }
         let selector = (!selector.is_empty()).then(|| self.selectors.position(selector));
-        let tolerations = self.tolerations.position(Tolerations::parse(&pod.spec.tolerations));
-        let profile = simulation.cluster.settings().config.profile(&pod.spec.scheduler_name);
+        let config = &simulation.cluster.settings().config;
+        let tolerations = Tolerations::parse(&pod.spec.tolerations).in_force(config.feature_gates);
+        let tolerations = self.tolerations.position(tolerations);
+        let profile = config.profile(&pod.spec.scheduler_name);
         let added = profile.and_then(|profile| added_to.get(profile.scheduler_name.as_str())).copied();
         self.all.insert(PodClass { selector, tolerations, added, is_daemon });
         let workload = (is_daemon, pod.metadata.namespace.clone(), object);

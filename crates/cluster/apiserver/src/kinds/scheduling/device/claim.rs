@@ -68,8 +68,8 @@ impl Strategy for Claim {
         self.typed.validate(context, value, causes);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, causes: &mut Causes) {
-        self.typed.validate_update(new, old, causes);
+    fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
+        self.typed.validate_update(context, new, old, causes);
     }
 
     fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {
