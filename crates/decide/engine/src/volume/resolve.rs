@@ -207,12 +207,16 @@ fn resolve_attachments(volumes: &Volumes, pod: &PodVolumes, rules: &mut VolumeRu
     rules.attach.sort_unstable();
 }
 
-/// The drivers without which a node cannot have the pod's volumes, and says so.
+/// The drivers of the pod's volumes without which a node does not get the pod.
 fn resolve_required_drivers(volumes: &Volumes, pod: &PodVolumes, rules: &mut VolumeRules) {
-    let of_claims = rules.attach.iter().map(|(driver, plugin, _)| (driver.clone(), *plugin));
-    let inline = pod.in_tree.iter().map(|(plugin, _)| (plugin.csi_driver().into(), Some(*plugin)));
-    let required = |(driver, _): &(Arc<str>, _)| volumes.driver(driver).is_required;
-    rules.required_drivers = of_claims.chain(inline).filter(required).collect();
+    let of_claims = pod.claims.iter().filter_map(|used| {
+        let claim = volumes.claim(&used.key).filter(|claim| volumes.is_for(pod, used, claim))?;
+        let (attachment, plugin) = volumes.attachment(&used.key, claim, None)?;
+        Some((attachment.driver, plugin))
+    });
+    let inline = pod.in_tree.iter().map(|(plugin, _)| (plugin.csi_driver(), Some(*plugin)));
+    let required = of_claims.chain(inline).filter(|(driver, _)| volumes.driver(driver).is_required);
+    rules.required_drivers = required.map(|(driver, plugin)| (driver.into(), plugin)).collect();
     rules.required_drivers.sort_unstable();
     rules.required_drivers.dedup();
 }

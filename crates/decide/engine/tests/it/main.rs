@@ -5,6 +5,7 @@ mod common;
 mod devices;
 mod documentation;
 mod explanation;
+mod feature_gates;
 mod group_topology;
 mod groups;
 mod limits;

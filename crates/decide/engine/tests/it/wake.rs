@@ -1,9 +1,10 @@
 //! Wake-up conditions: which changes wake an unschedulable pod, and which let it sleep.
 
+use berth_api::feature_gates::FeatureGates;
 use berth_engine::{Cluster, Settings, WakeConditions};
 use berth_testkit::text;
 
-use crate::common::{admitted, cluster};
+use crate::common::{admitted, cluster, with_gates};
 
 /// A cluster in which the last pod of the text waits.
 struct Waiting {
@@ -13,9 +14,13 @@ struct Waiting {
 
 impl Waiting {
     fn new(text: &str) -> Waiting {
+        Waiting::with(FeatureGates::default(), text)
+    }
+
+    fn with(gates: FeatureGates, text: &str) -> Waiting {
         let mut world = text::world(text);
         let pod = admitted(&world.pods.pop().expect("a pod waits"), true);
-        let mut cluster = cluster(&world, Settings::default());
+        let mut cluster = cluster(&world, with_gates(gates));
         let prepared = cluster.prepare(&pod);
         assert!(!cluster.fits_anywhere(&prepared), "{text}: the pod fits already");
         let conditions = cluster.wake_conditions(&prepared);
@@ -249,4 +254,29 @@ fn a_pod_wakes_when_an_attached_volume_becomes_one_that_its_driver_does_not_coun
         &["pv old gce:disk"],
         &[],
     );
+}
+
+#[test]
+fn pods_with_feature_gates_wake_where_the_feature_helps() {
+    let gates = FeatureGates {
+        taint_toleration_comparison_operators: true,
+        volume_limit_scaling: true,
+        ..FeatureGates::default()
+    };
+    let wakes = |text: &str, change: &str| Waiting::with(gates, text).wakes(change);
+
+    let tainted = "node a taint:sla=900:NoSchedule\npod default/p tolerate:sla>950";
+    assert!(wakes(tainted, "node a taint:sla=951:NoSchedule"));
+    assert!(!wakes(tainted, "node a taint:sla=950:NoSchedule"));
+
+    let missing = "node a\ncsinode a other\ncsidriver drv required\nclass c drv waits\npvc default/c class:c
+        pod default/p claim:c";
+    assert!(wakes(missing, "csinode a drv"));
+    assert!(wakes(missing, "csidriver drv"));
+    assert!(!wakes(missing, "csinode a another"));
+
+    // Enhancement 5381: the node affinity of a volume changes, with or without the gate.
+    let elsewhere = "node a zone=z1\npv v node(zone=z2) claim:default/c\npvc default/c volume:v
+        pod default/p claim:c";
+    assert!(wakes(elsewhere, "pv v node(zone=z1) claim:default/c"));
 }

@@ -23,10 +23,10 @@ pub fn check(
         if !accepts_node(pod, node) {
             findings.add(Rule::NodeAffinity, at, || node.metadata.name.clone());
         }
-        if node.spec.unschedulable && !naive::is_tolerated(&cordon(), pod) {
+        if node.spec.unschedulable && !naive::is_tolerated(&cordon(), pod, false) {
             findings.add(Rule::Unschedulable, at, || node.metadata.name.clone());
         }
-        if let Some(taint) = naive::untolerated(pod, node) {
+        if let Some(taint) = naive::untolerated(pod, node, false) {
             findings.add(Rule::Taint, at, || format!("{}: {}", node.metadata.name, taint.key));
         }
         for port in naive::host_ports(pod) {

@@ -49,7 +49,7 @@ impl Spreads {
             counts.push(
                 has_keys
                     && (ignores_affinity || accepts_node(pod, node))
-                    && (!honours_taints || untolerated(pod, node).is_none()),
+                    && (!honours_taints || untolerated(pod, node, false).is_none()),
             );
         }
     }

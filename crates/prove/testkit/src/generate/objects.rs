@@ -70,7 +70,7 @@ fn draw_node_part(random: &mut Random, node: &mut Node, part: usize) {
             while random.chance(25) {
                 let taint = Taint {
                     key: random.word(&["dedicated", "flaky"]),
-                    value: random.word(&["", "db"]),
+                    value: random.word(&["", "db", "7"]),
                     effect: random.word(&["NoSchedule", "NoExecute", "PreferNoSchedule", "PreferNoSchedule"]),
                 };
                 // A node has one taint of a key and an effect.
@@ -211,14 +211,17 @@ pub fn pod(random: &mut Random, flavour: Flavour, number: usize) -> Pod {
     }
     while random.chance(30) {
         let exists = random.chance(50);
+        let compares = !exists && random.chance(30);
+        let operators: &[&str] = if compares { &["Gt", "Lt"] } else { &["Equal", ""] };
+        let values: &[&str] = if compares { &["-7", "7", "8"] } else { &["", "db"] };
         pod.spec.tolerations.push(Toleration {
             key: if exists && random.chance(30) {
                 String::new()
             } else {
                 random.word(&["dedicated", "flaky"])
             },
-            operator: if exists { "Exists".to_owned() } else { random.word(&["Equal", ""]) },
-            value: if exists { String::new() } else { random.word(&["", "db"]) },
+            operator: if exists { "Exists".to_owned() } else { random.word(operators) },
+            value: if exists { String::new() } else { random.word(values) },
             effect: random.word(&["", "NoSchedule", "PreferNoSchedule", "NoExecute"]),
             toleration_seconds: None,
         });

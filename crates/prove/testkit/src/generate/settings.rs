@@ -3,6 +3,7 @@
 use berth_api::config::{
     Plugin, Profile, ResourceSpec, ScoringStrategyKind, SpreadDefaulting, UtilizationShapePoint,
 };
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{
     NodeAffinity, NodeSelector, NodeSelectorTerm, PreferredSchedulingTerm, SelectorRequirement,
     TopologySpreadConstraint,
@@ -50,6 +51,10 @@ pub fn profile(seed: u64) -> Profile {
             list.retain(|p| Some(*p) != off);
         }
         profile.score.retain(|(p, _)| Some(*p) != off);
+    }
+    if random.chance(30) {
+        let point = |utilization, score| UtilizationShapePoint { utilization, score };
+        profile.volume_binding.shape = vec![point(10, 1), point(60, 8), point(90, 2)];
     }
     for (_, weight) in &mut profile.score {
         if random.chance(20) {
@@ -116,10 +121,17 @@ fn draw_resources(random: &mut Random, profile: &mut Profile) {
 /// Options for histories of this flavor.
 pub fn options(seed: u64, flavour: Flavour) -> Options {
     let mut random = Random::new(seed);
+    let feature_gates = FeatureGates {
+        taint_toleration_comparison_operators: random.chance(40),
+        storage_capacity_scoring: random.chance(40),
+        volume_limit_scaling: random.chance(40),
+        ..FeatureGates::default()
+    };
     if flavour != Flavour::Extensions {
-        return Options::strict_v1();
+        return Options { feature_gates, ..Options::strict_v1() };
     }
-    let mut options = Options { exempt_for_v1: random.chance(30), ..Options::default() };
+    let exempt_for_v1 = random.chance(30);
+    let mut options = Options { exempt_for_v1, feature_gates, ..Options::default() };
     if random.chance(30) {
         options.exempt_namespaces = random.words(&["kube-system", "team-a"], 0, 2);
     }

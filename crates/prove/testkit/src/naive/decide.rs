@@ -229,6 +229,7 @@ fn scores(q: Question, feasible: &[&Node]) -> Result<Vec<(Plugin, Vec<i64>)>, St
             }
             Plugin::NodeResourcesFit => Some(resources_fit::score(q, feasible)),
             Plugin::NodeResourcesBalancedAllocation => balanced_allocation::score(q, feasible),
+            Plugin::VolumeBinding => volume_binding::score(q, feasible),
             Plugin::DynamicResources => devices::score(q, feasible),
             Plugin::ImageLocality => Some(image_locality::score(q, feasible)),
             _ => None,

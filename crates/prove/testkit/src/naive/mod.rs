@@ -36,6 +36,7 @@ mod volume_zone;
 use std::collections::BTreeMap;
 
 use berth_api::config::Profile;
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::device::DeviceDecision;
 use berth_api::object::{
     LabelSelector, Namespace, Node, Pod, PodDisruptionBudget, Service, StringMap, VolumeDecision,
@@ -110,6 +111,8 @@ pub struct Options {
     pub exempt_for_v1: bool,
     /// The node label keys of an empty `topologyKey`.
     pub all_topologies: Vec<String>,
+    /// Features that are on.
+    pub feature_gates: FeatureGates,
 }
 
 impl Default for Options {
@@ -121,6 +124,7 @@ impl Default for Options {
             all_topologies: [HOSTNAME, "topology.kubernetes.io/zone", "topology.kubernetes.io/region"]
                 .map(str::to_owned)
                 .to_vec(),
+            feature_gates: FeatureGates::default(),
         }
     }
 }

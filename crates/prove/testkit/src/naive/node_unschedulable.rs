@@ -11,7 +11,7 @@ pub fn filter(q: Question, node: &Node) -> Verdict {
         effect: "NoSchedule".to_owned(),
     };
     if !node.spec.unschedulable
-        || q.pod.spec.tolerations.iter().any(|t| taint_toleration::tolerates(t, &cordon))
+        || q.pod.spec.tolerations.iter().any(|t| taint_toleration::tolerates(t, &cordon, false))
     {
         Ok(())
     } else {

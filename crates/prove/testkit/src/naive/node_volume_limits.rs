@@ -31,6 +31,17 @@ pub fn filter(q: Question, node: &Node) -> Result<Verdict, String> {
     let has_limits = csi_node.is_some_and(|n| {
         n.spec.drivers.iter().any(|d| d.allocatable.as_ref().is_some_and(|a| a.count.is_some()))
     });
+    let is_required = |driver: &str| {
+        let driver = q.world.storage.csi_drivers.iter().find(|d| d.metadata.name == driver);
+        driver.is_some_and(|d| d.spec.prevent_pod_scheduling_if_missing == Some(true))
+    };
+    let is_installed =
+        |driver: &str| csi_node.is_some_and(|n| n.spec.drivers.iter().any(|d| d.name == driver));
+    let mut missing = new.iter().filter(|(driver, _)| is_required(driver) && !is_installed(driver));
+    if let Some((driver, _)) = missing.next().filter(|_| q.options.feature_gates.volume_limit_scaling) {
+        let reason = format!("{driver} CSI driver is not installed on the node");
+        return Ok(reject(Code::Unschedulable, &reason));
+    }
     if new.is_empty() || !has_limits {
         return Ok(Ok(()));
     }

@@ -111,7 +111,7 @@ fn percent(part: i64, whole: i64) -> i64 {
 }
 
 /// The piecewise linear function; its scores of 0 to 10 are scaled to 0 to 100.
-fn ratio_score(shape: &[UtilizationShapePoint], utilization: i64) -> i64 {
+pub(super) fn ratio_score(shape: &[UtilizationShapePoint], utilization: i64) -> i64 {
     let stretched = |point: &UtilizationShapePoint| point.score * (MAX_NODE_SCORE / 10);
     match shape.iter().position(|point| utilization <= point.utilization) {
         None => shape.last().map_or(0, stretched),

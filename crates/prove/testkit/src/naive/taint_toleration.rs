@@ -4,32 +4,45 @@ use berth_api::object::{Node, Pod, Taint, Toleration};
 
 use super::{Code, Question, Verdict, normalize, reject};
 
-/// Whether a toleration covers a taint. An empty key or effect covers every one.
-pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+/// The integer in a value, as it is usually written: no sign but a minus, no zero in front.
+fn integer(value: &str) -> Option<i64> {
+    value.parse().ok().filter(|number: &i64| number.to_string() == value)
+}
+
+/// Whether a toleration covers a taint. An empty key or effect covers every one. `compares`: whether `Gt` and `Lt` are known,
+/// which cover values that are greater and less than the toleration's.
+pub fn tolerates(toleration: &Toleration, taint: &Taint, compares: bool) -> bool {
+    let integers = integer(&taint.value).zip(integer(&toleration.value)).filter(|_| compares);
     let key = toleration.key.is_empty() || toleration.key == taint.key;
     let effect = toleration.effect.is_empty() || toleration.effect == taint.effect;
     let value = match toleration.operator.as_str() {
         "" | "Equal" => toleration.value == taint.value,
         "Exists" => true,
+        "Gt" => integers.is_some_and(|(taint, bound)| taint > bound),
+        "Lt" => integers.is_some_and(|(taint, bound)| taint < bound),
         _ => false,
     };
     key && effect && value
 }
 
 /// Whether a pod tolerates a taint.
-pub fn is_tolerated(taint: &Taint, pod: &Pod) -> bool {
-    pod.spec.tolerations.iter().any(|toleration| tolerates(toleration, taint))
+pub fn is_tolerated(taint: &Taint, pod: &Pod, compares: bool) -> bool {
+    pod.spec.tolerations.iter().any(|toleration| tolerates(toleration, taint, compares))
 }
 
 /// The first taint of a node that prevents scheduling and that the pod does not tolerate.
-pub fn untolerated<'n>(pod: &Pod, node: &'n Node) -> Option<&'n Taint> {
+pub fn untolerated<'n>(pod: &Pod, node: &'n Node, compares: bool) -> Option<&'n Taint> {
     let mut hard = node.spec.taints.iter().filter(|t| t.effect == "NoSchedule" || t.effect == "NoExecute");
-    hard.find(|taint| !is_tolerated(taint, pod))
+    hard.find(|taint| !is_tolerated(taint, pod, compares))
+}
+
+fn compares(q: Question) -> bool {
+    q.options.feature_gates.taint_toleration_comparison_operators
 }
 
 /// Whether the pod tolerates all taints of the node that prevent scheduling.
 pub fn tolerates_node(q: Question, node: &Node) -> bool {
-    untolerated(q.pod, node).is_none()
+    untolerated(q.pod, node, compares(q)).is_none()
 }
 
 pub fn filter(q: Question, node: &Node) -> Verdict {
@@ -43,7 +56,7 @@ pub fn filter(q: Question, node: &Node) -> Verdict {
 pub fn score(q: Question, feasible: &[&Node]) -> Vec<i64> {
     let untolerated = |node: &Node| {
         let soft = node.spec.taints.iter().filter(|t| t.effect == "PreferNoSchedule");
-        soft.filter(|taint| !is_tolerated(taint, q.pod)).count() as i64
+        soft.filter(|taint| !is_tolerated(taint, q.pod, compares(q))).count() as i64
     };
     normalize(&feasible.iter().map(|node| untolerated(node)).collect::<Vec<_>>(), true)
 }

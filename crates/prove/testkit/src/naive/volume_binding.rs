@@ -1,5 +1,7 @@
 //! `VolumeBinding`: nodes from which bound volumes can be reached, and volumes for claims that wait for their first pod.
 
+use std::collections::BTreeMap;
+
 use berth_api::object::volume::{
     BIND_COMPLETED_ANNOTATION, ClaimReference, CsiStorageCapacity, NO_PROVISIONER, PersistentVolume,
     PersistentVolumeClaim, STORAGE, StorageClass,
@@ -7,6 +9,7 @@ use berth_api::object::volume::{
 use berth_api::object::{Node, VolumeDecision};
 
 use super::csi_migration::on_node;
+use super::resources_fit::ratio_score;
 use super::storage::{claim_name, claim_not_found, made_for};
 use super::terms::Dialect;
 use super::{Code, Question, Verdict, node_affinity, selector};
@@ -225,11 +228,66 @@ fn can_be_provisioned(q: Question, node: &Node, claim: &PersistentVolumeClaim) -
     if driver.is_none_or(|d| d.spec.storage_capacity != Some(true)) {
         return Ok(());
     }
-    let suffices = |capacity: &CsiStorageCapacity| {
+    if capacity_for(q, node, claim, size.units()).is_some() { Ok(()) } else { Err(NotFound::Space) }
+}
+
+/// The first capacity by namespace and name that a volume of this size can be provisioned from.
+fn capacity_for<'a>(
+    q: Question<'a>,
+    node: &Node,
+    claim: &PersistentVolumeClaim,
+    size: i64,
+) -> Option<&'a CsiStorageCapacity> {
+    let suffices = |capacity: &&CsiStorageCapacity| {
         let limit = capacity.maximum_volume_size.or(capacity.capacity);
-        capacity.storage_class_name == class.metadata.name
-            && limit.is_some_and(|limit| limit.units() >= size.units())
+        capacity.storage_class_name == claim.storage_class()
+            && limit.is_some_and(|limit| limit.units() >= size)
             && selector::selects(capacity.node_topology.as_ref(), &node.metadata.labels)
     };
-    if q.world.storage.capacities.iter().any(suffices) { Ok(()) } else { Err(NotFound::Space) }
+    let sufficient = q.world.storage.capacities.iter().filter(suffices);
+    sufficient.min_by_key(|capacity| capacity.metadata.namespaced_name())
+}
+
+/// By class: the size of the pod's claims, and of the storage that they would be a part of. Free volumes count if there are any for
+/// the pod on the node; otherwise it is the published capacity, once for all claims of a class.
+pub fn score(q: Question, feasible: &[&Node]) -> Option<Vec<i64>> {
+    let waiting = claims(q).ok()?.waiting;
+    if !q.options.feature_gates.storage_capacity_scoring || waiting.is_empty() {
+        return None;
+    }
+    Some(feasible.iter().map(|node| storage_score(q, node)).collect())
+}
+
+fn storage_score(q: Question, node: &Node) -> i64 {
+    let Some(decision) = decision(q, node) else { return 0 };
+    let storage = &q.world.storage;
+    let claim =
+        |name: &String| storage.claim(&q.pod.metadata.namespace, name).expect("a claim that was decided");
+    let mut by_class: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    for (name, volume) in &decision.bind {
+        let claim = claim(name);
+        let volume = storage.volume(volume).expect("a volume that was decided");
+        let (requested, capacity) = by_class.entry(claim.storage_class()).or_default();
+        *requested += claim.requested().units();
+        *capacity += volume.capacity().units();
+    }
+    for claim in decision.provision.iter().filter(|_| decision.bind.is_empty()).map(claim) {
+        let provisioner = storage.class(claim.storage_class()).map(|class| &class.provisioner);
+        let driver = storage.csi_drivers.iter().find(|d| Some(&d.metadata.name) == provisioner);
+        let is_published = driver.is_some_and(|d| d.spec.storage_capacity == Some(true));
+        let size = claim.spec.resources.requests.get(STORAGE).filter(|_| is_published);
+        let Some(size) = size.map(|size| size.units()) else { continue };
+        let Some(found) = capacity_for(q, node, claim, size) else { continue };
+        let (requested, capacity) = by_class.entry(claim.storage_class()).or_default();
+        *requested += size;
+        *capacity = found.capacity.map_or(0, |capacity| capacity.units());
+    }
+    if by_class.is_empty() {
+        return 0;
+    }
+    let scores = by_class.values().map(|(requested, capacity)| {
+        let percent = if *capacity == 0 || requested > capacity { 100 } else { requested * 100 / capacity };
+        ratio_score(&q.profile.volume_binding.shape, percent)
+    });
+    (scores.sum::<i64>() as f64 / by_class.len() as f64).round() as i64
 }

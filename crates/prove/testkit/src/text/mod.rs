@@ -34,7 +34,7 @@
 //! `started:SECONDS` (into 2026), `never-preempts`, `gate:NAME`,
 //! `cpu=100m mem=64Mi storage=1Gi req:RESOURCE=N` (requests of the only container), `allocated:RESOURCE=N` (reserved
 //! by the node), `infeasible` (the node rejected a resize), `restarts-all` (containers), `image:NAME`, `image-volume:NAME`,
-//! `port:[IP:]N[/PROTOCOL]`, `select:KEY=VALUE`, `tolerate:KEY[=VALUE][:EFFECT]` (`tolerate:*` for all),
+//! `port:[IP:]N[/PROTOCOL]`, `select:KEY=VALUE`, `tolerate:KEY[=VALUE][:EFFECT]` (`tolerate:*` for all, `>` and `<` compare),
 //! `tolerate-anti:NAMESPACE,...` (`*` for all), `relax:5m` (after this time), `owner:KIND/NAME`, volumes `claim:NAME`, `ephemeral:NAME`, `gce:NAME`, `ebs:ID`, `iscsi:IQN`,
 //! `rbd:IMAGE@MONITOR,...` (these four with `:ro` for read-only), and groups:
 //!
@@ -53,7 +53,7 @@
 //! `size:1Gi class:NAME access:... block lost deleting`, `volume:NAME` (bound to it), `asks:NAME`, `selected:NODE` and
 //! `of:POD` (its owner). **Classes** `class NAME key=value,value...` (allowed topologies) with `waits` (for the first
 //! consumer), `static` (no provisioner), `provisioner:NAME`. **CSI** `csinode NAME DRIVER=LIMIT... migrated:PLUGIN,...`,
-//! `csidriver NAME capacity`, `capacity NAMESPACE/NAME class:NAME size:10Gi max:5Gi key=value...` (node topology, or
+//! `csidriver NAME [capacity] [required]`, `capacity NAMESPACE/NAME class:NAME size:10Gi max:5Gi key=value...` (node topology, or
 //! `nowhere`), `attachment NAME driver:NAME node:NAME volume:NAME`. A driver not named is `csi.example.com`.
 //!
 //! A TERM is requirements, `@KEY` for the topology (`@*` for the empty key), `ns=a,b` (or `ns=`) for
@@ -333,7 +333,9 @@ fn host_port(line: &str, text: &str) -> ContainerPort {
 
 fn toleration(text: &str) -> Toleration {
     let (pair, effect) = text.split_once(':').unwrap_or((text, ""));
-    let (key, value, operator) = match pair.split_once('=') {
+    let (key, value, operator) = match pair.split_once(['=', '>', '<']) {
+        Some((key, value)) if pair.contains('>') => (key, value, "Gt"),
+        Some((key, value)) if pair.contains('<') => (key, value, "Lt"),
         Some((key, value)) => (key, value, "Equal"),
         None => (if pair == "*" { "" } else { pair }, "", "Exists"),
     };

@@ -191,7 +191,9 @@ fn csi_driver(line: &str) -> CsiDriver {
     let (name, words) = name_and_words(line);
     let mut driver = CsiDriver::default();
     driver.metadata.name = name;
-    driver.spec.storage_capacity = words.iter().any(|word| word == "capacity").then_some(true);
+    let is = |what: &str| words.iter().any(|word| word == what).then_some(true);
+    driver.spec.storage_capacity = is("capacity");
+    driver.spec.prevent_pod_scheduling_if_missing = is("required");
     driver
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use berth_api::admission::{ValidationOptions, validate_pod};
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::Pod;
 use berth_testkit::generate::{Flavour, Operation, operations, options, profile, written_claims};
 use berth_testkit::naive::{NodeResult, World, evaluate};
@@ -23,7 +24,9 @@ fn generated_pods_are_valid() {
         for operation in (0..40).flat_map(|seed| operations(seed, 100, flavour)) {
             if let Operation::AddPod(pod) | Operation::Decide(pod) = operation {
                 // Users cannot set a pod's deletion and node, so they are not validated.
-                let errors = validate_pod(&pod, &ValidationOptions { extensions });
+                let feature_gates =
+                    FeatureGates { taint_toleration_comparison_operators: true, ..FeatureGates::default() };
+                let errors = validate_pod(&pod, &ValidationOptions { extensions, feature_gates });
                 assert!(errors.is_empty(), "{errors:?}\n{}", serde_json::to_string(&pod).expect("JSON"));
             }
         }

@@ -15,7 +15,8 @@ struct StorageScore<'a> {
 }
 
 pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
-    let is_on = context.state.settings.config.feature_gates.storage_capacity_scoring;
+    let is_on =
+        context.state.settings.config.feature_gates.storage_capacity_scoring && context.binds_volumes();
     let volumes = context.cycle.volumes.as_deref().filter(|v| is_on && !v.rules.unbound.is_empty())?;
     Some(Box::new(StorageScore { context, volumes, shape: &context.profile.profile.volume_binding.shape }))
 }

@@ -3,6 +3,7 @@
 
 use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::config::{Profile, SchedulerConfig};
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::rules::Selector;
 use berth_engine::{Cluster, PreparedPod, Settings};
@@ -14,7 +15,10 @@ use berth_testkit::text;
 pub fn admitted(pod: &Pod, extensions: bool) -> Pod {
     let mut pod = pod.clone();
     pod.spec.containers.iter_mut().filter(|c| c.image.is_empty()).for_each(|c| c.image = "app".to_owned());
-    let admission = admit(&mut pod, &AdmissionOptions { extensions, ..AdmissionOptions::default() });
+    let feature_gates =
+        FeatureGates { taint_toleration_comparison_operators: true, ..FeatureGates::default() };
+    let options = AdmissionOptions { extensions, feature_gates, ..AdmissionOptions::default() };
+    let admission = admit(&mut pod, &options);
     assert!(admission.is_accepted(), "{}: {admission:?}", pod.key());
     pod
 }
@@ -56,6 +60,12 @@ pub fn placed_with(settings: Settings, text: &str) -> String {
     waiting.map(place).collect::<Vec<_>>().join(" ")
 }
 
+/// Default settings with feature gates.
+pub fn with_gates(feature_gates: FeatureGates) -> Settings {
+    let config = SchedulerConfig { feature_gates, ..SchedulerConfig::default() };
+    Settings { config, ..Settings::default() }
+}
+
 /// [`placed_with`] Berth's default settings.
 pub fn placed(text: &str) -> String {
     placed_with(Settings::default(), text)
@@ -64,7 +74,11 @@ pub fn placed(text: &str) -> String {
 /// What the engine is told of a profile and options of the naive evaluator.
 pub fn settings(profile: &Profile, options: &Options) -> Settings {
     Settings {
-        config: SchedulerConfig { profiles: vec![profile.clone()], ..SchedulerConfig::default() },
+        config: SchedulerConfig {
+            profiles: vec![profile.clone()],
+            feature_gates: options.feature_gates,
+            ..SchedulerConfig::default()
+        },
         extensions: options.extensions,
         exempt_namespaces: options.exempt_namespaces.clone(),
         exempt_from_v1: options.exempt_for_v1,

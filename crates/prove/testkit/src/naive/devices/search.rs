@@ -443,7 +443,7 @@ fn is_tolerated(device: &Device, wish: &Wish) -> bool {
     taints.all(|taint| {
         let DeviceTaint { key, value, effect, .. } = taint.clone();
         let taint = Taint { key, value, effect };
-        wish.tolerations.iter().any(|toleration| tolerates(toleration, &taint))
+        wish.tolerations.iter().any(|toleration| tolerates(toleration, &taint, false))
     })
 }
 
