@@ -12,6 +12,7 @@ mod custom;
 mod deletion;
 mod devices;
 mod eviction;
+mod feature_gates;
 mod flow;
 mod history;
 mod identities;
