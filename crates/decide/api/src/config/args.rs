@@ -5,9 +5,9 @@ use super::process::warn_without_effect;
 use super::selector::read_node_affinity;
 use super::version::{API_VERSION, is_readable_version};
 use super::{
-    BalancedAllocationArgs, InterPodAffinityArgs, NodeResourcesFitArgs, PodTopologySpreadArgs, Profile,
-    ResourceSpec, ScoringStrategy, ScoringStrategyKind, SpreadDefaulting, UtilizationShapePoint,
-    VolumeBindingArgs, cpu_and_memory,
+    BalancedAllocationArgs, DynamicResourcesArgs, InterPodAffinityArgs, NodeResourcesFitArgs,
+    PodTopologySpreadArgs, Profile, ResourceSpec, ScoringStrategy, ScoringStrategyKind, SpreadDefaulting,
+    UtilizationShapePoint, VolumeBindingArgs, cpu_and_memory,
 };
 use crate::object::TopologySpreadConstraint;
 use crate::read::fields::{Fields, Findings, Kind, Node};
@@ -56,6 +56,8 @@ impl Profile {
             "VolumeBinding" => self.volume_binding = volume_binding(&mut args),
             "DynamicResources" => {
                 args.accept(&[("filterTimeout", Kind::Duration), ("bindingTimeout", Kind::Duration)]);
+                let preempt_for_devices = extension_flag(&mut args, "preemptForDevices");
+                self.dynamic_resources = DynamicResourcesArgs { preempt_for_devices };
             }
             _ => {
                 node.findings
@@ -116,12 +118,17 @@ fn inter_pod_affinity(args: &mut Fields<'_>) -> InterPodAffinityArgs {
             .get("ignorePreferredTermsOfExistingPods")
             .and_then(|flag| flag.bool())
             .unwrap_or_default(),
-        ignore_preferred_anti_affinity_of_existing_pods: args
-            .get("ignorePreferredAntiAffinityOfExistingPods")
-            .filter(|flag| flag.is_extension_enabled())
-            .and_then(|flag| flag.bool())
-            .unwrap_or_default(),
+        ignore_preferred_anti_affinity_of_existing_pods: extension_flag(
+            args,
+            "ignorePreferredAntiAffinityOfExistingPods",
+        ),
     }
+}
+
+/// An argument that kube-scheduler does not have: false by default, and an error without extensions.
+fn extension_flag(args: &mut Fields<'_>, name: &'static str) -> bool {
+    let flag = args.get(name).filter(|flag| flag.is_extension_enabled());
+    flag.and_then(|flag| flag.bool()).unwrap_or_default()
 }
 
 fn node_resources_fit(args: &mut Fields<'_>) -> NodeResourcesFitArgs {

@@ -84,6 +84,8 @@ pub struct Profile {
     pub pod_topology_spread: PodTopologySpreadArgs,
     /// Arguments of `VolumeBinding`.
     pub volume_binding: VolumeBindingArgs,
+    /// Arguments of `DynamicResources`.
+    pub dynamic_resources: DynamicResourcesArgs,
 }
 
 impl Default for Profile {
@@ -104,6 +106,7 @@ impl Default for Profile {
             balanced_allocation: BalancedAllocationArgs::default(),
             pod_topology_spread: PodTopologySpreadArgs::default(),
             volume_binding: VolumeBindingArgs::default(),
+            dynamic_resources: DynamicResourcesArgs::default(),
         }
     }
 }
@@ -251,4 +254,11 @@ impl Default for VolumeBindingArgs {
         let point = |(utilization, score)| UtilizationShapePoint { utilization, score };
         VolumeBindingArgs { bind_timeout_seconds: 600, shape: points.map(point).to_vec() }
     }
+}
+
+/// `DynamicResourcesArgs`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DynamicResourcesArgs {
+    /// Extension: whether a pod preempts pods of lower priority to get the devices of their claims.
+    pub preempt_for_devices: bool,
 }

@@ -443,17 +443,23 @@ fn inter_pod_affinity_args() {
 
 #[test]
 fn without_extensions_their_arguments_are_errors() {
-    let config = serde_json::json!({
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"pluginConfig": [
-            {"name": "InterPodAffinity", "args": {"ignorePreferredAntiAffinityOfExistingPods": true}}]}]
-    });
-    let (read, _) = SchedulerConfig::read_with(&config, true, FeatureGates::default()).unwrap();
-    assert_eq!(SchedulerConfig::from_value(&read.to_value()).unwrap(), read);
-    let errors = SchedulerConfig::read_with(&config, false, FeatureGates::default()).unwrap_err().to_string();
-    let path = "profiles[0].pluginConfig[0].args.ignorePreferredAntiAffinityOfExistingPods";
-    assert_eq!(errors, format!("{path}: Forbidden: an extension of Berth, and extensions are disabled"));
+    for (plugin, argument) in [
+        ("InterPodAffinity", "ignorePreferredAntiAffinityOfExistingPods"),
+        ("DynamicResources", "preemptForDevices"),
+    ] {
+        let config = serde_json::json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [{"pluginConfig": [{"name": plugin, "args": {argument: true}}]}]
+        });
+        let (read, _) = SchedulerConfig::read_with(&config, true, FeatureGates::default()).unwrap();
+        assert_ne!(read, SchedulerConfig::default(), "{argument}");
+        assert_eq!(SchedulerConfig::from_value(&read.to_value()).unwrap(), read, "{argument}");
+        let errors =
+            SchedulerConfig::read_with(&config, false, FeatureGates::default()).unwrap_err().to_string();
+        let path = format!("profiles[0].pluginConfig[0].args.{argument}");
+        assert_eq!(errors, format!("{path}: Forbidden: an extension of Berth, and extensions are disabled"));
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::state::State;
 use crate::state::counting::counter::Tally;
 use crate::state::counting::matcher::MatcherId;
 use crate::state::counting::topology::TopologyId;
+use crate::state::device::PodDevices;
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::pod::prepared::PreparedPod;
 use crate::state::pod::signature::SignatureId;
@@ -125,8 +126,27 @@ pub(crate) struct CounterDelta {
     pub(crate) owners: SmallVec<[(MatcherId, TopologyId, u32, Tally); 2]>,
     /// Pods with volumes, if the pod to be placed has volumes.
     pub(crate) volumes: VolumeDelta,
+    /// Pods with claims of devices, if the pod to be placed may preempt for devices.
+    pub(crate) devices: DeviceDelta,
     /// Pods on the node, all of them.
     pub(crate) n_pods: i64,
+}
+
+/// Pods with claims of devices that a node has more or less than the state says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeviceDelta {
+    pub(crate) pods: SmallVec<[(Arc<PodDevices>, i64); 1]>,
+    /// Whether claims are deallocated whose pods are gone.
+    pub(crate) without_gone: bool,
+}
+
+impl DeviceDelta {
+    pub(crate) fn add(&mut self, pod: &Arc<PodDevices>, sign: i64) {
+        match self.pods.iter().position(|(known, _)| Arc::ptr_eq(known, pod)) {
+            Some(i) => self.pods[i].1 += sign,
+            None => self.pods.push((pod.clone(), sign)),
+        }
+    }
 }
 
 impl CounterDelta {

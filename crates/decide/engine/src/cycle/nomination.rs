@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::state::State;
+use crate::state::device::PodDevices;
 use crate::state::interned::intern::Symbol;
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
@@ -46,7 +47,7 @@ pub(crate) struct NominatedPods {
 const MAX_CHANGED: usize = 1 << 14;
 
 /// What of a nominated pod others have to leave room for.
-pub(crate) type NominatedPod = (RuleSetId, SignatureId, Option<Arc<PodVolumes>>);
+pub(crate) type NominatedPod = (RuleSetId, SignatureId, Option<Arc<PodVolumes>>, Option<Arc<PodDevices>>);
 
 impl Nominations {
     pub(crate) fn is_empty(&self) -> bool {
@@ -135,15 +136,25 @@ impl NominatedPods {
         names.filter_map(|name| state.nodes.find(*name))
     }
 
-    /// Those nominated to a node.
+    /// Those nominated to a node, by priority and name.
     pub(crate) fn on(&self, state: &State, node: NodeId) -> SmallVec<[NominatedPod; 2]> {
         let Some(by_node) = &self.by_node else { return SmallVec::new() };
         let pods = by_node.get(&state.nodes.get(node).name).into_iter().flatten();
         let is_itself = |pod: &PreparedPod| {
             self.itself.as_ref().is_some_and(|(ns, name)| (*ns, name) == (pod.namespace, &pod.name))
         };
-        pods.filter(|pod| pod.precedence.priority >= self.priority && !is_itself(pod))
-            .map(|pod| (pod.rule_set, state.label_sets.get(pod.label_set).signature, pod.volumes.clone()))
+        let counts = |pod: &&PreparedPod| pod.precedence.priority >= self.priority && !is_itself(pod);
+        let mut pods: SmallVec<[&PreparedPod; 2]> = pods.filter(counts).collect();
+        pods.sort_unstable_by(|a, b| {
+            let text = |symbol| state.symbols.text(symbol);
+            let by_priority = b.precedence.priority.cmp(&a.precedence.priority);
+            by_priority.then_with(|| (text(a.namespace), &a.name).cmp(&(text(b.namespace), &b.name)))
+        });
+        pods.into_iter()
+            .map(|pod| {
+                let signature = state.label_sets.get(pod.label_set).signature;
+                (pod.rule_set, signature, pod.volumes.clone(), pod.devices.clone())
+            })
             .collect()
     }
 }

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::cycle::context::{Context, CounterDelta, NodeRef};
 use crate::state::counting::counter::Tally;
 use crate::state::counting::matcher::MatcherId;
+use crate::state::device::PodDevices;
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::pod::signature::SignatureId;
 use crate::state::rule_set::{ExistingTerm, RuleSetId};
@@ -63,14 +64,19 @@ impl NodeWhatIf<'_> {
         rule_set: RuleSetId,
         signature: SignatureId,
         volumes: Option<&Arc<PodVolumes>>,
+        devices: Option<&Arc<PodDevices>>,
         sign: i64,
     ) {
-        let Context { state, cycle, .. } = self.relevant.context;
+        let context = self.relevant.context;
+        let Context { state, cycle, .. } = context;
         let compiled = state.rule_sets.get(rule_set);
         let rules = compiled.rules();
         self.record.account(&compiled.requests, &rules.requests, &rules.host_ports, sign);
         self.delta.n_pods += sign;
         self.delta.volumes.extend(volumes.filter(|_| cycle.volumes.is_some()).map(|v| (v.clone(), sign)));
+        if let Some(devices) = devices.filter(|_| context.preempts_for_devices()) {
+            self.delta.devices.add(devices, sign);
+        }
         // PodTopologySpread does not count pods that are being deleted, but its `AddPod` and `RemovePod` do.
         let signature = state.signatures.get(signature);
         let matching = self.relevant.matching.iter();
@@ -99,10 +105,15 @@ impl NodeWhatIf<'_> {
     pub(crate) fn change_nominated(&mut self, sign: i64) -> bool {
         let Context { state, cycle, .. } = self.relevant.context;
         let pods = cycle.nominated.on(state, self.id);
-        for (rule_set, signature, volumes) in &pods {
-            self.change(*rule_set, *signature, volumes.as_ref(), sign);
+        for (rule_set, signature, volumes, devices) in &pods {
+            self.change(*rule_set, *signature, volumes.as_ref(), devices.as_ref(), sign);
         }
         !pods.is_empty()
+    }
+
+    /// Deallocates the claims of devices whose pods are gone.
+    pub(crate) fn without_gone(&mut self) {
+        self.delta.devices.without_gone = self.relevant.context.preempts_for_devices();
     }
 
     /// The node as the rules are to see it.

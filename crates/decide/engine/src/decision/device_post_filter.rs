@@ -5,7 +5,7 @@ use berth_api::object::NamespacedName;
 
 use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::nomination::Nominations;
-use crate::device::{NOT_AVAILABLE, NodeVerdict};
+use crate::device::{DevicesInUse, NOT_AVAILABLE, NodeVerdict};
 use crate::plugins;
 use crate::state::State;
 use crate::state::pod::prepared::PreparedPod;
@@ -44,7 +44,12 @@ pub(crate) fn device_post_filter(
     let mut claims: Vec<NamespacedName> = Vec::new();
     for (id, record) in state.nodes.iter() {
         let node = NodeRef::new(id, record);
-        let is_unavailable = || matches!(devices.on(state, record), NodeVerdict::Rejected(NOT_AVAILABLE));
+        let is_unavailable = || {
+            matches!(
+                devices.on(state, record, &DevicesInUse::default()),
+                NodeVerdict::Rejected(NOT_AVAILABLE)
+            )
+        };
         if before().all(|(_, filter)| filter.admits(node)) && is_unavailable() {
             claims.extend(devices.unavailable_on(state, record).cloned());
         }
@@ -53,7 +58,7 @@ pub(crate) fn device_post_filter(
     claims.dedup();
     claims.retain(|name| {
         let consumers = state.devices.claim(name).map(|claim| &*claim.consumers).unwrap_or_default();
-        consumers.iter().all(|uid| *uid == devices.pod.pod_uid) && consumers.len() <= 1
+        consumers.iter().all(|consumer| consumer.uid == devices.pod.pod_uid) && consumers.len() <= 1
     });
     if claims.is_empty() { DevicePostFilter::Nothing } else { DevicePostFilter::Deallocate(claims) }
 }

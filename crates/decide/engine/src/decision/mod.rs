@@ -16,7 +16,8 @@ pub use outcome::{Evaluation, NodeEvaluation, NodeScore, Outcome};
 
 use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::nomination::Nominations;
-use crate::device::device_decision;
+use crate::cycle::what_if::RelevantMatchers;
+use crate::device::{CycleDevices, DevicesInUse, device_decision};
 use crate::plugins::{self, Filters, PreFilter, Scorer, Weighted};
 use crate::state::State;
 use crate::state::node::NodeId;
@@ -121,12 +122,25 @@ impl Context<'_> {
     fn placed(self, node: NodeId, score: Option<i64>) -> Outcome {
         let devices = self.cycle.devices.as_deref().filter(|_| self.allocates_devices());
         let record = self.state.nodes.get(node);
-        let devices = devices.and_then(|devices| device_decision(self.state, devices, record)).transpose();
+        let decide =
+            |devices| device_decision(self.state, devices, record, &self.devices_in_use(devices, node));
+        let devices = devices.and_then(decide).transpose();
         let (node, volumes) = (self.state.node_name(node).to_owned(), self.volume_decision(node));
         match devices {
             Ok(devices) => Outcome::Placed { node, score, volumes, devices },
             Err(error) => Outcome::Failed { error },
         }
+    }
+
+    /// With the devices that are reserved for nominated pods.
+    fn devices_in_use(self, devices: &CycleDevices, node: NodeId) -> DevicesInUse {
+        if !self.preempts_for_devices() || self.cycle.nominated.on(self.state, node).is_empty() {
+            return DevicesInUse::default();
+        }
+        let relevant = RelevantMatchers::new(self);
+        let mut node = relevant.on(node);
+        node.change_nominated(1);
+        DevicesInUse::on(self.state, node.node(), devices)
     }
 
     fn volume_decision(self, node: NodeId) -> Option<Box<VolumeDecision>> {

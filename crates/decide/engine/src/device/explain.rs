@@ -8,10 +8,10 @@ use std::sync::Arc;
 use berth_api::object::NamespacedName;
 use berth_api::object::device::DeviceAttribute;
 
-use super::Requested;
 use super::capacity::consumed;
 use super::pools::{Condition, try_take};
 use super::search::{Candidate, Search, Wanted, tolerates};
+use super::{DevicesInUse, Requested};
 use crate::state::State;
 use crate::state::device::{CountMode, PoolName};
 use crate::state::node::NodeRecord;
@@ -40,7 +40,8 @@ pub(crate) fn obstacles(
     claims: &[&Requested],
     holders: &Holders,
 ) -> Vec<Obstacle> {
-    let mut search = Search::on(state, node, claims);
+    let in_use = DevicesInUse::default();
+    let mut search = Search::on(state, node, &in_use, claims);
     if search.prepare().is_err() {
         return Vec::new();
     }

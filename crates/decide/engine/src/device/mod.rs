@@ -7,6 +7,7 @@
 mod capacity;
 mod explain;
 mod extended;
+mod in_use;
 mod pools;
 mod resolve;
 mod result;
@@ -24,6 +25,7 @@ use crate::state::device::{ClaimSpec, ClassRecord, NodeScope, PodDevices};
 use crate::state::node::{NodeId, NodeRecord};
 
 pub(crate) use self::explain::{Holders, Obstacle};
+pub(crate) use self::in_use::DevicesInUse;
 pub(crate) use self::result::device_decision;
 
 /// The claims of the pod of one decision.
@@ -123,7 +125,7 @@ impl CycleDevices {
     }
 
     /// Whether claims can be satisfied on a node, and how.
-    pub(crate) fn on(&self, state: &State, node: &NodeRecord) -> NodeVerdict {
+    pub(crate) fn on(&self, state: &State, node: &NodeRecord, in_use: &DevicesInUse) -> NodeVerdict {
         let rules = &*self.rules;
         if rules.has_stale_claim {
             return NodeVerdict::Rejected(STALE_CLAIM);
@@ -134,7 +136,7 @@ impl CycleDevices {
         let requested: Vec<&Requested> = rules.unallocated.iter().chain(of_resources).collect();
         let (mut chosen, mut score) = (Vec::new(), 0);
         if !requested.is_empty() {
-            chosen = match search::search(state, node, &requested) {
+            chosen = match search::search(state, node, in_use, &requested) {
                 search::Found::Devices(chosen) => chosen,
                 search::Found::Nothing(reason) => return NodeVerdict::Rejected(reason),
                 search::Found::Error(error) => return NodeVerdict::Error(error),

@@ -1,12 +1,14 @@
 //! The pools whose devices a node can use.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use berth_api::syntax::quantity::Quantity;
 
+use super::DevicesInUse;
+use super::in_use::PoolUse;
 use crate::state::State;
-use crate::state::device::{DeviceRecord, DeviceUse, NodeScope, Pool, PoolName, SliceRecord};
+use crate::state::device::{DeviceRecord, NodeScope, Pool, PoolName, SliceRecord};
 use crate::state::node::NodeRecord;
 
 /// The counters of a pool, by their sets.
@@ -18,7 +20,7 @@ pub(super) struct NodePool<'a> {
     pub(super) condition: Condition,
     /// The slices with devices for the node, by name; none unless the pool is usable.
     pub(super) slices: Vec<&'a SliceRecord>,
-    pub(super) used: &'a HashMap<Arc<str>, DeviceUse>,
+    pub(super) used: PoolUse<'a>,
     /// What is left of the shared counters, by set and counter.
     pub(super) counters: Counters<'a>,
 }
@@ -35,10 +37,15 @@ pub(super) enum Condition {
 
 /// The pools with slices for a node, in the order in which their devices are tried: by driver and name, those with binding
 /// conditions last.
-pub(super) fn pools_of<'a>(state: &'a State, node: &NodeRecord) -> Vec<NodePool<'a>> {
+pub(super) fn pools_of<'a>(
+    state: &'a State,
+    node: &NodeRecord,
+    in_use: &'a DevicesInUse,
+) -> Vec<NodePool<'a>> {
     let near = state.devices.pools_near(state.symbols.text(node.name));
     let near: BTreeMap<_, _> = near.chain(state.devices.faulty_pools()).collect();
-    let pools = near.into_iter().filter_map(|(name, pool)| node_pool(state, node, name, pool));
+    let pools =
+        near.into_iter().filter_map(|(name, pool)| node_pool(state, node, name, pool, in_use.of(name, pool)));
     let mut pools: Vec<_> = pools.collect();
     let binds = |pool: &NodePool<'_>| {
         let devices = pool.slices.iter().flat_map(|slice| &slice.devices);
@@ -53,6 +60,7 @@ fn node_pool<'a>(
     node: &NodeRecord,
     name: &'a PoolName,
     pool: &'a Pool,
+    used: PoolUse<'a>,
 ) -> Option<NodePool<'a>> {
     let is_for_node = |slice: &&Arc<SliceRecord>| {
         let includes = |scope: &NodeScope| scope.includes(&state.symbols, node);
@@ -90,7 +98,7 @@ fn node_pool<'a>(
             && slices.iter().chain(&others).all(|slice| are_counters_known(slice, &counters));
         if is_valid {
             let all = slices.iter().chain(&others).flat_map(|slice| &slice.devices);
-            all.filter(|device| pool.used.contains_key(&device.name)).for_each(|device| {
+            all.filter(|device| used.get(&device.name).is_some()).for_each(|device| {
                 take(&mut counters, device);
             });
         } else {
@@ -98,7 +106,7 @@ fn node_pool<'a>(
         }
     }
     let slices = if condition == Condition::Usable { with_devices } else { Vec::new() };
-    Some(NodePool { name, condition, slices, used: &pool.used, counters })
+    Some(NodePool { name, condition, slices, used, counters })
 }
 
 fn are_names_unique(slices: &[&SliceRecord]) -> bool {

@@ -9,9 +9,11 @@ use berth_api::object::device::{
 use berth_api::object::{NodeSelector, NodeSelectorTerm, SelectorRequirement};
 
 use super::search::{Chosen, ChosenClaim};
-use super::{CycleDevices, NodeVerdict, Requested};
+use super::{CycleDevices, DevicesInUse, NodeDevices, NodeVerdict, Requested};
 use crate::state::State;
-use crate::state::device::{Alternative, ClassRecord, DeviceRecord, NodeScope, Readiness, SliceRecord};
+use crate::state::device::{
+    AllocatedDevice, Alternative, ClassRecord, DeviceRecord, NodeScope, Readiness, SliceRecord,
+};
 use crate::state::node::NodeRecord;
 
 /// What is to be written to the claims of a pod that is placed on a node; none if the node rejects the pod.
@@ -22,8 +24,9 @@ pub(crate) fn device_decision(
     state: &State,
     devices: &CycleDevices,
     node: &NodeRecord,
+    in_use: &DevicesInUse,
 ) -> Option<Result<Box<DeviceDecision>, String>> {
-    let NodeVerdict::Fits(found) = devices.on(state, node) else { return None };
+    let NodeVerdict::Fits(found) = devices.on(state, node, in_use) else { return None };
     if let Some(problem) = &devices.write_problem {
         return Some(Err(problem.clone()));
     }
@@ -111,6 +114,25 @@ fn allocation(
     allocation.devices.config = config(requested, chosen);
     allocation.node_selector = node_selector(node, &places);
     allocation
+}
+
+impl NodeDevices {
+    /// The devices that were chosen for a pod, as they count when they are allocated.
+    pub(super) fn allocated(&self, pod: &CycleDevices) -> Vec<AllocatedDevice> {
+        let extended = self.extended.iter().map(|(requested, _)| requested);
+        let claims = pod.rules.unallocated.iter().chain(extended).zip(&self.chosen);
+        let of_claim = |(requested, chosen): (&Requested, &ChosenClaim)| {
+            let allocated = |device: &Chosen| AllocatedDevice {
+                pool: device.pool.clone(),
+                device: device.device.clone(),
+                alternative: None,
+                is_admin: alternative_of(requested, device).admin_access,
+                share: device.share.clone(),
+            };
+            chosen.devices.iter().map(allocated).collect::<Vec<_>>()
+        };
+        claims.flat_map(of_claim).collect()
+    }
 }
 
 fn alternative_of<'a>(requested: &'a Requested, device: &Chosen) -> &'a Alternative {

@@ -7,6 +7,7 @@ use super::search::Member;
 use super::{Deciding, Group, domains_in_turn, order};
 use crate::decision::{self, Outcome};
 use crate::preemption::{self, DisruptionBudget, Leaving, Preemption, Victims};
+use crate::state::device::ReleasedClaims;
 use crate::state::pod::prepared::PreparedPod;
 use crate::view::rejections::RejectionViews;
 
@@ -80,6 +81,7 @@ fn search(
             budgets: budgets.to_vec(),
             placed: Vec::new(),
             evicted: Vec::new(),
+            released: ReleasedClaims::default(),
             found: Vec::new(),
         };
         let fits = trial.run(&members, group.min);
@@ -101,6 +103,8 @@ struct Trial<'a, 'b> {
     placed: Vec<(PreparedPod, Outcome)>,
     /// With their nodes.
     evicted: Vec<(PreparedPod, String)>,
+    /// The claims of these.
+    released: ReleasedClaims,
     found: Vec<Victims>,
 }
 
@@ -143,9 +147,13 @@ impl Trial<'_, '_> {
         let victims = found.victims.iter().filter_map(|name| state.find_pod(name.namespace(), name.name()));
         let victims: Vec<_> = victims.collect();
         DisruptionBudget::use_up(&mut self.budgets, state, &victims);
+        let frees_devices = preemption::frees_devices(state, pod);
         for victim in victims {
             let (pod, node) = (state.as_pending(victim), found.node.clone());
             state.remove_record(victim);
+            if let Some(devices) = pod.devices.as_ref().filter(|_| frees_devices) {
+                state.release_claims(devices, &mut self.released);
+            }
             self.evicted.push((pod, node));
         }
         let node = state.find_node(&found.node);
@@ -161,6 +169,7 @@ impl Trial<'_, '_> {
             self.by.assign(pod, outcome, false);
             nodes[*i] = outcome.node().map(str::to_owned);
         }
+        self.by.state.take_back_claims(self.released);
         for (pod, node) in self.evicted.iter().rev() {
             self.by.state.assign(pod, node);
         }

@@ -23,7 +23,7 @@ use crate::cycle::context::{Context, CycleState};
 use crate::cycle::nomination::Nominations;
 use crate::cycle::what_if::RelevantMatchers;
 use crate::decision::Run;
-use crate::plugins::{self, PreFilter};
+use crate::plugins::{self, Filters, PreFilter};
 use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
@@ -150,11 +150,15 @@ pub(crate) fn preempt(
     if rejections.n_feasible > 0 {
         return Preemption::NotNeeded;
     }
-    if waits_for_victims(state, nominations, pod, rejections) {
+    let (filters, relevant) = (plugins::filters(context), RelevantMatchers::new(context));
+    let waits = |node| {
+        has_terminating_victims(state, node, pod.precedence.priority)
+            || (context.preempts_for_devices() && fits_without_gone(&relevant, &filters, node))
+    };
+    if room_is_made_on(state, nominations, pod, rejections).is_some_and(waits) {
         return Preemption::NotEligible(NotEligible::VictimsTerminating);
     }
     candidates.catch_up(state, rejections, priority, budgets);
-    let (filters, relevant) = (plugins::filters(context), RelevantMatchers::new(context));
     let budgets = Budgets::new(budgets);
     let search = Search { context, filters: &filters, relevant: &relevant, budgets: &budgets, priority };
     match candidates.best(&search) {
@@ -166,6 +170,12 @@ pub(crate) fn preempt(
 fn is_enabled(state: &State, pod: &PreparedPod) -> bool {
     let profile = state.rule_sets.get(pod.rule_set).key.profile;
     profile.is_some_and(|i| state.profiles[i].profile.preemption)
+}
+
+/// Whether the claims of devices that victims leave are free for the pod.
+pub(crate) fn frees_devices(state: &State, pod: &PreparedPod) -> bool {
+    let profile = state.rule_sets.get(pod.rule_set).key.profile;
+    profile.is_some_and(|i| state.profiles[i].profile.dynamic_resources.preempt_for_devices)
 }
 
 /// The victims on every node where preemption helps: each is evaluated in full.
@@ -197,17 +207,22 @@ pub(crate) fn candidates(
     found.collect()
 }
 
-/// Whether room is being made for the pod already: on the node it is nominated to, pods of lower priority are
-/// being preempted. Not so if that node has become one that no preemption helps with.
-fn waits_for_victims(
+/// The node that the pod is nominated to. Not if that node has become one that no preemption helps with.
+fn room_is_made_on(
     state: &State,
     nominations: &Nominations,
     pod: &PreparedPod,
     rejections: &Rejections,
-) -> bool {
+) -> Option<NodeId> {
     let node = nominations.node(pod.namespace, &pod.name).and_then(|name| state.nodes.find(name));
-    let node = node.filter(|id| rejections.status(*id) == Some(Status::Unschedulable));
-    node.is_some_and(|node| has_terminating_victims(state, node, pod.precedence.priority))
+    node.filter(|id| rejections.status(*id) == Some(Status::Unschedulable))
+}
+
+/// Whether the pod fits on a node once the claims of devices are deallocated whose pods are gone.
+fn fits_without_gone(relevant: &RelevantMatchers<'_>, filters: &Filters<'_>, node: NodeId) -> bool {
+    let mut node = relevant.on(node);
+    node.without_gone();
+    filters.iter().all(|(_, filter)| filter.admits(node.node()))
 }
 
 /// Whether pods of lower priority are being preempted on a node.

@@ -121,7 +121,7 @@ impl Search<'_> {
         }
         let mut node = self.relevant.on(id);
         for (_, pod) in &lower {
-            node.change(pod.rule_set, pod.signature, pod.volumes.as_ref(), -1);
+            node.change(pod.rule_set, pod.signature, pod.volumes.as_ref(), pod.devices.as_ref(), -1);
         }
         if let Some(rejection) = self.rejection(&mut node, |_| true) {
             return Found::StillRejected(rejection);
@@ -129,6 +129,10 @@ impl Search<'_> {
         lower.sort_unstable_by(|(_, a), (_, b)| by_importance(state, a, b));
         let pods: Vec<_> = lower.into_iter().map(|(id, _)| id).collect();
         let (violations, used) = self.budgets.violations(state, &pods);
+        let depends_on_pods = |plugin| {
+            depends_on_pods(plugin)
+                || (plugin == Plugin::DynamicResources && self.context.preempts_for_devices())
+        };
         let (mut victims, mut cost) = (Vec::new(), Cost::NOTHING);
         for protected in [true, false] {
             for (pod, violates) in pods.iter().zip(&violations).filter(|(_, v)| **v == protected) {
@@ -151,8 +155,8 @@ impl Search<'_> {
     }
 
     fn change(&self, node: &mut NodeWhatIf<'_>, pod: PodId, sign: i64) {
-        let record = self.context.state.pods.get(pod);
-        node.change(record.rule_set, record.signature, record.volumes.as_ref(), sign);
+        let pod = self.context.state.pods.get(pod);
+        node.change(pod.rule_set, pod.signature, pod.volumes.as_ref(), pod.devices.as_ref(), sign);
     }
 
     /// The first rejection of the node, with the pods nominated to it and then without.

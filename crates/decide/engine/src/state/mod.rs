@@ -102,7 +102,12 @@ impl State {
     pub(crate) fn new(settings: Settings) -> State {
         let mut symbols = Symbols::default();
         let profiles = settings.config.profiles.iter();
-        let profiles = profiles.map(|p| ProfileState::new(&mut symbols, p.clone())).collect();
+        let profiles = profiles.map(|profile| {
+            let mut profile = profile.clone();
+            profile.dynamic_resources.preempt_for_devices &= settings.extensions;
+            ProfileState::new(&mut symbols, profile)
+        });
+        let profiles = profiles.collect();
         let exempt = settings.exempt_namespaces.iter().filter(|_| settings.extensions);
         let exempt_namespaces = exempt.map(|n| symbols.intern(n)).collect();
         State {

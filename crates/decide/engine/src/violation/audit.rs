@@ -148,7 +148,7 @@ impl Group<'_> {
         let between_pods = between_pods(rule_set, enabled(Plugin::InterPodAffinity));
         for (id, node) in pods {
             let mut without = relevant.on(*node);
-            without.change(self.rule_set, self.signature, None, -1);
+            without.change(self.rule_set, self.signature, None, None, -1);
             for (rule, filter) in &filters {
                 if !filter.admits(without.node()) {
                     self.report(

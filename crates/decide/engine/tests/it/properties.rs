@@ -141,19 +141,21 @@ impl History {
             asked.truncate(ASKED_AGAIN);
             // Every other pod stays where it was put, under its own name.
             if let Some(node) = expected.chosen.filter(|_| placed % 2 == 0) {
+                let mut pod = Box::new(pod.clone());
+                pod.metadata.name = format!("placed-{placed}");
+                pod.metadata.uid.clone_from(&pod.metadata.name);
                 for decided in expected.devices.iter() {
                     // Before a claim is written, it is mostly assumed.
                     if placed % 3 > 0 {
+                        let prepared = cluster.prepare(&pod);
                         cluster.assume_devices(&prepared.assumed_devices(decided, true));
                     }
-                    for claim in generate::written_claims(&world, pod, &decided.claims, &format!("x{placed}"))
-                    {
+                    let name = format!("x{placed}");
+                    for claim in generate::written_claims(&world, &pod, &decided.claims, &name) {
                         cluster.set_device_object(&claim);
                         world.devices.set(claim);
                     }
                 }
-                let mut pod = Box::new(pod.clone());
-                pod.metadata.name = format!("placed-{placed}");
                 if let Some(decision) = expected.volumes {
                     cluster.assume_volumes(&prepared, &node, &decision);
                     world.storage.assume(&pod.metadata.namespace, &node, &decision);

@@ -18,6 +18,7 @@ use crate::naive::Options;
 pub fn profile(seed: u64) -> Profile {
     let mut random = Random::new(seed);
     let mut profile = Profile::default();
+    profile.dynamic_resources.preempt_for_devices = !seed.is_multiple_of(4);
     if random.chance(30) {
         return profile;
     }
@@ -127,6 +128,9 @@ pub fn options(seed: u64, flavour: Flavour) -> Options {
         volume_limit_scaling: random.chance(40),
         ..FeatureGates::default()
     };
+    if flavour == Flavour::Devices && !seed.is_multiple_of(3) {
+        return Options { exempt_namespaces: Vec::new(), feature_gates, ..Options::default() };
+    }
     if flavour != Flavour::Extensions {
         return Options { feature_gates, ..Options::strict_v1() };
     }

@@ -136,13 +136,7 @@ fn rejected_beforehand(plugin: &str, reason: String, message: String) -> Decisio
 /// With the pods of higher or equal priority that are nominated to the node there, and then without: the pod
 /// must fit either way.
 pub(super) fn rejection(q: Question, node: &Node) -> Result<Option<Rejection>, String> {
-    let priority = |pod: &Pod| pod.spec.priority.unwrap_or(0);
-    let nominated = q.world.nominated.iter().filter(|other| {
-        other.spec.node_name == node.metadata.name
-            && priority(other) >= priority(q.pod)
-            && !same_pod(other, q.pod)
-    });
-    let nominated: Vec<Pod> = nominated.cloned().collect();
+    let nominated = nominated_to(q, node);
     if !nominated.is_empty() {
         let mut world = q.world.clone();
         world.pods.extend(nominated);
@@ -153,8 +147,19 @@ pub(super) fn rejection(q: Question, node: &Node) -> Result<Option<Rejection>, S
     first_rejection(q, node)
 }
 
+/// The pods that the pod must leave room for on a node.
+pub(super) fn nominated_to(q: Question, node: &Node) -> Vec<Pod> {
+    let priority = |pod: &Pod| pod.spec.priority.unwrap_or(0);
+    let nominated = q.world.nominated.iter().filter(|other| {
+        other.spec.node_name == node.metadata.name
+            && priority(other) >= priority(q.pod)
+            && !same_pod(other, q.pod)
+    });
+    nominated.cloned().collect()
+}
+
 /// `Err` when a filter runs without its preparation, which breaks the whole decision.
-fn first_rejection(q: Question, node: &Node) -> Result<Option<Rejection>, String> {
+pub(super) fn first_rejection(q: Question, node: &Node) -> Result<Option<Rejection>, String> {
     use Plugin::*;
     for &plugin in &q.profile.filter {
         let needs_preparation = matches!(

@@ -5,11 +5,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use berth_api::config::Profile;
+use berth_api::config::{Plugin, Profile};
 use berth_api::object::{NamespacedName, Node, Pod};
 
-use super::decide::{evaluate, rejection, same_pod};
-use super::{Code, NodeResult, Options, Question, Rejection, World, selector};
+use super::decide::{evaluate, first_rejection, rejection, same_pod};
+use super::{Code, NodeResult, Options, Question, Rejection, World, devices, selector};
 
 /// The victims of a preemption.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,13 @@ pub fn preempt(world: &World, pod: &Pod, profile: &Profile, options: &Options) -
     if let Some(node) = nominated_to.filter(|n| unschedulable(n)) {
         let leaving =
             |p: &&Pod| p.spec.node_name == node.metadata.name && is_lower(p, pod) && is_preempted(p);
-        if world.pods.iter().any(|p| leaving(&p)) {
+        let q = Question { world, cycle: world, pod, profile, options };
+        let later = devices::without_gone(q);
+        let fits_later = || first_rejection(Question { world: &later, ..q }, node) == Ok(None);
+        let has_claims =
+            || devices::pre_filter(q) == Ok(true) && profile.filter.contains(&Plugin::DynamicResources);
+        let waits = devices::preempts_for_devices(q) && has_claims() && fits_later();
+        if world.pods.iter().any(|p| leaving(&p)) || waits {
             let reason = "not eligible due to a terminating pod on the nominated node.";
             return Err(format!("preemption: {reason}"));
         }
@@ -166,7 +172,7 @@ fn importance(pod: &Pod) -> impl Ord + use<> {
     (Reverse(priority(pod)), start(pod), namespace, name)
 }
 
-fn is_preempted(pod: &Pod) -> bool {
+pub(super) fn is_preempted(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
         && pod.status.conditions.iter().any(|c| {
             c.condition_type == "DisruptionTarget"

@@ -18,7 +18,7 @@ use berth_api::syntax::quantity::Quantity;
 use smallvec::SmallVec;
 
 use super::pools::{Condition, NodePool};
-use super::{CANNOT_ALLOCATE, INVALID_POOLS, Requested, TOO_MUCH_WORK};
+use super::{CANNOT_ALLOCATE, DevicesInUse, INVALID_POOLS, Requested, TOO_MUCH_WORK};
 use crate::state::State;
 use crate::state::device::{
     Alternative, ClaimRequest, ClassRecord, Constraint, CountMode, DeviceRecord, DeviceUse, PoolName,
@@ -78,8 +78,13 @@ pub(super) struct Wanted<'a> {
 }
 
 /// Looks for devices for claims on a node.
-pub(super) fn search(state: &State, node: &NodeRecord, claims: &[&Requested]) -> Found {
-    let mut search = Search::on(state, node, claims);
+pub(super) fn search(
+    state: &State,
+    node: &NodeRecord,
+    in_use: &DevicesInUse,
+    claims: &[&Requested],
+) -> Found {
+    let mut search = Search::on(state, node, in_use, claims);
     let has_invalid_pool = search.pools.iter().any(|pool| pool.condition == Condition::Invalid);
     let outcome = search.prepare().and_then(|()| search.allocate(Position::default(), false, 0));
     match outcome {

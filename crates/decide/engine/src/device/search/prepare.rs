@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::{Candidate, ChosenClaim, MAX_DEVICES, Search, Stop, Wanted};
-use crate::device::Requested;
 use crate::device::pools::{Condition, NodePool, pools_of};
+use crate::device::{DevicesInUse, Requested};
 use crate::state::State;
 use crate::state::device::{CountMode, NodeScope, Selector};
 use crate::state::node::NodeRecord;
@@ -15,9 +15,10 @@ impl<'a> Search<'a> {
     pub(in crate::device) fn on(
         state: &'a State,
         node: &'a NodeRecord,
+        in_use: &'a DevicesInUse,
         claims: &'a [&'a Requested],
     ) -> Search<'a> {
-        let pools = pools_of(state, node);
+        let pools = pools_of(state, node, in_use);
         let mut candidates = Vec::new();
         for (i, pool) in pools.iter().enumerate() {
             for slice in &pool.slices {

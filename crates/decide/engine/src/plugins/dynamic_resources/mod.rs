@@ -11,7 +11,10 @@ use berth_api::config::Plugin;
 use super::hints::{Hints, QueueingHint};
 use super::rule::{Filter, Normalization, PreFilter, Reads, Rule, Scorer, TermInfo};
 use crate::cycle::context::{Context, NodeRef};
-use crate::device::{CycleClaim, CycleDevices, Holders, NodeVerdict, Obstacle, Requested};
+use crate::device::{
+    CANNOT_ALLOCATE, CycleClaim, CycleDevices, DevicesInUse, Holders, INVALID_POOLS, NodeVerdict, Obstacle,
+    Requested,
+};
 use crate::state::change::{Change, DeviceChange};
 use crate::state::device::{Alternative, StatedClaim};
 use crate::state::node::NodeId;
@@ -57,6 +60,13 @@ impl Context<'_> {
     pub(crate) fn allocates_devices(self) -> bool {
         self.profile.profile.filter.contains(&Plugin::DynamicResources)
     }
+
+    /// Whether the pod gets devices by preemption, and devices are reserved for nominated pods: an extension.
+    pub(crate) fn preempts_for_devices(self) -> bool {
+        self.cycle.devices.is_some()
+            && self.allocates_devices()
+            && self.profile.profile.dynamic_resources.preempt_for_devices
+    }
 }
 
 /// Claims that are allocated or have to be.
@@ -69,8 +79,14 @@ struct AllocatableClaims<'a> {
 
 impl Filter for AllocatableClaims<'_> {
     fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
-        match self.devices.on(self.context.state, node.record) {
+        match self.on(node) {
             NodeVerdict::Fits(_) => None,
+            // kube-scheduler says that no removal of pods helps.
+            NodeVerdict::Rejected(reason @ (CANNOT_ALLOCATE | INVALID_POOLS))
+                if self.context.preempts_for_devices() =>
+            {
+                Some(Rejection { status: Status::Unschedulable, ..unresolvable(reason.to_owned()) })
+            }
             NodeVerdict::Rejected(reason) => Some(unresolvable(reason.to_owned())),
             NodeVerdict::Error(error) => {
                 let error = format!("running \"DynamicResources\" filter plugin: {error}");
@@ -138,6 +154,11 @@ impl Filter for AllocatableClaims<'_> {
 }
 
 impl AllocatableClaims<'_> {
+    fn on(&self, node: NodeRef<'_>) -> NodeVerdict {
+        let in_use = DevicesInUse::on(self.context.state, node, self.devices);
+        self.devices.on(self.context.state, node.record, &in_use)
+    }
+
     /// The claim, if it has to be allocated.
     fn requested(&self, claim: &CycleClaim) -> Option<&Requested> {
         self.devices.rules.unallocated.get(claim.unallocated?)
@@ -168,7 +189,7 @@ fn path(name_in_pod: &str) -> String {
 
 impl Scorer for AllocatableClaims<'_> {
     fn score(&self, node: NodeRef<'_>) -> i64 {
-        match self.devices.on(self.context.state, node.record) {
+        match self.on(node) {
             NodeVerdict::Fits(found) => found.score,
             NodeVerdict::Rejected(_) | NodeVerdict::Error(_) => 0,
         }

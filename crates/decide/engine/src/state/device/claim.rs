@@ -7,7 +7,7 @@ use std::sync::Arc;
 use berth_api::object::Toleration;
 use berth_api::object::device::{
     AllocationResult, BINDING_TIMEOUT, CapacityRequirements, DeviceConstraint, DeviceReadiness,
-    DeviceRequest, ResourceClaim, ResourceClaimSpec,
+    DeviceRequest, ResourceClaim, ResourceClaimConsumerReference, ResourceClaimSpec,
 };
 use berth_api::rules::TolerationRule;
 use berth_api::syntax::quantity::Quantity;
@@ -241,8 +241,8 @@ pub(crate) struct ClaimRecord {
     pub(crate) assumed: Option<Arc<Allocation>>,
     /// Whether the assumed allocation is being written: until then no other pod gets the claim.
     pub(crate) is_in_flight: bool,
-    /// The uids of the pods that it is reserved for.
-    pub(crate) consumers: Vec<Box<str>>,
+    /// What it is reserved for.
+    pub(crate) consumers: Vec<Consumer>,
     /// Whether its devices are ready for its pods.
     pub(crate) readiness: Readiness,
     /// Made by the scheduler for the extended resources of its pod.
@@ -265,7 +265,7 @@ impl ClaimRecord {
                 .map(|allocation| Arc::new(Allocation::compile(symbols, allocation))),
             assumed: None,
             is_in_flight: false,
-            consumers: status.reserved_for.iter().map(|consumer| consumer.uid.as_str().into()).collect(),
+            consumers: status.reserved_for.iter().map(Consumer::of).collect(),
             readiness: Readiness::of(claim),
             is_extended: claim.is_for_extended_resources(),
         }
@@ -288,11 +288,36 @@ impl ClaimRecord {
     }
 
     pub(crate) fn is_reserved_for(&self, pod: &PodDevices) -> bool {
-        self.consumers.contains(&pod.pod_uid)
+        self.consumers.iter().any(|consumer| consumer.uid == pod.pod_uid)
+    }
+
+    /// The uid of the pod whose extended resources it is for.
+    pub(super) fn extended_for(&self) -> Option<&str> {
+        self.pod.as_ref().filter(|_| self.is_extended).map(|(_, uid)| &**uid)
     }
 
     pub(super) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
         [&self.written, &self.assumed].into_iter().flatten().flat_map(|allocation| allocation.scope.symbols())
+    }
+}
+
+/// What a claim is reserved for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Consumer {
+    /// The name of a pod of the claim's namespace; empty for an object of another kind.
+    pub(crate) pod: Box<str>,
+    pub(crate) uid: Box<str>,
+}
+
+impl Consumer {
+    fn of(reference: &ResourceClaimConsumerReference) -> Consumer {
+        let is_pod = reference.api_group.is_empty() && reference.resource == "pods";
+        let pod = if is_pod { reference.name.as_str() } else { "" };
+        Consumer { pod: pod.into(), uid: reference.uid.as_str().into() }
+    }
+
+    pub(crate) fn is(&self, pod: &PodDevices) -> bool {
+        *self.pod == *pod.pod.name() && self.uid == pod.pod_uid
     }
 }
 

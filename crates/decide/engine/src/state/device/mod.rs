@@ -3,10 +3,12 @@
 //! Nothing here decides: [`crate::device`] resolves the claims of a pod at each decision and searches for devices. A change
 //! of an object marks the nodes whose devices it concerns as changed.
 
+mod assumed;
 mod claim;
 mod class;
 mod pod_devices;
 mod pool;
+mod release;
 mod scope;
 mod selector;
 mod shape;
@@ -21,11 +23,13 @@ use rustc_hash::FxHashMap;
 use super::ids::NodeId;
 
 pub(crate) use self::claim::{
-    Allocation, Alternative, ClaimRecord, ClaimRequest, ClaimSpec, Constraint, CountMode, Readiness,
+    AllocatedDevice, Allocation, Alternative, ClaimRecord, ClaimRequest, ClaimSpec, Constraint, CountMode,
+    Readiness,
 };
 pub(crate) use self::class::ClassRecord;
 pub(crate) use self::pod_devices::{ContainerResources, PodDevices, StatedClaim};
 pub(crate) use self::pool::{DeviceRecord, DeviceUse, Pool, SliceRecord};
+pub(crate) use self::release::ReleasedClaims;
 pub(crate) use self::scope::NodeScope;
 pub(crate) use self::selector::Selector;
 pub(crate) use self::shape::Shape;
@@ -54,6 +58,8 @@ pub(crate) struct Devices {
     /// The classes that provide an extended resource, by its name.
     classes_of_resource: HashMap<Box<str>, BTreeSet<Arc<str>>>,
     claims: HashMap<NamespacedName, ClaimRecord>,
+    /// The claims that the scheduler made for the extended resources of pods, by the uid of the pod.
+    extended_claims: HashMap<Box<str>, BTreeSet<NamespacedName>>,
     /// What is assumed of the extended resources of pods until their claims are allocated, by the pod and its uid.
     assumed_extended: HashMap<(NamespacedName, Box<str>), Arc<Allocation>>,
     /// Equal specifications are one.
@@ -88,6 +94,10 @@ impl Devices {
     /// Whether any class exists: without one, no resource is provided by devices.
     pub(crate) fn has_classes(&self) -> bool {
         !self.classes.is_empty()
+    }
+
+    pub(crate) fn pool(&self, name: &PoolName) -> Option<&Pool> {
+        self.pools.get(name)
     }
 
     /// The pools with counter sets that may be incomplete or invalid: they concern nodes without devices of theirs as well.
@@ -127,10 +137,9 @@ impl Devices {
 
     /// The claim that the scheduler made for the extended resources of a pod, left over from an earlier attempt.
     pub(crate) fn extended_claim_of(&self, pod: &PodDevices) -> Option<(&NamespacedName, &ClaimRecord)> {
-        let mut found: Vec<_> =
-            self.claims.iter().filter(|(_, claim)| claim.is_extended && claim.is_of(pod)).collect();
-        found.sort_unstable_by_key(|(name, _)| *name);
-        found.first().copied()
+        let of_uid = self.extended_claims.get(&pod.pod_uid)?.iter();
+        let mut found = of_uid.filter_map(|name| self.claims.get_key_value(name));
+        found.find(|(_, claim)| claim.is_of(pod))
     }
 
     /// Number of entries in each table.
@@ -144,6 +153,7 @@ impl Devices {
             ("device classes", self.classes.len()),
             ("resources of device classes", self.classes_of_resource.len()),
             ("resource claims", self.claims.len()),
+            ("pods with claims for extended resources", self.extended_claims.len()),
             ("claims assumed for extended resources", self.assumed_extended.len()),
             ("allocated devices", used),
         ]

@@ -109,7 +109,7 @@ pub(crate) struct DeviceUse {
 }
 
 impl DeviceUse {
-    pub(super) fn add(&mut self, allocated: &AllocatedDevice) {
+    pub(crate) fn add(&mut self, allocated: &AllocatedDevice) {
         match &allocated.share {
             None => self.n_exclusive += 1,
             Some(share) => {
@@ -122,7 +122,7 @@ impl DeviceUse {
     }
 
     /// Returns whether nothing is allocated any more.
-    pub(super) fn remove(&mut self, allocated: &AllocatedDevice) -> bool {
+    pub(crate) fn remove(&mut self, allocated: &AllocatedDevice) -> bool {
         match &allocated.share {
             None => self.n_exclusive -= 1,
             Some(share) => {
@@ -134,6 +134,10 @@ impl DeviceUse {
                 }
             }
         }
+        self.is_free()
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
         self.n_exclusive == 0 && self.n_shares == 0
     }
 }

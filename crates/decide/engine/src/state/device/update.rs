@@ -1,12 +1,11 @@
-//! Updates of device objects, and what is assumed of claims.
+//! Updates of device objects.
 
 use std::sync::{Arc, Weak};
 
-use berth_api::journal::AssumedDevices;
 use berth_api::object::NamespacedName;
 use berth_api::object::device::{
-    ClaimDecision, CounterSet, Device, DeviceClass, DeviceCounterConsumption, DeviceKind, DeviceObject,
-    DeviceSelector, ResourceClaim, ResourceSlice,
+    CounterSet, Device, DeviceClass, DeviceCounterConsumption, DeviceKind, DeviceObject, DeviceSelector,
+    ResourceClaim, ResourceSlice,
 };
 
 use super::claim::{Allocation, ClaimRecord, ClaimSpec};
@@ -183,8 +182,10 @@ impl State {
             self.count_allocation(is.as_deref(), true);
         }
         if let Some(before) = before {
+            self.devices.index_extended(&name, &before, false);
             self.symbols.release_all(before.symbols());
         }
+        self.devices.index_extended(&name, &record, true);
         if let Some((pod, uid)) = record.extended_resources_of() {
             self.end_extended(&NamespacedName::new(name.namespace(), pod), uid);
         }
@@ -194,13 +195,14 @@ impl State {
 
     fn remove_resource_claim(&mut self, name: &NamespacedName) {
         let Some(before) = self.devices.claims.remove(name) else { return };
+        self.devices.index_extended(name, &before, false);
         self.count_allocation(before.allocation().cloned().as_deref(), false);
         self.symbols.release_all(before.symbols());
         self.record_devices(|| DeviceChange::Claim(name.clone()));
     }
 
     /// Counts the devices of an allocation, or counts them no longer.
-    fn count_allocation(&mut self, allocation: Option<&Allocation>, is_added: bool) {
+    pub(super) fn count_allocation(&mut self, allocation: Option<&Allocation>, is_added: bool) {
         let Some(allocation) = allocation else { return };
         for device in allocation.devices.iter().filter(|device| !device.is_admin) {
             let pool = self.devices.pools.entry(device.pool.clone()).or_default();
@@ -217,73 +219,6 @@ impl State {
         }
     }
 
-    /// Assumes that the claims of a pod are allocated as it was decided and reserved for it, until newer objects come. While
-    /// they are in flight, no other pod gets a claim that was not allocated before.
-    pub(crate) fn assume_devices(&mut self, assumed: &AssumedDevices) {
-        for decided in &assumed.devices.claims {
-            if decided.extended.is_some() {
-                self.assume_extended(assumed, decided);
-                continue;
-            }
-            let Some(claim) = self.devices.claims.get_mut(&decided.claim) else { continue };
-            if !claim.consumers.iter().any(|uid| **uid == *assumed.uid) {
-                claim.consumers.push(assumed.uid.as_str().into());
-            }
-            let Some(allocation) = decided.allocation.as_ref().filter(|_| claim.allocation().is_none())
-            else {
-                continue;
-            };
-            let allocation = Arc::new(Allocation::compile(&mut self.symbols, allocation));
-            claim.assumed = Some(allocation.clone());
-            claim.is_in_flight = assumed.in_flight;
-            self.count_allocation(Some(&allocation), true);
-        }
-    }
-
-    /// Takes back what was assumed.
-    pub(crate) fn restore_devices(&mut self, assumed: &AssumedDevices) {
-        for decided in &assumed.devices.claims {
-            if decided.extended.is_some() {
-                self.end_extended(&assumed.pod, &assumed.uid);
-                self.record_devices(|| DeviceChange::Claim(decided.claim.clone()));
-                continue;
-            }
-            let Some(claim) = self.devices.claims.get_mut(&decided.claim) else { continue };
-            if decided.is_reserved_now {
-                claim.consumers.retain(|uid| **uid != *assumed.uid);
-            }
-            if decided.allocation.is_none() {
-                continue;
-            }
-            claim.is_in_flight = false;
-            if let Some(assumed) = claim.assumed.take() {
-                let counts = claim.written.is_none();
-                if counts {
-                    self.count_allocation(Some(&assumed), false);
-                }
-                self.symbols.release_all(assumed.scope.symbols());
-            }
-            self.record_devices(|| DeviceChange::Claim(decided.claim.clone()));
-        }
-    }
-
-    /// Counts the devices of a claim for extended resources, which does not exist yet.
-    fn assume_extended(&mut self, assumed: &AssumedDevices, decided: &ClaimDecision) {
-        let Some(allocation) = &decided.allocation else { return };
-        self.end_extended(&assumed.pod, &assumed.uid);
-        let allocation = Arc::new(Allocation::compile(&mut self.symbols, allocation));
-        self.count_allocation(Some(&allocation), true);
-        self.devices.assumed_extended.insert((assumed.pod.clone(), assumed.uid.as_str().into()), allocation);
-    }
-
-    /// Ends what is assumed of the extended resources of a pod, if anything is.
-    fn end_extended(&mut self, pod: &NamespacedName, uid: &str) {
-        if let Some(assumed) = self.devices.assumed_extended.remove(&(pod.clone(), uid.into())) {
-            self.count_allocation(Some(&assumed), false);
-            self.symbols.release_all(assumed.scope.symbols());
-        }
-    }
-
     /// Marks the nodes that may use devices of a pool as changed.
     fn pool_changed(&mut self, name: &PoolName) {
         let Some(pool) = self.devices.pools.get(name) else { return };
@@ -293,7 +228,7 @@ impl State {
         }
     }
 
-    fn record_devices(&mut self, change: impl FnOnce() -> DeviceChange) {
+    pub(super) fn record_devices(&mut self, change: impl FnOnce() -> DeviceChange) {
         if self.recorded.is_some() {
             self.record(Change::Device(change()));
         }
@@ -333,6 +268,18 @@ impl Devices {
             };
             if pools.is_empty() {
                 self.pools_of_node.remove(&*node);
+            }
+        }
+    }
+
+    fn index_extended(&mut self, name: &NamespacedName, claim: &ClaimRecord, is_added: bool) {
+        let Some(uid) = claim.extended_for() else { return };
+        if is_added {
+            self.extended_claims.entry(uid.into()).or_default().insert(name.clone());
+        } else if let Some(claims) = self.extended_claims.get_mut(uid) {
+            claims.remove(name);
+            if claims.is_empty() {
+                self.extended_claims.remove(uid);
             }
         }
     }

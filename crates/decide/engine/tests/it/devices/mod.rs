@@ -2,13 +2,16 @@
 
 mod allocation;
 mod assumptions;
+mod preemption;
 mod search;
+mod victims;
 
 use std::fmt::Write as _;
 
 use berth_api::inventory::Inventory;
+use berth_api::object::Pod;
 use berth_api::object::device::DeviceRequestAllocationResult;
-use berth_engine::{Cluster, Outcome, Settings};
+use berth_engine::{Cluster, Outcome, PreparedPod, Settings};
 
 /// A cluster with the objects of a manifest, and its pods, which are pending.
 struct World {
@@ -18,18 +21,31 @@ struct World {
 
 /// Reads a manifest.
 fn world(manifest: &str) -> World {
+    world_with(Settings::default(), manifest)
+}
+
+fn world_with(settings: Settings, manifest: &str) -> World {
     let inventory = Inventory::from_text(manifest).expect("the manifest is valid");
-    let mut cluster = Cluster::new(Settings::default());
+    let mut cluster = Cluster::new(settings);
     inventory.nodes.iter().for_each(|node| cluster.set_node(&node.object));
     inventory.device_objects.iter().for_each(|object| cluster.set_device_object(&object.object));
     World { cluster, inventory }
 }
 
 impl World {
+    fn pod(&self, name: &str) -> &Pod {
+        let found = self.inventory.pods.iter().find(|found| found.object.metadata.name == name);
+        &found.expect("a pod of the manifest").object
+    }
+
+    fn prepare(&mut self, pod: &str) -> PreparedPod {
+        let pod = self.pod(pod).clone();
+        self.cluster.prepare(&pod)
+    }
+
     /// Decides about a pod in both ways, and places it.
     fn place(&mut self, pod: &str) -> Outcome {
-        let found = self.inventory.pods.iter().find(|found| found.object.metadata.name == pod);
-        let prepared = self.cluster.prepare(&found.expect("a pod of the manifest").object);
+        let prepared = self.prepare(pod);
         let evaluated = self.cluster.evaluate(&prepared).outcome;
         assert_eq!(evaluated, self.cluster.decide(&prepared), "{pod}: by evaluation, and by view");
         self.cluster.place(&prepared)

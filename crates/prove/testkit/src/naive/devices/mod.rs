@@ -4,6 +4,7 @@
 mod capacity;
 mod extended;
 mod pools;
+mod preemption;
 mod search;
 
 use berth_api::object::device::{
@@ -13,9 +14,11 @@ use berth_api::object::device::{
 use berth_api::object::{NamespacedName, Node};
 
 use self::search::Found;
+use super::decide::nominated_to;
 use super::{Code, Question, Verdict, node_affinity, normalize, reject};
 
 pub(super) use extended::is_of_devices;
+pub(super) use preemption::{is_enabled as preempts_for_devices, without_gone};
 
 /// A subrequest is worth this much less its index.
 const MAX_ALTERNATIVES: i64 = 8;
@@ -147,7 +150,19 @@ struct OnNode<'a> {
 }
 
 fn on_node<'a>(q: Question<'a>, node: &Node) -> Result<OnNode<'a>, (Code, Vec<String>)> {
-    let unresolvable = |reason: &str| (Code::UnschedulableAndUnresolvable, vec![reason.to_owned()]);
+    let allocated = allocation_on(q, &preemption::found_on(q, node), node)?;
+    let claims = claims(q).unwrap_or_default();
+    Ok(OnNode { claims, extended: extended::claim(q, node), allocated })
+}
+
+/// What is allocated to the claims on a node, if these devices are there.
+fn allocation_on(
+    q: Question<'_>,
+    devices: &Devices,
+    node: &Node,
+) -> Result<Vec<AllocationResult>, (Code, Vec<String>)> {
+    let rejected = |code: Code, reason: &str| (code, vec![reason.to_owned()]);
+    let unresolvable = |reason: &str| rejected(Code::UnschedulableAndUnresolvable, reason);
     let claims = claims(q).map_err(|reason| unresolvable(&reason))?;
     if extended::has_claim_left_over(q) {
         return Err(unresolvable("cannot schedule extended resource claim"));
@@ -162,22 +177,29 @@ fn on_node<'a>(q: Question<'a>, node: &Node) -> Result<OnNode<'a>, (Code, Vec<St
     let is_available = !claims.iter().any(|claim| is_unavailable(&claim));
     let missing = claims.iter().map(|c| c.claim).filter(|c| c.status.allocation.is_none());
     let missing: Vec<_> = missing.chain(extended.as_ref().map(|(claim, _)| claim)).collect();
+    // Other pods may have the devices.
+    let scarce = match preemption::is_enabled(q) {
+        true => Code::Unschedulable,
+        false => Code::UnschedulableAndUnresolvable,
+    };
     let allocated = match missing.is_empty() {
         true => Vec::new(),
-        false => match search::allocate(&q.world.devices, node, &missing) {
+        false => match search::allocate(devices, node, &missing) {
             Ok(Found::Allocation(results)) => results,
-            Ok(Found::Nothing) => return Err(unresolvable("cannot allocate all claims")),
-            Ok(Found::InvalidPools) => return Err(unresolvable("invalid resource pools were encountered")),
+            Ok(Found::Nothing) => return Err(rejected(scarce, "cannot allocate all claims")),
+            Ok(Found::InvalidPools) => {
+                return Err(rejected(scarce, "invalid resource pools were encountered"));
+            }
             Err(error) => {
                 let reason = format!("running \"DynamicResources\" filter plugin: {error}");
-                return Err((Code::Error, vec![reason]));
+                return Err(rejected(Code::Error, &reason));
             }
         },
     };
     if !is_available {
         return Err(unresolvable("resourceclaim not available on the node"));
     }
-    Ok(OnNode { claims, extended, allocated })
+    Ok(allocated)
 }
 
 pub(super) fn filter(q: Question, node: &Node) -> Verdict {
@@ -253,7 +275,11 @@ pub(super) fn decision(q: Question, node: &Node) -> Result<Option<DeviceDecision
     if !pre_filter(q).is_ok_and(|needs_devices| needs_devices) {
         return Ok(None);
     }
-    let Ok(OnNode { claims, extended, allocated }) = on_node(q, node) else { return Ok(None) };
+    // Nominated pods get their devices first.
+    let mut world = q.world.clone();
+    world.pods.extend(nominated_to(q, node));
+    let reserved = Question { world: &world, ..q };
+    let Ok(OnNode { claims, extended, allocated }) = on_node(reserved, node) else { return Ok(None) };
     if !claims.is_empty() && extended.is_none() && extended::is_wanted(q) {
         return Err("nil or empty request mappings".to_owned());
     }

@@ -1,0 +1,111 @@
+//! What is in use of the devices of a node, with pods that leave it or come to it hypothetically.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use berth_api::object::NamespacedName;
+
+use super::{CycleDevices, NodeVerdict};
+use crate::cycle::context::NodeRef;
+use crate::state::State;
+use crate::state::device::{AllocatedDevice, DeviceUse, PodDevices, Pool, PoolName};
+
+/// The use of devices, where it is not that of the state.
+#[derive(Default)]
+pub(crate) struct DevicesInUse(BTreeMap<PoolName, HashMap<Arc<str>, DeviceUse>>);
+
+/// The use of the devices of a pool.
+#[derive(Clone, Copy)]
+pub(super) struct PoolUse<'a> {
+    of_state: &'a HashMap<Arc<str>, DeviceUse>,
+    changed: Option<&'a HashMap<Arc<str>, DeviceUse>>,
+}
+
+impl<'a> PoolUse<'a> {
+    /// None for a device that is free.
+    pub(super) fn get(self, device: &str) -> Option<&'a DeviceUse> {
+        match self.changed.and_then(|changed| changed.get(device)) {
+            Some(changed) => Some(changed).filter(|changed| !changed.is_free()),
+            None => self.of_state.get(device),
+        }
+    }
+}
+
+impl DevicesInUse {
+    /// Without the devices of the claims that are left by the pods which the node has less, and with devices for those which it
+    /// has more: as they would get them once the pods that are preempted there have ended. Claims of `pod` keep what they have.
+    pub(crate) fn on(state: &State, node: NodeRef<'_>, pod: &CycleDevices) -> DevicesInUse {
+        let Some(delta) = node.delta.map(|delta| &delta.devices) else { return DevicesInUse::default() };
+        let leaving = delta.pods.iter().filter(|(_, n)| *n < 0).map(|(pod, _)| &**pod);
+        let leaving: Vec<&PodDevices> = leaving.collect();
+        let mut in_use = DevicesInUse::without(state, &leaving, delta.without_gone, pod);
+        let mut reserved: Vec<AllocatedDevice> = Vec::new();
+        for (nominated, _) in delta.pods.iter().filter(|(_, n)| *n > 0) {
+            let nominated = CycleDevices::resolve(state, nominated);
+            reserved.extend(reserve(state, node, &leaving, &reserved, &nominated));
+        }
+        reserved.iter().for_each(|device| in_use.change(state, device, true));
+        in_use
+    }
+
+    fn without(state: &State, leaving: &[&PodDevices], gone: bool, pod: &CycleDevices) -> DevicesInUse {
+        let mut in_use = DevicesInUse::default();
+        if leaving.is_empty() && !gone {
+            return in_use;
+        }
+        let is_own = |name: &NamespacedName| pod.claims.iter().any(|claim| claim.claim == *name);
+        for left in state.claims_left_by(leaving, gone) {
+            if !left.name.is_some_and(is_own) {
+                left.allocation.devices.iter().for_each(|device| in_use.change(state, device, false));
+            }
+        }
+        in_use
+    }
+
+    /// Counts an allocated device, or counts it no longer.
+    fn change(&mut self, state: &State, device: &AllocatedDevice, is_added: bool) {
+        if device.is_admin {
+            return;
+        }
+        let of_state = || Some(state.devices.pool(&device.pool)?.used.get(&device.device)?.clone());
+        let pool = self.0.entry(device.pool.clone()).or_default();
+        let used = pool.entry(device.device.clone()).or_insert_with(|| of_state().unwrap_or_default());
+        match is_added {
+            true => used.add(device),
+            false => _ = used.remove(device),
+        }
+    }
+
+    pub(super) fn of<'a>(&'a self, name: &PoolName, pool: &'a Pool) -> PoolUse<'a> {
+        PoolUse { of_state: &pool.used, changed: self.0.get(name) }
+    }
+}
+
+/// The devices that a nominated pod would get on its node, besides those that are reserved for others: once the pods that are
+/// preempted there have ended, and once the claims of pods that are gone are deallocated.
+fn reserve(
+    state: &State,
+    node: NodeRef<'_>,
+    leaving: &[&PodDevices],
+    reserved: &[AllocatedDevice],
+    nominated: &CycleDevices,
+) -> Vec<AllocatedDevice> {
+    if nominated.problem.is_some() {
+        return Vec::new();
+    }
+    let on_node = state.nodes.get(node.id).pods.iter().map(|id| state.pods.get(*id));
+    let preempted = on_node.filter(|pod| pod.precedence.being_preempted);
+    let mut ending: Vec<&PodDevices> = preempted.filter_map(|pod| pod.devices.as_deref()).collect();
+    ending.extend(leaving);
+    ending.sort_unstable_by_key(|pod| &pod.pod);
+    ending.dedup_by_key(|pod| &pod.pod);
+    // Looking for claims of pods that are gone takes long.
+    for gone in [false, true] {
+        let mut in_use = DevicesInUse::without(state, &ending, gone, nominated);
+        reserved.iter().for_each(|device| in_use.change(state, device, true));
+        if let NodeVerdict::Fits(found) = nominated.on(state, node.record, &in_use) {
+            return found.allocated(nominated);
+        }
+    }
+    Vec::new()
+}

@@ -1,0 +1,81 @@
+//! What decisions assume of claims until it is written.
+
+use std::sync::Arc;
+
+use berth_api::journal::AssumedDevices;
+use berth_api::object::NamespacedName;
+use berth_api::object::device::ClaimDecision;
+
+use super::claim::{Allocation, Consumer};
+use crate::state::State;
+use crate::state::change::DeviceChange;
+
+impl State {
+    /// Assumes that the claims of a pod are allocated as it was decided and reserved for it, until newer objects come. While
+    /// they are in flight, no other pod gets a claim that was not allocated before.
+    pub(crate) fn assume_devices(&mut self, assumed: &AssumedDevices) {
+        for decided in &assumed.devices.claims {
+            if decided.extended.is_some() {
+                self.assume_extended(assumed, decided);
+                continue;
+            }
+            let Some(claim) = self.devices.claims.get_mut(&decided.claim) else { continue };
+            if !claim.consumers.iter().any(|consumer| *consumer.uid == *assumed.uid) {
+                let (pod, uid) = (assumed.pod.name().into(), assumed.uid.as_str().into());
+                claim.consumers.push(Consumer { pod, uid });
+            }
+            let Some(allocation) = decided.allocation.as_ref().filter(|_| claim.allocation().is_none())
+            else {
+                continue;
+            };
+            let allocation = Arc::new(Allocation::compile(&mut self.symbols, allocation));
+            claim.assumed = Some(allocation.clone());
+            claim.is_in_flight = assumed.in_flight;
+            self.count_allocation(Some(&allocation), true);
+        }
+    }
+
+    /// Takes back what was assumed.
+    pub(crate) fn restore_devices(&mut self, assumed: &AssumedDevices) {
+        for decided in &assumed.devices.claims {
+            if decided.extended.is_some() {
+                self.end_extended(&assumed.pod, &assumed.uid);
+                self.record_devices(|| DeviceChange::Claim(decided.claim.clone()));
+                continue;
+            }
+            let Some(claim) = self.devices.claims.get_mut(&decided.claim) else { continue };
+            if decided.is_reserved_now {
+                claim.consumers.retain(|consumer| *consumer.uid != *assumed.uid);
+            }
+            if decided.allocation.is_none() {
+                continue;
+            }
+            claim.is_in_flight = false;
+            if let Some(assumed) = claim.assumed.take() {
+                let counts = claim.written.is_none();
+                if counts {
+                    self.count_allocation(Some(&assumed), false);
+                }
+                self.symbols.release_all(assumed.scope.symbols());
+            }
+            self.record_devices(|| DeviceChange::Claim(decided.claim.clone()));
+        }
+    }
+
+    /// Counts the devices of a claim for extended resources, which does not exist yet.
+    fn assume_extended(&mut self, assumed: &AssumedDevices, decided: &ClaimDecision) {
+        let Some(allocation) = &decided.allocation else { return };
+        self.end_extended(&assumed.pod, &assumed.uid);
+        let allocation = Arc::new(Allocation::compile(&mut self.symbols, allocation));
+        self.count_allocation(Some(&allocation), true);
+        self.devices.assumed_extended.insert((assumed.pod.clone(), assumed.uid.as_str().into()), allocation);
+    }
+
+    /// Ends what is assumed of the extended resources of a pod, if anything is.
+    pub(super) fn end_extended(&mut self, pod: &NamespacedName, uid: &str) {
+        if let Some(assumed) = self.devices.assumed_extended.remove(&(pod.clone(), uid.into())) {
+            self.count_allocation(Some(&assumed), false);
+            self.symbols.release_all(assumed.scope.symbols());
+        }
+    }
+}
