@@ -31,6 +31,7 @@ pub use cluster::{Cluster, Journal, RelaxedPod};
 pub use cycle::equivalence::Equivalence;
 pub use decision::timing::{Stage, StageTime};
 pub use decision::{DevicePostFilter, Evaluation, NodeEvaluation, NodeScore, Outcome};
+pub use device::{DeviceModel, DevicesOfNode, PublishedDevice};
 pub use explain::blast_radius::{BlastRadius, Reach, TermRadius};
 pub use explain::opportunity_cost::OpportunityCost;
 pub use explain::{

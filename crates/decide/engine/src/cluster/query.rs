@@ -6,6 +6,7 @@ use berth_api::object::Pod;
 use berth_api::rules::PodRules;
 
 use super::{Caches, Cluster};
+use crate::device::{self, DeviceModel, DevicesOfNode};
 use crate::state::Settings;
 
 impl Cluster {
@@ -34,6 +35,17 @@ impl Cluster {
     /// Whether devices of a class provide an extended resource.
     pub fn devices_provide(&self, resource: &str) -> bool {
         self.state.devices.class_of_resource(resource).is_some()
+    }
+
+    /// The devices that a node can use, and what keeps each from being allocated; none for an unknown node.
+    pub fn devices_of_node(&self, node: &str) -> DevicesOfNode {
+        let node = self.state.find_node(node).map(|id| self.state.nodes.get(id));
+        node.map_or_else(DevicesOfNode::default, |node| device::devices_of(&self.state, node))
+    }
+
+    /// The devices of all nodes, counted by model, and how many claims for one of each fit.
+    pub fn device_models(&self) -> Vec<DeviceModel> {
+        device::models(&self.state)
     }
 
     /// What the pods of a node request of a resource: milli-CPU of `cpu`, otherwise units; 0 for an unknown node.

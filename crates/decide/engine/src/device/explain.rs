@@ -9,7 +9,7 @@ use berth_api::object::NamespacedName;
 use berth_api::object::device::DeviceAttribute;
 
 use super::capacity::consumed;
-use super::pools::{Condition, try_take};
+use super::pools::try_take;
 use super::search::{Candidate, Search, Wanted, tolerates};
 use super::{DevicesInUse, Requested};
 use crate::state::State;
@@ -108,11 +108,7 @@ fn of_alternative(
     let mut excluded: Vec<_> = reasons.into_values().collect();
     excluded.sort_by(|a, b| b.n_devices.cmp(&a.n_devices).then_with(|| a.reason.cmp(&b.reason)));
     for pool in &search.pools {
-        let why = match pool.condition {
-            Condition::Usable => continue,
-            Condition::Incomplete => "is being updated: slices are missing",
-            Condition::Invalid => "is invalid: names or counters are not consistent",
-        };
+        let Some(why) = pool.condition.problem() else { continue };
         let reason = format!("pool {}/{} {why}", pool.name.driver, pool.name.pool);
         excluded.push(ExcludedDevices { n_devices: 0, reason, taints: None });
     }
@@ -155,11 +151,7 @@ fn reason(
         return Some("not for this node".to_owned().into());
     }
     if !tolerates(alternative, device) {
-        let taints = device.taints.iter().map(|taint| match taint.value.as_str() {
-            "" => format!("{}:{}", taint.key, taint.effect),
-            value => format!("{}={value}:{}", taint.key, taint.effect),
-        });
-        let taints = taints.collect::<Vec<_>>().join(", ");
+        let taints = device.taints.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         return Some(Reason { text: format!("with the taints {taints}"), taints: Some(taints) });
     }
     let pool = &search.pools[pool];

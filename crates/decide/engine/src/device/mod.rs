@@ -9,6 +9,7 @@ mod explain;
 mod extended;
 mod in_use;
 mod pools;
+mod published;
 mod resolve;
 mod result;
 mod score;
@@ -26,6 +27,8 @@ use crate::state::node::{NodeId, NodeRecord};
 
 pub(crate) use self::explain::{Holders, Obstacle};
 pub(crate) use self::in_use::DevicesInUse;
+pub use self::published::{DeviceModel, DevicesOfNode, PublishedDevice};
+pub(crate) use self::published::{devices_of, models};
 pub(crate) use self::result::device_decision;
 
 /// The claims of the pod of one decision.

@@ -62,15 +62,27 @@ fn node_pool<'a>(
     pool: &'a Pool,
     used: PoolUse<'a>,
 ) -> Option<NodePool<'a>> {
-    let is_for_node = |slice: &&Arc<SliceRecord>| {
+    pool_of_slices(name, pool, |slice| {
         let includes = |scope: &NodeScope| scope.includes(&state.symbols, node);
         !slice.counter_sets.is_empty()
             || match slice.scope {
                 NodeScope::PerDevice => slice.devices.iter().any(|device| includes(&device.scope)),
                 ref scope => includes(scope),
             }
-    };
-    let relevant = || pool.slices.values().filter(is_for_node);
+    })
+}
+
+/// A pool with its devices for all nodes.
+pub(super) fn whole_pool<'a>(name: &'a PoolName, pool: &'a Pool) -> Option<NodePool<'a>> {
+    pool_of_slices(name, pool, |_| true)
+}
+
+fn pool_of_slices<'a>(
+    name: &'a PoolName,
+    pool: &'a Pool,
+    is_relevant: impl Fn(&SliceRecord) -> bool,
+) -> Option<NodePool<'a>> {
+    let relevant = || pool.slices.values().filter(|slice| is_relevant(slice));
     let generation = relevant().map(|slice| slice.generation).max()?;
     let slices: Vec<&SliceRecord> =
         relevant().filter(|slice| slice.generation == generation).map(|slice| &**slice).collect();

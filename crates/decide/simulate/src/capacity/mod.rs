@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use berth_api::inventory::Inventory;
 use berth_api::object::Node;
 use berth_api::work::WorkBudget;
-use berth_engine::{Counts, Explanation, Outcome, Status, TermSummary, Verdict};
+use berth_engine::{Counts, DeviceModel, Explanation, Outcome, Status, TermSummary, Verdict};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -68,6 +68,9 @@ pub struct Capacity {
     pub limited_by: Option<String>,
     /// Where they fit: the number of replicas by domain.
     pub by_domain: BTreeMap<String, usize>,
+    /// For replicas with claims of devices: the devices by model.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_device: Vec<DeviceCapacity>,
     /// Number of new nodes for the target; none without a target, and if no number of nodes is enough.
     pub nodes_needed: Option<usize>,
     /// These nodes.
@@ -88,6 +91,17 @@ pub struct Capacity {
     /// The decision about the next replica.
     #[serde(skip)]
     pub message: String,
+}
+
+/// The devices of a model.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceCapacity {
+    /// The model, as it is without the further replicas.
+    #[serde(flatten)]
+    pub model: DeviceModel,
+    /// How many of them the further replicas take.
+    pub n_for_replicas: usize,
 }
 
 /// How many more replicas of a pod fit. Also returns the cluster, which still has them unless more nodes were tried.
@@ -113,12 +127,13 @@ pub fn capacity(
     let again = subject.has_claims.then(|| inventory.clone());
     let mut inventory = Some(inventory);
     let mut n_replicas = if subject.has_claims { FIRST_WITH_CLAIMS } else { 1 };
-    let (mut room, placed) = loop {
+    let (mut room, models_before, placed) = loop {
         let objects = inventory.take().or_else(|| again.clone()).unwrap_or_default();
         let mut room = subject.room(objects, options.clone(), n_replicas)?;
+        let models_before = room.device_models();
         let placed = room.fill(0, MAX_REPLICAS);
         if !subject.has_claims || placed.len() < n_replicas || n_replicas > MAX_REPLICAS {
-            break (room, placed);
+            break (room, models_before, placed);
         }
         n_replicas *= 4;
     };
@@ -130,6 +145,11 @@ pub fn capacity(
     for (node, n_placed) in by_node {
         *by_domain.entry(room.domain(node, &request.topology_key)).or_default() += n_placed;
     }
+    // No device is published or removed meanwhile: the models are the same.
+    let by_device = models_before.into_iter().zip(room.device_models()).map(|(model, after)| {
+        DeviceCapacity { n_for_replicas: after.n_allocated - model.n_allocated, model }
+    });
+    let by_device = by_device.collect();
     let is_limited = placed.len() < MAX_REPLICAS;
     let next = room.replica(placed.len()).filter(|_| is_limited);
     let pod = room.replicas.get(if subject.has_claims { placed.len() } else { 0 });
@@ -146,6 +166,7 @@ pub fn capacity(
             .and_then(limit)
             .or_else(|| unadmitted.as_ref().map(Unadmitted::limit)),
         by_domain,
+        by_device,
         nodes_needed: None,
         new_nodes: None,
         prevented_by: Vec::new(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::Pod;
-use berth_engine::{Outcome, PreparedPod};
+use berth_engine::{DeviceModel, Outcome, PreparedPod};
 
 use crate::simulation::{Simulation, Unadmitted};
 
@@ -46,6 +46,12 @@ impl Room {
             [first, ..] if !self.has_claims => Some(first.named(&format!("{}-{i}", first.name()))),
             all => all.get(i).cloned(),
         }
+    }
+
+    /// The devices by model, if replicas may need some.
+    pub fn device_models(&mut self) -> Vec<DeviceModel> {
+        let needs_devices = self.replicas.first().is_some_and(|pod| self.simulation.may_need_devices(pod));
+        if needs_devices { self.simulation.cluster().device_models() } else { Vec::new() }
     }
 
     /// Why the node that the replicas name does not run another one.

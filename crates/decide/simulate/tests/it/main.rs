@@ -2,6 +2,7 @@
 
 mod capacity;
 mod compare;
+mod device_models;
 mod devices;
 mod drains;
 mod groups;

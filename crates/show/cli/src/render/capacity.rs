@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use berth_api::syntax::format::{counted, grouped};
-use berth_simulate::capacity::{Capacity, CapacityRequest, NewNodes, Prevention};
+use berth_simulate::capacity::{Capacity, CapacityRequest, DeviceCapacity, NewNodes, Prevention};
 use berth_terminal::output::{BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::Table;
 
@@ -12,6 +12,8 @@ use super::placement::domain_name;
 
 /// Number of domains with a row each.
 const MAX_DOMAINS: usize = 20;
+/// Number of models of devices with a row each.
+const MAX_MODELS: usize = 20;
 
 /// Writes the answer.
 pub fn write(
@@ -20,8 +22,17 @@ pub fn write(
     capacity: &Capacity,
     request: &CapacityRequest,
 ) -> io::Result<()> {
-    let Capacity { replicas, limited_by, by_domain, running, n_unplaced_others, bottleneck, message, .. } =
-        capacity;
+    let Capacity {
+        replicas,
+        limited_by,
+        by_domain,
+        by_device,
+        running,
+        n_unplaced_others,
+        bottleneck,
+        message,
+        ..
+    } = capacity;
     let style = if *replicas > 0 { GOOD } else { BAD };
     let fit = if *replicas == 1 { "fits" } else { "fit" };
     writeln!(
@@ -48,6 +59,7 @@ pub fn write(
             writeln!(out, "and {} in {domains} more domains", counted(*more, "replica"))?;
         }
     }
+    write_devices(out, by_device)?;
     if let Some(limit) = limited_by {
         writeln!(out, "\nThe next replica is stopped by {BOLD}{limit}{BOLD:#}:\n  {message}")?;
     }
@@ -78,4 +90,26 @@ pub fn write(
                 .try_for_each(|Prevention { like, message, .. }| writeln!(out, "  like {like}: {message}"))
         }
     }
+}
+
+/// The devices by model.
+fn write_devices(out: &mut impl Write, by_device: &[DeviceCapacity]) -> io::Result<()> {
+    if by_device.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    let mut table = Table::new(["DEVICES", "DRIVER", "PUBLISHED", "MORE CLAIMS", "FOR REPLICAS"]);
+    for DeviceCapacity { model, n_for_replicas } in by_device.iter().take(MAX_MODELS) {
+        let attributes = model.attributes.values().cloned();
+        let amounts = model.capacity.iter().map(|(name, amount)| format!("{name} {amount}"));
+        let name = attributes.chain(amounts).collect::<Vec<_>>().join(", ");
+        let name = if name.is_empty() { "<none>".to_owned() } else { name };
+        let numbers = [model.n_devices, model.n_claims, *n_for_replicas].map(grouped);
+        table.row([name, model.driver.clone()].into_iter().chain(numbers).map(Into::into));
+    }
+    table.write(out, "")?;
+    if by_device.len() > MAX_MODELS {
+        writeln!(out, "and {}", counted(by_device.len() - MAX_MODELS, "more model"))?;
+    }
+    Ok(())
 }

@@ -118,6 +118,7 @@ const RUNS: &[(&str, &[&str])] = &[
     ("gpus", &["simulate", "-f", "examples/gpus", "-o", "json"]),
     ("gpus", &["explain", "-f", "examples/gpus", "benchmark"]),
     ("gpus", &["capacity", "-f", "examples/gpus", "sts/train"]),
+    ("gpus", &["capacity", "-f", "examples/gpus", "deploy/serve", "-o", "json"]),
     ("gpus", &["lint", "-f", "examples/gpus"]),
     (
         "gpus",

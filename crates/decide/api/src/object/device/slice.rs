@@ -1,6 +1,7 @@
 //! Slices: the devices that drivers publish.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -200,6 +201,14 @@ pub struct DeviceTaint {
     pub time_added: Option<Timestamp>,
 }
 
+/// Such as `gpu.example.com/unhealthy:NoSchedule`.
+impl fmt::Display for DeviceTaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DeviceTaint { key, value, effect, .. } = self;
+        if value.is_empty() { write!(f, "{key}:{effect}") } else { write!(f, "{key}={value}:{effect}") }
+    }
+}
+
 /// The value of an attribute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "AttributeFields", into = "AttributeFields")]
@@ -215,6 +224,18 @@ pub enum DeviceAttribute {
     /// None of these, as in a manifest that no API server accepts.
     #[default]
     Unset,
+}
+
+/// Its value; nothing if it has none.
+impl fmt::Display for DeviceAttribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceAttribute::Int(value) => value.fmt(f),
+            DeviceAttribute::Bool(value) => value.fmt(f),
+            DeviceAttribute::String(value) | DeviceAttribute::Version(value) => f.write_str(value),
+            DeviceAttribute::Unset => Ok(()),
+        }
+    }
 }
 
 /// A [`DeviceAttribute`] as it is written: one field is set.

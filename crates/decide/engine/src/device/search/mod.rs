@@ -13,7 +13,7 @@ mod taken;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use berth_api::object::device::DeviceAttribute;
+use berth_api::object::device::{DeviceAttribute, DeviceTaint};
 use berth_api::syntax::quantity::Quantity;
 use smallvec::SmallVec;
 
@@ -261,8 +261,13 @@ impl<'a> Search<'a> {
 
 /// Whether a request tolerates the taints of a device that keep it from being allocated.
 pub(super) fn tolerates(alternative: &Alternative, device: &DeviceRecord) -> bool {
-    device.taints.iter().filter(|taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute")).all(|taint| {
+    blocking_taints(device).all(|taint| {
         let effect = berth_api::rules::TaintEffect::parse(&taint.effect);
         alternative.tolerations.iter().any(|t| t.tolerates_parts(&taint.key, &taint.value, &effect))
     })
+}
+
+/// The taints of a device that keep it from being allocated without a toleration.
+pub(super) fn blocking_taints(device: &DeviceRecord) -> impl Iterator<Item = &DeviceTaint> {
+    device.taints.iter().filter(|taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute"))
 }

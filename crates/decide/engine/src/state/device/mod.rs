@@ -123,6 +123,23 @@ impl Devices {
         slice.devices.iter().find(|device| *device.name == *name).map(|device| (slice, device))
     }
 
+    /// All pools.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = (&PoolName, &Pool)> {
+        self.pools.iter()
+    }
+
+    /// The claims of each device that is allocated, also of those that share it, by name.
+    pub(crate) fn claims_by_device(&self) -> HashMap<(PoolName, Arc<str>), Vec<NamespacedName>> {
+        let mut by_device: HashMap<_, Vec<_>> = HashMap::new();
+        for (name, claim) in &self.claims {
+            for device in claim.allocation().into_iter().flat_map(|allocation| &allocation.devices) {
+                by_device.entry((device.pool.clone(), device.device.clone())).or_default().push(name.clone());
+            }
+        }
+        by_device.values_mut().for_each(|claims| claims.sort_unstable());
+        by_device
+    }
+
     /// The claims that have devices for themselves.
     pub(crate) fn holders(&self) -> HashMap<(PoolName, Arc<str>), NamespacedName> {
         let mut holders = HashMap::new();
