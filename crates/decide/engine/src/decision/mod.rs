@@ -69,7 +69,7 @@ pub(crate) fn decide<T: Default>(
         return outcome;
     }
     if pod.volumes.is_some() || pod.devices.as_ref().is_some_and(|devices| devices.concern(state)) {
-        return decide_with_objects(state, views, nominations, pod);
+        return decide_with_objects(state, views, rejections, nominations, pod);
     }
     if let Some((node, score)) = views.best(state, nominations, pod, None) {
         let node = state.node_name(node).to_owned();
@@ -77,8 +77,17 @@ pub(crate) fn decide<T: Default>(
     }
     let cycle = CycleState::new(state, nominations, pod);
     let Some(context) = Context::new(state, &cycle) else { return pod.no_profile() };
-    let view = rejections.view(context, nominations, pod);
-    match view.and_then(|view| view.rejections.message(context)) {
+    unschedulable(context, rejections, nominations, pod)
+}
+
+/// The outcome of a pod that no node seems to admit: by the rejections that are followed, or by every rule on every node.
+fn unschedulable<T: Default>(
+    context: Context<'_>,
+    rejections: &mut RejectionViews<T>,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+) -> Outcome {
+    match rejections.message(context, nominations, pod) {
         Some((message, plugins)) => Outcome::Unschedulable { message, plugins },
         None => Run::new(context).outcome(),
     }
@@ -86,9 +95,10 @@ pub(crate) fn decide<T: Default>(
 
 /// The same for a pod with volumes or claims of devices: by a view if others have the same rules, or on the nodes that the volumes
 /// name.
-fn decide_with_objects(
+fn decide_with_objects<T: Default>(
     state: &State,
     views: &mut Views,
+    rejections: &mut RejectionViews<T>,
     nominations: &Nominations,
     pod: &PreparedPod,
 ) -> Outcome {
@@ -114,7 +124,7 @@ fn decide_with_objects(
             }
         }
     }
-    Run::new(context).outcome()
+    unschedulable(context, rejections, nominations, pod)
 }
 
 impl Context<'_> {

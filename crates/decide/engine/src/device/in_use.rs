@@ -22,6 +22,11 @@ pub(super) struct PoolUse<'a> {
 }
 
 impl<'a> PoolUse<'a> {
+    /// Whether no device of the pool is in use.
+    pub(super) fn is_empty(self) -> bool {
+        self.of_state.is_empty() && self.changed.is_none()
+    }
+
     /// None for a device that is free.
     pub(super) fn get(self, device: &str) -> Option<&'a DeviceUse> {
         match self.changed.and_then(|changed| changed.get(device)) {

@@ -22,7 +22,7 @@ use berth_api::object::NamespacedName;
 use smallvec::SmallVec;
 
 use crate::state::State;
-use crate::state::device::{ClaimSpec, ClassRecord, NodeScope, PodDevices};
+use crate::state::device::{ClaimSpec, ClassRecord, ContainerResources, NodeScope, PodDevices};
 use crate::state::node::{NodeId, NodeRecord};
 
 pub(crate) use self::explain::{Holders, Obstacle};
@@ -63,6 +63,8 @@ pub(crate) struct DeviceRules {
     pub(crate) unallocated: Vec<Requested>,
     /// The extended resources that devices provide where the node has none of them itself.
     pub(crate) extended: Vec<ExtendedResource>,
+    /// What the containers request; none without such a resource.
+    pub(crate) containers: Box<[ContainerResources]>,
     /// The score of the claims that are allocated, the same on all nodes. It counts if others have to be allocated.
     pub(crate) score: i64,
     /// A claim for extended resources is left over from an earlier attempt.
@@ -191,7 +193,6 @@ impl CycleDevices {
         self.problem.is_none()
             && self.write_problem.is_none()
             && !self.rules.has_stale_claim
-            && self.rules.extended.is_empty()
             && self.rules.score == 0
             && !self.rules.unallocated.iter().any(has_alternatives)
     }
@@ -226,6 +227,7 @@ impl PartialEq for DeviceRules {
             && self.unallocated == other.unallocated
             && scopes(self) == scopes(other)
             && classes(self) == classes(other)
+            && self.containers == other.containers
     }
 }
 
@@ -234,6 +236,7 @@ impl Eq for DeviceRules {}
 impl Hash for DeviceRules {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.unallocated.hash(state);
+        self.containers.hash(state);
         for (_, scope) in &self.allocated {
             scope.hash(state);
         }

@@ -1,7 +1,6 @@
 //! The pools whose devices a node can use.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
 use berth_api::syntax::quantity::Quantity;
 
@@ -62,7 +61,7 @@ fn node_pool<'a>(
     pool: &'a Pool,
     used: PoolUse<'a>,
 ) -> Option<NodePool<'a>> {
-    pool_of_slices(name, pool, |slice| {
+    pool_of_slices(name, pool, used, |slice| {
         let includes = |scope: &NodeScope| scope.includes(&state.symbols, node);
         !slice.counter_sets.is_empty()
             || match slice.scope {
@@ -73,13 +72,18 @@ fn node_pool<'a>(
 }
 
 /// A pool with its devices for all nodes.
-pub(super) fn whole_pool<'a>(name: &'a PoolName, pool: &'a Pool) -> Option<NodePool<'a>> {
-    pool_of_slices(name, pool, |_| true)
+pub(super) fn whole_pool<'a>(
+    name: &'a PoolName,
+    pool: &'a Pool,
+    in_use: &'a DevicesInUse,
+) -> Option<NodePool<'a>> {
+    pool_of_slices(name, pool, in_use.of(name, pool), |_| true)
 }
 
 fn pool_of_slices<'a>(
     name: &'a PoolName,
     pool: &'a Pool,
+    used: PoolUse<'a>,
     is_relevant: impl Fn(&SliceRecord) -> bool,
 ) -> Option<NodePool<'a>> {
     let relevant = || pool.slices.values().filter(|slice| is_relevant(slice));
@@ -105,16 +109,17 @@ fn pool_of_slices<'a>(
     let mut counters = BTreeMap::new();
     let with_devices: Vec<_> = slices.iter().copied().filter(|slice| slice.counter_sets.is_empty()).collect();
     if condition == Condition::Usable {
-        let is_valid = are_names_unique(&with_devices)
-            && add_counters(&slices, &mut counters)
-            && slices.iter().chain(&others).all(|slice| are_counters_known(slice, &counters));
-        if is_valid {
+        let are_valid = |counters: &Counters<'_>| {
+            are_names_unique(&with_devices)
+                && slices.iter().chain(&others).all(|slice| are_counters_known(slice, counters))
+        };
+        if !add_counters(&slices, &mut counters) || !(pool.is_sound || are_valid(&counters)) {
+            condition = Condition::Invalid;
+        } else if !used.is_empty() && !counters.is_empty() {
             let all = slices.iter().chain(&others).flat_map(|slice| &slice.devices);
             all.filter(|device| used.get(&device.name).is_some()).for_each(|device| {
                 take(&mut counters, device);
             });
-        } else {
-            condition = Condition::Invalid;
         }
     }
     let slices = if condition == Condition::Usable { with_devices } else { Vec::new() };
@@ -128,7 +133,7 @@ fn are_names_unique(slices: &[&SliceRecord]) -> bool {
 
 /// Adds the counters of slices; returns whether each set is there once.
 fn add_counters<'a>(slices: &[&'a SliceRecord], counters: &mut Counters<'a>) -> bool {
-    slices.iter().flat_map(|slice| &slice.counter_sets).all(|(name, amounts)| {
+    slices.iter().flat_map(|slice| slice.counter_sets.iter()).all(|(name, amounts)| {
         let amounts = amounts.iter().map(|(counter, amount)| (&**counter, *amount)).collect();
         counters.insert(name, amounts).is_none()
     })

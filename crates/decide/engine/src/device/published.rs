@@ -6,6 +6,7 @@ use berth_api::object::NamespacedName;
 use berth_api::syntax::quantity::Quantity;
 use serde::Serialize;
 
+use super::DevicesInUse;
 use super::capacity::consumed;
 use super::pools::{Condition, Counters, NodePool, pools_of, try_take, whole_pool};
 use super::search::blocking_taints;
@@ -86,7 +87,8 @@ type ModelKey<'a> = (&'a str, BTreeMap<String, String>, BTreeMap<String, Quantit
 pub(crate) fn devices_of(state: &State, node: &NodeRecord) -> DevicesOfNode {
     let claims = state.devices.claims_by_device();
     let mut found = DevicesOfNode::default();
-    for pool in pools_of(state, node) {
+    let in_use = DevicesInUse::default();
+    for pool in pools_of(state, node, &in_use) {
         let name = format!("{}/{}", pool.name.driver, pool.name.pool);
         found.unusable_pools.extend(pool.condition.problem().map(|why| (name, why)));
         for (slice, device) in devices_in(&pool) {
@@ -128,7 +130,8 @@ pub(crate) fn models(state: &State) -> Vec<DeviceModel> {
             scope => state.nodes.iter().any(|(_, node)| scope.includes(&state.symbols, node)),
         })
     };
-    for pool in state.devices.pools().filter_map(|(name, pool)| whole_pool(name, pool)) {
+    let in_use = DevicesInUse::default();
+    for pool in state.devices.pools().filter_map(|(name, pool)| whole_pool(name, pool, &in_use)) {
         let mut left: BTreeMap<ModelKey<'_>, Counters<'_>> = BTreeMap::new();
         for (slice, device) in devices_in(&pool) {
             if !has_node(if slice.scope == NodeScope::PerDevice { &device.scope } else { &slice.scope }) {

@@ -31,6 +31,9 @@ impl CycleDevices {
             Some(ExtendedResource { name: name.into(), class })
         };
         rules.extended = names.into_iter().filter_map(provided).collect();
+        if !rules.extended.is_empty() {
+            rules.containers = pod.containers.clone();
+        }
         rules.has_stale_claim = !rules.extended.is_empty()
             && state.devices.extended_claim_of(pod).is_some_and(|(_, claim)| !claim.spec.requests.is_empty());
         resolved.rules = Arc::new(rules);

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use berth_api::config::Plugin;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -13,6 +14,7 @@ use smallvec::SmallVec;
 
 use crate::cycle::context::Context;
 use crate::cycle::nomination::Nominations;
+use crate::device::DeviceRules;
 use crate::plugins::{self, Filters, PreFilter};
 use crate::state::Freed;
 use crate::state::counting::topology::{DomainId, TopologyId};
@@ -24,7 +26,7 @@ use crate::state::rule_set::RuleSetId;
 use crate::verdict::{Rejection, Status};
 
 /// Pods with the same key are rejected by the same nodes: nominated pods of lower priority do not count.
-type Key = (RuleSetId, SignatureId, i32);
+type Key = (RuleSetId, SignatureId, i32, Option<Arc<DeviceRules>>);
 
 /// The rejections of rule sets that failed before, each with data of type `T` that is derived from them. Those that were
 /// not used for the longest time are dropped.
@@ -54,6 +56,8 @@ pub(crate) struct Rejections {
     seen_relabelled: u64,
     seen_nominations: u64,
     layout: u64,
+    /// Of the devices that several nodes may use; none for pods without claims.
+    devices: Option<u64>,
     /// No node has more pods, the nominated ones included.
     max_pods: i64,
     topologies: SmallVec<[TopologyId; 2]>,
@@ -100,34 +104,58 @@ impl<T: Default> RejectionView<T> {
 }
 
 impl<T: Default> RejectionViews<T> {
-    /// The current rejections for a pod; none for pods that have no view.
+    /// The current rejections for a pod; none for pods that have no view. Which devices a pod would free, the log of changes
+    /// does not have.
     pub(crate) fn view(
         &mut self,
         context: Context<'_>,
         nominations: &Nominations,
         pod: &PreparedPod,
     ) -> Option<&mut RejectionView<T>> {
-        // Claims belong to single pods, and what they require changes with objects that the log does not have.
+        if context.cycle.devices.is_some() { None } else { self.followed(context, nominations, pod) }
+    }
+
+    /// kube-scheduler's message and the plugins that reject nodes; none if no view follows the pod, a node is feasible, or a
+    /// rule cannot be evaluated.
+    pub(crate) fn message(
+        &mut self,
+        context: Context<'_>,
+        nominations: &Nominations,
+        pod: &PreparedPod,
+    ) -> Option<(String, Vec<Plugin>)> {
+        self.followed(context, nominations, pod)?.rejections.message(context)
+    }
+
+    fn followed(
+        &mut self,
+        context: Context<'_>,
+        nominations: &Nominations,
+        pod: &PreparedPod,
+    ) -> Option<&mut RejectionView<T>> {
+        // Claims of volumes belong to single pods, and what they require changes with objects that the log does not have.
+        let devices = context.cycle.devices.as_ref();
         let is_followed = pod.node_name.is_none()
             && context.cycle.volumes.is_none()
-            && context.cycle.devices.is_none()
+            && devices.is_none_or(|devices| devices.fit_a_view())
             && plugins::fit_a_view(context.state, context.rule_set);
         if !is_followed || !matches!(plugins::pre_filter(context), PreFilter::AllNodes) {
             return None;
         }
-        let key = (pod.rule_set, context.cycle.signature, pod.precedence.priority);
+        let rules = devices.map(|devices| devices.rules.clone());
+        let key = (pod.rule_set, context.cycle.signature, pod.precedence.priority, rules);
         self.n_uses += 1;
         let is_current = |view: &mut RejectionView<T>| view.rejections.catch_up(context, nominations, pod);
         if !self.all.get_mut(&key).is_some_and(is_current) {
             self.all.remove(&key);
             let max = MIN_VIEWS.max(MAX_VIEW_NODES / context.state.nodes.len().max(1)).min(4 * MIN_VIEWS);
             if self.all.len() >= max
-                && let Some(oldest) = self.all.iter().min_by_key(|(_, view)| view.used).map(|(key, _)| *key)
+                && let Some(oldest) =
+                    self.all.iter().min_by_key(|(_, view)| view.used).map(|(key, _)| key.clone())
             {
                 self.all.remove(&oldest);
             }
             let rejections = Rejections::new(context, nominations, pod, None);
-            self.all.insert(key, RejectionView::new(rejections));
+            self.all.insert(key.clone(), RejectionView::new(rejections));
         }
         let view = self.all.get_mut(&key)?;
         view.used = self.n_uses;
@@ -138,7 +166,7 @@ impl<T: Default> RejectionViews<T> {
 impl<T> RejectionViews<T> {
     /// Drops the views of a rule set or a signature that has been removed from the state.
     pub(crate) fn drop_views(&mut self, freed: Freed) {
-        self.all.retain(|(rule_set, signature, _), _| match freed {
+        self.all.retain(|(rule_set, signature, ..), _| match freed {
             Freed::RuleSet(id) => *rule_set != id,
             Freed::Signature(id) => *signature != id,
         });
@@ -167,6 +195,7 @@ impl Rejections {
             seen_relabelled: state.relabelled.end(),
             seen_nominations: nominations.end(),
             layout: state.changes.epochs.layout,
+            devices: context.epoch_of_devices(),
             max_pods: 2 * most.unwrap_or(0) as i64 + 16,
             topologies: shared_topologies(&filters),
             of_last_pod: context.node_nominated_to(nominations, pod),
@@ -194,7 +223,7 @@ impl Rejections {
         ) else {
             return false;
         };
-        if self.layout != state.changes.epochs.layout {
+        if (self.layout, self.devices) != (state.changes.epochs.layout, context.epoch_of_devices()) {
             return false;
         }
         let of_this_pod = context.node_nominated_to(nominations, pod);
@@ -323,13 +352,15 @@ impl Rejections {
         self.table.get(entry.result as usize).map(|(rejection, _)| rejection.status)
     }
 
-    /// kube-scheduler's message and the plugins that reject nodes; none if a node is feasible.
-    pub(crate) fn message(&self, context: Context<'_>) -> Option<(String, Vec<Plugin>)> {
+    fn message(&self, context: Context<'_>) -> Option<(String, Vec<Plugin>)> {
         if self.n_feasible > 0 || context.state.nodes.len() == 0 {
             return None;
         }
         let (mut histogram, mut plugins) = (BTreeMap::<&str, usize>::new(), Vec::new());
         for (rejection, n_nodes) in self.table.iter().filter(|(_, n)| *n > 0) {
+            if rejection.status == Status::Error {
+                return None;
+            }
             if !plugins.contains(&rejection.plugin) {
                 plugins.push(rejection.plugin);
             }
@@ -361,6 +392,10 @@ fn shared_topologies(filters: &Filters<'_>) -> SmallVec<[TopologyId; 2]> {
 }
 
 impl Context<'_> {
+    fn epoch_of_devices(self) -> Option<u64> {
+        self.cycle.devices.as_ref().map(|_| self.state.changes.epochs.devices)
+    }
+
     /// The existing node that the pod itself is nominated to.
     fn node_nominated_to(self, nominations: &Nominations, pod: &PreparedPod) -> Option<NodeId> {
         self.state.nodes.find(nominations.node(pod.namespace, &pod.name)?)

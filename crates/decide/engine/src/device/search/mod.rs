@@ -132,8 +132,8 @@ pub(super) struct Search<'a> {
     /// The attributes of the devices that count for each constraint, by claim.
     constrained: Vec<Vec<Vec<&'a DeviceAttribute>>>,
     chosen: Vec<ChosenClaim>,
-    /// Whether combinations that are known to fail are left out.
-    is_pruned: bool,
+    /// Whether combinations that are known to fail are left out, if that was asked for.
+    is_pruned: Option<bool>,
     /// The class of each candidate. Made when something fails: most searches succeed at once.
     classes: Option<Vec<usize>>,
     /// What was taken when a request could not be satisfied.
@@ -212,7 +212,7 @@ impl<'a> Search<'a> {
             {
                 continue;
             }
-            let found = match self.is_pruned && !self.can_be_completed(at, candidate) {
+            let found = match !self.can_be_completed(at, candidate) && self.is_pruned() {
                 true => Ok(false),
                 false => self.allocate(next, is_chosen, candidate + 1),
             };
@@ -221,7 +221,7 @@ impl<'a> Search<'a> {
             }
             self.give_back(at, candidate);
             found?;
-            if self.is_pruned {
+            if self.is_pruned() {
                 failed.push(self.class_of(candidate));
             }
         }

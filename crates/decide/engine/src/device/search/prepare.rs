@@ -46,7 +46,7 @@ impl<'a> Search<'a> {
             candidates,
             wanted: Vec::new(),
             taken: BTreeMap::new(),
-            is_pruned: false,
+            is_pruned: None,
             classes: None,
             failed: HashSet::new(),
             n_steps: 0,
@@ -85,7 +85,6 @@ impl<'a> Search<'a> {
             }
             self.wanted.push(of_claim);
         }
-        self.is_pruned = !self.can_fail();
         Ok(())
     }
 
@@ -117,6 +116,14 @@ impl<'a> Search<'a> {
             }
         }
         Ok(all)
+    }
+
+    /// Whether combinations that are known to fail are left out: where trying them cannot end in an error. Found out when
+    /// something fails: most searches succeed at once, and look at few devices.
+    pub(in crate::device) fn is_pruned(&mut self) -> bool {
+        let is_pruned = self.is_pruned.unwrap_or_else(|| !self.can_fail());
+        self.is_pruned = Some(is_pruned);
+        is_pruned
     }
 
     /// Whether trying something can end in an error.

@@ -16,8 +16,8 @@ const STEPS_WITHOUT_MEMORY: u64 = 64;
 
 impl Search<'_> {
     /// Whether requests that fail are remembered.
-    pub(super) fn remembers(&self) -> bool {
-        self.is_pruned && self.n_steps >= STEPS_WITHOUT_MEMORY
+    pub(super) fn remembers(&mut self) -> bool {
+        self.n_steps >= STEPS_WITHOUT_MEMORY && self.is_pruned()
     }
 
     /// What fails with one device of a class fails with all.

@@ -6,6 +6,7 @@
 mod assumed;
 mod claim;
 mod class;
+mod index;
 mod pod_devices;
 mod pool;
 mod release;
@@ -19,6 +20,7 @@ use std::sync::{Arc, Weak};
 
 use berth_api::object::NamespacedName;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::ids::NodeId;
 
@@ -28,7 +30,7 @@ pub(crate) use self::claim::{
 };
 pub(crate) use self::class::ClassRecord;
 pub(crate) use self::pod_devices::{ContainerResources, PodDevices, StatedClaim};
-pub(crate) use self::pool::{DeviceRecord, DeviceUse, Pool, SliceRecord};
+pub(crate) use self::pool::{CounterSets, DeviceRecord, DeviceRest, DeviceUse, Pool, SliceRecord};
 pub(crate) use self::release::ReleasedClaims;
 pub(crate) use self::scope::NodeScope;
 pub(crate) use self::selector::Selector;
@@ -63,8 +65,11 @@ pub(crate) struct Devices {
     /// What is assumed of the extended resources of pods until their claims are allocated, by the pod and its uid.
     assumed_extended: HashMap<(NamespacedName, Box<str>), Arc<Allocation>>,
     /// Equal specifications are one.
-    specs: FxHashMap<u64, Vec<Weak<ClaimSpec>>>,
-    shapes: FxHashMap<u64, Vec<Weak<Shape>>>,
+    specs: SharedValues<ClaimSpec>,
+    shapes: SharedValues<Shape>,
+    /// What of devices selectors do not see.
+    rests: SharedValues<DeviceRest>,
+    counter_sets: SharedValues<CounterSets>,
     selectors: HashMap<Arc<str>, Weak<Selector>>,
     /// Counter sets are read for every node: the pools with such sets that are not usable where they have no devices.
     faulty_pools: BTreeSet<PoolName>,
@@ -178,8 +183,12 @@ impl Devices {
     }
 }
 
-/// One of equal values that are kept once, by hash.
-fn shared<T: PartialEq>(table: &mut FxHashMap<u64, Vec<Weak<T>>>, hash: u64, value: T) -> Arc<T> {
+/// Values of which equal ones are kept once, by hash.
+type SharedValues<T> = FxHashMap<u64, SmallVec<[Weak<T>; 1]>>;
+
+/// The one that is kept of equal values.
+fn shared<T: PartialEq>(table: &mut SharedValues<T>, hash: u64, value: T) -> Arc<T> {
+    sweep(table);
     let alike = table.entry(hash).or_default();
     alike.retain(|known| known.strong_count() > 0);
     if let Some(known) = alike.iter().filter_map(Weak::upgrade).find(|known| **known == value) {
@@ -191,7 +200,7 @@ fn shared<T: PartialEq>(table: &mut FxHashMap<u64, Vec<Weak<T>>>, hash: u64, val
 }
 
 /// Forgets values that nothing uses, once in a while: when the table has doubled.
-fn sweep<T>(table: &mut FxHashMap<u64, Vec<Weak<T>>>) {
+fn sweep<T>(table: &mut SharedValues<T>) {
     if table.len() == table.capacity() {
         table.retain(|_, alike| {
             alike.retain(|known| known.strong_count() > 0);

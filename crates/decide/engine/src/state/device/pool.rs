@@ -1,10 +1,13 @@
 //! Pools, their slices, and what of their devices is allocated.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use berth_api::object::device::DeviceTaint;
 use berth_api::syntax::quantity::Quantity;
+use rustc_hash::FxHasher;
 
 use super::claim::AllocatedDevice;
 use super::scope::NodeScope;
@@ -14,6 +17,9 @@ use crate::state::interned::intern::Symbol;
 /// Amounts by name.
 pub(crate) type Amounts = BTreeMap<Arc<str>, Quantity>;
 
+/// Counters by the name of their set.
+pub(crate) type CounterSets = Box<[(Arc<str>, Amounts)]>;
+
 /// A pool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool {
@@ -21,9 +27,31 @@ pub(crate) struct Pool {
     pub(crate) slices: BTreeMap<Arc<str>, Arc<SliceRecord>>,
     /// What is allocated of its devices, also of those that no slice has any more.
     pub(crate) used: HashMap<Arc<str>, DeviceUse>,
+    /// All slices are there, names of devices and sets of counters are there once, and counters that devices take from exist.
+    pub(crate) is_sound: bool,
 }
 
 impl Pool {
+    pub(super) fn check(&mut self) {
+        let slices = || self.slices.values();
+        let (mut devices, mut counters) = (HashSet::new(), HashMap::new());
+        let first = slices().next().map(|slice| (slice.generation, slice.n_slices));
+        self.is_sound =
+            first.is_some_and(|(generation, n)| {
+                n == slices().count() as i64
+                    && slices().all(|slice| (slice.generation, slice.n_slices) == (generation, n))
+            }) && slices().flat_map(|slice| &slice.devices).all(|device| devices.insert(&device.name))
+                && slices()
+                    .flat_map(|slice| slice.counter_sets.iter())
+                    .all(|(set, amounts)| counters.insert(set, amounts).is_none())
+                && slices().flat_map(|slice| &slice.devices).flat_map(|device| &device.consumes).all(
+                    |(set, amounts)| {
+                        let known = counters.get(set);
+                        known.is_some_and(|known| amounts.keys().all(|counter| known.contains_key(counter)))
+                    },
+                );
+    }
+
     /// Whether the pool may not be usable where it has no devices: it has counter sets, and slices are missing, or devices take
     /// from counters that it does not have.
     pub(super) fn may_be_faulty(&self) -> bool {
@@ -32,7 +60,7 @@ impl Pool {
         let Some(generation) = generation else { return false };
         let slices = || self.slices.values().filter(|slice| slice.generation == generation);
         let has_counter = |set: &Arc<str>, counter: &Arc<str>| {
-            let mut sets = slices().flat_map(|slice| &slice.counter_sets);
+            let mut sets = slices().flat_map(|slice| slice.counter_sets.iter());
             sets.any(|(name, amounts)| name == set && amounts.contains_key(counter))
         };
         let mut consumed = slices().flat_map(|slice| &slice.devices).flat_map(|device| &device.consumes);
@@ -50,23 +78,46 @@ pub(crate) struct SliceRecord {
     pub(crate) n_slices: i64,
     pub(crate) scope: NodeScope,
     pub(crate) devices: Box<[DeviceRecord]>,
-    /// Shared counters by the name of their set.
-    pub(crate) counter_sets: Box<[(Arc<str>, Amounts)]>,
+    /// Those of most nodes are equal.
+    pub(crate) counter_sets: Arc<CounterSets>,
 }
 
-/// A device.
+/// A device: what selectors see of it, and what they do not.
 #[derive(Debug, PartialEq)]
 pub(crate) struct DeviceRecord {
-    pub(crate) name: Arc<str>,
     pub(crate) shape: Arc<Shape>,
+    pub(crate) rest: Arc<DeviceRest>,
+}
+
+/// What selectors do not see of a device. Equal ones are one: most nodes have devices of the same names.
+#[derive(Debug, PartialEq)]
+pub(crate) struct DeviceRest {
+    pub(crate) name: Arc<str>,
     /// The nodes that can use it, if the slice leaves that to its devices.
     pub(crate) scope: NodeScope,
     pub(crate) taints: Box<[DeviceTaint]>,
     /// What it takes of sets of counters.
-    pub(crate) consumes: Box<[(Arc<str>, Amounts)]>,
+    pub(crate) consumes: CounterSets,
     pub(crate) binds_to_node: bool,
     pub(crate) binding_conditions: Box<[String]>,
     pub(crate) binding_failure_conditions: Box<[String]>,
+}
+
+impl Deref for DeviceRecord {
+    type Target = DeviceRest;
+
+    fn deref(&self) -> &DeviceRest {
+        &self.rest
+    }
+}
+
+impl DeviceRest {
+    /// A hash of the parts that differ between most devices.
+    pub(super) fn hash(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        (&self.name, &self.scope, &self.consumes).hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 impl SliceRecord {

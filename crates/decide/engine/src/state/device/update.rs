@@ -1,5 +1,6 @@
 //! Updates of device objects.
 
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 
 use berth_api::object::NamespacedName;
@@ -7,14 +8,15 @@ use berth_api::object::device::{
     CounterSet, Device, DeviceClass, DeviceCounterConsumption, DeviceKind, DeviceObject, DeviceSelector,
     ResourceClaim, ResourceSlice,
 };
+use rustc_hash::FxHasher;
 
 use super::claim::{Allocation, ClaimRecord, ClaimSpec};
 use super::class::ClassRecord;
-use super::pool::{Amounts, DeviceRecord, Pool, SliceRecord};
+use super::pool::{Amounts, CounterSets, DeviceRecord, DeviceRest, SliceRecord};
 use super::scope::NodeScope;
 use super::selector::Selector;
 use super::shape::Shape;
-use super::{Concerned, Devices, PoolName, shared, sweep};
+use super::{Concerned, Devices, PoolName, shared};
 use crate::state::State;
 use crate::state::change::{Change, DeviceChange};
 
@@ -34,9 +36,11 @@ impl State {
     pub(crate) fn remove_device_object(&mut self, kind: DeviceKind, namespace: &str, name: &str) {
         match kind {
             DeviceKind::ResourceSlice => {
+                let pool = self.devices.slices.get(name).cloned();
+                let was_faulty = self.devices.any_faulty(pool.as_slice());
                 if let Some(before) = self.take_slice(name) {
                     self.symbols.release_all(before.symbols());
-                    self.record_devices(|| DeviceChange::Slice);
+                    self.slices_changed(was_faulty, pool.as_slice());
                 }
             }
             DeviceKind::DeviceClass => {
@@ -63,11 +67,20 @@ impl State {
         if known.is_some_and(|known| **known == record) {
             return self.symbols.release_all(record.symbols());
         }
+        let before = self.devices.slices.get(&*slice.metadata.name);
+        let pools: Vec<PoolName> = before.into_iter().chain([&pool]).cloned().collect();
+        let was_faulty = self.devices.any_faulty(&pools);
         if let Some(before) = self.take_slice(&slice.metadata.name) {
             self.symbols.release_all(before.symbols());
         }
         self.devices.put_slice(pool.clone(), Arc::new(record));
         self.pool_changed(&pool);
+        self.slices_changed(was_faulty, &pools);
+    }
+
+    /// A slice of these pools changed. Faulty ones concern nodes without devices of theirs as well.
+    fn slices_changed(&mut self, was_faulty: bool, pools: &[PoolName]) {
+        self.changes.epochs.devices += u64::from(was_faulty || self.devices.any_faulty(pools));
         self.record_devices(|| DeviceChange::Slice);
     }
 
@@ -96,17 +109,17 @@ impl State {
         let amounts = |set: &CounterSet| -> Amounts {
             set.counters.iter().map(|(name, counter)| (name.as_str().into(), counter.value)).collect()
         };
+        let counter_sets: CounterSets =
+            spec.shared_counters.iter().map(|set| (set.name.as_str().into(), amounts(set))).collect();
+        let mut hasher = FxHasher::default();
+        counter_sets.hash(&mut hasher);
         SliceRecord {
             name: slice.metadata.name.as_str().into(),
             generation: spec.pool.generation,
             n_slices: spec.pool.resource_slice_count,
             scope,
             devices,
-            counter_sets: spec
-                .shared_counters
-                .iter()
-                .map(|set| (set.name.as_str().into(), amounts(set)))
-                .collect(),
+            counter_sets: shared(&mut self.devices.counter_sets, hasher.finish(), counter_sets),
         }
     }
 
@@ -121,10 +134,8 @@ impl State {
             let amounts = set.counters.iter().map(|(name, counter)| (name.as_str().into(), counter.value));
             (set.counter_set.as_str().into(), amounts.collect())
         };
-        sweep(&mut self.devices.shapes);
-        DeviceRecord {
+        let rest = DeviceRest {
             name: device.name.as_str().into(),
-            shape: shared(&mut self.devices.shapes, shape.hash(), shape),
             scope: NodeScope::compile(
                 &mut self.symbols,
                 device.node_name.as_deref(),
@@ -136,6 +147,10 @@ impl State {
             binds_to_node: device.binds_to_node,
             binding_conditions: device.binding_conditions.clone().into(),
             binding_failure_conditions: device.binding_failure_conditions.clone().into(),
+        };
+        DeviceRecord {
+            shape: shared(&mut self.devices.shapes, shape.hash(), shape),
+            rest: shared(&mut self.devices.rests, rest.hash(), rest),
         }
     }
 
@@ -236,84 +251,6 @@ impl State {
 }
 
 impl Devices {
-    fn put_slice(&mut self, pool: PoolName, record: Arc<SliceRecord>) {
-        self.slices.insert(Box::from(&*record.name), pool.clone());
-        self.pools.entry(pool.clone()).or_default().slices.insert(record.name.clone(), record.clone());
-        self.index_pool(&pool, &record);
-    }
-
-    /// Brings the indexes up to date after a slice of a pool was added or removed.
-    fn index_pool(&mut self, name: &PoolName, changed: &SliceRecord) {
-        let slices = || self.pools.get(name).into_iter().flat_map(|pool| pool.slices.values());
-        let is_shared = slices().any(|slice| slice.node_names().is_none());
-        let names: Vec<Arc<str>> = changed.node_names().unwrap_or_default().into_iter().cloned().collect();
-        let still: Vec<bool> = (names.iter())
-            .map(|node| slices().any(|slice| slice.node_names().is_some_and(|names| names.contains(&node))))
-            .collect();
-        // Whether a pool is complete and valid is found out where it is looked at.
-        let is_faulty = self.pools.get(name).is_some_and(Pool::may_be_faulty);
-        match is_faulty {
-            true => self.faulty_pools.insert(name.clone()),
-            false => self.faulty_pools.remove(name),
-        };
-        match is_shared {
-            true => self.shared_pools.insert(name.clone()),
-            false => self.shared_pools.remove(name),
-        };
-        for (node, still) in names.into_iter().zip(still) {
-            let pools = self.pools_of_node.entry(Box::from(&*node)).or_default();
-            match still {
-                true => pools.insert(name.clone()),
-                false => pools.remove(name),
-            };
-            if pools.is_empty() {
-                self.pools_of_node.remove(&*node);
-            }
-        }
-    }
-
-    fn index_extended(&mut self, name: &NamespacedName, claim: &ClaimRecord, is_added: bool) {
-        let Some(uid) = claim.extended_for() else { return };
-        if is_added {
-            self.extended_claims.entry(uid.into()).or_default().insert(name.clone());
-        } else if let Some(claims) = self.extended_claims.get_mut(uid) {
-            claims.remove(name);
-            if claims.is_empty() {
-                self.extended_claims.remove(uid);
-            }
-        }
-    }
-
-    fn drop_empty(&mut self, name: &PoolName) {
-        if self.pools.get(name).is_some_and(|pool| pool.slices.is_empty() && pool.used.is_empty()) {
-            self.pools.remove(name);
-        }
-    }
-
-    fn concerned(
-        &self,
-        symbols: &crate::state::interned::intern::Symbols,
-        nodes: &crate::state::node::Nodes,
-        pool: &Pool,
-    ) -> Concerned {
-        let mut found = Vec::new();
-        for slice in pool.slices.values() {
-            let Some(names) = slice.node_names() else { return Concerned::All };
-            found.extend(names.into_iter().filter_map(|name| nodes.find(symbols.get(name)?)));
-        }
-        Concerned::Nodes(found)
-    }
-
-    fn forget_resource(&mut self, class: &ClassRecord) {
-        let Some(resource) = &class.resource else { return };
-        if let Some(classes) = self.classes_of_resource.get_mut(resource) {
-            classes.remove(&class.name);
-            if classes.is_empty() {
-                self.classes_of_resource.remove(resource);
-            }
-        }
-    }
-
     fn selectors_of(&mut self, selectors: &[DeviceSelector]) -> Box<[Arc<Selector>]> {
         let text = |selector: &DeviceSelector| {
             selector.cel.as_ref().map_or("", |cel| cel.expression.as_str()).to_owned()
@@ -341,7 +278,6 @@ impl Devices {
             return known;
         }
         let spec = ClaimSpec::compile(source, &mut |text| self.selector(text));
-        sweep(&mut self.specs);
         shared(&mut self.specs, hash, spec)
     }
 }
