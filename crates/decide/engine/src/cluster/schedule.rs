@@ -19,7 +19,7 @@ use crate::group::{self, Deciding, Group, GroupOutcome, GroupVictims};
 use crate::node_admission::{NodeRejection, node_admission};
 use crate::plugins;
 use crate::preemption::{
-    DisruptionBudget, Leaving, Preemption, Victims, candidates, has_terminating_victims, preempt,
+    DisruptionBudget, Leaving, Preemption, Victims, awaits_victims, candidates, preempt,
 };
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
@@ -301,10 +301,11 @@ impl Cluster {
         device_post_filter(&self.state, &self.nominations, pod)
     }
 
-    /// Whether room is being made for a nominated pod: pods of lower priority are being preempted on its node.
+    /// Whether room is being made for a nominated pod: pods of lower priority are being preempted on its node, or their claims of
+    /// devices are being deallocated.
     pub fn awaits_victims(&self, pod: &PreparedPod) -> bool {
         let node = self.nominations.node(pod.namespace, pod.name()).and_then(|n| self.state.nodes.find(n));
-        node.is_some_and(|node| has_terminating_victims(&self.state, node, pod.priority()))
+        node.is_some_and(|node| awaits_victims(&self.state, &self.nominations, pod, node))
     }
 
     /// What preemption would do on each node where it helps, by the name of the node, for a pod whose decision found

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::cycle::nomination::{NominatedPods, Nominations};
-use crate::device::CycleDevices;
+use crate::device::{CycleDevices, DeviceDelta};
 use crate::state::State;
 use crate::state::counting::counter::Tally;
 use crate::state::counting::matcher::MatcherId;
 use crate::state::counting::topology::TopologyId;
-use crate::state::device::PodDevices;
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::pod::prepared::PreparedPod;
 use crate::state::pod::signature::SignatureId;
@@ -103,6 +102,11 @@ impl<'a> NodeRef<'a> {
         self.delta.map_or(&[], |delta| &delta.volumes)
     }
 
+    /// Pods with claims of devices that it has more or less than the state says.
+    pub(crate) fn device_delta(&self) -> Option<&'a DeviceDelta> {
+        self.delta.map(|delta| &delta.devices)
+    }
+
     pub(crate) fn n_pods(self) -> i64 {
         self.delta.map_or(self.record.pods.len() as i64, |delta| delta.n_pods)
     }
@@ -130,23 +134,6 @@ pub(crate) struct CounterDelta {
     pub(crate) devices: DeviceDelta,
     /// Pods on the node, all of them.
     pub(crate) n_pods: i64,
-}
-
-/// Pods with claims of devices that a node has more or less than the state says.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DeviceDelta {
-    pub(crate) pods: SmallVec<[(Arc<PodDevices>, i64); 1]>,
-    /// Whether claims are deallocated whose pods are gone.
-    pub(crate) without_gone: bool,
-}
-
-impl DeviceDelta {
-    pub(crate) fn add(&mut self, pod: &Arc<PodDevices>, sign: i64) {
-        match self.pods.iter().position(|(known, _)| Arc::ptr_eq(known, pod)) {
-            Some(i) => self.pods[i].1 += sign,
-            None => self.pods.push((pod.clone(), sign)),
-        }
-    }
 }
 
 impl CounterDelta {

@@ -150,7 +150,8 @@ impl Context<'_> {
         let relevant = RelevantMatchers::new(self);
         let mut node = relevant.on(node);
         node.change_nominated(1);
-        DevicesInUse::on(self.state, node.node(), devices)
+        let node = node.node();
+        DevicesInUse::on(self.state, node.record, node.device_delta(), devices)
     }
 
     fn volume_decision(self, node: NodeId) -> Option<Box<VolumeDecision>> {

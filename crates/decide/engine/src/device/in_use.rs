@@ -4,11 +4,29 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use berth_api::object::NamespacedName;
+use smallvec::SmallVec;
 
 use super::{CycleDevices, NodeVerdict};
-use crate::cycle::context::NodeRef;
 use crate::state::State;
 use crate::state::device::{AllocatedDevice, DeviceUse, PodDevices, Pool, PoolName};
+use crate::state::node::NodeRecord;
+
+/// Pods with claims of devices that a node has more or less than the state says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeviceDelta {
+    pub(crate) pods: SmallVec<[(Arc<PodDevices>, i64); 1]>,
+    /// Whether claims are deallocated whose pods are gone.
+    pub(crate) without_gone: bool,
+}
+
+impl DeviceDelta {
+    pub(crate) fn add(&mut self, pod: &Arc<PodDevices>, sign: i64) {
+        match self.pods.iter().position(|(known, _)| Arc::ptr_eq(known, pod)) {
+            Some(i) => self.pods[i].1 += sign,
+            None => self.pods.push((pod.clone(), sign)),
+        }
+    }
+}
 
 /// The use of devices, where it is not that of the state.
 #[derive(Default)]
@@ -39,8 +57,13 @@ impl<'a> PoolUse<'a> {
 impl DevicesInUse {
     /// Without the devices of the claims that are left by the pods which the node has less, and with devices for those which it
     /// has more: as they would get them once the pods that are preempted there have ended. Claims of `pod` keep what they have.
-    pub(crate) fn on(state: &State, node: NodeRef<'_>, pod: &CycleDevices) -> DevicesInUse {
-        let Some(delta) = node.delta.map(|delta| &delta.devices) else { return DevicesInUse::default() };
+    pub(crate) fn on(
+        state: &State,
+        node: &NodeRecord,
+        delta: Option<&DeviceDelta>,
+        pod: &CycleDevices,
+    ) -> DevicesInUse {
+        let Some(delta) = delta else { return DevicesInUse::default() };
         let leaving = delta.pods.iter().filter(|(_, n)| *n < 0).map(|(pod, _)| &**pod);
         let leaving: Vec<&PodDevices> = leaving.collect();
         let mut in_use = DevicesInUse::without(state, &leaving, delta.without_gone, pod);
@@ -90,7 +113,7 @@ impl DevicesInUse {
 /// preempted there have ended, and once the claims of pods that are gone are deallocated.
 fn reserve(
     state: &State,
-    node: NodeRef<'_>,
+    node: &NodeRecord,
     leaving: &[&PodDevices],
     reserved: &[AllocatedDevice],
     nominated: &CycleDevices,
@@ -98,7 +121,8 @@ fn reserve(
     if nominated.problem.is_some() {
         return Vec::new();
     }
-    let on_node = state.nodes.get(node.id).pods.iter().map(|id| state.pods.get(*id));
+    let pods = state.nodes.find(node.name).map(|id| &state.nodes.get(id).pods);
+    let on_node = pods.into_iter().flatten().map(|id| state.pods.get(*id));
     let preempted = on_node.filter(|pod| pod.precedence.being_preempted);
     let mut ending: Vec<&PodDevices> = preempted.filter_map(|pod| pod.devices.as_deref()).collect();
     ending.extend(leaving);
@@ -108,7 +132,7 @@ fn reserve(
     for gone in [false, true] {
         let mut in_use = DevicesInUse::without(state, &ending, gone, nominated);
         reserved.iter().for_each(|device| in_use.change(state, device, true));
-        if let NodeVerdict::Fits(found) = nominated.on(state, node.record, &in_use) {
+        if let NodeVerdict::Fits(found) = nominated.on(state, node, &in_use) {
             return found.allocated(nominated);
         }
     }

@@ -26,7 +26,7 @@ use crate::state::device::{ClaimSpec, ClassRecord, ContainerResources, NodeScope
 use crate::state::node::{NodeId, NodeRecord};
 
 pub(crate) use self::explain::{Holders, Obstacle};
-pub(crate) use self::in_use::DevicesInUse;
+pub(crate) use self::in_use::{DeviceDelta, DevicesInUse};
 pub use self::published::{DeviceModel, DevicesOfNode, PublishedDevice};
 pub(crate) use self::published::{devices_of, models};
 pub(crate) use self::result::device_decision;

@@ -23,9 +23,10 @@ use crate::cycle::context::{Context, CycleState};
 use crate::cycle::nomination::Nominations;
 use crate::cycle::what_if::RelevantMatchers;
 use crate::decision::Run;
-use crate::plugins::{self, Filters, PreFilter};
+use crate::plugins::{self, PreFilter};
 use crate::state::State;
 use crate::state::node::NodeId;
+use crate::state::pod::Precedence;
 use crate::state::pod::prepared::PreparedPod;
 use crate::verdict::Status;
 use crate::view::rejections::{RejectionView, RejectionViews, Rejections, fit_error};
@@ -150,15 +151,13 @@ pub(crate) fn preempt(
     if rejections.n_feasible > 0 {
         return Preemption::NotNeeded;
     }
-    let (filters, relevant) = (plugins::filters(context), RelevantMatchers::new(context));
-    let waits = |node| {
-        has_terminating_victims(state, node, pod.precedence.priority)
-            || (context.preempts_for_devices() && fits_without_gone(&relevant, &filters, node))
-    };
-    if room_is_made_on(state, nominations, pod, rejections).is_some_and(waits) {
+    if room_is_made_on(state, nominations, pod, rejections)
+        .is_some_and(|node| awaits_victims(state, nominations, pod, node))
+    {
         return Preemption::NotEligible(NotEligible::VictimsTerminating);
     }
     candidates.catch_up(state, rejections, priority, budgets);
+    let (filters, relevant) = (plugins::filters(context), RelevantMatchers::new(context));
     let budgets = Budgets::new(budgets);
     let search = Search { context, filters: &filters, relevant: &relevant, budgets: &budgets, priority };
     match candidates.best(&search) {
@@ -218,17 +217,29 @@ fn room_is_made_on(
     node.filter(|id| rejections.status(*id) == Some(Status::Unschedulable))
 }
 
-/// Whether the pod fits on a node once the claims of devices are deallocated whose pods are gone.
-fn fits_without_gone(relevant: &RelevantMatchers<'_>, filters: &Filters<'_>, node: NodeId) -> bool {
-    let mut node = relevant.on(node);
-    node.without_gone();
-    filters.iter().all(|(_, filter)| filter.admits(node.node()))
+/// Whether room is being made for a pod on a node: pods of lower priority are being preempted there, or it fits once the claims
+/// of devices are deallocated whose pods are gone.
+pub(crate) fn awaits_victims(
+    state: &State,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+    node: NodeId,
+) -> bool {
+    let mut pods = state.nodes.get(node).pods.iter().map(|id| state.pods.get(*id).precedence);
+    let is_victim = |p: Precedence| p.priority < pod.precedence.priority && p.being_preempted;
+    pods.any(is_victim)
+        || (pod.devices.is_some()
+            && frees_devices(state, pod)
+            && awaits_claims(state, nominations, pod, node))
 }
 
-/// Whether pods of lower priority are being preempted on a node.
-pub(crate) fn has_terminating_victims(state: &State, node: NodeId, priority: i32) -> bool {
-    let mut pods = state.nodes.get(node).pods.iter().map(|id| state.pods.get(*id).precedence);
-    pods.any(|precedence| precedence.priority < priority && precedence.being_preempted)
+fn awaits_claims(state: &State, nominations: &Nominations, pod: &PreparedPod, id: NodeId) -> bool {
+    let cycle = CycleState::new(state, nominations, pod);
+    let Some(context) = Context::new(state, &cycle) else { return false };
+    let (filters, relevant) = (plugins::filters(context), RelevantMatchers::new(context));
+    let mut node = relevant.on(id);
+    node.without_gone();
+    context.rejection(&filters, id).is_some() && filters.iter().all(|(_, filter)| filter.admits(node.node()))
 }
 
 fn victims(

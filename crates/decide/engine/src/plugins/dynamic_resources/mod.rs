@@ -155,8 +155,9 @@ impl Filter for AllocatableClaims<'_> {
 
 impl AllocatableClaims<'_> {
     fn on(&self, node: NodeRef<'_>) -> NodeVerdict {
-        let in_use = DevicesInUse::on(self.context.state, node, self.devices);
-        self.devices.on(self.context.state, node.record, &in_use)
+        let state = self.context.state;
+        let in_use = DevicesInUse::on(state, node.record, node.device_delta(), self.devices);
+        self.devices.on(state, node.record, &in_use)
     }
 
     /// The claim, if it has to be allocated.

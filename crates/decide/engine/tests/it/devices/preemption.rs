@@ -220,7 +220,9 @@ fn devices_are_reserved_for_nominated_pods() {
     world.cluster.remove_pod("default", "b");
     assert_eq!(world.preempt("high", &[]), WAITS);
     assert_eq!(world.placed("small"), "0/1 nodes are available: 1 cannot allocate all claims.");
+    assert!(world.cluster.awaits_victims(&high));
     world.deallocate("b");
+    assert!(!world.cluster.awaits_victims(&high));
     assert_eq!(world.placed("small"), "0/1 nodes are available: 1 cannot allocate all claims.");
     assert_eq!(world.placed("high"), "n0: r0=gpu-0 r0=gpu-1");
 }
