@@ -253,6 +253,24 @@ spec:
 }
 
 #[test]
+fn pods_are_preempted_for_their_devices_where_the_profile_says_so() {
+    let urgent = FROM_TEMPLATE.replacen('{', "{priority: 100, ", 1);
+    let urgent = format!("---\n{{apiVersion: v1, kind: Pod, metadata: {{name: urgent}}, spec: {urgent}}}\n");
+    let text = [node("a", 1), CLASS.to_owned(), template(1), RUNNING.to_owned(), urgent].concat();
+    for (preempts, victims) in [(true, "default/old"), (false, "")] {
+        let mut options = SimulationOptions::default();
+        options.settings.config.profiles[0].dynamic_resources.preempt_for_devices = preempts;
+        let mut simulation = Simulation::new(inventory(&text), options).expect("the objects are valid");
+        simulation.run(|_, _| ());
+        let urgent = simulation.pod("default", "urgent").unwrap();
+        let names: Vec<_> = urgent.victims.iter().map(ToString::to_string).collect();
+        assert_eq!(names.join(" "), victims);
+        assert_eq!(urgent.node(), preempts.then_some("a"));
+        assert_eq!(devices(&simulation), ["a: gpu-0", "none: "]);
+    }
+}
+
+#[test]
 fn a_failed_device_is_gone_and_its_pod_gets_another() {
     let fail = |device: &str| Change::FailDevices {
         driver: "gpu.example.com".to_owned(),
