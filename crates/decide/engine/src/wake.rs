@@ -108,9 +108,9 @@ impl WakeConditions {
         let Some(requirements) = &self.requirements else { return false };
         // Rules seen for the first time may distinguish pods that were alike.
         let signature = state.decided_signature(&requirements.pod);
-        let PreparedPod { volumes, devices, .. } = &requirements.pod;
+        let volumes = &requirements.pod.volumes;
         let volumes = volumes.as_ref().map(|volumes| Arc::new(CycleVolumes::resolve(state, volumes)));
-        let devices = devices.as_ref().and_then(|devices| CycleDevices::of(state, devices));
+        let devices = CycleDevices::of(state, &requirements.pod);
         let cycle = match volumes.is_none() && devices.is_none() {
             true => Cow::Borrowed(&requirements.cycle),
             false => Cow::Owned(CycleState { volumes, devices, ..requirements.cycle.clone() }),

@@ -54,11 +54,7 @@ impl Profile {
                 }
             }
             "VolumeBinding" => self.volume_binding = volume_binding(&mut args),
-            "DynamicResources" => {
-                args.accept(&[("filterTimeout", Kind::Duration), ("bindingTimeout", Kind::Duration)]);
-                let preempt_for_devices = extension_flag(&mut args, "preemptForDevices");
-                self.dynamic_resources = DynamicResourcesArgs { preempt_for_devices };
-            }
+            "DynamicResources" => self.dynamic_resources = DynamicResourcesArgs::read(&mut args),
             _ => {
                 node.findings
                     .warn(node.path.as_str(), format!("{plugin} takes no arguments; they are ignored"));
@@ -126,7 +122,7 @@ fn inter_pod_affinity(args: &mut Fields<'_>) -> InterPodAffinityArgs {
 }
 
 /// An argument that kube-scheduler does not have: false by default, and an error without extensions.
-fn extension_flag(args: &mut Fields<'_>, name: &'static str) -> bool {
+pub(super) fn extension_flag(args: &mut Fields<'_>, name: &'static str) -> bool {
     let flag = args.get(name).filter(|flag| flag.is_extension_enabled());
     flag.and_then(|flag| flag.bool()).unwrap_or_default()
 }

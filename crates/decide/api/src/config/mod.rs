@@ -4,6 +4,7 @@
 //! removed. The result are the [`Profile`]s that the engine uses.
 
 mod args;
+mod devices;
 mod parse;
 mod plugin;
 mod plugins;
@@ -16,6 +17,7 @@ mod tests;
 mod version;
 
 pub use crate::read::fields::{ConfigErrors, ConfigMessage};
+pub use devices::DynamicResourcesArgs;
 pub use plugin::Plugin;
 pub use process::{ClientConnectionConfig, LeaderElectionConfig, ProcessConfig};
 
@@ -254,11 +256,4 @@ impl Default for VolumeBindingArgs {
         let point = |(utilization, score)| UtilizationShapePoint { utilization, score };
         VolumeBindingArgs { bind_timeout_seconds: 600, shape: points.map(point).to_vec() }
     }
-}
-
-/// `DynamicResourcesArgs`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DynamicResourcesArgs {
-    /// Extension: whether a pod preempts pods of lower priority to get the devices of their claims.
-    pub preempt_for_devices: bool,
 }

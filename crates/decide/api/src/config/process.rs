@@ -145,12 +145,22 @@ fn text(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
 /// A Go duration such as `1m30s`; 0 is absent, as in Kubernetes' defaults.
 fn duration(fields: &mut Fields<'_>, name: &'static str) -> Option<Duration> {
     let node = fields.get(name)?;
-    let parsed = node.string()?.parse::<jiff::SignedDuration>().ok();
-    let duration = parsed.and_then(|parsed| Duration::try_from(parsed).ok());
+    let duration = Duration::try_from(go_duration(&node)?).ok();
     if duration.is_none() {
-        node.invalid("must be a duration, for example 15s or 1m30s");
+        node.invalid(NO_DURATION);
     }
     duration.filter(|duration| !duration.is_zero())
+}
+
+const NO_DURATION: &str = "must be a duration, for example 15s or 1m30s";
+
+/// A Go duration such as `1m30s`, which may be negative.
+pub(super) fn go_duration(node: &Node<'_>) -> Option<jiff::SignedDuration> {
+    let duration = node.string()?.parse().ok();
+    if duration.is_none() {
+        node.invalid(NO_DURATION);
+    }
+    duration
 }
 
 /// Checks the type of a field, and warns that it has no effect.

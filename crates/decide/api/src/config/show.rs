@@ -116,10 +116,9 @@ fn arguments(profile: &Profile, gates: FeatureGates) -> Value {
     if gates.storage_capacity_scoring {
         volumes["shape"] = points(&profile.volume_binding.shape);
     }
-    let devices = profile.dynamic_resources.preempt_for_devices;
-    let devices = devices.then(|| ("DynamicResources", json!({"preemptForDevices": true})));
+    let devices = profile.dynamic_resources.to_value();
     let entry = |(name, args): (&str, Value)| json!({"name": name, "args": args});
-    args.chain([("VolumeBinding", volumes)]).chain(devices).map(entry).collect()
+    args.chain([("VolumeBinding", volumes), ("DynamicResources", devices)]).map(entry).collect()
 }
 
 fn points(shape: &[UtilizationShapePoint]) -> Value {

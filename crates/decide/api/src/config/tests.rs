@@ -585,6 +585,27 @@ fn pod_topology_spread_args() {
     }
 }
 
+/// The texts of errors are those of `ValidateDynamicResourcesArgs`.
+#[test]
+fn dynamic_resources_arguments() {
+    for (given, seconds) in [("{}", 600), ("{bindingTimeout: 1m30s}", 90), ("{bindingTimeout: 1s}", 1)] {
+        let read = args("DynamicResources", given).dynamic_resources;
+        assert_eq!(read.binding_timeout.as_secs(), seconds, "{given}");
+    }
+    for (given, expected) in [
+        ("{bindingTimeout: 999ms}", "bindingTimeout: Invalid value: \"999ms\": must be at least 1 second"),
+        ("{bindingTimeout: -1m}", "bindingTimeout: Invalid value: \"-1m\": must be at least 1 second"),
+        ("{filterTimeout: -1s}", "filterTimeout: Invalid value: \"-1s\": must be zero or positive"),
+        (
+            "{filterTimeout: soon}",
+            "filterTimeout: Invalid value: \"soon\": must be a duration, for example 15s or 1m30s",
+        ),
+        ("{bindingTimeout: 600}", "bindingTimeout: must be a string, not a number"),
+    ] {
+        assert_eq!(arg_errors("DynamicResources", given), expected, "{given}");
+    }
+}
+
 #[test]
 fn arguments_without_bearing_are_read() {
     for (plugin, given) in [
@@ -659,6 +680,7 @@ fn a_shown_configuration_reads_back_as_it_is() {
         "profiles: [{schedulerName: a, plugins: {multiPoint: {disabled: [{name: ImageLocality}]}, \
          postFilter: {disabled: [{name: '*'}]}, preEnqueue: {disabled: [{name: '*'}]}}, pluginConfig: [\
          {name: VolumeBinding, args: {bindTimeoutSeconds: 7}}, \
+         {name: DynamicResources, args: {bindingTimeout: 1500ms}}, \
          {name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio, \
          requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}}}}, \
          {name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [\

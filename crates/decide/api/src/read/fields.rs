@@ -211,8 +211,6 @@ pub enum Kind {
     Number,
     /// A text.
     String,
-    /// A Go duration such as `15s`; only its being a string is checked.
-    Duration,
 }
 
 /// The fields of one object. Fields that were not read are unknown fields.
@@ -265,8 +263,6 @@ impl<'a> Fields<'a> {
                 Kind::Number if node.value.is_number() => {}
                 Kind::Number => node.must_be("a number"),
                 Kind::String => drop(node.string()),
-                Kind::Duration if node.value.is_string() => {}
-                Kind::Duration => node.must_be("a duration such as \"15s\""),
             }
         }
     }

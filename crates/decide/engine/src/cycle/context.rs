@@ -51,7 +51,7 @@ impl CycleState {
             system_spread: state.has_system_spread(pod),
             node_name: pod.node_name.clone(),
             volumes: pod.volumes.as_ref().map(|volumes| Arc::new(CycleVolumes::resolve(state, volumes))),
-            devices: pod.devices.as_ref().and_then(|devices| CycleDevices::of(state, devices)),
+            devices: CycleDevices::of(state, pod),
             nominated: NominatedPods::default(),
         }
     }

@@ -24,6 +24,7 @@ use smallvec::SmallVec;
 use crate::state::State;
 use crate::state::device::{ClaimSpec, ClassRecord, ContainerResources, NodeScope, PodDevices};
 use crate::state::node::{NodeId, NodeRecord};
+use crate::state::pod::prepared::PreparedPod;
 
 pub(crate) use self::explain::{Holders, Obstacle};
 pub(crate) use self::in_use::{DeviceDelta, DevicesInUse};
@@ -125,8 +126,12 @@ impl PodDevices {
 
 impl CycleDevices {
     /// The claims of a pod that decide about nodes; none if it has none and no class provides one of its resources.
-    pub(crate) fn of(state: &State, pod: &Arc<PodDevices>) -> Option<Arc<CycleDevices>> {
-        pod.concern(state).then(|| Arc::new(CycleDevices::resolve(state, pod)))
+    pub(crate) fn of(state: &State, pod: &PreparedPod) -> Option<Arc<CycleDevices>> {
+        let devices = pod.devices.as_ref().filter(|devices| devices.concern(state))?;
+        let profile = state.rule_sets.get(pod.rule_set).key.profile;
+        let args = profile.map(|profile| state.profiles[profile].profile.dynamic_resources);
+        let binding_timeout = args.unwrap_or_default().binding_timeout.as_secs() as i64;
+        Some(Arc::new(CycleDevices::resolve(state, devices, binding_timeout)))
     }
 
     /// Whether claims can be satisfied on a node, and how.

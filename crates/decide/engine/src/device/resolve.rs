@@ -13,7 +13,8 @@ use crate::state::device::{
 };
 
 impl CycleDevices {
-    pub(super) fn resolve(state: &State, pod: &Arc<PodDevices>) -> CycleDevices {
+    /// `binding_timeout` is that of the pod's profile, in seconds.
+    pub(super) fn resolve(state: &State, pod: &Arc<PodDevices>, binding_timeout: i64) -> CycleDevices {
         let mut resolved = CycleDevices {
             pod: pod.clone(),
             problem: None,
@@ -22,7 +23,7 @@ impl CycleDevices {
             write_problem: None,
         };
         let mut rules = DeviceRules::default();
-        resolved.problem = resolved.resolve_claims(state, &mut rules).err();
+        resolved.problem = resolved.resolve_claims(state, &mut rules, binding_timeout).err();
         let mut names: Vec<&str> = pod.extended_resources().collect();
         names.sort_unstable();
         names.dedup();
@@ -40,7 +41,12 @@ impl CycleDevices {
         resolved
     }
 
-    fn resolve_claims(&mut self, state: &State, rules: &mut DeviceRules) -> Result<(), String> {
+    fn resolve_claims(
+        &mut self,
+        state: &State,
+        rules: &mut DeviceRules,
+        binding_timeout: i64,
+    ) -> Result<(), String> {
         let found = named_claims(state, &self.pod)?;
         for (name_in_pod, name, claim) in found {
             let mut unallocated = None;
@@ -53,7 +59,10 @@ impl CycleDevices {
                 Some(allocation) => {
                     let is_usable = match claim.readiness {
                         Readiness::Ready => true,
-                        Readiness::WaitsUntil(time) => state.devices.now < time,
+                        Readiness::WaitsSince(None) => true,
+                        Readiness::WaitsSince(Some(at)) => {
+                            state.devices.now < at.saturating_add(binding_timeout)
+                        }
                         Readiness::Failed => false,
                     };
                     let scope = if is_usable { allocation.scope.clone() } else { NodeScope::None };

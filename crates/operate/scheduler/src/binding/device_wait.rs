@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use berth_api::journal::AssumedDevices;
 use berth_api::object::NamespacedName;
@@ -24,6 +25,8 @@ pub(super) struct DeviceWait {
     pub(super) stage: Stage,
     /// Whether conditions of devices have to become true.
     pub(super) waits: bool,
+    /// How long they may take.
+    pub(super) timeout: Duration,
     pub(super) began: Instant,
     /// Claims that the watch has to show in this version, or a later one.
     pub(super) versions: Vec<(NamespacedName, u64)>,

@@ -6,9 +6,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use berth_api::journal::AssumedDevices;
-use berth_api::object::device::{BINDING_TIMEOUT, DeviceReadiness};
+use berth_api::object::device::DeviceReadiness;
 use berth_api::object::{NamespacedName, Pod};
 use berth_engine::{Cluster, DevicePostFilter};
 use berth_mirror::DeviceClaimState;
@@ -96,6 +97,7 @@ impl DeviceBindings {
             write: Arc::new(write),
             stage: Stage::Assumed,
             waits,
+            timeout: Duration::ZERO,
             began: now,
             versions: Vec::new(),
         };
@@ -103,13 +105,15 @@ impl DeviceBindings {
         has_writes || waits
     }
 
-    /// Starts the requests for a pod after its volumes are bound. Gives the binding back if the pod has no claims.
-    pub(crate) fn start(&mut self, binding: Binding, now: Instant) -> Option<Binding> {
+    /// Starts the requests for a pod after its volumes are bound. Its devices have to be ready within the timeout after they are
+    /// allocated. Gives the binding back if the pod has no claims.
+    pub(crate) fn start(&mut self, binding: Binding, timeout: Duration, now: Instant) -> Option<Binding> {
         let id = binding.id;
         let Some(wait) = self.waits.get_mut(id).filter(|wait| wait.stage == Stage::Assumed) else {
             return Some(binding);
         };
         wait.binding = Some(binding);
+        wait.timeout = timeout;
         wait.began = now;
         wait.stage = Stage::Writing;
         let (write, writer, completed) = (wait.write.clone(), self.writer.clone(), self.completed.clone());
@@ -140,9 +144,10 @@ impl DeviceBindings {
                     self.start_roll_back(id);
                     return None;
                 }
-                let deadline = now + BINDING_TIMEOUT;
+                let wait = self.waits.get_mut(id)?;
+                let deadline = now + wait.timeout;
+                wait.stage = Stage::Waiting(deadline);
                 self.deadlines.insert((deadline, id));
-                self.waits.get_mut(id)?.stage = Stage::Waiting(deadline);
                 None
             }
             Err(error) => {
@@ -399,8 +404,6 @@ impl DeviceBindings {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use berth_api::object::device::{AllocationResult, ClaimDecision, DeviceDecision};
     use berth_client::connect;
     use berth_client::lease::Leadership;
@@ -411,6 +414,7 @@ mod tests {
     use super::*;
 
     const ID: PodId = PodId(1);
+    const TIMEOUT: Duration = Duration::from_secs(7);
 
     struct Fixture {
         bindings: DeviceBindings,
@@ -460,7 +464,7 @@ mod tests {
             let Fixture { bindings, cluster, pod, now, .. } = &mut fixture;
             assert!(bindings.assume(cluster, (ID, pod, &node), assumed, &abandoned, *now));
             let binding = Binding { id: ID, pod: pod.clone(), node, relaxed: None, abandoned };
-            assert!(bindings.start(binding, *now).is_none());
+            assert!(bindings.start(binding, TIMEOUT, *now).is_none());
             fixture
         }
 
@@ -501,7 +505,7 @@ mod tests {
     async fn devices_that_are_not_ready_in_time_end_the_attempt_and_the_pod_waits_until_all_is_taken_back() {
         let mut fixture = Fixture::writing();
         fixture.written();
-        let end = fixture.now + BINDING_TIMEOUT;
+        let end = fixture.now + TIMEOUT;
         assert!(fixture.bindings.expire(end - Duration::from_secs(1)).is_none());
         let Some(DeviceOutcome::Failed(_, error)) = fixture.bindings.expire(end) else {
             panic!("the time is over")

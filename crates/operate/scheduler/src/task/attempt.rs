@@ -128,7 +128,9 @@ impl Scheduler {
 
     /// Binds the claims of devices of a pod, if it has any, and then the pod.
     pub(super) fn bind_devices(&mut self, group: Option<PodId>, binding: Binding, now: Instant) {
-        if let Some(binding) = self.devices.start(binding, now) {
+        let profile = self.context.state.config.profile(&binding.pod.spec.scheduler_name);
+        let args = profile.map(|profile| profile.dynamic_resources).unwrap_or_default();
+        if let Some(binding) = self.devices.start(binding, args.binding_timeout, now) {
             self.send_binding(group, binding);
         }
     }

@@ -1,5 +1,7 @@
 //! Random profiles and options.
 
+use std::time::Duration;
+
 use berth_api::config::{
     Plugin, Profile, ResourceSpec, ScoringStrategyKind, SpreadDefaulting, UtilizationShapePoint,
 };
@@ -61,6 +63,9 @@ pub fn profile(seed: u64) -> Profile {
         if random.chance(20) {
             *weight = 1 + random.below(10) as i64;
         }
+    }
+    if random.chance(20) {
+        profile.dynamic_resources.binding_timeout = Duration::from_secs(1 + random.below(900) as u64);
     }
     profile
 }

@@ -1,7 +1,6 @@
 //! The status of claims: what was allocated, and to whom.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -174,9 +173,6 @@ impl ResourceClaimConsumerReference {
         ResourceClaimConsumerReference { api_group: String::new(), resource: "pods".to_owned(), name, uid }
     }
 }
-
-/// How long binding conditions may take to become true: kube-scheduler's default `bindingTimeout`.
-pub const BINDING_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Whether the allocated devices of a claim are ready for pods to be bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use berth_api::object::Toleration;
 use berth_api::object::device::{
-    AllocationResult, BINDING_TIMEOUT, CapacityRequirements, DeviceConstraint, DeviceReadiness,
-    DeviceRequest, ResourceClaim, ResourceClaimConsumerReference, ResourceClaimSpec,
+    AllocationResult, CapacityRequirements, DeviceConstraint, DeviceReadiness, DeviceRequest, ResourceClaim,
+    ResourceClaimConsumerReference, ResourceClaimSpec,
 };
 use berth_api::rules::TolerationRule;
 use berth_api::syntax::quantity::Quantity;
@@ -325,8 +325,9 @@ impl Consumer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
     Ready,
-    /// Conditions are not true yet that have to be before pods are bound: until a time, in seconds since 1970.
-    WaitsUntil(i64),
+    /// Conditions are not true yet that have to be before pods are bound. With the time of the allocation in seconds since 1970, if
+    /// it is known.
+    WaitsSince(Option<i64>),
     /// A condition is true that ends the attempt to bind.
     Failed,
 }
@@ -338,8 +339,7 @@ impl Readiness {
             DeviceReadiness::Failed(..) => Readiness::Failed,
             DeviceReadiness::Waits => {
                 let since = claim.status.allocation.as_ref().and_then(|a| a.allocation_timestamp);
-                let timeout = BINDING_TIMEOUT.as_secs() as i64;
-                Readiness::WaitsUntil(since.map_or(i64::MAX, |at| at.as_second().saturating_add(timeout)))
+                Readiness::WaitsSince(since.map(|at| at.as_second()))
             }
         }
     }

@@ -22,8 +22,6 @@ pub(super) use preemption::{is_enabled as preempts_for_devices, without_gone};
 
 /// A subrequest is worth this much less its index.
 const MAX_ALTERNATIVES: i64 = 8;
-/// How long devices may take to become ready for a pod, in seconds.
-const BINDING_TIMEOUT: i64 = 600;
 
 /// The objects that decide about claims of devices.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -172,7 +170,7 @@ fn allocation_on(
         let Some(allocation) = &claim.claim.status.allocation else { return false };
         let selector = allocation.node_selector.as_ref();
         selector.is_some_and(|selector| !node_affinity::selects_node(selector, node))
-            || is_given_up(claim.claim, q.world.devices.now)
+            || is_given_up(q, claim.claim)
     };
     let is_available = !claims.iter().any(|claim| is_unavailable(&claim));
     let missing = claims.iter().map(|c| c.claim).filter(|c| c.status.allocation.is_none());
@@ -232,12 +230,13 @@ fn readiness(claim: &ResourceClaim) -> Result<bool, ()> {
 }
 
 /// Whether the devices of a claim have failed, or have not become ready in time.
-fn is_given_up(claim: &ResourceClaim, now: i64) -> bool {
+fn is_given_up(q: Question, claim: &ResourceClaim) -> bool {
+    let (now, timeout) = (q.world.devices.now, q.profile.dynamic_resources.binding_timeout.as_secs() as i64);
     let since = claim.status.allocation.as_ref().and_then(|a| a.allocation_timestamp);
     match readiness(claim) {
         Err(()) => true,
         Ok(true) => false,
-        Ok(false) => since.is_some_and(|since| since.as_second() + BINDING_TIMEOUT < now),
+        Ok(false) => since.is_some_and(|since| since.as_second() + timeout < now),
     }
 }
 
