@@ -119,9 +119,9 @@ impl EventReporter {
         self.not_evicted(remedy, workload, "no_target", &held);
     }
 
-    pub(crate) fn unsupported(&mut self, remedy: &Remedy, workload: &Workload, why: &str) {
+    pub(crate) fn unreadable(&mut self, remedy: &Remedy, workload: &Workload, why: &str) {
         let why = format!("Not evicted: {why}, so it is not known where the pod fits");
-        self.not_evicted(remedy, workload, "unsupported", &why);
+        self.not_evicted(remedy, workload, "no_permission", &why);
     }
 
     pub(crate) fn delayed(&mut self, remedy: &Remedy, workload: &Workload, throttled: &Throttled) {

@@ -4,8 +4,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::config::SchedulerConfig;
-use berth_api::config::support::unsupported_fields;
 use berth_api::object::placement::HELD_CONDITION;
 use berth_api::object::{OwnerReference, Pod, find_condition, node_decides_until};
 use berth_api::rules::{parse_eviction_grace, parse_without_target};
@@ -42,8 +40,6 @@ pub(crate) struct RunningPod {
     pub(crate) seen_at: Timestamp,
     /// Whether its node has accepted it (`status.startTime`).
     pub(crate) is_accepted: bool,
-    /// Fields that decide about placement and that its profile does not evaluate: where the pod fits is not known then.
-    pub(crate) unsupported: Vec<String>,
     /// What where it fits depends on.
     pub(crate) needs: Needs,
     /// Whether it has a node. Others only count for their workload.
@@ -126,7 +122,6 @@ struct WorkloadSize {
 /// Pods that have not terminated, by namespace and name.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
-    config: Arc<SchedulerConfig>,
     pods: HashMap<Key, RunningPod>,
     /// The workloads of these pods.
     workloads: HashMap<Arc<Workload>, WorkloadSize>,
@@ -174,11 +169,6 @@ impl Workload {
 }
 
 impl Pods {
-    /// No pods. The profiles decide which fields are evaluated.
-    pub(crate) fn new(config: SchedulerConfig) -> Pods {
-        Pods { config: Arc::new(config), ..Pods::default() }
-    }
-
     /// A pod was added or changed. `seen_at` is for a new one.
     pub(crate) fn set(&mut self, pod: &Pod, needs: Needs, seen_at: Timestamp) -> AnnotationChanges {
         let metadata = &pod.metadata;
@@ -190,7 +180,6 @@ impl Pods {
         let given = Given::read(pod, GRACE_ANNOTATION, |text| parse_eviction_grace(text).ok());
         let hold = Given::read(pod, WITHOUT_TARGET_ANNOTATION, without_target);
         let workload = Workload::of(pod);
-        let unsupported = unsupported_fields(&pod.spec, &self.config);
         let key = key(&metadata.namespace, &metadata.name);
         let known =
             self.pods.get(&key).filter(|known| *known.uid == *metadata.uid && known.has_node == has_node);
@@ -198,8 +187,8 @@ impl Pods {
         let is_accepted = pod.status.start_time.is_some();
         let held = HeldCondition::of(pod).filter(|_| has_node && !is_terminating);
         let is_same = |k: &RunningPod| {
-            (&*k.workload, &k.unsupported, k.needs, k.is_accepted, k.is_terminating)
-                == (&workload, &unsupported, needs, is_accepted, is_terminating)
+            (&*k.workload, k.needs, k.is_accepted, k.is_terminating)
+                == (&workload, needs, is_accepted, is_terminating)
                 && (&k.grace, &k.without_target, &k.held) == (&given, &hold, &held)
         };
         if known.is_some_and(is_same) {
@@ -235,7 +224,6 @@ impl Pods {
             held,
             seen_at,
             is_accepted,
-            unsupported,
             needs,
             has_node,
             is_terminating,

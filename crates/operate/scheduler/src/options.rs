@@ -58,9 +58,6 @@ pub struct SchedulerOptions {
     pub cache_limit: usize,
     /// Name of this process in events; unique among replicas.
     pub identity: String,
-    /// Whether pods with fields that Berth does not support are scheduled without these fields. If not, they are parked:
-    /// their condition and an event name the fields.
-    pub ignore_unsupported: bool,
     /// Pods with larger fields are parked: each decision reads them on many nodes.
     pub pod_limits: PodLimits,
     /// Where decisions are recorded, if they are.
@@ -88,7 +85,6 @@ impl Default for SchedulerOptions {
             watch_idle_timeout: Duration::from_secs(90),
             cache_limit: berth_client::WatchGroup::DEFAULT_LIMIT,
             identity: format!("berth-{:08x}", fastrand::u32(..)),
-            ignore_unsupported: false,
             pod_limits: PodLimits::default(),
             record: None,
         }

@@ -11,7 +11,6 @@ mod plugins;
 mod process;
 mod selector;
 mod show;
-pub mod support;
 #[cfg(test)]
 mod tests;
 mod version;

@@ -92,7 +92,7 @@ pub(crate) fn start(
         let enforcer = Enforcer {
             cluster,
             mirror,
-            pods: Pods::new(options.settings.config.clone()),
+            pods: Pods::default(),
             is_complete: false,
             held,
             violations: Violations::new(options.graces, exempt_namespaces, metrics.clone()),

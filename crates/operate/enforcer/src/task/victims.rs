@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::config::support::unsupported_message;
 use berth_engine::{Remedies, Remedy, Stays, Target, ViolationKey};
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -178,10 +177,10 @@ impl Enforcer {
             }
             // Deleted or replaced since.
             let Some(victim) = self.victim(&remedy, time.1) else { continue };
-            if let Some(why) = self.undecidable(&remedy) {
-                delays.add("unsupported", look_again);
+            if let Some(why) = self.unreadable(&remedy) {
+                delays.add("no_permission", look_again);
                 self.held.delay(uid, || why.clone());
-                self.events.unsupported(&remedy, &victim.workload, &why);
+                self.events.unreadable(&remedy, &victim.workload, &why);
                 continue;
             }
             if let (Target::Nowhere(why), true) = (&remedy.target, remedy.is_held) {
@@ -230,11 +229,10 @@ impl Enforcer {
         }
     }
 
-    /// Why it is not known where a victim fits: its profile does not evaluate one of its fields, or it needs what may not be read.
-    fn undecidable(&self, remedy: &Remedy) -> Option<String> {
+    /// Why it is not known where a victim fits: it needs what may not be read.
+    fn unreadable(&self, remedy: &Remedy) -> Option<String> {
         let pod = self.pods.get(&remedy.victim.namespace, &remedy.victim.name)?;
-        let unsupported = (!pod.unsupported.is_empty()).then(|| unsupported_message(&pod.unsupported));
-        unsupported.or_else(|| self.mirror.unreadable_for(|| pod.needs).map(str::to_owned))
+        self.mirror.unreadable_for(|| pod.needs).map(str::to_owned)
     }
 
     fn victim(&self, remedy: &Remedy, now: Timestamp) -> Option<Victim> {

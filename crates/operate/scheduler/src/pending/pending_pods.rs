@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use berth_api::config::support::{unsupported_fields, unsupported_message};
 use berth_api::object::{NamespacedName, Pod};
 use berth_client::events::cut;
 use berth_mirror::Needs;
@@ -28,8 +27,6 @@ pub(crate) struct PendingPods {
     pub(crate) statuses: StatusWriter,
     pub(crate) events: FailureEvents,
     pub(crate) metrics: Arc<Metrics>,
-    /// Pods with unsupported fields are decided without these fields.
-    pub(crate) ignore_unsupported: bool,
     /// Pods that came with a list that is not complete.
     pub(crate) listed: Vec<PodId>,
 }
@@ -93,24 +90,18 @@ impl PendingPods {
         }
     }
 
-    /// Parks a pod with unsupported fields, with more than it may carry, or that needs what may not be read, until that
-    /// changes: like a pod with scheduling gates, it is not decided. Returns whether it is parked.
+    /// Parks a pod with more than it may carry, or that needs what may not be read, until that changes: like a pod with scheduling gates, it is not decided. Returns whether it is parked.
     pub(crate) fn park_if_undecidable(&mut self, state: &State, id: PodId) -> bool {
         let Some(queued) = self.pods.get(id) else { return false };
         let excess = queued.excess.as_ref().map(|excess| {
             let most = state.limits.max_entries;
             format!("{excess}, more than {most} (option --max-rule-entries of the scheduler)")
         });
-        let fields = match queued.has_claims && !self.ignore_unsupported {
-            true => unsupported_fields(&queued.pod.spec, &state.config),
-            false => Vec::new(),
-        };
         let unreadable = || {
             let needs = || Needs::of(&queued.pod, &state.cluster);
             state.mirror.unreadable_for(needs).map(str::to_owned)
         };
-        let unsupported = (!fields.is_empty()).then(|| unsupported_message(&fields));
-        let Some(why) = excess.or(unsupported).or_else(unreadable) else { return false };
+        let Some(why) = excess.or_else(unreadable) else { return false };
         let (pod, now) = (queued.pod.clone(), Instant::now());
         let message = format!("{why}: the pod is not scheduled");
         tracing::info!(pod = pod.key(), "{message}");

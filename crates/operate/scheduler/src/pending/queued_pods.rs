@@ -17,8 +17,6 @@ use crate::queue::PodId;
 /// A pod that is pending, or being bound.
 pub(crate) struct QueuedPod {
     pub(crate) pod: Arc<Pod>,
-    /// Of the pod: whether a profile may not evaluate it. Found while it is in the processor's cache, not at each decision.
-    pub(crate) has_claims: bool,
     /// Of the pod: more than it may carry.
     pub(crate) excess: Option<TooManyEntries>,
     pub(crate) prepared: PreparedPod,
@@ -83,7 +81,6 @@ impl QueuedPod {
             to_write: None,
             is_write_queued: false,
             is_write_in_flight: false,
-            has_claims: !pod.spec.resource_claims.is_empty(),
             excess,
             pod,
         }
@@ -92,7 +89,6 @@ impl QueuedPod {
     /// The pod changed.
     pub(crate) fn set_pod(&mut self, pod: Arc<Pod>, limits: PodLimits) {
         self.excess = limits.excess(&pod);
-        self.has_claims = !pod.spec.resource_claims.is_empty();
         self.pod = pod;
     }
 

@@ -15,7 +15,7 @@ pub(super) struct Members {
     pub(super) key: PodGroupKey,
     /// Those to be decided, in the order of their arrival.
     pub(super) pending: BTreeSet<PodId>,
-    /// Those with scheduling gates or unsupported fields.
+    /// Those that are not decided: they have scheduling gates, for example.
     pub(super) blocked: BTreeSet<PodId>,
     /// Those that are assumed on a node.
     pub(super) in_flight: BTreeSet<PodId>,
@@ -83,7 +83,7 @@ impl Members {
         });
     }
 
-    /// Adds a pod with scheduling gates or unsupported fields.
+    /// Adds a pod that is not decided.
     pub(super) fn add_blocked(&mut self, id: PodId) {
         if self.pending.contains(&id) {
             self.summary = None;

@@ -124,7 +124,6 @@ pub(crate) fn start(
             statuses: StatusWriter::new(client, leadership.clone(), events.clone(), completed.clone()),
             events: FailureEvents::new(events, now),
             metrics: metrics.clone(),
-            ignore_unsupported: options.ignore_unsupported,
             listed: Vec::new(),
         };
         let scheduler = Scheduler {

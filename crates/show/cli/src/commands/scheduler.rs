@@ -7,7 +7,6 @@ use berth_engine::Settings;
 use berth_scheduler::{SCHEDULER_NAME, SchedulerOptions};
 use berth_terminal::process::ExitStatus;
 use berth_terminal::runtime;
-use clap::ValueEnum;
 
 use super::cache_args::CacheArgs;
 use super::connection_args::ConnectionArgs;
@@ -46,9 +45,6 @@ pub struct Args {
     scheduler_name: Vec<String>,
     #[command(flatten)]
     rules: RulesArgs,
-    /// What to do with pods that have fields that Berth does not support
-    #[arg(long, value_enum, default_value_t = Unsupported::Park, value_name = "ACTION")]
-    unsupported: Unsupported,
     #[command(flatten)]
     limits: LimitArgs,
     /// Number of concurrent bind requests, each over its own connection
@@ -81,22 +77,12 @@ impl LimitArgs {
     }
 }
 
-/// What the scheduler does with pods that have fields that decide about placement and that Berth does not support.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Unsupported {
-    /// Do not schedule them; a condition and an event name the fields
-    Park,
-    /// Schedule them without these fields
-    Ignore,
-}
-
 /// Schedules until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
     let settings = args.rules.settings(&[])?;
     let is_configured = args.rules.is_configured();
     let mut options = options(settings, &args.scheduler_name, is_configured, &[SCHEDULER_NAME])?;
-    options.ignore_unsupported = args.unsupported == Unsupported::Ignore;
     options.pod_limits = args.limits.limits();
     options.record = args.record.options();
     options.bind_concurrency = args.bind_concurrency.into();

@@ -40,7 +40,6 @@ use super::provisioner_args::ProvisionerArgs;
 use super::read_inputs::{UnknownFields, read_each};
 use super::record_args::RecordArgs;
 use super::rules_args::RulesArgs;
-use super::scheduler::Unsupported;
 use super::server_args::ServerArgs;
 use super::{console, enforcer, scheduler};
 use crate::cluster::apply::apply_after_policies;
@@ -105,9 +104,6 @@ pub struct Args {
     /// --config]
     #[arg(long, value_name = "NAME")]
     scheduler_name: Vec<String>,
-    /// What to do with pods that have fields that Berth does not support
-    #[arg(long, value_enum, default_value_t = Unsupported::Park, value_name = "ACTION")]
-    unsupported: Unsupported,
     #[command(flatten)]
     limits: scheduler::LimitArgs,
     /// Do not run the enforcer
@@ -194,7 +190,6 @@ async fn up(
     scheduler.record = args.record.options();
     scheduler.cache_limit = usize::MAX;
     scheduler.pod_limits = args.limits.limits();
-    scheduler.ignore_unsupported = args.unsupported == Unsupported::Ignore;
     let mut server = args.server.options(settings.extensions, settings.config.feature_gates);
     let served: Vec<_> =
         scheduler.settings.config.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
