@@ -37,6 +37,10 @@ pub(crate) enum Completion {
         id: PodId,
         versions: Vec<(NamespacedName, u64)>,
     },
+    /// A claim that was written does not exist any more, and no watch has shown it.
+    ClaimGone {
+        claim: NamespacedName,
+    },
     /// What PostFilter does about a claim for a pod is done.
     ClaimFreed {
         id: PodId,

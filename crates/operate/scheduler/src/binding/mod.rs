@@ -1,15 +1,12 @@
 //! Bindings: the requests for pods, and for their volumes and claims of devices.
 
-mod device_wait;
-mod device_writes;
 mod devices;
 mod volume_writes;
 mod volumes;
 mod watched;
 mod workers;
 
-pub(crate) use device_writes::DeviceWriter;
-pub(crate) use devices::{DeviceBindings, DeviceOutcome};
+pub(crate) use devices::{DeviceBindings, DeviceOutcome, DeviceWriter};
 pub(crate) use volume_writes::VolumeWriter;
 pub(crate) use volumes::{VolumeBindings, VolumeOutcome};
 pub(crate) use workers::{BindWorkers, Binder};

@@ -44,6 +44,7 @@ impl Scheduler {
             Completion::DevicesRolledBack { id, versions } => {
                 self.devices.rolled_back(&mut self.context.state.cluster, id, versions);
             }
+            Completion::ClaimGone { claim } => self.device_claim_changed(&claim, None),
             Completion::ClaimFreed { id, claim, result } => self.claim_freed(id, &claim, result),
             Completion::Status { id, written, result } => {
                 let (statuses, pods) = (&mut self.context.pending.statuses, &mut self.context.pending.pods);

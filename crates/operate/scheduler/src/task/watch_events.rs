@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use berth_api::journal::Entry;
+use berth_api::object::device::DeviceKind;
 use berth_api::object::{NamespacedName, Pod};
 use berth_mirror::{Change, DeviceClaimState, DriftReport, Needs, PodRef, Source, WatchEvent};
 use tokio::time::Instant;
@@ -21,6 +22,7 @@ impl Scheduler {
 
     fn changed(&mut self, change: Change) {
         match change {
+            Change::Listed(Source::Devices(DeviceKind::ResourceClaim)) => self.devices.claims_listed(),
             Change::NodeApplied(_) | Change::Listed(_) => {}
             Change::Readability(source) => self.readability_changed(source),
             Change::Failed(failure) => self.failure = Some(failure),
@@ -113,7 +115,7 @@ impl Scheduler {
         concerned.into_iter().for_each(|id| self.requeue(id));
     }
 
-    fn device_claim_changed(&mut self, claim: &NamespacedName, state: Option<DeviceClaimState>) {
+    pub(super) fn device_claim_changed(&mut self, claim: &NamespacedName, state: Option<DeviceClaimState>) {
         let pods = self.devices.claim_changed(&mut self.context.state.cluster, claim, state);
         self.check_devices(&pods);
     }

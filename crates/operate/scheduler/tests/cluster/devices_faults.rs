@@ -1,8 +1,10 @@
 //! Claims of devices while requests fail and schedulers end: what was written is taken back or used, and nothing is leaked.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use berth_faults::{Fault, Proxy, is_binding};
+use berth_faults::{Fault, Proxy, is_binding, is_resumed_watch};
 use berth_scheduler::SchedulerOptions;
 use http::Method;
 use serde_json::{Value, json};
@@ -209,5 +211,40 @@ async fn writes_of_claims_that_fail_are_tried_again_and_leak_nothing() {
     .await;
     world.verify_devices().await;
     assert!(proxy.n_faults() >= 3, "this showed nothing");
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_was_made_and_deleted_while_no_watch_saw_it_does_not_keep_its_device() {
+    let world = world_with_devices(1, 1).await;
+    let proxy = Proxy::start(world.server.admin_config()).await;
+    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    scheduler.until("ready", |s| s.is_ready()).await;
+    let is_blind = Arc::new(AtomicBool::new(true));
+    proxy.rule({
+        let is_blind = is_blind.clone();
+        move |request| match is_resumed_watch(request) && request.uri.path().ends_with("/resourceclaims") {
+            true if is_blind.load(Ordering::Relaxed) => Fault::Answer(503),
+            // The versions in between are not kept.
+            true => Fault::Answer(410),
+            false => Fault::None,
+        }
+    });
+    proxy.cut();
+    let is_interrupted = async || if proxy.n_faults() > 0 { Ok(()) } else { Err("not yet") };
+    until("the watch is interrupted", is_interrupted).await;
+    world.pod(pod_with_gpus("gone", 1)).await;
+    world.until_bound("gone").await;
+    let status = world.get(&format!("{PODS}/gone")).await["status"].clone();
+    let claim = status["extendedResourceClaimStatus"]["resourceClaimName"].as_str().unwrap();
+    let claim = format!("{DEVICE_CLAIMS}/{claim}");
+    world.delete(&format!("{PODS}/gone")).await;
+    world.send(Method::PATCH, &claim, json!({"metadata": {"finalizers": null}})).await.unwrap();
+    world.delete(&claim).await;
+    is_blind.store(false, Ordering::Relaxed);
+    world.pod(pod_with_gpus("next", 1)).await;
+    world.until_bound("next").await;
+    world.verify_devices().await;
+    assert!(proxy.n_faults() >= 2, "this showed nothing");
     scheduler.stopped().await;
 }

@@ -11,7 +11,7 @@ use berth_mirror::DeviceClaimState;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
-use super::device_writes::DeviceWrite;
+use super::write::DeviceWrite;
 use crate::completion::Binding;
 use crate::queue::PodId;
 
@@ -140,6 +140,12 @@ impl DeviceWaits {
         };
         versions.retain(|(claim, _)| self.claims.contains_key(claim) || is_new(claim));
         wait.versions = versions;
+    }
+
+    /// The claims that the watch has to show and does not have.
+    pub(super) fn unseen(&self) -> Vec<NamespacedName> {
+        let awaited = self.waits.values().flat_map(|wait| &wait.versions).map(|(claim, _)| claim);
+        awaited.filter(|claim| !self.claims.contains_key(claim)).cloned().collect()
     }
 
     /// Whether the watch has shown what was written for a pod.
