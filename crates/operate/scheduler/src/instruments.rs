@@ -75,6 +75,8 @@ impl Instruments {
             }
         }
         self.metrics.unschedulable(&pods);
+        let searches = &self.metrics.cut_device_searches;
+        searches.inc_by(context.state.cluster.n_cut_device_searches().saturating_sub(searches.get()));
         self.metrics.binding(n_bindings);
     }
 }

@@ -76,6 +76,7 @@ pub(crate) struct Metrics {
     goroutines: Family<Labels<1>, Gauge>,
     volume_errors: Family<Labels<1>, Counter>,
     device_claims: Family<Labels<1>, Counter>,
+    pub(crate) cut_device_searches: Counter,
     pod_group_attempts: Family<Labels<1>, Counter>,
     pod_group_reservations: Family<Labels<1>, Counter>,
     pub(crate) bind_lookups: Counter,
@@ -190,6 +191,11 @@ impl Metrics {
                 r,
                 "berth_scheduler_device_claims",
                 "Pods whose claims of devices were written, by result",
+            ),
+            cut_device_searches: register(
+                r,
+                "berth_scheduler_cut_device_searches",
+                "Searches for devices on a node that ended at their limit of steps",
             ),
             pod_group_attempts: register(
                 r,

@@ -1,6 +1,7 @@
 //! Query: what is known of the cluster.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use berth_api::object::Pod;
 use berth_api::rules::PodRules;
@@ -46,6 +47,11 @@ impl Cluster {
     /// The devices of all nodes, counted by model, and how many claims for one of each fit.
     pub fn device_models(&self) -> Vec<DeviceModel> {
         device::models(&self.state)
+    }
+
+    /// Searches for devices on a node that ended at their limit of steps, since the cluster was made.
+    pub fn n_cut_device_searches(&self) -> u64 {
+        self.state.devices.n_cut_searches.load(Ordering::Relaxed)
     }
 
     /// What the pods of a node request of a resource: milli-CPU of `cpu`, otherwise units; 0 for an unknown node.

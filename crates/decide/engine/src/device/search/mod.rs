@@ -12,6 +12,7 @@ mod taken;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use berth_api::object::device::{DeviceAttribute, DeviceTaint};
 use berth_api::syntax::quantity::Quantity;
@@ -94,7 +95,10 @@ pub(super) fn search(
         Err(Stop::TooMany) => {
             Found::Error(format!("more than {MAX_DEVICES} devices would be allocated to a claim"))
         }
-        Err(Stop::TooMuchWork) => Found::Nothing(TOO_MUCH_WORK),
+        Err(Stop::TooMuchWork) => {
+            state.devices.n_cut_searches.fetch_add(1, Ordering::Relaxed);
+            Found::Nothing(TOO_MUCH_WORK)
+        }
         Err(Stop::Error(error)) => Found::Error(error),
     }
 }

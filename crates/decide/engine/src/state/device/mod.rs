@@ -16,6 +16,7 @@ mod shape;
 mod update;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
 use berth_api::object::NamespacedName;
@@ -75,6 +76,8 @@ pub(crate) struct Devices {
     faulty_pools: BTreeSet<PoolName>,
     /// Seconds since 1970, as far as the cluster was told.
     pub(crate) now: i64,
+    /// Searches for devices that ended at their limit, also in copies of the state.
+    pub(crate) n_cut_searches: Arc<AtomicU64>,
 }
 
 impl Devices {

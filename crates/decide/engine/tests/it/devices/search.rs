@@ -78,3 +78,19 @@ fn pairs_of_one_value_are_found_among_many() {
     let of_odd = devices(9, |i| format!("numa: {{int: {}}}", i % 9));
     assert_eq!(placed(&of_odd, &claim), NOT_ALL);
 }
+
+#[test]
+fn a_search_that_ends_at_its_limit_says_so_and_is_counted() {
+    // A selector that fails at run time, in a request that is never reached: all combinations are tried.
+    let (none, fails) = (
+        select("device.driver == \"no.example.com\""),
+        select("device.attributes[\"gpu.example.com\"].no > 0"),
+    );
+    let mut fields = vec![""; 10];
+    fields.extend([&*none, &*fails]);
+    let devices = devices(14, |i| format!("serial: {{string: s{i}}}"));
+    let mut world =
+        world(&(nodes(1) + CLASS + &slice("n0", &devices) + &pod_with_claim("p", &requests(&fields))));
+    let said = "0/1 nodes are available: 1 the search for devices on the node ended at its limit of work.";
+    assert_eq!((world.placed("p"), world.cluster.n_cut_device_searches() > 0), (said.to_owned(), true));
+}
