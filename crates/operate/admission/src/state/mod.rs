@@ -52,9 +52,10 @@ pub(crate) fn key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-/// The webhook does not watch volumes and claims: it does not decide about them.
-fn without_volumes(mut profile: Profile) -> Profile {
-    let is_other = |plugin: &Plugin| !berth_engine::reads_volumes(*plugin);
+/// The webhook does not watch volumes, devices and claims: it does not decide about them.
+fn without_volumes_and_devices(mut profile: Profile) -> Profile {
+    let is_other =
+        |plugin: &Plugin| !berth_engine::reads_volumes(*plugin) && *plugin != Plugin::DynamicResources;
     profile.pre_filter.retain(is_other);
     profile.filter.retain(is_other);
     profile
@@ -75,7 +76,7 @@ impl State {
             ..Profile::default()
         };
         let placing = Profile { scheduler_name: PLACING_PROFILE.to_owned(), ..Profile::default() };
-        let profiles = [guard_profile, placing].map(without_volumes).into();
+        let profiles = [guard_profile, placing].map(without_volumes_and_devices).into();
         let settings = Settings {
             config: SchedulerConfig { profiles, ..SchedulerConfig::default() },
             exempt_namespaces: policy.exempt_namespaces.clone(),

@@ -153,3 +153,14 @@ fn dry_runs_hold_nothing_and_without_the_guard_all_bindings_pass() {
     let world = World::new(policy(""), NODES);
     assert_eq!(world.bind("default/absent", "nowhere"), Ok(None));
 }
+
+#[test]
+fn a_pod_with_claims_of_devices_is_bound_although_the_webhook_does_not_watch_claims() {
+    let world = guarded("");
+    let mut pod = one_pod("pod default/p1 app=web");
+    pod.metadata.uid.clone_from(&pod.metadata.name);
+    let claim = json!({"name": "gpu", "resourceClaimName": "gpu"});
+    pod.spec.resource_claims = vec![serde_json::from_value(claim).unwrap()].into();
+    world.saw(&pod);
+    assert_eq!(world.bind("default/p1", "a"), Ok(None));
+}
