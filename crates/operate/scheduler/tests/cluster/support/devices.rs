@@ -1,10 +1,11 @@
 //! Devices: objects for tests, and an independent check of what is allocated.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use berth_controllers::ControllerOptions;
 use http::Method;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -12,8 +13,8 @@ use super::*;
 
 pub const DEVICE_CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
 const CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
-const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
-const DRIVER: &str = "gpu.example.com";
+pub const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+pub const DRIVER: &str = "gpu.example.com";
 
 /// Controllers, until the guard is dropped.
 pub fn controllers(world: &World) -> DropGuard {
@@ -81,21 +82,16 @@ impl World {
         pool.as_str().unwrap_or_default().to_owned()
     }
 
-    /// No device is allocated twice, each reservation has a living pod, and each bound pod has its claims, on devices of its
+    /// Allocations are right by the check of `berth_testkit`, each reservation has a living pod, and each bound pod has its claims, on devices of its
     /// node.
     pub async fn verify_devices(&self) {
         let list = async |path: &str| self.get(path).await["items"].as_array().unwrap().clone();
         let (claims, pods) = (list(DEVICE_CLAIMS).await, list(PODS).await);
         let living: HashSet<&str> = pods.iter().map(|pod| pod["metadata"]["uid"].as_str().unwrap()).collect();
-        let mut users: HashMap<String, &Value> = HashMap::new();
+        let (all, slices) = (typed(&claims), typed(&list(SLICES).await));
+        assert_eq!(berth_testkit::devices::check(&all, &slices), Vec::<String>::new());
         for claim in &claims {
             let status = &claim["status"];
-            let results = status["allocation"]["devices"]["results"].as_array().cloned().unwrap_or_default();
-            for result in results {
-                let device = format!("{}/{}/{}", result["driver"], result["pool"], result["device"]);
-                let before = users.insert(device, claim);
-                assert!(before.is_none(), "two claims have a device: {claim} {before:?}");
-            }
             for consumer in status["reservedFor"].as_array().into_iter().flatten() {
                 let uid = consumer["uid"].as_str().unwrap();
                 assert!(living.contains(uid), "it is reserved for a pod that is gone: {claim}");
@@ -117,6 +113,10 @@ impl World {
             }
         }
     }
+}
+
+fn typed<T: DeserializeOwned>(objects: &[Value]) -> Vec<T> {
+    objects.iter().map(|object| serde_json::from_value(object.clone()).unwrap()).collect()
 }
 
 /// A pod with claims.
