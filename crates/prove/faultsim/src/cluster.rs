@@ -1,42 +1,31 @@
 //! The simulated cluster: its hosts with their components, and the loop that moves time.
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_admission::{AdmissionController, AdmissionRequest, Endpoint, Policy, policy};
-use berth_api::simulated_nodes::CSI_DRIVER;
-use berth_api::syntax::quantity::Quantity;
-use berth_apiserver::admission::{Operation, Phase};
-use berth_apiserver::{InProcessServer, ServerOptions};
-use berth_client::WatchGroup;
-use berth_client::connect::{self, Connection};
-use berth_client::lease::LeaseOptions;
-use berth_controllers::{ControllerOptions, ProvisionerOptions};
-use berth_enforcer::{EnforcerOptions, Graces};
-use berth_kubelet::{CsiDriverTemplate, Kubelet, KubeletOptions, NodeCredentials, NodeTemplate, PodTimings};
-use berth_scheduler::SchedulerOptions;
-use bytes::Bytes;
+use berth_apiserver::InProcessServer;
+use berth_client::connect::Connection;
 use fastrand::Rng;
 use futures::FutureExt;
-use futures::future::BoxFuture;
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
-use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use crate::console::Viewers;
+use crate::devices::{self, Drivers};
 use crate::history::History;
-use crate::host::{Host, HostId, Program};
-use crate::network::{Network, Serve, ServerResponse};
-use crate::plan::{Faults, Kills, Spell, Trouble, troubles};
+use crate::host::{Host, HostId};
+use crate::network::Network;
+use crate::plan::{DEVICE_RESOURCES, Faults, Kills, RESOURCES, Spell, Trouble, troubles};
 use crate::platform;
-use crate::workload::{self, Switches, Workload};
+use crate::programs::{
+    api_server, console, controllers, drivers, enforcer, kubelet, observer, scheduler, users, webhook,
+};
+use crate::workload::{Switches, Workload};
 
-const SERVER: HostId = 0;
+/// The API server.
+pub const SERVER: HostId = 0;
 const USERS: HostId = 1;
 const OBSERVER: HostId = 2;
-const WEBHOOK: HostId = 3;
+/// The webhook.
+pub const WEBHOOK: HostId = 3;
 const CONTROLLERS: HostId = 4;
 const KUBELETS: [HostId; 2] = [5, 6];
 /// The schedulers.
@@ -45,18 +34,20 @@ pub const SCHEDULERS: [HostId; 2] = [7, 8];
 pub const ENFORCERS: [HostId; 2] = [9, 10];
 /// The console, with its viewers.
 pub const CONSOLE: HostId = 11;
+/// The drivers of devices.
+const DRIVERS: HostId = 12;
 /// Hosts without faults.
 const PERFECT: [HostId; 2] = [USERS, OBSERVER];
 /// The version before the first write.
-const FIRST_VERSION: u64 = 1000;
-const SECRET: [u8; 32] = [7; 32];
+pub const FIRST_VERSION: u64 = 1000;
 /// Timers are looked at this often while no message arrives.
 const LONGEST_STEP: Duration = Duration::from_millis(40);
 
 /// A component that was killed, or ended, starts again after this time.
 const RESTART: Duration = Duration::from_secs(1);
 
-type Server = Arc<Mutex<Option<Arc<InProcessServer>>>>;
+/// Where the API server is, once it has started.
+pub type Server = Arc<Mutex<Option<Arc<InProcessServer>>>>;
 
 /// What a seed has chosen besides faults and workload.
 #[derive(Clone, Debug)]
@@ -67,6 +58,8 @@ pub struct Setup {
     pub has_webhook: bool,
     /// Whether a binding is refused when the webhook does not answer.
     pub fails_closed: bool,
+    /// Whether nodes have devices.
+    pub has_devices: bool,
 }
 
 /// What later seeds have in addition.
@@ -78,6 +71,8 @@ pub struct Additions {
     pub lies: bool,
     /// Viewers of the console change the cluster.
     pub console: bool,
+    /// Nodes have devices: the seed of what is drawn for them.
+    pub devices: Option<u64>,
 }
 
 /// A running simulation.
@@ -98,8 +93,13 @@ pub struct Cluster {
 impl Cluster {
     /// The cluster of a seed; faults occur and users act until `end`.
     pub fn new(mut rng: Rng, end: Duration, additions: Additions) -> Cluster {
-        let setup = Setup { is_replicated: rng.bool(), has_webhook: rng.bool(), fails_closed: rng.bool() };
-        let workload = Workload::new(&mut rng, end, additions.groups);
+        let setup = Setup {
+            is_replicated: rng.bool(),
+            has_webhook: rng.bool(),
+            fails_closed: rng.bool(),
+            has_devices: additions.devices.is_some(),
+        };
+        let mut workload = Workload::new(&mut rng, end, additions.groups);
         let viewers = match additions.console {
             true => Viewers::some(&mut rng, &workload.nodes(), end),
             false => Viewers::default(),
@@ -112,19 +112,30 @@ impl Cluster {
                 clients.push(CONSOLE);
                 killed.extend([CONSOLE; 4]);
             }
-            let (spells, mut kills) = (Spell::some(&mut rng, &clients, end), Kills::some(&mut rng, &killed));
+            let (spells, mut kills) =
+                (Spell::some(&mut rng, &clients, end, &RESOURCES), Kills::some(&mut rng, &killed));
             if kills.client == CONSOLE {
                 // It writes less than others.
                 kills.writes = kills.writes.iter().map(|write| 1 + write / 10).collect();
             }
             faults.add(spells, kills);
         }
+        let drivers_of_nodes = additions.devices.map(|seed| {
+            let mut rng = devices::stream(seed);
+            workload.add_devices(&mut rng, end);
+            let clients = [&[CONTROLLERS, DRIVERS][..], &KUBELETS, &SCHEDULERS, &SCHEDULERS].concat();
+            faults.add_spells(Spell::some(&mut rng, &clients, end, &DEVICE_RESOURCES));
+            Drivers::new(&mut rng, end)
+        });
         let mut cluster = Cluster::start(rng, &setup, &workload, faults);
         if additions.console {
             let client = admin(&cluster.network, CONSOLE, &cluster.server);
             let program = console(client, viewers.clone());
             cluster.hosts.push(Host::new("console", Duration::from_millis(110), program));
             cluster.viewers = viewers;
+        }
+        if let Some(of_nodes) = drivers_of_nodes {
+            cluster.add_drivers(of_nodes);
         }
         let mut shaken: Vec<HostId> =
             (0..cluster.hosts.len()).filter(|host| !PERFECT.contains(host)).collect();
@@ -136,9 +147,23 @@ impl Cluster {
     }
 
     /// A cluster with one scheduler and one enforcer, of which one may be killed.
-    pub fn with_kills(rng: Rng, workload: &Workload, kills: Kills) -> Cluster {
-        let setup = Setup { is_replicated: false, has_webhook: false, fails_closed: false };
-        Cluster::start(rng, &setup, workload, Faults::only(kills, PERFECT.to_vec()))
+    pub fn with_kills(rng: Rng, workload: &Workload, has_devices: bool, kills: Kills) -> Cluster {
+        let setup = Setup { is_replicated: false, has_webhook: false, fails_closed: false, has_devices };
+        let mut cluster = Cluster::start(rng, &setup, workload, Faults::only(kills, PERFECT.to_vec()));
+        if has_devices {
+            cluster.add_drivers(Drivers::sound());
+        }
+        cluster
+    }
+
+    fn add_drivers(&mut self, of_nodes: Drivers) {
+        let program = drivers(admin(&self.network, DRIVERS, &self.server), of_nodes);
+        // Scenarios have no console.
+        let never = Duration::MAX;
+        while self.hosts.len() < DRIVERS {
+            self.hosts.push(Host::new("none", never, Box::new(|| std::future::pending().boxed())));
+        }
+        self.hosts.push(Host::new("drivers", Duration::from_millis(120), program));
     }
 
     fn start(mut rng: Rng, setup: &Setup, workload: &Workload, faults: Faults) -> Cluster {
@@ -151,7 +176,7 @@ impl Cluster {
         let mut hosts = vec![
             Host::new("apiserver", at(0), api_server(&network, &server, setup)),
             Host::new("users", at(50), users(connection(USERS), switches.clone(), workload.actions.clone())),
-            Host::new("observer", at(20), observer(connection(OBSERVER), history.clone())),
+            Host::new("observer", at(20), observer(connection(OBSERVER), history.clone(), setup.has_devices)),
             Host::new("webhook", at(60), webhook(&network, connection(WEBHOOK))).restarting(RESTART),
             Host::new("controllers", at(70), controllers(connection(CONTROLLERS), rng.fork())),
         ];
@@ -225,217 +250,7 @@ fn admin(network: &Network, client: HostId, server: &Server) -> impl Fn() -> Con
     }
 }
 
-fn lock(server: &Server) -> std::sync::MutexGuard<'_, Option<Arc<InProcessServer>>> {
+/// The API server, if it has started.
+pub fn lock(server: &Server) -> std::sync::MutexGuard<'_, Option<Arc<InProcessServer>>> {
     server.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn client(connection: &impl Fn() -> Connection) -> kube::Client {
-    connect::client(connection()).expect("a transport always makes a client")
-}
-
-fn api_server(network: &Network, place: &Server, setup: &Setup) -> Program {
-    let (network, place, setup) = (network.clone(), place.clone(), setup.clone());
-    Box::new(move || {
-        let (network, place, setup) = (network.clone(), place.clone(), setup.clone());
-        async move {
-            let mut options = ServerOptions::default();
-            if setup.has_webhook {
-                let (network, fails_closed) = (network.clone(), setup.fails_closed);
-                options.admission = Some(Arc::new(RemoteAdmission { network, fails_closed }));
-            }
-            let previous = lock(&place).clone();
-            let server = InProcessServer::start(&options, &SECRET, FIRST_VERSION, previous.as_deref()).await;
-            let server = Arc::new(server.expect("memory accepts the first objects"));
-            *lock(&place) = Some(server.clone());
-            let serve: Serve = Arc::new(move |request| {
-                let server = server.clone();
-                async move { server.respond(request).await }.boxed()
-            });
-            network.serve(SERVER, serve).await;
-        }
-        .boxed()
-    })
-}
-
-/// The webhook, as the API server calls it over the network.
-struct RemoteAdmission {
-    network: Network,
-    fails_closed: bool,
-}
-
-impl berth_apiserver::Admission for RemoteAdmission {
-    fn concerns(&self, phase: Phase, operation: Operation, resource: &str, subresource: &str) -> bool {
-        phase == Phase::Validating
-            && operation != Operation::Delete
-            && matches!((resource, subresource), ("pods", "" | "binding"))
-    }
-
-    fn review(&self, _: Phase, request: Value) -> BoxFuture<'_, Value> {
-        async move {
-            let uid = request["uid"].clone();
-            let client =
-                connect::client(Connection::Transport(self.network.transport(SERVER, WEBHOOK, None)));
-            let client = client.expect("a transport always makes a client");
-            let body = request.to_string().into_bytes();
-            let call = berth_client::call::with_body(http::Method::POST, "/", "application/json", body);
-            match berth_client::call::json(&client, call, Duration::from_secs(5)).await {
-                Ok(response) => response,
-                Err(error) if self.fails_closed => json!({"uid": uid, "allowed": false,
-                    "status": {"code": 500, "reason": "InternalError", "message": error.to_string()}}),
-                Err(_) => json!({"uid": uid, "allowed": true}),
-            }
-        }
-        .boxed()
-    }
-}
-
-fn webhook(network: &Network, connection: impl Fn() -> Connection + 'static) -> Program {
-    let network = network.clone();
-    Box::new(move || {
-        let (network, client) = (network.clone(), client(&connection));
-        let guard = Some(policy::BindingGuard::default());
-        let admission = AdmissionController::mirrored(Policy { binding_guard: guard, ..Policy::default() });
-        let mirroring = admission.clone();
-        let serve: Serve = Arc::new(move |request| review(admission.clone(), request).boxed());
-        async move {
-            // Without a permission that it needs, the mirror ends, and the command with it.
-            tokio::select! {
-                biased;
-                _ = mirroring.follow(client, WatchGroup::default()) => {}
-                () = network.serve(WEBHOOK, serve) => {}
-            }
-        }
-        .boxed()
-    })
-}
-
-async fn review(admission: Arc<AdmissionController>, request: Request<Full<Bytes>>) -> ServerResponse {
-    let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    let request: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let uid = request["uid"].as_str().unwrap_or_default().to_owned();
-    let answer = match AdmissionRequest::from_value(request) {
-        Ok(request) => {
-            let endpoint = match request.sub_resource.as_str() {
-                "binding" => Endpoint::ValidateBindings,
-                _ => Endpoint::ValidatePods,
-            };
-            admission
-                .review(endpoint, &request)
-                .await
-                .map(|answer| answer.plugin_response(&uid))
-                .map_err(|e| e.to_string())
-        }
-        Err(error) => Err(error.to_string()),
-    };
-    let answer = answer.unwrap_or_else(|error| {
-        json!({"uid": uid, "allowed": false,
-            "status": {"code": 503, "reason": "ServiceUnavailable", "message": error}})
-    });
-    let body = Full::new(Bytes::from(answer.to_string())).map_err(|never: Infallible| match never {});
-    Response::new(body.boxed_unsync())
-}
-
-fn users(
-    connection: impl Fn() -> Connection + 'static,
-    switches: Switches,
-    actions: Vec<(Duration, workload::Action)>,
-) -> Program {
-    Box::new(move || {
-        let (client, switches, actions) = (client(&connection), switches.clone(), actions.clone());
-        async move {
-            while berth_controllers::install_storage_class(client.clone()).await.is_err() {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-            workload::act(client, switches, actions).await;
-        }
-        .boxed()
-    })
-}
-
-fn observer(connection: impl Fn() -> Connection + 'static, history: History) -> Program {
-    Box::new(move || history.clone().record(client(&connection), FIRST_VERSION).boxed())
-}
-
-fn console(connection: impl Fn() -> Connection + 'static, viewers: Viewers) -> Program {
-    Box::new(move || viewers.clone().view(client(&connection)).boxed())
-}
-
-fn controllers(connection: impl Fn() -> Connection + 'static, mut rng: Rng) -> Program {
-    Box::new(move || {
-        let mut options = ControllerOptions::default();
-        options.provisioner = Some(ProvisionerOptions {
-            delay: Duration::from_millis(rng.u64(..3000)),
-            failures: rng.f64() / 4.0,
-        });
-        berth_controllers::run(client(&connection), options, CancellationToken::new()).boxed()
-    })
-}
-
-fn kubelet(
-    connection: impl Fn() -> Connection + 'static,
-    workload: &Workload,
-    i: usize,
-    switches: Switches,
-) -> Program {
-    let mut template = NodeTemplate::new(workload.n_nodes[i], workload.n_zones);
-    template.name_prefix = ["a-", "b-"][i].to_owned();
-    template.nodes.cpu = Quantity::from_units(workload.cpus);
-    let options = KubeletOptions {
-        templates: vec![template],
-        csi_drivers: vec![CsiDriverTemplate { name: CSI_DRIVER.to_owned(), limit: Some(4) }],
-        credentials: NodeCredentials::Impersonate,
-        pods: PodTimings { ready_after: Duration::from_secs(1), jitter: 0.5, ..PodTimings::default() },
-        ..KubeletOptions::default()
-    };
-    Box::new(move || {
-        let kubelet = Kubelet::new(connection(), options.clone()).expect("the template is valid");
-        switches.lock().unwrap_or_else(PoisonError::into_inner).push(kubelet.control());
-        kubelet.run(CancellationToken::new()).boxed()
-    })
-}
-
-fn lease(name: &str, identity: &str, setup: &Setup) -> Option<LeaseOptions> {
-    setup.is_replicated.then(|| LeaseOptions::new("kube-system", name, identity))
-}
-
-fn scheduler(connection: impl Fn() -> Connection + 'static, name: &'static str, setup: &Setup) -> Program {
-    let setup = setup.clone();
-    Box::new(move || {
-        let options = SchedulerOptions {
-            leader_election: lease("berth", name, &setup),
-            identity: name.to_owned(),
-            // Turns begin and end within a run.
-            group_reserve_after: Duration::from_secs(5),
-            group_reservation: Duration::from_secs(20),
-            ..SchedulerOptions::default()
-        };
-        let connection = connection();
-        async move {
-            match berth_scheduler::start(connection, options, CancellationToken::new()).await {
-                Ok(handle) => drop(handle.stopped().await),
-                Err(error) => tracing::info!("{name} ended: {error}"),
-            }
-        }
-        .boxed()
-    })
-}
-
-fn enforcer(connection: impl Fn() -> Connection + 'static, name: &'static str, setup: &Setup) -> Program {
-    let setup = setup.clone();
-    Box::new(move || {
-        let options = EnforcerOptions {
-            leader_election: lease("berth-enforcer", name, &setup),
-            graces: Graces { pod_affinity: Duration::from_secs(20), ..Graces::default() },
-            identity: name.to_owned(),
-            ..EnforcerOptions::default()
-        };
-        let connection = connection();
-        async move {
-            match berth_enforcer::start(connection, options, CancellationToken::new()).await {
-                Ok(handle) => drop(handle.stopped().await),
-                Err(error) => tracing::info!("{name} ended: {error}"),
-            }
-        }
-        .boxed()
-    })
 }

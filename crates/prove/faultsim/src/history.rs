@@ -29,6 +29,9 @@ const KINDS: [Resource; 15] = [
     resource::CSI_STORAGE_CAPACITIES,
     resource::STORAGE_CLASSES,
 ];
+/// The same in runs with devices.
+const DEVICE_KINDS: [Resource; 3] =
+    [resource::RESOURCE_SLICES, resource::DEVICE_CLASSES, resource::RESOURCE_CLAIMS];
 /// Longer than any run.
 const WATCH_SECONDS: u32 = 100_000;
 
@@ -51,8 +54,10 @@ pub struct History(Arc<Mutex<BTreeMap<u64, Arc<Change>>>>);
 
 impl History {
     /// Watches all kinds, from the version at which the store was empty.
-    pub async fn record(self, client: kube::Client, first: u64) {
-        let watches = KINDS.map(|kind| self.clone().record_kind(client.clone(), kind, first));
+    pub async fn record(self, client: kube::Client, first: u64, has_devices: bool) {
+        let of_devices = DEVICE_KINDS.iter().filter(|_| has_devices);
+        let kinds = KINDS.iter().chain(of_devices).copied();
+        let watches = kinds.map(|kind| self.clone().record_kind(client.clone(), kind, first));
         futures::future::join_all(watches).await;
     }
 

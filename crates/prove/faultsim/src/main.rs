@@ -9,14 +9,17 @@
 mod check;
 mod cluster;
 mod console;
+mod devices;
 mod history;
 mod host;
 mod many;
 mod network;
 mod plan;
 mod platform;
+mod programs;
 mod run;
 mod scenario;
+mod users;
 mod workload;
 
 use std::process::ExitCode;
@@ -41,7 +44,7 @@ fn main() -> ExitCode {
         return one(seed, || run::run(seed));
     }
     if let Some(n) = number("--runs") {
-        return many::seeds(n, number("--first").unwrap_or(run::FIRST_WITH_CONSOLE), jobs);
+        return many::seeds(n, number("--first").unwrap_or(run::FIRST_WITH_DEVICES), jobs);
     }
     if position("--every-write").is_some() {
         return many::every_write(jobs);

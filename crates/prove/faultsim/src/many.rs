@@ -20,6 +20,7 @@ struct Sums {
     n_runs: u64,
     n_failed: u64,
     n_bindings: usize,
+    n_allocations: usize,
     n_evictions: usize,
     n_confirmed: usize,
     n_requests: u64,
@@ -71,7 +72,7 @@ fn run(mut commands: Vec<String>, jobs: u64) -> ExitCode {
     let sums = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!(
         "{} runs, {} failed; {} simulated hours in {:.0} s; {} requests, {} changes of objects, {} bindings judged, {} \
-         evictions by enforcers, {} writes by viewers of the console",
+         allocations of devices, {} evictions by enforcers, {} writes by viewers of the console",
         sums.n_runs,
         sums.n_failed,
         sums.seconds / 3600,
@@ -79,6 +80,7 @@ fn run(mut commands: Vec<String>, jobs: u64) -> ExitCode {
         sums.n_requests,
         sums.n_changes,
         sums.n_bindings,
+        sums.n_allocations,
         sums.n_evictions,
         sums.n_confirmed
     );
@@ -93,6 +95,7 @@ impl Sums {
     fn add(&mut self, command: &str, report: &RunReport) {
         self.n_runs += 1;
         self.n_bindings += report.n_bindings;
+        self.n_allocations += report.n_allocations;
         self.n_evictions += report.n_evictions;
         self.n_confirmed += report.n_confirmed;
         self.n_requests += report.n_requests;

@@ -84,15 +84,15 @@ impl Spell {
         }
     }
 
-    /// Some spells until `end`.
-    pub fn some(rng: &mut Rng, hosts: &[HostId], end: Duration) -> Vec<Spell> {
+    /// Some spells until `end`, with permissions for these resources.
+    pub fn some(rng: &mut Rng, hosts: &[HostId], end: Duration, resources: &[&'static str]) -> Vec<Spell> {
         let spell = |rng: &mut Rng| {
             let from = Duration::from_millis(rng.u64(..end.as_millis() as u64));
             let lie = match rng.u32(..6) {
                 0 => Lie::Expire,
                 1 => Lie::Endless(Token::Same),
                 2 => Lie::Endless(Token::Next),
-                _ => Lie::Forbid(FORBIDDEN[rng.usize(..FORBIDDEN.len())]),
+                _ => Lie::Forbid(resources[rng.usize(..resources.len())]),
             };
             let until = from + Duration::from_millis(rng.u64(..40_000));
             Spell { client: hosts[rng.usize(..hosts.len())], lie, time: from..until }
@@ -102,7 +102,7 @@ impl Spell {
 }
 
 /// The resources whose permissions are taken away.
-const FORBIDDEN: [&str; 14] = [
+pub const RESOURCES: [&str; 14] = [
     "pods",
     "nodes",
     "namespaces",
@@ -118,6 +118,9 @@ const FORBIDDEN: [&str; 14] = [
     "binding",
     "status",
 ];
+/// The same for devices.
+pub const DEVICE_RESOURCES: [&str; 4] =
+    ["resourceclaims", "resourceslices", "deviceclasses", "resourceclaimtemplates"];
 
 /// Hosts that are killed when they send certain writes: those of a cluster's work, not events and leases.
 #[derive(Clone, Debug)]
@@ -217,6 +220,11 @@ impl Faults {
     pub fn add(&mut self, spells: Vec<Spell>, kills: Kills) {
         self.spells = spells;
         self.kills = Some(kills);
+    }
+
+    /// Lets the server lie more often.
+    pub fn add_spells(&mut self, spells: Vec<Spell>) {
+        self.spells.extend(spells);
     }
 
     /// The host that is killed by what it sent last.

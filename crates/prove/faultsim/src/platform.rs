@@ -60,6 +60,11 @@ pub fn set_now(at: Duration) {
     NOW.store(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
+/// The wall clock at a simulated time, in seconds since 1970, on a host where it was not set.
+pub fn wall_clock(at: Duration) -> i64 {
+    WALL_START + at.as_secs() as i64
+}
+
 /// Sets how many seconds the wall clock is ahead, for the host that runs next.
 pub fn set_skew(seconds: i64) {
     SKEW.store(seconds, Ordering::Relaxed);

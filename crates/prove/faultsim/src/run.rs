@@ -9,7 +9,7 @@ use berth_enforcer::LimitOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::check::state::{self, State};
-use crate::check::{Changes, bindings, bound_twice, console, evictions, settled};
+use crate::check::{Changes, bindings, bound_twice, console, devices, evictions, settled};
 use crate::cluster::{Additions, Cluster};
 
 /// How long the cluster may take to settle after the last fault: nodes that come back, stalled watches, back-off.
@@ -23,6 +23,8 @@ pub const FIRST_WITH_GROUPS: u64 = 4_000_000;
 pub const FIRST_WITH_LIES: u64 = 6_000_000;
 /// From this seed on, viewers of the console change the cluster.
 pub const FIRST_WITH_CONSOLE: u64 = 7_000_000;
+/// From this seed on, nodes have devices.
+pub const FIRST_WITH_DEVICES: u64 = 8_000_000;
 
 /// What a run has shown.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -38,6 +40,8 @@ pub struct RunReport {
     pub n_changes: usize,
     /// Bindings that were judged.
     pub n_bindings: usize,
+    /// Allocations of claims of devices.
+    pub n_allocations: usize,
     /// Evictions by enforcers.
     pub n_evictions: usize,
     /// Writes that viewers of the console confirmed.
@@ -62,6 +66,7 @@ pub fn run(seed: u64) -> RunReport {
         groups: seed >= FIRST_WITH_GROUPS,
         lies: seed >= FIRST_WITH_LIES,
         console: seed >= FIRST_WITH_CONSOLE,
+        devices: (seed >= FIRST_WITH_DEVICES).then_some(seed),
     };
     RunReport { seed, ..settle(&mut Cluster::new(rng, faulty, additions), faulty) }
 }
@@ -97,7 +102,9 @@ pub fn settle(cluster: &mut Cluster, faulty: Duration) -> RunReport {
     write_history(&changes);
     let accepted = cluster.network.accepted();
     let (faults, n_requests) = cluster.network.counts();
-    let (n_bindings, mut findings) = bindings::check(&state::steps(&changes), &cluster.network.attempts());
+    let steps = state::steps(&changes);
+    let (n_bindings, mut findings) = bindings::check(&steps, &cluster.network.attempts());
+    findings.extend(devices::check(&steps));
     let n_pods = most_pods(&changes);
     let (n_evictions, over_limits) = evictions::over_limits(&accepted, &LimitOptions::default(), n_pods);
     // The limits count by the wall clock, which is what a jump changes.
@@ -116,6 +123,7 @@ pub fn settle(cluster: &mut Cluster, faulty: Duration) -> RunReport {
         seconds: end.as_secs(),
         n_changes: changes.len(),
         n_bindings,
+        n_allocations: devices::n_allocations(&steps),
         n_evictions,
         n_confirmed,
         n_requests,

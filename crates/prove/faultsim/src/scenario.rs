@@ -25,6 +25,7 @@ pub struct Scenario {
     pub name: &'static str,
     killed: HostId,
     workload: fn(&mut Workload),
+    has_devices: bool,
     /// Pods that are bound in the end.
     n_bound: usize,
     /// Pods that the killed host deletes or evicts.
@@ -32,17 +33,47 @@ pub struct Scenario {
 }
 
 /// All scenarios. Each of the two nodes has two CPUs.
-pub const ALL: [Scenario; 4] = [
-    Scenario { name: "volumes", killed: SCHEDULERS[0], workload: volumes, n_bound: 2, n_evicted: 0 },
-    Scenario { name: "preemption", killed: SCHEDULERS[0], workload: preemption, n_bound: 2, n_evicted: 4 },
+pub const ALL: [Scenario; 5] = [
+    Scenario {
+        name: "volumes",
+        killed: SCHEDULERS[0],
+        workload: volumes,
+        has_devices: false,
+        n_bound: 2,
+        n_evicted: 0,
+    },
+    Scenario {
+        name: "preemption",
+        killed: SCHEDULERS[0],
+        workload: preemption,
+        has_devices: false,
+        n_bound: 2,
+        n_evicted: 4,
+    },
     Scenario {
         name: "group-preemption",
         killed: SCHEDULERS[0],
         workload: group_preemption,
+        has_devices: false,
         n_bound: 2,
         n_evicted: 4,
     },
-    Scenario { name: "enforcement", killed: ENFORCERS[0], workload: enforcement, n_bound: 2, n_evicted: 2 },
+    Scenario {
+        name: "devices",
+        killed: SCHEDULERS[0],
+        workload: Workload::few_device_pods,
+        has_devices: true,
+        n_bound: 3,
+        n_evicted: 0,
+    },
+    Scenario {
+        name: "enforcement",
+        killed: ENFORCERS[0],
+        workload: enforcement,
+        has_devices: false,
+        n_bound: 2,
+        n_evicted: 2,
+    },
 ];
 
 impl Scenario {
@@ -53,7 +84,7 @@ impl Scenario {
         (self.workload)(&mut workload);
         let writes = kill.iter().map(|(write, _)| *write).collect();
         let kills = Kills { client: self.killed, writes, is_made: kill.map(|(_, is_made)| is_made) };
-        let mut cluster = Cluster::with_kills(run::start(0), &workload, kills);
+        let mut cluster = Cluster::with_kills(run::start(0), &workload, self.has_devices, kills);
         let mut report = run::settle(&mut cluster, END);
         let (mut bound, mut evicted) = (BTreeSet::new(), BTreeSet::new());
         for change in cluster.history.changes().into_values().filter(|change| change.kind == "Pod") {

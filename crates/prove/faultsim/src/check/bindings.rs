@@ -9,11 +9,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_api::config::Profile;
 use berth_api::object::Pod;
 use berth_testkit::naive::{Options, World, check_node};
 
+use super::devices::uses_devices;
+use super::profile;
 use super::state::{Object, State, Step};
+use crate::devices::EXTENDED_RESOURCE;
 use crate::network::Attempt;
 
 /// How far a watch may lag: a stalled one is noticed after 90 s.
@@ -52,11 +54,21 @@ pub fn check(steps: &[Step], attempts: &[Attempt]) -> (usize, Vec<String>) {
     (n_bindings, findings)
 }
 
+/// Whether a pod waits between its decision and its binding.
+fn waits(pod: &Pod) -> bool {
+    !pod.spec.volumes.is_empty() || uses_devices(pod)
+}
+
 fn judge(state: &State, world: &World, pod: &Pod, node: &str) -> Result<(), String> {
     let mut world = world.clone();
     // Nominated pods keep their place from pods of lower priority only; decisions are made before nominations are written.
     world.nominated.clear();
-    check_node(&world, &state.bound_for(node, pod), &Profile::default(), &Options::default(), node)
+    let mut pod = state.bound_for(node, pod);
+    // Devices provide it: that is judged apart from the other rules.
+    pod.spec.containers.iter_mut().for_each(|c| {
+        c.resources.requests.remove(EXTENDED_RESOURCE);
+    });
+    check_node(&world, &pod, &profile(), &Options::default(), node)
 }
 
 /// The versions of a pod: its labels may have changed since a decision.
@@ -72,7 +84,7 @@ fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod,
     let state = State::after(&steps[..bound_at]);
     let mut now = state.world(name);
     let at = steps[bound_at].at;
-    let lag = if pod.spec.volumes.is_empty() { LAG } else { LAG + VOLUME_WAIT };
+    let lag = if waits(pod) { LAG + VOLUME_WAIT } else { LAG };
     let since = |kinds: fn(&str) -> bool| {
         let is_known = |i: &usize| steps[*i].at + lag >= at && kinds(&steps[*i].key.0);
         (0..bound_at).rev().filter(is_known).take(MOST_STATES).collect::<Vec<usize>>()
@@ -84,7 +96,7 @@ fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod,
     let mut decided = decided(&state, attempts, name, at);
     // Pods whose bindings were sent later were perhaps decided later, although they were made before.
     let own = attempts.iter().find(|attempt| attempt.pod == *name).map_or(at, |attempt| attempt.at);
-    let decided_from = if pod.spec.volumes.is_empty() { own } else { at.saturating_sub(lag) };
+    let decided_from = if waits(pod) { at.saturating_sub(lag) } else { own };
     let is_sent_later = |pod: &Pod| {
         let mut sent =
             attempts.iter().filter(|sent| sent.pod == pod.key() && sent.node == pod.spec.node_name);
@@ -94,6 +106,7 @@ fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod,
     let fits = |pods: &World, decided: &[Pod]| {
         let mut world = pods.clone();
         world.pods.extend_from_slice(decided);
+        world.devices.clone_from(&now.devices);
         node_worlds.iter().any(|nodes| {
             world.nodes.clone_from(&nodes.nodes);
             world.namespaces.clone_from(&nodes.namespaces);
@@ -178,7 +191,7 @@ fn unsent(steps: &[Step], since: usize, state: &State, but: &str) -> Vec<Pod> {
         let last = steps.iter().rposition(|step| step.key == key && step.object.is_some());
         let known = &steps[..last.map_or(0, |last| last + 1)];
         let Some(pod) = versions(known, &key).next() else { continue };
-        if !pod.spec.node_name.is_empty() || pod.spec.volumes.is_empty() {
+        if !pod.spec.node_name.is_empty() || !waits(pod) {
             continue;
         }
         let mut labels: Vec<_> = versions(known, &key).map(|pod| &pod.metadata.labels).collect();

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::config::Profile;
 use berth_api::object::{GroupKey, GroupRules, Pod};
 use berth_testkit::naive::{Options, World, check_node};
 
 use super::state::State;
-use super::{Changes, text};
+use super::{Changes, profile, text};
 use crate::network::Attempt;
 
 /// This many placements of a group are tried.
@@ -170,5 +169,5 @@ fn alone(pod: &Pod) -> Pod {
 }
 
 fn fits(world: &World, pod: &Pod, node: &str) -> bool {
-    check_node(world, pod, &Profile::default(), &Options::default(), node).is_ok()
+    check_node(world, pod, &profile(), &Options::default(), node).is_ok()
 }

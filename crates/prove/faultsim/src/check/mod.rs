@@ -3,6 +3,7 @@
 
 pub mod bindings;
 pub mod console;
+pub mod devices;
 pub mod evictions;
 pub mod groups;
 pub mod settled;
@@ -13,12 +14,21 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use berth_api::config::Profile;
 use serde_json::Value;
 
+use crate::devices::BINDING_TIMEOUT;
 use crate::history::Change;
 
 /// The changes by version.
 pub type Changes = BTreeMap<u64, Arc<Change>>;
+
+/// The profile of the schedulers. The timeout concerns devices alone.
+pub fn profile() -> Profile {
+    let mut profile = Profile::default();
+    profile.dynamic_resources.binding_timeout = BINDING_TIMEOUT;
+    profile
+}
 
 /// Pods that were bound twice, or whose node changed: by uid.
 pub fn bound_twice(changes: &Changes) -> Vec<String> {

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::config::Profile;
 use berth_api::object::{Condition, Pod};
 use berth_bench::check::volumes::VolumeState;
 use berth_testkit::naive::{Options, evaluate, preempt};
@@ -10,7 +9,7 @@ use serde_json::Value;
 
 use super::groups::Groups;
 use super::state::State;
-use super::{Changes, name, text};
+use super::{Changes, devices, name, profile, text};
 use crate::network::Attempt;
 
 /// In the condition of a pod whose preemptions have not made room.
@@ -45,6 +44,7 @@ pub fn unsettled(changes: &Changes, state: &State, attempts: &[Attempt]) -> Vec<
     findings.extend(volumes.check().into_iter().map(|v| format!("{}: {:?}: {}", v.object, v.rule, v.detail)));
     findings.extend(replicas(changes, state));
     findings.extend(groups.findings());
+    findings.extend(devices::leaks(state));
     findings
 }
 
@@ -79,7 +79,7 @@ fn could_be_bound(state: &State, pod: &Pod) -> Option<String> {
     let world = state.world(&key);
     let mut pending = pod.clone();
     pending.status.nominated_node_name.clear();
-    let decision = evaluate(&world, &pending, &Profile::default(), &Options::default());
+    let decision = evaluate(&world, &pending, &profile(), &Options::default());
     if let Some(node) = decision.chosen {
         return Some(format!("{key} waits, but fits on {node}"));
     }
@@ -87,7 +87,7 @@ fn could_be_bound(state: &State, pod: &Pod) -> Option<String> {
     if scheduled(pod).is_some_and(|condition| condition.message.contains(GAVE_UP_PREEMPTING)) {
         return None;
     }
-    let victims = preempt(&world, &pending, &Profile::default(), &Options::default()).ok()?;
+    let victims = preempt(&world, &pending, &profile(), &Options::default()).ok()?;
     Some(format!("{key} waits, but could preempt {:?} on {}", victims.victims, victims.node))
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use berth_api::object::device::{DeviceKind, DeviceObject, ResourceClaim};
 use berth_api::object::{
     GroupKey, GroupRules, Namespace, Node, Pod, PodDisruptionBudget, PodGroup, VolumeKind, VolumeObject,
 };
@@ -12,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Changes, name};
+use crate::platform;
 
 /// An object that decides about placement.
 #[derive(Clone)]
@@ -25,6 +27,8 @@ pub enum Object {
     Budget(Rc<PodDisruptionBudget>),
     /// A volume, claim, or what decides about them.
     Volume(Rc<VolumeObject>),
+    /// Devices, a class of them, or a claim.
+    Device(Rc<DeviceObject>),
 }
 
 /// A step of the history.
@@ -41,7 +45,10 @@ pub struct Step {
 
 /// All objects at a moment.
 #[derive(Clone, Default)]
-pub struct State(BTreeMap<(String, String), Object>);
+pub struct State {
+    objects: BTreeMap<(String, String), Object>,
+    at: Duration,
+}
 
 /// The steps of a history that concern placement.
 pub fn steps(changes: &Changes) -> Vec<Step> {
@@ -65,6 +72,10 @@ fn decode(kind: &str, value: &Value) -> Option<Object> {
         "PodGroup" => Object::Group(typed(value)),
         "PodDisruptionBudget" => Object::Budget(typed(value)),
         _ => {
+            if let Some(kind) = DeviceKind::ALL.into_iter().find(|device| device.resource().kind == kind) {
+                let object = DeviceObject::decode(kind, value).expect("the API server stores valid objects");
+                return Some(Object::Device(Rc::new(object)));
+            }
             let kind = VolumeKind::ALL.into_iter().find(|volume| volume.resource().kind == kind)?;
             let object = VolumeObject::decode(kind, value).expect("the API server stores valid objects");
             Object::Volume(Rc::new(object))
@@ -82,15 +93,16 @@ impl State {
 
     /// Makes a step.
     pub fn apply(&mut self, step: &Step) {
+        self.at = step.at;
         match &step.object {
-            Some(object) => self.0.insert(step.key.clone(), object.clone()),
-            None => self.0.remove(&step.key),
+            Some(object) => self.objects.insert(step.key.clone(), object.clone()),
+            None => self.objects.remove(&step.key),
         };
     }
 
     /// All pods, ended ones included.
     pub fn pods(&self) -> impl Iterator<Item = &Rc<Pod>> {
-        self.0.values().filter_map(|object| match object {
+        self.objects.values().filter_map(|object| match object {
             Object::Pod(pod) => Some(pod),
             _ => None,
         })
@@ -98,7 +110,7 @@ impl State {
 
     /// A pod.
     pub fn pod(&self, name: &str) -> Option<&Rc<Pod>> {
-        match self.0.get(&("Pod".to_owned(), name.to_owned()))? {
+        match self.objects.get(&("Pod".to_owned(), name.to_owned()))? {
             Object::Pod(pod) => Some(pod),
             _ => None,
         }
@@ -106,7 +118,7 @@ impl State {
 
     /// All nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &Rc<Node>> {
-        self.0.values().filter_map(|object| match object {
+        self.objects.values().filter_map(|object| match object {
             Object::Node(node) => Some(node),
             _ => None,
         })
@@ -123,7 +135,7 @@ impl State {
         if key.kind.resource().is_none() {
             return Some((key, GroupRules::of_annotations(pod)));
         }
-        match self.0.get(&("PodGroup".to_owned(), key.name.to_string()))? {
+        match self.objects.get(&("PodGroup".to_owned(), key.name.to_string()))? {
             Object::Group(group) => Some((key, group.rules()?)),
             _ => None,
         }
@@ -143,8 +155,19 @@ impl State {
 
     /// Claims, volumes and what decides about them.
     pub fn volumes(&self) -> impl Iterator<Item = VolumeObject> {
-        self.0.values().filter_map(|object| match object {
+        self.objects.values().filter_map(|object| match object {
             Object::Volume(volume) => Some((**volume).clone()),
+            _ => None,
+        })
+    }
+
+    /// Claims of devices.
+    pub fn claims(&self) -> impl Iterator<Item = &ResourceClaim> {
+        self.objects.values().filter_map(|object| match object {
+            Object::Device(object) => match &**object {
+                DeviceObject::ResourceClaim(claim) => Some(&**claim),
+                _ => None,
+            },
             _ => None,
         })
     }
@@ -152,7 +175,7 @@ impl State {
     /// The world of the naive evaluator, without one pod.
     pub fn world(&self, without: &str) -> World {
         let mut world = World::default();
-        for ((_, name), object) in &self.0 {
+        for ((_, name), object) in &self.objects {
             match object {
                 Object::Pod(pod) if pod.is_terminal() || name == without => {}
                 Object::Pod(pod) if pod.spec.node_name.is_empty() => {
@@ -167,9 +190,11 @@ impl State {
                 Object::Namespace(namespace) => world.namespaces.push((**namespace).clone()),
                 Object::Budget(budget) => world.budgets.push((**budget).clone()),
                 Object::Volume(volume) => world.storage.set((**volume).clone()),
+                Object::Device(object) => world.devices.set((**object).clone()),
                 Object::Group(_) => {}
             }
         }
+        world.devices.now = platform::wall_clock(self.at);
         world
     }
 }

@@ -7,7 +7,7 @@ use berth_console::writes::{Progress, Write, WriteState};
 use serde_json::{Value, json};
 
 use super::state::{State, steps};
-use super::{Changes, bindings, bound_twice, console, evictions, settled};
+use super::{Changes, bindings, bound_twice, console, devices, evictions, settled};
 use crate::console::List;
 use crate::history::Change;
 use crate::network::{Accepted, Attempt};
@@ -172,4 +172,59 @@ fn writes_of_the_console_that_are_repeated_or_reported_wrongly_are_found() {
     assert!(findings(failed("403"), &[patch("m")]).contains("1 times, 0 times at most"), "it was not tried");
     assert!(!findings(failed("500: this may have been written"), &[patch("n")]).contains("at most"));
     assert!(findings(failed("403"), &[]).contains("gave up"));
+}
+
+fn claim(name: &str, device: &str, pods: &[&str]) -> Value {
+    let results = json!([{"request": "r", "driver": "d", "pool": "n", "device": device}]);
+    let consumer = |pod: &&str| json!({"resource": "pods", "name": pod, "uid": pod});
+    json!({"kind": "ResourceClaim", "apiVersion": "resource.k8s.io/v1", "metadata": {"namespace": "default", "name": name, "uid": name},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "x"}}]}},
+        "status": {"allocation": {"devices": {"results": results}}, "reservedFor": pods.iter().map(consumer).collect::<Vec<_>>()}})
+}
+
+fn slice(devices: &[&str]) -> Value {
+    let device = |name: &&str| json!({"name": name});
+    json!({"kind": "ResourceSlice", "apiVersion": "resource.k8s.io/v1", "metadata": {"name": "s"}, "spec": {
+        "driver": "d", "nodeName": "n", "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
+        "devices": devices.iter().map(device).collect::<Vec<_>>()}})
+}
+
+fn claiming(name: &str, node: &str, claim: &str) -> Value {
+    let mut pod = pod(name, node);
+    pod["spec"]["resourceClaims"] = json!([{"name": "c", "resourceClaimName": claim}]);
+    pod
+}
+
+#[test]
+fn devices_that_are_allocated_twice_and_pods_without_their_devices_are_found() {
+    let findings = |objects: &[Value]| devices::check(&steps(&history(objects))).join("\n");
+    let bound =
+        |claim: Value| vec![slice(&["0", "1"]), claiming("p", "", "c"), claim, claiming("p", "n", "c")];
+    assert_eq!(findings(&bound(claim("c", "0", &["p"]))), "");
+    // A device may disappear once it is allocated.
+    let gone = [slice(&["0", "1"]), claim("c", "0", &[]), slice(&["1"]), claim("e", "1", &[])];
+    assert_eq!(findings(&gone), "");
+    let twice = [slice(&["0"]), claim("c", "0", &[]), slice(&[]), claim("e", "0", &[])];
+    assert!(findings(&twice).contains("is exclusive, and allocated to default/c, default/e"));
+    assert!(findings(&bound(claim("c", "0", &[]))).contains("has a claim that is not reserved for it"));
+    assert!(findings(&bound(claim("other", "0", &["p"]))).contains("has a claim that does not exist"));
+    let mut unallocated = claim("c", "0", &[]);
+    unallocated["status"] = json!({});
+    assert!(findings(&bound(unallocated)).contains("has a claim without devices"));
+    let elsewhere = [claiming("p", "", "c"), slice(&["0"]), claim("c", "0", &["p"]), claiming("p", "m", "c")];
+    assert!(findings(&elsewhere).contains("has devices of another node"));
+}
+
+#[test]
+fn claims_that_are_left_of_pods_are_found() {
+    let leaks = |objects: &[Value]| devices::leaks(&State::after(&steps(&history(objects)))).join("\n");
+    assert_eq!(leaks(&[claiming("p", "n", "c"), claim("c", "0", &["p"])]), "");
+    assert!(leaks(&[claim("c", "0", &["p"])]).contains("is reserved for a pod that is gone"));
+    assert!(leaks(&[claiming("p", "", "c"), claim("c", "0", &["p"])]).contains("pods without a node"));
+    let mut made = claim("c", "0", &[]);
+    made["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": true}]);
+    assert!(leaks(&[made.clone()]).contains("is left of a pod that is gone"));
+    made["metadata"]["annotations"] = json!({"resource.kubernetes.io/extended-resource-claim": "true"});
+    assert!(leaks(&[pod("p", ""), made]).contains("is left of a failed attempt"));
 }
