@@ -116,6 +116,14 @@ fn dequeue(queue: &mut HashMap<NamespacedName, String>, pod: NamespacedName, rec
     }
 }
 
+/// The message of a decision without what PostFilter adds: that is another question. kube-scheduler's plugin DynamicResources adds a
+/// text also for pods without claims.
+fn without_post_filter(message: &str) -> &str {
+    let message = message.split(" preemption: ").next().unwrap_or_default();
+    let of_claims = [" no new claims to deallocate,", " still not schedulable,"];
+    of_claims.iter().find_map(|text| message.strip_suffix(text)).unwrap_or(message)
+}
+
 /// Records why a pod in the queue was not scheduled, if that is new. False if the pod is not in the queue.
 fn is_recorded(pod: &Pod, recorder: &Recorder, queue: &Queue) -> bool {
     let condition = find_condition(&pod.status.conditions, "PodScheduled");
@@ -127,10 +135,24 @@ fn is_recorded(pod: &Pod, recorder: &Recorder, queue: &Queue) -> bool {
     let Some(recorded) = queue.get_mut(&pod) else { return false };
     if *recorded != condition.message {
         recorded.clone_from(&condition.message);
-        // What preemption found is another question.
-        let message = condition.message.split(" preemption: ").next().unwrap_or_default().to_owned();
+        let message = without_post_filter(&condition.message).to_owned();
         let decision = RecordedDecision { pod, message, ..RecordedDecision::default() };
         recorder.record(|| Entry::Decision(Box::new(decision)));
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_post_filter_adds_to_a_message_is_not_recorded() {
+        let decision = "0/2 nodes are available: 2 Insufficient cpu.";
+        let preemption = "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
+        for text in ["", "no new claims to deallocate, ", "still not schedulable, "] {
+            assert_eq!(without_post_filter(&format!("{decision} {text}{preemption}")), decision);
+        }
+        assert_eq!(without_post_filter(decision), decision);
+    }
 }

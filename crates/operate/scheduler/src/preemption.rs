@@ -12,10 +12,15 @@ use crate::context::Context;
 use crate::queue::PodId;
 
 /// Preempts for an unschedulable pod: nominates it to a node, and evicts its victims there. Returns the message of the
-/// attempt with the result.
-pub(crate) fn preempt(context: &mut Context, id: PodId, message: String, period: Duration) -> String {
+/// attempt with the result. `of_claims`: what another plugin says in PostFilter if nothing helps.
+pub(crate) fn preempt(
+    context: &mut Context,
+    id: PodId,
+    (message, of_claims): (String, &str),
+    period: Duration,
+) -> String {
     if let Some(why) = context.state.mirror.unreadable(Source::Budgets) {
-        return format!("{message} preemption: not tried: {why}");
+        return format!("{message}{of_claims} preemption: not tried: {why}");
     }
     let Some(queued) = context.pending.pods.get_mut(id) else { return message };
     let began = Instant::now();
@@ -41,7 +46,7 @@ pub(crate) fn preempt(context: &mut Context, id: PodId, message: String, period:
     let profile = &queued.pod.spec.scheduler_name;
     context.pending.metrics.ran("DefaultPreemption", "PostFilter", status, profile, began.elapsed());
     let message = match preemption.message() {
-        Some(why) => format!("{message} {why}"),
+        Some(why) => format!("{message}{of_claims} {why}"),
         None => message,
     };
     match preemption {

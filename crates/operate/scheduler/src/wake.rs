@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_engine::DevicePostFilter;
 use tokio::time::Instant;
 
 use crate::context::Context;
@@ -74,7 +75,7 @@ impl Waker {
         }
     }
 
-    /// Wakes a group if its first pod fits on a node now.
+    /// Wakes a group if its first pod fits on a node now, or a claim can be freed for it.
     fn evaluate(
         &mut self,
         context: &mut Context,
@@ -111,7 +112,12 @@ impl Waker {
             .nomination(&queued.pod)
             .is_some_and(|node| context.state.cluster.fits_on(decided, node))
             || context.state.cluster.fits_anywhere(decided);
-        if fits {
+        // Or the allocation of a claim, which keeps it from all nodes, can be taken away now.
+        let frees_claim = || {
+            let found = context.state.cluster.device_post_filter(decided);
+            matches!(found, DevicePostFilter::Deallocate(_) | DevicePostFilter::Delete(_))
+        };
+        if fits || frees_claim() {
             return context.pending.wake(key, event, now);
         }
         let wake = context.state.cluster.wake_conditions(decided);

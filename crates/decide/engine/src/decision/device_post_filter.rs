@@ -13,8 +13,10 @@ use crate::state::pod::prepared::PreparedPod;
 /// What can be done about the claims of a pod that no node is feasible for, as kube-scheduler's plugin does it in PostFilter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DevicePostFilter {
-    /// Nothing helps.
+    /// The pod has no claims, or its claims are rejected whatever the node.
     Nothing,
+    /// None of its claims can be taken away.
+    NotHelpful,
     /// The allocation of one of these claims keeps the pod from a node, and no other pod uses it: it can be taken away. The
     /// claims are sorted, and there is at least one.
     Deallocate(Vec<NamespacedName>),
@@ -60,5 +62,5 @@ pub(crate) fn device_post_filter(
         let consumers = state.devices.claim(name).map(|claim| &*claim.consumers).unwrap_or_default();
         consumers.iter().all(|consumer| consumer.uid == devices.pod.pod_uid) && consumers.len() <= 1
     });
-    if claims.is_empty() { DevicePostFilter::Nothing } else { DevicePostFilter::Deallocate(claims) }
+    if claims.is_empty() { DevicePostFilter::NotHelpful } else { DevicePostFilter::Deallocate(claims) }
 }

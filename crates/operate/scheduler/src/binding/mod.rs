@@ -6,7 +6,7 @@ mod volumes;
 mod watched;
 mod workers;
 
-pub(crate) use devices::{DeviceBindings, DeviceOutcome, DeviceWriter};
+pub(crate) use devices::{ClaimsFreed, DeviceBindings, DeviceOutcome, DeviceWriter};
 pub(crate) use volume_writes::VolumeWriter;
 pub(crate) use volumes::{VolumeBindings, VolumeOutcome};
 pub(crate) use workers::{BindWorkers, Binder};

@@ -12,7 +12,7 @@ use berth_engine::Outcome;
 use tokio::time::Instant;
 
 use super::scheduler::Scheduler;
-use crate::binding::DeviceBindings;
+use crate::binding::{ClaimsFreed, DeviceBindings};
 use crate::completion::Binding;
 use crate::context::Context;
 use crate::metrics::AttemptResult;
@@ -64,8 +64,8 @@ impl Scheduler {
             Outcome::Unschedulable { message, plugins } => {
                 let message = match free_claims(context, &mut self.devices, id) {
                     // As a success of PostFilter: no pods are preempted as well.
-                    Some(done) => format!("{message} {done}"),
-                    None => preempt(context, id, message, self.flush_after),
+                    ClaimsFreed::One(done) => message + done,
+                    ClaimsFreed::None(why) => preempt(context, id, (message, why), self.flush_after),
                 };
                 self.fail(id, FailureReason::Unschedulable, message, plugins);
             }
@@ -176,9 +176,8 @@ impl Scheduler {
     }
 }
 
-/// PostFilter of the plugin DynamicResources: starts what can be done about the claims of a pod that no node is feasible for. Returns
-/// kube-scheduler's text about it.
-fn free_claims(context: &Context, devices: &mut DeviceBindings, id: PodId) -> Option<&'static str> {
-    let queued = context.pending.pods.get(id)?;
+/// PostFilter of the plugin DynamicResources: starts what can be done about the claims of a pod that no node is feasible for.
+fn free_claims(context: &Context, devices: &mut DeviceBindings, id: PodId) -> ClaimsFreed {
+    let Some(queued) = context.pending.pods.get(id) else { return ClaimsFreed::None("") };
     devices.post_filter(id, &queued.pod, context.state.cluster.device_post_filter(queued.decided()))
 }

@@ -77,12 +77,12 @@ pub(crate) fn start(
             timeout: options.bind_timeout(),
             permits: Arc::new(Semaphore::new(options.bind_concurrency.max(1))),
         };
-        let device_writer = DeviceWriter {
-            client: client.clone(),
-            leadership: leadership.clone(),
-            timeout: options.bind_timeout(),
-            permits: Arc::new(Semaphore::new(options.bind_concurrency.max(1))),
-        };
+        let device_writer = DeviceWriter::new(
+            client.clone(),
+            leadership.clone(),
+            options.bind_timeout(),
+            options.bind_concurrency,
+        );
         let config = Arc::new(options.settings.config.clone());
         let profiles = config.clone();
         let mirrored = MirrorOptions {

@@ -195,3 +195,143 @@ async fn a_profile_without_the_plugin_binds_pods_without_a_look_at_their_claims(
     assert_eq!(world.pool_of("c").await, "", "the claim is not touched");
     scheduler.stopped().await;
 }
+
+/// The texts are those that Kubernetes' own tests of dynamic resource allocation expect, to the letter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conditions_of_pods_without_devices_have_the_words_of_kube_scheduler() {
+    let world = World::start().await;
+    world.nodes(8, 1, 20).await;
+    world.gpu_class().await;
+    let scheduler = world.schedule(impatient()).await;
+    let says = async |pod: &str, text: &str| {
+        let end = "still not schedulable, preemption: 0/8 nodes are available: 8 Preemption is not helpful for scheduling.";
+        world.device_claim(pod, 1).await;
+        world.pod(pod_with_claims(pod, &[pod])).await;
+        let condition = world.until_refused(pod).await;
+        let expected = format!("0/8 nodes are available: {text}. {end}");
+        assert_eq!(
+            (&condition["reason"], &condition["message"]),
+            (&json!("Unschedulable"), &json!(expected))
+        );
+    };
+    says("none", "8 cannot allocate all claims").await;
+    // Two slices have a device of the same name.
+    let slice = |node: &str, i: usize| {
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": format!("{node}-{i}")},
+            "spec": {"driver": DRIVER, "nodeName": node, "devices": [{"name": "device-1"}],
+                "pool": {"name": node, "generation": 1, "resourceSliceCount": 2}}})
+    };
+    for i in 0..2 {
+        world.create(SLICES, slice("n0", i)).await;
+    }
+    // The scheduler has seen them when it has bound a pod that was created after them.
+    world.pod(pod("plain", "x")).await;
+    world.until_bound("plain").await;
+    says("invalid", "1 invalid resource pools were encountered, 7 cannot allocate all claims").await;
+    world.devices("n1", 2, json!({})).await;
+    assert_eq!(
+        (world.until_bound("none").await, world.until_bound("invalid").await),
+        ("n1".to_owned(), "n1".to_owned())
+    );
+    scheduler.stopped().await;
+}
+
+/// The largest number of pods that may share a claim, and more. All of them are decided at once and write the same claim.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_pods_share_a_claim_up_to_its_limit() {
+    let world = World::start().await;
+    world.nodes(2, 1, 300).await;
+    world.gpu_class().await;
+    world.devices("n0", 1, json!({})).await;
+    let _controllers = controllers(&world);
+    world.device_claim("shared", 1).await;
+    for i in 0..256 {
+        world.pod(pod_with_claims(&format!("p{i}"), &["shared"])).await;
+    }
+    let scheduler = world.schedule(impatient()).await;
+    world.until_n_bound(256).await;
+    for i in 0..3 {
+        world.pod(pod_with_claims(&format!("more{i}"), &["shared"])).await;
+    }
+    assert_eq!(world.until_refused("more0").await["reason"], "SchedulerError");
+    for i in 0..256 {
+        let now = json!({"gracePeriodSeconds": 0});
+        world.send(Method::DELETE, &format!("{PODS}/p{i}"), now).await.unwrap();
+    }
+    world.until_n_bound(3).await;
+    world.verify_devices().await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_members_of_a_group_share_a_claim() {
+    let world = world_with_devices(3, 1).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.device_claim("shared", 1).await;
+    let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 20}}}});
+    world.create("/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups", group).await;
+    for i in 0..20 {
+        let mut pod = pod_with_claims(&format!("p{i}"), &["shared"]);
+        pod["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});
+        world.pod(pod).await;
+    }
+    world.until_n_bound(20).await;
+    world.verify_devices().await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_whose_devices_are_not_ready_in_time_gets_others() {
+    let world = World::start().await;
+    world.nodes(2, 1, 20).await;
+    world.gpu_class().await;
+    let conditions = json!({"bindingConditions": ["attached"], "bindingFailureConditions": ["failed"]});
+    world.devices("n0", 1, conditions).await;
+    let config = SchedulerConfig::from_value(&json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "berth",
+            "pluginConfig": [{"name": "DynamicResources", "args": {"bindingTimeout": "2s"}}]}],
+    }));
+    let settings = Settings { config: config.unwrap(), ..Settings::default() };
+    let scheduler = world.schedule(SchedulerOptions { settings, ..impatient() }).await;
+    world.device_claim("c", 1).await;
+    world.pod(pod_with_claims("p", &["c"])).await;
+    world.until_event("p", "BindingConditionsPending").await;
+    world.devices("n1", 1, json!({})).await;
+    let cordon = json!({"spec": {"unschedulable": true}});
+    world.send(Method::PATCH, &format!("{NODES}/n0"), cordon).await.unwrap();
+    let event = world.until_event("p", "FailedScheduling").await;
+    assert_eq!(event["note"], "running PreBind plugin \"DynamicResources\": device binding timeout");
+    assert_eq!(world.until_bound("p").await, "n1");
+    world.verify_devices().await;
+    scheduler.stopped().await;
+}
+
+/// Two pods wait for a claim whose device is on a node where they may not run. When one of them is gone, the allocation can be
+/// taken away for the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_allocation_that_keeps_a_pod_from_all_nodes_is_taken_away_as_soon_as_that_is_possible() {
+    let world = world_with_devices(2, 1).await;
+    world.device_claim("c", 1).await;
+    let (gone, stays) = (world.pod(pod_with_claims("gone", &["c"])).await, pod_with_claims("stays", &["c"]));
+    let stays = world.pod(stays).await;
+    let results = json!([{"request": "gpu", "driver": DRIVER, "pool": "n0", "device": "d0"}]);
+    let terms = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}]);
+    let consumer = |pod: &Value| json!({"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]});
+    let status = json!({"status": {"allocation": {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": terms}},
+        "reservedFor": [consumer(&gone), consumer(&stays)]}});
+    let status_of = format!("{DEVICE_CLAIMS}/c/status");
+    world.send(Method::PATCH, &status_of, status).await.unwrap();
+    let cordon = json!({"spec": {"unschedulable": true}});
+    world.send(Method::PATCH, &format!("{NODES}/n0"), cordon).await.unwrap();
+    let scheduler = world.schedule(impatient()).await;
+    world.until_refused("stays").await;
+    world.until_refused("gone").await;
+    world.delete(&format!("{PODS}/gone")).await;
+    let reserved = json!({"status": {"reservedFor": [consumer(&stays)]}});
+    world.send(Method::PATCH, &status_of, reserved).await.unwrap();
+    assert_eq!(world.until_bound("stays").await, "n1");
+    world.verify_devices().await;
+    scheduler.stopped().await;
+}

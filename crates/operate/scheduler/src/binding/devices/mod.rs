@@ -5,6 +5,7 @@
 
 mod claim;
 mod ending;
+mod locks;
 mod post_filter;
 mod release;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use berth_mirror::DeviceClaimState;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+pub(crate) use self::post_filter::ClaimsFreed;
 use self::wait::{DeviceWait, DeviceWaits, Stage};
 use self::write::{ClaimStep, ClaimWrite, DeviceWrite};
 pub(crate) use self::writer::DeviceWriter;

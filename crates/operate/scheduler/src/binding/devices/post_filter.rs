@@ -9,21 +9,26 @@ use super::DeviceBindings;
 use crate::completion::Completion;
 use crate::queue::PodId;
 
+/// Whether an allocation is being taken away, with what that adds to the message of the attempt.
+pub(crate) enum ClaimsFreed {
+    One(&'static str),
+    None(&'static str),
+}
+
 impl DeviceBindings {
-    /// Starts what can be done about the claims of a pod that no node is feasible for. Returns kube-scheduler's text about it; none if nothing
-    /// can be done.
-    pub(crate) fn post_filter(
-        &mut self,
-        id: PodId,
-        pod: &Arc<Pod>,
-        found: DevicePostFilter,
-    ) -> Option<&'static str> {
+    /// Starts what can be done about the claims of a pod that no node is feasible for. Returns what it adds to the message of the
+    /// attempt, in kube-scheduler's words.
+    pub(crate) fn post_filter(&mut self, id: PodId, pod: &Arc<Pod>, found: DevicePostFilter) -> ClaimsFreed {
         let (claim, is_extended) = match found {
-            DevicePostFilter::Nothing => return None,
+            DevicePostFilter::Nothing => return ClaimsFreed::None(""),
+            DevicePostFilter::NotHelpful => return ClaimsFreed::None(" still not schedulable,"),
             DevicePostFilter::Delete(claim) => (claim, true),
             // Any of them will do: another pod with the same problem takes another one.
             DevicePostFilter::Deallocate(claims) => {
-                (claims.into_iter().find(|claim| !self.freeing.contains(claim))?, false)
+                match claims.into_iter().find(|claim| !self.freeing.contains(claim)) {
+                    Some(claim) => (claim, false),
+                    None => return ClaimsFreed::None(" still not schedulable,"),
+                }
             }
         };
         if self.freeing.insert(claim.clone()) {
@@ -36,9 +41,9 @@ impl DeviceBindings {
                 let _ = completed.send(Completion::ClaimFreed { id, claim, result });
             });
         }
-        Some(match is_extended {
-            true => "deletion of ResourceClaim completed",
-            false => "deallocation of ResourceClaim completed",
+        ClaimsFreed::One(match is_extended {
+            true => " deletion of ResourceClaim completed",
+            false => " deallocation of ResourceClaim completed",
         })
     }
 

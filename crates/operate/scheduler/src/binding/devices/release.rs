@@ -19,12 +19,12 @@ impl DeviceWriter {
         for claim in &write.claims {
             let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
             while self.leadership.leads() {
-                let permit = self.permits.acquire().await;
+                let held = (self.locks.lock(&claim.claim).await, self.permits.acquire().await);
                 let result = match &claim.extended {
                     Some(_) => self.delete_extended(&write.pod, &claim.claim).await.map(|()| None),
                     None => self.release(&write.pod, claim).await,
                 };
-                drop(permit);
+                drop(held);
                 let error = match result {
                     Ok(version) => {
                         versions.extend(version.map(|version| (claim.claim.clone(), version)));

@@ -5,7 +5,7 @@ use berth_client::connect;
 use berth_client::lease::Leadership;
 use berth_engine::Settings;
 use prometheus_client::registry::Registry;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use super::*;
 
@@ -28,12 +28,8 @@ fn state(version: u64, readiness: DeviceReadiness) -> DeviceClaimState {
 impl Fixture {
     /// A pod whose claim is being written. The claim was shown in version 1.
     fn writing() -> Fixture {
-        let writer = DeviceWriter {
-            client: connect::client(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap(),
-            leadership: Leadership::uncontested(),
-            timeout: Duration::from_secs(1),
-            permits: Arc::new(Semaphore::new(1)),
-        };
+        let client = connect::client(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let writer = DeviceWriter::new(client, Leadership::uncontested(), Duration::from_secs(1), 1);
         let metrics = Arc::new(Metrics::new(&mut Registry::default()));
         let mut pod = Pod::default();
         pod.metadata.uid = "p".to_owned();

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::claim::{add_finalizer, claim_path, consumers, has_devices, is_final, state_of};
+use super::locks::ClaimLocks;
 use super::write::{ClaimStep, ClaimWrite, DeviceWrite};
 use crate::binding::workers::pod_path;
 use crate::completion::DeviceWriteError;
@@ -47,13 +48,25 @@ fn failed(text: String) -> Failure {
 /// Sends the requests, for a limited number of claims at a time.
 #[derive(Clone)]
 pub(crate) struct DeviceWriter {
-    pub(crate) client: kube::Client,
-    pub(crate) leadership: Leadership,
-    pub(crate) timeout: Duration,
-    pub(crate) permits: Arc<Semaphore>,
+    client: kube::Client,
+    pub(super) leadership: Leadership,
+    timeout: Duration,
+    pub(super) permits: Arc<Semaphore>,
+    pub(super) locks: ClaimLocks,
 }
 
 impl DeviceWriter {
+    /// Sends requests for this many claims at a time.
+    pub(crate) fn new(
+        client: kube::Client,
+        leadership: Leadership,
+        timeout: Duration,
+        n_at_once: usize,
+    ) -> DeviceWriter {
+        let permits = Arc::new(Semaphore::new(n_at_once.max(1)));
+        DeviceWriter { client, leadership, timeout, permits, locks: ClaimLocks::default() }
+    }
+
     /// Writes what was decided. Returns the claims as they are then.
     pub(crate) async fn write(
         &self,
@@ -81,9 +94,9 @@ impl DeviceWriter {
     ) -> Result<DeviceClaimState, DeviceWriteError> {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {
-            let permit = self.permits.acquire().await;
+            let held = (self.locks.lock(&claim.claim).await, self.permits.acquire().await);
             let result = self.try_claim(write, claim).await;
-            drop(permit);
+            drop(held);
             let error = match result {
                 Ok(Some(state)) => return Ok(state),
                 // The other pod is allocating it, or the whole group is taken back.

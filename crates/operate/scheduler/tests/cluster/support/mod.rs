@@ -90,7 +90,8 @@ impl World {
     }
 
     pub async fn node(&self, name: &str, zone: &str, room: usize) {
-        let amounts = json!({"cpu": format!("{}m", 100 * room), "memory": "64Gi", "pods": "110"});
+        let amounts =
+            json!({"cpu": format!("{}m", 100 * room), "memory": "64Gi", "pods": room.max(110).to_string()});
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": {
