@@ -43,6 +43,8 @@ pub(crate) struct CycleDevices {
     pub(crate) rules: Arc<DeviceRules>,
     /// Why the claims cannot be written, whatever the node.
     pub(crate) write_problem: Option<String>,
+    /// How long binding conditions may take to become true, in seconds.
+    binding_timeout: i64,
 }
 
 /// A claim of the pod.

@@ -21,6 +21,7 @@ impl CycleDevices {
             claims: Vec::new(),
             rules: Arc::default(),
             write_problem: None,
+            binding_timeout,
         };
         let mut rules = DeviceRules::default();
         resolved.problem = resolved.resolve_claims(state, &mut rules, binding_timeout).err();
