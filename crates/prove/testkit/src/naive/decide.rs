@@ -136,7 +136,7 @@ fn rejected_beforehand(plugin: &str, reason: String, message: String) -> Decisio
 /// With the pods of higher or equal priority that are nominated to the node there, and then without: the pod
 /// must fit either way.
 pub(super) fn rejection(q: Question, node: &Node) -> Result<Option<Rejection>, String> {
-    let nominated = nominated_to(q, node);
+    let nominated = q.nominated_to(node);
     if !nominated.is_empty() {
         let mut world = q.world.clone();
         world.pods.extend(nominated);
@@ -145,17 +145,6 @@ pub(super) fn rejection(q: Question, node: &Node) -> Result<Option<Rejection>, S
         }
     }
     first_rejection(q, node)
-}
-
-/// The pods that the pod must leave room for on a node.
-pub(super) fn nominated_to(q: Question, node: &Node) -> Vec<Pod> {
-    let priority = |pod: &Pod| pod.spec.priority.unwrap_or(0);
-    let nominated = q.world.nominated.iter().filter(|other| {
-        other.spec.node_name == node.metadata.name
-            && priority(other) >= priority(q.pod)
-            && !same_pod(other, q.pod)
-    });
-    nominated.cloned().collect()
 }
 
 /// `Err` when a filter runs without its preparation, which breaks the whole decision.
@@ -285,8 +274,4 @@ fn fit_error(nodes: &BTreeMap<String, NodeResult>) -> String {
     let mut parts: Vec<String> = counts.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
     parts.sort();
     format!("0/{} nodes are available: {}.", nodes.len(), parts.join(", "))
-}
-
-pub(super) fn same_pod(a: &Pod, b: &Pod) -> bool {
-    (&a.metadata.namespace, &a.metadata.name) == (&b.metadata.namespace, &b.metadata.name)
 }

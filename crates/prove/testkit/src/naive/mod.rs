@@ -223,6 +223,17 @@ impl<'a> Question<'a> {
         self.world.pods.iter().filter(move |p| p.spec.node_name == node.metadata.name)
     }
 
+    /// The pods that the pod must leave room for on a node.
+    fn nominated_to(self, node: &Node) -> Vec<Pod> {
+        let priority = |pod: &Pod| pod.spec.priority.unwrap_or(0);
+        let nominated = self.world.nominated.iter().filter(|other| {
+            other.spec.node_name == node.metadata.name
+                && priority(other) >= priority(self.pod)
+                && !same_pod(other, self.pod)
+        });
+        nominated.cloned().collect()
+    }
+
     /// All pods that run on a node that exists, with that node.
     fn running(self) -> impl Iterator<Item = (&'a Pod, &'a Node)> {
         self.world.nodes.iter().flat_map(move |node| self.pods_on(node).map(move |pod| (pod, node)))
@@ -250,4 +261,17 @@ fn normalize(raw: &[i64], reverse: bool) -> Vec<i64> {
             if reverse { MAX_NODE_SCORE - scaled } else { scaled }
         })
         .collect()
+}
+
+fn same_pod(a: &Pod, b: &Pod) -> bool {
+    (&a.metadata.namespace, &a.metadata.name) == (&b.metadata.namespace, &b.metadata.name)
+}
+
+fn is_preempted(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+        && pod.status.conditions.iter().any(|c| {
+            c.condition_type == "DisruptionTarget"
+                && c.status == "True"
+                && c.reason == "PreemptionByScheduler"
+        })
 }

@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use berth_api::config::{Plugin, Profile};
 use berth_api::object::{NamespacedName, Node, Pod};
 
-use super::decide::{evaluate, first_rejection, rejection, same_pod};
-use super::{Code, NodeResult, Options, Question, Rejection, World, devices, selector};
+use super::decide::{evaluate, first_rejection, rejection};
+use super::{
+    Code, NodeResult, Options, Question, Rejection, World, devices, is_preempted, same_pod, selector,
+};
 
 /// The victims of a preemption.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,13 +172,4 @@ fn start(pod: &Pod) -> i64 {
 fn importance(pod: &Pod) -> impl Ord + use<> {
     let (namespace, name) = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
     (Reverse(priority(pod)), start(pod), namespace, name)
-}
-
-pub(super) fn is_preempted(pod: &Pod) -> bool {
-    pod.metadata.deletion_timestamp.is_some()
-        && pod.status.conditions.iter().any(|c| {
-            c.condition_type == "DisruptionTarget"
-                && c.status == "True"
-                && c.reason == "PreemptionByScheduler"
-        })
 }

@@ -14,7 +14,6 @@ use berth_api::object::device::{
 use berth_api::object::{NamespacedName, Node};
 
 use self::search::Found;
-use super::decide::nominated_to;
 use super::{Code, Question, Verdict, node_affinity, normalize, reject};
 
 pub(super) use extended::is_of_devices;
@@ -276,7 +275,7 @@ pub(super) fn decision(q: Question, node: &Node) -> Result<Option<DeviceDecision
     }
     // Nominated pods get their devices first.
     let mut world = q.world.clone();
-    world.pods.extend(nominated_to(q, node));
+    world.pods.extend(q.nominated_to(node));
     let reserved = Question { world: &world, ..q };
     let Ok(OnNode { claims, extended, allocated }) = on_node(reserved, node) else { return Ok(None) };
     if !claims.is_empty() && extended.is_none() && extended::is_wanted(q) {

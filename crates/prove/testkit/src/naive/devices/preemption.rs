@@ -6,8 +6,7 @@ use berth_api::object::device::{
 };
 use berth_api::object::{Node, Pod};
 
-use super::super::preemption::is_preempted;
-use super::super::{Question, World};
+use super::super::{Question, World, is_preempted};
 use super::{Devices, allocation_on};
 
 /// Whether the profile has the extension, and it is enabled.
