@@ -70,7 +70,7 @@ fn a_comparison_counts_in_the_score() {
 #[test]
 fn a_node_without_a_required_driver_is_rejected() {
     let lines = "node a\nnode b\ncsinode a other\ncsidriver drv required
-        pv v csi:drv/h claim:default/c\npvc default/c volume:v\nclass new drv waits\npvc default/d class:new";
+        pv v csi:drv/h claim:default/c\npvc default/c volume:v\nclass new provisioner:drv waits\npvc default/d class:new";
     for pod in ["pod default/p claim:c", "pod default/p claim:d"] {
         assert_eq!(
             message(limit_scaling(), lines, pod),
@@ -99,7 +99,8 @@ fn free_volumes_are_scored_by_their_utilization() {
 
 #[test]
 fn published_capacity_is_scored_once_for_the_claims_of_a_class() {
-    let lines = "node a zone=a\nnode b zone=b\nnode c zone=c\ncsidriver drv capacity\nclass c drv waits
+    let lines =
+        "node a zone=a\nnode b zone=b\nnode c zone=c\ncsidriver drv capacity\nclass c provisioner:drv waits
         capacity default/ka class:c size:100Gi zone=a\ncapacity default/kb class:c size:40Gi max:20Gi zone=b
         capacity default/kc class:c max:20Gi zone=c
         pvc default/c size:10Gi class:c\npvc default/d size:20Gi class:c";
@@ -109,7 +110,7 @@ fn published_capacity_is_scored_once_for_the_claims_of_a_class() {
 
 #[test]
 fn the_score_is_the_mean_of_the_classes() {
-    let lines = "node a\ncsidriver drv capacity\nclass c drv waits\nclass d drv waits
+    let lines = "node a\ncsidriver drv capacity\nclass c provisioner:drv waits\nclass d provisioner:drv waits
         capacity default/kc class:c size:100Gi\ncapacity default/kd class:d size:80Gi
         pvc default/c size:10Gi class:c\npvc default/d size:15Gi class:d";
     // 10 % and 18 %: (90 + 82) / 2.

@@ -269,7 +269,7 @@ fn pods_with_feature_gates_wake_where_the_feature_helps() {
     assert!(wakes(tainted, "node a taint:sla=951:NoSchedule"));
     assert!(!wakes(tainted, "node a taint:sla=950:NoSchedule"));
 
-    let missing = "node a\ncsinode a other\ncsidriver drv required\nclass c drv waits\npvc default/c class:c
+    let missing = "node a\ncsinode a other\ncsidriver drv required\nclass c provisioner:drv waits\npvc default/c class:c
         pod default/p claim:c";
     assert!(wakes(missing, "csinode a drv"));
     assert!(wakes(missing, "csidriver drv"));

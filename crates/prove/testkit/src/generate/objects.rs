@@ -211,20 +211,22 @@ pub fn pod(random: &mut Random, flavour: Flavour, number: usize) -> Pod {
     }
     while random.chance(30) {
         let exists = random.chance(50);
-        let compares = !exists && random.chance(30);
-        let operators: &[&str] = if compares { &["Gt", "Lt"] } else { &["Equal", ""] };
-        let values: &[&str] = if compares { &["-7", "7", "8"] } else { &["", "db"] };
-        pod.spec.tolerations.push(Toleration {
+        let mut toleration = Toleration {
             key: if exists && random.chance(30) {
                 String::new()
             } else {
                 random.word(&["dedicated", "flaky"])
             },
-            operator: if exists { "Exists".to_owned() } else { random.word(operators) },
-            value: if exists { String::new() } else { random.word(values) },
-            effect: random.word(&["", "NoSchedule", "PreferNoSchedule", "NoExecute"]),
-            toleration_seconds: None,
-        });
+            operator: if exists { "Exists".to_owned() } else { random.word(&["Equal", "", "Gt", "Lt"]) },
+            ..Toleration::default()
+        };
+        let values: &[&str] = match toleration.operator.as_str() {
+            "Gt" | "Lt" => &["-7", "7", "8"],
+            _ => &["", "db"],
+        };
+        toleration.value = if exists { String::new() } else { random.word(values) };
+        toleration.effect = random.word(&["", "NoSchedule", "PreferNoSchedule", "NoExecute"]);
+        pod.spec.tolerations.push(toleration);
     }
     maybe(random, &mut pod.spec.node_selector, 8, "disk", &DISKS);
     terms::draw(random, flavour, &mut pod);

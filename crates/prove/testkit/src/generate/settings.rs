@@ -55,10 +55,6 @@ pub fn profile(seed: u64) -> Profile {
         }
         profile.score.retain(|(p, _)| Some(*p) != off);
     }
-    if random.chance(30) {
-        let point = |utilization, score| UtilizationShapePoint { utilization, score };
-        profile.volume_binding.shape = vec![point(10, 1), point(60, 8), point(90, 2)];
-    }
     for (_, weight) in &mut profile.score {
         if random.chance(20) {
             *weight = 1 + random.below(10) as i64;
@@ -66,6 +62,10 @@ pub fn profile(seed: u64) -> Profile {
     }
     if random.chance(20) {
         profile.dynamic_resources.binding_timeout = Duration::from_secs(1 + random.below(900) as u64);
+    }
+    if random.chance(30) {
+        let point = |utilization, score| UtilizationShapePoint { utilization, score };
+        profile.volume_binding.shape = vec![point(10, 1), point(60, 8), point(90, 2)];
     }
     profile
 }

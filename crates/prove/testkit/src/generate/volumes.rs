@@ -281,7 +281,7 @@ fn csi_driver(random: &mut Random) -> CsiDriver {
     let mut driver = CsiDriver::default();
     driver.metadata.name = random.word(&[CAP, CAP, CSI]);
     driver.spec.storage_capacity = random.chance(80).then(|| random.chance(80));
-    driver.spec.prevent_pod_scheduling_if_missing = random.chance(40).then_some(true);
+    driver.spec.prevent_pod_scheduling_if_missing = Some(driver.spec.storage_capacity != Some(true));
     driver
 }
 

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::config::{Plugin, Profile};
+use berth_api::config::{Plugin, Profile, SchedulerConfig};
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::device::{DeviceKind, DeviceObject};
 use berth_api::object::{Node, Pod};
 use berth_api::rules::Selector;
@@ -47,7 +48,15 @@ impl Trial {
 }
 
 fn state_of(world: &World) -> State {
-    let mut state = State::new(Settings::default());
+    // With all features that rules have.
+    let feature_gates = FeatureGates {
+        taint_toleration_comparison_operators: true,
+        storage_capacity_scoring: true,
+        volume_limit_scaling: true,
+        ..FeatureGates::default()
+    };
+    let config = SchedulerConfig { feature_gates, ..SchedulerConfig::default() };
+    let mut state = State::new(Settings { config, ..Settings::default() });
     world.namespaces.iter().for_each(|n| state.set_namespace(n));
     world.services.iter().for_each(|s| state.set_service(s));
     for workload in &world.workloads {

@@ -108,14 +108,14 @@ fn claims(q: Question<'_>) -> Result<Vec<PodClaim<'_>>, String> {
         let mut all = q.world.devices.claims();
         let claim = all.find(|c| c.metadata.namespace == *namespace && c.metadata.name == *name);
         let claim = claim.ok_or_else(|| format!("could not find ResourceClaim \"{namespace}/{name}\""))?;
+        if claim.metadata.is_deleting() {
+            return Err(format!("resourceclaim {name:?} is being deleted"));
+        }
         if is_made && !claim.metadata.is_controlled_by(&q.pod.metadata.uid) {
             let pod = q.pod.key();
             return Err(format!(
                 "ResourceClaim {namespace}/{name} was not created for Pod {pod} (Pod is not owner)"
             ));
-        }
-        if claim.metadata.is_deleting() {
-            return Err(format!("resourceclaim {name:?} is being deleted"));
         }
         claims.push(PodClaim { name_in_pod: &reference.name, claim });
     }
