@@ -56,6 +56,8 @@ pub(super) enum Op {
     CreatePods(usize, CreatePods),
     CreatePodSets(usize, CreatePodSets),
     CreateAny(usize, CreateAny),
+    CreateResourceDriver(CreateResourceDriver),
+    AllocResourceClaims(AllocResourceClaims),
     Churn(Churn),
     DeletePods(DeletePods),
     Sleep(Duration),
@@ -113,6 +115,10 @@ pub(super) struct CreateNamespaces {
 pub(super) struct CreatePods {
     #[serde(default)]
     pub collect_metrics: bool,
+    /// Pods are deleted when all are decided, and created again, for a time.
+    #[serde(default)]
+    pub steady_state: bool,
+    pub duration: Option<String>,
     /// Each pod is decided when it is created: there is nothing to wait for.
     #[serde(default, rename = "skipWaitToCompletion")]
     _skip_wait_to_completion: bool,
@@ -136,6 +142,26 @@ pub(super) struct CreateAny {
     #[serde(default)]
     pub namespace: String,
     pub template_path: String,
+}
+
+/// A driver that publishes equal devices on nodes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CreateResourceDriver {
+    pub driver_name: String,
+    /// A pattern of names.
+    pub nodes: String,
+    /// The number of devices.
+    pub max_claims_per_node: usize,
+}
+
+/// The allocation of claims that no pod uses.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct AllocResourceClaims {
+    /// Empty for all.
+    #[serde(default)]
+    pub namespace: String,
 }
 
 /// Objects that come, and may go again, while the operations after it run.
@@ -180,7 +206,6 @@ pub(super) struct DeletePods {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Sleep {
     duration: Option<String>,
-    duration_param: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -190,8 +215,16 @@ struct Barrier {
     _stage_requirement: Option<String>,
 }
 
-/// Feature gates that do not change kube-scheduler's decisions.
-const GATES_WITHOUT_BEARING: [&str; 6] = [
+/// Feature gates that do not change kube-scheduler's decisions, or that are on by default.
+const KNOWN_GATES: [&str; 14] = [
+    "DRAAdminAccess",
+    "DRAConsumableCapacity",
+    "DRADeviceBindingConditions",
+    "DRADeviceTaints",
+    "DRAExtendedResource",
+    "DRAPartitionableDevices",
+    "DRAPrioritizedList",
+    "DRAResourceClaimDeviceStatus",
     "DynamicResourceAllocation",
     "NodeDeclaredFeatures",
     "NodeInclusionPolicyInPodTopologySpread",
@@ -207,7 +240,7 @@ impl Case {
         // The workload's feature gates override those of the test case.
         let gates: BTreeMap<_, _> = gates.collect();
         for (gate, on) in gates {
-            if *on && !GATES_WITHOUT_BEARING.contains(&gate.as_str()) {
+            if *on && !KNOWN_GATES.contains(&gate.as_str()) {
                 return Err(Stop::NotSupported(format!("feature gate {gate}")));
             }
         }
@@ -222,7 +255,8 @@ pub(super) fn parse(op: &Value, params: &BTreeMap<String, Value>) -> Result<Op, 
     let Some(Value::String(opcode)) = opcode else {
         return Err(Stop::Failed("an operation has no opcode".to_owned()));
     };
-    let count = count(&mut fields, params).map_err(|e| Stop::Failed(format!("{opcode}: {e}")))?;
+    fill_in(&mut fields, params).map_err(|e| Stop::Failed(format!("{opcode}: {e}")))?;
+    let count = count(&mut fields).map_err(|e| Stop::Failed(format!("{opcode}: {e}")))?;
     let needed = || count.ok_or_else(|| Stop::Failed(format!("{opcode}: count is missing")));
     Ok(match opcode.as_str() {
         "createNodes" => Op::CreateNodes(needed()?, typed(&opcode, fields)?),
@@ -230,9 +264,14 @@ pub(super) fn parse(op: &Value, params: &BTreeMap<String, Value>) -> Result<Op, 
         "createPods" => Op::CreatePods(needed()?, typed(&opcode, fields)?),
         "createPodSets" => Op::CreatePodSets(needed()?, typed(&opcode, fields)?),
         "createAny" => Op::CreateAny(count.unwrap_or(1), typed(&opcode, fields)?),
+        "createResourceDriver" => Op::CreateResourceDriver(typed(&opcode, fields)?),
+        "allocResourceClaims" => Op::AllocResourceClaims(typed(&opcode, fields)?),
         "churn" => Op::Churn(typed(&opcode, fields)?),
         "deletePods" => Op::DeletePods(typed(&opcode, fields)?),
-        "sleep" => sleep(&typed(&opcode, fields)?, params).map(Op::Sleep).map_err(Stop::Failed)?,
+        "sleep" => {
+            let Sleep { duration: text } = typed(&opcode, fields)?;
+            duration(text.as_deref()).map(Op::Sleep).map_err(|e| Stop::Failed(format!("sleep: {e}")))?
+        }
         "barrier" => typed::<Barrier>(&opcode, fields).map(|_| Op::Barrier)?,
         _ => return Err(Stop::NotSupported(format!("operation {opcode}"))),
     })
@@ -250,29 +289,29 @@ fn typed<T: DeserializeOwned>(opcode: &str, fields: Map<String, Value>) -> Resul
 
 const MAX_SLEEP: Duration = Duration::from_secs(24 * 3600);
 
-/// A Go duration such as `1m30s`, or the parameter with one.
-fn sleep(op: &Sleep, params: &BTreeMap<String, Value>) -> Result<Duration, String> {
-    let param =
-        op.duration_param.as_ref().and_then(|name| params.get(name.trim_start_matches('$'))?.as_str());
-    let text = param.or(op.duration.as_deref()).unwrap_or_default();
+/// A Go duration such as `1m30s`.
+pub(super) fn duration(text: Option<&str>) -> Result<Duration, String> {
+    let text = text.unwrap_or_default();
     let duration = text.parse::<jiff::SignedDuration>().ok().and_then(|duration| duration.try_into().ok());
     let duration = duration.filter(|duration: &Duration| *duration <= MAX_SLEEP);
-    duration.ok_or_else(|| {
-        format!("sleep: {text:?} is not a duration such as 500ms or 1m30s, of at most 24 hours")
-    })
+    duration.ok_or_else(|| format!("{text:?} is not a duration such as 500ms or 1m30s, of at most 24 hours"))
 }
 
-/// `count`, or the parameter that `countParam` names as `$name`.
-fn count(fields: &mut Map<String, Value>, params: &BTreeMap<String, Value>) -> Result<Option<usize>, String> {
-    let literal = fields.remove("count");
-    let value = match fields.remove("countParam") {
-        None => literal,
-        Some(name) => {
-            let name = name.as_str().and_then(|n| n.strip_prefix('$')).unwrap_or_default().to_owned();
-            Some(params.get(&name).cloned().ok_or_else(|| format!("there is no parameter {name:?}"))?)
-        }
-    };
-    value.map_or(Ok(None), |value| {
+/// Replaces each field `FIELDParam: $NAME` by `FIELD` with the value of the parameter.
+fn fill_in(fields: &mut Map<String, Value>, params: &BTreeMap<String, Value>) -> Result<(), String> {
+    let named: Vec<String> = fields.keys().filter(|field| field.ends_with("Param")).cloned().collect();
+    for field in named {
+        let name = fields.remove(&field);
+        let name =
+            name.as_ref().and_then(Value::as_str).and_then(|n| n.strip_prefix('$')).unwrap_or_default();
+        let value = params.get(name).ok_or_else(|| format!("there is no parameter {name:?}"))?;
+        fields.insert(field.trim_end_matches("Param").to_owned(), value.clone());
+    }
+    Ok(())
+}
+
+fn count(fields: &mut Map<String, Value>) -> Result<Option<usize>, String> {
+    fields.remove("count").map_or(Ok(None), |value| {
         let count = value.as_u64().and_then(|n| usize::try_from(n).ok());
         count.map(Some).ok_or_else(|| format!("{value} is not a count"))
     })

@@ -2,7 +2,7 @@
 //!
 //! A file lists test cases; a test case has operations and workloads, which give the operations' parameters.
 //! Pods are decided one after the other, and preempt others. Churn and deletions go on meanwhile, by a clock that counts
-//! decisions. What is outside the engine (queueing, API calls, devices) is not supported: a workload that needs it is
+//! decisions. What is outside the engine (queueing, API calls) is not supported: a workload that needs it is
 //! reported with the reason.
 
 mod format;

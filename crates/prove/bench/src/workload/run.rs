@@ -1,6 +1,7 @@
 //! One workload in a new engine.
 
 mod background;
+mod devices;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,13 +9,15 @@ use std::time::Duration;
 use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::config::SchedulerConfig;
 use berth_api::object::{Namespace, Node, ObjectMeta, Pod, Service};
+use berth_api::read::Kind;
 use berth_api::syntax::labels::HOSTNAME;
 use berth_api::syntax::quantity::Quantity;
 use berth_engine::{Cluster, Outcome, Preemption, PreparedPod, Settings};
 
 use self::background::{Background, DECISION};
+use self::devices::Devices;
 use super::format::{
-    Case, CreateAny, CreateNamespaces, CreateNodes, CreatePodSets, CreatePods, Op, Workload, parse,
+    Case, CreateAny, CreateNamespaces, CreateNodes, CreatePodSets, CreatePods, Op, Workload, duration, parse,
 };
 use super::templates::Templates;
 use super::volumes::{VolumeTemplates, csi_node};
@@ -60,6 +63,9 @@ struct Runner<'a> {
     progress: &'a mut dyn FnMut(usize, usize),
     cluster: Cluster,
     namespaces: BTreeSet<String>,
+    /// In the order of their creation.
+    nodes: Vec<String>,
+    devices: Devices,
     n_named: usize,
     n_decided: usize,
     n_pods: usize,
@@ -88,7 +94,7 @@ impl<'a> Runner<'a> {
     ) -> Result<Runner<'a>, Stop> {
         let config = match &case.scheduler_config_path {
             None => SchedulerConfig::default(),
-            Some(path) => SchedulerConfig::from_value(&templates.manifest(path)?.value)
+            Some(path) => SchedulerConfig::from_value(&templates.manifest(path, 0)?.value)
                 .map_err(|e| Stop::Failed(format!("{path}: {e}")))?,
         };
         Ok(Runner {
@@ -99,6 +105,8 @@ impl<'a> Runner<'a> {
             // As scheduler_perf reads it.
             cluster: Cluster::new(Settings::strict_v1(config)),
             namespaces: BTreeSet::new(),
+            nodes: Vec::new(),
+            devices: Devices::default(),
             n_named: 0,
             n_decided: 0,
             n_pods: 0,
@@ -123,6 +131,8 @@ impl<'a> Runner<'a> {
             Op::CreatePods(count, op) => self.create_pods(index, *count, op),
             Op::CreatePodSets(count, op) => self.create_pod_sets(index, *count, op),
             Op::CreateAny(count, op) => self.create_any(*count, op),
+            Op::CreateResourceDriver(op) => self.create_resource_driver(op),
+            Op::AllocResourceClaims(op) => self.alloc_resource_claims(&op.namespace),
             Op::Churn(op) => self.churn(index, op),
             Op::DeletePods(op) => self.delete_pods(op),
             Op::Sleep(time) => self.advance(*time),
@@ -131,17 +141,16 @@ impl<'a> Runner<'a> {
     }
 
     fn create_nodes(&mut self, index: usize, count: usize, op: &CreateNodes) -> Result<(), Stop> {
-        let mut template = match &op.node_template_path {
-            Some(path) => self.templates.get(path, "Node")?,
-            None => base_node(index),
-        };
-        if let Some(strategy) = &op.node_allocatable_strategy {
-            let capacity = template.status.capacity.clone().unwrap_or_default();
-            let allocatable = template.status.allocatable.get_or_insert(capacity);
-            allocatable.extend(strategy.node_allocatable.clone());
-        }
         for i in 0..count {
-            let mut node = template.clone();
+            let mut node: Node = match &op.node_template_path {
+                Some(path) => self.templates.numbered(path, "Node", i)?,
+                None => base_node(index),
+            };
+            if let Some(strategy) = &op.node_allocatable_strategy {
+                let capacity = node.status.capacity.clone().unwrap_or_default();
+                let allocatable = node.status.allocatable.get_or_insert(capacity);
+                allocatable.extend(strategy.node_allocatable.clone());
+            }
             self.name(&mut node.metadata);
             let name = node.metadata.name.clone();
             let labels = &mut node.metadata.labels;
@@ -157,6 +166,7 @@ impl<'a> Runner<'a> {
                 labels.insert(strategy.label_key.clone(), name);
             }
             self.cluster.set_node(&node);
+            self.nodes.push(node.metadata.name.clone());
             if let Some(strategy) = &op.node_allocatable_strategy {
                 self.cluster.set_volume_object(csi_node(strategy, &node.metadata.name));
             }
@@ -193,21 +203,30 @@ impl<'a> Runner<'a> {
 
     fn create_pods(&mut self, index: usize, count: usize, op: &CreatePods) -> Result<(), Stop> {
         let path = op.pod_template_path.as_ref().or(self.case.default_pod_template_path.as_ref());
-        let mut template: Pod = match path {
+        let template: Pod = match path {
             Some(path) => self.templates.get(path, "Pod")?,
             None => base_pod(),
         };
+        let numbered = match path {
+            Some(path) if self.templates.has_placeholders(path)? => Some(path),
+            _ => None,
+        };
         let namespace = op.namespace.clone().unwrap_or_else(|| format!("namespace-{index}"));
         self.need_namespace(&namespace);
-        template.metadata.namespace = namespace;
         let volumes = VolumeTemplates::of(op, &mut self.templates)?;
         let made = |runner: &mut Self, i: usize| {
-            let mut pod = template.clone();
+            let mut pod = match numbered {
+                Some(path) => runner.templates.numbered(path, "Pod", i)?,
+                None => template.clone(),
+            };
+            pod.metadata.namespace.clone_from(&namespace);
             if let Some(volumes) = &volumes {
                 let objects = volumes.give(&mut pod, i);
                 objects.into_iter().for_each(|object| runner.cluster.set_volume_object(object));
             }
-            runner.admitted(pod)
+            let mut pod = runner.admitted(pod)?;
+            runner.make_claims(&mut pod)?;
+            Ok(pod)
         };
         if !op.collect_metrics {
             for i in 0..count {
@@ -215,17 +234,35 @@ impl<'a> Runner<'a> {
                 let prepared = self.cluster.prepare(&pod);
                 let outcome = self.decide(&prepared);
                 self.setup_unplaced += usize::from(outcome.node().is_none());
-                self.decided(pod, &outcome)?;
+                self.decided(&pod, &outcome)?;
             }
             return Ok(());
         }
-        let pods = (0..count).map(|i| made(self, i)).collect::<Result<Vec<_>, Stop>>()?;
+        let time = op.duration.as_ref().map_or(Ok(Duration::ZERO), |text| duration(Some(text)));
+        let until = self.now + time.map_err(|e| Stop::Failed(format!("createPods: {e}")))?;
+        loop {
+            let pods = (0..count).map(|i| made(self, i)).collect::<Result<Vec<_>, Stop>>()?;
+            let measured = self.measure(pods)?;
+            if !op.steady_state {
+                return Ok(());
+            }
+            measured.iter().for_each(|(pod, prepared, outcome)| self.forget(pod, prepared, outcome));
+            if self.now >= until {
+                return Ok(());
+            }
+            self.n_pods += count;
+        }
+    }
+
+    /// Decides about pods, and measures it.
+    fn measure(&mut self, pods: Vec<Pod>) -> Result<Vec<(Pod, PreparedPod, Outcome)>, Stop> {
         let (prepared, duration) =
             timed(|| pods.iter().map(|pod| self.cluster.prepare(pod)).collect::<Vec<_>>());
         self.prepare += duration;
-        self.n_measured += count;
-        for (pod, prepared) in pods.into_iter().zip(&prepared) {
-            let (outcome, duration) = timed(|| self.decide(prepared));
+        self.n_measured += pods.len();
+        let mut measured = Vec::with_capacity(pods.len());
+        for (pod, prepared) in pods.into_iter().zip(prepared) {
+            let (outcome, duration) = timed(|| self.decide(&prepared));
             self.samples.add(duration);
             if let Outcome::Failed { error } = outcome {
                 return Err(Stop::Failed(format!("{}: {error}", pod.key())));
@@ -236,9 +273,10 @@ impl<'a> Runner<'a> {
                 &pod.metadata.name,
                 outcome.node().unwrap_or_default(),
             );
-            self.decided(pod, &outcome)?;
+            self.decided(&pod, &outcome)?;
+            measured.push((pod, prepared, outcome));
         }
-        Ok(())
+        Ok(measured)
     }
 
     fn create_pod_sets(&mut self, index: usize, count: usize, op: &CreatePodSets) -> Result<(), Stop> {
@@ -254,7 +292,11 @@ impl<'a> Runner<'a> {
     }
 
     fn create_any(&mut self, count: usize, op: &CreateAny) -> Result<(), Stop> {
-        let kind = self.templates.manifest(&op.template_path)?.kind.clone();
+        let manifest = self.templates.manifest(&op.template_path, 0)?;
+        let kind = manifest.kind.clone();
+        if let Some(Kind::Device(kind)) = Kind::of(&manifest.api_version, &kind) {
+            return (0..count).try_for_each(|i| self.create_device_object(kind, i, op));
+        }
         if kind != "Service" {
             return Err(Stop::NotSupported(format!("createAny of {kind}")));
         }
@@ -300,8 +342,9 @@ impl<'a> Runner<'a> {
     }
 
     /// Notes that an operation has created a pod, and lets time pass.
-    fn decided(&mut self, mut pod: Pod, outcome: &Outcome) -> Result<(), Stop> {
+    fn decided(&mut self, pod: &Pod, outcome: &Outcome) -> Result<(), Stop> {
         if self.deletes {
+            let mut pod = pod.clone();
             pod.spec.node_name = outcome.node().unwrap_or_default().to_owned();
             self.created.push(pod);
         }

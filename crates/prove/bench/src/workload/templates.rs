@@ -1,6 +1,7 @@
 //! The templates that operations create objects from.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
 
 use berth_api::read::{Manifest, collect_manifests, decode};
@@ -12,7 +13,15 @@ use super::Stop;
 /// Templates by path, each read once.
 pub(super) struct Templates<'a> {
     directory: &'a Path,
-    read: HashMap<PathBuf, Manifest>,
+    read: HashMap<PathBuf, Template>,
+}
+
+struct Template {
+    /// If it has placeholders.
+    text: Option<String>,
+    /// The object of the number that was asked for last.
+    manifest: Manifest,
+    number: usize,
 }
 
 impl<'a> Templates<'a> {
@@ -21,37 +30,82 @@ impl<'a> Templates<'a> {
         Templates { directory, read: HashMap::new() }
     }
 
-    /// The template as a typed object.
+    /// The first object of a template.
     pub fn get<T: DeserializeOwned>(&mut self, path: &str, kind: &str) -> Result<T, Stop> {
-        let manifest = self.manifest(path)?;
+        self.numbered(path, kind, 0)
+    }
+
+    /// The object of a number.
+    pub fn numbered<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        kind: &str,
+        number: usize,
+    ) -> Result<T, Stop> {
+        let manifest = self.manifest(path, number)?;
         if manifest.kind != kind {
             return Err(Stop::Failed(format!("{path}: {} instead of {kind}", manifest.kind)));
         }
         decode(manifest).map_err(|e| Stop::Failed(format!("{path}: {e}")))
     }
 
-    /// The template as read.
-    pub fn manifest(&mut self, path: &str) -> Result<&Manifest, Stop> {
+    /// Whether objects differ by their numbers.
+    pub fn has_placeholders(&mut self, path: &str) -> Result<bool, Stop> {
+        self.manifest(path, 0)?;
+        Ok(self.read[&self.directory.join(path)].text.is_some())
+    }
+
+    /// The object of a number, as read.
+    pub fn manifest(&mut self, path: &str, number: usize) -> Result<&Manifest, Stop> {
         let full = self.directory.join(path);
-        if !self.read.contains_key(&full) {
-            let manifest = read(&full, path)?;
-            self.read.insert(full.clone(), manifest);
+        let template = match self.read.entry(full) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(entry) => {
+                let text =
+                    super::small_text(entry.key()).map_err(|e| Stop::Failed(format!("{path}: {e}")))?;
+                let manifest = read(&text, path, number)?;
+                let text = text.contains("{{").then_some(text);
+                entry.insert(Template { text, manifest, number })
+            }
+        };
+        if let Some(text) = template.text.as_ref().filter(|_| template.number != number) {
+            template.manifest = read(text, path, number)?;
+            template.number = number;
         }
-        Ok(&self.read[&full])
+        Ok(&template.manifest)
     }
 }
 
-fn read(full: &Path, path: &str) -> Result<Manifest, Stop> {
-    let text = super::small_text(full).map_err(|e| Stop::Failed(format!("{path}: {e}")))?;
-    if text.contains("{{") {
-        return Err(Stop::NotSupported(format!("{path}: placeholders in a template")));
-    }
+fn read(text: &str, path: &str, number: usize) -> Result<Manifest, Stop> {
+    let text = fill_in(text, number).map_err(|placeholder| {
+        Stop::NotSupported(format!("{path}: the placeholder {placeholder} in a template"))
+    })?;
     let manifests = collect_manifests(&text, path).map_err(|e| Stop::Failed(e.to_string()))?;
     let Ok([mut manifest]) = <[Manifest; 1]>::try_from(manifests) else {
         return Err(Stop::Failed(format!("{path}: a template must be one object")));
     };
     fold_spread_fields(&mut manifest.value);
     Ok(manifest)
+}
+
+/// Replaces `{{.Index}}` by the number of the object, and `{{DivideInt .Index 5}}` and `{{Mod .Index 5}}` by what follows from it.
+/// The error is the placeholder that is not known.
+fn fill_in(text: &str, number: usize) -> Result<String, String> {
+    let mut parts = text.split("{{");
+    let mut filled = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (placeholder, rest) = part.split_once("}}").unwrap_or((part, ""));
+        let words: Vec<&str> = placeholder.split_whitespace().collect();
+        let value = match *words {
+            [".Index"] => Some(number),
+            ["DivideInt", ".Index", by] => by.parse().ok().and_then(|by| number.checked_div(by)),
+            ["Mod", ".Index", by] => by.parse().ok().and_then(|by| number.checked_rem(by)),
+            _ => None,
+        };
+        filled += &value.ok_or_else(|| format!("{{{{{placeholder}}}}}"))?.to_string();
+        filled += rest;
+    }
+    Ok(filled)
 }
 
 /// kube-scheduler ignores the case of field names in templates, and one template depends on that: it has `NodeTaintsPolicy` for `nodeTaintsPolicy`.

@@ -202,6 +202,76 @@ fn time_passes_for_churn_deletions_and_sleep() {
     assert_eq!(unplaced("others", &delete("labelSelector: {a: c}")), 2);
 }
 
+/// Of three measured pods of a case with devices, how many are decided and how many find no node.
+fn with_devices(name: &str, operations: &str, pod: &str, params: &str) -> (usize, usize) {
+    let config = format!(
+        "- name: case
+  featureGates: {{DynamicResourceAllocation: true, DRAExtendedResource: true}}
+  workloadTemplate:
+  - {{opcode: createNodes, count: 1}}
+  - {{opcode: createNodes, count: 2, nodeTemplatePath: node.yaml}}
+  - {{opcode: createResourceDriver, driverName: d, nodes: gpu-*, maxClaimsPerNodeParam: $devices}}
+  - {{opcode: createAny, templatePath: class.yaml, count: 2}}
+{operations}
+  - {{opcode: createPods, namespace: ns, count: 3, podTemplatePath: pod.yaml, collectMetrics: true{params}}}
+  workloads:
+  - {{name: w, params: {{devices: 2, allocated: 2, time: 40ms}}}}
+"
+    );
+    let claim = "{devices: {requests: [{name: r, exactly: {deviceClassName: c-0}}]}}";
+    let files = [
+        ("config.yaml", config.as_str()),
+        (
+            "node.yaml",
+            "{apiVersion: v1, kind: Node, metadata: {name: \"gpu-{{ .Index }}\"}, status: {capacity: {cpu: 4, memory: 1Gi, pods: 9}}}",
+        ),
+        (
+            "class.yaml",
+            "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: \"c-{{.Index}}\"}, spec: {extendedResourceName: \"example.com/gpu-{{.Index}}\", selectors: [{cel: {expression: 'device.attributes[\"d\"].model == \"A100\"'}}]}}",
+        ),
+        (
+            "claim.yaml",
+            &format!(
+                "{{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {{name: \"claim-{{{{.Index}}}}\"}}, spec: {claim}}}"
+            ),
+        ),
+        (
+            "template.yaml",
+            &format!(
+                "{{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {{name: t}}, spec: {{spec: {claim}}}}}"
+            ),
+        ),
+        (
+            "pod.yaml",
+            &format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: \"p-{{{{.Index}}}}\"}}, spec: {{containers: [{{name: c, image: i{pod}"
+            ),
+        ),
+    ];
+    let report = reports(name, &files).remove(0);
+    assert_eq!(report.status, Status::Ok, "{:?}", report.reason);
+    let result = report.result.unwrap();
+    (result.figures.decisions, result.unplaced)
+}
+
+#[test]
+fn pods_get_devices_of_a_driver() {
+    let template = "  - {opcode: createAny, templatePath: template.yaml, namespace: ns}";
+    let made = "}], resourceClaims: [{name: r, resourceClaimTemplateName: t}]}}";
+    assert_eq!(with_devices("dra-room", template, made, ""), (3, 0), "two nodes with two devices");
+    let claims = "  - {opcode: createAny, templatePath: claim.yaml, namespace: ns, countParam: $allocated}";
+    let allocated = format!("{claims}\n  - {{opcode: allocResourceClaims, namespace: ns}}\n{template}");
+    assert_eq!(with_devices("dra-allocated", &allocated, made, ""), (3, 1), "two devices are in use");
+    let steady = ", steadyState: true, durationParam: $time";
+    assert_eq!(with_devices("dra-steady", template, made, steady), (9, 0), "three times three in 40 ms");
+    assert_eq!(with_devices("dra-full", &allocated, made, steady), (9, 3));
+    let shared = "}], resourceClaims: [{name: r, resourceClaimName: \"claim-{{DivideInt .Index 2}}\"}]}}";
+    assert_eq!(with_devices("dra-shared", claims, shared, ""), (3, 0));
+    let resource = ", resources: {requests: {\"example.com/gpu-{{Mod .Index 2}}\": 1}, limits: {\"example.com/gpu-{{Mod .Index 2}}\": 1}}}]}}";
+    assert_eq!(with_devices("dra-extended", "", resource, ""), (3, 0));
+    assert_eq!(with_devices("dra-extended-steady", "", resource, steady), (9, 0));
+}
+
 #[test]
 fn what_is_not_supported_is_named() {
     let reason = |name, operation: &str, pod: &str| {
@@ -210,8 +280,8 @@ fn what_is_not_supported_is_named() {
         (report.status, report.reason.unwrap())
     };
     let not_supported = |reason: &str| (Status::NotSupported, reason.to_owned());
-    let operation = "  - {opcode: allocResourceClaims, namespace: d}";
-    assert_eq!(reason("op", operation, POD), not_supported("operation allocResourceClaims"));
+    let operation = "  - {opcode: createDragons, namespace: d}";
+    assert_eq!(reason("op", operation, POD), not_supported("operation createDragons"));
     let churn = "  - {opcode: churn, mode: create, templatePaths: [config-map.yaml]}";
     let config_map = ("config-map.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {generateName: c-}}");
     let report = measured("churn", churn, &[("pod.yaml", POD), config_map]);
@@ -219,12 +289,14 @@ fn what_is_not_supported_is_named() {
     let (status, text) = reason("sleep", "  - {opcode: sleep, duration: long}", POD);
     let expected = "sleep: \"long\" is not a duration such as 500ms or 1m30s, of at most 24 hours";
     assert_eq!((status, text.as_str()), (Status::Failed, expected));
-    let field = "  - {opcode: createPods, count: 1, steadyState: true}";
-    assert_eq!(reason("field", field, POD), not_supported("steadyState of createPods"));
-    let pod = POD.replace("p-", "\"{{.Index}}-\"");
+    let field = "  - {opcode: createPods, count: 1, dragons: true}";
+    assert_eq!(reason("field", field, POD), not_supported("dragons of createPods"));
+    let driver = "  - {opcode: createResourceDriver, driverName: d, nodes: \"[ab]\", maxClaimsPerNode: 1}";
+    assert_eq!(reason("glob", driver, POD), not_supported("nodes \"[ab]\" of createResourceDriver"));
+    let pod = POD.replace("p-", "\"{{Sqrt .Index}}-\"");
     assert_eq!(
         reason("placeholder", "  - {opcode: barrier}", &pod),
-        not_supported("pod.yaml: placeholders in a template")
+        not_supported("pod.yaml: the placeholder {{Sqrt .Index}} in a template")
     );
     let volumes = "  - {opcode: createPods, count: 1, persistentVolumeClaimTemplatePath: none/pvc.yaml, persistentVolumeTemplatePath: pv.yaml}";
     let (status, text) = reason("pvc", volumes, POD);

@@ -49,7 +49,7 @@ impl Runner<'_> {
         self.need_namespace(&namespace);
         let mut objects = Vec::new();
         for path in &op.template_paths {
-            let kind = self.templates.manifest(path)?.kind.clone();
+            let kind = self.templates.manifest(path, 0)?.kind.clone();
             let template = match kind.as_str() {
                 "Node" => Template::Node(self.templates.get(path, &kind)?),
                 "Pod" => {
@@ -170,6 +170,7 @@ impl Runner<'_> {
     fn delete(&mut self, mut pod: Pod) {
         if pod.metadata.finalizers.is_empty() {
             self.cluster.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
+            self.remove_claims(&pod);
         } else if !pod.spec.node_name.is_empty() {
             pod.metadata.deletion_timestamp = DELETED_AT.parse().ok();
             self.cluster.set_pod(&pod);
