@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::Node;
+use berth_api::object::device::{DeviceKind, DeviceObject};
 use berth_api::rules::{NodeRequirement, NodeTerm, TopologyScope};
 use berth_api::syntax::labels::HOSTNAME;
 use berth_engine::TopologyPair;
@@ -41,11 +42,14 @@ impl Trial<'_> {
         let name = new_name(|name| self.cluster.has_node(name))?;
         let keys = self.topology_keys(problem);
         let read = self.read_labels(problem, &keys);
+        let needs_devices = self.may_need_devices(&self.pod.pod);
         let mut shapes: BTreeMap<String, &Node> = BTreeMap::new();
         for node in self.nodes.values() {
             let new = like(node, &name);
             let labels: Vec<_> = read.iter().map(|key| new.metadata.labels.get(key)).collect();
-            let shape = format!("{:?}{labels:?}{:?}", new.status.allocatable, new.spec.taints);
+            // Devices are not compared: for a pod that needs some, each node is tried.
+            let own = needs_devices.then_some(&node.metadata.name);
+            let shape = format!("{:?}{labels:?}{:?}{own:?}", new.status.allocatable, new.spec.taints);
             shapes.entry(shape).or_insert(node);
         }
         let mut shapes: Vec<&Node> = shapes.into_values().collect();
@@ -64,12 +68,22 @@ impl Trial<'_> {
                 new.metadata.labels.insert(key.clone(), value.clone());
                 in_new_domain.push(TopologyPair { key: key.clone(), value: Some(value) });
             }
+            let mut slices = Vec::new();
+            if needs_devices {
+                slices = self.devices.slices_like(&node.metadata.name, &name);
+            }
             self.cluster.set_node(&new);
+            for slice in &slices {
+                self.cluster.set_device_object(&DeviceObject::ResourceSlice(Box::new(slice.clone())));
+            }
             let fits = self.cluster.fits_on(&problem.prepared, &name) && self.breaks_nothing(problem, &name);
+            for slice in &slices {
+                self.cluster.remove_device_object(DeviceKind::ResourceSlice, "", &slice.metadata.name);
+            }
             self.cluster.remove_node(&name);
             if fits {
                 let pool = pool(node);
-                let commands = if pool.is_some() { None } else { commands::create_node(&new) };
+                let commands = if pool.is_some() { None } else { commands::create_node(&new, &slices) };
                 let change = Change::AddNode { like: node.metadata.name.clone(), in_new_domain, pool };
                 return Some(Repair::new(vec![change], name, commands.into_iter().collect()));
             }

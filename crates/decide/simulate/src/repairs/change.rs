@@ -197,6 +197,17 @@ pub enum Change {
         /// The port.
         port: i32,
     },
+    /// A request of a claim is for devices of another class.
+    UseDeviceClass {
+        /// The claim or its template, such as `ResourceClaimTemplate gpus`.
+        object: String,
+        /// Name of the request.
+        request: String,
+        /// The class now.
+        from: String,
+        /// A class with which the pod fits.
+        to: String,
+    },
     /// The scheduling gates are removed.
     RemoveGates {
         /// Their names.
@@ -241,6 +252,9 @@ impl std::fmt::Display for Change {
             ),
             Change::Tolerate { taint } => write!(f, "tolerate the taint {taint}"),
             Change::FreeHostPort { port } => write!(f, "do not request the host port {port}"),
+            Change::UseDeviceClass { object, request, from, to } => {
+                write!(f, "use the device class {to} instead of {from} in request {request} of {object}")
+            }
             Change::RemoveGates { gates } => write!(f, "remove the scheduling gates {}", gates.join(", ")),
             Change::AddNode { like, in_new_domain, pool } => {
                 write!(f, "add a node like {like}")?;
@@ -268,6 +282,7 @@ impl Change {
             | Change::StopOldPodsFirst { .. }
             | Change::Tolerate { .. }
             | Change::FreeHostPort { .. }
+            | Change::UseDeviceClass { .. }
             | Change::RemoveGates { .. } => Reach::Workload,
             Change::AddNode { .. } => Reach::NewNode,
         }
@@ -283,7 +298,10 @@ impl Change {
             Change::Scale { .. } | Change::StopOldPodsFirst { .. } => 5,
             Change::Move { .. } => 10,
             Change::RequestLess { .. } => 15,
-            Change::Relax { .. } | Change::Tolerate { .. } | Change::FreeHostPort { .. } => 20,
+            Change::Relax { .. }
+            | Change::Tolerate { .. }
+            | Change::FreeHostPort { .. }
+            | Change::UseDeviceClass { .. } => 20,
             Change::AddNode { .. } => 100,
         }
     }

@@ -1,10 +1,19 @@
 //! Commands of kubectl that make the changes.
 
-use berth_api::object::{Node, Pod, Taint};
+use berth_api::object::device::ResourceSlice;
+use berth_api::object::{NamespacedName, Node, Pod, Taint};
 use berth_api::policy::PlacementPolicy;
 use serde_json::Value;
 
 use super::change::Change;
+
+/// Where the request of a claim is written.
+pub(super) enum ClaimSource<'a> {
+    /// The claim itself.
+    Claim(&'a NamespacedName),
+    /// The template that the claim was made from.
+    Template(NamespacedName),
+}
 
 /// `key=value:Effect`, or `key:Effect`.
 pub(super) fn taint_text(Taint { key, value, effect }: &Taint) -> String {
@@ -35,8 +44,8 @@ fn command(change: &Change) -> Option<String> {
 }
 
 /// Moves a pod. What its controller creates in its place goes where the scheduler puts it; a pod without controller is
-/// created again on the node.
-pub(super) fn move_pod(pod: &Pod, to: &str) -> String {
+/// created again on the node, or if that is not given, where the scheduler puts it.
+pub(super) fn move_pod(pod: &Pod, to: Option<&str>) -> String {
     let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
     if pod.metadata.controller().is_some() {
         return format!("kubectl delete pod -n {namespace} {name}");
@@ -75,8 +84,8 @@ pub(super) fn stop_old_pods_first(namespace: &str, workload: &str) -> String {
     format!("kubectl patch -n {namespace} {} -p {}", slashed(workload), quoted(&patch))
 }
 
-/// Creates a node.
-pub(super) fn create_node(node: &Node) -> Option<String> {
+/// Creates a node, and the slices of its devices.
+pub(super) fn create_node(node: &Node, slices: &[ResourceSlice]) -> Option<String> {
     let mut object = serde_json::json!({"apiVersion": "v1", "kind": "Node"});
     object["metadata"] = serde_json::json!({"name": node.metadata.name, "labels": node.metadata.labels});
     if !node.spec.taints.is_empty() {
@@ -84,7 +93,43 @@ pub(super) fn create_node(node: &Node) -> Option<String> {
     }
     let allocatable = serde_json::to_value(&node.status.allocatable).ok()?;
     object["status"] = serde_json::json!({"capacity": allocatable, "allocatable": allocatable});
+    if !slices.is_empty() {
+        let mut items = vec![object];
+        for slice in slices {
+            let (name, spec) = (&slice.metadata.name, &slice.spec);
+            items.push(serde_json::json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec
+            }));
+        }
+        object = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items});
+    }
     Some(format!("echo {} | kubectl apply -f -", quoted(&object.to_string())))
+}
+
+/// Sets the class of a request of a claim. Specifications of claims and templates cannot be changed: the object is deleted and created
+/// again; a pod whose claim was made from the old template, too.
+pub(super) fn change_class(pod: &Pod, source: &ClaimSource<'_>, request: usize, class: &str) -> Vec<String> {
+    let (kind, name, spec) = match source {
+        ClaimSource::Claim(name) => ("resourceclaim", name.name(), "/spec"),
+        ClaimSource::Template(name) => ("resourceclaimtemplate", name.name(), "/spec/spec"),
+    };
+    let namespace = &pod.metadata.namespace;
+    let path = format!("{spec}/devices/requests/{request}/exactly/deviceClassName");
+    let patch = [serde_json::json!({"op": "replace", "path": path, "value": class})];
+    let change = format!("kubectl patch --local -f - --type=json -p {} -o json", quoted(&text(&patch)));
+    let mut commands = vec![format!(
+        "kubectl get {kind} -n {namespace} {name} -o json | {change} | kubectl replace --force -f -"
+    )];
+    if matches!(source, ClaimSource::Template(_)) {
+        commands.push(match pod.metadata.controller() {
+            Some(_) => delete_pod(pod),
+            None => {
+                let name = &pod.metadata.name;
+                format!("kubectl get pod -n {namespace} {name} -o json | kubectl replace --force -f -")
+            }
+        });
+    }
+    commands
 }
 
 /// Changes fields of a pod that may be changed.

@@ -38,8 +38,8 @@ impl Simulation {
         only: Option<&'a str>,
         budget: &'a WorkBudget,
     ) -> Trial<'a> {
-        let Simulation { cluster, nodes, pods, budgets, policies, runtime_classes, .. } = self;
-        Trial { cluster, nodes, pods, budgets, policies, runtime_classes, pod, only, budget }
+        let Simulation { cluster, nodes, pods, budgets, policies, runtime_classes, devices, .. } = self;
+        Trial { cluster, nodes, pods, budgets, policies, runtime_classes, devices, pod, only, budget }
     }
 
     /// For a rolling update that blocks itself: it stops an old pod first.
@@ -58,12 +58,13 @@ impl Simulation {
 pub(super) type Kind = for<'t, 'p> fn(&mut Trial<'t>, &'p Problem) -> Option<Repair>;
 
 /// The kinds of changes.
-pub(super) const KINDS: [Kind; 6] = [
+pub(super) const KINDS: [Kind; 7] = [
     |trial, problem| trial.change_node(problem),
     |trial, problem| trial.scale(problem),
     |trial, problem| trial.move_pods(problem),
     |trial, problem| trial.request_less(problem),
     |trial, problem| trial.relax_rules(problem),
+    |trial, problem| trial.use_other_class(problem),
     |trial, problem| trial.add_node(problem),
 ];
 

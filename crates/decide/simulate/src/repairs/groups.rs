@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::Pod;
+use berth_api::object::device::DeviceObject;
 use berth_api::read::from_value;
 use berth_api::work::WorkBudget;
 
@@ -95,16 +96,25 @@ impl Simulation {
                         node.metadata.labels.insert(pair.key.clone(), pair.value.clone()?);
                     }
                     self.cluster.set_node(&node);
+                    for slice in self.devices.slices_like(other, &repair.node) {
+                        self.devices.set(&mut self.cluster, &DeviceObject::ResourceSlice(Box::new(slice)));
+                    }
                     self.nodes.insert(repair.node.clone(), node);
                 }
                 Change::Move { namespace, name, to, .. } => {
                     let position = self.position(namespace, name)?;
+                    // Its devices would have to be known.
+                    if self.devices.may_be_for(&self.pods[position].pod) {
+                        return None;
+                    }
                     self.pods[position].pod.spec.node_name.clone_from(to);
                     self.cluster.remove_pod(namespace, name);
                     self.cluster.set_pod(&self.pods[position].pod);
                 }
                 // Its pod is not in the input.
                 Change::Scale { .. } | Change::StopOldPodsFirst { .. } => return None,
+                // Each member may have claims of its own.
+                Change::UseDeviceClass { .. } => return None,
                 Change::RequestLess { .. }
                 | Change::Relax { .. }
                 | Change::Tolerate { .. }

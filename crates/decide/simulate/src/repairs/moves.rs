@@ -3,23 +3,20 @@
 //! For every node, the reasons against the pod give what a set of moved pods has to achieve at least: free so much of a
 //! resource, take away this many matching pods, bring one. Sets are tried in the order of their size. A set helps if, with
 //! the pod on its node, the moved pods find nodes one after the other, and the pod's rules hold then. Moves that only
-//! make room for other moved pods are not looked for.
-//!
-//! Pods of higher priority, of DaemonSets, of pod groups and of exempt namespaces do not move, nor mirror pods, nor
-//! more pods than a disruption budget allows.
+//! make room for other moved pods are not looked for, nor moves of more pods than a disruption budget allows.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use berth_api::config::Plugin;
-use berth_api::object::{MIRROR_ANNOTATION, Node, Pod, StringMap};
-use berth_api::rules::{PodRules, Selector};
-use berth_engine::{Counts, Equivalence, NodeEvaluation, PreparedPod, Status, TopologyPair, Verdict};
+use berth_api::object::{Pod, StringMap};
+use berth_engine::{Counts, Equivalence, NodeEvaluation, Outcome, PreparedPod, Status, Verdict};
 
 use super::change::{Change, Repair};
 use super::commands;
+use super::movable::{Movable, Weights};
 use super::trial::{Problem, Trial};
-use crate::simulation::{SimulatedPod, protects};
+use crate::simulation::protects;
 
 /// The largest set of moved pods that is looked for.
 const MAX_MOVES: usize = 3;
@@ -27,11 +24,6 @@ const MAX_MOVES: usize = 3;
 const MAX_TRIES: usize = 2_000;
 /// Number of nodes that are tried for a moved pod if the first choice of the scheduler does not help.
 const MAX_TARGETS: usize = 50;
-
-/// What each pod contributes, by its position.
-type Weights = Rc<BTreeMap<usize, i64>>;
-/// The pods of each value of a topology key.
-type ByDomain = HashMap<String, Weights>;
 
 /// What the moved pods achieve together for one reason: the sum of these weights is at least the amount.
 struct Need {
@@ -62,93 +54,6 @@ struct Site {
     node: String,
     needs: Vec<Need>,
     least: usize,
-}
-
-/// The running pods that may move.
-struct Movable<'a> {
-    pods: &'a [SimulatedPod],
-    by_name: HashMap<(&'a str, &'a str), usize>,
-    by_node: HashMap<&'a str, Vec<usize>>,
-    /// The pods that a term or constraint of the pod matches, by its path.
-    matching: HashMap<String, Weights>,
-    /// By path and topology key, the same by domain.
-    domains: HashMap<(String, String), ByDomain>,
-    /// Requests by pod.
-    requests: HashMap<usize, PodRules>,
-}
-
-impl<'a> Movable<'a> {
-    fn new(trial: &Trial<'a>) -> Movable<'a> {
-        let settings = trial.cluster.settings();
-        let priority = trial.pod.pod.spec.priority.unwrap_or(0);
-        let may_move = |p: &SimulatedPod| {
-            let Pod { metadata, spec, .. } = &p.pod;
-            let is_exempt = settings.extensions && settings.exempt_namespaces.contains(&metadata.namespace);
-            let is_daemon = metadata.controller().is_some_and(|o| o.kind == "DaemonSet" || o.kind == "Node");
-            p.was_running
-                && trial.nodes.contains_key(&spec.node_name)
-                && !metadata.is_deleting()
-                && p.group.is_none()
-                && spec.priority.unwrap_or(0) <= priority
-                && !(is_exempt || is_daemon || metadata.annotations.contains_key(MIRROR_ANNOTATION))
-        };
-        let (mut by_name, mut by_node) = (HashMap::new(), HashMap::<_, Vec<_>>::new());
-        for (i, p) in trial.pods.iter().enumerate().filter(|(_, p)| may_move(p)) {
-            by_name.insert((p.pod.metadata.namespace.as_str(), p.pod.metadata.name.as_str()), i);
-            by_node.entry(p.pod.spec.node_name.as_str()).or_default().push(i);
-        }
-        Movable {
-            pods: trial.pods,
-            by_name,
-            by_node,
-            matching: HashMap::new(),
-            domains: HashMap::new(),
-            requests: HashMap::new(),
-        }
-    }
-
-    /// The pods that a selector matches: more than a term does that selects namespaces.
-    fn matching(&mut self, path: &str, selector: &Selector) -> Weights {
-        let Movable { pods, by_node, matching, .. } = self;
-        let matches = |labels: &StringMap| selector.matches(|key| labels.get(key).map(String::as_str));
-        let found = || {
-            let all = by_node.values().flatten().filter(|i| matches(&pods[**i].pod.metadata.labels));
-            Rc::new(all.map(|i| (*i, 1)).collect())
-        };
-        matching.entry(path.to_owned()).or_insert_with(found).clone()
-    }
-
-    /// Those of them in a domain.
-    fn matching_in(
-        &mut self,
-        path: &str,
-        selector: &Selector,
-        domain: Option<&TopologyPair>,
-        nodes: &BTreeMap<String, Node>,
-    ) -> Weights {
-        let all = self.matching(path, selector);
-        let Some(TopologyPair { key, value: Some(value) }) = domain else { return all };
-        let pods = self.pods;
-        let domains = self.domains.entry((path.to_owned(), key.clone())).or_insert_with(|| {
-            let mut domains: HashMap<String, BTreeMap<usize, i64>> = HashMap::new();
-            for i in all.keys() {
-                let labels = nodes.get(&pods[*i].pod.spec.node_name).map(|node| &node.metadata.labels);
-                if let Some(value) = labels.and_then(|labels| labels.get(key)) {
-                    domains.entry(value.clone()).or_default().insert(*i, 1);
-                }
-            }
-            domains.into_iter().map(|(value, pods)| (value, Rc::new(pods))).collect()
-        });
-        domains.get(value).cloned().unwrap_or_default()
-    }
-
-    fn on(&self, node: &str) -> impl Iterator<Item = usize> {
-        self.by_node.get(node).into_iter().flatten().copied()
-    }
-
-    fn node_of(&self, i: usize) -> &'a str {
-        &self.pods[i].pod.spec.node_name
-    }
 }
 
 /// Whether it matters to a rule which pods run where.
@@ -255,6 +160,10 @@ impl Trial<'_> {
                 let with_volumes = |i: &usize| !movable.pods[*i].pod.spec.volumes.is_empty();
                 (Rc::new(movable.on(node).filter(with_volumes).map(|i| (i, 1)).collect()), 1)
             }
+            (_, Some(Counts::Devices { .. })) => {
+                let has_devices = |i: &usize| self.may_need_devices(&movable.pods[*i].pod);
+                (Rc::new(movable.on(node).filter(has_devices).map(|i| (i, 1)).collect()), 1)
+            }
             (Plugin::NodePorts, None) => (witnesses(movable), verdict.witnesses.len() as i64),
             (Plugin::VolumeRestrictions, None) => (witnesses(movable), 1),
             _ => return None,
@@ -308,7 +217,8 @@ impl<'a> Search<'_, 'a> {
             if could_do && self.is_allowed(chosen) {
                 let class = self.class(i).1.clone();
                 let class = (self.movable.node_of(i), class, &*pods[i].pod.metadata.labels);
-                if seen.insert(class)
+                // Equal pods have different devices.
+                if (seen.insert(class) || self.trial.may_need_devices(&pods[i].pod))
                     && let Some(moved) = self.among(site, n - 1, chosen)
                 {
                     return Some(moved);
@@ -338,19 +248,27 @@ impl<'a> Search<'_, 'a> {
         })
     }
 
-    /// Takes the pods away, and looks for a node for each.
+    /// Takes the pods away with their devices, and looks for a node for each.
     fn attempt(&mut self, site: &Site, chosen: &[usize]) -> Option<Moved> {
         self.n_tried += 1;
         let mut rest: Vec<(usize, PreparedPod)> =
             chosen.iter().map(|i| (*i, self.class(*i).0.clone())).collect();
-        for (_, pod) in &rest {
+        let claims = self.trial.devices.claims();
+        for (i, pod) in &rest {
             self.trial.cluster.forget(pod);
+            self.trial.devices.release(self.trial.cluster, &self.movable.pods[*i].pod);
         }
-        self.trial.cluster.assume(&self.problem.prepared, &site.node);
+        let pod = &self.problem.prepared;
+        // Which devices the pod takes is known of the node where the scheduler puts it.
+        let needs_devices = self.trial.may_need_devices(&self.trial.pod.pod);
+        let decided = needs_devices.then(|| self.trial.cluster.decide(pod));
+        let is_here = decided.as_ref().is_none_or(|decided| decided.node() == Some(&site.node));
+        let assigned = is_here.then(|| self.trial.assign(pod, &site.node, decided.as_ref()));
         let all = rest.clone();
         let mut moved = Vec::new();
-        let found = self.place(site, &mut rest, &mut moved);
-        self.trial.cluster.forget(&self.problem.prepared);
+        let found = assigned.is_some() && self.place(site, &mut rest, &mut moved);
+        assigned.into_iter().for_each(|assigned| self.trial.unassign(assigned));
+        self.trial.devices.restore(self.trial.cluster, claims);
         for (i, pod) in &all {
             self.trial.cluster.assume(pod, self.movable.node_of(*i));
         }
@@ -370,13 +288,18 @@ impl<'a> Search<'_, 'a> {
         for at in 0..rest.len() {
             let (i, pod) = rest.remove(at);
             let from = self.movable.node_of(i);
-            let first = self.trial.cluster.decide(&pod).node().map(str::to_owned);
-            if let Some(first) = first {
-                let is_placed = (first != from && self.place_on(site, (i, &pod), first.clone(), rest, moved))
-                    || self
-                        .others(&pod, &first, from)
+            let decided = self.trial.cluster.decide(&pod);
+            if let Some(first) = decided.node().map(str::to_owned) {
+                // Which devices a pod takes is known of the first choice.
+                let others = match self.trial.may_need_devices(&self.movable.pods[i].pod) {
+                    true => Vec::new(),
+                    false => self.others(&pod, &first, from),
+                };
+                let is_placed = (first != from
+                    && self.place_on(site, (i, &pod), (first, Some(&decided)), rest, moved))
+                    || others
                         .into_iter()
-                        .any(|other| self.place_on(site, (i, &pod), other, rest, moved));
+                        .any(|other| self.place_on(site, (i, &pod), (other, None), rest, moved));
                 if is_placed {
                     return true;
                 }
@@ -390,17 +313,17 @@ impl<'a> Search<'_, 'a> {
         &mut self,
         site: &Site,
         (i, pod): (usize, &PreparedPod),
-        node: String,
+        (node, decided): (String, Option<&Outcome>),
         rest: &mut Vec<(usize, PreparedPod)>,
         moved: &mut Moved,
     ) -> bool {
-        self.trial.cluster.assume(pod, &node);
+        let assigned = self.trial.assign(pod, &node, decided);
         moved.push((i, node));
         let found = self.place(site, rest, moved);
         if !found {
             moved.pop();
         }
-        self.trial.cluster.forget(pod);
+        self.trial.unassign(assigned);
         found
     }
 
@@ -430,7 +353,10 @@ impl<'a> Search<'_, 'a> {
                 to: to.clone(),
             }
         };
-        let commands = moved.iter().map(|(i, to)| commands::move_pod(pod(*i), to)).collect();
+        // The scheduler gives devices to a pod.
+        let node = |i: usize, to| if self.trial.may_need_devices(pod(i)) { None } else { Some(to) };
+        let commands =
+            moved.iter().map(|(i, to)| commands::move_pod(pod(*i), node(*i, to.as_str()))).collect();
         Repair::new(moved.iter().map(change).collect(), site.node.clone(), commands)
     }
 }

@@ -8,7 +8,7 @@ use berth_api::rules::PodRules;
 use berth_api::work::WorkBudget;
 use berth_engine::{Cluster, DisruptionBudget, PreparedPod, Verdict, ViolationKey};
 
-use crate::simulation::SimulatedPod;
+use crate::simulation::{Devices, SimulatedPod};
 
 /// An unschedulable pod, in a cluster that is changed and restored.
 pub(super) struct Trial<'a> {
@@ -19,6 +19,7 @@ pub(super) struct Trial<'a> {
     pub(super) budgets: &'a [DisruptionBudget],
     pub(super) policies: &'a [PlacementPolicy],
     pub(super) runtime_classes: &'a [RuntimeClass],
+    pub(super) devices: &'a mut Devices,
     pub(super) pod: &'a SimulatedPod,
     /// Only this node is changed, or gets the pod.
     pub(super) only: Option<&'a str>,
@@ -68,8 +69,8 @@ impl<'a> Trial<'a> {
     where
         'a: 'b,
     {
-        let Trial { cluster, pods, budgets, policies, runtime_classes, budget, .. } = self;
-        Trial { cluster, nodes, pods, budgets, policies, runtime_classes, pod, only, budget }
+        let Trial { cluster, pods, budgets, policies, runtime_classes, devices, budget, .. } = self;
+        Trial { cluster, nodes, pods, budgets, policies, runtime_classes, devices, pod, only, budget }
     }
 
     /// The running pods of the pod's workload: a change of its template restarts them.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use berth_api::expand::{suffix, synthetic_uid};
 use berth_api::object::device::{
     DeviceKind, DeviceObject, DeviceRequestAllocationResult, POD_CLAIM_NAME_ANNOTATION, ResourceClaim,
-    ResourceClaimStatus, ResourceClaimTemplate, claim_name_base,
+    ResourceClaimStatus, ResourceClaimTemplate, ResourceSlice, claim_name_base,
 };
 use berth_api::object::{
     NamespacedName, ObjectMeta, OwnerReference, Pod, PodExtendedResourceClaimStatus, PodResourceClaimStatus,
@@ -19,6 +19,8 @@ use berth_engine::{Cluster, Outcome};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use super::new_node::slices_like;
 
 /// A claim of a pod, with what is allocated to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -63,16 +65,16 @@ impl From<&DeviceRequestAllocationResult> for PodDevice {
 }
 
 /// Claims by name, as they were at one time.
-pub(super) type Claims = BTreeMap<NamespacedName, Arc<ResourceClaim>>;
+pub(crate) type Claims = BTreeMap<NamespacedName, Arc<ResourceClaim>>;
 
 /// The claims of a simulation, and what they are made from.
 #[derive(Clone, Default)]
-pub(super) struct Devices {
+pub(crate) struct Devices {
     claims: Claims,
     /// The claims made for the entries of pods, by the uid of the pod and the name of the entry.
     made: BTreeMap<(String, String), NamespacedName>,
     templates: BTreeMap<NamespacedName, Arc<ResourceClaimTemplate>>,
-    slices: BTreeSet<String>,
+    slices: BTreeMap<String, Arc<ResourceSlice>>,
     classes: BTreeSet<String>,
     /// The claims that the input does not have, or has otherwise.
     changed: BTreeSet<NamespacedName>,
@@ -80,15 +82,15 @@ pub(super) struct Devices {
 
 impl Devices {
     /// Adds or changes an object of the input.
-    pub(super) fn set(&mut self, cluster: &mut Cluster, object: &DeviceObject) {
+    pub(crate) fn set(&mut self, cluster: &mut Cluster, object: &DeviceObject) {
         let name = object.metadata().namespaced_name();
         match object {
             DeviceObject::ResourceClaim(claim) => self.insert((**claim).clone()),
             DeviceObject::ResourceClaimTemplate(template) => {
                 self.templates.insert(name, Arc::new((**template).clone()));
             }
-            DeviceObject::ResourceSlice(_) => {
-                self.slices.insert(name.name().to_owned());
+            DeviceObject::ResourceSlice(slice) => {
+                self.slices.insert(name.name().to_owned(), Arc::new((**slice).clone()));
             }
             DeviceObject::DeviceClass(_) => _ = self.classes.insert(name.name().to_owned()),
             DeviceObject::DeviceTaintRule(_) => {}
@@ -207,7 +209,7 @@ impl Devices {
     }
 
     /// A pod leaves its node: its claims are no longer reserved for it, and those without a consumer lose their devices.
-    pub(super) fn release(&mut self, cluster: &mut Cluster, pod: &Pod) {
+    pub(crate) fn release(&mut self, cluster: &mut Cluster, pod: &Pod) {
         for name in claims_of(pod) {
             let Some(claim) = self.claims.get(&name) else { continue };
             let mut claim = ResourceClaim::clone(claim);
@@ -224,13 +226,31 @@ impl Devices {
         }
     }
 
+    /// The claims of a pod that have no devices yet, in its order.
+    pub(crate) fn claims_to_allocate(&self, pod: &Pod) -> Vec<Arc<ResourceClaim>> {
+        let claims = claims_of(pod).into_iter().filter_map(|name| self.claims.get(&name).cloned());
+        claims.filter(|claim| claim.status.allocation.is_none()).collect()
+    }
+
+    /// The names of the device classes.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = &str> {
+        self.classes.iter().map(String::as_str)
+    }
+
+    /// The devices of a new node that is like another one.
+    pub(crate) fn slices_like(&self, like: &str, name: &str) -> Vec<ResourceSlice> {
+        let is_of_node = |slice: &&Arc<ResourceSlice>| slice.spec.node_name.as_deref() == Some(like);
+        let slices = self.slices.values().filter(is_of_node).map(|slice| ResourceSlice::clone(slice));
+        slices_like(&slices.collect::<Vec<_>>(), like, name).collect()
+    }
+
     /// The claims as they are now.
-    pub(super) fn claims(&self) -> Claims {
+    pub(crate) fn claims(&self) -> Claims {
         self.claims.clone()
     }
 
     /// Makes the claims those of an earlier time.
-    pub(super) fn restore(&mut self, cluster: &mut Cluster, before: Claims) {
+    pub(crate) fn restore(&mut self, cluster: &mut Cluster, before: Claims) {
         let is_same = |(name, claim): (&NamespacedName, &Arc<ResourceClaim>), claims: &Claims| {
             claims.get(name).is_some_and(|other| Arc::ptr_eq(claim, other))
         };
@@ -272,7 +292,7 @@ impl Devices {
     }
 
     /// Whether devices may be allocated for a pod when it is placed: the decision has to say which.
-    pub(super) fn may_be_for(&self, pod: &Pod) -> bool {
+    pub(crate) fn may_be_for(&self, pod: &Pod) -> bool {
         let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
         let mut resources = containers.flat_map(|container| container.resources.requests.keys());
         !pod.spec.resource_claims.is_empty()

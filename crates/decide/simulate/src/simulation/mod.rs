@@ -35,6 +35,7 @@ pub(crate) mod workloads;
 pub use build::add_simulated_nodes;
 pub use departure::evicted_by_drain;
 pub(crate) use departure::{Fate, is_of_daemon_set, recreate, replica};
+pub(crate) use devices::Devices;
 pub use devices::{PodClaim, PodDevice};
 pub use error::{InvalidObject, SimulationError};
 pub use group_placement::{FailingMember, GroupPlacement};

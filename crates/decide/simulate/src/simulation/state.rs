@@ -61,7 +61,7 @@ pub struct Simulation {
     pub(crate) workloads: Workloads,
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(super) namespaces: KnownNamespaces,
-    pub(super) devices: Devices,
+    pub(crate) devices: Devices,
     pub(super) created_claims: Vec<CreatedClaim>,
     /// The PodGroups; without rules, their pods are placed one by one.
     pub(super) pod_groups: BTreeMap<GroupKey, Option<GroupRules>>,

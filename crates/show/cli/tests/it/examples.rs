@@ -119,6 +119,7 @@ const RUNS: &[(&str, &[&str])] = &[
     ("gpus", &["explain", "-f", "examples/gpus", "benchmark"]),
     ("gpus", &["capacity", "-f", "examples/gpus", "sts/train"]),
     ("gpus", &["capacity", "-f", "examples/gpus", "deploy/serve", "-o", "json"]),
+    ("gpus", &["explain", "-f", "examples/gpus", "--all", "benchmark"]),
     ("gpus", &["lint", "-f", "examples/gpus"]),
     (
         "gpus",

@@ -16,6 +16,7 @@ use berth_testkit::text;
 use crate::worlds::{entries, start};
 
 mod cheapest;
+mod devices;
 mod nodes;
 mod pairs_and_groups;
 mod pods;
@@ -68,6 +69,7 @@ fn the_document_describes_every_kind_of_change() {
         Change::StopOldPodsFirst { namespace: text(), workload: text() },
         Change::Tolerate { taint: text() },
         Change::FreeHostPort { port: 1 },
+        Change::UseDeviceClass { object: text(), request: text(), from: text(), to: text() },
         Change::RemoveGates { gates: Vec::new() },
         Change::AddNode {
             like: text(),
