@@ -23,10 +23,16 @@ fn hint(verdict: &Verdict) -> Option<String> {
     };
     let request = verdict.detail.split(": ").next().unwrap_or_default();
     let n_missing = requested.saturating_sub(*available);
-    let tainted = excluded_devices.iter().filter(|of| n_missing > 0 && of.n_devices >= n_missing);
+    // The claims for extended resources have no tolerations.
+    let is_of_claim = verdict.term.as_deref().is_some_and(|term| term.starts_with("spec.resourceClaims"));
+    let tainted = excluded_devices
+        .iter()
+        .filter(|_| is_of_claim)
+        .filter(|of| n_missing > 0 && of.n_devices >= n_missing);
     let tainted = tainted.filter_map(|of| Some((of, of.taints.as_ref()?))).next();
     if let Some((tainted, taints)) = tainted {
         return Some(format!("{request}: tolerations of {taints} would add {} devices", tainted.n_devices));
     }
-    (*available > 0 && n_missing > 0).then(|| format!("{request}: count: {available} would fit"))
+    let what = if is_of_claim { "count: " } else { "" };
+    (*available > 0 && n_missing > 0).then(|| format!("{request}: {what}{available} would fit"))
 }

@@ -19,7 +19,7 @@ impl CycleDevices {
     /// The claim for the extended resources that the node does not have itself, but devices provide. Also without such a
     /// resource, if the pod has other claims and extended resources that devices provide elsewhere: kube-scheduler then fails
     /// to write it.
-    pub(super) fn extended_on(&self, state: &State, node: &NodeRecord) -> Option<(Requested, Mappings)> {
+    pub(crate) fn extended_on(&self, state: &State, node: &NodeRecord) -> Option<(Requested, Mappings)> {
         if self.rules.extended.is_empty() {
             return None;
         }

@@ -161,12 +161,14 @@ impl CycleDevices {
         }
     }
 
-    /// What keeps the claims that have to be allocated from it on a node.
+    /// What keeps the claims that have to be allocated from it on a node. The claim for extended resources is the last.
     pub(crate) fn obstacles_on(&self, state: &State, node: &NodeRecord, holders: &Holders) -> Vec<Obstacle> {
-        if self.rules.has_stale_claim || !self.rules.extended.is_empty() {
+        if self.rules.has_stale_claim {
             return Vec::new();
         }
-        let requested: Vec<&Requested> = self.rules.unallocated.iter().collect();
+        let extended = self.extended_on(state, node);
+        let of_resources = extended.iter().map(|(requested, _)| requested);
+        let requested: Vec<&Requested> = self.rules.unallocated.iter().chain(of_resources).collect();
         explain::obstacles(state, node, &requested, holders)
     }
 

@@ -228,6 +228,32 @@ fn extended_resources_take_devices() {
 }
 
 #[test]
+fn extended_resources_have_a_reason_for_each_device_that_is_ruled_out() {
+    let pod = "---
+apiVersion: v1
+kind: Pod
+metadata: {name: big}
+spec: {containers: [{name: main, image: i, resources: {limits: {example.com/gpu: 4}}}]}
+";
+    let node =
+        node("a", 4).replace("{name: gpu-3}", "{name: gpu-3, taints: [{key: bad, effect: NoSchedule}]}");
+    let taken = "{containers: [{name: c, image: i, resources: {limits: {example.com/gpu: 1}}}]}";
+    let mut simulation = simulated(&[node, CLASS.to_owned(), deployment(1, taken), pod.to_owned()].concat());
+    let holder = simulation.created_claims().next().expect("it is made")["metadata"]["name"].clone();
+    let holder = holder.as_str().expect("it has a name");
+    let explained = simulation.explain("default", "big", None).expect("the pod exists");
+    let verdict = &explained.explanation.excluded[0].verdicts[0];
+    assert_eq!(verdict.detail, "example.com/gpu of container main: 4 devices of class gpu");
+    assert_eq!(
+        verdict.counts.as_ref().expect("it has numbers").text(None),
+        format!(
+            "2 available, 4 requested; 1 in use by claim default/{holder}; 1 with the taints bad:NoSchedule"
+        )
+    );
+    assert_eq!(explained.hints, ["example.com/gpu of container main: 2 would fit on a"]);
+}
+
+#[test]
 fn a_pod_that_is_preempted_gives_its_devices_back() {
     let pod = |name: &str, cpu: u32, priority: u32| {
         format!(

@@ -7,6 +7,7 @@
 use std::cell::OnceCell;
 
 use berth_api::config::Plugin;
+use berth_api::object::ContainerExtendedResourceRequest;
 
 use super::hints::{Hints, QueueingHint};
 use super::rule::{Filter, Normalization, PreFilter, Reads, Rule, Scorer, TermInfo};
@@ -131,14 +132,13 @@ impl Filter for AllocatableClaims<'_> {
             let holders = self.holders.get_or_init(|| state.devices.holders());
             for obstacle in self.devices.obstacles_on(state, node.record, holders) {
                 let Obstacle { claim, request, requested, available, excluded } = obstacle;
-                let claim = claims().find(|of_pod| of_pod.unallocated == Some(claim));
-                verdicts.extend(claim.map(|claim| {
-                    verdict(self.detail(claim, request), path(&claim.name_in_pod)).counts(Counts::Devices {
-                        requested,
-                        available,
-                        excluded_devices: excluded,
-                    })
-                }));
+                let of_pod = claims().find(|of_pod| of_pod.unallocated == Some(claim));
+                let (detail, term) = match of_pod {
+                    Some(claim) => (self.detail(claim, request), path(&claim.name_in_pod)),
+                    None => (self.extended_detail(node, request), RESOURCES.to_owned()),
+                };
+                let counts = Counts::Devices { requested, available, excluded_devices: excluded };
+                verdicts.push(verdict(detail, term).counts(counts));
             }
         }
         if verdicts.is_empty() {
@@ -146,8 +146,7 @@ impl Filter for AllocatableClaims<'_> {
             verdicts.extend(open.map(|claim| verdict(self.detail(claim, None), path(&claim.name_in_pod))));
         }
         if verdicts.is_empty() {
-            let detail = "devices must provide the extended resources that the node does not have itself";
-            verdicts.push(verdict(detail.to_owned(), "spec.containers[*].resources.requests".to_owned()));
+            verdicts.push(verdict(self.extended_detail(node, None), RESOURCES.to_owned()));
         }
         verdicts
     }
@@ -177,7 +176,28 @@ impl AllocatableClaims<'_> {
             None => format!("claim {name}: the devices of all its requests must be free together"),
         }
     }
+
+    /// What a request for an extended resource requires of a node, or all of them.
+    fn extended_detail(&self, node: NodeRef<'_>, request: Option<usize>) -> String {
+        let extended = self.devices.extended_on(self.context.state, node.record);
+        let found = extended.as_ref().zip(request).and_then(|((claim, mappings), i)| {
+            let request = claim.spec.requests.get(i)?;
+            let mapping = mappings.iter().find(|mapping| *mapping.request_name == *request.name)?;
+            Some((mapping, request.alternatives.first()?))
+        });
+        match found {
+            Some((ContainerExtendedResourceRequest { container_name, resource_name, .. }, wanted)) => {
+                format!("{resource_name} of container {container_name}: {}", wanted.in_words())
+            }
+            None => {
+                "devices must provide the extended resources that the node does not have itself".to_owned()
+            }
+        }
+    }
 }
+
+/// The path of extended resources in the pod.
+const RESOURCES: &str = "spec.containers[*].resources.requests";
 
 fn of_allocated(claim: &CycleClaim) -> String {
     format!("claim {}: the node must be able to use the devices that are allocated", claim.claim.name())
