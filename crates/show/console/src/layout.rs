@@ -19,6 +19,7 @@ const PAGES: [(&str, &[Entry]); 3] = [
             ("/workloads", "Workloads", icons::WORKLOADS),
             ("/pods", "Pods", icons::PODS),
             ("/nodes", "Nodes", icons::NODES),
+            ("/claims", "Claims", icons::CLAIMS),
         ],
     ),
     (

@@ -18,6 +18,11 @@ pub(crate) fn pod(namespace: &str, name: &str) -> String {
     path(&["pods", namespace, name])
 }
 
+/// A claim of devices.
+pub(crate) fn claim(namespace: &str, name: &str) -> String {
+    path(&["claims", namespace, name])
+}
+
 /// `workload` is such as `Deployment web`.
 pub(crate) fn workload(namespace: &str, workload: &str) -> String {
     let (kind, name) = workload.split_once(' ').unwrap_or(("", workload));

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_api::inventory::{Entry, InputError, Inventory};
-use berth_api::object::{NamespacedName, SharedParts};
+use berth_api::object::device::ResourceClaim;
+use berth_api::object::{DeviceKind, DeviceObject, NamespacedName, SharedParts};
 use berth_api::read::{Kind, SourceLocation};
 use berth_engine::Violation;
 use berth_simulate::replay::Timeline;
 use berth_simulate::{PendingDecision, PendingFor, Simulation, SimulationError, SimulationOptions};
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::broken_since::BrokenSince;
 use crate::cluster_event::LatestEvents;
@@ -330,11 +331,10 @@ impl State {
     /// kind is kept.
     pub(crate) fn object(&self, kind: Kind, name: &NamespacedName) -> Option<(Value, bool)> {
         let typed = |value: Option<Value>, api_version: &str| {
-            let mut value = value?;
-            let members = value.as_object_mut()?;
-            members.insert("apiVersion".to_owned(), api_version.into());
-            members.insert("kind".to_owned(), kind.name().into());
-            Some((value, false))
+            let mut object = json!({"apiVersion": api_version, "kind": kind.name()});
+            let Value::Object(members) = value? else { return None };
+            object.as_object_mut()?.extend(members);
+            Some((object, false))
         };
         match kind {
             Kind::Pod => {
@@ -345,6 +345,22 @@ impl State {
                 }
             }
             Kind::Node => typed(serde_json::to_value(self.simulation.node(name.name())?).ok(), "v1"),
+            Kind::Device(_) => {
+                let found = self.inventory.device_objects.iter().find(|entry| {
+                    Kind::Device(entry.object.kind()) == kind
+                        && entry.object.metadata().namespaced_name() == *name
+                });
+                // Claims may have changed since they were read, or be made by the simulation.
+                let is_claim = kind == Kind::Device(DeviceKind::ResourceClaim);
+                let is_as_read = |claim: &&ResourceClaim| {
+                    let read = found.map(|entry| &entry.object);
+                    matches!(read, Some(DeviceObject::ResourceClaim(read)) if **read == **claim)
+                };
+                match self.simulation.claim(name).filter(|claim| is_claim && !is_as_read(claim)) {
+                    Some(claim) => typed(serde_json::to_value(claim).ok(), "resource.k8s.io/v1"),
+                    None => Some((found?.raw.clone()?, true)),
+                }
+            }
             _ => {
                 let entries = &self.inventory.workloads;
                 let found = entries.iter().find(|entry| {
@@ -353,6 +369,11 @@ impl State {
                 Some((found?.raw.clone()?, true))
             }
         }
+    }
+
+    /// Classes, slices and other objects of devices, as they were read.
+    pub(crate) fn device_objects(&self) -> impl Iterator<Item = &DeviceObject> {
+        self.inventory.device_objects.iter().map(|entry| &entry.object)
     }
 
     /// The nodes and pods.

@@ -310,6 +310,14 @@ impl Devices {
         claims_of(pod).into_iter().filter_map(with_devices).collect()
     }
 
+    pub(super) fn all(&self) -> impl Iterator<Item = &ResourceClaim> {
+        self.claims.values().map(|claim| &**claim)
+    }
+
+    pub(super) fn claim(&self, name: &NamespacedName) -> Option<&ResourceClaim> {
+        self.claims.get(name).map(|claim| &**claim)
+    }
+
     /// The claims that the input does not have, or has otherwise.
     pub(super) fn changed(&self) -> impl Iterator<Item = &ResourceClaim> {
         self.changed.iter().filter_map(|name| self.claims.get(name)).map(|claim| &**claim)

@@ -7,11 +7,11 @@ use berth_api::object::device::ResourceClaim;
 use berth_api::object::{GroupKey, GroupRules, NamespacedName, Node, Pod, PodStatus, RuntimeClass};
 use berth_api::policy::PlacementPolicy;
 use berth_api::rules::{KnownNamespaces, PodRules};
-use berth_engine::{Cluster, DisruptionBudget, Outcome, PreparedPod};
+use berth_engine::{Cluster, DevicesOfNode, DisruptionBudget, Outcome, PreparedPod};
 use serde_json::Value;
 
 use super::created_claims::CreatedClaim;
-use super::devices::{Devices, PodClaim};
+use super::devices::{Devices, PodClaim, claims_of};
 use super::group_placement::GroupPlacement;
 use super::options::PendingFor;
 use super::pod::{SimulatedPod, Vacated};
@@ -232,6 +232,26 @@ impl Simulation {
         self.devices.restore(&mut self.cluster, claims);
         self.cluster.set_pod(other);
         fits
+    }
+
+    /// All claims of devices, by name, as the cluster would have them.
+    pub fn claims(&self) -> impl Iterator<Item = &ResourceClaim> {
+        self.devices.all()
+    }
+
+    /// A claim of devices.
+    pub fn claim(&self, name: &NamespacedName) -> Option<&ResourceClaim> {
+        self.devices.claim(name)
+    }
+
+    /// The names of the claims of a pod, in its order; that for extended resources is the last.
+    pub fn claim_names(pod: &Pod) -> Vec<NamespacedName> {
+        claims_of(pod)
+    }
+
+    /// The devices of a node, and what keeps each from being allocated.
+    pub fn devices_of_node(&self, node: &str) -> DevicesOfNode {
+        self.cluster.devices_of_node(node)
     }
 
     /// The claims of a pod, with the devices that are allocated to them.

@@ -16,6 +16,8 @@ pub(crate) const PENDING: &str = "M8 2a6 6 0 1 0 0 12A6 6 0 1 0 8 2M8 5v3l2 2";
 pub(crate) const PODS: &str = "M8 2l5 3v6l-5 3-5-3V5zM3 5l5 3 5-3M8 8v6";
 pub(crate) const WORKLOADS: &str = "M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3";
 pub(crate) const NODES: &str = "M2 3h12v4H2zM2 9h12v4H2zM5 5h.01M5 11h.01";
+pub(crate) const CLAIMS: &str =
+    "M4 4h8v8H4zM6 2v2M10 2v2M6 12v2M10 12v2M2 6h2M2 10h2M12 6h2M12 10h2M7 7h2v2H7z";
 pub(crate) const RULES: &str =
     "M4 4a1.5 1.5 0 1 0 .01 0M12 12a1.5 1.5 0 1 0 .01 0M5.5 5.5h3a3 3 0 0 1 3 3V11M4 8v5M9 3h4";
 pub(crate) const WHAT_IF: &str = "M3 2v12M3 8h4c4 0 6-2 6-6M3 8h4c4 0 6 2 6 6";

@@ -1,6 +1,7 @@
 //! The parts that pages and reports are made of. `assets/console.css` has their style, and the page `/design` shows them.
 
 pub(crate) mod bars;
+pub(crate) mod devices;
 pub(crate) mod icons;
 pub(crate) mod listing;
 pub(crate) mod map;

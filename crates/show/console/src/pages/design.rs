@@ -8,6 +8,7 @@ use maud::{Markup, html};
 use super::answer::{Answer, Page};
 use super::parts;
 use crate::components::bars::{bars, legend};
+use crate::components::devices::{DeviceCell, DeviceGroup, DeviceState, devices};
 use crate::components::map::map;
 use crate::components::{
     Tone, badge, card, datalist, empty, facts, labels, linked_card, percent, stat, tabs, verdict,
@@ -40,6 +41,7 @@ pub(super) fn page() -> Answer {
             (1..4).map(|i| vec![parts::node(&format!("node-{i}")), badge(Tone::Good, "schedulable"), parts::number(i * 7)]),
         ))
         (card("Maps: a cell for each node, a square for each pod", &map(&model())))
+        (card("Devices: a cell for each, with its state in words and in color", &devices(&device_groups())))
         (empty("An empty state says what would be here", &html! { "and what to do about it." }))
     };
     Ok(Page::new("Design", content)
@@ -100,6 +102,26 @@ fn controls() -> Markup {
         }
         details { summary { "Folded: what few readers need" } p { "It opens in its place." } }
     }
+}
+
+fn device_groups() -> Vec<DeviceGroup> {
+    let cell = |(i, state): (usize, DeviceState)| DeviceCell {
+        name: format!("gpu-{i}"),
+        title: format!("gpu-{i}, model=h100, memory 80Gi"),
+        state,
+        detail: html! { @if state == DeviceState::Allocated { a href="/design" { "shop/train" } } },
+    };
+    let states = [DeviceState::Free, DeviceState::Allocated, DeviceState::Shared];
+    let partitions = [DeviceState::Free, DeviceState::NoCounters, DeviceState::Tainted];
+    let group = |name: &str, states: [DeviceState; 3]| DeviceGroup {
+        name: name.to_owned(),
+        note: "1 of 3 devices free".to_owned(),
+        cells: states.into_iter().enumerate().map(cell).collect(),
+    };
+    vec![
+        group("gpu.example.com/node-1", states),
+        group("gpu.example.com/node-1, partitions of card", partitions),
+    ]
 }
 
 fn model() -> CellMap {

@@ -3,7 +3,9 @@
 mod answer;
 mod applied;
 mod apply;
+mod claims;
 mod design;
+mod devices;
 mod enforcer;
 mod events;
 mod lint;
@@ -56,6 +58,8 @@ pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
         ["workloads"] => workloads::list(state, request),
         ["workloads", kind, namespace, name] => workloads::page(state, request, kind, namespace, name),
         ["nodes"] => nodes::list(state, request),
+        ["claims"] => claims::list(state, request),
+        ["claims", namespace, name] => claims::page(state, namespace, name),
         ["rules"] => rules::page(state, request),
         ["what-if"] => what_if::page(state, request),
         ["enforcer"] => enforcer::page(state, request),

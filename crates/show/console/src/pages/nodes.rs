@@ -11,7 +11,7 @@ use berth_simulate::SimulatedPod;
 use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
-use super::parts;
+use super::{devices, parts};
 use crate::components::listing::{Column, Filter, listing};
 use crate::components::time::Clock;
 use crate::components::{Tone, badge, card, facts, labels, percent};
@@ -103,6 +103,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>, name: &str) -> Answ
     let content = html! {
         div.columns {
             div.fields {
+                (devices::devices_of(overview.pods.simulation, name))
                 (broken_rules(&place))
                 (pods(overview.pods, &on_node, request, clock)?)
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use berth_api::object::NamespacedName;
 use berth_api::syntax::format::{MAX_SUGGESTIONS, counted, grouped};
 use berth_engine::{Verdict, Witness};
 use maud::{Markup, PreEscaped, html};
@@ -26,6 +27,11 @@ pub(super) fn node(name: &str) -> Markup {
 
 pub(super) fn pod(namespace: &str, name: &str) -> Markup {
     link(&links::pod(namespace, name), &format!("{namespace}/{name}"))
+}
+
+/// A claim of devices.
+pub(super) fn claim(name: &NamespacedName) -> Markup {
+    link(&links::claim(name.namespace(), name.name()), &name.to_string())
 }
 
 /// `workload` is such as `Deployment web`; none for a pod without one.
@@ -54,6 +60,7 @@ pub(super) fn object(kind: &str, namespace: &str, name: &str) -> Markup {
     match kind {
         "Pod" => html! { "Pod " (pod(namespace, name)) },
         "Node" => html! { "Node " (node(name)) },
+        "ResourceClaim" => html! { "Claim " (claim(&NamespacedName::new(namespace, name))) },
         // ReplicaSets belong to Deployments, whose pages show their pods.
         "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicationController" | "Job" | "CronJob" => {
             html! { (namespace) "/" (workload(namespace, Some(&format!("{kind} {name}")))) }

@@ -1,4 +1,4 @@
-//! Pods, workloads and nodes by a part of their names.
+//! Pods, workloads, nodes and claims of devices by a part of their names.
 
 use std::collections::BTreeSet;
 
@@ -39,12 +39,21 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
         (links::pod(&metadata.namespace, &metadata.name), pod.pod.key())
     };
     let pods: Vec<_> = all.sorted(pods, parts::MAX_SHOWN).into_iter().map(link).collect();
+    let claims = simulation.claims().map(|claim| &claim.metadata);
+    let claims = claims.filter(|metadata| matches(&metadata.namespace, &metadata.name)).map(|metadata| {
+        (
+            links::claim(&metadata.namespace, &metadata.name),
+            format!("{}/{}", metadata.namespace, metadata.name),
+        )
+    });
+    let claims: Vec<_> = claims.collect();
     let content = html! {
-        @if wanted.is_empty() { p { "Give a part of the name of a pod, a workload or a node." } }
+        @if wanted.is_empty() { p { "Give a part of the name of a pod, a workload, a node or a claim of devices." } }
         @else {
             (found("workload", workloads.len(), &workloads))
             (found("node", nodes.len(), &nodes))
             (found("pod", n_pods, &pods))
+            @if !claims.is_empty() { (found("claim", claims.len(), &claims)) }
         }
     };
     Ok(Page::new(format!("Search for {wanted}"), content))

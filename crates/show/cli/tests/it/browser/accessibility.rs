@@ -6,9 +6,9 @@ use std::fmt::Write;
 use berth_testkit::programs::TempDir;
 use serde_json::{Value, json};
 
-use super::console::{EXAMPLE, Shown, show_file};
+use super::console::{EXAMPLE, GPUS, Shown, show_file};
 use super::driver::Browser;
-use super::layout::{PAGES, WINDOWS, cluster};
+use super::layout::{DEVICE_PAGES, PAGES, WINDOWS, cluster};
 
 /// Roles of what a reader can use.
 const INTERACTIVE: [&str; 15] = [
@@ -148,6 +148,12 @@ fn check(Shown { browser, origin, .. }: &Shown, pages: &[(&str, &str)]) {
 fn a_screen_reader_gets_names_headings_tables_and_landmarks_of_each_page() {
     let Some(shown) = &show_file("accessibility", &EXAMPLE) else { return };
     check(shown, &PAGES);
+}
+
+#[test]
+fn a_screen_reader_gets_the_same_of_the_pages_about_devices() {
+    let Some(shown) = &show_file("accessibility-devices", &GPUS) else { return };
+    check(shown, &DEVICE_PAGES);
 }
 
 #[test]

@@ -10,6 +10,8 @@ use super::driver::{Browser, ENTER, TAB};
 use crate::process::{Berth, eventually};
 
 pub const EXAMPLE: [&str; 2] = ["--dump", "examples/console/cluster.yaml"];
+/// Nodes with GPUs, and pods with claims.
+pub const GPUS: [&str; 2] = ["-f", "examples/gpus"];
 
 /// A console with a browser that shows its first page.
 pub struct Shown {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use berth_testkit::programs::TempDir;
 use serde_json::{Value, json};
 
-use super::console::{EXAMPLE, FAINT, Shown, show_file};
+use super::console::{EXAMPLE, FAINT, GPUS, Shown, show_file};
 use super::driver::{ARROW_DOWN, ARROW_RIGHT, ENTER};
 
 /// The pages of the console, each with an example of its kind.
@@ -32,6 +32,13 @@ pub const PAGES: [(&str, &str); 22] = [
     ("events", "/events"),
     ("yaml", "/yaml/Pod/shop/index-3"),
     ("design", "/design"),
+];
+/// The pages about devices.
+pub const DEVICE_PAGES: [(&str, &str); 4] = [
+    ("node-devices", "/nodes/gpu-2"),
+    ("node-partitions", "/nodes/mig-1"),
+    ("claims", "/claims"),
+    ("claim", "/claims/default/eight-gpus"),
 ];
 /// Width and height of the windows.
 pub const WINDOWS: [(&str, u64, u64); 2] = [("wide", 1280, 800), ("phone", 390, 844)];
@@ -103,6 +110,13 @@ fn problems(Shown { browser, origin, .. }: &Shown, pages: &[(&str, &str)]) -> St
 fn each_page_fits_both_widths_and_its_texts_can_be_read() {
     let Some(shown) = &show_file("layout", &EXAMPLE) else { return };
     let found = problems(shown, &PAGES);
+    assert!(found.is_empty(), "{found}");
+}
+
+#[test]
+fn the_pages_about_devices_fit_both_widths_and_their_texts_can_be_read() {
+    let Some(shown) = &show_file("layout-devices", &GPUS) else { return };
+    let found = problems(shown, &DEVICE_PAGES);
     assert!(found.is_empty(), "{found}");
 }
 

@@ -7,7 +7,7 @@ use berth_api::rules::PodRequests;
 use berth_api::syntax::format::{counted, grouped};
 use berth_api::syntax::quantity::with_unit;
 use berth_engine::{DomainSummary, FeasibleNodes, TermSummary, Verdict};
-use berth_simulate::{PodClaim, PodExplanation, PodPreemption, Repair, SimulatedPod, Simulation};
+use berth_simulate::{PodClaim, PodExplanation, PodPreemption, Repair, SimulatedPod};
 use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
@@ -119,7 +119,7 @@ pub(super) fn page(state: &mut State, namespace: &str, name: &str) -> Answer {
             div.fields {
                 @if let Some(pod) = pod {
                     (facts_of(pod, clock))
-                    (parts::list("Claims of devices", &claims_of(simulation, pod)))
+                    (parts::short_list("Claims of devices", (&simulation.claims_of(&pod.pod), "claim"), claim))
                 }
                 (parts::list(relaxed, &explained.relaxed))
                 (parts::list("Suggestions", &explained.hints))
@@ -144,16 +144,16 @@ pub(super) fn page(state: &mut State, namespace: &str, name: &str) -> Answer {
     Ok(Page::new(format!("Pod {namespace}/{name}"), content).actions(actions))
 }
 
-/// The claims of a pod with their devices, such as `default/train-gpu-x7k2p: gpu-0, gpu-1`.
-fn claims_of(simulation: &Simulation, pod: &SimulatedPod) -> Vec<String> {
-    let line = |claim: PodClaim| match claim.devices.as_slice() {
-        [] => format!("{}: no devices are allocated", claim.claim),
-        devices => {
-            let names: Vec<_> = devices.iter().map(|device| device.device.as_str()).collect();
-            format!("{}: {} of {}", claim.claim, names.join(", "), devices[0].driver)
+/// A claim of a pod with its devices, such as `default/train-gpu-x7k2p: gpu-0, gpu-1 of gpu.example.com`.
+fn claim(PodClaim { claim, devices }: &PodClaim) -> Markup {
+    let names: Vec<_> = devices.iter().map(|device| device.device.as_str()).collect();
+    html! {
+        (parts::claim(claim)) ": "
+        @match devices.first() {
+            Some(first) => { (names.join(", ")) " of " (first.driver) }
+            None => "no devices are allocated"
         }
-    };
-    simulation.claims_of(&pod.pod).into_iter().map(line).collect()
+    }
 }
 
 fn outcome(explained: &PodExplanation, groups: &[verdicts::Group<'_>]) -> Markup {
