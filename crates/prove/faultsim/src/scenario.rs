@@ -95,7 +95,8 @@ impl Scenario {
             };
         }
         for write in cluster.network.accepted().iter().filter(|write| write.client == self.killed) {
-            if write.method == Method::DELETE || write.path.ends_with("/eviction") {
+            let is_of_pod = write.path.contains("/pods/");
+            if is_of_pod && write.method == Method::DELETE || write.path.ends_with("/eviction") {
                 evicted.insert(write.path.clone());
             }
         }

@@ -171,7 +171,11 @@ impl Driver {
             if statuses.iter().any(|status| is_about(status, result)) {
                 continue;
             }
-            let due = allocated.saturating_add(template.binding_delay).unwrap_or(now);
+            // Where the clock is behind that of the scheduler, the device does not wait until it has caught up.
+            let due = match allocated > now {
+                true => now,
+                false => allocated.saturating_add(template.binding_delay).unwrap_or(now),
+            };
             if due > now {
                 let wait = Duration::try_from(due.duration_since(now)).unwrap_or(RETRY);
                 add_later(&self.changed_claims, key.clone(), wait + Duration::from_millis(10));
