@@ -30,6 +30,9 @@ pub(crate) fn device_post_filter(
     nominations: &Nominations,
     pod: &PreparedPod,
 ) -> DevicePostFilter {
+    if pod.devices.is_none() {
+        return DevicePostFilter::Nothing;
+    }
     let cycle = CycleState::new(state, nominations, pod);
     let (Some(context), Some(devices)) = (Context::new(state, &cycle), &cycle.devices) else {
         return DevicePostFilter::Nothing;
