@@ -1,9 +1,7 @@
 //! The simulated cluster: its hosts with their components, and the loop that moves time.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_apiserver::InProcessServer;
 use berth_client::connect::Connection;
 use fastrand::Rng;
 use futures::FutureExt;
@@ -16,16 +14,13 @@ use crate::network::Network;
 use crate::plan::{DEVICE_RESOURCES, Faults, Kills, RESOURCES, Spell, Trouble, troubles};
 use crate::platform;
 use crate::programs::{
-    api_server, console, controllers, drivers, enforcer, kubelet, observer, scheduler, users, webhook,
+    SERVER, Server, Setup, WEBHOOK, api_server, console, controllers, drivers, enforcer, kubelet, lock,
+    observer, scheduler, users, webhook,
 };
 use crate::workload::{Switches, Workload};
 
-/// The API server.
-pub const SERVER: HostId = 0;
 const USERS: HostId = 1;
 const OBSERVER: HostId = 2;
-/// The webhook.
-pub const WEBHOOK: HostId = 3;
 const CONTROLLERS: HostId = 4;
 const KUBELETS: [HostId; 2] = [5, 6];
 /// The schedulers.
@@ -38,29 +33,11 @@ pub const CONSOLE: HostId = 11;
 const DRIVERS: HostId = 12;
 /// Hosts without faults.
 const PERFECT: [HostId; 2] = [USERS, OBSERVER];
-/// The version before the first write.
-pub const FIRST_VERSION: u64 = 1000;
 /// Timers are looked at this often while no message arrives.
 const LONGEST_STEP: Duration = Duration::from_millis(40);
 
 /// A component that was killed, or ended, starts again after this time.
 const RESTART: Duration = Duration::from_secs(1);
-
-/// Where the API server is, once it has started.
-pub type Server = Arc<Mutex<Option<Arc<InProcessServer>>>>;
-
-/// What a seed has chosen besides faults and workload.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// Two schedulers and two enforcers with leader election, or one of each without.
-    pub is_replicated: bool,
-    /// Whether bindings are guarded by the webhook.
-    pub has_webhook: bool,
-    /// Whether a binding is refused when the webhook does not answer.
-    pub fails_closed: bool,
-    /// Whether nodes have devices.
-    pub has_devices: bool,
-}
 
 /// What later seeds have in addition.
 #[derive(Clone, Copy, Debug)]
@@ -248,9 +225,4 @@ fn admin(network: &Network, client: HostId, server: &Server) -> impl Fn() -> Con
         let token = lock(&server).as_ref().map(|server| server.admin_token().to_owned());
         Connection::Transport(network.transport(client, SERVER, token))
     }
-}
-
-/// The API server, if it has started.
-pub fn lock(server: &Server) -> std::sync::MutexGuard<'_, Option<Arc<InProcessServer>>> {
-    server.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! What the hosts of a cluster run.
 
 use std::convert::Infallible;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_admission::{AdmissionController, AdmissionRequest, Endpoint, Policy, policy};
@@ -25,15 +25,41 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::{FIRST_VERSION, SERVER, Server, Setup, WEBHOOK, lock};
 use crate::console::Viewers;
 use crate::devices::{BINDING_TIMEOUT, Drivers};
 use crate::history::History;
-use crate::host::Program;
+use crate::host::{HostId, Program};
 use crate::network::{Network, Serve, ServerResponse};
 use crate::workload::{Action, Switches, Workload};
 
+/// The API server.
+pub const SERVER: HostId = 0;
+/// The webhook.
+pub const WEBHOOK: HostId = 3;
+/// The version before the first write.
+pub const FIRST_VERSION: u64 = 1000;
 const SECRET: [u8; 32] = [7; 32];
+
+/// Where the API server is, once it has started.
+pub type Server = Arc<Mutex<Option<Arc<InProcessServer>>>>;
+
+/// What a seed has chosen besides faults and workload.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Two schedulers and two enforcers with leader election, or one of each without.
+    pub is_replicated: bool,
+    /// Whether bindings are guarded by the webhook.
+    pub has_webhook: bool,
+    /// Whether a binding is refused when the webhook does not answer.
+    pub fails_closed: bool,
+    /// Whether nodes have devices.
+    pub has_devices: bool,
+}
+
+/// The API server, if it has started.
+pub fn lock(server: &Server) -> std::sync::MutexGuard<'_, Option<Arc<InProcessServer>>> {
+    server.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn client(connection: &impl Fn() -> Connection) -> kube::Client {
     connect::client(connection()).expect("a transport always makes a client")
