@@ -120,7 +120,7 @@ pub struct Scenarios<'p> {
 
 pub struct Journal<'p> {
     /// Its first line.
-    pub header: Header,
+    pub header: Box<Header>,
     lines: Lines<'p>,
     /// Whether the file ends in the middle: the process was killed, or is still writing.
     pub is_cut: bool,
@@ -139,9 +139,7 @@ impl<'p> Contents<'p> {
             return Ok(Contents::Scenarios(Scenarios { lines, is_at_first }));
         }
         match lines.parse(Entry::from_json)? {
-            Entry::Journal(header) => {
-                Ok(Contents::Journal(Journal { header: *header, lines, is_cut: false }))
-            }
+            Entry::Journal(header) => Ok(Contents::Journal(Journal { header, lines, is_cut: false })),
             _ => Ok(Contents::Scenarios(Scenarios { lines, is_at_first })),
         }
     }

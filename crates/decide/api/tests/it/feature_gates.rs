@@ -7,7 +7,7 @@ use std::path::Path;
 use berth_api::feature_gates::{FeatureGate, FeatureGates, GateSetting};
 
 fn gates(text: &str) -> FeatureGates {
-    let settings: Vec<_> = text.split(',').map(|pair| GateSetting::parse(pair).unwrap()).collect();
+    let settings: Vec<_> = text.split(',').map(|pair| GateSetting::parse(pair).expect("a setting")).collect();
     FeatureGates::new(&settings)
 }
 
