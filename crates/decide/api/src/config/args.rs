@@ -1,11 +1,13 @@
 //! `pluginConfig`: the arguments of plugins, with kube-scheduler's defaults and validation.
 
+use std::sync::Arc;
+
 use super::plugins::is_known_plugin;
 use super::process::warn_without_effect;
 use super::selector::read_node_affinity;
 use super::version::{API_VERSION, is_readable_version};
 use super::{
-    BalancedAllocationArgs, DynamicResourcesArgs, InterPodAffinityArgs, NodeResourcesFitArgs,
+    BalancedAllocationArgs, DynamicResourcesArgs, InterPodAffinityArgs, LeastWaste, NodeResourcesFitArgs,
     PodTopologySpreadArgs, Profile, ResourceSpec, ScoringStrategy, ScoringStrategyKind, SpreadDefaulting,
     UtilizationShapePoint, VolumeBindingArgs, cpu_and_memory,
 };
@@ -54,7 +56,14 @@ impl Profile {
                 }
             }
             "VolumeBinding" => self.volume_binding = volume_binding(&mut args),
-            "DynamicResources" => self.dynamic_resources = DynamicResourcesArgs::read(&mut args),
+            "DynamicResources" => {
+                self.dynamic_resources = DynamicResourcesArgs::read(&mut args);
+                let strategy = args.get("scoringStrategy").filter(|strategy| strategy.is_extension_enabled());
+                if let Some(mut strategy) = strategy.and_then(|strategy| strategy.fields()) {
+                    self.least_waste = Some(Arc::new(LeastWaste::read(&mut strategy)));
+                    strategy.finish();
+                }
+            }
             _ => {
                 node.findings
                     .warn(node.path.as_str(), format!("{plugin} takes no arguments; they are ignored"));

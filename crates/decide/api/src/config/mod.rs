@@ -4,6 +4,7 @@
 //! removed. The result are the [`Profile`]s that the engine uses.
 
 mod args;
+mod device_scoring;
 mod devices;
 mod parse;
 mod plugin;
@@ -16,9 +17,12 @@ mod tests;
 mod version;
 
 pub use crate::read::fields::{ConfigErrors, ConfigMessage};
+pub use device_scoring::LeastWaste;
 pub use devices::DynamicResourcesArgs;
 pub use plugin::Plugin;
 pub use process::{ClientConnectionConfig, LeaderElectionConfig, ProcessConfig};
+
+use std::sync::Arc;
 
 use self::plugin::Point;
 use crate::feature_gates::FeatureGates;
@@ -87,6 +91,8 @@ pub struct Profile {
     pub volume_binding: VolumeBindingArgs,
     /// Arguments of `DynamicResources`.
     pub dynamic_resources: DynamicResourcesArgs,
+    /// Extension: the scoring strategy of `DynamicResources`; none as in kube-scheduler.
+    pub least_waste: Option<Arc<LeastWaste>>,
 }
 
 impl Default for Profile {
@@ -108,6 +114,7 @@ impl Default for Profile {
             pod_topology_spread: PodTopologySpreadArgs::default(),
             volume_binding: VolumeBindingArgs::default(),
             dynamic_resources: DynamicResourcesArgs::default(),
+            least_waste: None,
         }
     }
 }

@@ -116,7 +116,11 @@ fn arguments(profile: &Profile, gates: FeatureGates) -> Value {
     if gates.storage_capacity_scoring {
         volumes["shape"] = points(&profile.volume_binding.shape);
     }
-    let devices = profile.dynamic_resources.to_value();
+    let mut devices = profile.dynamic_resources.to_value();
+    if let Some(least_waste) = &profile.least_waste {
+        devices["scoringStrategy"] =
+            json!({"type": "LeastWaste", "linkAttributes": least_waste.link_attributes});
+    }
     let entry = |(name, args): (&str, Value)| json!({"name": name, "args": args});
     args.chain([("VolumeBinding", volumes), ("DynamicResources", devices)]).map(entry).collect()
 }

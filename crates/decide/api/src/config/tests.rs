@@ -442,15 +442,39 @@ fn inter_pod_affinity_args() {
 }
 
 #[test]
+fn devices_are_scored_by_least_waste_if_a_profile_says_so() {
+    let given = "{scoringStrategy: {type: LeastWaste, linkAttributes: [gpu.example.com/link]}}";
+    let expected = LeastWaste { link_attributes: vec!["gpu.example.com/link".to_owned()] };
+    assert_eq!(args("DynamicResources", given).least_waste, Some(Arc::new(expected)));
+    let without = args("DynamicResources", "{scoringStrategy: {type: LeastWaste}}").least_waste;
+    assert_eq!(without, Some(Arc::default()));
+    assert_eq!(Profile::default().least_waste, None);
+    for (given, expected) in [
+        (
+            "{scoringStrategy: {type: MostWaste}}",
+            "scoringStrategy.type: Invalid value: \"MostWaste\": must be \"LeastWaste\"",
+        ),
+        (
+            "{scoringStrategy: {type: LeastWaste, linkAttributes: [link]}}",
+            "scoringStrategy.linkAttributes[0]: Invalid value: \"link\": must be the name of an attribute with its \
+             domain, as example.com/link",
+        ),
+    ] {
+        assert_eq!(arg_errors("DynamicResources", given), expected, "{given}");
+    }
+}
+
+#[test]
 fn without_extensions_their_arguments_are_errors() {
-    for (plugin, argument) in [
-        ("InterPodAffinity", "ignorePreferredAntiAffinityOfExistingPods"),
-        ("DynamicResources", "preemptForDevices"),
+    for (plugin, argument, value) in [
+        ("InterPodAffinity", "ignorePreferredAntiAffinityOfExistingPods", serde_json::json!(true)),
+        ("DynamicResources", "preemptForDevices", serde_json::json!(true)),
+        ("DynamicResources", "scoringStrategy", serde_json::json!({"type": "LeastWaste"})),
     ] {
         let config = serde_json::json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            "profiles": [{"pluginConfig": [{"name": plugin, "args": {argument: true}}]}]
+            "profiles": [{"pluginConfig": [{"name": plugin, "args": {argument: value}}]}]
         });
         let (read, _) = SchedulerConfig::read_with(&config, true, FeatureGates::default()).unwrap();
         assert_ne!(read, SchedulerConfig::default(), "{argument}");

@@ -69,7 +69,8 @@ impl DevicesInUse {
         let mut in_use = DevicesInUse::without(state, &leaving, delta.without_gone, pod);
         let mut reserved: Vec<AllocatedDevice> = Vec::new();
         for (nominated, _) in delta.pods.iter().filter(|(_, n)| *n > 0) {
-            let nominated = CycleDevices::resolve(state, nominated, pod.binding_timeout);
+            let nominated =
+                CycleDevices::resolve(state, nominated, pod.binding_timeout, pod.least_waste.clone());
             reserved.extend(reserve(state, node, &leaving, &reserved, &nominated));
         }
         reserved.iter().for_each(|device| in_use.change(state, device, true));

@@ -18,6 +18,7 @@ mod search;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use berth_api::config::LeastWaste;
 use berth_api::object::NamespacedName;
 use smallvec::SmallVec;
 
@@ -41,6 +42,8 @@ pub(crate) struct CycleDevices {
     /// In the order of the pod.
     pub(crate) claims: Vec<CycleClaim>,
     pub(crate) rules: Arc<DeviceRules>,
+    /// The scoring strategy of the profile.
+    pub(crate) least_waste: Option<Arc<LeastWaste>>,
     /// Why the claims cannot be written, whatever the node.
     pub(crate) write_problem: Option<String>,
     /// How long binding conditions may take to become true, in seconds.
@@ -110,6 +113,8 @@ pub(crate) struct NodeDevices {
     pub(crate) extended: Option<(Requested, extended::Mappings)>,
     /// The sum over alternatives of how early they stand in their lists.
     pub(crate) score: i64,
+    /// What is wasted, if the profile asks for it.
+    pub(crate) waste: Option<search::Waste>,
 }
 
 pub(crate) const CANNOT_ALLOCATE: &str = "cannot allocate all claims";
@@ -130,10 +135,17 @@ impl CycleDevices {
     /// The claims of a pod that decide about nodes; none if it has none and no class provides one of its resources.
     pub(crate) fn of(state: &State, pod: &PreparedPod) -> Option<Arc<CycleDevices>> {
         let devices = pod.devices.as_ref().filter(|devices| devices.concern(state))?;
-        let profile = state.rule_sets.get(pod.rule_set).key.profile;
-        let args = profile.map(|profile| state.profiles[profile].profile.dynamic_resources);
-        let binding_timeout = args.unwrap_or_default().binding_timeout.as_secs() as i64;
-        Some(Arc::new(CycleDevices::resolve(state, devices, binding_timeout)))
+        let profile = state.rule_sets.get(pod.rule_set).key.profile.map(|i| &state.profiles[i].profile);
+        let args = profile.map(|profile| profile.dynamic_resources).unwrap_or_default();
+        let least_waste = profile.and_then(|profile| profile.least_waste.clone());
+        let binding_timeout = args.binding_timeout.as_secs() as i64;
+        Some(Arc::new(CycleDevices::resolve(state, devices, binding_timeout, least_waste)))
+    }
+
+    /// Whether a request has alternatives.
+    pub(crate) fn has_alternatives(&self) -> bool {
+        let has = |requested: &Requested| requested.spec.requests.iter().any(|r| r.is_prioritized);
+        self.rules.score > 0 || self.rules.unallocated.iter().any(has)
     }
 
     /// Whether claims can be satisfied on a node, and how.
@@ -146,17 +158,18 @@ impl CycleDevices {
         let extended = self.extended_on(state, node);
         let of_resources = extended.iter().map(|(requested, _)| requested);
         let requested: Vec<&Requested> = rules.unallocated.iter().chain(of_resources).collect();
-        let (mut chosen, mut score) = (Vec::new(), 0);
+        let (mut chosen, mut waste, mut score) = (Vec::new(), None, 0);
         if !requested.is_empty() {
-            chosen = match search::search(state, node, in_use, &requested) {
-                search::Found::Devices(chosen) => chosen,
-                search::Found::Nothing(reason) => return NodeVerdict::Rejected(reason),
-                search::Found::Error(error) => return NodeVerdict::Error(error),
-            };
+            (chosen, waste) =
+                match search::search(state, node, in_use, &requested, self.least_waste.as_deref()) {
+                    search::Found::Devices(chosen, waste) => (chosen, waste),
+                    search::Found::Nothing(reason) => return NodeVerdict::Rejected(reason),
+                    search::Found::Error(error) => return NodeVerdict::Error(error),
+                };
             score = rules.score + score::score(&requested, &chosen);
         }
         match is_available {
-            true => NodeVerdict::Fits(Box::new(NodeDevices { chosen, extended, score })),
+            true => NodeVerdict::Fits(Box::new(NodeDevices { chosen, extended, score, waste })),
             false => NodeVerdict::Rejected(NOT_AVAILABLE),
         }
     }
@@ -197,13 +210,10 @@ impl CycleDevices {
 
     /// Whether pods with equal [`DeviceRules`] fare equally, with equal scores, so that they can share a view.
     pub(crate) fn fit_a_view(&self) -> bool {
-        let has_alternatives =
-            |requested: &Requested| requested.spec.requests.iter().any(|r| r.is_prioritized);
         self.problem.is_none()
             && self.write_problem.is_none()
             && !self.rules.has_stale_claim
-            && self.rules.score == 0
-            && !self.rules.unallocated.iter().any(has_alternatives)
+            && !self.has_alternatives()
     }
 }
 

@@ -1,13 +1,14 @@
 //! The pools whose devices a node can use.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use berth_api::syntax::quantity::Quantity;
 
 use super::DevicesInUse;
 use super::in_use::PoolUse;
 use crate::state::State;
-use crate::state::device::{DeviceRecord, NodeScope, Pool, PoolName, SliceRecord};
+use crate::state::device::{Amounts, DeviceRecord, NodeScope, Pool, PoolName, SliceRecord};
 use crate::state::node::NodeRecord;
 
 /// The counters of a pool, by their sets.
@@ -19,9 +20,18 @@ pub(super) struct NodePool<'a> {
     pub(super) condition: Condition,
     /// The slices with devices for the node, by name; none unless the pool is usable.
     pub(super) slices: Vec<&'a SliceRecord>,
+    /// The slices with shared counters.
+    counter_slices: Vec<&'a SliceRecord>,
     pub(super) used: PoolUse<'a>,
     /// What is left of the shared counters, by set and counter.
     pub(super) counters: Counters<'a>,
+}
+
+impl<'a> NodePool<'a> {
+    /// The shared counters as they were before devices took from them.
+    pub(super) fn counter_sets(&self) -> impl Iterator<Item = &'a (Arc<str>, Amounts)> {
+        self.counter_slices.iter().flat_map(|slice| slice.counter_sets.iter())
+    }
 }
 
 /// Whether devices of a pool can be allocated.
@@ -107,7 +117,8 @@ fn pool_of_slices<'a>(
         others = rest;
     }
     let mut counters = BTreeMap::new();
-    let with_devices: Vec<_> = slices.iter().copied().filter(|slice| slice.counter_sets.is_empty()).collect();
+    let (with_devices, counter_slices): (Vec<_>, Vec<_>) =
+        slices.iter().copied().partition(|slice| slice.counter_sets.is_empty());
     if condition == Condition::Usable {
         let are_valid = |counters: &Counters<'_>| {
             are_names_unique(&with_devices)
@@ -123,7 +134,7 @@ fn pool_of_slices<'a>(
         }
     }
     let slices = if condition == Condition::Usable { with_devices } else { Vec::new() };
-    Some(NodePool { name, condition, slices, used, counters })
+    Some(NodePool { name, condition, slices, counter_slices, used, counters })
 }
 
 fn are_names_unique(slices: &[&SliceRecord]) -> bool {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_api::config::LeastWaste;
 use berth_api::object::NamespacedName;
 use berth_api::object::device::MAX_CONSUMERS;
 
@@ -13,13 +14,19 @@ use crate::state::device::{
 };
 
 impl CycleDevices {
-    /// `binding_timeout` is that of the pod's profile, in seconds.
-    pub(super) fn resolve(state: &State, pod: &Arc<PodDevices>, binding_timeout: i64) -> CycleDevices {
+    /// `binding_timeout` is that of the pod's profile, in seconds, and `least_waste` its scoring strategy.
+    pub(super) fn resolve(
+        state: &State,
+        pod: &Arc<PodDevices>,
+        binding_timeout: i64,
+        least_waste: Option<Arc<LeastWaste>>,
+    ) -> CycleDevices {
         let mut resolved = CycleDevices {
             pod: pod.clone(),
             problem: None,
             claims: Vec::new(),
             rules: Arc::default(),
+            least_waste,
             write_problem: None,
             binding_timeout,
         };

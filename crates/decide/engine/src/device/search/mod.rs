@@ -9,15 +9,19 @@
 mod prepare;
 mod pruning;
 mod taken;
+mod waste;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use berth_api::config::LeastWaste;
 use berth_api::object::device::{DeviceAttribute, DeviceTaint};
 use berth_api::syntax::quantity::Quantity;
 use smallvec::SmallVec;
 
+pub(crate) use self::waste::Waste;
+use self::waste::WasteSearch;
 use super::pools::{Condition, NodePool};
 use super::{CANNOT_ALLOCATE, DevicesInUse, INVALID_POOLS, Requested, TOO_MUCH_WORK};
 use crate::state::State;
@@ -34,7 +38,8 @@ const MAX_STEPS: u64 = 200_000;
 
 /// The outcome of a search.
 pub(super) enum Found {
-    Devices(Vec<ChosenClaim>),
+    /// With what they waste, if that was looked at.
+    Devices(Vec<ChosenClaim>, Option<Waste>),
     /// In kube-scheduler's words.
     Nothing(&'static str),
     Error(String),
@@ -78,18 +83,27 @@ pub(super) struct Wanted<'a> {
     pub(super) all: Vec<usize>,
 }
 
-/// Looks for devices for claims on a node.
+/// Looks for devices for claims on a node: the first that meet everything, or with `least_waste` the best. Where the search can
+/// end in an error, the first.
 pub(super) fn search(
     state: &State,
     node: &NodeRecord,
     in_use: &DevicesInUse,
     claims: &[&Requested],
+    least_waste: Option<&LeastWaste>,
 ) -> Found {
     let mut search = Search::on(state, node, in_use, claims);
     let has_invalid_pool = search.pools.iter().any(|pool| pool.condition == Condition::Invalid);
-    let outcome = search.prepare().and_then(|()| search.allocate(Position::default(), false, 0));
+    let outcome = search.prepare().and_then(|()| {
+        let strategy = least_waste.filter(|_| search.is_pruned());
+        search.waste = strategy.map(|s| WasteSearch::new(s, &search.pools, &search.candidates));
+        search.allocate(Position::default(), false, 0)
+    });
+    if let Some((chosen, waste)) = search.take_best() {
+        return Found::Devices(chosen, Some(waste));
+    }
     match outcome {
-        Ok(true) => Found::Devices(search.chosen),
+        Ok(true) => Found::Devices(search.chosen, None),
         Ok(false) if has_invalid_pool => Found::Nothing(INVALID_POOLS),
         Ok(false) => Found::Nothing(CANNOT_ALLOCATE),
         Err(Stop::TooMany) => {
@@ -142,6 +156,8 @@ pub(super) struct Search<'a> {
     classes: Option<Vec<usize>>,
     /// What was taken when a request could not be satisfied.
     failed: HashSet<String>,
+    /// If the search goes on to the best choice.
+    waste: Option<WasteSearch>,
     n_steps: u64,
 }
 
@@ -164,7 +180,7 @@ impl<'a> Search<'a> {
     }
 
     fn try_all(&mut self, at: Position, is_chosen: bool, start: usize) -> Result<bool, Stop> {
-        let Some(of_claim) = self.wanted.get(at.claim) else { return Ok(true) };
+        let Some(of_claim) = self.wanted.get(at.claim) else { return Ok(self.complete()) };
         let Some(of_request) = of_claim.get(at.request) else {
             let next = Position { claim: at.claim + 1, ..Position::default() };
             return match self.allocate(next, false, 0) {
@@ -216,7 +232,8 @@ impl<'a> Search<'a> {
             {
                 continue;
             }
-            let found = match !self.can_be_completed(at, candidate) && self.is_pruned() {
+            let fails = self.is_too_wasteful() || !self.can_be_completed(at, candidate);
+            let found = match fails && self.is_pruned() {
                 true => Ok(false),
                 false => self.allocate(next, is_chosen, candidate + 1),
             };
@@ -234,17 +251,21 @@ impl<'a> Search<'a> {
 
     fn allocate_first_available(&mut self, at: Position, n_alternatives: usize) -> Result<bool, Stop> {
         let mut all_too_many = true;
+        let n_found = self.n_found();
         for alternative in 0..n_alternatives {
+            self.chosen[at.claim].alternatives[at.request] = alternative;
             match self.allocate(Position { alternative, ..at }, true, 0) {
-                Ok(true) => {
-                    self.chosen[at.claim].alternatives[at.request] = alternative;
-                    return Ok(true);
-                }
+                Ok(true) => return Ok(true),
                 Ok(false) => all_too_many = false,
                 Err(Stop::TooMany) => {}
                 Err(stop) => return Err(stop),
             }
+            // Later alternatives are not better.
+            if self.n_found() > n_found {
+                break;
+            }
         }
+        self.chosen[at.claim].alternatives[at.request] = 0;
         if all_too_many { Err(Stop::TooMany) } else { Ok(false) }
     }
 

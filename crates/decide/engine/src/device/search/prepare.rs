@@ -49,6 +49,7 @@ impl<'a> Search<'a> {
             is_pruned: None,
             classes: None,
             failed: HashSet::new(),
+            waste: None,
             n_steps: 0,
         }
     }

@@ -53,7 +53,7 @@ impl Search<'_> {
         if !device.consumes.is_empty() {
             key += &format!(" {} {:?}", candidate.pool, device.consumes);
         }
-        key
+        key + &self.waste_key(i)
     }
 
     /// What is taken before a request, by the classes of the devices: where this is equal, the request fares equally.
@@ -65,7 +65,12 @@ impl Search<'_> {
             }
         }
         held.sort_unstable();
-        format!("{} {} {held:?} {:?} {:?}", at.claim, at.request, self.taken, self.constrained)
+        let alternatives: Vec<_> = match self.waste {
+            Some(_) => self.chosen.iter().map(|claim| &claim.alternatives).collect(),
+            None => Vec::new(),
+        };
+        let (taken, constrained) = (&self.taken, &self.constrained);
+        format!("{} {} {held:?} {taken:?} {constrained:?} {alternatives:?}", at.claim, at.request)
     }
 
     /// Whether enough devices are left for the rest of the request, and for each later request of the claim.

@@ -109,6 +109,9 @@ impl<'a> Search<'a> {
             device: device.name.clone(),
             share: is_shared.then_some(share),
         });
+        if let Some(waste) = self.waste.as_mut().filter(|_| !alternative.admin_access) {
+            waste.taken.push(candidate);
+        }
         Ok(true)
     }
 
@@ -124,6 +127,9 @@ impl<'a> Search<'a> {
         let wanted = self.at(at);
         let (request, alternative) = (wanted.request, wanted.alternative);
         let chosen = self.chosen[at.claim].devices.pop();
+        if let Some(waste) = self.waste.as_mut().filter(|_| !alternative.admin_access) {
+            waste.taken.pop();
+        }
         for (constraint, values) in
             self.claims[at.claim].spec.constraints.iter().zip(&mut self.constrained[at.claim])
         {

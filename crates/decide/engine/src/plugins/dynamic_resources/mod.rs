@@ -208,21 +208,35 @@ fn path(name_in_pod: &str) -> String {
     format!("spec.resourceClaims[{name_in_pod}]")
 }
 
+/// Alternatives count before waste.
+const MAX_WASTE_SCORE: i64 = 100;
+
 impl Scorer for AllocatableClaims<'_> {
+    /// With the strategy `LeastWaste`, its score counts beside that of the alternatives.
     fn score(&self, node: NodeRef<'_>) -> i64 {
         match self.on(node) {
+            NodeVerdict::Fits(found) if self.devices.least_waste.is_some() => {
+                found.score * (MAX_WASTE_SCORE + 1) + found.waste.map_or(0, |waste| waste.score())
+            }
             NodeVerdict::Fits(found) => found.score,
             NodeVerdict::Rejected(_) | NodeVerdict::Error(_) => 0,
         }
     }
 
     fn normalize(&self, _nodes: &[NodeId], scores: &mut [i64]) {
+        if self.devices.least_waste.is_some() && !self.devices.has_alternatives() {
+            return;
+        }
         let max = scores.iter().copied().max().unwrap_or(0);
         scores.iter_mut().for_each(|score| *score = Normalization::Highest.of_highest(*score, max));
     }
 
     fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)> {
-        vec![("alternatives of prioritized requests".to_owned(), self.score(node))]
+        let what = match self.devices.least_waste {
+            Some(_) => "alternatives of prioritized requests, and waste of devices",
+            None => "alternatives of prioritized requests",
+        };
+        vec![(what.to_owned(), self.score(node))]
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod allocation;
 mod assumptions;
+mod least_waste;
 mod preemption;
 mod search;
 mod victims;
