@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use berth_api::object::group::{
     GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION,
-    GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
+    GROUP_REQUIRED_TOPOLOGY_ANNOTATION, GROUP_SLICE_SIZE_ANNOTATION, GROUP_SLICE_TOPOLOGY_ANNOTATION,
 };
 use berth_api::rules::NODE_FIELDS;
 
@@ -176,15 +176,27 @@ fn the_annotations_of_groups_are_validated() {
         [format!("{}: Invalid value: \"a b\": {DNS_SUBDOMAIN}", path("group"))]
     );
     let (required, preferred) = (GROUP_REQUIRED_TOPOLOGY_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION);
+    let label_key =
+        |name: &str, value: &str| format!("{}: Invalid value: {value:?}: {LABEL_KEY}", path(name));
+    assert_eq!(errors(json!({required: "zone", preferred: "block,example.com/rack"})), [""; 0]);
+    assert_eq!(errors(json!({required: "a b"})), [label_key("group-required-topology", "a b")]);
+    assert_eq!(errors(json!({preferred: "block,a b"})), [label_key("group-preferred-topology", "block,a b")]);
+    let (topology, size) = (GROUP_SLICE_TOPOLOGY_ANNOTATION, GROUP_SLICE_SIZE_ANNOTATION);
+    assert_eq!(errors(json!({topology: "rack", size: "4"})), [""; 0]);
     assert_eq!(
-        errors(json!({required: "zone", preferred: "a b"})),
-        [
-            format!("{}: Invalid value: \"a b\": {LABEL_KEY}", path("group-preferred-topology")),
-            format!(
-                "{}: Forbidden: may not be set together with {required}",
-                path("group-preferred-topology")
-            ),
-        ]
+        errors(json!({topology: "rack"})),
+        [format!("{}: Required value: how many pods a slice has", path("group-slice-size"))]
+    );
+    assert_eq!(
+        errors(json!({size: "4"})),
+        [format!(
+            "{}: Required value: the node label whose domains take whole slices",
+            path("group-slice-topology")
+        )]
+    );
+    assert_eq!(
+        errors(json!({topology: "rack", size: "0"})),
+        [format!("{}: Invalid value: \"0\": must be an integer from 1 to 100000", path("group-slice-size"))]
     );
     let (_, admission) = admitted(json!({"annotations": annotated("team", "0")}), json!({}), false);
     let ignored = format!("{}: ignored because Berth's extensions are switched off", path("group"));

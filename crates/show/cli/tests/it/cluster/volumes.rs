@@ -67,6 +67,16 @@ impl Storage {
         }
         merge(&mut volume, &more);
         create(&self.cluster.client, VOLUMES, volume).await;
+        // Volumes without a phase are not considered: a pod would get one of those that have theirs already.
+        eventually(&format!("volume {name} has a phase"), async || {
+            let volume =
+                get(&self.cluster.client, &format!("{VOLUMES}/{name}")).await.map_err(|e| e.to_string())?;
+            if ["", "Pending"].contains(&text(&volume, "/status/phase")) {
+                return Err(volume["status"].to_string());
+            }
+            Ok(())
+        })
+        .await;
     }
 
     /// Creates a pod with this volume.
