@@ -107,9 +107,11 @@ impl<'a, 'b> Placing<'a, 'b> {
         if level.rule.required {
             return self.in_one(members, min, level, finer, within);
         }
+        // What a slice needs is no preference.
+        let has_slices = levels.iter().any(|level| level.rule.multiple_of > 1);
         self.in_one(members, members.len(), level, finer, within)
             .or_else(|| self.in_several(members, min, level, finer, within))
-            .or_else(|| if level.rule.multiple_of > 1 { None } else { self.search(members, min, within) })
+            .or_else(|| if has_slices { None } else { self.search(members, min, within) })
     }
 
     /// Places members in a domain, without a look at finer levels.

@@ -145,9 +145,8 @@ fn neighbours_in_rank_share_racks_and_nodes() {
 
 #[test]
 fn each_domain_takes_whole_slices() {
-    let slices = |n| [TopologyLevel { multiple_of: n, ..TopologyLevel::preferred(RACK) }];
     let by_rack = |text: &str, min: usize, n: usize| {
-        let nodes = nodes(text, min, &slices(n))?;
+        let nodes = nodes(text, min, &[slices_of_racks(n)])?;
         let mut counts = BTreeMap::<&str, usize>::new();
         nodes
             .iter()
@@ -162,6 +161,21 @@ fn each_domain_takes_whole_slices() {
     assert_eq!(by_rack(&text, 8, 8), None);
     assert_eq!(by_rack(&format!("{nodes}{}", pods(10, 1)), 10, 5), None, "r1 takes four");
     assert_eq!(by_rack(&format!("{nodes}{}", pods(7, 1)), 6, 3).as_deref(), Some("r2:6"));
+}
+
+#[test]
+fn slices_hold_where_a_coarser_preference_does_not() {
+    let zones = [TopologyLevel::preferred("topology.kubernetes.io/zone"), slices_of_racks(4)];
+    let text = |n| format!("{}{}", racks(&[("r1", 2), ("r2", 1)]), pods(n, 1));
+    assert_eq!(
+        nodes(&text(4), 4, &zones).map(|nodes| nodes.iter().all(|node| rack_of(node) == "r1")),
+        Some(true)
+    );
+    assert_eq!(placed(&text(6), 6, &zones), "none", "r2 takes half a slice");
+}
+
+fn slices_of_racks(n: usize) -> TopologyLevel {
+    TopologyLevel { multiple_of: n, ..TopologyLevel::preferred(RACK) }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Claims that lose their devices when pods leave: the controller of claims deallocates those that no pod uses any more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use berth_api::object::NamespacedName;
@@ -22,7 +22,8 @@ pub(crate) struct LeftClaim<'a> {
 #[derive(Default)]
 pub(crate) struct ReleasedClaims {
     claims: Vec<(NamespacedName, ClaimRecord)>,
-    extended: Vec<((NamespacedName, Box<str>), Arc<Allocation>)>,
+    /// Those for extended resources, by pod and uid.
+    extended: HashMap<(NamespacedName, Box<str>), Arc<Allocation>>,
 }
 
 impl State {
@@ -73,7 +74,7 @@ impl State {
         }
         if let Some(allocation) = self.devices.assumed_extended.remove(&devices_key(pod)) {
             self.count_allocation(Some(&allocation), false);
-            released.extended.push((devices_key(pod), allocation));
+            released.extended.insert(devices_key(pod), allocation);
         }
     }
 
