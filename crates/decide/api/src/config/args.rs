@@ -123,17 +123,9 @@ fn inter_pod_affinity(args: &mut Fields<'_>) -> InterPodAffinityArgs {
             .get("ignorePreferredTermsOfExistingPods")
             .and_then(|flag| flag.bool())
             .unwrap_or_default(),
-        ignore_preferred_anti_affinity_of_existing_pods: extension_flag(
-            args,
-            "ignorePreferredAntiAffinityOfExistingPods",
-        ),
+        ignore_preferred_anti_affinity_of_existing_pods: args
+            .extension_flag("ignorePreferredAntiAffinityOfExistingPods"),
     }
-}
-
-/// An argument that kube-scheduler does not have: false by default, and an error without extensions.
-pub(super) fn extension_flag(args: &mut Fields<'_>, name: &'static str) -> bool {
-    let flag = args.get(name).filter(|flag| flag.is_extension_enabled());
-    flag.and_then(|flag| flag.bool()).unwrap_or_default()
 }
 
 fn node_resources_fit(args: &mut Fields<'_>) -> NodeResourcesFitArgs {

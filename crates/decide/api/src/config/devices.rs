@@ -4,7 +4,6 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::args::extension_flag;
 use super::process::{go_duration, warn_without_effect};
 use crate::read::fields::Fields;
 
@@ -40,7 +39,7 @@ impl DynamicResourcesArgs {
                 _ => node.invalid("must be at least 1 second"),
             }
         }
-        read.preempt_for_devices = extension_flag(args, "preemptForDevices");
+        read.preempt_for_devices = args.extension_flag("preemptForDevices");
         read
     }
 

@@ -229,6 +229,12 @@ impl<'a> Fields<'a> {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
+    /// A field of Berth alone: false by default, and an error without extensions.
+    pub fn extension_flag(&mut self, name: &'static str) -> bool {
+        let flag = self.get(name).filter(|flag| flag.is_extension_enabled());
+        flag.and_then(|flag| flag.bool()).unwrap_or_default()
+    }
+
     /// A field; `null` is the same as absent.
     pub fn get(&mut self, name: &'static str) -> Option<Node<'a>> {
         if !self.known.contains(&name) {

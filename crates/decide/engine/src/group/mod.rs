@@ -11,6 +11,7 @@
 //! The search is exact while the placements to be considered fit its budget; beyond it a group that could be placed may be
 //! reported as one that cannot.
 
+mod domain;
 mod preemption;
 mod search;
 mod topology;
@@ -24,7 +25,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub use self::preemption::GroupVictims;
 pub(crate) use self::preemption::{preempt, reserve};
 
-use self::topology::{Domain, Found, Placing};
+use self::domain::{Domain, domains};
+use self::topology::{Found, Placing};
 use crate::cycle::context::{Context, CycleState};
 use crate::cycle::equivalence::Equivalence;
 use crate::cycle::nomination::Nominations;
@@ -192,7 +194,7 @@ fn domains_in_turn(by: &Deciding<'_>, group: &Group<'_>, first: &PreparedPod) ->
         return [Domain::all_nodes()].into_iter().chain(mutual_domains(by, group, first)).collect();
     };
     let mut domains =
-        by_score(by, first, topology::domains(by.state, &level.rule.key, &Domain::all_nodes(), true, None));
+        by_score(by, first, domains(by.state, &level.rule.key, &Domain::all_nodes(), true, None));
     if let Some(only) = level.value {
         domains.retain(|domain| domain.value().is_some_and(|value| **value == *only));
     }
@@ -205,7 +207,7 @@ fn domains_in_turn(by: &Deciding<'_>, group: &Group<'_>, first: &PreparedPod) ->
 /// The domains of the topology in which members require each other.
 fn mutual_domains(by: &Deciding<'_>, group: &Group<'_>, first: &PreparedPod) -> Vec<Domain> {
     let Some(key) = mutual_topology(by.state, group.members) else { return Vec::new() };
-    by_score(by, first, topology::domains(by.state, &key, &Domain::all_nodes(), false, None))
+    by_score(by, first, domains(by.state, &key, &Domain::all_nodes(), false, None))
 }
 
 /// The members in the order in which they are decided: by priority, then those first whose affinity does not wait for

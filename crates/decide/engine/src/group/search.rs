@@ -8,7 +8,7 @@
 use berth_api::rules::{PodRules, WhenUnsatisfiable};
 use smallvec::SmallVec;
 
-use super::topology::Domain;
+use super::domain::Domain;
 use super::{Deciding, MemberFailure, matches, terms_satisfied};
 use crate::cycle::context::{Context, CycleState};
 use crate::cycle::equivalence::Equivalence;

@@ -259,6 +259,12 @@ async fn many_pods_share_a_claim_up_to_its_limit() {
         world.send(Method::DELETE, &format!("{PODS}/p{i}"), now).await.unwrap();
     }
     world.until_n_bound(3).await;
+    until("the reservations of deleted pods are removed", async || {
+        let claim = world.device_claim_of("shared").await;
+        let n = claim["status"]["reservedFor"].as_array().map_or(0, Vec::len);
+        if n == 3 { Ok(()) } else { Err(format!("{n} reservations")) }
+    })
+    .await;
     world.verify_devices().await;
     scheduler.stopped().await;
 }

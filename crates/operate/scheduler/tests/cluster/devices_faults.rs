@@ -39,10 +39,10 @@ async fn what_was_written_before_a_failure_is_taken_back() {
             false => Fault::None,
         }
     });
-    let scheduler = start_scheduler(proxy.config(), slow()).await;
     for name in ["good", "bad"] {
         world.device_claim(name, 1).await;
     }
+    let scheduler = start_scheduler(proxy.config(), slow()).await;
     world.pod(pod_with_claims("p", &["good", "bad"])).await;
     let condition = world.until_refused("p").await;
     assert_eq!(condition["reason"], "SchedulerError");
