@@ -47,6 +47,9 @@ impl Found {
     }
 }
 
+/// A level, and those that are finer.
+type Levels<'l, 'a> = (&'l GroupLevel<'a>, &'l [GroupLevel<'a>]);
+
 /// A domain that was tried.
 struct Candidate {
     domain: Domain,
@@ -81,12 +84,12 @@ impl<'a, 'b> Placing<'a, 'b> {
     ) -> Option<Found> {
         let Some((level, finer)) = levels.split_first() else { return self.search(members, min, within) };
         if level.rule.required {
-            return self.in_one(members, min, level, finer, within);
+            return self.in_one(members, min, (level, finer), within);
         }
         // What a slice needs is no preference.
         let has_slices = levels.iter().any(|level| level.rule.multiple_of > 1);
-        self.in_one(members, members.len(), level, finer, within)
-            .or_else(|| self.in_several(members, min, level, finer, within))
+        self.in_one(members, members.len(), (level, finer), within)
+            .or_else(|| self.in_several(members, min, (level, finer), within))
             .or_else(|| if has_slices { None } else { self.search(members, min, within) })
     }
 
@@ -121,8 +124,7 @@ impl<'a, 'b> Placing<'a, 'b> {
         &mut self,
         members: &[usize],
         min: usize,
-        level: &GroupLevel<'a>,
-        finer: &[GroupLevel<'a>],
+        (level, finer): Levels<'_, 'a>,
         within: &Domain,
     ) -> Option<Found> {
         let min = min.next_multiple_of(level.rule.multiple_of.max(1));
@@ -145,7 +147,7 @@ impl<'a, 'b> Placing<'a, 'b> {
             if room < min && self.furthest.as_ref().is_some_and(|furthest| furthest.n_placed >= room) {
                 continue;
             }
-            tried.extend(self.candidate(members, min, level, finer, domain));
+            tried.extend(self.candidate(members, min, (level, finer), domain));
         }
         let most = tried.iter().map(|candidate| candidate.n_placed).max()?;
         let score = |c: &Candidate| MAX_SCORE * c.n_placed as i64 / most as i64 + c.usage;
@@ -162,8 +164,7 @@ impl<'a, 'b> Placing<'a, 'b> {
         &mut self,
         members: &[usize],
         min: usize,
-        level: &GroupLevel<'a>,
-        finer: &[GroupLevel<'a>],
+        (level, finer): Levels<'_, 'a>,
         domain: Domain,
     ) -> Option<Candidate> {
         let mut found = self.place(members, min, finer, &domain)?;
@@ -178,15 +179,14 @@ impl<'a, 'b> Placing<'a, 'b> {
         &mut self,
         members: &[usize],
         min: usize,
-        level: &GroupLevel<'a>,
-        finer: &[GroupLevel<'a>],
+        (level, finer): Levels<'_, 'a>,
         within: &Domain,
     ) -> Option<Found> {
         let mut remaining = members.to_vec();
         let mut domains = self.domains(level, within);
         let mut parts: Vec<Candidate> = Vec::new();
         while !remaining.is_empty() {
-            let Some(part) = self.largest(&remaining, level, finer, &mut domains) else { break };
+            let Some(part) = self.largest(&remaining, (level, finer), &mut domains) else { break };
             self.assign(&part, true);
             let taken: FxHashSet<usize> = part.found.placed().collect();
             remaining.retain(|i| !taken.contains(i));
@@ -211,8 +211,7 @@ impl<'a, 'b> Placing<'a, 'b> {
     fn largest(
         &mut self,
         members: &[usize],
-        level: &GroupLevel<'a>,
-        finer: &[GroupLevel<'a>],
+        (level, finer): Levels<'_, 'a>,
         domains: &mut Vec<Domain>,
     ) -> Option<Candidate> {
         domains.sort_by_cached_key(|domain| Reverse(self.room(domain, members)));
@@ -225,7 +224,9 @@ impl<'a, 'b> Placing<'a, 'b> {
                 left.push(domain);
                 continue;
             }
-            let Some(candidate) = self.candidate(members, 0, level, finer, domain.clone()) else { continue };
+            let Some(candidate) = self.candidate(members, 0, (level, finer), domain.clone()) else {
+                continue;
+            };
             let rank =
                 |own: bool, c: &Candidate| (own, c.n_placed, c.usage, Reverse(c.domain.value().cloned()));
             let is_better =

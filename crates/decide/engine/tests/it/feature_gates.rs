@@ -19,7 +19,7 @@ fn capacity_scoring() -> Settings {
     with_gates(FeatureGates { storage_capacity_scoring: true, ..FeatureGates::default() })
 }
 
-/// The message about a pod that fits nowhere.
+/// The message about a pod that no node is feasible for.
 fn message(settings: Settings, lines: &str, pod: &str) -> String {
     let mut cluster = cluster(&text::world(lines), settings);
     let prepared = cluster.prepare(&admitted(&text::pod(pod), true));

@@ -9,13 +9,13 @@ use berth_simulate::{Simulation, SimulationOptions};
 use jiff::Timestamp;
 
 /// A node with this many GPUs.
-fn node(name: &str, n_devices: usize) -> String {
+pub(super) fn node(name: &str, n_devices: usize) -> String {
     let devices: Vec<_> = (0..n_devices).map(|i| format!("{{name: gpu-{i}}}")).collect();
     format!(
         "---
 apiVersion: v1
 kind: Node
-metadata: {{name: {name}}}
+metadata: {{name: {name}, labels: {{node: {name}}}}}
 status: {{allocatable: {{cpu: 8, memory: 8Gi, pods: 20}}}}
 ---
 apiVersion: resource.k8s.io/v1

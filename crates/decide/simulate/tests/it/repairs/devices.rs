@@ -3,25 +3,7 @@
 use berth_api::inventory::Inventory;
 use berth_simulate::{Repair, Simulation, SimulationOptions};
 
-/// A node with a label and this many devices.
-fn node(name: &str, n_devices: usize) -> String {
-    let devices: Vec<_> = (0..n_devices).map(|i| format!("{{name: gpu-{i}}}")).collect();
-    format!(
-        "---
-{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{node: {name}}}}}, status: {{allocatable: {{cpu: 8, pods: 20}}}}}}
----
-apiVersion: resource.k8s.io/v1
-kind: ResourceSlice
-metadata: {{name: {name}-gpu}}
-spec:
-  driver: gpu.example.com
-  nodeName: {name}
-  pool: {{name: {name}, generation: 1, resourceSliceCount: 1}}
-  devices: [{}]
-",
-        devices.join(", ")
-    )
-}
+use crate::devices::node;
 
 fn class(name: &str, expression: &str) -> String {
     format!(

@@ -13,7 +13,7 @@ pub(super) struct ClaimLocks(Arc<Mutex<Locks>>);
 #[derive(Default)]
 struct Locks {
     by_claim: HashMap<NamespacedName, Weak<AsyncMutex<()>>>,
-    /// When there are this many, those that nobody holds are removed.
+    /// When there are this many, those that are not locked are removed.
     sweep_at: usize,
 }
 
