@@ -98,6 +98,8 @@ pub enum Entry {
     RestoreDevices(Box<AssumedDevices>),
     /// A pod in the queue is nominated to a node.
     Nominate(NamespacedName, String),
+    /// These pods with claims of devices are evicted for the pod that was just nominated.
+    Victims(NamespacedName, Vec<NamespacedName>),
     /// A nomination was cleared.
     ClearNomination(NamespacedName),
     /// A pending pod entered the queue, or changed there.

@@ -63,7 +63,7 @@ pub(crate) fn preempt(
 fn evict(context: &mut Context, id: PodId, victims: Victims, chosen_at: Instant) {
     let Some(queued) = context.pending.pods.get_mut(id) else { return };
     let pod = queued.pod.clone();
-    context.state.cluster.nominate(queued.decided(), &victims.node);
+    context.state.cluster.nominate_for_victims(queued.decided(), &victims.node, &victims.victims);
     context.pending.metrics.preemption_victims.observe(victims.victims.len() as f64);
     tracing::info!(
         pod = pod.key(),

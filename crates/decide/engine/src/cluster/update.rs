@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
 
 use super::{Caches, Cluster};
+use crate::cycle::nomination::Victims;
 use crate::state::pod::prepared::PreparedPod;
 use crate::wake::ClusterChange;
 
@@ -204,13 +205,33 @@ impl Cluster {
     }
 
     /// Nominates a pod to a node: from now on the node admits pods of lower or equal priority only where this one
-    /// would still fit. A pod has one nomination; a second one replaces the first.
+    /// would still fit. A pod has one nomination; a second one replaces the first, and keeps its victims on the same node.
     pub fn nominate(&mut self, pod: &PreparedPod, node: &str) {
+        let symbol = self.state.symbols.get(node);
+        let victims = symbol.map(|node| self.nominations.victims(pod.namespace, &pod.name, node));
+        self.insert_nomination(pod, node, victims.unwrap_or_default());
+    }
+
+    /// As [`Cluster::nominate`], for a pod that pods are evicted for: the devices that they leave are kept for it from now on.
+    pub fn nominate_for_victims(&mut self, pod: &PreparedPod, node: &str, victims: &[NamespacedName]) {
+        let found = victims.iter().filter_map(|victim| {
+            let id = self.state.find_pod(victim.namespace(), victim.name())?;
+            self.state.pods.get(id).devices.clone()
+        });
+        let found = found.collect();
+        self.insert_nomination(pod, node, found);
+    }
+
+    fn insert_nomination(&mut self, pod: &PreparedPod, node: &str, victims: Victims) {
         let name = self.name_of(pod);
         self.clear_nomination(name.namespace(), name.name());
         let symbol = self.state.symbols.intern(node);
-        self.nominations.insert(pod, symbol);
+        self.nominations.insert(pod, symbol, victims.clone());
         self.report(|_| Entry::Nominate(name, node.to_owned()));
+        if !victims.is_empty() {
+            let victims = victims.iter().map(|victim| victim.pod.clone()).collect();
+            self.report(|cluster| Entry::Victims(cluster.name_of(pod), victims));
+        }
     }
 
     /// Removes a pod's nomination; returns whether it had one.

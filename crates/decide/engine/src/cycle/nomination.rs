@@ -19,7 +19,16 @@ use crate::state::pod::signature::SignatureId;
 use crate::state::rule_set::RuleSetId;
 use crate::state::volume::PodVolumes;
 
-type ByNode = FxHashMap<Symbol, Vec<PreparedPod>>;
+type ByNode = FxHashMap<Symbol, Vec<Nomination>>;
+
+#[derive(Clone, Debug)]
+struct Nomination {
+    pod: PreparedPod,
+    victims: Victims,
+}
+
+/// Pods with claims of devices that are being evicted for a nominated pod.
+pub(crate) type Victims = Arc<[Arc<PodDevices>]>;
 
 /// Pods nominated to nodes.
 #[derive(Clone, Default)]
@@ -47,7 +56,13 @@ pub(crate) struct NominatedPods {
 const MAX_CHANGED: usize = 1 << 14;
 
 /// What of a nominated pod others have to leave room for.
-pub(crate) type NominatedPod = (RuleSetId, SignatureId, Option<Arc<PodVolumes>>, Option<Arc<PodDevices>>);
+pub(crate) struct NominatedPod {
+    pub(crate) rule_set: RuleSetId,
+    pub(crate) signature: SignatureId,
+    pub(crate) volumes: Option<Arc<PodVolumes>>,
+    pub(crate) devices: Option<Arc<PodDevices>>,
+    pub(crate) victims: Victims,
+}
 
 impl Nominations {
     pub(crate) fn is_empty(&self) -> bool {
@@ -67,22 +82,31 @@ impl Nominations {
     }
 
     /// Pods nominated to a node.
-    pub(crate) fn on(&self, node: Symbol) -> &[PreparedPod] {
-        self.by_node.get(&node).map_or(&[], Vec::as_slice)
+    pub(crate) fn on(&self, node: Symbol) -> impl ExactSizeIterator<Item = &PreparedPod> {
+        let nominations = self.by_node.get(&node).map_or(&[][..], Vec::as_slice);
+        nominations.iter().map(|nomination| &nomination.pod)
     }
 
     /// Nominates a pod that has no nomination.
-    pub(crate) fn insert(&mut self, pod: &PreparedPod, node: Symbol) {
+    pub(crate) fn insert(&mut self, pod: &PreparedPod, node: Symbol, victims: Victims) {
         self.by_pod.insert((pod.namespace, pod.name.clone()), node);
-        Arc::make_mut(&mut self.by_node).entry(node).or_default().push(pod.clone());
+        let nomination = Nomination { pod: pod.clone(), victims };
+        Arc::make_mut(&mut self.by_node).entry(node).or_default().push(nomination);
         self.log(node);
+    }
+
+    /// The pods that are being evicted for a pod from a node that it is nominated to.
+    pub(crate) fn victims(&self, namespace: Symbol, name: &str, node: Symbol) -> Victims {
+        let mut on_node = self.by_node.get(&node).into_iter().flatten();
+        let found = on_node.find(|n| (n.pod.namespace, &*n.pod.name) == (namespace, name));
+        found.map(|nomination| nomination.victims.clone()).unwrap_or_default()
     }
 
     pub(crate) fn remove(&mut self, namespace: Symbol, name: &str) -> Option<Symbol> {
         let node = self.by_pod.remove(&(namespace, name.into()))?;
         let by_node = Arc::make_mut(&mut self.by_node);
         if let Some(pods) = by_node.get_mut(&node) {
-            pods.retain(|p| (p.namespace, &*p.name) != (namespace, name));
+            pods.retain(|n| (n.pod.namespace, &*n.pod.name) != (namespace, name));
             if pods.is_empty() {
                 by_node.remove(&node);
             }
@@ -139,22 +163,25 @@ impl NominatedPods {
     /// Those nominated to a node, by priority and name.
     pub(crate) fn on(&self, state: &State, node: NodeId) -> SmallVec<[NominatedPod; 2]> {
         let Some(by_node) = &self.by_node else { return SmallVec::new() };
-        let pods = by_node.get(&state.nodes.get(node).name).into_iter().flatten();
+        let nominations = by_node.get(&state.nodes.get(node).name).into_iter().flatten();
         let is_itself = |pod: &PreparedPod| {
             self.itself.as_ref().is_some_and(|(ns, name)| (*ns, name) == (pod.namespace, &pod.name))
         };
-        let counts = |pod: &&PreparedPod| pod.precedence.priority >= self.priority && !is_itself(pod);
-        let mut pods: SmallVec<[&PreparedPod; 2]> = pods.filter(counts).collect();
-        pods.sort_unstable_by(|a, b| {
+        let counts = |n: &&Nomination| n.pod.precedence.priority >= self.priority && !is_itself(&n.pod);
+        let mut counted: SmallVec<[&Nomination; 2]> = nominations.filter(counts).collect();
+        counted.sort_unstable_by(|a, b| {
             let text = |symbol| state.symbols.text(symbol);
-            let by_priority = b.precedence.priority.cmp(&a.precedence.priority);
-            by_priority.then_with(|| (text(a.namespace), &a.name).cmp(&(text(b.namespace), &b.name)))
+            let by_priority = b.pod.precedence.priority.cmp(&a.pod.precedence.priority);
+            by_priority
+                .then_with(|| (text(a.pod.namespace), &a.pod.name).cmp(&(text(b.pod.namespace), &b.pod.name)))
         });
-        pods.into_iter()
-            .map(|pod| {
-                let signature = state.label_sets.get(pod.label_set).signature;
-                (pod.rule_set, signature, pod.volumes.clone(), pod.devices.clone())
-            })
-            .collect()
+        let nominated = counted.into_iter().map(|Nomination { pod, victims }| NominatedPod {
+            rule_set: pod.rule_set,
+            signature: state.label_sets.get(pod.label_set).signature,
+            volumes: pod.volumes.clone(),
+            devices: pod.devices.clone(),
+            victims: victims.clone(),
+        });
+        nominated.collect()
     }
 }

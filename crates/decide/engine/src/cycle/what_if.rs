@@ -105,8 +105,9 @@ impl NodeWhatIf<'_> {
     pub(crate) fn change_nominated(&mut self, sign: i64) -> bool {
         let Context { state, cycle, .. } = self.relevant.context;
         let pods = cycle.nominated.on(state, self.id);
-        for (rule_set, signature, volumes, devices) in &pods {
-            self.change(*rule_set, *signature, volumes.as_ref(), devices.as_ref(), sign);
+        for pod in &pods {
+            self.change(pod.rule_set, pod.signature, pod.volumes.as_ref(), pod.devices.as_ref(), sign);
+            self.delta.devices.change_victims(&pod.victims, sign);
         }
         !pods.is_empty()
     }

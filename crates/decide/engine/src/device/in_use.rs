@@ -7,6 +7,7 @@ use berth_api::object::NamespacedName;
 use smallvec::SmallVec;
 
 use super::{CycleDevices, NodeVerdict};
+use crate::cycle::nomination::Victims;
 use crate::state::State;
 use crate::state::device::{AllocatedDevice, DeviceUse, PodDevices, Pool, PoolName};
 use crate::state::node::NodeRecord;
@@ -17,6 +18,8 @@ pub(crate) struct DeviceDelta {
     pub(crate) pods: SmallVec<[(Arc<PodDevices>, i64); 1]>,
     /// Whether claims are deallocated whose pods are gone.
     pub(crate) without_gone: bool,
+    /// Of the pods nominated there: their devices are in use until they have ended.
+    victims: SmallVec<[Victims; 1]>,
 }
 
 impl DeviceDelta {
@@ -24,6 +27,14 @@ impl DeviceDelta {
         match self.pods.iter().position(|(known, _)| Arc::ptr_eq(known, pod)) {
             Some(i) => self.pods[i].1 += sign,
             None => self.pods.push((pod.clone(), sign)),
+        }
+    }
+
+    pub(crate) fn change_victims(&mut self, victims: &Victims, sign: i64) {
+        match sign {
+            _ if victims.is_empty() => {}
+            1 => self.victims.push(victims.clone()),
+            _ => self.victims.retain(|known| !Arc::ptr_eq(known, victims)),
         }
     }
 }
@@ -67,11 +78,13 @@ impl DevicesInUse {
         let leaving = delta.pods.iter().filter(|(_, n)| *n < 0).map(|(pod, _)| &**pod);
         let leaving: Vec<&PodDevices> = leaving.collect();
         let mut in_use = DevicesInUse::without(state, &leaving, delta.without_gone, pod);
+        let victims = delta.victims.iter().flat_map(|victims| victims.iter()).map(|victim| &**victim);
+        let ending: Vec<&PodDevices> = leaving.iter().copied().chain(victims).collect();
         let mut reserved: Vec<AllocatedDevice> = Vec::new();
         for (nominated, _) in delta.pods.iter().filter(|(_, n)| *n > 0) {
             let nominated =
                 CycleDevices::resolve(state, nominated, pod.binding_timeout, pod.least_waste.clone());
-            reserved.extend(reserve(state, node, &leaving, &reserved, &nominated));
+            reserved.extend(reserve(state, node, &ending, &reserved, &nominated));
         }
         reserved.iter().for_each(|device| in_use.change(state, device, true));
         in_use
@@ -115,7 +128,7 @@ impl DevicesInUse {
 fn reserve(
     state: &State,
     node: &NodeRecord,
-    leaving: &[&PodDevices],
+    ending: &[&PodDevices],
     reserved: &[AllocatedDevice],
     nominated: &CycleDevices,
 ) -> Vec<AllocatedDevice> {
@@ -125,8 +138,8 @@ fn reserve(
     let pods = state.nodes.find(node.name).map(|id| &state.nodes.get(id).pods);
     let on_node = pods.into_iter().flatten().map(|id| state.pods.get(*id));
     let preempted = on_node.filter(|pod| pod.precedence.being_preempted);
-    let mut ending: Vec<&PodDevices> = preempted.filter_map(|pod| pod.devices.as_deref()).collect();
-    ending.extend(leaving);
+    let preempted = preempted.filter_map(|pod| pod.devices.as_deref());
+    let mut ending: Vec<&PodDevices> = ending.iter().copied().chain(preempted).collect();
     ending.sort_unstable_by_key(|pod| &pod.pod);
     ending.dedup_by_key(|pod| &pod.pod);
     // Looking for claims of pods that are gone takes long.

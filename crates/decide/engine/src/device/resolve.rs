@@ -60,7 +60,9 @@ impl CycleDevices {
             let mut unallocated = None;
             match claim.allocation() {
                 Some(_)
-                    if claim.written.is_none() && claim.is_in_flight && !claim.is_reserved_for(&self.pod) =>
+                    if claim.written.is_none()
+                        && claim.in_flight_for.is_some()
+                        && !claim.is_reserved_for(&self.pod) =>
                 {
                     return Err(format!("resource claim {name} is in the process of being allocated"));
                 }

@@ -250,7 +250,7 @@ fn victims(
     found: &NodeVictims,
 ) -> Victims {
     let key = |namespace, name: &str| NamespacedName::new(state.symbols.text(namespace), name);
-    let nominated = nominations.on(state.nodes.get(node).name).iter();
+    let nominated = nominations.on(state.nodes.get(node).name);
     let lower = nominated.filter(|p| p.precedence.priority < pod.precedence.priority);
     let mut nominations: Vec<_> = lower.map(|p| key(p.namespace, &p.name)).collect();
     nominations.sort_unstable();

@@ -184,6 +184,12 @@ impl JournalReplay {
             Entry::AssumeDevices(assumed) => cluster.assume_devices(&assumed),
             Entry::RestoreDevices(assumed) => cluster.restore_devices(&assumed),
             Entry::Nominate(name, node) => cluster.nominate(&queued(&self.queue, &name)?.1, &node),
+            Entry::Victims(name, victims) => {
+                let pod = &queued(&self.queue, &name)?.1;
+                if let Some(node) = cluster.nomination(name.namespace(), name.name()).map(str::to_owned) {
+                    cluster.nominate_for_victims(pod, &node, &victims);
+                }
+            }
             Entry::ClearNomination(name) => _ = cluster.clear_nomination(name.namespace(), name.name()),
             Entry::Queue(pod) => {
                 let prepared = cluster.prepare(&pod);

@@ -86,7 +86,7 @@ impl PodGroups {
         let mut preemptors: BTreeMap<&str, PodId> = BTreeMap::new();
         for (id, node) in ids.iter().zip(&found.nodes) {
             if let (Some(node), Some(queued)) = (node, context.pending.pods.get(*id)) {
-                context.state.cluster.nominate(queued.decided(), node);
+                context.state.cluster.nominate_for_victims(queued.decided(), node, &found.victims);
                 preemptors.entry(node).or_insert(*id);
             }
         }

@@ -51,6 +51,7 @@ struct PodLines {
     /// The placement is an assumption: it needs the pod as it was queued.
     is_assumed: bool,
     nominated: Option<Line>,
+    victims: Option<Line>,
 }
 
 impl Checkpoint {
@@ -131,10 +132,19 @@ impl Checkpoint {
             }
             Entry::Nominate(pod, _) => {
                 let added = self.add(line);
-                self.change(pod, |lines, replaced| replaced.extend(lines.nominated.replace(added)));
+                self.change(pod, |lines, replaced| {
+                    replaced.extend(lines.nominated.replace(added));
+                    replaced.extend(lines.victims.take());
+                });
+            }
+            Entry::Victims(pod, _) => {
+                let added = self.add(line);
+                self.change(pod, |lines, replaced| replaced.extend(lines.victims.replace(added)));
             }
             Entry::ClearNomination(pod) => {
-                self.change(pod, |lines, replaced| replaced.extend(lines.nominated.take()));
+                self.change(pod, |lines, replaced| {
+                    replaced.extend([lines.nominated.take(), lines.victims.take()].into_iter().flatten());
+                });
             }
             Entry::AssumeVolumes(assumed) => self.assume_volumes(assumed),
             Entry::RestoreVolumes(assumed) => self.restore_volumes(assumed),

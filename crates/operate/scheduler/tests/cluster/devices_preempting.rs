@@ -42,12 +42,15 @@ async fn fill(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "with several of them at once, the preempting pod sometimes stays pending"]
 async fn pods_are_evicted_for_the_devices_of_their_claims() {
     let world = full_world().await;
     let _controllers = controllers(&world);
     let scheduler = world.schedule(preempting_for_devices()).await;
     fill(&world).await;
+    // It waits for a device, and is not to get one that the next pod preempts for.
+    world.device_claim("small", 1).await;
+    world.pod(pod_with_claims("small", &["small"])).await;
+    world.until_refused("small").await;
     world.device_claim("big", 2).await;
     world.pod(important(pod_with_claims("big", &["big"]))).await;
     assert_eq!(world.until_bound("big").await, "n0");
@@ -56,7 +59,7 @@ async fn pods_are_evicted_for_the_devices_of_their_claims() {
     // As many pods as needed: their claims are deallocated a little after they are gone.
     scheduler.until("three pods are removed", |s| s.n_preempted == 3).await;
     let left: Vec<_> = world.pods().await.into_iter().map(|pod| pod.metadata.name).collect();
-    assert_eq!(left, ["big", "extended"]);
+    assert_eq!(left, ["big", "extended", "small"]);
     world.verify_devices().await;
     scheduler.stopped().await;
 }

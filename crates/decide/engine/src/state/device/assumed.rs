@@ -20,9 +20,9 @@ impl State {
                 continue;
             }
             let Some(claim) = self.devices.claims.get_mut(&decided.claim) else { continue };
-            if !claim.consumers.iter().any(|consumer| *consumer.uid == *assumed.uid) {
-                let (pod, uid) = (assumed.pod.name().into(), assumed.uid.as_str().into());
-                claim.consumers.push(Consumer { pod, uid });
+            let consumer = Consumer { pod: assumed.pod.name().into(), uid: assumed.uid.as_str().into() };
+            if !claim.consumers.iter().any(|known| known.uid == consumer.uid) {
+                claim.consumers.push(consumer.clone());
             }
             let Some(allocation) = decided.allocation.as_ref().filter(|_| claim.allocation().is_none())
             else {
@@ -30,7 +30,7 @@ impl State {
             };
             let allocation = Arc::new(Allocation::compile(&mut self.symbols, allocation));
             claim.assumed = Some(allocation.clone());
-            claim.is_in_flight = assumed.in_flight;
+            claim.in_flight_for = assumed.in_flight.then_some(consumer);
             self.count_allocation(Some(&allocation), true);
         }
     }
@@ -50,7 +50,7 @@ impl State {
             if decided.allocation.is_none() {
                 continue;
             }
-            claim.is_in_flight = false;
+            claim.in_flight_for = None;
             if let Some(assumed) = claim.assumed.take() {
                 let counts = claim.written.is_none();
                 if counts {

@@ -239,8 +239,8 @@ pub(crate) struct ClaimRecord {
     pub(crate) written: Option<Arc<Allocation>>,
     /// What was decided and is not written yet.
     pub(crate) assumed: Option<Arc<Allocation>>,
-    /// Whether the assumed allocation is being written: until then no other pod gets the claim.
-    pub(crate) is_in_flight: bool,
+    /// The pod for which the assumed allocation is being written: until then no other pod gets the claim.
+    pub(crate) in_flight_for: Option<Consumer>,
     /// What it is reserved for.
     pub(crate) consumers: Vec<Consumer>,
     /// Whether its devices are ready for its pods.
@@ -264,7 +264,7 @@ impl ClaimRecord {
                 .as_ref()
                 .map(|allocation| Arc::new(Allocation::compile(symbols, allocation))),
             assumed: None,
-            is_in_flight: false,
+            in_flight_for: None,
             consumers: status.reserved_for.iter().map(Consumer::of).collect(),
             readiness: Readiness::of(claim),
             is_extended: claim.is_for_extended_resources(),

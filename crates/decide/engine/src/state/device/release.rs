@@ -48,7 +48,9 @@ impl State {
             let mut leaving = pods.iter().filter(|pod| pod.pod.namespace() == name.namespace());
             leaving.any(|pod| consumer.is(pod)) || (gone && self.is_gone(name.namespace(), consumer))
         };
-        !claim.consumers.is_empty() && claim.consumers.iter().all(leaves)
+        // An object from before the reservation does not show it.
+        let mut consumers = claim.consumers.iter().chain(&claim.in_flight_for).peekable();
+        consumers.peek().is_some() && consumers.all(leaves)
     }
 
     fn is_gone(&self, namespace: &str, consumer: &Consumer) -> bool {

@@ -188,7 +188,7 @@ impl State {
         {
             assumed.scope.symbols().for_each(|symbol| self.symbols.retain(symbol));
             record.assumed = Some(assumed.clone());
-            record.is_in_flight = before.is_in_flight;
+            record.in_flight_for.clone_from(&before.in_flight_for);
         }
         let allocated = |claim: &ClaimRecord| claim.allocation().cloned();
         let (was, is) = (before.as_ref().and_then(allocated), allocated(&record));

@@ -3,7 +3,7 @@
 
 use berth_api::config::{Profile, SchedulerConfig};
 use berth_api::object::device::{DeviceKind, DeviceObject};
-use berth_api::object::{Condition, PodDisruptionBudget};
+use berth_api::object::{Condition, NamespacedName, PodDisruptionBudget};
 use berth_engine::{DisruptionBudget, Group, Outcome, Preemption, Settings};
 use berth_testkit::text;
 
@@ -225,6 +225,22 @@ fn devices_are_reserved_for_nominated_pods() {
     assert!(!world.cluster.awaits_victims(&high));
     assert_eq!(world.placed("small"), "0/1 nodes are available: 1 cannot allocate all claims.");
     assert_eq!(world.placed("high"), "n0: r0=gpu-0 r0=gpu-1");
+}
+
+#[test]
+fn devices_of_victims_are_kept_before_all_of_them_are_marked() {
+    let users = [user("a", 1, 1), user("b", 1, 1), user("high", 9, 2), user("small", 2, 1)].concat();
+    let mut world = running(&format!("{}{users}", node(2)), &["a", "b"]);
+    let high = world.prepare("high");
+    let victims = ["a", "b"].map(|name| NamespacedName::new("default", name));
+    world.cluster.nominate_for_victims(&high, "n0", &victims);
+    // `a` is deleted at once, without a time to terminate; the request that deletes `b` is on its way.
+    world.cluster.remove_pod("default", "a");
+    world.deallocate("a");
+    world.cluster.nominate(&high, "n0");
+    assert_eq!(world.placed("small"), "0/1 nodes are available: 1 cannot allocate all claims.");
+    world.cluster.clear_nomination("default", "high");
+    assert_eq!(world.placed("small"), "n0: r0=gpu-0");
 }
 
 #[test]
