@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::device::CycleDevices;
 use crate::plugins::{self, Hints, PreFilter, QueueingHint, Reads};
+use crate::preemption;
 use crate::state::State;
 use crate::state::change::{Change, DeviceChange, VolumeChange};
 use crate::state::pod::prepared::PreparedPod;
@@ -121,12 +122,14 @@ impl WakeConditions {
         };
         let change = match &change.0 {
             Recorded::State(change) => change,
-            Recorded::NominationCleared(node) => return context.may_go_to(node),
+            Recorded::NominationCleared(node) => return context.may_go_to(node, &requirements.pod),
         };
         let of_rules = requirements.hints.iter().map(|hints| hints.hint(context, change));
         match of_rules.max().max(Some(context.hint_of_reads(change))) {
             None | Some(QueueingHint::Skip) => false,
-            Some(QueueingHint::CheckNode) => node_of(change).is_some_and(|node| context.may_go_to(node)),
+            Some(QueueingHint::CheckNode) => {
+                node_of(change).is_some_and(|node| context.may_go_to(node, &requirements.pod))
+            }
             Some(QueueingHint::Queue) => true,
         }
     }
@@ -190,16 +193,19 @@ impl Context<'_> {
         }
     }
 
-    /// Whether every rule lets the pod go to a node, but for those that are too expensive to ask.
-    fn may_go_to(self, node: &str) -> bool {
+    /// Whether every rule lets the pod go to a node, but for those that are too expensive to ask, and for those about pods where
+    /// it could preempt others.
+    fn may_go_to(self, node: &str, pod: &PreparedPod) -> bool {
         let Some(id) = self.state.find_node(node) else { return false };
         let considered = match plugins::pre_filter(self) {
             PreFilter::Nodes(_, names) => names.iter().any(|name| name == node),
             PreFilter::AllNodes | PreFilter::Rejected(_) => true,
         };
+        let may_preempt = preemption::may_preempt_on(self.state, pod, id);
         let node = NodeRef::new(id, self.state.nodes.get(id));
-        let mut filters =
-            plugins::filtering(self.profile).filter_map(|rule| (rule.filter_of_changed_node)(self));
+        let rules = plugins::filtering(self.profile)
+            .filter(|rule| !(may_preempt && preemption::depends_on_pods(self, rule.plugin)));
+        let mut filters = rules.filter_map(|rule| (rule.filter_of_changed_node)(self));
         considered && filters.all(|filter| filter.admits(node))
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use berth_engine::DevicePostFilter;
+use berth_engine::{DevicePostFilter, Preemption};
+use berth_mirror::Source;
 use tokio::time::Instant;
 
 use crate::context::Context;
@@ -75,7 +76,7 @@ impl Waker {
         }
     }
 
-    /// Wakes a group if its first pod fits on a node now, or a claim can be freed for it.
+    /// Wakes a group if its first pod fits on a node now, a claim can be freed for it, or it can preempt others.
     fn evaluate(
         &mut self,
         context: &mut Context,
@@ -117,7 +118,13 @@ impl Waker {
             let found = context.state.cluster.device_post_filter(decided);
             matches!(found, DevicePostFilter::Deallocate(_) | DevicePostFilter::Delete(_))
         };
-        if fits || frees_claim() {
+        let mut preempts = || {
+            let found = context.state.cluster.preempt(decided, context.state.budgets.list());
+            matches!(found, Preemption::Victims(_))
+                && queued.preemption.is_none()
+                && context.state.mirror.unreadable(Source::Budgets).is_none()
+        };
+        if fits || frees_claim() || preempts() {
             return context.pending.wake(key, event, now);
         }
         let wake = context.state.cluster.wake_conditions(decided);

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 
 use self::budget::Budgets;
 use self::candidates::NOT_HELPFUL;
+pub(crate) use self::victims::depends_on_pods;
 use self::victims::{Found, NodeVictims, Search};
 use crate::cycle::context::{Context, CycleState};
 use crate::cycle::nomination::Nominations;
@@ -26,6 +27,7 @@ use crate::decision::Run;
 use crate::plugins::{self, PreFilter};
 use crate::state::State;
 use crate::state::node::NodeId;
+use crate::state::pod::PodId;
 use crate::state::pod::Precedence;
 use crate::state::pod::prepared::PreparedPod;
 use crate::verdict::Status;
@@ -164,6 +166,12 @@ pub(crate) fn preempt(
         Some((id, found)) => Preemption::Victims(victims(state, nominations, pod, id, &found)),
         None => Preemption::no_candidate(state.nodes.len(), candidates.reasons()),
     }
+}
+
+/// Whether a pod of lower priority runs on a node.
+pub(crate) fn may_preempt_on(state: &State, pod: &PreparedPod, node: NodeId) -> bool {
+    let is_lower = |id: &PodId| state.pods.get(*id).precedence.priority < pod.precedence.priority;
+    pod.preempts && is_enabled(state, pod) && state.nodes.get(node).pods.iter().any(is_lower)
 }
 
 fn is_enabled(state: &State, pod: &PreparedPod) -> bool {

@@ -129,10 +129,7 @@ impl Search<'_> {
         lower.sort_unstable_by(|(_, a), (_, b)| by_importance(state, a, b));
         let pods: Vec<_> = lower.into_iter().map(|(id, _)| id).collect();
         let (violations, used) = self.budgets.violations(state, &pods);
-        let depends_on_pods = |plugin| {
-            depends_on_pods(plugin)
-                || (plugin == Plugin::DynamicResources && self.context.preempts_for_devices())
-        };
+        let depends_on_pods = |plugin| depends_on_pods(self.context, plugin);
         let (mut victims, mut cost) = (Vec::new(), Cost::NOTHING);
         for protected in [true, false] {
             for (pod, violates) in pods.iter().zip(&violations).filter(|(_, v)| **v == protected) {
@@ -178,7 +175,8 @@ impl Search<'_> {
     }
 }
 
-/// Whether a rule reads which pods run: only those can change their minds when pods come back.
-fn depends_on_pods(plugin: Plugin) -> bool {
+/// Whether a rule can change its mind about a node when pods leave it or come back: it reads which pods run.
+pub(crate) fn depends_on_pods(context: Context<'_>, plugin: Plugin) -> bool {
     plugins::rule(plugin).is_some_and(|rule| rule.reads.any_of(Reads::PODS))
+        || (plugin == Plugin::DynamicResources && context.preempts_for_devices())
 }

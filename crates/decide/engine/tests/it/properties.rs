@@ -281,6 +281,7 @@ impl History {
 struct Parked {
     pod: Pod,
     fits: bool,
+    preempts: bool,
     conditions: WakeConditions,
 }
 
@@ -288,10 +289,10 @@ impl Parked {
     fn new(cluster: &mut Cluster, world: &World, pod: &Pod) -> Parked {
         let prepared = prepare(cluster, world, pod);
         let (fits, conditions) = (cluster.fits_anywhere(&prepared), cluster.wake_conditions(&prepared));
-        Parked { pod: pod.clone(), fits, conditions }
+        Parked { pod: pod.clone(), fits, preempts: preempts(cluster, &prepared), conditions }
     }
 
-    /// A pod that has become feasible must have been woken by one of the changes.
+    /// A pod that has become feasible, or that can preempt others now, must have been woken by one of the changes.
     fn wake(
         &mut self,
         cluster: &mut Cluster,
@@ -299,18 +300,26 @@ impl Parked {
         changes: &[ClusterChange],
     ) -> Result<(), String> {
         let prepared = prepare(cluster, world, &self.pod);
-        let fits = cluster.fits_anywhere(&prepared);
+        let (fits, preempts) = (cluster.fits_anywhere(&prepared), preempts(cluster, &prepared));
         let woken = changes.iter().any(|change| cluster.could_help(&self.conditions, change));
-        if fits && !self.fits && !woken {
-            return Err(format!("fits now, but none of these woke it: {changes:?}"));
+        // What preemption makes of other pods is not foreseen.
+        let are_nodes = changes.iter().all(|change| change.event().starts_with("Node"));
+        let may_preempt_now = preempts && !self.fits && !self.preempts && are_nodes;
+        let is_helped = (fits && !self.fits) || may_preempt_now;
+        if is_helped && !woken {
+            return Err(format!("fits or preempts now, but none of these woke it: {changes:?}"));
         }
         // Conditions that woke a pod without success are replaced most of the time; they stay right if they are not.
         if !fits && (self.fits || (woken && self.pod.metadata.name.len().is_multiple_of(2))) {
             self.conditions = cluster.wake_conditions(&prepared);
         }
-        self.fits = fits;
+        (self.fits, self.preempts) = (fits, preempts);
         Ok(())
     }
+}
+
+fn preempts(cluster: &Cluster, pod: &PreparedPod) -> bool {
+    matches!(cluster.preempt(pod, &[]), Preemption::Victims(_))
 }
 
 /// Takes back a placement as a scheduler does: the pod goes, and what was assumed about its claims.

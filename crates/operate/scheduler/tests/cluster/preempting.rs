@@ -56,6 +56,24 @@ async fn a_lower_priority_pod_is_evicted_and_the_preemptor_gets_its_node() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_preempts_on_a_node_that_a_change_opens_for_it() {
+    let world = World::start().await;
+    classes(&world).await;
+    world.nodes(1, 1, 1).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.pod(of_class(pod("low", "low"), "low")).await;
+    world.until_n_bound(1).await;
+    let cordon = |unschedulable: bool| json!({"spec": {"unschedulable": unschedulable}});
+    world.send(Method::PATCH, &format!("{NODES}/n0"), cordon(true)).await.unwrap();
+    scheduler.until("aware of the cordoned node", |s| s.n_nodes == 1).await;
+    world.pod(of_class(pod("high", "x"), "high")).await;
+    world.until_refused("high").await;
+    world.send(Method::PATCH, &format!("{NODES}/n0"), cordon(false)).await.unwrap();
+    assert_eq!(world.until_bound("high").await, "n0");
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_nomination_is_written_before_the_victims_are_evicted() {
     let world = World::start().await;
     classes(&world).await;
