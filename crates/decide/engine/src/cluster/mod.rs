@@ -17,6 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use self::journal::Journal;
 use crate::cycle::nomination::Nominations;
+use crate::group::DomainTables;
 use crate::preemption::Candidates;
 use crate::state::{Settings, State};
 use crate::view::Views;
@@ -78,6 +79,7 @@ impl Clone for Cluster {
 struct Caches {
     views: Views,
     rejections: RejectionViews<Candidates>,
+    domains: DomainTables,
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ impl Cluster {
     pub fn table_sizes(&self) -> BTreeMap<&'static str, usize> {
         let mut sizes = self.state.table_sizes();
         sizes.insert("nominations", self.nominations.len());
-        let Caches { views, rejections } = &*self.caches();
+        let Caches { views, rejections, .. } = &*self.caches();
         sizes.insert("views", views.len() + rejections.len());
         sizes
     }

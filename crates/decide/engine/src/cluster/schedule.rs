@@ -53,7 +53,7 @@ impl Cluster {
 
     /// Decides where a pod goes. The cluster is not changed; what the decision learns about nodes is cached.
     pub fn decide(&self, pod: &PreparedPod) -> Outcome {
-        let Caches { views, rejections } = &mut *self.caches();
+        let Caches { views, rejections, .. } = &mut *self.caches();
         decision::decide(&self.state, views, rejections, &self.nominations, pod)
     }
 
@@ -122,9 +122,10 @@ impl Cluster {
     /// For requests that assign pods and take that back: no change is recorded.
     fn trying<T>(&mut self, request: impl FnOnce(Deciding<'_>) -> T) -> T {
         let recorded = self.state.replace_recorded(None);
-        let Caches { views, rejections } = self.caches.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Caches { views, rejections, domains } =
+            self.caches.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (state, nominations) = (&mut self.state, &self.nominations);
-        let result = request(Deciding { state, views, rejections, nominations });
+        let result = request(Deciding { state, views, rejections, nominations, domains });
         self.state.replace_recorded(recorded);
         result
     }

@@ -270,7 +270,7 @@ impl Cluster {
         if let Some(tracker) = &mut self.tracker {
             tracker.absorb(&mut self.state);
         }
-        let Caches { views, rejections } = self.caches.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Caches { views, rejections, .. } = self.caches.get_mut().unwrap_or_else(PoisonError::into_inner);
         for freed in self.state.collect() {
             views.drop_views(freed);
             rejections.drop_views(freed);

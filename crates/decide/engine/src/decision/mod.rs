@@ -42,7 +42,7 @@ pub(crate) struct Run<'a> {
     n_nodes: usize,
     pub(crate) feasible: Vec<NodeId>,
     /// A rule could not be evaluated: the pod is not placed.
-    error: Option<String>,
+    pub(crate) error: Option<String>,
     pub(crate) scorers: Result<Vec<Scored<'a>>, String>,
     /// Parallel to `feasible`.
     pub(crate) totals: Vec<i64>,

@@ -11,6 +11,7 @@
 //! The search is exact while the placements to be considered fit its budget; beyond it a group that could be placed may be
 //! reported as one that cannot.
 
+mod alike;
 mod domain;
 mod preemption;
 mod search;
@@ -25,6 +26,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub use self::preemption::GroupVictims;
 pub(crate) use self::preemption::{preempt, reserve};
 
+pub(crate) use self::domain::DomainTables;
 use self::domain::{Domain, domains};
 use self::topology::{Found, Placing};
 use crate::cycle::context::{Context, CycleState};
@@ -119,6 +121,7 @@ pub(crate) struct Deciding<'a> {
     pub(crate) views: &'a mut Views,
     pub(crate) rejections: &'a mut RejectionViews<Candidates>,
     pub(crate) nominations: &'a Nominations,
+    pub(crate) domains: &'a mut DomainTables,
 }
 
 /// Decides where the members go. No pod is assigned afterwards that was not before.
@@ -134,14 +137,13 @@ pub(crate) fn decide(mut by: Deciding<'_>, group: &Group<'_>) -> GroupOutcome {
     let mut placing = Placing::new(&mut by, group);
     let found = placing.place(&order, group.min, group.levels, &Domain::all_nodes());
     let found = found.or_else(|| mutual.iter().find_map(|domain| placing.search(&order, group.min, domain)));
-    let furthest = placing.furthest.take();
     if let Some(Found { mut outcomes, domain, .. }) = found {
         keep_neighbours(by.state, group.members, &mut outcomes);
         outcomes.sort_unstable_by_key(|(i, _)| *i);
         let members = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
         return GroupOutcome::Placed { domain: domain.map(|domain| domain.to_string()), members };
     }
-    GroupOutcome::Unplaced(furthest.unwrap_or_else(|| {
+    GroupOutcome::Unplaced(placing.furthest().unwrap_or_else(|| {
         let message =
             format!("no node has the label {}", group.levels.first().map_or("", |level| &level.rule.key));
         let outcome = Outcome::Unschedulable { message, plugins: Vec::new() };
@@ -264,7 +266,9 @@ fn by_score(by: &Deciding<'_>, pod: &PreparedPod, mut domains: Vec<Domain>) -> V
     let Some(run) = Context::new(state, &cycle).map(Run::new) else { return domains };
     let totals: FxHashMap<NodeId, i64> =
         run.feasible.iter().copied().zip(run.totals.iter().copied()).collect();
-    let best = |domain: &Domain| domain.nodes.iter().flatten().filter_map(|node| totals.get(node)).max();
+    let best = |domain: &Domain| {
+        domain.nodes.iter().flat_map(|nodes| nodes.iter()).filter_map(|node| totals.get(node)).max()
+    };
     domains.sort_by_key(|domain| Reverse(best(domain).copied()));
     domains
 }

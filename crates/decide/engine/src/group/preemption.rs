@@ -45,7 +45,7 @@ pub(crate) fn reserve(
     staying: &[NamespacedName],
 ) -> Option<GroupVictims> {
     // Pods that stay are more important than any other while the search lasts.
-    let Deciding { state, views, nominations, .. } = by;
+    let Deciding { state, views, nominations, domains, .. } = by;
     let mut important = Vec::new();
     for name in staying {
         if let Some(pod) = state.find_pod(name.namespace(), name.name()) {
@@ -55,7 +55,7 @@ pub(crate) fn reserve(
     }
     // Their candidates are those of preemption for other pods.
     let mut rejections = RejectionViews::default();
-    let by = Deciding { state: &mut *state, views, rejections: &mut rejections, nominations };
+    let by = Deciding { state: &mut *state, views, rejections: &mut rejections, nominations, domains };
     let found = search(by, group, &[], Leaving::Awaited);
     for (pod, priority) in important.into_iter().rev() {
         state.pods.get_mut(pod).precedence.priority = priority;

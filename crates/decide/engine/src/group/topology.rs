@@ -8,13 +8,15 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use berth_api::rules::PodRequests;
 use rustc_hash::FxHashSet;
 
-use super::domain::{Domain, domains};
+use super::alike::Alike;
+use super::domain::{Domain, Free, Least, domains};
 use super::search::{Member, Search};
-use super::{Deciding, Group, GroupLevel, MemberFailure};
+use super::{Deciding, Group, GroupLevel, MemberFailure, matches};
 use crate::decision::Outcome;
-use crate::plugins::placement::PlacementScorer;
+use crate::plugins::placement::{Amounts, PlacementScorer};
 use crate::state::pod::prepared::PreparedPod;
 
 /// The highest score of a plugin for a placement.
@@ -64,14 +66,16 @@ pub(super) struct Placing<'a, 'b> {
     by: &'a mut Deciding<'b>,
     group: &'a Group<'a>,
     scorer: Option<PlacementScorer>,
-    /// The attempt in which most members had a node.
-    pub(super) furthest: Option<MemberFailure>,
+    /// Of the attempts that were explained, the one in which most members had a node.
+    furthest: Option<MemberFailure>,
+    /// One that got further: the number of members that had a node; the members, how many are needed, and their domain.
+    unexplained: Option<(usize, Vec<usize>, usize, Domain)>,
 }
 
 impl<'a, 'b> Placing<'a, 'b> {
     pub(super) fn new(by: &'a mut Deciding<'b>, group: &'a Group<'a>) -> Placing<'a, 'b> {
         let scorer = PlacementScorer::new(by.state, group.members);
-        Placing { by, group, scorer, furthest: None }
+        Placing { by, group, scorer, furthest: None, unexplained: None }
     }
 
     /// Places members, by index in the group and in the order of decision: at least `min` of them.
@@ -95,6 +99,24 @@ impl<'a, 'b> Placing<'a, 'b> {
 
     /// Places members in a domain, without a look at finer levels.
     pub(super) fn search(&mut self, members: &[usize], min: usize, domain: &Domain) -> Option<Found> {
+        if let Some(placed) = self.place_alike(members, domain) {
+            let n_placed = placed.len();
+            if n_placed == members.len() {
+                let outcomes = members.iter().copied().zip(placed).collect();
+                return Some(Found { outcomes, domain: None, n_domains: Vec::new() });
+            }
+            if n_placed < min {
+                if self.n_furthest().is_none_or(|furthest| n_placed > furthest) {
+                    self.unexplained = Some((n_placed, members.to_vec(), min, domain.clone()));
+                }
+                return None;
+            }
+        }
+        self.search_any(members, min, domain)
+    }
+
+    /// The same for members of any kind.
+    fn search_any(&mut self, members: &[usize], min: usize, domain: &Domain) -> Option<Found> {
         let searched = Member::all(self.by.state, self.group.members, members, domain);
         match Search::new(self.by, searched, domain, min).run() {
             Ok(outcomes) => {
@@ -119,6 +141,28 @@ impl<'a, 'b> Placing<'a, 'b> {
         }
     }
 
+    /// So many members had a node in the attempt that got furthest.
+    fn n_furthest(&self) -> Option<usize> {
+        let unexplained = self.unexplained.as_ref().map(|(n, ..)| *n);
+        self.furthest.as_ref().map(|furthest| furthest.n_placed).max(unexplained)
+    }
+
+    /// The attempt in which most members had a node.
+    pub(super) fn furthest(mut self) -> Option<MemberFailure> {
+        if let Some((_, members, min, domain)) = self.unexplained.take() {
+            self.search_any(&members, min, &domain);
+        }
+        self.furthest
+    }
+
+    /// Where members go that are equal, in a domain that decides by its nodes alone.
+    fn place_alike(&self, members: &[usize], domain: &Domain) -> Option<Vec<Outcome>> {
+        let nodes = domain.nodes.as_deref().filter(|_| domain.is_constraint)?;
+        let Deciding { state, nominations, .. } = &*self.by;
+        let pods = members.iter().map(|i| &self.group.members[*i]);
+        Alike::new(state, nominations, pods)?.place(members.len(), nodes)
+    }
+
     /// Places at least `min` members in one domain: in the one that needs the fewest domains of the finer levels, then by score.
     fn in_one(
         &mut self,
@@ -132,7 +176,8 @@ impl<'a, 'b> Placing<'a, 'b> {
         if let Some(value) = level.value {
             domains.retain(|domain| domain.value().is_some_and(|own| **own == *value));
         }
-        let optimum = |placing: &Self, domain: &Domain| MAX_SCORE + placing.usage(domain, members);
+        let (least, requests) = (self.least(members), self.requests(members));
+        let optimum = |placing: &Self, domain: &Domain| MAX_SCORE + placing.usage(domain, &requests);
         domains.sort_by_cached_key(|domain| Reverse(optimum(self, domain)));
         let mut tried: Vec<Candidate> = Vec::new();
         for domain in domains {
@@ -143,8 +188,9 @@ impl<'a, 'b> Placing<'a, 'b> {
             if finer.is_empty() && tried.iter().any(is_best) {
                 break;
             }
-            let room = self.room(&domain, members);
-            if room < min && self.furthest.as_ref().is_some_and(|furthest| furthest.n_placed >= room) {
+            let is_too_small =
+                |room: usize| room < min && self.n_furthest().is_some_and(|furthest| furthest >= room);
+            if is_too_small(domain.sums.free.room(least)) || is_too_small(self.room(&domain, least)) {
                 continue;
             }
             tried.extend(self.candidate(members, min, (level, finer), domain));
@@ -170,7 +216,7 @@ impl<'a, 'b> Placing<'a, 'b> {
         let mut found = self.place(members, min, finer, &domain)?;
         found.keep_multiple_of(level.rule.multiple_of.max(1));
         let placed: Vec<usize> = found.placed().collect();
-        let (n_placed, usage) = (placed.len(), self.usage(&domain, &placed));
+        let (n_placed, usage) = (placed.len(), self.usage(&domain, &self.requests(&placed)));
         (n_placed >= min.max(1)).then_some(Candidate { domain, found, n_placed, usage })
     }
 
@@ -214,13 +260,18 @@ impl<'a, 'b> Placing<'a, 'b> {
         (level, finer): Levels<'_, 'a>,
         domains: &mut Vec<Domain>,
     ) -> Option<Candidate> {
-        domains.sort_by_cached_key(|domain| Reverse(self.room(domain, members)));
+        let least = self.least(members);
+        domains.sort_by_cached_key(|domain| Reverse(domain.sums.free.room(least)));
         let is_own = |domain: &Domain| level.value.is_some() && domain.value().map(|v| &**v) == level.value;
         let mut best: Option<(bool, Candidate)> = None;
         let mut left = Vec::new();
         for domain in domains.drain(..) {
-            let (own, room) = (is_own(&domain), self.room(&domain, members).min(members.len()));
-            if best.as_ref().is_some_and(|(is_own, best)| (own, room) < (*is_own, best.n_placed)) {
+            let own = is_own(&domain);
+            let takes_fewer = |room: usize| {
+                let room = room.min(members.len());
+                best.as_ref().is_some_and(|(is_own, best)| (own, room) < (*is_own, best.n_placed))
+            };
+            if takes_fewer(domain.sums.free.room(least)) || takes_fewer(self.room(&domain, least)) {
                 left.push(domain);
                 continue;
             }
@@ -248,34 +299,54 @@ impl<'a, 'b> Placing<'a, 'b> {
     }
 
     /// The domains of a level by name, with their nodes.
-    fn domains(&self, level: &GroupLevel<'a>, within: &Domain) -> Vec<Domain> {
-        domains(self.by.state, &level.rule.key, within, true, self.scorer.as_ref())
+    fn domains(&mut self, level: &GroupLevel<'a>, within: &Domain) -> Vec<Domain> {
+        let (key, scorer) = (&level.rule.key, self.scorer.as_ref());
+        match within.nodes {
+            None => self.by.domains.domains(self.by.state, key, scorer),
+            Some(_) => domains(self.by.state, key, within, true, scorer),
+        }
     }
 
-    fn usage(&self, domain: &Domain, members: &[usize]) -> i64 {
+    fn requests(&self, members: &[usize]) -> Amounts {
         let scorer = self.scorer.as_ref();
-        scorer.map_or(0, |scorer| scorer.score(&domain.usage, members.iter().copied()))
+        scorer.map(|scorer| scorer.requests(members.iter().copied())).unwrap_or_default()
+    }
+
+    fn usage(&self, domain: &Domain, requests: &Amounts) -> i64 {
+        self.scorer.as_ref().map_or(0, |scorer| scorer.score(&domain.sums.usage, requests))
+    }
+
+    /// The least that each of some members requests.
+    fn least(&self, members: &[usize]) -> Least {
+        let state = &*self.by.state;
+        let requests = members.iter().map(|i| {
+            let pod: &PreparedPod = &self.group.members[*i];
+            &state.rule_sets.get(pod.rule_set).rules().requests
+        });
+        let least = |amount: fn(&PodRequests) -> i64| requests.clone().map(amount).min().unwrap_or(0);
+        let kind = |i: &usize| {
+            let pod = &self.group.members[*i];
+            (pod.rule_set, state.decided_signature(pod))
+        };
+        let are_alike = || members.windows(2).all(|two| kind(&two[0]) == kind(&two[1]));
+        let apart = |pod: &PreparedPod| {
+            let terms = state.rule_sets.get(pod.rule_set).required_anti_affinity.iter();
+            let own = terms.filter(|term| term.limit == 0 && matches(state, pod, term.matcher));
+            own.flat_map(|term| &term.topologies).find(|topology| !state.topologies.is_shared(**topology))
+        };
+        let first = members.first().map(|i| &self.group.members[*i]);
+        let apart = first.and_then(apart).copied().filter(|_| are_alike());
+        Least { milli_cpu: least(|r| r.milli_cpu), memory: least(|r| r.memory), apart }
     }
 
     /// So many members fit at most, by the resources of the nodes.
-    fn room(&self, domain: &Domain, members: &[usize]) -> usize {
+    fn room(&self, domain: &Domain, each: Least) -> usize {
+        let nodes = domain.nodes.iter().flat_map(|nodes| nodes.iter());
         let state = &*self.by.state;
-        let nodes = domain.nodes.iter().flatten().map(|id| state.nodes.get(*id));
-        let requests = members.iter().map(|i| {
-            let pod: &PreparedPod = &self.group.members[*i];
-            state.rule_sets.get(pod.rule_set).rules()
+        let room = nodes.map(|id| {
+            let is_alone = each.apart.is_some_and(|t| state.topologies.domain(t, *id).is_some());
+            Free::of(state.nodes.get(*id)).room(each).min(if is_alone { 1 } else { usize::MAX })
         });
-        let smallest = |amount: fn(&berth_api::rules::PodRequests) -> i64| {
-            requests.clone().map(|rules| amount(&rules.requests)).min().unwrap_or(0)
-        };
-        let (cpu, memory) = (smallest(|r| r.milli_cpu), smallest(|r| r.memory));
-        let fit = |free: i64, each: i64| if each > 0 { (free / each).max(0) } else { i64::MAX };
-        let room = nodes.map(|node| {
-            let (has, used) = (&node.allocatable.resources, &node.requested);
-            fit(has.milli_cpu - used.milli_cpu, cpu)
-                .min(fit(has.memory - used.memory, memory))
-                .min((node.allocatable.pods - node.pods.len() as i64).max(0))
-        });
-        usize::try_from(room.fold(0, i64::saturating_add)).unwrap_or(usize::MAX)
+        room.fold(0, usize::saturating_add)
     }
 }

@@ -94,7 +94,7 @@ impl RuleEntry {
     }
 
     /// Whether views keep its raw scores to normalize them.
-    const fn has_raw_scores(&self) -> bool {
+    pub(crate) const fn has_raw_scores(&self) -> bool {
         matches!(self.normalization, Normalization::Highest | Normalization::HighestReversed)
     }
 }

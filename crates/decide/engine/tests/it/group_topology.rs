@@ -252,3 +252,45 @@ fn the_number_of_domains_is_that_of_an_exhaustive_search() {
     }
     assert!(n_spread > 20, "{n_spread}");
 }
+
+/// Nodes of three racks, some of them in use or tainted, and equal members: on one node together, or each alone.
+fn draw_alike(random: &mut Random) -> (String, usize) {
+    let mut text = String::new();
+    for i in 0..3 + random.below(9) {
+        let (rack, cpu) = (random.below(3), 1 + random.below(4));
+        let taint = ["", "", "", " taint:slow:PreferNoSchedule", " taint:no:NoSchedule"][random.below(5)];
+        _ = writeln!(text, "node r{rack}-{i} rack=r{rack} cpu={cpu} mem=4Gi{taint}");
+        for at in 0..random.below(3) {
+            let rule =
+                ["", "", " anti(app=web @hostname)", " prefer-anti(5 app=web @hostname)"][random.below(4)];
+            _ = writeln!(text, "pod default/old-{i}-{at} on r{rack}-{i} app=old cpu=500m{rule}");
+        }
+    }
+    let n = 1 + random.below(6);
+    let rule = ["", "", " anti(app=web @hostname)", " port:80", " prefer-node(5 rack=r1)"][random.below(5)];
+    (0..n).for_each(|i| _ = writeln!(text, "pod default/p{i} app=web cpu=1 mem=1Gi{rule}"));
+    (text, n)
+}
+
+#[test]
+fn equal_members_go_to_the_nodes_that_single_decisions_in_their_rack_choose() {
+    let mut n_placed = 0;
+    for seed in 0..500 {
+        let (text, n) = draw_alike(&mut Random::new(seed));
+        let Some(mut found) = nodes(&text, n, &rack()) else { continue };
+        let world = text::world(&text);
+        let mut one_by_one = cluster(&world, Settings::default());
+        let single = |mut pod: Pod| {
+            pod.spec.node_selector.insert(RACK.to_owned(), rack_of(&found[0]).to_owned());
+            let pod = one_by_one.prepare(&pod);
+            one_by_one.place(&pod).node().unwrap_or("-").to_owned()
+        };
+        let mut expected: Vec<String> = waiting(&world).into_iter().map(single).collect();
+        // Which of the equal members is where makes no difference.
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "seed {seed}\n{text}");
+        n_placed += 1;
+    }
+    assert!(n_placed > 200, "{n_placed}");
+}
