@@ -24,6 +24,6 @@ pub use repairs::{Change, CoreTerm, Reach, Repair, has_rollouts};
 pub use simulation::workloads::Workloads;
 pub use simulation::{
     FailingMember, GroupPlacement, InvalidObject, NotRunning, PendingDecision, PendingFor, PodClaim,
-    PodDevice, PodPreemption, SimulatedPod, Simulation, SimulationError, SimulationOptions, Unadmitted,
+    PodDevice, PodPreemption, Pods, SimulatedPod, Simulation, SimulationError, SimulationOptions, Unadmitted,
     UnadmittedState, add_simulated_nodes,
 };

@@ -9,7 +9,7 @@ use berth_api::rules::{PodRules, Selector};
 use berth_engine::TopologyPair;
 
 use super::trial::Trial;
-use crate::simulation::SimulatedPod;
+use crate::simulation::{Pods, SimulatedPod};
 
 /// What each pod contributes, by its position.
 pub(super) type Weights = Rc<BTreeMap<usize, i64>>;
@@ -18,7 +18,7 @@ type ByDomain = HashMap<String, Weights>;
 
 /// The running pods that may move.
 pub(super) struct Movable<'a> {
-    pub(super) pods: &'a [SimulatedPod],
+    pub(super) pods: &'a Pods,
     pub(super) by_name: HashMap<(&'a str, &'a str), usize>,
     pub(super) by_node: HashMap<&'a str, Vec<usize>>,
     /// The pods that a term or constraint of the pod matches, by its path.

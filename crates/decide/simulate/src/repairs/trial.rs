@@ -8,14 +8,14 @@ use berth_api::rules::PodRules;
 use berth_api::work::WorkBudget;
 use berth_engine::{Cluster, DisruptionBudget, PreparedPod, Verdict, ViolationKey};
 
-use crate::simulation::{Devices, SimulatedPod};
+use crate::simulation::{Devices, Pods, SimulatedPod};
 
 /// An unschedulable pod, in a cluster that is changed and restored.
 pub(super) struct Trial<'a> {
     pub(super) cluster: &'a mut Cluster,
     pub(super) nodes: &'a BTreeMap<String, Node>,
     /// All pods, running and pending.
-    pub(super) pods: &'a [SimulatedPod],
+    pub(super) pods: &'a Pods,
     pub(super) budgets: &'a [DisruptionBudget],
     pub(super) policies: &'a [PlacementPolicy],
     pub(super) runtime_classes: &'a [RuntimeClass],

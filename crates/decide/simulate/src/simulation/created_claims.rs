@@ -6,6 +6,7 @@ use berth_engine::Outcome;
 use serde_json::{Map, Value, json};
 
 use super::pod::SimulatedPod;
+use super::pods::Pods;
 
 /// A claim that the input does not have.
 #[derive(Clone)]
@@ -37,7 +38,7 @@ impl CreatedClaim {
     }
 
     /// The object, with what was decided about it for its pod.
-    pub(super) fn decided(&self, pods: &[SimulatedPod]) -> Value {
+    pub(super) fn decided(&self, pods: &Pods) -> Value {
         pods.iter().find_map(|pod| self.decided_for(pod)).unwrap_or_else(|| self.object.clone())
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use jiff::Timestamp;
 
 use super::departure::replica;
-use super::pod::SimulatedPod;
+use super::pods::Pods;
 
 /// A pod of an old ReplicaSet.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ pub(crate) struct DeletionOrder {
 
 impl DeletionOrder {
     /// `old` are the positions of the pods with the numbers of their ReplicaSets, `new` those of the pods of the new one.
-    pub fn new(pods: &[SimulatedPod], old: &[(usize, usize)], new: &[usize], now: Timestamp) -> Self {
+    pub fn new(pods: &Pods, old: &[(usize, usize)], new: &[usize], now: Timestamp) -> Self {
         let order = |a: usize, n_beside_a: usize, b: usize, n_beside_b: usize| {
             let replica = |at: usize, n| replica(&pods[at].pod, pods[at].node().is_some(), n);
             replica(a, n_beside_a).deletion_order(&replica(b, n_beside_b), now)
@@ -79,7 +79,7 @@ impl DeletionOrder {
     }
 
     /// Takes the next pods of a ReplicaSet out: their positions.
-    pub fn take(&mut self, replica_set: usize, n: usize, pods: &[SimulatedPod]) -> Vec<usize> {
+    pub fn take(&mut self, replica_set: usize, n: usize, pods: &Pods) -> Vec<usize> {
         let Some(next) = self.next.get(replica_set) else { return Vec::new() };
         let taken: Vec<usize> = next.iter().take(n).map(|(.., rank)| *rank).collect();
         for rank in &taken {

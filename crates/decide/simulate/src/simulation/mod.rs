@@ -43,6 +43,7 @@ pub(crate) use new_node::{new_node_name, node_like, slices_like, slices_of};
 pub use options::{PendingFor, SimulationOptions};
 pub use pending::PendingDecision;
 pub use pod::SimulatedPod;
+pub use pods::Pods;
 pub use preemption::PodPreemption;
 pub(crate) use preemption::{preempt, protects};
 pub(crate) use rollout::{DaemonNodes, Members, Rollout, Strategy};

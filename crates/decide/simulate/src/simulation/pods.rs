@@ -1,35 +1,72 @@
 //! The pods of a simulation, in input order and by name.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::ops::{Deref, DerefMut};
+use std::iter::Map;
+use std::ops::{Index, IndexMut};
+use std::slice::Iter;
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 
 use super::pod::SimulatedPod;
 
-/// The pods with their positions by namespace and name. The name of a pod in the list must not be changed.
+/// The pods with their positions by namespace and name. Copies share pods until they change them. The name of a pod in the list must
+/// not be changed.
 #[derive(Clone, Default)]
-pub(crate) struct Pods {
-    pods: Vec<SimulatedPod>,
+pub struct Pods {
+    pods: Vec<Arc<SimulatedPod>>,
     positions: HashTable<u32>,
     key: RandomState,
 }
 
-impl Deref for Pods {
-    type Target = [SimulatedPod];
+impl Index<usize> for Pods {
+    type Output = SimulatedPod;
 
-    fn deref(&self) -> &[SimulatedPod] {
-        &self.pods
+    fn index(&self, position: usize) -> &SimulatedPod {
+        &self.pods[position]
     }
 }
 
-impl DerefMut for Pods {
-    fn deref_mut(&mut self) -> &mut [SimulatedPod] {
-        &mut self.pods
+impl IndexMut<usize> for Pods {
+    fn index_mut(&mut self, position: usize) -> &mut SimulatedPod {
+        Arc::make_mut(&mut self.pods[position])
+    }
+}
+
+impl<'a> IntoIterator for &'a Pods {
+    type Item = &'a SimulatedPod;
+    type IntoIter = Map<Iter<'a, Arc<SimulatedPod>>, fn(&'a Arc<SimulatedPod>) -> &'a SimulatedPod>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.pods.iter().map(|pod| &**pod)
     }
 }
 
 impl Pods {
+    /// All pods, by position.
+    pub fn iter(&self) -> <&Pods as IntoIterator>::IntoIter {
+        self.into_iter()
+    }
+
+    /// The number of pods.
+    pub fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Whether there is no pod.
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+
+    /// The pod at a position.
+    pub fn get(&self, position: usize) -> Option<&SimulatedPod> {
+        self.pods.get(position).map(|pod| &**pod)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut SimulatedPod> {
+        self.pods.iter_mut().map(Arc::make_mut)
+    }
+
     /// The position of a pod. It changes when another pod is removed: the last pod takes its position.
     pub(super) fn position(&self, namespace: &str, name: &str) -> Option<usize> {
         let is_it = |at: &u32| self.pods[*at as usize].is_named(namespace, name);
@@ -44,7 +81,7 @@ impl Pods {
     }
 
     pub(super) fn push(&mut self, pod: SimulatedPod) {
-        self.pods.push(pod);
+        self.pods.push(Arc::new(pod));
         self.insert_position(self.pods.len() - 1);
     }
 

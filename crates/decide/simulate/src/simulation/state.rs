@@ -101,7 +101,7 @@ impl Simulation {
     }
 
     /// All pods, in input order.
-    pub fn pods(&self) -> &[SimulatedPod] {
+    pub fn pods(&self) -> &Pods {
         &self.pods
     }
 

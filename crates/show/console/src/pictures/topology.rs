@@ -52,8 +52,8 @@ pub(crate) fn map(overview: Overview<'_>, view: &View<'_>) -> CellMap {
     let has_items =
         view.level == Level::Node && places.len() <= MAX_NODES_WITH_PODS && n_pods_here <= MAX_DRAWN_PODS;
     let color_by = view.color_by;
-    let changed = if let ColorBy::Change(_) = color_by { simulation.pods() } else { &[] };
-    let evicted = changed.iter().filter(|pod| pod.preempted_by.is_some());
+    let changed = matches!(color_by, ColorBy::Change(_)).then(|| simulation.pods());
+    let evicted = changed.into_iter().flatten().filter(|pod| pod.preempted_by.is_some());
     let drawing = Drawing {
         pods: overview.pods,
         view,
