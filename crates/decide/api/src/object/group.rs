@@ -168,6 +168,10 @@ pub struct GroupRules {
     pub timeout_seconds: Option<u32>,
     /// No pod is preempted for the group, as in Kubernetes 1.36 for one with scheduling constraints.
     pub without_preemption: bool,
+    /// Its running members are preempted and evicted together or not at all.
+    pub is_disrupted_as_a_whole: bool,
+    /// Of the group, instead of that of its pods.
+    pub priority: Option<i32>,
 }
 
 /// A topology whose domains the members of a group share.
@@ -250,6 +254,8 @@ impl GroupRules {
             levels: if is_stricter { other.levels } else { self.levels },
             timeout_seconds: self.timeout_seconds.or(other.timeout_seconds),
             without_preemption: self.without_preemption || other.without_preemption,
+            is_disrupted_as_a_whole: self.is_disrupted_as_a_whole || other.is_disrupted_as_a_whole,
+            priority: self.priority.max(other.priority),
         }
     }
 }
@@ -282,6 +288,15 @@ pub struct PodGroupSpec {
     /// Constraints on their nodes (`scheduling.k8s.io`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_constraints: Option<PodGroupConstraints>,
+    /// What is disrupted at once (`scheduling.k8s.io`): `Pod` or `PodGroup` in v1alpha2, `single` or `all` in later versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disruption_mode: Option<Value>,
+    /// The class that admission took the priority from (`scheduling.k8s.io`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority_class_name: Option<String>,
+    /// The priority of the group (`scheduling.k8s.io`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
     /// The required number of members (`scheduling.x-k8s.io`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_member: Option<u32>,
@@ -365,7 +380,15 @@ impl PodGroup {
             levels,
             timeout_seconds: spec.schedule_timeout_seconds,
             without_preemption: own.is_some(),
+            is_disrupted_as_a_whole: self.is_disrupted_as_a_whole(),
+            priority: spec.priority,
         })
+    }
+
+    /// Whether its members are preempted and evicted together; also of a group whose pods are placed one by one.
+    pub fn is_disrupted_as_a_whole(&self) -> bool {
+        let mode = self.spec.disruption_mode.as_ref();
+        mode.is_some_and(|mode| *mode == "PodGroup" || mode.get("all").is_some_and(|all| !all.is_null()))
     }
 }
 
@@ -435,10 +458,24 @@ mod tests {
         let coscheduling = json!({"spec": {"minMember": 3, "scheduleTimeoutSeconds": 10},
             "metadata": {"annotations": {GROUP_PREFERRED_TOPOLOGY_ANNOTATION: "zone"}}});
         let expected =
-            GroupRules { min: 3, levels: zone(false), timeout_seconds: Some(10), without_preemption: false };
+            GroupRules { min: 3, levels: zone(false), timeout_seconds: Some(10), ..GroupRules::default() };
         assert_eq!(rules(coscheduling), Some(expected.clone()));
         let member = pod(json!({"metadata": {"annotations": {GROUP_MIN_ANNOTATION: "5"}}}));
         assert_eq!(GroupRules::of_annotations(&member).and(expected).min, 5);
+    }
+
+    #[test]
+    fn a_pod_group_has_a_disruption_mode_and_a_priority() {
+        let rules = |mode: Value| {
+            let spec =
+                json!({"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": mode, "priority": 7});
+            let group: PodGroup = serde_json::from_value(json!({"spec": spec})).unwrap();
+            let rules = group.rules().unwrap();
+            assert_eq!(rules.priority, Some(7));
+            rules.is_disrupted_as_a_whole
+        };
+        let modes = [json!(null), json!("Pod"), json!("PodGroup"), json!({"single": {}}), json!({"all": {}})];
+        assert_eq!(modes.map(rules), [false, false, true, false, true]);
     }
 
     #[test]
