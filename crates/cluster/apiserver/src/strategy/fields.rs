@@ -151,7 +151,8 @@ impl Causes {
 
     /// A list has too many items.
     pub fn too_many(&mut self, field: &str, count: usize, max: usize) {
-        let message = format!("Too many: {count}: must have at most {max} items");
+        let items = if max == 1 { "item" } else { "items" };
+        let message = format!("Too many: {count}: must have at most {max} {items}");
         self.push("FieldValueTooMany", field, message);
     }
 

@@ -320,10 +320,100 @@ async fn pod_groups_have_one_policy_and_one_topology() {
     let change = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}});
     let (code, status) = merge(&client, &named, &change).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
-    assert_eq!(status["details"]["causes"][0]["field"], "spec", "{status}");
+    assert_eq!(status["details"]["causes"][0]["field"], policy, "{status}");
     let condition = json!({"type": "PodGroupScheduled", "status": "True", "reason": "Scheduled", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let (code, shown) =
         merge(&client, &format!("{named}/status"), &json!({"status": {"conditions": [condition]}})).await;
     assert_eq!((code, &shown["status"]["conditions"][0]["reason"]), (StatusCode::OK, &json!("Scheduled")));
+}
+
+#[tokio::test]
+async fn pod_groups_and_templates_have_the_priority_of_their_class() {
+    let server = server().await;
+    let client = admin(&server);
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    for (name, value, global) in [("high", 1000, false), ("usual", 10, true)] {
+        let class = json!({"metadata": {"name": name}, "value": value, "globalDefault": global});
+        assert_eq!(post(&client, classes, &class).await.0, StatusCode::CREATED);
+    }
+    let namespace = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default";
+    let groups = format!("{namespace}/podgroups");
+    let group = |name: &str, rest: Value| {
+        let mut spec = json!({"schedulingPolicy": {"basic": {}}});
+        spec.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    let (_, usual) = post(&client, &groups, &group("usual", json!({}))).await;
+    assert_eq!(usual["spec"]["priorityClassName"], "usual", "{usual}");
+    assert_eq!((&usual["spec"]["priority"], &usual["spec"]["disruptionMode"]), (&json!(10), &json!("Pod")));
+    let (_, high) = post(&client, &groups, &group("high", json!({"priorityClassName": "high"}))).await;
+    assert_eq!(high["spec"]["priority"], 1000, "{high}");
+
+    let refused = async |rest: Value| post(&client, &groups, &group("refused", rest)).await;
+    let (code, status) = refused(json!({"priorityClassName": "none"})).await;
+    assert_eq!(code, StatusCode::FORBIDDEN);
+    assert_eq!(
+        status["message"],
+        "podgroups.scheduling.k8s.io \"refused\" is forbidden: no PriorityClass with name none was found"
+    );
+    let (code, status) = refused(json!({"priorityClassName": "high", "priority": 5})).await;
+    assert_eq!(code, StatusCode::FORBIDDEN, "{status}");
+    let (code, status) = refused(json!({"disruptionMode": "Job"})).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    let cause = &status["details"]["causes"][0];
+    assert_eq!(cause["message"], "Unsupported value: \"Job\": supported values: \"Pod\", \"PodGroup\"");
+
+    for (field, value) in
+        [("disruptionMode", json!("PodGroup")), ("priority", json!(7)), ("priorityClassName", json!("usual"))]
+    {
+        let change = json!({"spec": {field: value}});
+        let (code, status) = merge(&client, &format!("{groups}/high"), &change).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
+        assert_eq!(status["details"]["causes"][0]["field"], format!("spec.{field}"), "{status}");
+    }
+    let mut kept = high.clone();
+    kept["metadata"] = json!({"name": "high", "labels": {"a": "b"}});
+    kept["spec"].as_object_mut().unwrap().remove("priority");
+    let (code, kept) = put(&client, &format!("{groups}/high"), &kept).await;
+    assert_eq!((code, &kept["spec"]["priority"]), (StatusCode::OK, &json!(1000)), "{kept}");
+
+    let template = json!({"name": "t", "schedulingPolicy": {"basic": {}}, "priorityClassName": "high"});
+    let workload = json!({"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [template]}});
+    let (code, made) = post(&client, &format!("{namespace}/workloads"), &workload).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    assert_eq!(made["spec"]["podGroupTemplates"][0]["priority"], 1000);
+}
+
+#[tokio::test]
+async fn claims_of_pod_groups_name_one_source_and_their_statuses_a_claim() {
+    let server = server().await;
+    let client = admin(&server);
+    let path = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
+    let group = |claims: Value| json!({"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}, "resourceClaims": claims}});
+    let claim = |name: &str| json!({"name": name, "resourceClaimName": "c"});
+    let both = json!({"name": "a", "resourceClaimName": "c", "resourceClaimTemplateName": "t"});
+    let cases = [
+        (json!([{"name": "a"}]), "spec.resourceClaims[0]"),
+        (json!([both]), "spec.resourceClaims[0]"),
+        (json!([claim("a"), claim("a")]), "spec.resourceClaims[1]"),
+        (json!([claim("a/b")]), "spec.resourceClaims[0].name"),
+        (json!([{"name": "a", "resourceClaimName": ".a_b"}]), "spec.resourceClaims[0].resourceClaimName"),
+        (json!((0..5).map(|i| claim(&format!("c-{i}"))).collect::<Vec<_>>()), "spec.resourceClaims"),
+    ];
+    for (claims, field) in cases {
+        let (code, status) = post(&client, path, &group(claims)).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
+        assert_eq!(status["details"]["causes"][0]["field"], field, "{status}");
+    }
+    let (code, made) = post(&client, path, &group(json!([claim("a")]))).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    let show = async |name: &str| {
+        let status = json!({"resourceClaimStatuses": [{"name": name, "resourceClaimName": "c"}]});
+        merge(&client, &format!("{path}/g/status"), &json!({"status": status})).await
+    };
+    let (code, status) = show("other").await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
+    assert_eq!(status["details"]["causes"][0]["field"], "status.resourceClaimStatuses[0].name", "{status}");
+    assert_eq!(show("a").await.0, StatusCode::OK);
 }

@@ -20,6 +20,7 @@ mod warnings;
 pub use defaults::default_pod;
 pub use field::{ErrorType, FieldError, shortened};
 pub use operation::Operation;
+pub use priority::Priority;
 pub use runtime_class::{known_runtime_classes, unknown_runtime_class};
 pub use validate::{
     ValidationOptions, validate_annotations, validate_node, validate_node_selector, validate_pod,

@@ -5,6 +5,59 @@ use crate::object::{Pod, PriorityClass};
 /// The built-in classes of every cluster.
 const BUILT_IN: [(&str, i32); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+/// The preemption policy of classes that have none.
+const PREEMPT: &str = "PreemptLowerPriority";
+
+/// What follows from the name of a priority class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Priority<'a> {
+    /// The class: the default one of the cluster if none is named, and empty if there is no default.
+    pub class: &'a str,
+    /// Its value.
+    pub value: i32,
+    /// Its preemption policy.
+    pub policy: &'a str,
+}
+
+impl<'a> Priority<'a> {
+    /// That of a class. `given` is the priority that is written beside its name, in `place` (such as `pod spec`).
+    ///
+    /// # Errors
+    /// The reason why the plugin forbids the object: its class does not exist, or it contradicts its class.
+    pub fn of_class(
+        class: &'a str,
+        given: Option<i32>,
+        place: &str,
+        classes: &'a [PriorityClass],
+    ) -> Result<Priority<'a>, String> {
+        let of = |class: &'a PriorityClass| {
+            let policy = class.preemption_policy.as_deref().unwrap_or(PREEMPT);
+            Priority { class: &class.metadata.name, value: class.value, policy }
+        };
+        let priority = if class.is_empty() {
+            // Several defaults exist only after a race; the lowest value is used, then the first name.
+            let default = classes
+                .iter()
+                .filter(|class| class.global_default)
+                .min_by(|a, b| (a.value, &a.metadata.name).cmp(&(b.value, &b.metadata.name)));
+            default.map_or(Priority { class, value: 0, policy: PREEMPT }, of)
+        } else if let Some(class) = classes.iter().find(|c| c.metadata.name == class) {
+            of(class)
+        } else if let Some((_, value)) = BUILT_IN.iter().find(|(name, _)| *name == class) {
+            Priority { class, value: *value, policy: PREEMPT }
+        } else {
+            return Err(format!("no PriorityClass with name {class} was found"));
+        };
+        match given.filter(|given| *given != priority.value) {
+            Some(given) => Err(format!(
+                "the integer value of priority ({given}) must not be provided in {place}; priority admission controller \
+                 computed {} from the given PriorityClass name",
+                priority.value
+            )),
+            None => Ok(priority),
+        }
+    }
+}
 
 /// Sets the pod's priority and preemption policy.
 ///
@@ -12,40 +65,18 @@ const BUILT_IN: [(&str, i32); 2] =
 /// The reason why the plugin forbids the pod: its class does not exist, or it contradicts its class.
 pub(super) fn resolve(pod: &mut Pod, classes: &[PriorityClass]) -> Result<(), String> {
     let spec = &mut pod.spec;
-    let (priority, policy) = if spec.priority_class_name.is_empty() {
-        // Several defaults exist only after a race; the lowest value is used, then the first name.
-        let default = classes
-            .iter()
-            .filter(|class| class.global_default)
-            .min_by(|a, b| (a.value, &a.metadata.name).cmp(&(b.value, &b.metadata.name)));
-        match default {
-            Some(class) => {
-                spec.priority_class_name.clone_from(&class.metadata.name);
-                (class.value, policy_of(class))
-            }
-            None => (0, "PreemptLowerPriority"),
-        }
-    } else if let Some(class) = classes.iter().find(|c| c.metadata.name == spec.priority_class_name) {
-        (class.value, policy_of(class))
-    } else if let Some((_, value)) = BUILT_IN.iter().find(|(name, _)| *name == spec.priority_class_name) {
-        (*value, "PreemptLowerPriority")
-    } else {
-        return Err(format!("no PriorityClass with name {} was found", spec.priority_class_name));
-    };
-    if let Some(given) = spec.priority.filter(|given| *given != priority) {
-        return Err(format!(
-            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
-             computed {priority} from the given PriorityClass name"
-        ));
-    }
-    if let Some(given) = spec.preemption_policy.as_deref().filter(|given| *given != policy) {
+    let named = spec.priority_class_name.clone();
+    let priority = Priority::of_class(&named, spec.priority, "pod spec", classes)?;
+    if let Some(given) = spec.preemption_policy.as_deref().filter(|given| *given != priority.policy) {
         return Err(format!(
             "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
-             controller computed {policy} from the given PriorityClass name"
+             controller computed {} from the given PriorityClass name",
+            priority.policy
         ));
     }
-    spec.priority = Some(priority);
-    spec.preemption_policy = Some(policy.to_owned());
+    spec.priority = Some(priority.value);
+    spec.preemption_policy = Some(priority.policy.to_owned());
+    spec.priority_class_name = priority.class.to_owned();
     Ok(())
 }
 
@@ -56,10 +87,6 @@ pub(super) fn resolve_built_in(pod: &mut Pod) {
         let built_in = BUILT_IN.iter().find(|(name, _)| *name == spec.priority_class_name);
         spec.priority = Some(built_in.map_or(0, |(_, value)| *value));
     }
-}
-
-fn policy_of(class: &PriorityClass) -> &str {
-    class.preemption_policy.as_deref().unwrap_or("PreemptLowerPriority")
 }
 
 #[cfg(test)]

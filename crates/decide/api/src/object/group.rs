@@ -172,6 +172,8 @@ pub struct GroupRules {
     pub is_disrupted_as_a_whole: bool,
     /// Of the group, instead of that of its pods.
     pub priority: Option<i32>,
+    /// Its members share claims of devices, which Berth does not decide.
+    pub has_claims: bool,
 }
 
 /// A topology whose domains the members of a group share.
@@ -241,6 +243,22 @@ impl GroupRules {
         }
     }
 
+    /// Why a group is not decided, if it has this number of members.
+    ///
+    /// # Errors
+    /// Members are missing, or the group has what Berth does not decide.
+    pub fn check(&self, n_members: usize) -> Result<(), String> {
+        if self.has_claims {
+            return Err(
+                "its PodGroup has resourceClaims, which are not supported: give each pod its own".to_owned()
+            );
+        }
+        if n_members < self.min {
+            return Err(format!("{n_members} of at least {} pods exist", self.min));
+        }
+        Ok(())
+    }
+
     /// The stricter rules of both.
     #[must_use]
     pub fn and(self, other: GroupRules) -> GroupRules {
@@ -256,6 +274,7 @@ impl GroupRules {
             without_preemption: self.without_preemption || other.without_preemption,
             is_disrupted_as_a_whole: self.is_disrupted_as_a_whole || other.is_disrupted_as_a_whole,
             priority: self.priority.max(other.priority),
+            has_claims: self.has_claims || other.has_claims,
         }
     }
 }
@@ -288,6 +307,9 @@ pub struct PodGroupSpec {
     /// Constraints on their nodes (`scheduling.k8s.io`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_constraints: Option<PodGroupConstraints>,
+    /// The claims of devices that the members share (`scheduling.k8s.io`).
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub resource_claims: Vec<Value>,
     /// What is disrupted at once (`scheduling.k8s.io`): `Pod` or `PodGroup` in v1alpha2, `single` or `all` in later versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption_mode: Option<Value>,
@@ -373,8 +395,9 @@ impl PodGroup {
         let min = gang.map(|gang| gang.min_count).or(spec.min_member);
         let own = spec.scheduling_constraints.iter().flat_map(|c| &c.topology).next();
         let levels = TopologyLevel::of_annotations(own.map(|c| c.key.as_str()), &self.metadata);
+        let has_claims = !spec.resource_claims.is_empty();
         // Of a basic group, as many pods as fit in the domain are placed.
-        let min = min.or((!levels.is_empty()).then_some(1))?;
+        let min = min.or((!levels.is_empty() || has_claims).then_some(1))?;
         Some(GroupRules {
             min: min as usize,
             levels,
@@ -382,6 +405,7 @@ impl PodGroup {
             without_preemption: own.is_some(),
             is_disrupted_as_a_whole: self.is_disrupted_as_a_whole(),
             priority: spec.priority,
+            has_claims,
         })
     }
 
@@ -476,6 +500,14 @@ mod tests {
         };
         let modes = [json!(null), json!("Pod"), json!("PodGroup"), json!({"single": {}}), json!({"all": {}})];
         assert_eq!(modes.map(rules), [false, false, true, false, true]);
+    }
+
+    #[test]
+    fn a_group_with_shared_claims_is_not_decided() {
+        let spec = json!({"schedulingPolicy": {"basic": {}}, "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]});
+        let group: PodGroup = serde_json::from_value(json!({"spec": spec})).unwrap();
+        let why = group.rules().unwrap().check(3).unwrap_err();
+        assert_eq!(why, "its PodGroup has resourceClaims, which are not supported: give each pod its own");
     }
 
     #[test]

@@ -12,5 +12,5 @@ pub mod similar;
 mod version;
 
 pub use integer::decimal_integer;
-pub use names::{dns_label, dns_subdomain, label_key, label_value, port_name, port_number};
+pub use names::{dns_label, dns_subdomain, label_key, label_value, path_segment, port_name, port_number};
 pub use version::{compare_versions, is_version};

@@ -136,6 +136,15 @@ fn begins_and_ends(name: &str, accepts: impl Fn(u8) -> bool) -> bool {
     bytes.first().is_some_and(|b| accepts(*b)) && bytes.last().is_some_and(|b| accepts(*b))
 }
 
+/// The problems of a name that is one segment of a path.
+pub fn path_segment(name: &str) -> Vec<String> {
+    if matches!(name, "." | "..") {
+        return vec![format!("may not be '{name}'")];
+    }
+    let wrong = ['/', '%'].into_iter().filter(|c| name.contains(*c));
+    wrong.map(|c| format!("may not contain '{c}'")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -178,12 +178,11 @@ impl Simulation {
             message: None,
             failing: None,
         };
-        let outcome = match &rules {
-            None => Err("its PodGroup is not in the input: add it".to_owned()),
-            Some(rules) if placement.n_pods < rules.min => {
-                Err(format!("{} of at least {} pods exist", placement.n_pods, rules.min))
-            }
-            Some(rules) => {
+        let checked = rules.as_ref().ok_or_else(|| "its PodGroup is not in the input: add it".to_owned());
+        let checked = checked.and_then(|rules| rules.check(placement.n_pods).map(|()| rules));
+        let outcome = match checked {
+            Err(why) => Err(why),
+            Ok(rules) => {
                 let with_value = |level: &TopologyLevel| {
                     let value = running.iter().find_map(|node| self.node_label(node, &level.key));
                     (level.clone(), value.map(str::to_owned))

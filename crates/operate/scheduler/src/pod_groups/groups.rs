@@ -275,7 +275,7 @@ impl PodGroups {
         };
         let Some(rules) = rules else { return Err("its PodGroup does not exist: create it".to_owned()) };
         let n = group.pending.len() + group.n_placed();
-        if n < rules.min { Err(format!("{n} of at least {} pods exist", rules.min)) } else { Ok(rules) }
+        rules.check(n).map(|()| rules)
     }
 
     /// Moves the entry of a group to where it belongs after a change of the group.

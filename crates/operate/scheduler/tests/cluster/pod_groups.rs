@@ -481,3 +481,19 @@ async fn held_room_follows_changes_of_nodes_leaders_and_members() {
     assert_eq!(world.until_bound("single").await, "n1");
     scheduler.stopped().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_with_shared_claims_is_reported_and_not_decided() {
+    let world = World::start().await;
+    world.nodes(2, 1, 10).await;
+    let scheduler = world.schedule(impatient()).await;
+    let spec = json!({"schedulingPolicy": {"basic": {}}, "resourceClaims": [{"name": "gpu", "resourceClaimName": "shared"}]});
+    let object = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "team"},
+        "spec": spec});
+    world.create(POD_GROUPS, object).await;
+    world.pod(member("m-0", "team")).await;
+    until_message(&world, "m-0", "its PodGroup has resourceClaims, which are not supported").await;
+    until_status(&world, "team", "False", "Unschedulable").await;
+    assert_eq!(nodes_of(&world, "m-").await, [""]);
+    scheduler.stopped().await;
+}

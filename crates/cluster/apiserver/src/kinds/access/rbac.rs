@@ -1,5 +1,6 @@
 //! Roles, ClusterRoles and their bindings.
 
+use berth_api::syntax;
 use berth_api::work::WorkBudget;
 use berth_schema::resource::{CLUSTER_ROLES, ROLES, Resource};
 use http::StatusCode;
@@ -13,7 +14,7 @@ pub struct Role(pub &'static Resource);
 
 impl Strategy for Role {
     fn name_problems(&self, name: &str) -> Vec<String> {
-        name_problems(name)
+        syntax::path_segment(name)
     }
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
@@ -54,7 +55,7 @@ impl Strategy for RoleBinding {
     }
 
     fn name_problems(&self, name: &str) -> Vec<String> {
-        name_problems(name)
+        syntax::path_segment(name)
     }
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
@@ -82,15 +83,6 @@ impl Strategy for RoleBinding {
             parts.iter().flat_map(|part| PolicyRule::list(&part.value()["rules"])).collect();
         check_held(context, self.0, namespace, name, &rules)
     }
-}
-
-/// Problems of a name, which must be one path segment.
-fn name_problems(name: &str) -> Vec<String> {
-    if matches!(name, "." | "..") {
-        return vec![format!("may not be '{name}'")];
-    }
-    let wrong = ['/', '%'].into_iter().filter(|c| name.contains(*c));
-    wrong.map(|c| format!("may not contain '{c}'")).collect()
 }
 
 fn validate_rule(path: &str, rule: &Value, namespaced: bool, causes: &mut Causes) {

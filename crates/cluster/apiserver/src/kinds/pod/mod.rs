@@ -160,7 +160,8 @@ fn read(pod: &Value) -> Result<typed::Pod, Box<Status>> {
     })
 }
 
-fn priority_classes(context: &Context<'_>) -> Result<Vec<PriorityClass>, Box<Status>> {
+/// The priority classes of the cluster.
+pub fn priority_classes(context: &Context<'_>) -> Result<Vec<PriorityClass>, Box<Status>> {
     let objects = context.lookup.list(&PRIORITY_CLASSES, None);
     objects.iter().map(|object| from_value(&object.parsed()).map_err(Status::internal)).collect()
 }

@@ -3,6 +3,7 @@
 mod device;
 mod pod_group;
 mod priority_class;
+mod workload;
 
 use berth_schema::resource::*;
 
@@ -16,5 +17,5 @@ kinds! {
     RESOURCE_SLICES: device::SLICE, device::SLICE_COLUMNS, has_generation: true;
     PRIORITY_CLASSES: priority_class::PriorityClass, priority_class::COLUMNS;
     POD_GROUPS: pod_group::POD_GROUP, pod_group::COLUMNS;
-    WORKLOADS: pod_group::WORKLOAD, DEFAULT;
+    WORKLOADS: workload::WORKLOAD, DEFAULT;
 }

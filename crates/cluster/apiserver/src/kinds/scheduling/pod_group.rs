@@ -1,68 +1,177 @@
-//! PodGroups, and Workloads with templates of them.
+//! PodGroups.
 
+use berth_api::admission::Priority;
 use berth_api::syntax;
-use berth_schema::resource::{POD_GROUPS, WORKLOADS};
+use berth_schema::resource::{POD_GROUPS, Resource};
 
+use super::device::names::{limited, limited_set, validate_name};
+use crate::kinds::pod::priority_classes;
 use crate::kinds::prelude::*;
 
-/// Templates of a Workload at most.
-const MAX_TEMPLATES: usize = 8;
+/// Claims of a group at most.
+const MAX_CLAIMS: usize = 4;
+/// The priority of a group at most: that of a class that users define.
+const MAX_PRIORITY: i64 = 1_000_000_000;
+pub const DISRUPTION_MODES: &[&str] = &["Pod", "PodGroup"];
 
-pub static POD_GROUP: Typed = Typed {
-    immutable: &["/spec"],
-    check: |value, causes| validate_spec(&value["spec"], "spec", causes),
-    ..Typed::new(&POD_GROUPS)
-};
-
-pub static WORKLOAD: Typed =
-    Typed { immutable: &["/spec/podGroupTemplates"], check: validate_workload, ..Typed::new(&WORKLOADS) };
-
-fn validate_workload(value: &Value, causes: &mut Causes) {
-    let templates = items(&value["spec"], "podGroupTemplates");
-    let path = "spec.podGroupTemplates";
-    if templates.is_empty() {
-        causes.required(path, "must have at least one item");
-    } else if templates.len() > MAX_TEMPLATES {
-        causes.invalid(path, &templates.len().into(), &format!("must have at most {MAX_TEMPLATES} items"));
-    }
-    for i in repeated(templates.iter().map(|template| text(template, "/name"))) {
-        causes.duplicate(&format!("{path}[{i}].name"), &templates[i]["name"]);
-    }
-    for (i, template) in templates.iter().take(MAX_TEMPLATES).enumerate() {
-        validate_spec(template, &format!("{path}[{i}]"), causes);
-    }
+pub struct PodGroup {
+    typed: Typed,
 }
 
-fn validate_spec(spec: &Value, path: &str, causes: &mut Causes) {
-    let (policy, field) = (&spec["schedulingPolicy"], format!("{path}.schedulingPolicy"));
-    match (policy["basic"].is_null(), policy["gang"].is_null()) {
-        (true, true) => causes.invalid(&field, &"".into(), "must specify one of: `basic`, `gang`"),
-        (false, false) => {
-            let why = "exactly one of `basic`, `gang` is required, but multiple fields are set";
-            causes.invalid(&field, &"{`basic`, `gang`}".into(), why);
-        }
-        (false, true) => {}
-        (true, false) => {
-            let (min, field) = (&policy["gang"]["minCount"], format!("{field}.gang.minCount"));
-            match min.as_i64() {
-                Some(0) => causes.required(&field, ""),
-                Some(..0) => causes.invalid(&field, min, "must be greater than zero"),
-                _ => {}
+pub static POD_GROUP: PodGroup = PodGroup {
+    typed: Typed {
+        defaults: &[("PodGroupSpec", "disruptionMode", r#""Pod""#)],
+        enums: &[("PodGroupSpec", "disruptionMode", DISRUPTION_MODES)],
+        immutable: &[
+            "/spec/podGroupTemplateRef",
+            "/spec/schedulingPolicy",
+            "/spec/schedulingConstraints",
+            "/spec/resourceClaims",
+            "/spec/disruptionMode",
+            "/spec/priorityClassName",
+            "/spec/priority",
+        ],
+        check: |group, causes| {
+            validate_spec(&group["spec"], "spec", causes);
+            validate_reference(&group["spec"]["podGroupTemplateRef"], "spec.podGroupTemplateRef", causes);
+        },
+        ..Typed::new(&POD_GROUPS)
+    },
+};
+
+impl Strategy for PodGroup {
+    fn default(&self, group: &mut Value) {
+        self.typed.default(group);
+    }
+
+    /// A change that leaves out the priority keeps it, as the plugin `Priority` does.
+    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
+        if subresource.is_empty() {
+            self.default(new);
+            let (priority, spec) = (&old["spec"]["priority"], new["spec"].as_object_mut());
+            if let Some(spec) = spec.filter(|_| !priority.is_null()) {
+                default(spec, "priority", priority.clone());
             }
         }
     }
-    let topology = items(&spec["schedulingConstraints"], "topology");
-    let field = format!("{path}.schedulingConstraints.topology");
-    if topology.len() > 1 {
-        causes.invalid(&field, &topology.len().into(), "must have at most 1 item");
+
+    fn admit_create(
+        &self,
+        context: &Context<'_>,
+        resource: &Resource,
+        group: &mut Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Box<Status>> {
+        let name = name(group).to_owned();
+        set_priority(context, &mut group["spec"], "pod group spec")
+            .map_err(|why| Status::forbidden(resource, &name, &why))?;
+        self.validate_new(context, resource, group, warnings)
     }
-    for (i, constraint) in topology.iter().take(1).enumerate() {
-        let key = &constraint["key"];
-        if !is_empty(key) {
-            let problems = syntax::label_key(key.as_str().unwrap_or_default());
-            problems.iter().for_each(|why| causes.invalid(&format!("{field}[{i}].key"), key, why));
+
+    fn validate(&self, context: &Context<'_>, group: &Value, causes: &mut Causes) {
+        self.typed.validate(context, group, causes);
+    }
+
+    /// An object that was stored without a disruption mode has the default one.
+    fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
+        let mut old = old.clone();
+        self.default(&mut old);
+        self.typed.validate_update(context, new, &old, causes);
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
+        let (statuses, path) = (&new["status"]["resourceClaimStatuses"], "status.resourceClaimStatuses");
+        let claims = items(&new["spec"], "resourceClaims");
+        for (i, status) in limited_set(statuses, path, MAX_CLAIMS, |s| &s["name"], causes).iter().enumerate()
+        {
+            let field = format!("{path}[{i}]");
+            if claims.iter().all(|claim| claim["name"] != status["name"]) {
+                let why = "must match the name of an entry in `spec.resourceClaims`";
+                causes.invalid(&format!("{field}.name"), &status["name"], why);
+            }
+            let (claim, field) = (&status["resourceClaimName"], format!("{field}.resourceClaimName"));
+            validate_name(&field, claim, syntax::dns_subdomain, causes);
         }
     }
+}
+
+/// Sets class and priority of a group or of a template, as the plugin `Priority` does.
+pub fn set_priority(context: &Context<'_>, spec: &mut Value, place: &str) -> Result<(), String> {
+    let classes = priority_classes(context).map_err(|status| status.message.clone())?;
+    let given = spec["priority"].as_i64().and_then(|given| i32::try_from(given).ok());
+    let class = text(spec, "/priorityClassName").to_owned();
+    let priority = Priority::of_class(&class, given, place, &classes)?;
+    if let Some(spec) = spec.as_object_mut() {
+        spec.insert("priority".to_owned(), priority.value.into());
+        if !priority.class.is_empty() {
+            spec.insert("priorityClassName".to_owned(), priority.class.into());
+        }
+    }
+    Ok(())
+}
+
+/// What a group and a template of groups have in common.
+pub fn validate_spec(spec: &Value, path: &str, causes: &mut Causes) {
+    let (policy, field) = (&spec["schedulingPolicy"], format!("{path}.schedulingPolicy"));
+    if validate_union(policy, &["basic", "gang"], &field, causes) && !policy["gang"].is_null() {
+        let (min, field) = (&policy["gang"]["minCount"], format!("{field}.gang.minCount"));
+        match min.as_i64() {
+            Some(0) => causes.required(&field, ""),
+            Some(..0) => causes.invalid(&field, min, "must be greater than zero"),
+            _ => {}
+        }
+    }
+    let (topology, field) =
+        (&spec["schedulingConstraints"]["topology"], format!("{path}.schedulingConstraints.topology"));
+    for (i, constraint) in limited(topology, &field, 1, causes).iter().enumerate() {
+        validate_name(&format!("{field}[{i}].key"), &constraint["key"], syntax::label_key, causes);
+    }
+    let (claims, field) = (&spec["resourceClaims"], format!("{path}.resourceClaims"));
+    for (i, claim) in
+        limited_set(claims, &field, MAX_CLAIMS, |claim| &claim["name"], causes).iter().enumerate()
+    {
+        let field = format!("{field}[{i}]");
+        let sources = ["resourceClaimName", "resourceClaimTemplateName"];
+        validate_union(claim, &sources, &field, causes);
+        validate_name(&format!("{field}.name"), &claim["name"], syntax::dns_label, causes);
+        for source in sources {
+            validate_name(&format!("{field}.{source}"), &claim[source], syntax::dns_subdomain, causes);
+        }
+    }
+    let class = &spec["priorityClassName"];
+    validate_name(&format!("{path}.priorityClassName"), class, syntax::dns_subdomain, causes);
+    let priority = &spec["priority"];
+    if priority.as_i64().is_some_and(|priority| priority > MAX_PRIORITY) {
+        let why = format!("must be less than or equal to {MAX_PRIORITY}");
+        causes.invalid(&format!("{path}.priority"), priority, &why);
+    }
+}
+
+fn validate_reference(reference: &Value, path: &str, causes: &mut Causes) {
+    if reference.is_null() {
+        return;
+    }
+    validate_union(reference, &["workload"], path, causes);
+    let (workload, path) = (&reference["workload"], format!("{path}.workload"));
+    validate_name(&format!("{path}.workloadName"), &workload["workloadName"], syntax::dns_subdomain, causes);
+    let template = &workload["podGroupTemplateName"];
+    validate_name(&format!("{path}.podGroupTemplateName"), template, syntax::dns_label, causes);
+}
+
+/// Whether exactly one of some fields is set.
+fn validate_union(value: &Value, fields: &[&str], path: &str, causes: &mut Causes) -> bool {
+    let quoted =
+        |fields: &[&str]| fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
+    let set: Vec<&str> = fields.iter().copied().filter(|field| !value[field].is_null()).collect();
+    match set.len() {
+        0 => causes.invalid(path, &"".into(), &format!("must specify one of: {}", quoted(fields))),
+        1 => return true,
+        _ => {
+            let why = format!("exactly one of {} is required, but multiple fields are set", quoted(fields));
+            causes.invalid(path, &format!("{{{}}}", quoted(&set)).into(), &why);
+        }
+    }
+    false
 }
 
 pub const COLUMNS: &[Column] = &[

@@ -2,7 +2,7 @@
 
 mod claim;
 mod class;
-mod names;
+pub mod names;
 mod request;
 mod slice;
 mod status;
