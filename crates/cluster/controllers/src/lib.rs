@@ -125,7 +125,7 @@ pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) 
         let stateful_set = StatefulSets::new(api, recorder("statefulset-controller"), &mut informers);
         let daemon_set =
             DaemonSets::new(api, recorder("daemonset-controller"), &mut informers, options.feature_gates);
-        let job = Jobs::new(api, recorder("job-controller"), &mut informers);
+        let job = Jobs::new(api, recorder("job-controller"), &mut informers, options.feature_gates);
         let cron_job = CronJobs::new(api, recorder("cronjob-controller"), &mut informers);
         let namespace = Namespaces::new(api, &mut informers);
         let node_lifecycle =

@@ -25,6 +25,13 @@ pub(crate) fn template_hash(template: &Value, collisions: i32) -> String {
     encode(hash.0)
 }
 
+/// A short hash of texts, safe in names.
+pub(crate) fn name_hash(texts: &[&str]) -> String {
+    let mut hash = Fnv::new();
+    texts.iter().for_each(|text| hash.write(text.as_bytes()));
+    encode(hash.0)
+}
+
 /// The number's decimal digits in [`ALPHABET`].
 fn encode(number: u32) -> String {
     let digits = number.to_string();

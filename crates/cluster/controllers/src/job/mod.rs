@@ -7,10 +7,12 @@ mod outcome;
 mod per_index;
 mod plan;
 mod policy;
+mod scheduling_group;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::NamespacedName;
 use berth_api::resource::{JOBS, PODS};
 use futures::future::join_all;
@@ -39,13 +41,19 @@ const SETTLE: Duration = Duration::from_millis(20);
 pub(crate) struct Jobs {
     control: PodControl,
     queue: Arc<Queue<NamespacedName>>,
+    feature_gates: FeatureGates,
 }
 
 impl Jobs {
     /// Creates a controller and registers its handlers with the informers.
-    pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
+    pub(crate) fn new(
+        api: &Api,
+        recorder: Recorder,
+        informers: &mut Informers,
+        feature_gates: FeatureGates,
+    ) -> Self {
         let control = PodControl::new(api, recorder, informers);
-        let controller = Jobs { control, queue: Arc::default() };
+        let controller = Jobs { control, queue: Arc::default(), feature_gates };
         PodEvents {
             kind: &JOBS,
             objects: controller.control.caches.jobs.clone(),
@@ -98,7 +106,11 @@ impl Jobs {
         self.release(&plan.release).await?;
         if may_act {
             self.delete(&key, &about, &plan).await?;
-            self.create(&key, owner, &job, &about, &plan).await?;
+            let group = match plan.create.is_empty() {
+                true => None,
+                false => self.scheduling_group(&job, &about, pods.is_empty()).await?,
+            };
+            self.create(&key, owner, &job, &about, &plan, group.as_deref()).await?;
         }
         let now = Timestamp::now();
         Ok(Next::at(plan.look_again, now))
@@ -156,10 +168,16 @@ impl Jobs {
         job: &Job,
         about: &Reference,
         plan: &Plan,
+        group: Option<&str>,
     ) -> Result<(), CallError> {
         let bodies = plan.create.iter().map(|index| {
             let failures = index.and_then(|index| plan.failures.get(&index));
-            Value::Object(new_pod(job, owner, *index, failures)).to_string().into_bytes()
+            let mut pod = new_pod(job, owner, *index, failures);
+            if let Some(name) = group {
+                object_at(&mut pod, "spec")
+                    .insert("schedulingGroup".to_owned(), json!({"podGroupName": name}));
+            }
+            Value::Object(pod).to_string().into_bytes()
         });
         let failed = self.control.create(key, about, bodies.collect()).await;
         failed.filter(|error| !error.is_namespace_terminating()).map_or(Ok(()), Err)

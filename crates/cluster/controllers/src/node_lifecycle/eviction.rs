@@ -232,6 +232,7 @@ mod tests {
         storage_capacity_scoring: false,
         volume_limit_scaling: false,
         mutable_pv_node_affinity: false,
+        workload_with_job: false,
     };
 
     /// Enhancement 5471, story 2: pods are evicted when the rating of their node drops below their threshold.

@@ -101,3 +101,52 @@ async fn a_job_fails_by_its_policy_and_an_index_by_its_limit() {
     assert_eq!((&failed["status"]["failedIndexes"], &failed["status"]["failed"]), (&json!("0,1"), &json!(2)));
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_indexed_job_becomes_a_gang_behind_its_feature_gate() {
+    let scheduling = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default";
+    let (groups, workloads) = (format!("{scheduling}/podgroups"), format!("{scheduling}/workloads"));
+    let path = format!("{JOBS}/j");
+    let spec = json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"});
+    let group_of = |pod: &Value| pod["spec"]["schedulingGroup"]["podGroupName"].clone();
+
+    let world = World::new(1).await;
+    world.create(JOBS, &job("run", spec.clone())).await;
+    let pods = world.until_listed("three pods", PODS, |pods| pods.len() == 3).await;
+    assert!(pods.iter().all(|pod| group_of(pod).is_null()), "off by default, as in Kubernetes 1.36");
+    assert!(world.list(&groups).await.is_empty());
+    world.end().await;
+
+    let mut options = options();
+    options.feature_gates.workload_with_job = true;
+    let world = World::with(1, options).await;
+    let made = world.create(JOBS, &job("run", spec)).await;
+    let pods = world.until_listed("three pods", PODS, |pods| pods.len() == 3).await;
+    let (group, workload) = (&world.list(&groups).await[0], &world.list(&workloads).await[0]);
+    for pod in &pods {
+        assert_eq!(group_of(pod), group["metadata"]["name"]);
+    }
+    assert_eq!(group["spec"]["schedulingPolicy"], json!({"gang": {"minCount": 3}}));
+    let template = &workload["spec"]["podGroupTemplates"][0]["name"];
+    let reference = json!({"workloadName": workload["metadata"]["name"], "podGroupTemplateName": template});
+    assert_eq!(group["spec"]["podGroupTemplateRef"]["workload"], reference);
+    let controller = json!({"apiGroup": "batch", "kind": "Job", "name": "j"});
+    assert_eq!((template, &workload["spec"]["controllerRef"]), (&json!("j-worker-0"), &controller));
+    let owners = |object: &Value| {
+        let owners = object["metadata"]["ownerReferences"].as_array().unwrap().iter();
+        owners.map(|owner| owner["uid"].clone()).collect::<Vec<_>>()
+    };
+    let (job_uid, workload_uid) = (made["metadata"]["uid"].clone(), workload["metadata"]["uid"].clone());
+    assert_eq!(owners(workload), std::slice::from_ref(&job_uid));
+    assert_eq!(owners(group), [job_uid, workload_uid]);
+
+    world.delete(&format!("{PODS}/{}", name(&pods[0])), json!({"gracePeriodSeconds": 0})).await;
+    let is_replaced = |all: &[Value]| all.len() == 3 && all.iter().all(|pod| name(pod) != name(&pods[0]));
+    let pods = world.until_listed("a replacement", PODS, is_replaced).await;
+    assert!(pods.iter().all(|pod| group_of(pod) == group["metadata"]["name"]), "the replacement is a member");
+    world.delete(&path, json!({"propagationPolicy": "Background"})).await;
+    for objects in [PODS, &groups, &workloads] {
+        world.until_listed("all is collected", objects, |objects| objects.is_empty()).await;
+    }
+    world.end().await;
+}

@@ -115,6 +115,8 @@ pub struct FeatureGates {
     pub volume_limit_scaling: bool,
     /// `spec.nodeAffinity` of PersistentVolumes can be changed (enhancement 5381).
     pub mutable_pv_node_affinity: bool,
+    /// The Job controller creates a Workload and a PodGroup for Jobs whose pods all run at once (enhancement 5547).
+    pub workload_with_job: bool,
 }
 
 impl FeatureGates {
@@ -147,12 +149,13 @@ impl FeatureGates {
         self.fields().into_iter().filter(|(_, is_on)| **is_on).map(|(name, _)| name).collect()
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut bool); 4] {
+    fn fields(&mut self) -> [(&'static str, &mut bool); 5] {
         [
             ("TaintTolerationComparisonOperators", &mut self.taint_toleration_comparison_operators),
             ("StorageCapacityScoring", &mut self.storage_capacity_scoring),
             ("VolumeLimitScaling", &mut self.volume_limit_scaling),
             ("MutablePVNodeAffinity", &mut self.mutable_pv_node_affinity),
+            ("WorkloadWithJob", &mut self.workload_with_job),
         ]
     }
 }
