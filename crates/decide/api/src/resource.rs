@@ -212,8 +212,12 @@ resources! {
     PRIORITY_CLASSES = short(&["pc"], cluster_scoped(resource("scheduling.k8s.io", "PriorityClass", "priorityclasses")));
     /// `scheduling.k8s.io/v1alpha2` PodGroup.
     POD_GROUPS = version("v1alpha2", resource("scheduling.k8s.io", "PodGroup", "podgroups"));
+    /// `scheduling.k8s.io/v1beta1` PodGroup.
+    POD_GROUPS_V1BETA1 = not_deletable(version("v1beta1", resource("scheduling.k8s.io", "PodGroup", "podgroups")));
     /// `scheduling.k8s.io/v1alpha2` Workload.
     WORKLOADS = version("v1alpha2", resource("scheduling.k8s.io", "Workload", "workloads"));
+    /// `scheduling.k8s.io/v1beta1` Workload.
+    WORKLOADS_V1BETA1 = not_deletable(version("v1beta1", resource("scheduling.k8s.io", "Workload", "workloads")));
     /// `storage.k8s.io/v1` CSIDriver.
     CSI_DRIVERS = cluster_scoped(resource(STORAGE, "CSIDriver", "csidrivers"));
     /// `storage.k8s.io/v1` CSINode.
@@ -281,6 +285,11 @@ impl Resource {
     /// Whether a server of Kubernetes may be without it: a custom resource, or one whose version is not stable.
     pub fn is_optional(&self) -> bool {
         self.version.contains("alpha") || self.version.contains("beta") || !RESOURCES.contains(self)
+    }
+
+    /// The version that newer servers have, which may lack this one.
+    pub fn newer_version(&self) -> Option<Resource> {
+        (*self == POD_GROUPS).then_some(POD_GROUPS_V1BETA1)
     }
 
     /// `v1` or `apps/v1`.

@@ -221,14 +221,27 @@ fn with_type(value: Value, resource: &Resource) -> Value {
     Value::Object(typed)
 }
 
-/// All objects of a resource.
+/// All objects of a resource, in the newest version that the server has.
 async fn list(
     client: &kube::Client,
     resource: &Resource,
     progress: &ProgressBar,
 ) -> Result<Vec<Value>, ListError> {
-    let options = WatchOptions::new(resource.path(""));
-    let mut pages = Pages::new(client, &options);
+    let mut options = WatchOptions::of(resource);
+    match pages(client, &options, progress).await {
+        Err(error) if error.code() == Some(404) && options.change_version() => {
+            pages(client, &options, progress).await
+        }
+        listed => listed,
+    }
+}
+
+async fn pages(
+    client: &kube::Client,
+    options: &WatchOptions,
+    progress: &ProgressBar,
+) -> Result<Vec<Value>, ListError> {
+    let mut pages = Pages::new(client, options);
     let mut objects: Vec<Value> = Vec::new();
     while let Some(page) = pages.next::<Value>().await? {
         if pages.is_first() {

@@ -240,7 +240,7 @@ fn start<T>(
         missing: Missing::empty(resource),
         outage: Some(outage),
         group: group.clone(),
-        ..WatchOptions::new(resource.path(""))
+        ..WatchOptions::of(resource)
     };
     let set = move |object: T| {
         let (namespace, name) = object.key();

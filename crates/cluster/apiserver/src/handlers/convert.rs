@@ -1,13 +1,15 @@
 //! Objects with several forms. Events have two, `v1` and `events.k8s.io/v1`, and are stored as the first;
-//! HorizontalPodAutoscalers two versions, stored as the second.
+//! HorizontalPodAutoscalers two versions, stored as the second. PodGroups and Workloads have two versions, stored as the older.
 
 use berth_schema::resource::{
-    EVENTS, HORIZONTAL_POD_AUTOSCALERS, HORIZONTAL_POD_AUTOSCALERS_V1, NEW_EVENTS, Resource, Storage,
+    EVENTS, HORIZONTAL_POD_AUTOSCALERS, HORIZONTAL_POD_AUTOSCALERS_V1, NEW_EVENTS, POD_GROUPS,
+    POD_GROUPS_V1BETA1, Resource, Storage, WORKLOADS, WORKLOADS_V1BETA1,
 };
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::autoscaler::{to_v1, to_v2};
+use super::pod_group::{to_v1alpha2, to_v1beta1};
 use crate::store::Object;
 use crate::table::{self, IncludeObject};
 use crate::webhook::{Conversion, ServedForm};
@@ -94,6 +96,8 @@ pub fn conversion(resource: &Resource) -> Option<Conversion> {
         Some(CONVERSION)
     } else if *resource == HORIZONTAL_POD_AUTOSCALERS_V1 {
         Some(AUTOSCALER_CONVERSION)
+    } else if [&POD_GROUPS_V1BETA1, &WORKLOADS_V1BETA1].contains(&resource) {
+        Some(GROUP_CONVERSION)
     } else {
         None
     }
@@ -118,6 +122,10 @@ pub fn equivalents(resource: &Resource) -> &'static [ServedForm] {
         kind: ("autoscaling", "v2", "HorizontalPodAutoscaler"),
         conversion: None,
     };
+    const POD_GROUP_OLD: ServedForm = group_form("v1alpha2", "podgroups", "PodGroup");
+    const POD_GROUP_NEW: ServedForm = group_form("v1beta1", "podgroups", "PodGroup");
+    const WORKLOAD_OLD: ServedForm = group_form("v1alpha2", "workloads", "Workload");
+    const WORKLOAD_NEW: ServedForm = group_form("v1beta1", "workloads", "Workload");
     if *resource == EVENTS {
         &[NEW]
     } else if *resource == NEW_EVENTS {
@@ -126,6 +134,14 @@ pub fn equivalents(resource: &Resource) -> &'static [ServedForm] {
         &[AUTOSCALER_V1]
     } else if *resource == HORIZONTAL_POD_AUTOSCALERS_V1 {
         &[AUTOSCALER_V2]
+    } else if *resource == POD_GROUPS {
+        &[POD_GROUP_NEW]
+    } else if *resource == POD_GROUPS_V1BETA1 {
+        &[POD_GROUP_OLD]
+    } else if *resource == WORKLOADS {
+        &[WORKLOAD_NEW]
+    } else if *resource == WORKLOADS_V1BETA1 {
+        &[WORKLOAD_OLD]
     } else {
         &[]
     }
@@ -136,6 +152,14 @@ const CONVERSION: Conversion = Conversion {
     stored: |value| renamed(value, "v1".to_owned(), |(old, new)| (new, old)),
 };
 const AUTOSCALER_CONVERSION: Conversion = Conversion { shown: to_v1, stored: to_v2 };
+const GROUP_CONVERSION: Conversion = Conversion { shown: to_v1beta1, stored: to_v1alpha2 };
+
+/// A version of PodGroups or Workloads.
+const fn group_form(version: &'static str, plural: &'static str, kind: &'static str) -> ServedForm {
+    const GROUP: &str = "scheduling.k8s.io";
+    let conversion = if version.len() == "v1beta1".len() { Some(GROUP_CONVERSION) } else { None };
+    ServedForm { resource: (GROUP, version, plural), kind: (GROUP, version, kind), conversion }
+}
 
 type Names = (&'static str, &'static str);
 

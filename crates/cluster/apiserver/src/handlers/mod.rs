@@ -14,6 +14,7 @@ mod list;
 mod log;
 mod metrics;
 mod object;
+mod pod_group;
 mod read_options;
 mod reply;
 mod review;

@@ -417,3 +417,51 @@ async fn claims_of_pod_groups_name_one_source_and_their_statuses_a_claim() {
     assert_eq!(status["details"]["causes"][0]["field"], "status.resourceClaimStatuses[0].name", "{status}");
     assert_eq!(show("a").await.0, StatusCode::OK);
 }
+
+#[tokio::test]
+async fn pod_groups_and_workloads_have_two_versions() {
+    let server = server().await;
+    let client = admin(&server);
+    let of = |version: &str, plural: &str| {
+        format!("/apis/scheduling.k8s.io/{version}/namespaces/default/{plural}")
+    };
+    let (old, new) = (of("v1alpha2", "podgroups"), of("v1beta1", "podgroups"));
+    let group = json!({"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}},
+        "disruptionMode": {"all": {}}, "workloadRef": {"workloadName": "w", "templateName": "t"}}});
+    let (code, made) = post(&client, &new, &group).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    assert_eq!(made["apiVersion"], "scheduling.k8s.io/v1beta1");
+    assert_eq!(made["spec"]["disruptionMode"], json!({"all": {}}));
+    let (_, shown) = get(&client, &format!("{old}/g")).await;
+    assert_eq!(shown["spec"]["disruptionMode"], "PodGroup", "{shown}");
+    let reference = json!({"workload": {"workloadName": "w", "podGroupTemplateName": "t"}});
+    assert_eq!(shown["spec"]["podGroupTemplateRef"], reference);
+
+    let condition = json!({"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = json!({"status": {"conditions": [condition]}});
+    let (code, _) = merge(&client, &format!("{new}/g/status"), &status).await;
+    assert_eq!(code, StatusCode::OK);
+    let (_, list) = get(&client, &old).await;
+    assert_eq!(list["items"][0]["status"]["conditions"][0]["type"], "PodGroupScheduled", "{list}");
+    let (_, list) = get(&client, &new).await;
+    assert_eq!(list["items"][0]["status"]["conditions"][0]["type"], "PodGroupInitiallyScheduled", "{list}");
+
+    let (code, usual) = post(
+        &client,
+        &new,
+        &json!({"metadata": {"name": "usual"}, "spec": {"schedulingPolicy": {"basic": {}}}}),
+    )
+    .await;
+    assert_eq!((code, &usual["spec"]["disruptionMode"]), (StatusCode::CREATED, &json!({"single": {}})));
+    let both = json!({"metadata": {"name": "both"}, "spec": {"schedulingPolicy": {"basic": {}},
+        "disruptionMode": {"single": {}, "all": {}}}});
+    assert_eq!(post(&client, &new, &both).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+
+    let template = json!({"name": "t", "schedulingPolicy": {"basic": {}}, "disruptionMode": {"single": {}}});
+    let workload = json!({"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [template]}});
+    let (code, made) = post(&client, &of("v1beta1", "workloads"), &workload).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    let (_, shown) = get(&client, &format!("{}/w", of("v1alpha2", "workloads"))).await;
+    assert_eq!(shown["spec"]["podGroupTemplates"][0]["disruptionMode"], "Pod", "{shown}");
+}

@@ -29,6 +29,8 @@ impl Missing {
 pub struct WatchOptions {
     /// Path of the collection, such as `/api/v1/pods` or `/apis/apps/v1/namespaces/default/replicasets`.
     pub path: String,
+    /// Path of the same collection in another version of its group. The watch uses it while the server does not have the first.
+    pub other_version: Option<String>,
     /// Field selector, such as `spec.nodeName=node-1`.
     pub field_selector: Option<String>,
     /// Label selector, such as `app=web`.
@@ -68,6 +70,7 @@ impl WatchOptions {
     pub fn new(path: impl Into<String>) -> WatchOptions {
         WatchOptions {
             path: path.into(),
+            other_version: None,
             field_selector: None,
             label_selector: None,
             page_size: 500,
@@ -86,6 +89,15 @@ impl WatchOptions {
         }
     }
 
+    /// All objects of a resource, in the newest version that the server has.
+    pub fn of(resource: &Resource) -> WatchOptions {
+        let path = resource.path("");
+        match resource.newer_version() {
+            Some(newer) => WatchOptions { other_version: Some(path), ..WatchOptions::new(newer.path("")) },
+            None => WatchOptions::new(path),
+        }
+    }
+
     /// Only objects whose fields match.
     pub fn fields(self, selector: impl Into<String>) -> WatchOptions {
         WatchOptions { field_selector: Some(selector.into()), ..self }
@@ -94,6 +106,13 @@ impl WatchOptions {
     /// Only objects whose labels match.
     pub fn labels(self, selector: impl Into<String>) -> WatchOptions {
         WatchOptions { label_selector: Some(selector.into()), ..self }
+    }
+
+    /// Uses the other version from now on; false if there is none.
+    pub fn change_version(&mut self) -> bool {
+        let Some(other) = &mut self.other_version else { return false };
+        std::mem::swap(&mut self.path, other);
+        true
     }
 
     pub(super) fn report_outage(&self, error: Option<String>) {

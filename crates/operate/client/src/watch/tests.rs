@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use berth_api::object::Pod;
+use berth_api::resource::POD_GROUPS;
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use http::{Request, Response};
@@ -198,6 +199,31 @@ async fn a_resource_that_may_not_be_read_is_reported_until_it_may_and_kept_when_
     *code.lock().unwrap() = 403;
     let silent = tokio::time::timeout(Duration::from_secs(600), events.recv()).await;
     assert!(silent.is_err(), "{silent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_version_that_the_server_has_is_watched() {
+    for served in ["v1beta1", "v1alpha2"] {
+        let client = server(move |uri| if uri.contains(served) { open(listed()) } else { status(404) });
+        let options = WatchOptions { missing: Missing::Empty, ..WatchOptions::of(&POD_GROUPS) };
+        assert!(options.path.contains("v1beta1"), "{}", options.path);
+        let mut events = start(&client, options);
+        let mut n_objects = 0;
+        loop {
+            match events.recv().await.unwrap() {
+                StreamEvent::InitDone => break,
+                StreamEvent::Failed(failure) => panic!("{served}: {failure}"),
+                StreamEvent::Init => {}
+                _ => n_objects += 1,
+            }
+        }
+        assert!(n_objects > 0, "{served}: an empty list is no answer of the other version");
+    }
+    let client = server(|_| status(404));
+    let options = WatchOptions { missing: Missing::Empty, ..WatchOptions::of(&POD_GROUPS) };
+    let mut events = start(&client, options);
+    assert_eq!(events.recv().await.unwrap(), StreamEvent::Init);
+    assert_eq!(events.recv().await.unwrap(), StreamEvent::InitDone, "neither is served: an empty list");
 }
 
 #[tokio::test(start_paused = true)]

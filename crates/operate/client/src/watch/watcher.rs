@@ -29,6 +29,7 @@ pub(crate) async fn run(client: kube::Client, options: WatchOptions, sink: &mut 
     let mut was_listed = false;
     // The answer that was reported last.
     let mut refused = None;
+    let mut tried_other_version = false;
     loop {
         recoveries.mark_unchanged();
         let closed = sink.closed();
@@ -46,7 +47,15 @@ pub(crate) async fn run(client: kube::Client, options: WatchOptions, sink: &mut 
         }
         if progressed || is_healthy {
             refused = None;
+            tried_other_version = false;
         }
+        let is_missing = matches!(&ended, Ended::Call(error) if error.is_not_found());
+        if is_missing && !tried_other_version && watcher.options.change_version() {
+            tried_other_version = true;
+            watcher.version = None;
+            continue;
+        }
+        tried_other_version = false;
         let path = &watcher.options.path;
         match &ended {
             Ended::Unwanted => return,

@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use berth_api::object::group::GroupKind;
 use berth_api::object::time::rfc3339;
 use berth_api::object::{GroupKey as PodGroupKey, GroupRules, PodGroup};
+use berth_api::resource::{COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
 use berth_client::call::{self, CallError};
 use berth_client::events::cut;
 use serde_json::{Value, json};
@@ -13,7 +14,8 @@ use crate::completion::Completion;
 use crate::pending::StatusWriter;
 use crate::pod_status;
 
-const CONDITION: &str = "PodGroupScheduled";
+/// The condition of a group in v1alpha2, and from v1alpha3 on.
+const CONDITIONS: [&str; 2] = ["PodGroupScheduled", "PodGroupInitiallyScheduled"];
 /// Status writes in flight.
 const WRITES_AT_ONCE: usize = 4;
 const MAX_MESSAGE_BYTES: usize = 4096;
@@ -39,7 +41,7 @@ struct GroupStatus {
 
 impl GroupStatus {
     fn of(object: &PodGroup) -> GroupStatus {
-        match object.status.conditions.iter().find(|c| c.condition_type == CONDITION) {
+        match object.status.conditions.iter().find(|c| CONDITIONS.contains(&c.condition_type.as_str())) {
             Some(condition) => GroupStatus {
                 is_scheduled: condition.status == "True",
                 reason: condition.reason.clone(),
@@ -68,12 +70,12 @@ impl GroupObject {
     }
 
     /// The patch to a status, and its type.
-    fn patch(&self, kind: GroupKind, to: &GroupStatus) -> (Value, &'static str) {
-        if kind == GroupKind::Coscheduling {
+    fn patch(&self, resource: &Resource, to: &GroupStatus) -> (Value, &'static str) {
+        if *resource == COSCHEDULING_POD_GROUPS {
             return (json!({"status": {"phase": to.reason}}), "application/merge-patch+json");
         }
         let mut condition = json!({
-            "type": CONDITION,
+            "type": CONDITIONS[usize::from(*resource != POD_GROUPS)],
             "status": if to.is_scheduled { "True" } else { "False" },
             "reason": to.reason,
             "message": to.message,
@@ -140,13 +142,23 @@ impl GroupObjects {
             let (Some(resource), Some(wanted)) = (key.kind.resource(), object.wanted.take()) else {
                 continue;
             };
-            let (patch, patch_type) = object.patch(key.kind, &wanted);
+            let patch_of = |resource: &Resource| {
+                let path = format!("{}/status", resource.object_path(key.name.namespace(), key.name.name()));
+                (path, object.patch(resource, &wanted))
+            };
+            let patches: Vec<_> = resource.newer_version().iter().chain([&resource]).map(patch_of).collect();
             object.shown = wanted;
             object.is_write_in_flight = true;
             self.n_in_flight += 1;
-            let path = format!("{}/status", resource.object_path(key.name.namespace(), key.name.name()));
             writer.spawn(move |client, completed| async move {
-                let result = pod_status::patch_object(&client, &path, patch_type, &patch).await;
+                let mut result = Ok(None);
+                for (path, (patch, patch_type)) in &patches {
+                    result = pod_status::patch_object(&client, path, patch_type, patch).await;
+                    // Without an answer, the server does not have this version, or not the object.
+                    if !matches!(result, Ok(None)) {
+                        break;
+                    }
+                }
                 let _ = completed.send(Completion::PodGroupStatus { key, result: result.map(|_| ()) });
             });
         }

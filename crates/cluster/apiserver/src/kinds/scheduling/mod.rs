@@ -7,7 +7,7 @@ mod workload;
 
 use berth_schema::resource::*;
 
-use crate::kinds::kind::kinds;
+use crate::kinds::kind::{NoRules, kinds};
 use crate::kinds::prelude::*;
 
 kinds! {
@@ -17,5 +17,7 @@ kinds! {
     RESOURCE_SLICES: device::SLICE, device::SLICE_COLUMNS, has_generation: true;
     PRIORITY_CLASSES: priority_class::PriorityClass, priority_class::COLUMNS;
     POD_GROUPS: pod_group::POD_GROUP, pod_group::COLUMNS;
+    POD_GROUPS_V1BETA1: NoRules, pod_group::COLUMNS;
     WORKLOADS: workload::WORKLOAD, DEFAULT;
+    WORKLOADS_V1BETA1: NoRules, DEFAULT;
 }

@@ -179,14 +179,14 @@ pub const COLUMNS: &[Column] = &[
     Column::text("Policy", "How its pods are scheduled.", |row| {
         row.at("/spec/schedulingPolicy/gang").map_or("Basic", |_| "Gang").into()
     }),
-    Column::field(
-        "Workload",
-        "The Workload with its template.",
-        "/spec/podGroupTemplateRef/workload/workloadName",
-    )
-    .or(UNSET),
+    Column::text("Workload", "The Workload with its template.", |row| {
+        let names = ["/spec/workloadRef/workloadName", "/spec/podGroupTemplateRef/workload/workloadName"];
+        names.iter().find_map(|name| row.text(name)).unwrap_or(UNSET).into()
+    }),
     Column::text("Status", "Whether its required pods are scheduled.", |row| {
-        let is_scheduled = |condition: &&Value| condition["type"] == "PodGroupScheduled";
+        let is_scheduled = |condition: &&Value| {
+            ["PodGroupInitiallyScheduled", "PodGroupScheduled"].iter().any(|ty| condition["type"] == **ty)
+        };
         let scheduled = row.list("/status/conditions").iter().find(is_scheduled);
         scheduled.map_or_else(|| "Pending".into(), |condition| condition["reason"].clone())
     }),

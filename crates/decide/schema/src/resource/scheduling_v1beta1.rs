@@ -1,0 +1,119 @@
+//! The types of `scheduling.k8s.io/v1beta1` of Kubernetes 1.37, which the bindings of 1.36 lack: those of `v1alpha2` with other
+//! fields. Fields whose feature gates are off in 1.37 (CompositePodGroup, PodGroupPreemptionPolicy) are left out.
+
+use std::borrow::Cow;
+
+use k8s_openapi::api::scheduling::v1alpha2 as old;
+use k8s_openapi::{NamespaceResourceScope, Resource};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value, json};
+
+/// Types that are not constructed: they have a name and a schema.
+macro_rules! types {
+    ($($(#[$doc:meta])* $name:ident: $schema:expr;)*) => {$(
+        $(#[$doc])*
+        pub enum $name {}
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                concat!("io.k8s.api.scheduling.v1beta1.", stringify!($name)).into()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                let schema: fn(&mut SchemaGenerator) -> Schema = $schema;
+                schema(generator)
+            }
+        }
+    )*};
+}
+
+types! {
+    /// A group of pods.
+    PodGroup: |generator| {
+        with(old::PodGroup::json_schema(generator), |fields| {
+            fields.insert("spec".to_owned(), described::<PodGroupSpec>(generator, "Specification of the group."));
+        })
+    };
+    /// `spec` of a PodGroup.
+    PodGroupSpec: |generator| {
+        with(old::PodGroupSpec::json_schema(generator), |fields| {
+            fields.shift_remove("podGroupTemplateRef");
+            let template = described::<WorkloadReference>(generator, "The template of a Workload that the group was created from.");
+            fields.insert("workloadRef".to_owned(), template);
+            fields.insert("disruptionMode".to_owned(), disruption_mode(generator));
+        })
+    };
+    /// A template of a PodGroup.
+    PodGroupTemplate: |generator| {
+        with(old::PodGroupTemplate::json_schema(generator), |fields| {
+            fields.insert("disruptionMode".to_owned(), disruption_mode(generator));
+        })
+    };
+    /// A Workload.
+    Workload: |generator| {
+        with(old::Workload::json_schema(generator), |fields| {
+            fields.insert("spec".to_owned(), described::<WorkloadSpec>(generator, "Specification of the workload."));
+        })
+    };
+    /// `spec` of a Workload.
+    WorkloadSpec: |generator| {
+        with(old::WorkloadSpec::json_schema(generator), |fields| {
+            fields["podGroupTemplates"]["items"] = generator.subschema_for::<PodGroupTemplate>().to_value();
+        })
+    };
+    /// A reference to a template of a Workload.
+    WorkloadReference: |_| json_schema!({
+        "description": "A template of a Workload in the same namespace.",
+        "type": "object",
+        "properties": {
+            "templateName": {"description": "Name of the template.", "type": "string"},
+            "workloadName": {"description": "Name of the Workload.", "type": "string"},
+        },
+        "required": ["workloadName", "templateName"],
+    });
+    /// What is disrupted at once.
+    DisruptionMode: |_| json_schema!({
+        "description": "What is disrupted at once. Exactly one field is set.",
+        "type": "object",
+        "properties": {
+            "all": {"description": "All members together.", "type": "object"},
+            "single": {"description": "Each member by itself.", "type": "object"},
+        },
+    });
+}
+
+/// A schema with other properties.
+fn with(mut schema: Schema, change: impl FnOnce(&mut Map<String, Value>)) -> Schema {
+    if let Some(fields) = schema.ensure_object().get_mut("properties").and_then(Value::as_object_mut) {
+        change(fields);
+    }
+    schema
+}
+
+fn described<T: JsonSchema>(generator: &mut SchemaGenerator, description: &str) -> Value {
+    let mut schema = generator.subschema_for::<T>();
+    schema.ensure_object().insert("description".to_owned(), json!(description));
+    schema.to_value()
+}
+
+fn disruption_mode(generator: &mut SchemaGenerator) -> Value {
+    described::<DisruptionMode>(generator, "What of the group is disrupted at once.")
+}
+
+impl Resource for PodGroup {
+    type Scope = NamespaceResourceScope;
+    const API_VERSION: &'static str = "scheduling.k8s.io/v1beta1";
+    const GROUP: &'static str = old::PodGroup::GROUP;
+    const KIND: &'static str = old::PodGroup::KIND;
+    const VERSION: &'static str = "v1beta1";
+    const URL_PATH_SEGMENT: &'static str = old::PodGroup::URL_PATH_SEGMENT;
+}
+
+impl Resource for Workload {
+    type Scope = NamespaceResourceScope;
+    const API_VERSION: &'static str = "scheduling.k8s.io/v1beta1";
+    const GROUP: &'static str = old::Workload::GROUP;
+    const KIND: &'static str = old::Workload::KIND;
+    const VERSION: &'static str = "v1beta1";
+    const URL_PATH_SEGMENT: &'static str = old::Workload::URL_PATH_SEGMENT;
+}
