@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use berth_api::object::{GroupKey, NamespacedName, Pod};
 use berth_client::call::CallError;
+use berth_client::events::ObjectReference;
 use berth_mirror::{ClaimState, DeviceClaimState, VolumeState};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -137,6 +138,9 @@ pub(crate) enum DeviceWriteError {
 pub(crate) struct Eviction {
     pub(crate) id: PodId,
     pub(crate) pod: Arc<Pod>,
+    /// The PodGroup that the victims are evicted for, if the pod is one of several members.
+    pub(crate) group: Option<ObjectReference>,
+    /// The node that the pod is nominated to.
     pub(crate) node: Arc<str>,
     pub(crate) victims: Vec<Victim>,
     /// When the victims were chosen; the evictions of one preemption have the same time.

@@ -149,7 +149,7 @@ pub(crate) struct Victim {
 }
 
 /// Writes the reason into a victim's status, and deletes the victim.
-pub(crate) async fn evict(client: &kube::Client, victim: &Victim, preemptor: &Pod) -> Result<(), CallError> {
+pub(crate) async fn evict(client: &kube::Client, victim: &Victim, message: &str) -> Result<(), CallError> {
     let Victim { name, uid } = victim;
     let (namespace, name) = (name.namespace(), name.name());
     let path = PODS.object_path(namespace, name);
@@ -162,13 +162,11 @@ pub(crate) async fn evict(client: &kube::Client, victim: &Victim, preemptor: &Po
         return Ok(());
     }
     let generation = found.metadata.generation;
-    let (scheduler, preemptor) = (&preemptor.spec.scheduler_name, &preemptor.metadata.uid);
     let mut condition = json!({
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "PreemptionByScheduler",
-        // Like the event, it does not show the preemptor's name in the victim's namespace.
-        "message": format!("{scheduler}: preempting to accommodate a higher priority pod (uid {preemptor})"),
+        "message": message,
         "lastTransitionTime": rfc3339(jiff::Timestamp::now()),
     });
     if generation > 0 {

@@ -75,6 +75,6 @@ fn evict(context: &mut Context, id: PodId, victims: Victims, chosen_at: Instant)
     let found: Vec<_> = victims.victims.into_iter().filter_map(|name| context.state.victim(name)).collect();
     queued.preemption = Some(found.clone());
     context.pending.clear_nominations(&mut context.state, &victims.nominations);
-    let eviction = Eviction { id, pod, node: victims.node.into(), victims: found, chosen_at };
+    let eviction = Eviction { id, pod, group: None, node: victims.node.into(), victims: found, chosen_at };
     context.pending.statuses.evict(&mut context.pending.pods, eviction);
 }

@@ -106,13 +106,23 @@ impl StatusWriter {
                 let _ = completed.send(Completion::Status { id, written, result });
             }
             let Some(eviction) = eviction else { return };
-            let preemptor = &eviction.pod;
+            // The words of kube-scheduler: a group has no node. They do not show the preemptor's name in the victim's
+            // namespace.
+            let (preemptor, kind, node) = match &eviction.group {
+                Some(group) => (group.clone(), "podgroup", "cluster"),
+                None => (pod_reference(&eviction.pod), "pod", &*eviction.node),
+            };
+            let scheduler = &eviction.pod.spec.scheduler_name;
+            let mut message = format!("{scheduler}: preempting to accommodate a higher priority {kind}");
+            if eviction.group.is_none() {
+                message += &format!(" (uid {})", preemptor.uid);
+            }
             let (mut n_evicted, mut failed) = (0, None);
             for victim in &eviction.victims {
                 if !leadership.leads() {
                     break;
                 }
-                if let Err(error) = pod_status::evict(&client, victim, preemptor).await {
+                if let Err(error) = pod_status::evict(&client, victim, &message).await {
                     // Without this eviction, the others do not help.
                     failed = Some(error);
                     break;
@@ -120,12 +130,12 @@ impl StatusWriter {
                 n_evicted += 1;
                 recorder.record(NewEvent {
                     regarding: ObjectReference::pod(victim.name.namespace(), victim.name.name(), &victim.uid),
-                    related: Some(pod_reference(preemptor)),
+                    related: Some(preemptor.clone()),
                     event_type: EventType::Normal,
                     reason: "Preempted",
                     action: "Preempting",
-                    note: format!("Preempted by pod {} on node {}", preemptor.metadata.uid, eviction.node),
-                    controller: Some(preemptor.spec.scheduler_name.clone()),
+                    note: format!("Preempted by {kind} {} on node {node}", preemptor.uid),
+                    controller: Some(scheduler.clone()),
                 });
             }
             let _ = completed.send(Completion::Eviction { eviction, n_evicted, failed });

@@ -29,7 +29,7 @@ pub(crate) struct PodGroups {
     pub(super) groups: FxHashMap<PodId, Members>,
     pub(super) reservations: Reservations,
     pub(super) metrics: Arc<Metrics>,
-    objects: GroupObjects,
+    pub(super) objects: GroupObjects,
     /// How many pods owners have at one time.
     owners: HashMap<PodGroupKey, usize>,
     entries: HashMap<PodGroupKey, PodId>,

@@ -7,7 +7,7 @@ use berth_api::object::time::rfc3339;
 use berth_api::object::{GroupKey as PodGroupKey, GroupRules, PodGroup};
 use berth_api::resource::{COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
 use berth_client::call::{self, CallError};
-use berth_client::events::cut;
+use berth_client::events::{ObjectReference, cut};
 use serde_json::{Value, json};
 
 use crate::completion::Completion;
@@ -24,6 +24,7 @@ const MAX_MESSAGE_BYTES: usize = 4096;
 struct GroupObject {
     /// None: its pods are placed one by one.
     rules: Option<GroupRules>,
+    reference: ObjectReference,
     generation: i64,
     /// As the API server has it, or as the write in flight sets it.
     shown: GroupStatus,
@@ -62,6 +63,13 @@ impl GroupObject {
             before.map_or((None, false), |before| (before.wanted, before.is_write_in_flight));
         GroupObject {
             rules: object.rules(),
+            reference: ObjectReference {
+                api_version: object.api_version.clone().into(),
+                kind: "PodGroup".into(),
+                namespace: object.metadata.namespace.clone(),
+                name: object.metadata.name.clone(),
+                uid: object.metadata.uid.clone(),
+            },
             generation: object.metadata.generation,
             shown: GroupStatus::of(object),
             wanted,
@@ -115,6 +123,11 @@ impl GroupObjects {
     /// The rules of a group; inside, none if its pods are placed one by one.
     pub(super) fn rules(&self, key: &PodGroupKey) -> Option<&Option<GroupRules>> {
         self.objects.get(key).map(|object| &object.rules)
+    }
+
+    /// The object of a group, for events.
+    pub(super) fn reference(&self, key: &PodGroupKey) -> Option<ObjectReference> {
+        self.objects.get(key).map(|object| object.reference.clone())
     }
 
     /// Changes the wanted status of a group; the write is queued.

@@ -66,7 +66,7 @@ impl PodGroups {
         let first = ids.first().and_then(|id| context.pending.pods.get(*id));
         let profile = first.map(|queued| queued.pod.spec.scheduler_name.as_str()).unwrap_or_default();
         self.metrics.ran("DefaultPreemption", "PostFilter", status, profile, began.elapsed());
-        let victims = found.map(|found| self.evict(context, ids, found, began));
+        let victims = found.map(|found| self.evict(context, (entry, ids), found, began));
         if let Some(group) = self.groups.get_mut(&entry) {
             group.victims = victims;
         }
@@ -77,12 +77,13 @@ impl PodGroups {
     fn evict(
         &self,
         context: &mut Context,
-        ids: &[PodId],
+        (entry, ids): (PodId, &[PodId]),
         found: GroupVictims,
         chosen_at: Instant,
     ) -> Vec<Victim> {
         self.metrics.preemption_victims.observe(found.victims.len() as f64);
         context.pending.clear_nominations(&mut context.state, &found.nominations);
+        let group = self.groups.get(&entry).and_then(|group| self.objects.reference(&group.key));
         let mut preemptors: BTreeMap<&str, PodId> = BTreeMap::new();
         for (id, node) in ids.iter().zip(&found.nodes) {
             if let (Some(node), Some(queued)) = (node, context.pending.pods.get(*id)) {
@@ -90,19 +91,22 @@ impl PodGroups {
                 preemptors.entry(node).or_insert(*id);
             }
         }
-        let mut by_node: BTreeMap<String, Vec<Victim>> = BTreeMap::new();
+        // Victims on other nodes left with their group: a pod has one eviction.
+        let Some((first_node, first)) = preemptors.first_key_value() else { return Vec::new() };
+        let mut by_preemptor: BTreeMap<PodId, (&str, Vec<Victim>)> = BTreeMap::new();
         for name in found.victims {
-            let node = context.state.cluster.node_of(name.namespace(), name.name()).map(str::to_owned);
-            if let (Some(node), Some(victim)) = (node, context.state.victim(name)) {
-                by_node.entry(node).or_default().push(victim);
+            let node = context.state.cluster.node_of(name.namespace(), name.name());
+            let nominated = node.and_then(|node| preemptors.get_key_value(node));
+            let (node, id) = nominated.unwrap_or((first_node, first));
+            if let Some(victim) = context.state.victim(name) {
+                by_preemptor.entry(*id).or_insert((node, Vec::new())).1.push(victim);
             }
         }
-        let all = by_node.values().flatten().cloned().collect();
-        for (node, victims) in by_node {
-            let Some(id) = preemptors.get(&*node).or(ids.first()).copied() else { continue };
+        let all = by_preemptor.values().flat_map(|(_, victims)| victims).cloned().collect();
+        for (id, (node, victims)) in by_preemptor {
             let Some(pod) = context.pending.pods.get(id).map(|queued| queued.pod.clone()) else { continue };
             tracing::info!(pod = pod.key(), node, victims = victims.len(), "preempting for a pod group");
-            let eviction = Eviction { id, pod, node: node.into(), victims, chosen_at };
+            let eviction = Eviction { id, pod, group: group.clone(), node: node.into(), victims, chosen_at };
             context.pending.statuses.evict(&mut context.pending.pods, eviction);
         }
         all

@@ -252,6 +252,38 @@ async fn a_group_preempts_for_all_of_its_members_or_for_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn victims_of_a_group_are_told_so_in_the_words_of_kube_scheduler() {
+    let world = World::start().await;
+    classes(&world).await;
+    world.nodes(2, 1, 1).await;
+    let scheduler = world.schedule(impatient()).await;
+    for i in 0..2 {
+        let mut low = of_class(pod(&format!("low-{i}"), "low"), "low");
+        low["spec"]["terminationGracePeriodSeconds"] = json!(600);
+        world.pod(low).await;
+    }
+    world.until_n_bound(2).await;
+    gang(&world, "high", 2, None).await;
+    for i in 0..2 {
+        world.pod(of_class(member(&format!("high-{i}"), "high"), "high")).await;
+    }
+    let object = world.get(&format!("{POD_GROUPS}/high")).await;
+    let uid = object["metadata"]["uid"].as_str().unwrap();
+    for victim in ["low-0", "low-1"] {
+        let event = world.until_event(victim, "Preempted").await;
+        assert_eq!(event["note"], format!("Preempted by podgroup {uid} on node cluster"));
+        assert_eq!(
+            (&event["related"]["kind"], &event["related"]["name"]),
+            (&json!("PodGroup"), &json!("high"))
+        );
+        until_message(&world, victim, "berth: preempting to accommodate a higher priority podgroup").await;
+        world.delete(&format!("{PODS}/{victim}?gracePeriodSeconds=0")).await;
+    }
+    world.until_bound("high-0").await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleted_and_relabelled_members_do_not_count() {
     let world = World::start().await;
     world.nodes(2, 1, 10).await;
