@@ -19,8 +19,8 @@ use crate::object::volume::{
     SELECTED_NODE_ANNOTATION, STORAGE_CLASS_ANNOTATION, Volume,
 };
 use crate::object::{
-    LabelSelector, MIRROR_ANNOTATION, Namespace, NamespacedName, Node, ObjectMeta, Pod, PodDisruptionBudget,
-    Service, StringMap, VolumeDecision, VolumeKind, VolumeObject, time,
+    GroupKey, LabelSelector, MIRROR_ANNOTATION, Namespace, NamespacedName, Node, ObjectMeta, Pod,
+    PodDisruptionBudget, Service, StringMap, VolumeDecision, VolumeKind, VolumeObject, time,
 };
 use crate::read::{JsonError, from_json};
 
@@ -76,6 +76,8 @@ pub enum Entry {
     DeviceObject(Box<DeviceObject>),
     /// Such an object was deleted.
     RemoveDeviceObject(DeviceKind, NamespacedName),
+    /// What a pod group says of its running pods has changed.
+    Group(Box<JournaledGroup>),
     /// A disruption budget was added or changed.
     Budget(Box<PodDisruptionBudget>),
     /// A disruption budget was deleted.
@@ -181,6 +183,20 @@ pub struct JournaledOwnerSelector {
     /// Whether the workload was deleted, or its selector is invalid.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
+}
+
+/// What a pod group says of its running pods; the default says nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JournaledGroup {
+    /// The group.
+    pub key: GroupKey,
+    /// They are preempted and evicted together or not at all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub as_a_whole: bool,
+    /// Instead of the priority of each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
 }
 
 /// What is assumed of the claims of devices of a pod.

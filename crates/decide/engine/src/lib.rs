@@ -42,6 +42,7 @@ pub use group::{Group, GroupLevel, GroupOutcome, GroupVictims, MemberFailure};
 pub use node_admission::NodeRejection;
 pub use plugins::reads_volumes;
 pub use preemption::{DisruptionBudget, NotEligible, Preemption, Victims};
+pub use state::group::GroupDisruption;
 pub use state::pod::prepared::PreparedPod;
 pub use state::{MAX_ALL_TOPOLOGIES, Settings};
 pub use verdict::{Counts, ExcludedDevices, Rejection, Status, TopologyPair, Verdict, ViolatedRule, Witness};

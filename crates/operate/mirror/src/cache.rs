@@ -16,7 +16,7 @@ use berth_api::object::{
 };
 use berth_api::rules::{Requirement, Selector};
 use berth_client::{KubeObject, StreamEvent};
-use berth_engine::Cluster;
+use berth_engine::{Cluster, GroupDisruption};
 
 use crate::change::Change;
 use crate::entries::{Entries, Sync};
@@ -187,9 +187,10 @@ impl CacheSync {
         });
     }
 
-    /// Pod groups are not part of the engine's state: they are an argument of decisions.
+    /// Of pod groups, the engine's state has what matters for running members; the rest is an argument of decisions.
     pub(crate) fn apply_pod_group(
         &mut self,
+        cluster: &mut Cluster,
         kind: GroupKind,
         event: StreamEvent<PodGroup>,
         changes: &mut Vec<Change>,
@@ -198,11 +199,16 @@ impl CacheSync {
         let fingerprint = |group: &PodGroup| fingerprints.of(&group.metadata.resource_version);
         self.pod_groups.entry(kind).or_default().apply(event, fingerprint, |sync| {
             changes.push(match sync {
-                Sync::Set(group) => Change::PodGroupApplied(
-                    GroupKey { kind, name: group.metadata.namespaced_name() },
-                    group.into(),
-                ),
-                Sync::Unset(name) => Change::PodGroupDeleted(GroupKey { kind, name }),
+                Sync::Set(group) => {
+                    let key = GroupKey { kind, name: group.metadata.namespaced_name() };
+                    cluster.set_group(&key, GroupDisruption::from(&group));
+                    Change::PodGroupApplied(key, group.into())
+                }
+                Sync::Unset(name) => {
+                    let key = GroupKey { kind, name };
+                    cluster.remove_group(&key);
+                    Change::PodGroupDeleted(key)
+                }
             });
         });
     }

@@ -264,7 +264,7 @@ impl Mirror {
             Payload::Job(event) => cache.apply_job(event, &mut changes),
             Payload::Budget(event) => cache.apply_budget(event, &mut changes),
             Payload::Device(kind, _, event) => cache.apply_device(cluster, kind, event, &mut changes),
-            Payload::PodGroup(kind, event) => cache.apply_pod_group(kind, event, &mut changes),
+            Payload::PodGroup(kind, event) => cache.apply_pod_group(cluster, kind, event, &mut changes),
             Payload::Volume(kind, event) => cache.apply_volume(cluster, kind, event, &mut changes),
             Payload::Check(number, object) if number == self.check.number => {
                 self.check(cluster, object, is_missing, &mut changes);

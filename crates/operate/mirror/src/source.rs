@@ -116,9 +116,9 @@ impl Source {
         Source::Budgets,
     ];
 
-    /// What the placement of a single pod depends on: all but PodGroups and PodDisruptionBudgets.
+    /// What the placement of running pods depends on, and which of them are evicted: all but PodDisruptionBudgets.
     pub const PLACEMENT: &'static [Source] = match Source::ALL {
-        [placement @ .., Source::PodGroups(_), Source::PodGroups(_), Source::Budgets] => placement,
+        [placement @ .., Source::Budgets] => placement,
         all => all,
     };
 

@@ -77,6 +77,8 @@ impl Instruments {
         self.metrics.unschedulable(&pods);
         let searches = &self.metrics.cut_device_searches;
         searches.inc_by(context.state.cluster.n_cut_device_searches().saturating_sub(searches.get()));
+        let searches = &self.metrics.cut_group_searches;
+        searches.inc_by(context.state.cluster.n_cut_group_searches().saturating_sub(searches.get()));
         self.metrics.binding(n_bindings);
     }
 }

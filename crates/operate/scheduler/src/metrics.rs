@@ -77,6 +77,7 @@ pub(crate) struct Metrics {
     volume_errors: Family<Labels<1>, Counter>,
     device_claims: Family<Labels<1>, Counter>,
     pub(crate) cut_device_searches: Counter,
+    pub(crate) cut_group_searches: Counter,
     pod_group_attempts: Family<Labels<1>, Counter>,
     pod_group_reservations: Family<Labels<1>, Counter>,
     pub(crate) bind_lookups: Counter,
@@ -196,6 +197,11 @@ impl Metrics {
                 r,
                 "berth_scheduler_cut_device_searches",
                 "Searches for devices on a node that ended at their limit of steps",
+            ),
+            cut_group_searches: register(
+                r,
+                "berth_scheduler_cut_group_searches",
+                "Searches for places of a pod group that ended at their limit of evaluations",
             ),
             pod_group_attempts: register(
                 r,

@@ -47,7 +47,8 @@ const RANK_KEYS: [&str; 3] = [
 ];
 
 /// How a pod names its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum GroupKind {
     /// `spec.schedulingGroup.podGroupName`.
     Scheduling,
@@ -60,7 +61,8 @@ pub enum GroupKind {
 }
 
 /// A kind of controllers whose pods may be a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum GroupOwner {
     /// Also of a Deployment.
     ReplicaSet,
@@ -118,7 +120,8 @@ impl GroupKind {
 }
 
 /// The group of a pod.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct GroupKey {
     /// How the pod names it.
     pub kind: GroupKind,

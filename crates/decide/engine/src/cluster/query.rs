@@ -54,6 +54,11 @@ impl Cluster {
         self.state.devices.n_cut_searches.load(Ordering::Relaxed)
     }
 
+    /// Searches for places of a group that ended at their limit of evaluations, since the cluster was made.
+    pub fn n_cut_group_searches(&self) -> u64 {
+        self.state.n_cut_group_searches
+    }
+
     /// What the pods of a node request of a resource: milli-CPU of `cpu`, otherwise units; 0 for an unknown node.
     pub fn requested(&self, node: &str, resource: &str) -> i64 {
         let Some(node) = self.state.find_node(node).map(|id| self.state.nodes.get(id)) else { return 0 };

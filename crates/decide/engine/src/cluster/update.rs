@@ -1,9 +1,9 @@
 //! Update: what the cluster is, and the changes that follow.
 
-use berth_api::journal::{AssumedDevices, Entry};
+use berth_api::journal::{AssumedDevices, Entry, JournaledGroup};
 use berth_api::object::device::{DeviceKind, DeviceObject};
 use berth_api::object::{
-    Namespace, NamespacedName, Node, Pod, Service, VolumeDecision, VolumeKind, VolumeObject,
+    GroupKey, Namespace, NamespacedName, Node, Pod, Service, VolumeDecision, VolumeKind, VolumeObject,
 };
 use berth_api::rules::Selector;
 
@@ -12,6 +12,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::{Caches, Cluster};
 use crate::cycle::nomination::Victims;
+use crate::state::group::GroupDisruption;
 use crate::state::pod::prepared::PreparedPod;
 use crate::wake::ClusterChange;
 
@@ -117,6 +118,22 @@ impl Cluster {
         self.state.remove_device_object(kind, namespace, name);
         self.updated();
         self.report(|_| Entry::RemoveDeviceObject(kind, NamespacedName::new(namespace, name)));
+    }
+
+    /// Sets what a PodGroup says of its pods once they run. Pods that are prepared afterwards have its priority.
+    pub fn set_group(&mut self, key: &GroupKey, disruption: GroupDisruption) {
+        if self.state.set_group(key, disruption) {
+            self.updated();
+            let GroupDisruption { as_a_whole, priority } = disruption;
+            self.report(|_| {
+                Entry::Group(Box::new(JournaledGroup { key: key.clone(), as_a_whole, priority }))
+            });
+        }
+    }
+
+    /// Removes a PodGroup: its pods are disrupted one by one, with the priority of each.
+    pub fn remove_group(&mut self, key: &GroupKey) {
+        self.set_group(key, GroupDisruption::default());
     }
 
     /// Makes room for this many more pods.

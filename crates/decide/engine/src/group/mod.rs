@@ -98,12 +98,22 @@ pub struct MemberFailure {
     pub placed: Vec<(usize, String)>,
     /// Why it is unschedulable, with those placed.
     pub outcome: Outcome,
+    /// A search ended at its limit of evaluations: the group may fit all the same.
+    pub is_cut: bool,
 }
 
 impl MemberFailure {
     /// A member that fails while no other one has a node.
     fn alone(member: usize, outcome: Outcome) -> MemberFailure {
-        MemberFailure { member, domain: None, topology_key: None, n_placed: 0, placed: Vec::new(), outcome }
+        MemberFailure {
+            member,
+            domain: None,
+            topology_key: None,
+            n_placed: 0,
+            placed: Vec::new(),
+            outcome,
+            is_cut: false,
+        }
     }
 
     /// Why the group is not placed: the member and the domain that fail.
@@ -111,7 +121,12 @@ impl MemberFailure {
         let name = group.members.get(self.member).map_or("", PreparedPod::name);
         let domain = self.domain.as_ref().map(|domain| format!(" in {domain}")).unwrap_or_default();
         let (n, min, why) = (group.members.len(), group.min, self.outcome.message());
-        format!("{} of {n} pods fit{domain}, {min} have to; pod {name} does not: {why}", self.n_placed)
+        let message =
+            format!("{} of {n} pods fit{domain}, {min} have to; pod {name} does not: {why}", self.n_placed);
+        match self.is_cut {
+            true => message + " The search was ended at its limit of 262,144 evaluations.",
+            false => message,
+        }
     }
 }
 
@@ -143,12 +158,14 @@ pub(crate) fn decide(mut by: Deciding<'_>, group: &Group<'_>) -> GroupOutcome {
         let members = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
         return GroupOutcome::Placed { domain: domain.map(|domain| domain.to_string()), members };
     }
-    GroupOutcome::Unplaced(placing.furthest().unwrap_or_else(|| {
+    let is_cut = placing.is_cut;
+    let failure = placing.furthest().unwrap_or_else(|| {
         let message =
             format!("no node has the label {}", group.levels.first().map_or("", |level| &level.rule.key));
         let outcome = Outcome::Unschedulable { message, plugins: Vec::new() };
         MemberFailure::alone(order[0], outcome)
-    }))
+    });
+    GroupOutcome::Unplaced(MemberFailure { is_cut, ..failure })
 }
 
 /// Equal members that follow each other go to the same node where several do: which of them goes where makes no difference to the

@@ -1,13 +1,19 @@
 //! Preemption for a group: all of its members fit once the victims are gone, or no pod is evicted. The same search finds
 //! the room that is held for a group while it waits for pods to end.
 
+use std::cmp::Reverse;
+use std::sync::Arc;
+
 use berth_api::object::NamespacedName;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::search::Member;
 use super::{Deciding, Group, domains_in_turn, order};
 use crate::decision::{self, Outcome};
 use crate::preemption::{self, DisruptionBudget, Leaving, Preemption, Victims};
 use crate::state::device::ReleasedClaims;
+use crate::state::group::GroupId;
+use crate::state::pod::PodId;
 use crate::state::pod::prepared::PreparedPod;
 use crate::view::rejections::RejectionViews;
 
@@ -26,9 +32,10 @@ pub struct GroupVictims {
 
 /// Which pods have to be evicted so that a group fits that was not placed.
 ///
-/// Members are decided one after another; an unschedulable one gets the victims that a single pod would get. Of the
-/// domains where that ends with a valid placement, the one with the fewest violations of budgets is chosen, then the one
-/// with the fewest victims, then the first.
+/// Members are decided one after another; an unschedulable one gets the victims that a single pod would get. Victims that a later
+/// member made superfluous are then reprieved, as in kube-scheduler first those that a budget protects, then the others, each time
+/// the most important first. Of the domains where that ends with a valid placement, the one with the fewest violations of budgets
+/// is chosen, then the one with the fewest victims, then the first.
 pub(crate) fn preempt(
     by: Deciding<'_>,
     group: &Group<'_>,
@@ -85,13 +92,25 @@ fn search(
             found: Vec::new(),
         };
         let fits = trial.run(&members, group.min);
-        let found = trial.end(&order);
+        if fits {
+            trial.reprieve();
+        }
+        let found = trial.end(&order, budgets);
         let is_found = fits && (leaving == Leaving::Awaited || !found.victims.is_empty());
         if is_found && best.as_ref().is_none_or(|best| cost(&found) < cost(best)) {
             best = Some(found);
         }
     }
     best
+}
+
+/// A victim.
+struct Evicted {
+    pod: PreparedPod,
+    node: Arc<str>,
+    /// Its group, if that is evicted as a whole.
+    group: Option<GroupId>,
+    violates_budget: bool,
 }
 
 /// An attempt in one domain.
@@ -101,8 +120,7 @@ struct Trial<'a, 'b> {
     /// What the victims so far have left of them.
     budgets: Vec<DisruptionBudget>,
     placed: Vec<(PreparedPod, Outcome)>,
-    /// With their nodes.
-    evicted: Vec<(PreparedPod, String)>,
+    evicted: Vec<Evicted>,
     /// The claims of these.
     released: ReleasedClaims,
     found: Vec<Victims>,
@@ -146,15 +164,18 @@ impl Trial<'_, '_> {
         };
         let victims = found.victims.iter().filter_map(|name| state.find_pod(name.namespace(), name.name()));
         let victims: Vec<_> = victims.collect();
-        DisruptionBudget::use_up(&mut self.budgets, state, &victims);
+        let violations = DisruptionBudget::use_up(&mut self.budgets, state, &victims);
         let frees_devices = preemption::frees_devices(state, pod);
-        for victim in victims {
-            let (pod, node) = (state.as_pending(victim), found.node.clone());
+        for (victim, violates_budget) in victims.into_iter().zip(violations) {
+            let group = state.groups.as_a_whole(state.pods.get(victim).group);
+            // Members of a group may leave from other nodes.
+            let node = state.symbols.shared_text(state.pods.get(victim).node_name);
+            let pod = state.as_pending(victim);
             state.remove_record(victim);
             if let Some(devices) = pod.devices.as_ref().filter(|_| frees_devices) {
                 state.release_claims(devices, &mut self.released);
             }
-            self.evicted.push((pod, node));
+            self.evicted.push(Evicted { pod, node, group, violates_budget });
         }
         let node = state.find_node(&found.node);
         let placed = node.and_then(|node| decision::decide_on(state, nominations, pod, node));
@@ -162,19 +183,71 @@ impl Trial<'_, '_> {
         placed.unwrap_or(outcome)
     }
 
+    /// Takes victims back without which the members fit as well. Devices of victims are not given back one by one.
+    fn reprieve(&mut self) {
+        if self.evicted.iter().any(|evicted| evicted.pod.devices.is_some()) {
+            return;
+        }
+        let mut units: Vec<Vec<Evicted>> = Vec::new();
+        let mut of_group: FxHashMap<GroupId, usize> = FxHashMap::default();
+        for evicted in std::mem::take(&mut self.evicted) {
+            let n = units.len();
+            let at = evicted.group.map_or(n, |group| *of_group.entry(group).or_insert(n));
+            match units.get_mut(at) {
+                Some(unit) => unit.push(evicted),
+                None => units.push(vec![evicted]),
+            }
+        }
+        units.sort_by_key(|unit| {
+            let (protected, n) = (unit.iter().any(|evicted| evicted.violates_budget), unit.len());
+            let precedence = || unit.iter().map(|evicted| evicted.pod.precedence);
+            let priority = precedence().map(|precedence| precedence.priority).max();
+            let started = precedence().map(|precedence| precedence.started).min();
+            (Reverse(protected), Reverse(priority), Reverse(unit[0].group.is_some()), Reverse(n), started)
+        });
+        for unit in units {
+            for Evicted { pod, node, .. } in &unit {
+                self.by.state.assign(pod, node);
+            }
+            // Most victims are needed by a member on their node.
+            let is_near = |placed: &&(PreparedPod, Outcome)| {
+                unit.iter().any(|evicted| placed.1.node() == Some(&*evicted.node))
+            };
+            let near = self.placed.iter().filter(is_near);
+            let far = self.placed.iter().filter(|placed| !is_near(placed));
+            if self.by.broken(near.chain(far).map(|(pod, outcome)| (pod, outcome))).is_some() {
+                unit.iter().for_each(|evicted| self.by.state.forget(&evicted.pod));
+                self.evicted.extend(unit);
+            }
+        }
+    }
+
     /// Takes everything back.
-    fn end(self, order: &[usize]) -> GroupVictims {
+    fn end(self, order: &[usize], budgets: &[DisruptionBudget]) -> GroupVictims {
         let mut nodes = vec![None; order.len()];
         for (i, (pod, outcome)) in order.iter().zip(&self.placed) {
             self.by.assign(pod, outcome, false);
             nodes[*i] = outcome.node().map(str::to_owned);
         }
         self.by.state.take_back_claims(self.released);
-        for (pod, node) in self.evicted.iter().rev() {
+        for Evicted { pod, node, .. } in self.evicted.iter().rev() {
             self.by.state.assign(pod, node);
         }
-        let n_pdb_violations = self.found.iter().map(|found| found.n_pdb_violations).sum();
-        let victims = self.found.iter().flat_map(|found| &found.victims).cloned().collect();
+        let state = &*self.by.state;
+        let is_evicted: FxHashSet<PodId> = self
+            .evicted
+            .iter()
+            .filter_map(|Evicted { pod, .. }| state.pods.find(pod.namespace, &pod.name))
+            .collect();
+        let victims = self.found.iter().flat_map(|found| &found.victims);
+        let victims: Vec<(PodId, &NamespacedName)> = victims
+            .filter_map(|name| Some((state.find_pod(name.namespace(), name.name())?, name)))
+            .filter(|(id, _)| is_evicted.contains(id))
+            .collect();
+        let ids: Vec<PodId> = victims.iter().map(|(id, _)| *id).collect();
+        let violations = DisruptionBudget::use_up(&mut budgets.to_vec(), state, &ids);
+        let n_pdb_violations = violations.into_iter().filter(|violates| *violates).count();
+        let victims = victims.into_iter().map(|(_, name)| name.clone()).collect();
         let mut nominations: Vec<_> = self.found.into_iter().flat_map(|found| found.nominations).collect();
         nominations.sort_unstable();
         nominations.dedup();

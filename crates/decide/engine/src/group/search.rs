@@ -176,6 +176,7 @@ impl<'a, 'b> Search<'a, 'b> {
         while !self.outcomes.is_empty() {
             self.take_back();
         }
+        self.furthest.is_cut = self.budget < STEP;
         if found { Ok(outcomes) } else { Err(Box::new(self.furthest)) }
     }
 

@@ -70,12 +70,14 @@ pub(super) struct Placing<'a, 'b> {
     furthest: Option<MemberFailure>,
     /// One that got further: the number of members that had a node; the members, how many are needed, and their domain.
     unexplained: Option<(usize, Vec<usize>, usize, Domain)>,
+    /// A search ended at its limit of evaluations.
+    pub(super) is_cut: bool,
 }
 
 impl<'a, 'b> Placing<'a, 'b> {
     pub(super) fn new(by: &'a mut Deciding<'b>, group: &'a Group<'a>) -> Placing<'a, 'b> {
         let scorer = PlacementScorer::new(by.state, group.members);
-        Placing { by, group, scorer, furthest: None, unexplained: None }
+        Placing { by, group, scorer, furthest: None, unexplained: None, is_cut: false }
     }
 
     /// Places members, by index in the group and in the order of decision: at least `min` of them.
@@ -124,6 +126,8 @@ impl<'a, 'b> Placing<'a, 'b> {
                 Some(Found { outcomes, domain: None, n_domains: Vec::new() })
             }
             Err(failure) => {
+                self.is_cut |= failure.is_cut;
+                self.by.state.n_cut_group_searches += u64::from(failure.is_cut);
                 if self.furthest.as_ref().is_none_or(|furthest| furthest.n_placed < failure.n_placed) {
                     let placed =
                         failure.placed.iter().map(|(at, node)| (members[*at], node.clone())).collect();

@@ -35,12 +35,13 @@ impl From<&PodDisruptionBudget> for DisruptionBudget {
 }
 
 impl DisruptionBudget {
-    /// Counts victims that have been chosen.
-    pub(crate) fn use_up(budgets: &mut [DisruptionBudget], state: &State, victims: &[PodId]) {
-        let (_, used) = Budgets::new(budgets).violations(state, victims);
+    /// Counts victims that have been chosen. Returns for each whether that violates a budget.
+    pub(crate) fn use_up(budgets: &mut [DisruptionBudget], state: &State, victims: &[PodId]) -> Vec<bool> {
+        let (violations, used) = Budgets::new(budgets).violations(state, victims);
         for (i, n) in used {
             budgets[i].disruptions_allowed -= n;
         }
+        violations
     }
 }
 

@@ -161,7 +161,8 @@ pub(crate) fn preempt(
     candidates.catch_up(state, rejections, priority, budgets);
     let (filters, relevant) = (plugins::filters(context), RelevantMatchers::new(context));
     let budgets = Budgets::new(budgets);
-    let search = Search { context, filters: &filters, relevant: &relevant, budgets: &budgets, priority };
+    let search =
+        Search { context, filters: &filters, relevant: &relevant, budgets: &budgets, priority, leaving };
     match candidates.best(&search) {
         Some((id, found)) => Preemption::Victims(victims(state, nominations, pod, id, &found)),
         None => Preemption::no_candidate(state.nodes.len(), candidates.reasons()),
@@ -205,6 +206,7 @@ pub(crate) fn candidates(
         relevant: &relevant,
         budgets: &budgets,
         priority: pod.precedence.priority,
+        leaving: Leaving::Evicted,
     };
     let helped = run.rejections().filter(|(_, rejection)| rejection.status == Status::Unschedulable);
     let found = helped.filter_map(|(id, _)| match search.on(id, None) {

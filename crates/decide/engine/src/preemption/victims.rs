@@ -5,6 +5,9 @@ use std::cmp::Reverse;
 
 use berth_api::config::Plugin;
 
+use smallvec::SmallVec;
+
+use super::Leaving;
 use super::budget::{Budgets, Used};
 use crate::cycle::context::Context;
 use crate::cycle::what_if::{NodeWhatIf, RelevantMatchers};
@@ -22,6 +25,33 @@ pub(super) struct Search<'a> {
     pub(super) budgets: &'a Budgets<'a>,
     /// Pods below this priority may be preempted.
     pub(super) priority: i32,
+    /// Whether pods are evicted, and take those with them that are disrupted together with them.
+    pub(super) leaving: Leaving,
+}
+
+/// What is evicted at once: a pod, or the members of a group that is disrupted as a whole.
+#[derive(Default)]
+struct Unit {
+    /// Those on the node that is looked at. The others do not make room there, but cost as well.
+    here: SmallVec<[PodId; 1]>,
+    elsewhere: Vec<PodId>,
+}
+
+impl Unit {
+    fn pods(&self) -> impl Iterator<Item = PodId> + '_ {
+        self.here.iter().chain(&self.elsewhere).copied()
+    }
+
+    /// Higher priority first, then groups before pods, more pods, and the earlier start; names settle the rest. Of a group without
+    /// a priority, the most important pod counts.
+    fn importance(&self, state: &State) -> (Reverse<i32>, Reverse<usize>, i64) {
+        let precedence = || self.pods().map(|id| state.pods.get(id).precedence);
+        let priority = precedence().map(|p| p.priority).max().unwrap_or(i32::MIN);
+        let group = self.here.first().and_then(|id| state.pods.get(*id).group);
+        let is_group = state.groups.as_a_whole(group).is_some();
+        let n_pods = if is_group { 1 + self.pods().count() } else { 0 };
+        (Reverse(priority), Reverse(n_pods), precedence().map(|p| p.started).min().unwrap_or(i64::MAX))
+    }
 }
 
 /// What is found out about one node.
@@ -109,35 +139,52 @@ fn by_importance(state: &State, a: &PodRecord, b: &PodRecord) -> Ordering {
     rank(a).cmp(&rank(b)).then_with(|| (text(a.namespace), &a.name).cmp(&(text(b.namespace), &b.name)))
 }
 
+fn name(state: &State, pod: PodId) -> (&str, &str) {
+    let pod = state.pods.get(pod);
+    (state.symbols.text(pod.namespace), &pod.name)
+}
+
 impl Search<'_> {
     /// Which pods would have to leave a node: all of lower priority, but as many as possible are reprieved, first
     /// those that a budget protects, then the others, each time the most important first.
     pub(super) fn on(&self, id: NodeId, best: Option<&Cost>) -> Found {
         let state = self.context.state;
-        let pods = state.nodes.get(id).pods.iter().map(|pod| (*pod, state.pods.get(*pod)));
-        let mut lower: Vec<_> = pods.filter(|(_, p)| p.precedence.priority < self.priority).collect();
-        if lower.is_empty() {
+        let mut units = self.units(id);
+        if units.is_empty() {
             return Found::NoVictims;
         }
         let mut node = self.relevant.on(id);
-        for (_, pod) in &lower {
-            node.change(pod.rule_set, pod.signature, pod.volumes.as_ref(), pod.devices.as_ref(), -1);
+        for pod in units.iter().flat_map(|unit| &unit.here) {
+            self.change(&mut node, *pod, -1);
         }
         if let Some(rejection) = self.rejection(&mut node, |_| true) {
             return Found::StillRejected(rejection);
         }
-        lower.sort_unstable_by(|(_, a), (_, b)| by_importance(state, a, b));
-        let pods: Vec<_> = lower.into_iter().map(|(id, _)| id).collect();
+        units.sort_by_cached_key(|unit| {
+            (unit.importance(state), unit.here.first().map(|id| name(state, *id)))
+        });
+        let pods: Vec<_> = units.iter().flat_map(Unit::pods).collect();
         let (violations, used) = self.budgets.violations(state, &pods);
+        let mut first = 0;
+        let of_unit = |unit: &Unit| {
+            let of_unit = &violations[first..first + unit.pods().count()];
+            first += of_unit.len();
+            of_unit
+        };
+        let violations: Vec<&[bool]> = units.iter().map(of_unit).collect();
         let depends_on_pods = |plugin| depends_on_pods(self.context, plugin);
         let (mut victims, mut cost) = (Vec::new(), Cost::NOTHING);
         for protected in [true, false] {
-            for (pod, violates) in pods.iter().zip(&violations).filter(|(_, v)| **v == protected) {
-                self.change(&mut node, *pod, 1);
+            for (unit, violations) in
+                units.iter().zip(&violations).filter(|(_, v)| v.contains(&true) == protected)
+            {
+                unit.here.iter().for_each(|pod| self.change(&mut node, *pod, 1));
                 if self.rejection(&mut node, depends_on_pods).is_some() {
-                    self.change(&mut node, *pod, -1);
-                    victims.push(*pod);
-                    cost.add(state, *pod, *violates);
+                    unit.here.iter().for_each(|pod| self.change(&mut node, *pod, -1));
+                    for (pod, violates) in unit.pods().zip(*violations) {
+                        victims.push(pod);
+                        cost.add(state, pod, *violates);
+                    }
                     if best.is_some_and(|best| cost.exceeds(best)) {
                         return Found::Dearer(cost.with_any_start());
                     }
@@ -149,6 +196,30 @@ impl Search<'_> {
         }
         victims.sort_unstable_by(|a, b| by_importance(state, state.pods.get(*a), state.pods.get(*b)));
         Found::Victims(NodeVictims { pods: victims, cost, used })
+    }
+
+    /// What may be evicted from a node. A group that is disrupted as a whole leaves only if all of its pods may.
+    fn units(&self, id: NodeId) -> Vec<Unit> {
+        let state = self.context.state;
+        let is_lower = |id: &PodId| state.pods.get(*id).precedence.priority < self.priority;
+        let mut units: Vec<Unit> = Vec::new();
+        for pod in state.nodes.get(id).pods.iter().filter(|id| is_lower(id)) {
+            let record = state.pods.get(*pod);
+            let group = state.groups.as_a_whole(record.group).filter(|_| self.leaving == Leaving::Evicted);
+            let Some(group) = group else {
+                units.push(Unit { here: SmallVec::from([*pod]), elsewhere: Vec::new() });
+                continue;
+            };
+            let mut members: Vec<PodId> = state.groups.members(group).collect();
+            members.sort_by_cached_key(|id| name(state, *id));
+            let is_here = |member: &PodId| state.pods.get(*member).node == Some(id);
+            // Once for each group: at its first pod.
+            if members.iter().find(|member| is_here(member)) == Some(pod) && members.iter().all(is_lower) {
+                let (here, elsewhere): (Vec<_>, Vec<_>) = members.into_iter().partition(is_here);
+                units.push(Unit { here: here.into(), elsewhere });
+            }
+        }
+        units
     }
 
     fn change(&self, node: &mut NodeWhatIf<'_>, pod: PodId, sign: i64) {

@@ -7,6 +7,7 @@
 pub(crate) mod change;
 pub(crate) mod counting;
 pub(crate) mod device;
+pub(crate) mod group;
 pub(crate) mod ids;
 pub(crate) mod interned;
 pub(crate) mod namespace;
@@ -28,6 +29,7 @@ use self::change::{Change, ChangeLog, TrackedChange};
 use self::counting::matcher::Matchers;
 use self::counting::topology::Topologies;
 use self::device::Devices;
+use self::group::Groups;
 use self::interned::intern::{Symbol, Symbols};
 use self::interned::lease::Ended;
 use self::interned::table::Table;
@@ -61,6 +63,7 @@ pub(crate) struct State {
     pub(crate) exempt_namespaces: FxHashSet<Symbol>,
     pub(crate) nodes: Nodes,
     pub(crate) pods: Pods,
+    pub(crate) groups: Groups,
     pub(crate) images: Images,
     pub(crate) topologies: Topologies,
     pub(crate) matchers: Matchers,
@@ -88,6 +91,8 @@ pub(crate) struct State {
     ended: Ended,
     /// Rule sets and signatures that have been removed, until they are taken.
     freed: Vec<Freed>,
+    /// Searches for groups that ended at their limit.
+    pub(crate) n_cut_group_searches: u64,
     /// The empty text.
     pub(crate) empty: Symbol,
 }
@@ -121,6 +126,7 @@ impl State {
             exempt_namespaces,
             nodes: Nodes::default(),
             pods: Pods::default(),
+            groups: Groups::default(),
             images: Images::default(),
             topologies: Topologies::default(),
             matchers: Matchers::default(),
@@ -140,6 +146,7 @@ impl State {
             signature_epoch: 0,
             ended: Ended::default(),
             freed: Vec::new(),
+            n_cut_group_searches: 0,
         }
     }
 
@@ -182,6 +189,7 @@ impl State {
             ("nodes", self.nodes.len()),
             ("allocatables", self.allocatables.len()),
             ("pods", self.pods.len()),
+            ("pod groups", self.groups.len()),
             ("rule sets", self.rule_sets.len()),
             ("label sets", self.label_sets.len()),
             ("signatures", self.signatures.table.len()),

@@ -12,13 +12,14 @@ use super::State;
 use super::change::{Change, NodeParts, PodAt, TrackedChange};
 use super::counting::count_placed;
 use super::device::PodDevices;
+use super::group::Membership;
 use super::interned::intern::{Labels, Symbol};
 use super::interned::lease::Held;
 use super::node::{Allocatable, NodeId, NodeRecord, Resources, TaintRecord};
 use super::pod::prepared::PreparedPod;
 use super::pod::signature::PodLabels;
 use super::pod::uid::Uid;
-use super::pod::{PodId, PodRecord, Precedence};
+use super::pod::{PodId, PodRecord};
 use super::volume::PodVolumes;
 
 impl State {
@@ -261,10 +262,11 @@ impl State {
         let label_set = self.label_set_of(pod);
         let node_name = self.symbols.intern(&pod.spec.node_name);
         let PodLabels { namespace, terminating, .. } = self.label_sets.get(label_set).of;
-        self.assign_record(PodRecord {
+        let (membership, precedence) = self.membership(pod);
+        let record = PodRecord {
             name: pod.metadata.name.as_str().into(),
             uid: Uid::new(&pod.metadata.uid),
-            precedence: Precedence::of(pod),
+            precedence,
             rule_set,
             label_set,
             signature: self.label_sets.get(label_set).signature,
@@ -274,7 +276,9 @@ impl State {
             terminating,
             volumes: PodVolumes::parse(pod, namespace).map(Arc::new),
             devices: PodDevices::parse(pod).map(Arc::new),
-        })
+            group: None,
+        };
+        self.assign_record(record, membership.as_ref())
     }
 
     /// Assigns a pod to a node; returns whether the node is known, so that the pod counts.
@@ -294,8 +298,9 @@ impl State {
             terminating: pod.terminating,
             volumes: pod.volumes.clone(),
             devices: pod.devices.clone(),
+            group: None,
         };
-        self.assign_record(record)
+        self.assign_record(record, pod.membership.as_ref())
     }
 
     /// Adds labels to an assigned pod, if it exists; they replace those with the same keys.
@@ -310,13 +315,16 @@ impl State {
         self.rule_sets.retain(record.rule_set);
         let label_set = self.label_set(of);
         let signature = self.label_sets.get(label_set).signature;
-        self.assign_record(PodRecord { label_set, signature, node: None, ..record });
+        let membership = self.membership_of(id);
+        let record = PodRecord { label_set, signature, node: None, group: None, ..record };
+        self.assign_record(record, membership.as_ref());
     }
 
-    fn assign_record(&mut self, mut record: PodRecord) -> bool {
+    fn assign_record(&mut self, mut record: PodRecord, membership: Option<&Membership>) -> bool {
         if let Some(there) = self.pods.find(record.namespace, &record.name) {
+            let is_member = self.is_member(there, membership);
             let before = self.pods.get_mut(there);
-            if before.is_as(&record) {
+            if is_member && before.is_as(&record) {
                 let node = before.node;
                 before.uid = record.uid.clone();
                 if before.label_set != record.label_set {
@@ -330,16 +338,15 @@ impl State {
         }
         let node_name = record.node_name;
         let id = self.pods.insert(record);
-        match self.nodes.find(node_name) {
-            Some(node) => {
-                self.attach(id, node);
-                true
-            }
-            None => {
-                self.pods.unknown_node_pods.entry(node_name).or_default().push(id);
-                false
-            }
+        let node = self.nodes.find(node_name);
+        match node {
+            Some(node) => self.attach(id, node),
+            None => self.pods.unknown_node_pods.entry(node_name).or_default().push(id),
         }
+        if let Some(membership) = membership {
+            self.join_group(id, membership);
+        }
+        node.is_some()
     }
 
     fn release_pod(&mut self, record: &PodRecord) {
@@ -367,6 +374,9 @@ impl State {
             self.detach(id);
         }
         let Some(record) = self.pods.remove(id) else { return };
+        if let Some(group) = record.group {
+            self.leave_group(id, group);
+        }
         if let Some(unknown_node_pods) = self.pods.unknown_node_pods.get_mut(&record.node_name) {
             unknown_node_pods.retain(|p| *p != id);
             if unknown_node_pods.is_empty() {

@@ -40,6 +40,27 @@ fn placed(text: &str, min: usize, levels: &[GroupLevel<'_>]) -> String {
 }
 
 #[test]
+fn a_search_that_ends_at_its_limit_says_so() {
+    // Two pods fit on a node; that the last one does not fit shows only after all arrangements of the others, as each is different.
+    let members =
+        |n: usize| (0..n).map(|i| format!("pod default/p{i:02} cpu={}m\n", 3000 + i)).collect::<String>();
+    let cut = |n_nodes: usize, n_pods: usize| {
+        let nodes: String = (0..n_nodes).map(|i| format!("node n{i} cpu=7\n")).collect();
+        let world = text::world(&(nodes + &members(n_pods)));
+        let mut cluster = cluster(&world, Settings::default());
+        let members: Vec<_> = waiting(&world).iter().map(|pod| cluster.prepare(pod)).collect();
+        let group = Group { members: &members, min: n_pods, levels: &[] };
+        let GroupOutcome::Unplaced(failure) = cluster.place_group(&group) else { panic!("they do not fit") };
+        (
+            failure.message(&group).contains(". The search was ended at its limit of 262,144 evaluations."),
+            cluster.n_cut_group_searches(),
+        )
+    };
+    assert_eq!(cut(8, 17), (true, 1));
+    assert_eq!(cut(1, 3), (false, 0));
+}
+
+#[test]
 fn pods_that_require_each_other_are_placed() {
     let nodes = "node a zone=z1 cpu=1\nnode b zone=z2 cpu=1\nnode c zone=z2 cpu=1\n";
     let pods = "pod default/p app=p cpu=1 aff(app=q @zone)\npod default/q app=q cpu=1 aff(app=p @zone)";

@@ -3,6 +3,7 @@
 mod blast_radius;
 mod common;
 mod devices;
+mod disruption;
 mod documentation;
 mod explanation;
 mod feature_gates;

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use berth_api::config::ConfigErrors;
 use berth_api::journal::{
-    AssumedVolumes, Entry, GroupResult, Header, JOURNAL_VERSION, JournaledOwnerSelector, OTHER_SCHEDULER,
-    RecordedDecision, RecordedGroup,
+    AssumedVolumes, Entry, GroupResult, Header, JOURNAL_VERSION, JournaledGroup, JournaledOwnerSelector,
+    OTHER_SCHEDULER, RecordedDecision, RecordedGroup,
 };
 use berth_api::object::{NamespacedName, Pod, time};
 use berth_api::rules::Selector;
 use berth_api::work::WorkBudget;
-use berth_engine::{Cluster, DisruptionBudget, Group, GroupLevel, GroupVictims, PreparedPod, Settings};
+use berth_engine::{
+    Cluster, DisruptionBudget, Group, GroupDisruption, GroupLevel, GroupVictims, PreparedPod, Settings,
+};
 use jiff::Timestamp;
 
 use super::comparison::{Comparison, Difference};
@@ -143,6 +145,10 @@ impl JournalReplay {
             Entry::DeviceObject(object) => cluster.set_device_object(&object),
             Entry::RemoveDeviceObject(kind, name) => {
                 cluster.remove_device_object(kind, name.namespace(), name.name());
+            }
+            Entry::Group(group) => {
+                let JournaledGroup { key, as_a_whole, priority } = *group;
+                cluster.set_group(&key, GroupDisruption { as_a_whole, priority });
             }
             Entry::Budget(budget) => {
                 let name = budget.metadata.namespaced_name();

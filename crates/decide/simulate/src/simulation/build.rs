@@ -212,6 +212,7 @@ impl Simulation {
             devices: Devices::default(),
             created_claims: Vec::new(),
             pod_groups: inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules())).collect(),
+            group_disruptions: BTreeMap::new(),
             group_owners: group_owners(&inventory),
             group_placements: BTreeMap::new(),
             policies: inventory.placement_policies.iter().map(|entry| entry.object.clone()).collect(),
@@ -250,6 +251,7 @@ impl Simulation {
         for namespace in &inventory.namespaces {
             self.cluster.set_namespace(&namespace.object);
         }
+        self.set_group_disruptions(inventory);
         for service in &inventory.services {
             self.cluster.set_service(&service.object);
         }

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::group_placement::{FailingMember, GroupPlacement};
 use super::state::Simulation;
+use berth_api::admission::Priority;
 use berth_api::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use berth_api::object::group::{
-    GroupKind, GroupOwner, TopologyLevel, members_of_job, members_of_workload, n_replicas, rank,
+    GroupKind, GroupOwner, PodGroup, TopologyLevel, members_of_job, members_of_workload, n_replicas, rank,
 };
 use berth_api::object::{GroupKey, GroupRules, NamespacedName, Pod};
-use berth_engine::{Group, GroupLevel, GroupOutcome, Outcome, PreparedPod, RelaxedPod};
+use berth_engine::{Group, GroupDisruption, GroupLevel, GroupOutcome, Outcome, PreparedPod, RelaxedPod};
 
 /// What is placed at once.
 pub(super) enum Unit {
@@ -90,6 +91,29 @@ impl Simulation {
         }
         self.group_placements.insert(key.clone(), placement);
         replaced
+    }
+
+    /// Sets what the PodGroups of an input say of running pods; those that no API server has admitted have the priority of their
+    /// class.
+    pub(super) fn set_group_disruptions(&mut self, inventory: &Inventory) {
+        let classes: Vec<_> = inventory.priority_classes.iter().map(|entry| entry.object.clone()).collect();
+        let of = |Entry { object: group, .. }: &Entry<PodGroup>| {
+            let mut disruption = GroupDisruption::from(group);
+            let class = || {
+                let class = group.spec.priority_class_name.as_deref()?;
+                Some(Priority::of_class(class, None, "spec", &classes).ok()?.value)
+            };
+            disruption.priority = disruption.priority.or_else(class);
+            (group.key(), disruption)
+        };
+        let now: BTreeMap<_, _> = inventory.pod_groups.iter().map(of).collect();
+        for (key, _) in std::mem::take(&mut self.group_disruptions) {
+            if !now.contains_key(&key) {
+                self.cluster.remove_group(&key);
+            }
+        }
+        now.iter().for_each(|(key, disruption)| self.cluster.set_group(key, *disruption));
+        self.group_disruptions = now;
     }
 
     /// How the group of a pending pod would be placed now.

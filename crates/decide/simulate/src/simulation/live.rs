@@ -122,6 +122,7 @@ impl Simulation {
         if is_changed(&[Kind::PodGroup, Kind::CoschedulingPodGroup]) {
             self.pod_groups =
                 inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules())).collect();
+            self.set_group_disruptions(inventory);
             for i in 0..self.pods.len() {
                 self.pods[i].group = self.group_of(&self.pods[i].pod);
             }

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use berth_api::inventory::Inventory;
+use berth_api::object::GroupKey;
 use berth_engine::{Outcome, PreparedPod};
 
 use super::error::SimulationError;
@@ -29,8 +30,16 @@ impl Simulation {
     }
 
     pub(super) fn sort_queue(&mut self) {
-        let pods = &self.pods;
-        self.queue.sort_by_key(|i| Reverse(pods[*i].pod.spec.priority.unwrap_or(0)));
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.sort_by_cached_key(|i| Reverse(self.priority(*i)));
+        self.queue = queue;
+    }
+
+    /// The priority of a pod, or of its group.
+    pub(super) fn priority(&self, position: usize) -> i32 {
+        let pod = &self.pods[position].pod;
+        let group = GroupKey::of(pod, self.extensions).and_then(|key| self.group_disruptions.get(&key));
+        group.and_then(|disruption| disruption.priority).or(pod.spec.priority).unwrap_or(0)
     }
 
     /// Places pods, which are sorted by priority, and their victims; see [`Simulation::run`]. Returns the

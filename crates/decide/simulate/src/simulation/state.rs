@@ -7,7 +7,7 @@ use berth_api::object::device::ResourceClaim;
 use berth_api::object::{GroupKey, GroupRules, NamespacedName, Node, Pod, PodStatus, RuntimeClass};
 use berth_api::policy::PlacementPolicy;
 use berth_api::rules::{KnownNamespaces, PodRules};
-use berth_engine::{Cluster, DevicesOfNode, DisruptionBudget, Outcome, PreparedPod};
+use berth_engine::{Cluster, DevicesOfNode, DisruptionBudget, GroupDisruption, Outcome, PreparedPod};
 use serde_json::Value;
 
 use super::created_claims::CreatedClaim;
@@ -65,6 +65,8 @@ pub struct Simulation {
     pub(super) created_claims: Vec<CreatedClaim>,
     /// The PodGroups; without rules, their pods are placed one by one.
     pub(super) pod_groups: BTreeMap<GroupKey, Option<GroupRules>>,
+    /// What they say of running pods.
+    pub(super) group_disruptions: BTreeMap<GroupKey, GroupDisruption>,
     /// How many pods owners have at one time.
     pub(super) group_owners: BTreeMap<GroupKey, usize>,
     pub(super) group_placements: BTreeMap<GroupKey, GroupPlacement>,

@@ -14,7 +14,7 @@ impl Simulation {
             return false;
         }
         let with = self.placed_with(namespace, name);
-        let priority = |i: usize| self.pods[i].pod.spec.priority.unwrap_or(0);
+        let priority = |i: usize| self.priority(i);
         let Some(own) = self.queue.iter().find(|i| with.contains(i)).map(|i| priority(*i)) else {
             return true;
         };

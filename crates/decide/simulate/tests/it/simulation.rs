@@ -183,6 +183,45 @@ fn a_pod_preempts_pods_of_lower_priority() {
 }
 
 #[test]
+fn the_disruption_mode_and_the_priority_class_of_a_pod_group_count() {
+    let node = |name: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}, status: {{allocatable: {{cpu: 1, pods: 9}}}}}}\n---\n"
+        )
+    };
+    let group = |name: &str, spec: &str| {
+        format!(
+            "{{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {{name: {name}}}, spec: {{schedulingPolicy: \
+             {{gang: {{minCount: 1}}}}, {spec}}}}}\n---\n"
+        )
+    };
+    let pod = |name: &str, group: &str, node: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{{node} schedulingGroup: {{podGroupName: {group}}}, \
+             containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]}}}}\n---\n"
+        )
+    };
+    let class =
+        "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 9}\n---\n";
+    let text = node("a")
+        + &node("b")
+        + class
+        + &group("low", "disruptionMode: PodGroup")
+        + &group("other", "priority: 0")
+        + &group("high", "priorityClassName: urgent")
+        + &pod("low-a", "low", "nodeName: a,")
+        + &pod("low-b", "low", "nodeName: b,")
+        + &pod("other", "other", "")
+        + &pod("high", "high", "");
+    let simulation = simulation(&text).expect("the pods are valid");
+    let of = |name: &str| simulation.pod("default", name).expect("it is in the input");
+    assert_eq!((of("high").node(), of("high").victims.len()), (Some("a"), 2));
+    assert!(["low-a", "low-b"].iter().all(|name| of(name).preempted_by.is_some()));
+    // The group of higher priority came first, and its victim on the other node left room.
+    assert_eq!(of("other").node(), Some("b"));
+}
+
+#[test]
 fn a_victim_with_a_controller_is_placed_again() {
     let owner =
         ", ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: u, controller: true}]";

@@ -66,6 +66,12 @@ impl PodGroups {
         self.groups.get(&entry)?.pending.first().copied()
     }
 
+    /// The members of a group that have no node.
+    pub(crate) fn pending_members(&self, group: &PodGroupKey) -> impl Iterator<Item = PodId> + '_ {
+        let group = self.entries.get(group).and_then(|entry| self.groups.get(entry));
+        group.into_iter().flat_map(|group| group.pending.iter().chain(&group.blocked).copied())
+    }
+
     /// Victims that another leader may have left are chosen again.
     pub(crate) fn forget_victims(&mut self) {
         self.groups.values_mut().for_each(|group| group.victims = None);
@@ -125,14 +131,15 @@ impl PodGroups {
     }
 
     fn classify(&mut self, context: &mut Context, entry: PodId, id: PodId) {
-        let Some(pod) = context.pending.pods.get(id).map(|queued| queued.pod.clone()) else { return };
+        let Some(queued) = context.pending.pods.get(id) else { return };
+        let (pod, priority) = (queued.pod.clone(), queued.prepared.priority());
         let is_blocked =
             context.state.is_gated(&pod) || context.pending.park_if_undecidable(&context.state, id);
         let Some(group) = self.groups.get_mut(&entry) else { return };
         if is_blocked {
             group.add_blocked(id);
         } else {
-            group.add_pending(id, &pod);
+            group.add_pending(id, &pod, priority);
         }
     }
 
@@ -158,8 +165,8 @@ impl PodGroups {
         if !self.join(context, id)
             && let Some(queued) = context.pending.pods.get(id)
         {
-            let pod = &queued.pod;
-            context.pending.queue.add(id, pod.spec.priority.unwrap_or(0), context.state.is_gated(pod));
+            let is_gated = context.state.is_gated(&queued.pod);
+            context.pending.queue.add(id, queued.prepared.priority(), is_gated);
         }
         true
     }
@@ -259,9 +266,9 @@ impl PodGroups {
     pub(super) fn rules(&mut self, pods: &QueuedPods, entry: PodId) -> Result<GroupRules, String> {
         let Some(group) = self.groups.get_mut(&entry) else { return Err(String::new()) };
         let (rules, _) = group.summary.get_or_insert_with(|| {
-            let members = group.pending.iter().filter_map(|id| Some(&*pods.get(*id)?.pod));
-            let priority = members.clone().map(|pod| pod.spec.priority.unwrap_or(0)).max();
-            (GroupRules::of_members(&group.key, members), priority.unwrap_or(0))
+            let members = group.pending.iter().filter_map(|id| pods.get(*id));
+            let priority = members.clone().map(|queued| queued.prepared.priority()).max();
+            (GroupRules::of_members(&group.key, members.map(|queued| &*queued.pod)), priority.unwrap_or(0))
         });
         let rules = match (group.key.kind, self.objects.rules(&group.key)) {
             (GroupKind::Owner(_), _) => {

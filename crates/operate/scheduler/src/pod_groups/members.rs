@@ -69,17 +69,17 @@ impl Members {
     }
 
     /// Adds a pod that is to be decided.
-    pub(super) fn add_pending(&mut self, id: PodId, pod: &Pod) {
+    pub(super) fn add_pending(&mut self, id: PodId, pod: &Pod, priority: i32) {
         let is_new = !self.pending.contains(&id);
         self.remove(id);
         self.pending.insert(id);
-        self.summary = self.summary.take().filter(|_| is_new).map(|(rules, priority)| {
+        self.summary = self.summary.take().filter(|_| is_new).map(|(rules, highest)| {
             let own = GroupRules::of_members(&self.key, std::iter::once(pod));
             let rules = match (rules, own) {
                 (Some(rules), Some(own)) => Some(rules.and(own)),
                 (rules, own) => rules.or(own),
             };
-            (rules, priority.max(pod.spec.priority.unwrap_or(0)))
+            (rules, highest.max(priority))
         });
     }
 
@@ -128,7 +128,7 @@ mod tests {
         let name = NamespacedName::new("n", "g");
         let mut members = Members::new(PodGroupKey { kind: GroupKind::Scheduling, name });
         let (id, pod) = (PodId(1), Pod::default());
-        members.add_pending(id, &pod);
+        members.add_pending(id, &pod, 0);
         assert!(!members.is_empty());
         members.summary = Some((None, 5));
         members.add_blocked(id);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use berth_api::journal::{AssumedDevices, AssumedVolumes, Entry};
 use berth_api::object::device::{ClaimDecision, DeviceDecision, DeviceKind, DeviceObject};
-use berth_api::object::{NamespacedName, VolumeDecision, VolumeKind};
+use berth_api::object::{GroupKey, NamespacedName, VolumeDecision, VolumeKind};
 
 /// The number of a line, in the order of arrival.
 type Line = u64;
@@ -37,6 +37,7 @@ enum Object {
     AssumedClaim(NamespacedName),
     /// What is assumed of the extended resources of a pod.
     AssumedResources(NamespacedName),
+    Group(GroupKey),
     Budget(NamespacedName),
 }
 
@@ -102,6 +103,11 @@ impl Checkpoint {
             Entry::RemoveDeviceObject(kind, name) => {
                 self.unset(&Object::Device(*kind, name.clone()));
                 self.unset(&Object::AssumedClaim(name.clone()));
+            }
+            Entry::Group(group) => {
+                let object = Object::Group(group.key.clone());
+                let says_nothing = !group.as_a_whole && group.priority.is_none();
+                if says_nothing { self.unset(&object) } else { self.set(object, line) }
             }
             Entry::Budget(budget) => self.set(Object::Budget(budget.metadata.namespaced_name()), line),
             Entry::RemoveBudget(name) => self.unset(&Object::Budget(name.clone())),

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use berth_api::journal::Entry;
 use berth_api::object::device::DeviceKind;
-use berth_api::object::{NamespacedName, Pod};
+use berth_api::object::{GroupKey, NamespacedName, Pod};
 use berth_mirror::{Change, DeviceClaimState, DriftReport, Needs, PodRef, Source, WatchEvent};
 use tokio::time::Instant;
 
@@ -66,9 +66,11 @@ impl Scheduler {
                 self.groups.placed_pod_deleted(&mut self.context, &uid);
             }
             Change::PodGroupApplied(key, object) => {
+                self.prepare_members(&key, object.spec.priority);
                 self.groups.object_applied(&mut self.context, &key, &object);
             }
             Change::PodGroupDeleted(key) => {
+                self.prepare_members(&key, None);
                 self.groups.object_deleted(&mut self.context, &key);
             }
             Change::GroupOwnerChanged(key, n_members) => {
@@ -202,9 +204,10 @@ impl Scheduler {
     }
 
     fn pod_added(&mut self, pod: Arc<Pod>) {
-        let (priority, is_gated) = (pod.spec.priority.unwrap_or(0), self.context.state.is_gated(&pod));
+        let is_gated = self.context.state.is_gated(&pod);
         let id = self.context.pending.add(&mut self.context.state, pod);
         if !self.groups.join(&mut self.context, id) {
+            let priority = self.context.pending.pods.get(id).map_or(0, |queued| queued.prepared.priority());
             self.context.pending.queue.add(id, priority, is_gated);
         }
         self.metrics.queued(if is_gated { "gated" } else { "active" }, "PodAdd");
@@ -222,6 +225,19 @@ impl Scheduler {
         }
     }
 
+    /// Prepares the pending pods of a group again whose priority it changes.
+    fn prepare_members(&mut self, group: &GroupKey, priority: Option<i32>) {
+        let pods = &self.context.pending.pods;
+        let is_changed = |id: &PodId| {
+            let queued = pods.get(*id).filter(|queued| queued.binding.is_none());
+            queued.is_some_and(|queued| {
+                queued.prepared.priority() != priority.or(queued.pod.spec.priority).unwrap_or(0)
+            })
+        };
+        let changed: Vec<_> = self.groups.pending_members(group).filter(is_changed).collect();
+        changed.into_iter().for_each(|id| self.requeue(id));
+    }
+
     /// Prepares a changed pod again and activates it: the change may make it schedulable.
     pub(super) fn requeue(&mut self, id: PodId) {
         let Some(queued) = self.context.pending.pods.get_mut(id) else { return };
@@ -229,12 +245,12 @@ impl Scheduler {
         (queued.relaxed, queued.relax_at) = (None, None);
         queued.prepared = self.context.state.prepare(&queued.pod, queued.excess.is_some());
         self.context.state.renew_nomination(&queued.pod, &queued.prepared);
-        let pod = queued.pod.clone();
+        let (pod, priority) = (queued.pod.clone(), queued.prepared.priority());
         if self.groups.regroup(&mut self.context, id) {
             return;
         }
         let now = Instant::now();
-        self.context.pending.queue.set_priority(id, pod.spec.priority.unwrap_or(0));
+        self.context.pending.queue.set_priority(id, priority);
         if self.context.state.is_gated(&pod) {
             self.context.pending.queue.gate(id, now);
         } else {

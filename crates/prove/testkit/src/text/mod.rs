@@ -30,7 +30,7 @@
 //! (default 0), `disrupted:POD` a pod in `disruptedPods`.
 //!
 //! **Pods**: `pod NAMESPACE/NAME` with labels `key=value` and `on NODE`, `nominated NODE` (a nominated
-//! pod), `terminating`, `preempted` (terminating because of preemption), `priority:N`,
+//! pod), `terminating`, `preempted` (terminating because of preemption), `priority:N`, `group:NAME` (a PodGroup),
 //! `started:SECONDS` (into 2026), `never-preempts`, `gate:NAME`,
 //! `cpu=100m mem=64Mi storage=1Gi req:RESOURCE=N` (requests of the only container), `allocated:RESOURCE=N` (reserved
 //! by the node), `infeasible` (the node rejected a resize), `restarts-all` (containers), `image:NAME`, `image-volume:NAME`,
@@ -70,7 +70,7 @@ use berth_api::object::volume::{ImageVolume, Volume};
 use berth_api::object::{
     Affinity, Condition, Container, ContainerImage, ContainerPort, ContainerRestartRule, ContainerStatus,
     LabelSelector, Namespace, Node, OwnerReference, Pod, PodDisruptionBudget, PodSchedulingGate,
-    ResourceList, Service, Taint, Toleration,
+    PodSchedulingGroup, ResourceList, Service, Taint, Toleration,
 };
 use berth_api::syntax::annotations::{AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, TOLERATION_ANNOTATION};
 use berth_api::syntax::quantity::Quantity;
@@ -237,6 +237,8 @@ pub fn pod(line: &str) -> Pod {
             pod.spec.volumes.push(Volume { name: "image".to_owned(), image, ..Volume::default() });
         } else if word == "never-preempts" {
             pod.spec.preemption_policy = Some("Never".to_owned());
+        } else if let Some(group) = word.strip_prefix("group:") {
+            pod.spec.scheduling_group = Some(PodSchedulingGroup { pod_group_name: group.to_owned() });
         } else if let Some(priority) = word.strip_prefix("priority:") {
             let priority =
                 priority.parse().unwrap_or_else(|_| bad(line, "has a priority that is not a number"));

@@ -18,6 +18,7 @@ pub(crate) use super::ids::PodId;
 use self::signature::{LabelSetId, SignatureId};
 use self::uid::Uid;
 use super::device::PodDevices;
+use super::group::GroupId;
 use super::ids::NodeId;
 use super::interned::intern::Symbol;
 use super::volume::PodVolumes;
@@ -70,6 +71,8 @@ pub(crate) struct PodRecord {
     pub(crate) volumes: Option<Arc<PodVolumes>>,
     /// Its claims of devices.
     pub(crate) devices: Option<Arc<PodDevices>>,
+    /// Set by the state: pods join their group when they are assigned.
+    pub(crate) group: Option<GroupId>,
 }
 
 /// All assigned pods. Names are what users send: the hasher is keyed.

@@ -9,6 +9,7 @@ use berth_api::rules::PodRules;
 
 use crate::state::State;
 use crate::state::device::PodDevices;
+use crate::state::group::Membership;
 use crate::state::interned::intern::{Labels, Symbol};
 use crate::state::interned::lease::{Held, Lease};
 use crate::state::pod::signature::{LabelSetId, PodLabels, SignatureId};
@@ -27,6 +28,8 @@ pub struct PreparedPod {
     pub(crate) uid: Uid,
     pub(crate) terminating: bool,
     pub(crate) precedence: Precedence,
+    /// Its group, if it has one.
+    pub(in crate::state) membership: Option<Membership>,
     /// Whether lower-priority pods may be removed for it (`spec.preemptionPolicy`).
     pub(crate) preempts: bool,
     pub(crate) rule_set: RuleSetId,
@@ -78,7 +81,7 @@ impl PreparedPod {
         &self.name
     }
 
-    /// `spec.priority`; 0 when it has none.
+    /// The priority of its group, or `spec.priority`; 0 when it has none.
     pub fn priority(&self) -> i32 {
         self.precedence.priority
     }
@@ -94,12 +97,14 @@ impl State {
         let profile = self.rule_sets.get(rule_set).key.profile.map(|i| &self.profiles[i].profile);
         let gates = pod.spec.scheduling_gates.iter().map(|g| g.name.clone());
         let PodLabels { namespace, terminating, .. } = self.label_sets.get(label_set).of;
+        let (membership, precedence) = self.membership(pod);
         PreparedPod {
             namespace,
             name: pod.metadata.name.as_str().into(),
             uid: Uid::new(&pod.metadata.uid),
             terminating,
-            precedence: Precedence::of(pod),
+            precedence,
+            membership,
             preempts: pod.spec.preemption_policy.as_deref() != Some("Never"),
             rule_set,
             label_set,
@@ -162,13 +167,14 @@ impl State {
         self.label_sets.retain(label_set);
         let relaxed_label_set = self.relaxed_label_set(rule_set, label_set);
         let default_spread = self.default_spread(rule_set, label_set);
-        let record = self.pods.get(pod);
+        let (record, membership) = (self.pods.get(pod), self.membership_of(pod));
         PreparedPod {
             namespace,
             name: record.name.clone(),
             uid: record.uid.clone(),
             terminating,
             precedence,
+            membership,
             preempts: false,
             rule_set,
             label_set,

@@ -12,8 +12,8 @@
 //! 4. Where any of several pods would do: lower priority first, then the younger (the later `status.startTime`; a pod
 //!    that has not started is the youngest), then by namespace and name.
 //!
-//! Pods in exempt namespaces, mirror pods, and pods that have ended or are being deleted are never evicted. Where all
-//! pods that conflict with a term are being deleted already, no pod is evicted for it.
+//! Pods in exempt namespaces, mirror pods, and pods that have ended or are being deleted are never evicted, and neither is one of
+//! several pods of a group that is disrupted as a whole. Where all pods that conflict with a term are being deleted already, no pod is evicted for it.
 //!
 //! Targets: each victim is removed hypothetically, and placed by the rules of its scheduling profile (of the first one,
 //! if its scheduler name has none), with all earlier victims removed and their replacements placed. The replacement is
@@ -318,6 +318,12 @@ impl Plan<'_, '_> {
         if pod.precedence.is_mirror {
             let name = text_of(state, &name_of(state, id));
             return Some(Stuck::Never(format!("{name} is a mirror pod: only its node can end it")));
+        }
+        if let Some(group) = state.groups.as_a_whole(pod.group)
+            && state.groups.members(group).nth(1).is_some()
+        {
+            let group = state.groups.key(group);
+            return Some(Stuck::Never(format!("{group} is disrupted as a whole: delete all of its pods")));
         }
         self.nowhere.contains_key(&name_of(state, id)).then_some(Stuck::Nowhere)
     }
