@@ -36,8 +36,8 @@ pub struct PodExplanation {
     /// The preemption that makes a pending pod fit; none if it fits without, or if preemption does not help.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption: Option<PodPreemption>,
-    /// The group that a pending pod is placed with. If it is placed, the explanation is that of the pod alone, otherwise that of its
-    /// failing member with the others in their places.
+    /// The group of the pod. The explanation is that of the pod alone; that of a pending pod whose group is not placed is that of
+    /// its failing member with the others in their places.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupPlacement>,
     /// Why the rolling update of its Deployment is stuck, if its old pods are the reason: one of the hints.
@@ -188,7 +188,9 @@ impl Simulation {
         node: Option<&str>,
         budget: &WorkBudget,
     ) -> Option<PodExplanation> {
-        let SimulatedPod { pod, unadmitted, .. } = &self.pods[self.position(namespace, name)?];
+        let simulated = &self.pods[self.position(namespace, name)?];
+        let is_pending = simulated.is_unplaced();
+        let SimulatedPod { pod, unadmitted, .. } = simulated;
         if let Some(unadmitted) = unadmitted {
             let unadmitted = Unadmitted::clone(unadmitted);
             let mut pod = pod.clone();
@@ -206,7 +208,7 @@ impl Simulation {
         }
         let mut pod = pod.clone();
         let group = self.explain_group(namespace, name);
-        let unplaced = group.as_ref().filter(|group| group.message.is_some());
+        let unplaced = group.as_ref().filter(|group| is_pending && group.message.is_some());
         let failing = unplaced.and_then(|group| group.failing.as_ref());
         let mut others = Vec::new();
         if let Some(failing) = failing {

@@ -39,11 +39,20 @@ pub const GROUP_TOPOLOGY_ANNOTATIONS: [&str; 4] = [
     GROUP_SLICE_TOPOLOGY_ANNOTATION,
     GROUP_SLICE_SIZE_ANNOTATION,
 ];
-/// Where pods have their rank in a group: labels or annotations of Jobs, LeaderWorkerSets, StatefulSets.
-const RANK_KEYS: [&str; 3] = [
+/// Where pods have their rank: labels or annotations of Jobs, LeaderWorkerSets, Kubeflow's jobs, RayClusters, StatefulSets.
+const RANK_KEYS: [&str; 5] = [
     "batch.kubernetes.io/job-completion-index",
     "leaderworkerset.sigs.k8s.io/worker-index",
+    "training.kubeflow.org/replica-index",
+    "ray.io/replica-host-index",
     "apps.kubernetes.io/pod-index",
+];
+/// Where pods have the rank of the part of their group that the first rank counts in: a Job of a JobSet, a replica of a
+/// LeaderWorkerSet or of a worker group of a RayCluster.
+const OUTER_RANK_KEYS: [&str; 3] = [
+    "jobset.sigs.k8s.io/job-global-index",
+    "leaderworkerset.sigs.k8s.io/group-index",
+    "ray.io/worker-group-replica-index",
 ];
 
 /// How a pod names its group.
@@ -222,10 +231,11 @@ impl TopologyLevel {
     }
 }
 
-/// The rank of a pod among the members of its group, where its controller numbers them.
-pub fn rank(pod: &Pod) -> Option<u32> {
+/// The rank of a pod among the members of its group, where its controller numbers them: that of its part, and that within the part.
+pub fn rank(pod: &Pod) -> [Option<u32>; 2] {
     let ObjectMeta { labels, annotations, .. } = &pod.metadata;
-    RANK_KEYS.iter().find_map(|key| labels.get(*key).or_else(|| annotations.get(*key))?.parse().ok())
+    let number = |key: &&str| labels.get(*key).or_else(|| annotations.get(*key))?.parse().ok();
+    [OUTER_RANK_KEYS.iter().find_map(number), RANK_KEYS.iter().find_map(number)]
 }
 
 impl GroupRules {
@@ -544,8 +554,15 @@ mod tests {
     #[test]
     fn the_rank_of_a_pod_is_that_of_its_controller() {
         let rank = |metadata: Value| rank(&pod(json!({"metadata": metadata})));
-        assert_eq!(rank(json!({"annotations": {"batch.kubernetes.io/job-completion-index": "7"}})), Some(7));
-        assert_eq!(rank(json!({"labels": {"leaderworkerset.sigs.k8s.io/worker-index": "2"}})), Some(2));
-        assert_eq!(rank(json!({"labels": {"apps.kubernetes.io/pod-index": "x"}})), None);
+        let of_job = json!({"annotations": {"batch.kubernetes.io/job-completion-index": "7"}});
+        assert_eq!(rank(of_job), [None, Some(7)]);
+        assert_eq!(rank(json!({"labels": {"apps.kubernetes.io/pod-index": "x"}})), [None, None]);
+        let of_job_set = json!({"labels": {"jobset.sigs.k8s.io/job-global-index": "1",
+            "batch.kubernetes.io/job-completion-index": "2"}});
+        assert_eq!(rank(of_job_set), [Some(1), Some(2)]);
+        // The StatefulSet of the leaders numbers them by replica.
+        let leader = json!({"labels": {"leaderworkerset.sigs.k8s.io/group-index": "3",
+            "leaderworkerset.sigs.k8s.io/worker-index": "0", "apps.kubernetes.io/pod-index": "3"}});
+        assert_eq!(rank(leader), [Some(3), Some(0)]);
     }
 }

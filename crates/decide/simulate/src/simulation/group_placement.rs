@@ -1,6 +1,11 @@
 //! The placement of a pod group.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
+
+/// Domains of a level that are named.
+const MAX_DOMAINS: usize = 8;
 
 /// How many members of a pod group are placed, and why not all.
 #[derive(Clone, Debug, Serialize)]
@@ -18,11 +23,68 @@ pub struct GroupPlacement {
     pub n_placed: usize,
     /// The value of the node label that its members share, if they have to.
     pub domain: Option<String>,
+    /// Where its members are by the topologies that they share, the coarsest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<LevelPlacement>,
     /// Why the members without a node are not placed: the member and the domain that fail.
     pub message: Option<String>,
     /// The member that fails, if one does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failing: Option<FailingMember>,
+}
+
+/// Where the members of a pod group are by one topology.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LevelPlacement {
+    /// The node label key.
+    pub key: String,
+    /// Whether all members share one domain; otherwise they share as few as possible.
+    pub required: bool,
+    /// The number of members with a node, by domain.
+    pub members: BTreeMap<String, usize>,
+    /// In an explanation of a group that is not placed: the domain that takes most members, and how many, those that run there among
+    /// them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest: Option<(String, usize)>,
+}
+
+impl GroupPlacement {
+    /// Such as `is placed in west`, or why not all members are.
+    pub fn verdict(&self) -> String {
+        match (&self.message, &self.domain) {
+            (Some(message), _) if self.n_placed == 0 => format!("is not placed: {message}"),
+            (Some(message), _) => format!("is placed in part: {message}"),
+            (None, Some(domain)) => format!("is placed in {domain}"),
+            (None, None) => "is placed".to_owned(),
+        }
+    }
+
+    /// How many members have a node, and where they are by each level: rows with a name.
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let GroupPlacement { min, n_pods, n_placed, levels, .. } = self;
+        let members = format!("{n_placed} of {n_pods} have a node, {min} required");
+        let of_level = |level: &LevelPlacement| {
+            let name = level.key.rsplit('/').next().unwrap_or_default();
+            let mode = if level.required { "required" } else { "preferred" };
+            (format!("{name} ({mode})"), level.text(*n_pods))
+        };
+        let levels = levels.iter().map(of_level).filter(|(_, text)| !text.is_empty());
+        [("members".to_owned(), members)].into_iter().chain(levels).collect()
+    }
+}
+
+impl LevelPlacement {
+    /// Such as `r1: 4, r2: 4`, or `r2 takes 6 of 8` for a group that is not placed; empty if no member has a node or would get one.
+    fn text(&self, n_pods: usize) -> String {
+        let mut domains: Vec<_> = self.members.iter().collect();
+        domains.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+        let n_more = domains.len().saturating_sub(MAX_DOMAINS);
+        let named = domains.iter().take(MAX_DOMAINS).map(|(domain, n)| format!("{domain}: {n}"));
+        let more = (n_more > 0).then(|| format!("and {n_more} more domains"));
+        let largest = self.largest.as_ref().map(|(domain, n)| format!("{domain} takes {n} of {n_pods}"));
+        named.chain(more).chain(largest).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// A member of a pod group that has no node when most others have one.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::group_placement::{FailingMember, GroupPlacement};
+use super::group_placement::{FailingMember, GroupPlacement, LevelPlacement};
 use super::state::Simulation;
 use berth_api::admission::Priority;
 use berth_api::inventory::{Entry, Inventory, Workload, WorkloadSpec};
@@ -116,18 +116,49 @@ impl Simulation {
         self.group_disruptions = now;
     }
 
-    /// How the group of a pending pod would be placed now.
-    pub(crate) fn explain_group(&mut self, namespace: &str, name: &str) -> Option<GroupPlacement> {
-        let pod = self.pod(namespace, name).filter(|pod| pod.is_unplaced())?;
-        let key = pod.group.clone()?;
+    /// How the pending members of a pod's group would be placed now, with those that have a node.
+    pub fn explain_group(&mut self, namespace: &str, name: &str) -> Option<GroupPlacement> {
+        let key = self.pod(namespace, name)?.group.clone()?;
         let members = self.placed_with(namespace, name).into_iter().filter(|i| self.pods[*i].is_unplaced());
         let mut members: Vec<_> = members.collect();
         members.sort_by_key(|i| rank(&self.pods[*i].pod));
         let members: Vec<_> =
             members.into_iter().map(|i| (i, self.cluster.prepare(&self.pods[i].pod))).collect();
-        let decide =
-            |simulation: &mut Simulation, group: &Group<'_>| simulation.decide_relaxed(&members, group).0;
-        Some(self.decide_group(&key, &members, decide).0)
+        let mut largest = Vec::new();
+        let decide = |simulation: &mut Simulation, group: &Group<'_>| {
+            let outcome = simulation.decide_relaxed(&members, group).0;
+            if let GroupOutcome::Unplaced(_) = outcome {
+                largest = group.levels.iter().map(|level| simulation.placed_by(group, level)).collect();
+            }
+            outcome
+        };
+        let mut placement = self.decide_group(&key, &members, decide).0;
+        for (level, nodes) in placement.levels.iter_mut().zip(largest) {
+            let mut n_members = level.members.clone();
+            self.count_domains(&mut n_members, &level.key, &nodes);
+            // Of equal ones, the first by name.
+            level.largest = n_members.into_iter().rev().max_by_key(|(_, n)| *n);
+        }
+        Some(placement)
+    }
+
+    /// The nodes of as many members as fit if nothing counts but one level, whose largest domain is filled first.
+    fn placed_by(&mut self, group: &Group<'_>, level: &GroupLevel<'_>) -> Vec<String> {
+        let rule = TopologyLevel { required: false, ..level.rule.clone() };
+        let levels = &[GroupLevel { rule: &rule, ..*level }];
+        match self.cluster.decide_group(&Group { min: 1, levels, ..*group }) {
+            GroupOutcome::Placed { members, .. } => {
+                members.iter().filter_map(Outcome::node).map(str::to_owned).collect()
+            }
+            GroupOutcome::Unplaced(_) => Vec::new(),
+        }
+    }
+
+    /// Adds the nodes of members to the number of each domain.
+    fn count_domains(&self, n_members: &mut BTreeMap<String, usize>, key: &str, nodes: &[String]) {
+        for domain in nodes.iter().filter_map(|node| self.node_label(node, key)) {
+            *n_members.entry(domain.to_owned()).or_default() += 1;
+        }
     }
 
     /// The failing member of a group, in the domain that the members share.
@@ -199,14 +230,16 @@ impl Simulation {
             n_pods: members.len() + running.len(),
             n_placed: running.len(),
             domain: None,
+            levels: Vec::new(),
             message: None,
             failing: None,
         };
-        let checked = rules.as_ref().ok_or_else(|| "its PodGroup is not in the input: add it".to_owned());
-        let checked = checked.and_then(|rules| rules.check(placement.n_pods).map(|()| rules));
+        let checked = rules.as_ref().map(|rules| rules.check(placement.n_pods).map(|()| rules));
         let outcome = match checked {
-            Err(why) => Err(why),
-            Ok(rules) => {
+            None if members.is_empty() => Ok((None, Vec::new())),
+            None => Err("its PodGroup is not in the input: add it".to_owned()),
+            Some(Err(why)) => Err(why),
+            Some(Ok(rules)) => {
                 let with_value = |level: &TopologyLevel| {
                     let value = running.iter().find_map(|node| self.node_label(node, &level.key));
                     (level.clone(), value.map(str::to_owned))
@@ -248,6 +281,13 @@ impl Simulation {
                 vec![Outcome::Unschedulable { message, plugins: Vec::new() }; members.len()]
             }
         };
+        let placed = outcomes.iter().filter_map(Outcome::node).map(str::to_owned);
+        let nodes: Vec<String> = running.iter().cloned().chain(placed).collect();
+        for TopologyLevel { key, required, .. } in rules.into_iter().flat_map(|rules| rules.levels) {
+            let mut members = BTreeMap::new();
+            self.count_domains(&mut members, &key, &nodes);
+            placement.levels.push(LevelPlacement { key, required, members, largest: None });
+        }
         (placement, outcomes)
     }
 }

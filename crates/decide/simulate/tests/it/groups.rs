@@ -89,3 +89,77 @@ fn a_group_preempts_for_all_of_its_members_or_for_none() {
     let message = explained.group.and_then(|group| group.message).expect("it is not placed");
     assert!(message.starts_with("0 of 3 pods fit, 3 have to; pod s1 does not: 0/2 nodes"), "{message}");
 }
+
+/// Nodes of two racks: those of the first take four members, those of the second six.
+fn racks() -> String {
+    let node = |name: &str, rack: &str, cpu: u32| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{zone: a, example.com/rack: {rack}}}}}, \
+             status: {{allocatable: {{cpu: {cpu}, pods: 10}}}}}}\n"
+        )
+    };
+    node("n1", "r1", 4) + &node("n2", "r2", 6)
+}
+
+/// As [`racks`] with eight members, of which those in `running` have a node.
+fn explained_by_level(topology: &str, running: &[(usize, &str)], explain: &str) -> Vec<String> {
+    let annotations =
+        format!("scheduling.berth.dev/group: g, scheduling.berth.dev/group-min: '8', {topology}");
+    let member = |i: usize| {
+        let node = running.iter().find(|(of, _)| *of == i);
+        let spec = node.map(|(_, node)| format!("nodeName: {node},")).unwrap_or_default();
+        pod(&format!("m{i}"), 1, &annotations, &spec)
+    };
+    let text = racks() + &(0..8).map(member).collect::<String>();
+    let inventory = Inventory::from_text(&text).expect("objects");
+    let mut simulation = Simulation::new(inventory, SimulationOptions::default()).expect("valid pods");
+    let explained = simulation.explain("default", explain, None).expect("the pod exists");
+    let group = explained.group.expect("it has a group");
+    let verdict = group.verdict().split(':').next().unwrap_or_default().to_owned();
+    let facts = group.facts().into_iter().map(|(name, text)| format!("{name}: {text}"));
+    [verdict].into_iter().chain(facts).collect()
+}
+
+#[test]
+fn an_explanation_has_the_domains_of_each_level_and_how_many_members_they_hold() {
+    let zone_and_racks = "scheduling.berth.dev/group-required-topology: zone, \
+                          scheduling.berth.dev/group-preferred-topology: example.com/rack";
+    assert_eq!(
+        explained_by_level(zone_and_racks, &[], "m0"),
+        [
+            "is placed in a",
+            "members: 8 of 8 have a node, 8 required",
+            "zone (required): a: 8",
+            "rack (preferred): r2: 6, r1: 2"
+        ]
+    );
+}
+
+#[test]
+fn an_explanation_names_the_domain_that_takes_most_members_of_a_group_that_does_not_fit() {
+    let rack = "scheduling.berth.dev/group-required-topology: example.com/rack";
+    let members = "members: 0 of 8 have a node, 8 required";
+    assert_eq!(
+        explained_by_level(rack, &[], "m0"),
+        ["is not placed", members, "rack (required): r2 takes 6 of 8"]
+    );
+    let slices = "scheduling.berth.dev/group-required-topology: example.com/rack, \
+                  scheduling.berth.dev/group-slice-topology: example.com/rack, \
+                  scheduling.berth.dev/group-slice-size: '4'";
+    assert_eq!(
+        explained_by_level(slices, &[], "m0"),
+        ["is not placed", members, "rack (required): r1 takes 4 of 8"]
+    );
+}
+
+#[test]
+fn the_group_of_a_running_pod_is_explained_with_its_pending_members() {
+    let rack = "scheduling.berth.dev/group-required-topology: example.com/rack";
+    let expected = [
+        "is placed in part",
+        "members: 2 of 8 have a node, 8 required",
+        "rack (required): r1: 2, r1 takes 4 of 8",
+    ];
+    assert_eq!(explained_by_level(rack, &[(0, "n1"), (1, "n1")], "m0"), expected);
+    assert_eq!(explained_by_level(rack, &[(0, "n1"), (1, "n1")], "m7"), expected);
+}

@@ -48,7 +48,7 @@ impl PodGroups {
             let value = shared_value(context, group, &level.key);
             (level, value)
         };
-        let rank = |id: &PodId| context.pending.pods.get(*id).and_then(|queued| rank(&queued.pod));
+        let rank = |id: &PodId| context.pending.pods.get(*id).map(|queued| rank(&queued.pod));
         let mut ids: Vec<_> = group.pending.iter().copied().collect();
         ids.sort_by_key(rank);
         Some(GroupAttempt {

@@ -77,8 +77,9 @@ pub(super) fn write_verdict_of_pod(
     explanation: &Explanation,
     unadmitted: Option<&Unadmitted>,
 ) -> io::Result<()> {
-    write_group(out, group)?;
-    match (unadmitted, group.filter(|group| group.message.is_some())) {
+    let is_pending = explanation.running_on.is_none();
+    write_group(out, group, is_pending)?;
+    match (unadmitted, group.filter(|group| is_pending && group.message.is_some())) {
         (Some(why), _) => write_unadmitted(out, explanation, why),
         (None, Some(group)) => write_failing(out, explanation, group),
         (None, None) => write_outcome(out, explanation),
@@ -202,15 +203,15 @@ pub(super) fn write_preemption(out: &mut impl Write, preemption: Option<&PodPree
     writeln!(out, "It preempts {} on {GOOD}{node}{GOOD:#}{budgets}: it fits there then", victims.join(", "))
 }
 
-fn write_group(out: &mut impl Write, group: Option<&GroupPlacement>) -> io::Result<()> {
-    let Some(GroupPlacement { namespace, name, domain, message, .. }) = group else { return Ok(()) };
-    write!(out, "{BOLD}Pod group {namespace}/{name}{BOLD:#} ")?;
-    match (message, domain) {
-        (Some(message), _) => writeln!(out, "is {BAD}not placed{BAD:#}: {message}")?,
-        (None, Some(domain)) => writeln!(out, "is placed in {GOOD}{domain}{GOOD:#}")?,
-        (None, None) => writeln!(out, "is placed")?,
+fn write_group(out: &mut impl Write, group: Option<&GroupPlacement>, is_pending: bool) -> io::Result<()> {
+    let Some(group) = group else { return Ok(()) };
+    let GroupPlacement { namespace, name, message, .. } = group;
+    let style = if message.is_some() { BAD } else { GOOD };
+    writeln!(out, "{BOLD}Pod group {namespace}/{name}{BOLD:#} {style}{}{style:#}", group.verdict())?;
+    for (name, text) in group.facts() {
+        writeln!(out, "  {DIM}{name}:{DIM:#} {text}")?;
     }
-    if message.is_none() {
+    if is_pending && message.is_none() {
         writeln!(out, "{DIM}what follows is about the pod alone, without the other pending members{DIM:#}")?;
     }
     Ok(())
