@@ -1,6 +1,6 @@
 //! Explanations of pods: those of `berth explain` for the same input.
 
-use berth_simulate::{PodExplanation, Simulation};
+use berth_simulate::{GroupPlacement, PodExplanation, Simulation};
 
 use crate::State;
 
@@ -8,14 +8,23 @@ impl State {
     /// Explains a pod at its turn: after the pending pods before it, which a scheduler places first, and before all others. None if the
     /// pod does not exist. The search has at most as many steps of work.
     pub fn explain(&mut self, namespace: &str, name: &str, steps: u64) -> Option<PodExplanation> {
+        self.at_turn_of(namespace, name, |simulation| simulation.explain_within(namespace, name, None, steps))
+    }
+
+    /// The group of a pod at its turn; none if the pod does not exist or has no group.
+    pub(crate) fn explain_group(&mut self, namespace: &str, name: &str) -> Option<GroupPlacement> {
+        self.at_turn_of(namespace, name, |simulation| simulation.explain_group(namespace, name))
+    }
+
+    fn at_turn_of<T>(&mut self, namespace: &str, name: &str, ask: impl FnOnce(&mut Simulation) -> T) -> T {
         if !self.simulation().is_in_turn(namespace, name) {
             let (inventory, options) = self.given();
             if let Ok(mut simulation) = Simulation::new(inventory, options) {
                 simulation.run_before(namespace, name);
-                return simulation.explain_within(namespace, name, None, steps);
+                return ask(&mut simulation);
             }
         }
-        self.simulation().explain_within(namespace, name, None, steps)
+        ask(self.simulation())
     }
 }
 

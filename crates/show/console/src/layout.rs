@@ -18,6 +18,7 @@ const PAGES: [(&str, &[Entry]); 3] = [
             ("/pending", "Pending", icons::PENDING),
             ("/workloads", "Workloads", icons::WORKLOADS),
             ("/pods", "Pods", icons::PODS),
+            ("/groups", "Groups", icons::GROUPS),
             ("/nodes", "Nodes", icons::NODES),
             ("/claims", "Claims", icons::CLAIMS),
         ],

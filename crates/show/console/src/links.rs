@@ -1,5 +1,6 @@
 //! The addresses of pages.
 
+use berth_api::object::GroupKey;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// Characters that a segment of a path, or a value of a query, cannot have.
@@ -21,6 +22,11 @@ pub(crate) fn pod(namespace: &str, name: &str) -> String {
 /// A claim of devices.
 pub(crate) fn claim(namespace: &str, name: &str) -> String {
     path(&["claims", namespace, name])
+}
+
+/// A pod group.
+pub(crate) fn group(key: &GroupKey) -> String {
+    path(&["groups", key.kind.source(), key.name.namespace(), key.name.name()])
 }
 
 /// `workload` is such as `Deployment web`.

@@ -126,6 +126,16 @@ impl GroupKind {
             GroupKind::Annotation | GroupKind::Owner(_) => None,
         }
     }
+
+    /// The API group of the PodGroup, or what names the group instead.
+    pub fn source(self) -> &'static str {
+        match self {
+            GroupKind::Scheduling => SCHEDULING_GROUP,
+            GroupKind::Coscheduling => COSCHEDULING_GROUP,
+            GroupKind::Annotation => "annotation",
+            GroupKind::Owner(_) => GROUP_OF_OWNER,
+        }
+    }
 }
 
 /// The group of a pod.

@@ -23,6 +23,9 @@ pub struct GroupPlacement {
     pub n_placed: usize,
     /// The value of the node label that its members share, if they have to.
     pub domain: Option<String>,
+    /// In an explanation: its members by rank.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<GroupMember>,
     /// Where its members are by the topologies that they share, the coarsest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<LevelPlacement>,
@@ -33,6 +36,16 @@ pub struct GroupPlacement {
     pub failing: Option<FailingMember>,
 }
 
+/// A member of a pod group.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupMember {
+    /// The name of the pod.
+    pub name: String,
+    /// Its node, or the one that it would be placed on.
+    pub node: Option<String>,
+}
+
 /// Where the members of a pod group are by one topology.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -41,6 +54,8 @@ pub struct LevelPlacement {
     pub key: String,
     /// Whether all members share one domain; otherwise they share as few as possible.
     pub required: bool,
+    /// Each domain has a multiple of this number of members; 1 for any number.
+    pub slice_size: usize,
     /// The number of members with a node, by domain.
     pub members: BTreeMap<String, usize>,
     /// In an explanation of a group that is not placed: the domain that takes most members, and how many, those that run there among
@@ -63,11 +78,15 @@ impl GroupPlacement {
     /// How many members have a node, and where they are by each level: rows with a name.
     pub fn facts(&self) -> Vec<(String, String)> {
         let GroupPlacement { min, n_pods, n_placed, levels, .. } = self;
-        let members = format!("{n_placed} of {n_pods} have a node, {min} required");
+        let members = format!("{n_placed} of {n_pods} placed, {min} required");
         let of_level = |level: &LevelPlacement| {
             let name = level.key.rsplit('/').next().unwrap_or_default();
             let mode = if level.required { "required" } else { "preferred" };
-            (format!("{name} ({mode})"), level.text(*n_pods))
+            let slices = match level.slice_size {
+                0 | 1 => String::new(),
+                n => format!(", slices of {n}"),
+            };
+            (format!("{name} ({mode}{slices})"), level.text(*n_pods))
         };
         let levels = levels.iter().map(of_level).filter(|(_, text)| !text.is_empty());
         [("members".to_owned(), members)].into_iter().chain(levels).collect()

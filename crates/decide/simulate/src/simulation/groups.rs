@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::group_placement::{FailingMember, GroupPlacement, LevelPlacement};
+use super::group_placement::{FailingMember, GroupMember, GroupPlacement, LevelPlacement};
 use super::state::Simulation;
 use berth_api::admission::Priority;
 use berth_api::inventory::{Entry, Inventory, Workload, WorkloadSpec};
@@ -119,11 +119,12 @@ impl Simulation {
     /// How the pending members of a pod's group would be placed now, with those that have a node.
     pub fn explain_group(&mut self, namespace: &str, name: &str) -> Option<GroupPlacement> {
         let key = self.pod(namespace, name)?.group.clone()?;
-        let members = self.placed_with(namespace, name).into_iter().filter(|i| self.pods[*i].is_unplaced());
-        let mut members: Vec<_> = members.collect();
-        members.sort_by_key(|i| rank(&self.pods[*i].pod));
+        let mut all = self.placed_with(namespace, name);
+        all.sort_by_key(|i| rank(&self.pods[*i].pod));
+        let pending = all.iter().filter(|i| self.pods[**i].is_unplaced());
+        let pending: Vec<usize> = pending.copied().collect();
         let members: Vec<_> =
-            members.into_iter().map(|i| (i, self.cluster.prepare(&self.pods[i].pod))).collect();
+            pending.into_iter().map(|i| (i, self.cluster.prepare(&self.pods[i].pod))).collect();
         let mut largest = Vec::new();
         let decide = |simulation: &mut Simulation, group: &Group<'_>| {
             let outcome = simulation.decide_relaxed(&members, group).0;
@@ -132,7 +133,17 @@ impl Simulation {
             }
             outcome
         };
-        let mut placement = self.decide_group(&key, &members, decide).0;
+        let (mut placement, outcomes) = self.decide_group(&key, &members, decide);
+        let would_get: HashMap<usize, &str> = members
+            .iter()
+            .zip(&outcomes)
+            .filter_map(|((i, _), outcome)| Some((*i, outcome.node()?)))
+            .collect();
+        let member = |i: usize| GroupMember {
+            name: self.pods[i].pod.metadata.name.clone(),
+            node: self.pods[i].node().or_else(|| would_get.get(&i).copied()).map(str::to_owned),
+        };
+        placement.members = all.into_iter().map(member).collect();
         for (level, nodes) in placement.levels.iter_mut().zip(largest) {
             let mut n_members = level.members.clone();
             self.count_domains(&mut n_members, &level.key, &nodes);
@@ -230,6 +241,7 @@ impl Simulation {
             n_pods: members.len() + running.len(),
             n_placed: running.len(),
             domain: None,
+            members: Vec::new(),
             levels: Vec::new(),
             message: None,
             failing: None,
@@ -283,10 +295,12 @@ impl Simulation {
         };
         let placed = outcomes.iter().filter_map(Outcome::node).map(str::to_owned);
         let nodes: Vec<String> = running.iter().cloned().chain(placed).collect();
-        for TopologyLevel { key, required, .. } in rules.into_iter().flat_map(|rules| rules.levels) {
+        for TopologyLevel { key, required, multiple_of: slice_size } in
+            rules.into_iter().flat_map(|rules| rules.levels)
+        {
             let mut members = BTreeMap::new();
             self.count_domains(&mut members, &key, &nodes);
-            placement.levels.push(LevelPlacement { key, required, members, largest: None });
+            placement.levels.push(LevelPlacement { key, required, slice_size, members, largest: None });
         }
         (placement, outcomes)
     }

@@ -115,6 +115,10 @@ fn explained_by_level(topology: &str, running: &[(usize, &str)], explain: &str) 
     let mut simulation = Simulation::new(inventory, SimulationOptions::default()).expect("valid pods");
     let explained = simulation.explain("default", explain, None).expect("the pod exists");
     let group = explained.group.expect("it has a group");
+    let names: Vec<_> = group.members.iter().map(|member| member.name.as_str()).collect();
+    assert_eq!(names, ["m0", "m1", "m2", "m3", "m4", "m5", "m6", "m7"]);
+    let n_placed = group.members.iter().filter(|member| member.node.is_some()).count();
+    assert_eq!(n_placed, group.n_placed);
     let verdict = group.verdict().split(':').next().unwrap_or_default().to_owned();
     let facts = group.facts().into_iter().map(|(name, text)| format!("{name}: {text}"));
     [verdict].into_iter().chain(facts).collect()
@@ -128,7 +132,7 @@ fn an_explanation_has_the_domains_of_each_level_and_how_many_members_they_hold()
         explained_by_level(zone_and_racks, &[], "m0"),
         [
             "is placed in a",
-            "members: 8 of 8 have a node, 8 required",
+            "members: 8 of 8 placed, 8 required",
             "zone (required): a: 8",
             "rack (preferred): r2: 6, r1: 2"
         ]
@@ -138,7 +142,7 @@ fn an_explanation_has_the_domains_of_each_level_and_how_many_members_they_hold()
 #[test]
 fn an_explanation_names_the_domain_that_takes_most_members_of_a_group_that_does_not_fit() {
     let rack = "scheduling.berth.dev/group-required-topology: example.com/rack";
-    let members = "members: 0 of 8 have a node, 8 required";
+    let members = "members: 0 of 8 placed, 8 required";
     assert_eq!(
         explained_by_level(rack, &[], "m0"),
         ["is not placed", members, "rack (required): r2 takes 6 of 8"]
@@ -148,7 +152,7 @@ fn an_explanation_names_the_domain_that_takes_most_members_of_a_group_that_does_
                   scheduling.berth.dev/group-slice-size: '4'";
     assert_eq!(
         explained_by_level(slices, &[], "m0"),
-        ["is not placed", members, "rack (required): r1 takes 4 of 8"]
+        ["is not placed", members, "rack (required, slices of 4): r1 takes 4 of 8"]
     );
 }
 
@@ -157,7 +161,7 @@ fn the_group_of_a_running_pod_is_explained_with_its_pending_members() {
     let rack = "scheduling.berth.dev/group-required-topology: example.com/rack";
     let expected = [
         "is placed in part",
-        "members: 2 of 8 have a node, 8 required",
+        "members: 2 of 8 placed, 8 required",
         "rack (required): r1: 2, r1 takes 4 of 8",
     ];
     assert_eq!(explained_by_level(rack, &[(0, "n1"), (1, "n1")], "m0"), expected);

@@ -8,7 +8,7 @@ use berth_engine::{
     TopologyPair, Verdict, Witness,
 };
 use berth_simulate::{
-    CoreTerm, FailingMember, GroupPlacement, PodExplanation, PodPreemption, Repair, Unadmitted,
+    CoreTerm, FailingMember, GroupMember, GroupPlacement, PodExplanation, PodPreemption, Repair, Unadmitted,
 };
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
@@ -19,7 +19,7 @@ const MAX_NODES: usize = 4;
 const MAX_DOMAINS: usize = 10;
 /// Number of groups of nodes shown.
 const MAX_GROUPS: usize = 10;
-/// Rules, and reasons against a group of nodes.
+/// Rules, reasons against a group of nodes, and members of a pod group.
 const MAX_RULES: usize = 100;
 
 /// Writes an explanation with all details. `only` is the node that the explanation is restricted to; `is_node_known` is false for a
@@ -45,6 +45,7 @@ pub fn write(
     } = explained;
     write_verdict_of_pod(out, group.as_ref(), explanation, unadmitted.as_ref())?;
     write_preemption(out, preemption.as_ref())?;
+    write_members(out, group.as_ref())?;
     let title = match explanation.running_on {
         Some(_) => "Required rules that were relaxed to bind it",
         None => "Required rules that are preferences by now",
@@ -215,6 +216,21 @@ fn write_group(out: &mut impl Write, group: Option<&GroupPlacement>, is_pending:
         writeln!(out, "{DIM}what follows is about the pod alone, without the other pending members{DIM:#}")?;
     }
     Ok(())
+}
+
+fn write_members(out: &mut impl Write, group: Option<&GroupPlacement>) -> io::Result<()> {
+    let Some(GroupPlacement { members, .. }) = group else { return Ok(()) };
+    heading(out, "Members of the group by rank")?;
+    for GroupMember { name, node } in members.iter().take(MAX_RULES) {
+        match node {
+            Some(node) => writeln!(out, "  {name} on {GOOD}{node}{GOOD:#}")?,
+            None => writeln!(out, "  {name}")?,
+        }
+    }
+    match members.len().saturating_sub(MAX_RULES) {
+        0 => Ok(()),
+        more => writeln!(out, "  {DIM}and {}{DIM:#}", counted(more, "more member")),
+    }
 }
 
 /// The member of a group that cannot be placed.

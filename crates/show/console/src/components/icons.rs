@@ -14,6 +14,7 @@ pub(crate) const OVERVIEW: &str = "M2 2h5v6H2zM9 2h5v3H9zM9 7h5v7H9zM2 10h5v4H2z
 pub(crate) const TOPOLOGY: &str = "M6 2h4v3H6zM2 11h4v3H2zM10 11h4v3h-4zM8 5v3M4 11V8h8v3";
 pub(crate) const PENDING: &str = "M8 2a6 6 0 1 0 0 12A6 6 0 1 0 8 2M8 5v3l2 2";
 pub(crate) const PODS: &str = "M8 2l5 3v6l-5 3-5-3V5zM3 5l5 3 5-3M8 8v6";
+pub(crate) const GROUPS: &str = "M2 2h12v12H2zM5 5h2v2H5zM9 5h2v2H9zM5 9h2v2H5zM9 9h2v2H9z";
 pub(crate) const WORKLOADS: &str = "M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3";
 pub(crate) const NODES: &str = "M2 3h12v4H2zM2 9h12v4H2zM5 5h.01M5 11h.01";
 pub(crate) const CLAIMS: &str =

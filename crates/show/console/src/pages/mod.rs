@@ -13,6 +13,7 @@ mod nodes;
 mod overview;
 mod parts;
 mod pending;
+mod pod_groups;
 mod pods;
 mod question;
 mod rules;
@@ -57,6 +58,8 @@ pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
         ["pods", namespace, name] => pods::page(state, namespace, name),
         ["workloads"] => workloads::list(state, request),
         ["workloads", kind, namespace, name] => workloads::page(state, request, kind, namespace, name),
+        ["groups"] => pod_groups::list(state, request),
+        ["groups", source, namespace, name] => pod_groups::page(state, source, namespace, name),
         ["nodes"] => nodes::list(state, request),
         ["claims"] => claims::list(state, request),
         ["claims", namespace, name] => claims::page(state, namespace, name),

@@ -6,9 +6,9 @@ use std::fmt::Write;
 use berth_testkit::programs::TempDir;
 use serde_json::{Value, json};
 
-use super::console::{EXAMPLE, GPUS, Shown, show_file};
+use super::console::{EXAMPLE, GPUS, RAY_CLUSTER, Shown, show_file};
 use super::driver::Browser;
-use super::layout::{DEVICE_PAGES, PAGES, WINDOWS, cluster};
+use super::layout::{DEVICE_PAGES, GROUP_PAGES, PAGES, WINDOWS, cluster};
 
 /// Roles of what a reader can use.
 const INTERACTIVE: [&str; 15] = [
@@ -154,6 +154,12 @@ fn a_screen_reader_gets_names_headings_tables_and_landmarks_of_each_page() {
 fn a_screen_reader_gets_the_same_of_the_pages_about_devices() {
     let Some(shown) = &show_file("accessibility-devices", &GPUS) else { return };
     check(shown, &DEVICE_PAGES);
+}
+
+#[test]
+fn a_screen_reader_gets_the_same_of_the_pages_about_pod_groups() {
+    let Some(shown) = &show_file("accessibility-groups", &RAY_CLUSTER) else { return };
+    check(shown, &GROUP_PAGES);
 }
 
 #[test]

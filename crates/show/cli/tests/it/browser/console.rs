@@ -12,6 +12,8 @@ use crate::process::{Berth, eventually};
 pub const EXAMPLE: [&str; 2] = ["--dump", "examples/console/cluster.yaml"];
 /// Nodes with GPUs, and pods with claims.
 pub const GPUS: [&str; 2] = ["-f", "examples/gpus"];
+/// A pod group that does not fit.
+pub const RAY_CLUSTER: [&str; 2] = ["-f", "examples/ray-cluster"];
 
 /// A console with a browser that shows its first page.
 pub struct Shown {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use berth_testkit::programs::TempDir;
 use serde_json::{Value, json};
 
-use super::console::{EXAMPLE, FAINT, GPUS, Shown, show_file};
+use super::console::{EXAMPLE, FAINT, GPUS, RAY_CLUSTER, Shown, show_file};
 use super::driver::{ARROW_DOWN, ARROW_RIGHT, ENTER};
 
 /// The pages of the console, each with an example of its kind.
@@ -39,6 +39,12 @@ pub const DEVICE_PAGES: [(&str, &str); 4] = [
     ("node-partitions", "/nodes/mig-1"),
     ("claims", "/claims"),
     ("claim", "/claims/default/eight-gpus"),
+];
+/// The pages about pod groups.
+pub const GROUP_PAGES: [(&str, &str); 3] = [
+    ("groups", "/groups"),
+    ("group", "/groups/scheduling.x-k8s.io/default/tune"),
+    ("pod-of-group", "/pods/default/tune-head-4jq7m"),
 ];
 /// Width and height of the windows.
 pub const WINDOWS: [(&str, u64, u64); 2] = [("wide", 1280, 800), ("phone", 390, 844)];
@@ -117,6 +123,13 @@ fn each_page_fits_both_widths_and_its_texts_can_be_read() {
 fn the_pages_about_devices_fit_both_widths_and_their_texts_can_be_read() {
     let Some(shown) = &show_file("layout-devices", &GPUS) else { return };
     let found = problems(shown, &DEVICE_PAGES);
+    assert!(found.is_empty(), "{found}");
+}
+
+#[test]
+fn the_pages_about_pod_groups_fit_both_widths_and_their_texts_can_be_read() {
+    let Some(shown) = &show_file("layout-groups", &RAY_CLUSTER) else { return };
+    let found = problems(shown, &GROUP_PAGES);
     assert!(found.is_empty(), "{found}");
 }
 

@@ -197,16 +197,13 @@ fn outcome(explained: &PodExplanation, groups: &[verdicts::Group<'_>]) -> Markup
             }
         }
         @if let Some(group) = group {
-            p {
-                "Pod group " strong { (group.namespace) "/" (group.name) } " "
-                @match (&group.message, &group.domain) {
-                    (Some(message), _) => { "is not placed: " (message) }
-                    (None, Some(domain)) => { "would be placed in " (domain) }
-                    (None, None) => { "would be placed" }
-                }
-                @match &group.failing {
-                    Some(failing) => { ". What follows is about " (failing.name) " with " (counted(failing.n_others, "other member")) " in place." }
-                    None => { ". What follows is about the pod alone, without the other pending members." }
+            p { "Pod group " strong { (group.namespace) "/" (group.name) } " " (group.verdict()) }
+            @if explanation.running_on.is_none() {
+                p {
+                    @match &group.failing {
+                        Some(failing) => { "What follows is about " (failing.name) " with " (counted(failing.n_others, "other member")) " in place." }
+                        None => { "What follows is about the pod alone, without the other pending members." }
+                    }
                 }
             }
         }
@@ -227,6 +224,9 @@ fn facts_of(pod: &SimulatedPod, clock: Clock) -> Markup {
             html! { (with_unit("cpu", requests.milli_cpu)) " cpu, " (with_unit("memory", requests.memory)) " memory" },
         ),
     ];
+    if let Some(group) = &pod.group {
+        all.insert(2, ("Pod group", parts::link(&links::group(group), &group.name.to_string())));
+    }
     if let Some(node) = pod.node() {
         all.insert(1, ("Node", parts::node(node)));
     }
