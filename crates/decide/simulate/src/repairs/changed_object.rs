@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::change::{Change, Repair};
-use super::commands::{is_extended, template_path};
+use super::commands::{is_extended, old_pods_first, template_path};
 
 /// Whether the controller of a workload replaces its pods when its template changes.
 pub fn has_rollouts(workload: &str) -> bool {
@@ -11,13 +11,20 @@ pub fn has_rollouts(workload: &str) -> bool {
 }
 
 impl Repair {
-    /// The workload of a pod with the changes of its template, or the pod itself without them. None if they do not concern the object.
+    /// The workload of a pod with the changes of its template or strategy, or the pod itself without them. None if they do not concern the
+    /// object.
     pub fn changed(&self, workload: Option<&str>, object: &Value) -> Option<Value> {
         let (prefix, patch) = match workload {
             Some(workload) => (template_path(workload), &self.template_patch),
             None => ("", &self.patch),
         };
         let mut changed = object.clone();
+        if workload.is_some()
+            && self.changes.iter().any(|change| matches!(change, Change::StopOldPodsFirst { .. }))
+        {
+            let spec = changed.pointer_mut("/spec")?.as_object_mut()?;
+            spec.insert("strategy".to_owned(), old_pods_first());
+        }
         let target = changed.pointer_mut(prefix)?;
         let patch: json_patch::Patch = serde_json::from_value(Value::Array(patch.clone())).ok()?;
         json_patch::patch(target, &patch).ok()?;

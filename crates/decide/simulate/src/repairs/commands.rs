@@ -76,11 +76,14 @@ pub(super) fn patch_policy(policy: &PlacementPolicy, patch: &[Value]) -> String 
     format!("kubectl patch {namespace}{plural} {name} --type=json -p {}", quoted(&text(patch)))
 }
 
-/// Lets the rolling updates of a Deployment stop an old pod before they start a new one.
+/// `spec.strategy` of a Deployment whose rolling updates stop an old pod before they start a new one.
+pub(super) fn old_pods_first() -> Value {
+    serde_json::json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}})
+}
+
+/// Sets this strategy.
 pub(super) fn stop_old_pods_first(namespace: &str, workload: &str) -> String {
-    let strategy =
-        serde_json::json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
-    let patch = serde_json::json!({"spec": {"strategy": strategy}}).to_string();
+    let patch = serde_json::json!({"spec": {"strategy": old_pods_first()}}).to_string();
     format!("kubectl patch -n {namespace} {} -p {}", slashed(workload), quoted(&patch))
 }
 

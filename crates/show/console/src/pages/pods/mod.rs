@@ -493,6 +493,68 @@ mod tests {
     }
 
     #[test]
+    fn a_rolling_update_that_blocks_itself_is_tried_with_another_strategy() {
+        let spec = |image: u32| {
+            format!(
+                "affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [
+                   {{labelSelector: {{matchLabels: {{app: web}}}}, topologyKey: kubernetes.io/hostname}}]}}}},
+                 containers: [{{name: web, image: 'web:{image}'}}]"
+            )
+        };
+        let node = |name: &str| {
+            format!(
+                "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}}}}},
+                 status: {{allocatable: {{cpu: 2, memory: 4Gi, pods: 10}}}}}}"
+            )
+        };
+        let metadata = |name: &str, hash: &str, kind: &str, owner: &str| {
+            format!(
+                "{{name: {name}, namespace: shop, uid: {name}, labels: {{app: web, pod-template-hash: '{hash}'}}, annotations: {{deployment.kubernetes.io/revision: '{hash}'}},
+                   ownerReferences: [{{apiVersion: apps/v1, kind: {kind}, name: {owner}, uid: {owner}, controller: true}}]}}"
+            )
+        };
+        let replica_set = |image: u32, replicas: u32| {
+            let metadata = metadata(&format!("web-{image}"), &image.to_string(), "Deployment", "web");
+            format!(
+                "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {metadata}, spec: {{replicas: {replicas}, selector: {{matchLabels: {{app: web}}}},
+                   template: {{metadata: {{labels: {{app: web, pod-template-hash: '{image}'}}}}, spec: {{{}}}}}}}}}",
+                spec(image)
+            )
+        };
+        let pod = |name: &str, image: u32, on: &str, status: &str| {
+            let metadata = metadata(name, &image.to_string(), "ReplicaSet", &format!("web-{image}"));
+            format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {metadata}, spec: {{{on}{}}}, status: {status}}}",
+                spec(image)
+            )
+        };
+        let running = "{phase: Running, conditions: [{type: Ready, status: 'True'}]}";
+        let deployment = format!(
+            "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, namespace: shop, uid: web}}, spec: {{replicas: 2,
+               selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}}, spec: {{{}}}}}}}}}",
+            spec(2)
+        );
+        let text = [
+            node("a"),
+            node("b"),
+            deployment,
+            replica_set(1, 2),
+            replica_set(2, 1),
+            pod("old-a", 1, "nodeName: a, ", running),
+            pod("old-b", 1, "nodeName: b, ", running),
+            pod("new", 2, "", "{phase: Pending}"),
+        ];
+        let (manifests, page) = tried(&text.join("\n---\n"), "shop/new", "stop an old pod first");
+        assert!(
+            manifests.len() == 1
+                && manifests[0].contains("\"kind\":\"Deployment\"")
+                && manifests[0].contains("\"maxUnavailable\":1"),
+            "{manifests:?}"
+        );
+        assert!(page.contains("<strong class=\"good\">0 unplaced"), "{page}");
+    }
+
+    #[test]
     fn an_explanation_changes_nothing() {
         let mut state = state(&cluster());
         let pages = ["/pending", "/", "/nodes", "/workloads"];
