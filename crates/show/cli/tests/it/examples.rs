@@ -28,6 +28,21 @@ const RUNS: &[(&str, &[&str])] = &[
     ("pod-group", &["simulate", "-f", "examples/pod-group", "-o", "wide"]),
     ("pod-group", &["explain", "-f", "examples/pod-group", "--after-others", "video-0"]),
     ("group-of-owner", &["simulate", "-f", "examples/group-of-owner", "--nodes", "3"]),
+    ("job-set", &["simulate", "-f", "examples/job-set"]),
+    ("leader-worker-set", &["simulate", "-f", "examples/leader-worker-set"]),
+    ("leader-worker-set", &["explain", "-f", "examples/leader-worker-set", "vllm-1-1"]),
+    ("ray-cluster", &["simulate", "-f", "examples/ray-cluster"]),
+    ("ray-cluster", &["explain", "-f", "examples/ray-cluster", "tune-head-4jq7m"]),
+    // No profile has its scheduler's name.
+    (
+        "ray-cluster",
+        &["simulate", "-f", "examples/ray-cluster/nodes.yaml", "-f", "examples/ray-cluster/ray-cluster.yaml"],
+    ),
+    ("kubeflow", &["simulate", "-f", "examples/kubeflow", "-o", "wide"]),
+    ("kueue", &["simulate", "-f", "examples/kueue"]),
+    ("kueue", &["explain", "-f", "examples/kueue", "train-3-w7xph"]),
+    ("training-job", &["simulate", "-f", "examples/training-job", "-o", "wide"]),
+    ("training-job", &["explain", "-f", "examples/training-job", "--all", "job/train"]),
     ("node-affinity", &["simulate", "-f", "examples/node-affinity", "-o", "wide"]),
     (
         "namespace-selector",

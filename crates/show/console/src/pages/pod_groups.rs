@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use berth_api::object::GroupKey;
 use berth_api::object::group::rank;
 use berth_api::syntax::format::{counted, grouped};
-use berth_simulate::SimulatedPod;
+use berth_simulate::{Pods, SimulatedPod};
 use maud::html;
 
 use super::answer::{Answer, Page, PageError};
@@ -16,7 +16,7 @@ use crate::components::{Tone, badge, card, empty, facts, verdict};
 use crate::{Request, State, links};
 
 /// The groups with their members.
-fn groups(pods: &[SimulatedPod]) -> BTreeMap<&GroupKey, Vec<&SimulatedPod>> {
+fn groups(pods: &Pods) -> BTreeMap<&GroupKey, Vec<&SimulatedPod>> {
     let mut groups: BTreeMap<&GroupKey, Vec<&SimulatedPod>> = BTreeMap::new();
     for pod in pods {
         if let Some(key) = &pod.group {
