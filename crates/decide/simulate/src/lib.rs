@@ -23,7 +23,7 @@ pub use explanation::PodExplanation;
 pub use repairs::{Change, CoreTerm, Reach, Repair, has_rollouts};
 pub use simulation::workloads::Workloads;
 pub use simulation::{
-    FailingMember, GroupMember, GroupPlacement, InvalidObject, LevelPlacement, NotRunning, PendingDecision,
-    PendingFor, PodClaim, PodDevice, PodPreemption, Pods, SimulatedPod, Simulation, SimulationError,
-    SimulationOptions, Unadmitted, UnadmittedState, add_simulated_nodes,
+    DomainMembers, FailingMember, GroupMember, GroupPlacement, InvalidObject, LevelPlacement, NotRunning,
+    PendingDecision, PendingFor, PodClaim, PodDevice, PodPreemption, Pods, SimulatedPod, Simulation,
+    SimulationError, SimulationOptions, Unadmitted, UnadmittedState, add_simulated_nodes,
 };

@@ -1,7 +1,5 @@
 //! The placement of a pod group.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 /// Domains of a level that are named.
@@ -56,12 +54,22 @@ pub struct LevelPlacement {
     pub required: bool,
     /// Each domain has a multiple of this number of members; 1 for any number.
     pub slice_size: usize,
-    /// The number of members with a node, by domain.
-    pub members: BTreeMap<String, usize>,
+    /// The domains with members that have a node, by name.
+    pub domains: Vec<DomainMembers>,
     /// In an explanation of a group that is not placed: the domain that takes most members, and how many, those that run there among
     /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub largest: Option<(String, usize)>,
+    pub largest: Option<DomainMembers>,
+}
+
+/// How many members of a pod group a domain has.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DomainMembers {
+    /// The value of the node label.
+    pub domain: String,
+    /// The number of members.
+    pub n_pods: usize,
 }
 
 impl GroupPlacement {
@@ -96,12 +104,14 @@ impl GroupPlacement {
 impl LevelPlacement {
     /// Such as `r1: 4, r2: 4`, or `r2 takes 6 of 8` for a group that is not placed; empty if no member has a node or would get one.
     fn text(&self, n_pods: usize) -> String {
-        let mut domains: Vec<_> = self.members.iter().collect();
-        domains.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+        let mut domains: Vec<_> = self.domains.iter().collect();
+        domains.sort_by_key(|domain| std::cmp::Reverse(domain.n_pods));
         let n_more = domains.len().saturating_sub(MAX_DOMAINS);
-        let named = domains.iter().take(MAX_DOMAINS).map(|(domain, n)| format!("{domain}: {n}"));
+        let named = domains.iter().take(MAX_DOMAINS);
+        let named = named.map(|DomainMembers { domain, n_pods }| format!("{domain}: {n_pods}"));
         let more = (n_more > 0).then(|| format!("and {n_more} more domains"));
-        let largest = self.largest.as_ref().map(|(domain, n)| format!("{domain} takes {n} of {n_pods}"));
+        let largest = self.largest.iter();
+        let largest = largest.map(|of| format!("{} takes {} of {n_pods}", of.domain, of.n_pods));
         named.chain(more).chain(largest).collect::<Vec<_>>().join(", ")
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::group_placement::{FailingMember, GroupMember, GroupPlacement, LevelPlacement};
+use super::group_placement::{DomainMembers, FailingMember, GroupMember, GroupPlacement, LevelPlacement};
 use super::state::Simulation;
 use berth_api::admission::Priority;
 use berth_api::inventory::{Entry, Inventory, Workload, WorkloadSpec};
@@ -144,11 +144,12 @@ impl Simulation {
             node: self.pods[i].node().or_else(|| would_get.get(&i).copied()).map(str::to_owned),
         };
         placement.members = all.into_iter().map(member).collect();
+        let with_node: Vec<String> =
+            placement.members.iter().filter_map(|member| member.node.clone()).collect();
         for (level, nodes) in placement.levels.iter_mut().zip(largest) {
-            let mut n_members = level.members.clone();
-            self.count_domains(&mut n_members, &level.key, &nodes);
+            let domains = self.by_domain(&level.key, with_node.iter().chain(&nodes));
             // Of equal ones, the first by name.
-            level.largest = n_members.into_iter().rev().max_by_key(|(_, n)| *n);
+            level.largest = domains.into_iter().rev().max_by_key(|domain| domain.n_pods);
         }
         Some(placement)
     }
@@ -165,11 +166,16 @@ impl Simulation {
         }
     }
 
-    /// Adds the nodes of members to the number of each domain.
-    fn count_domains(&self, n_members: &mut BTreeMap<String, usize>, key: &str, nodes: &[String]) {
-        for domain in nodes.iter().filter_map(|node| self.node_label(node, key)) {
-            *n_members.entry(domain.to_owned()).or_default() += 1;
-        }
+    /// The members on these nodes by domain.
+    fn by_domain<'a>(&self, key: &str, nodes: impl Iterator<Item = &'a String>) -> Vec<DomainMembers> {
+        let mut n_pods: BTreeMap<&str, usize> = BTreeMap::new();
+        nodes
+            .filter_map(|node| self.node_label(node, key))
+            .for_each(|domain| *n_pods.entry(domain).or_default() += 1);
+        n_pods
+            .into_iter()
+            .map(|(domain, n_pods)| DomainMembers { domain: domain.to_owned(), n_pods })
+            .collect()
     }
 
     /// The failing member of a group, in the domain that the members share.
@@ -298,9 +304,8 @@ impl Simulation {
         for TopologyLevel { key, required, multiple_of: slice_size } in
             rules.into_iter().flat_map(|rules| rules.levels)
         {
-            let mut members = BTreeMap::new();
-            self.count_domains(&mut members, &key, &nodes);
-            placement.levels.push(LevelPlacement { key, required, slice_size, members, largest: None });
+            let domains = self.by_domain(&key, nodes.iter());
+            placement.levels.push(LevelPlacement { key, required, slice_size, domains, largest: None });
         }
         (placement, outcomes)
     }

@@ -38,7 +38,7 @@ pub(crate) use departure::{Fate, is_of_daemon_set, recreate, replica};
 pub(crate) use devices::Devices;
 pub use devices::{PodClaim, PodDevice};
 pub use error::{InvalidObject, SimulationError};
-pub use group_placement::{FailingMember, GroupMember, GroupPlacement, LevelPlacement};
+pub use group_placement::{DomainMembers, FailingMember, GroupMember, GroupPlacement, LevelPlacement};
 pub(crate) use new_node::{new_node_name, node_like, slices_like, slices_of};
 pub use options::{PendingFor, SimulationOptions};
 pub use pending::PendingDecision;
