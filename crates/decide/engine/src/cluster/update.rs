@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
 
 use super::{Caches, Cluster};
-use crate::cycle::nomination::Victims;
+use crate::state::device::DeviceUsers;
 use crate::state::group::GroupDisruption;
 use crate::state::pod::prepared::PreparedPod;
 use crate::wake::ClusterChange;
@@ -239,7 +239,7 @@ impl Cluster {
         self.insert_nomination(pod, node, found);
     }
 
-    fn insert_nomination(&mut self, pod: &PreparedPod, node: &str, victims: Victims) {
+    fn insert_nomination(&mut self, pod: &PreparedPod, node: &str, victims: DeviceUsers) {
         let name = self.name_of(pod);
         self.clear_nomination(name.namespace(), name.name());
         let symbol = self.state.symbols.intern(node);

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::state::State;
-use crate::state::device::PodDevices;
+use crate::state::device::{DeviceUsers, PodDevices};
 use crate::state::interned::intern::Symbol;
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
@@ -24,11 +24,9 @@ type ByNode = FxHashMap<Symbol, Vec<Nomination>>;
 #[derive(Clone, Debug)]
 struct Nomination {
     pod: PreparedPod,
-    victims: Victims,
+    /// Those that are being evicted for it.
+    victims: DeviceUsers,
 }
-
-/// Pods with claims of devices that are being evicted for a nominated pod.
-pub(crate) type Victims = Arc<[Arc<PodDevices>]>;
 
 /// Pods nominated to nodes.
 #[derive(Clone, Default)]
@@ -61,7 +59,7 @@ pub(crate) struct NominatedPod {
     pub(crate) signature: SignatureId,
     pub(crate) volumes: Option<Arc<PodVolumes>>,
     pub(crate) devices: Option<Arc<PodDevices>>,
-    pub(crate) victims: Victims,
+    pub(crate) victims: DeviceUsers,
 }
 
 impl Nominations {
@@ -88,7 +86,7 @@ impl Nominations {
     }
 
     /// Nominates a pod that has no nomination.
-    pub(crate) fn insert(&mut self, pod: &PreparedPod, node: Symbol, victims: Victims) {
+    pub(crate) fn insert(&mut self, pod: &PreparedPod, node: Symbol, victims: DeviceUsers) {
         self.by_pod.insert((pod.namespace, pod.name.clone()), node);
         let nomination = Nomination { pod: pod.clone(), victims };
         Arc::make_mut(&mut self.by_node).entry(node).or_default().push(nomination);
@@ -96,7 +94,7 @@ impl Nominations {
     }
 
     /// The pods that are being evicted for a pod from a node that it is nominated to.
-    pub(crate) fn victims(&self, namespace: Symbol, name: &str, node: Symbol) -> Victims {
+    pub(crate) fn victims(&self, namespace: Symbol, name: &str, node: Symbol) -> DeviceUsers {
         let mut on_node = self.by_node.get(&node).into_iter().flatten();
         let found = on_node.find(|n| (n.pod.namespace, &*n.pod.name) == (namespace, name));
         found.map(|nomination| nomination.victims.clone()).unwrap_or_default()

@@ -7,8 +7,8 @@ use berth_api::object::NamespacedName;
 use smallvec::SmallVec;
 
 use super::{CycleDevices, NodeVerdict};
-use crate::cycle::nomination::Victims;
 use crate::state::State;
+use crate::state::device::DeviceUsers;
 use crate::state::device::{AllocatedDevice, DeviceUse, PodDevices, Pool, PoolName};
 use crate::state::node::NodeRecord;
 
@@ -19,7 +19,7 @@ pub(crate) struct DeviceDelta {
     /// Whether claims are deallocated whose pods are gone.
     pub(crate) without_gone: bool,
     /// Of the pods nominated there: their devices are in use until they have ended.
-    victims: SmallVec<[Victims; 1]>,
+    victims: SmallVec<[DeviceUsers; 1]>,
 }
 
 impl DeviceDelta {
@@ -30,7 +30,7 @@ impl DeviceDelta {
         }
     }
 
-    pub(crate) fn change_victims(&mut self, victims: &Victims, sign: i64) {
+    pub(crate) fn change_victims(&mut self, victims: &DeviceUsers, sign: i64) {
         match sign {
             _ if victims.is_empty() => {}
             1 => self.victims.push(victims.clone()),

@@ -127,6 +127,9 @@ pub(super) struct CreatePods {
     /// Each pod gets a volume and a claim, bound to each other.
     pub persistent_volume_template_path: Option<String>,
     pub persistent_volume_claim_template_path: Option<String>,
+    /// Numbers that the template names.
+    #[serde(default)]
+    pub template_params: BTreeMap<String, usize>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -216,7 +219,7 @@ struct Barrier {
 }
 
 /// Feature gates that do not change kube-scheduler's decisions, or that are on by default.
-const KNOWN_GATES: [&str; 14] = [
+const KNOWN_GATES: [&str; 16] = [
     "DRAAdminAccess",
     "DRAConsumableCapacity",
     "DRADeviceBindingConditions",
@@ -226,6 +229,8 @@ const KNOWN_GATES: [&str; 14] = [
     "DRAPrioritizedList",
     "DRAResourceClaimDeviceStatus",
     "DynamicResourceAllocation",
+    "GangScheduling",
+    "GenericWorkload",
     "NodeDeclaredFeatures",
     "NodeInclusionPolicyInPodTopologySpread",
     "SchedulerAsyncAPICalls",
@@ -272,6 +277,8 @@ pub(super) fn parse(op: &Value, params: &BTreeMap<String, Value>) -> Result<Op, 
             let Sleep { duration: text } = typed(&opcode, fields)?;
             duration(text.as_deref()).map(Op::Sleep).map_err(|e| Stop::Failed(format!("sleep: {e}")))?
         }
+        // The engine knows a PodGroup as soon as it is created.
+        "waitForPodGroups" => Op::Barrier,
         "barrier" => typed::<Barrier>(&opcode, fields).map(|_| Op::Barrier)?,
         _ => return Err(Stop::NotSupported(format!("operation {opcode}"))),
     })
@@ -299,20 +306,34 @@ pub(super) fn duration(text: Option<&str>) -> Result<Duration, String> {
 
 /// Replaces each field `FIELDParam: $NAME` by `FIELD` with the value of the parameter.
 fn fill_in(fields: &mut Map<String, Value>, params: &BTreeMap<String, Value>) -> Result<(), String> {
+    if let Some(Value::Object(of_template)) = fields.get_mut("templateParams") {
+        let texts = of_template.values_mut().filter(|value| value.is_string());
+        for value in texts {
+            *value = parameter(value, params)?.clone();
+        }
+    }
     let named: Vec<String> = fields.keys().filter(|field| field.ends_with("Param")).cloned().collect();
     for field in named {
-        let name = fields.remove(&field);
-        let name =
-            name.as_ref().and_then(Value::as_str).and_then(|n| n.strip_prefix('$')).unwrap_or_default();
-        let value = params.get(name).ok_or_else(|| format!("there is no parameter {name:?}"))?;
+        let value = parameter(&fields.remove(&field).unwrap_or_default(), params)?;
         fields.insert(field.trim_end_matches("Param").to_owned(), value.clone());
     }
     Ok(())
 }
 
+/// The value of a parameter by `$NAME`.
+fn parameter<'v>(name: &Value, params: &'v BTreeMap<String, Value>) -> Result<&'v Value, String> {
+    let name = name.as_str().and_then(|name| name.strip_prefix('$')).unwrap_or_default();
+    params.get(name).ok_or_else(|| format!("there is no parameter {name:?}"))
+}
+
+/// `count`, times `countMultiplier`.
 fn count(fields: &mut Map<String, Value>) -> Result<Option<usize>, String> {
-    fields.remove("count").map_or(Ok(None), |value| {
-        let count = value.as_u64().and_then(|n| usize::try_from(n).ok());
-        count.map(Some).ok_or_else(|| format!("{value} is not a count"))
-    })
+    let mut number = |field| {
+        fields.remove(field).map_or(Ok(None), |value| {
+            let count = value.as_u64().and_then(|n| usize::try_from(n).ok());
+            count.map(Some).ok_or_else(|| format!("{value} is not a count"))
+        })
+    };
+    let (count, multiplier) = (number("count")?, number("countMultiplier")?.unwrap_or(1));
+    Ok(count.map(|count| count.saturating_mul(multiplier)))
 }

@@ -2,6 +2,7 @@
 
 mod background;
 mod devices;
+mod pod_groups;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use berth_engine::{Cluster, Outcome, Preemption, PreparedPod, Settings};
 
 use self::background::{Background, DECISION};
 use self::devices::Devices;
+use self::pod_groups::{Decided, Gangs};
 use super::format::{
     Case, CreateAny, CreateNamespaces, CreateNodes, CreatePodSets, CreatePods, Op, Workload, duration, parse,
 };
@@ -66,6 +68,7 @@ struct Runner<'a> {
     /// In the order of their creation.
     nodes: Vec<String>,
     devices: Devices,
+    gangs: Gangs,
     n_named: usize,
     n_decided: usize,
     n_pods: usize,
@@ -107,6 +110,7 @@ impl<'a> Runner<'a> {
             namespaces: BTreeSet::new(),
             nodes: Vec::new(),
             devices: Devices::default(),
+            gangs: Gangs::new(),
             n_named: 0,
             n_decided: 0,
             n_pods: 0,
@@ -202,6 +206,7 @@ impl<'a> Runner<'a> {
     }
 
     fn create_pods(&mut self, index: usize, count: usize, op: &CreatePods) -> Result<(), Stop> {
+        self.templates.set_params(&op.template_params);
         let path = op.pod_template_path.as_ref().or(self.case.default_pod_template_path.as_ref());
         let template: Pod = match path {
             Some(path) => self.templates.get(path, "Pod")?,
@@ -255,15 +260,22 @@ impl<'a> Runner<'a> {
     }
 
     /// Decides about pods, and measures it.
-    fn measure(&mut self, pods: Vec<Pod>) -> Result<Vec<(Pod, PreparedPod, Outcome)>, Stop> {
+    fn measure(&mut self, pods: Vec<Pod>) -> Result<Decided, Stop> {
         let (prepared, duration) =
             timed(|| pods.iter().map(|pod| self.cluster.prepare(pod)).collect::<Vec<_>>());
         self.prepare += duration;
         self.n_measured += pods.len();
         let mut measured = Vec::with_capacity(pods.len());
         for (pod, prepared) in pods.into_iter().zip(prepared) {
-            let (outcome, duration) = timed(|| self.decide(&prepared));
-            self.samples.add(duration);
+            measured.extend(self.decide_timed(pod, prepared)?);
+        }
+        self.unplaced += self.n_waiting();
+        Ok(measured)
+    }
+
+    /// Notes what was decided in a measurement.
+    fn measured(&mut self, decided: Decided) -> Result<Decided, Stop> {
+        for (pod, _, outcome) in &decided {
             if let Outcome::Failed { error } = outcome {
                 return Err(Stop::Failed(format!("{}: {error}", pod.key())));
             }
@@ -273,10 +285,9 @@ impl<'a> Runner<'a> {
                 &pod.metadata.name,
                 outcome.node().unwrap_or_default(),
             );
-            self.decided(&pod, &outcome)?;
-            measured.push((pod, prepared, outcome));
+            self.decided(pod, outcome)?;
         }
-        Ok(measured)
+        Ok(decided)
     }
 
     fn create_pod_sets(&mut self, index: usize, count: usize, op: &CreatePodSets) -> Result<(), Stop> {
@@ -296,6 +307,9 @@ impl<'a> Runner<'a> {
         let kind = manifest.kind.clone();
         if let Some(Kind::Device(kind)) = Kind::of(&manifest.api_version, &kind) {
             return (0..count).try_for_each(|i| self.create_device_object(kind, i, op));
+        }
+        if kind == "PodGroup" {
+            return (0..count).try_for_each(|i| self.create_pod_group(i, op));
         }
         if kind != "Service" {
             return Err(Stop::NotSupported(format!("createAny of {kind}")));

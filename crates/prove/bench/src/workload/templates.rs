@@ -1,7 +1,7 @@
 //! The templates that operations create objects from.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use berth_api::read::{Manifest, collect_manifests, decode};
@@ -14,6 +14,8 @@ use super::Stop;
 pub(super) struct Templates<'a> {
     directory: &'a Path,
     read: HashMap<PathBuf, Template>,
+    /// Numbers that placeholders name.
+    params: BTreeMap<String, usize>,
 }
 
 struct Template {
@@ -27,7 +29,15 @@ struct Template {
 impl<'a> Templates<'a> {
     /// No templates yet; paths are relative to this directory.
     pub fn new(directory: &'a Path) -> Templates<'a> {
-        Templates { directory, read: HashMap::new() }
+        Templates { directory, read: HashMap::new(), params: BTreeMap::new() }
+    }
+
+    /// Sets the numbers that placeholders name.
+    pub fn set_params(&mut self, params: &BTreeMap<String, usize>) {
+        if self.params != *params {
+            self.params.clone_from(params);
+            self.read.clear();
+        }
     }
 
     /// The first object of a template.
@@ -63,21 +73,21 @@ impl<'a> Templates<'a> {
             Entry::Vacant(entry) => {
                 let text =
                     super::small_text(entry.key()).map_err(|e| Stop::Failed(format!("{path}: {e}")))?;
-                let manifest = read(&text, path, number)?;
+                let manifest = read(&text, path, number, &self.params)?;
                 let text = text.contains("{{").then_some(text);
                 entry.insert(Template { text, manifest, number })
             }
         };
         if let Some(text) = template.text.as_ref().filter(|_| template.number != number) {
-            template.manifest = read(text, path, number)?;
+            template.manifest = read(text, path, number, &self.params)?;
             template.number = number;
         }
         Ok(&template.manifest)
     }
 }
 
-fn read(text: &str, path: &str, number: usize) -> Result<Manifest, Stop> {
-    let text = fill_in(text, number).map_err(|placeholder| {
+fn read(text: &str, path: &str, number: usize, params: &BTreeMap<String, usize>) -> Result<Manifest, Stop> {
+    let text = fill_in(text, number, params).map_err(|placeholder| {
         Stop::NotSupported(format!("{path}: the placeholder {placeholder} in a template"))
     })?;
     let manifests = collect_manifests(&text, path).map_err(|e| Stop::Failed(e.to_string()))?;
@@ -88,21 +98,25 @@ fn read(text: &str, path: &str, number: usize) -> Result<Manifest, Stop> {
     Ok(manifest)
 }
 
-/// Replaces `{{.Index}}` by the number of the object, and `{{DivideInt .Index 5}}` and `{{Mod .Index 5}}` by what follows from it.
-/// The error is the placeholder that is not known.
-fn fill_in(text: &str, number: usize) -> Result<String, String> {
+/// Replaces `{{.Index}}` by the number of the object, and `{{DivideInt .Index 5}}` and `{{Mod .Index 5}}` by what follows from it; for
+/// `5`, there may be `.NAME` of a parameter. The error is the placeholder that is not known.
+fn fill_in(text: &str, number: usize, params: &BTreeMap<String, usize>) -> Result<String, String> {
+    let value = |word: &str| match word.strip_prefix('.') {
+        Some(name) => params.get(name).copied(),
+        None => word.parse().ok(),
+    };
     let mut parts = text.split("{{");
     let mut filled = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (placeholder, rest) = part.split_once("}}").unwrap_or((part, ""));
         let words: Vec<&str> = placeholder.split_whitespace().collect();
-        let value = match *words {
+        let found = match *words {
             [".Index"] => Some(number),
-            ["DivideInt", ".Index", by] => by.parse().ok().and_then(|by| number.checked_div(by)),
-            ["Mod", ".Index", by] => by.parse().ok().and_then(|by| number.checked_rem(by)),
+            ["DivideInt", ".Index", by] => value(by).and_then(|by| number.checked_div(by)),
+            ["Mod", ".Index", by] => value(by).and_then(|by| number.checked_rem(by)),
             _ => None,
         };
-        filled += &value.ok_or_else(|| format!("{{{{{placeholder}}}}}"))?.to_string();
+        filled += &found.ok_or_else(|| format!("{{{{{placeholder}}}}}"))?.to_string();
         filled += rest;
     }
     Ok(filled)

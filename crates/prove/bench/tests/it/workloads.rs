@@ -273,6 +273,31 @@ fn pods_get_devices_of_a_driver() {
 }
 
 #[test]
+fn gangs_are_decided_together() {
+    let config = "- name: case
+  workloadTemplate:
+  - {opcode: createNodes, countParam: $nodes}
+  - {opcode: createAny, countParam: $gangs, namespace: g, templatePath: group.yaml}
+  - {opcode: waitForPodGroups, namespace: g, countParam: $gangs}
+  - {opcode: createPods, countParam: $gangs, countMultiplierParam: $each, namespace: g, podTemplatePath: pod.yaml, collectMetrics: true, templateParams: {each: $each}}
+  workloads:
+  - {name: enough, params: {nodes: 6, gangs: 2, each: 3}}
+  - {name: one-node-too-few, params: {nodes: 5, gangs: 2, each: 3}}
+  - {name: one-pod-too-few, params: {nodes: 6, gangs: 2, each: 2}}
+";
+    let group = "{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {name: \"gang-{{.Index}}\"}, spec: {schedulingPolicy: {gang: {minCount: 3}}}}";
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: \"p-{{.Index}}\"}, spec: {schedulingGroup: {podGroupName: \"gang-{{DivideInt .Index .each}}\"}, containers: [{name: c, image: x, resources: {requests: {cpu: 3}}}]}}";
+    let reports = reports("gangs", &[("config.yaml", config), ("group.yaml", group), ("pod.yaml", pod)]);
+    let result = |report: &WorkloadReport| {
+        assert_eq!(report.status, Status::Ok, "{:?}", report.reason);
+        let result = report.result.clone().unwrap();
+        (result.figures.decisions, result.unplaced)
+    };
+    // Decisions, and pods without a node: all three of a gang that does not fit; all pods where no gang is complete.
+    assert_eq!(reports.iter().map(result).collect::<Vec<_>>(), [(2, 0), (2, 3), (0, 4)]);
+}
+
+#[test]
 fn what_is_not_supported_is_named() {
     let reason = |name, operation: &str, pod: &str| {
         let report = measured(name, operation, &[("pod.yaml", pod)]);

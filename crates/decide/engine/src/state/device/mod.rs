@@ -30,7 +30,7 @@ pub(crate) use self::claim::{
     Readiness,
 };
 pub(crate) use self::class::ClassRecord;
-pub(crate) use self::pod_devices::{ContainerResources, PodDevices, StatedClaim};
+pub(crate) use self::pod_devices::{ContainerResources, DeviceUsers, PodDevices, StatedClaim};
 pub(crate) use self::pool::{Amounts, CounterSets, DeviceRecord, DeviceRest, DeviceUse, Pool, SliceRecord};
 pub(crate) use self::release::ReleasedClaims;
 pub(crate) use self::scope::NodeScope;

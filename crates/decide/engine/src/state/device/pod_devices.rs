@@ -1,5 +1,7 @@
 //! The claims of one pod, parsed, and the extended resources that devices may provide for it.
 
+use std::sync::Arc;
+
 use berth_api::object::{Container, NamespacedName, Pod};
 
 use super::CLASS_RESOURCE_PREFIX;
@@ -14,6 +16,9 @@ pub(crate) struct PodDevices {
     /// Init containers, then the others; empty if none requests an extended resource.
     pub(crate) containers: Box<[ContainerResources]>,
 }
+
+/// Pods with claims of devices.
+pub(crate) type DeviceUsers = Arc<[Arc<PodDevices>]>;
 
 /// An entry of `spec.resourceClaims`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
