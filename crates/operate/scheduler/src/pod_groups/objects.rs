@@ -28,6 +28,8 @@ struct GroupObject {
     generation: i64,
     /// As the API server has it, or as the write in flight sets it.
     shown: GroupStatus,
+    /// From v1alpha3 on, a group that was scheduled once stays so: the condition is about the first time.
+    is_final: bool,
     wanted: Option<GroupStatus>,
     is_write_in_flight: bool,
 }
@@ -72,6 +74,11 @@ impl GroupObject {
             },
             generation: object.metadata.generation,
             shown: GroupStatus::of(object),
+            is_final: object
+                .status
+                .conditions
+                .iter()
+                .any(|c| c.condition_type == CONDITIONS[1] && c.status == "True"),
             wanted,
             is_write_in_flight,
         }
@@ -138,7 +145,7 @@ impl GroupObjects {
             _ => cut(message.to_owned(), MAX_MESSAGE_BYTES),
         };
         let status = GroupStatus { is_scheduled, reason: reason.to_owned(), message };
-        if status == object.shown {
+        if status == object.shown || (object.is_final && !is_scheduled) {
             object.wanted = None;
         } else if object.wanted.replace(status).is_none() {
             self.queue.push_back(key.clone());
@@ -203,6 +210,19 @@ mod tests {
     use berth_api::object::NamespacedName;
 
     use super::*;
+
+    #[test]
+    fn a_group_that_was_scheduled_once_stays_so_in_newer_versions() {
+        let key = PodGroupKey { kind: GroupKind::Scheduling, name: NamespacedName::new("n", "g") };
+        for (condition, is_written) in CONDITIONS.into_iter().zip([true, false]) {
+            let condition = json!({"type": condition, "status": "True", "reason": "Scheduled"});
+            let object = json!({"status": {"conditions": [condition]}});
+            let mut groups = GroupObjects::default();
+            groups.set(key.clone(), &serde_json::from_value(object).unwrap());
+            groups.show(&key, false, "Unschedulable", "");
+            assert_eq!(!groups.queue.is_empty(), is_written);
+        }
+    }
 
     #[test]
     fn a_status_is_queued_once_and_only_if_it_differs() {
