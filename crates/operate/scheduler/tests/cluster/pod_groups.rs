@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use berth_controllers::ControllerOptions;
 use berth_faults::{Fault, Proxy, is_binding};
 use berth_scheduler::SchedulerOptions;
 use http::Method;
 use serde_json::{Value, json};
 
+use super::support::devices::controllers_with;
 use super::support::*;
 
 const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
@@ -527,5 +529,39 @@ async fn a_group_with_shared_claims_is_reported_and_not_decided() {
     until_message(&world, "m-0", "its PodGroup has resourceClaims, which are not supported").await;
     until_status(&world, "team", "False", "Unschedulable").await;
     assert_eq!(nodes_of(&world, "m-").await, [""]);
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_pods_of_an_indexed_job_are_bound_together() {
+    let world = World::start().await;
+    world.nodes(1, 1, 2).await;
+    let scheduler = world.schedule(impatient()).await;
+    let mut options = ControllerOptions::default();
+    options.feature_gates.workload_with_job = true;
+    let _controllers = controllers_with(&world, options);
+    let mut spec = pod("of-the-job", "train")["spec"].take();
+    spec["restartPolicy"] = "Never".into();
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"},
+        "spec": {"completionMode": "Indexed", "parallelism": 3, "completions": 3, "template": {"spec": spec}}});
+    world.create("/apis/batch/v1/namespaces/default/jobs", job).await;
+    let group = until("the job has a group", async || {
+        let groups = world.get(POD_GROUPS).await;
+        groups["items"][0]["metadata"]["name"].as_str().map(str::to_owned).ok_or(groups)
+    })
+    .await;
+    until("two of three pods fit", async || {
+        let condition = world.get(&format!("{POD_GROUPS}/{group}")).await["status"]["conditions"][0].take();
+        let is_said =
+            condition["message"].as_str().is_some_and(|message| message.contains("2 of 3 pods fit"));
+        if is_said { Ok(()) } else { Err(condition) }
+    })
+    .await;
+    assert_eq!(nodes_of(&world, "train-").await, ["", "", ""], "there is room for two of three");
+    world.node("n1", "z0", 1).await;
+    until_status(&world, &group, "True", "Scheduled").await;
+    let mut nodes = nodes_of(&world, "train-").await;
+    nodes.sort();
+    assert_eq!(nodes, ["n0", "n0", "n1"]);
     scheduler.stopped().await;
 }

@@ -18,8 +18,11 @@ pub const DRIVER: &str = "gpu.example.com";
 
 /// Controllers, until the guard is dropped.
 pub fn controllers(world: &World) -> DropGuard {
+    controllers_with(world, ControllerOptions::default())
+}
+
+pub fn controllers_with(world: &World, mut options: ControllerOptions) -> DropGuard {
     let stop = CancellationToken::new();
-    let mut options = ControllerOptions::default();
     // The nodes of these tests send no heartbeats.
     options.node_monitor_grace_period = Duration::from_secs(100_000);
     tokio::spawn(berth_controllers::run(world.client.clone(), options, stop.clone()));
