@@ -9,7 +9,7 @@ use berth_api::object::{GroupKey, Pod, PodGroup};
 use rustc_hash::FxHashMap;
 
 use super::State;
-use super::pod::{PodId, Precedence};
+use super::ids::PodId;
 
 /// What a PodGroup says of its pods once they run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,17 +113,16 @@ impl Groups {
 }
 
 impl State {
-    /// The group of a pod, and what it is compared by: the priority is that of the group, if it has one.
-    pub(super) fn membership(&self, pod: &Pod) -> (Option<Membership>, Precedence) {
-        let mut precedence = Precedence::of(pod);
-        let key = GroupKey::of(pod, self.settings.extensions);
-        let own = precedence.priority;
-        if let Some(key) = &key
-            && let Some(priority) = self.groups.disruption(key).priority
-        {
-            precedence.priority = priority;
-        }
-        (key.map(|key| Membership { key: Arc::new(key), priority: own }), precedence)
+    /// The group of a pod.
+    pub(super) fn membership(&self, pod: &Pod) -> Option<Membership> {
+        let key = GroupKey::of(pod, self.settings.extensions)?;
+        Some(Membership { key: Arc::new(key), priority: pod.spec.priority.unwrap_or(0) })
+    }
+
+    /// The priority of a pod: that of its group, if it has one.
+    pub(super) fn priority_of(&self, pod: &Pod, membership: Option<&Membership>) -> i32 {
+        let of_group = membership.and_then(|membership| self.groups.disruption(&membership.key).priority);
+        of_group.or(pod.spec.priority).unwrap_or(0)
     }
 
     pub(super) fn membership_of(&self, pod: PodId) -> Option<Membership> {

@@ -19,7 +19,7 @@ use super::node::{Allocatable, NodeId, NodeRecord, Resources, TaintRecord};
 use super::pod::prepared::PreparedPod;
 use super::pod::signature::PodLabels;
 use super::pod::uid::Uid;
-use super::pod::{PodId, PodRecord};
+use super::pod::{PodId, PodRecord, Precedence};
 use super::volume::PodVolumes;
 
 impl State {
@@ -262,11 +262,12 @@ impl State {
         let label_set = self.label_set_of(pod);
         let node_name = self.symbols.intern(&pod.spec.node_name);
         let PodLabels { namespace, terminating, .. } = self.label_sets.get(label_set).of;
-        let (membership, precedence) = self.membership(pod);
+        let membership = self.membership(pod);
+        let priority = self.priority_of(pod, membership.as_ref());
         let record = PodRecord {
             name: pod.metadata.name.as_str().into(),
             uid: Uid::new(&pod.metadata.uid),
-            precedence,
+            precedence: Precedence { priority, ..Precedence::of(pod) },
             rule_set,
             label_set,
             signature: self.label_sets.get(label_set).signature,

@@ -1,7 +1,15 @@
 //! Pod groups are placed as one unit.
 
+use std::sync::{Arc, Mutex};
+
 use berth_api::inventory::Inventory;
+use berth_api::journal::{Entry, Header, JOURNAL_VERSION};
+use berth_api::object::NamespacedName;
+use berth_api::object::group::{GroupKey, GroupKind};
+use berth_engine::{Cluster, GroupDisruption, Settings};
+use berth_simulate::replay::JournalReplay;
 use berth_simulate::{Simulation, SimulationOptions};
+use berth_testkit::text;
 
 fn node(name: &str, cpu: u32) -> String {
     format!(
@@ -166,4 +174,41 @@ fn the_group_of_a_running_pod_is_explained_with_its_pending_members() {
     ];
     assert_eq!(explained_by_level(rack, &[(0, "n1"), (1, "n1")], "m0"), expected);
     assert_eq!(explained_by_level(rack, &[(0, "n1"), (1, "n1")], "m7"), expected);
+}
+
+#[test]
+fn a_recorded_preemption_of_a_whole_group_is_repeated() {
+    let mut cluster = Cluster::new(Settings::default());
+    let entries: Arc<Mutex<Vec<Entry>>> = Arc::default();
+    let journal = entries.clone();
+    cluster.set_journal(Box::new(move |entry| journal.lock().unwrap().push(entry)));
+    let world = text::world(
+        "node a cpu=1\nnode b cpu=1\npod default/g1 on a cpu=1 group:g\npod default/g2 on b cpu=1 group:g
+        pod default/high cpu=1 group:high",
+    );
+    let key =
+        |name: &str| GroupKey { kind: GroupKind::Scheduling, name: NamespacedName::new("default", name) };
+    cluster.set_group(&key("g"), GroupDisruption { as_a_whole: true, priority: None });
+    cluster.set_group(&key("high"), GroupDisruption { as_a_whole: false, priority: Some(5) });
+    world.nodes.iter().for_each(|node| cluster.set_node(node));
+    let (running, waiting): (Vec<_>, Vec<_>) =
+        world.pods.iter().partition(|pod| !pod.spec.node_name.is_empty());
+    running.iter().for_each(|pod| _ = cluster.set_pod(pod));
+    let prepared = cluster.prepare(waiting[0]);
+    let recorded = cluster.preempt(&prepared, &[]).recorded(waiting[0].metadata.namespaced_name());
+    assert_eq!(recorded.victims.len(), 2);
+    let mut entries = std::mem::take(&mut *entries.lock().unwrap());
+    entries.extend([Entry::Queue(Arc::new(waiting[0].clone())), Entry::Preemption(Box::new(recorded))]);
+    let header = Header { version: JOURNAL_VERSION, ..Header::default() };
+    let mut replay = JournalReplay::new(&header, Settings::default()).unwrap();
+    let mut n_repeated = 0;
+    for entry in entries {
+        let entry = Entry::from_json(&serde_json::to_vec(&entry).unwrap()).unwrap();
+        if let Some(differences) = replay.repeat(&entry).unwrap() {
+            assert_eq!(differences, []);
+            n_repeated += 1;
+        }
+        replay.apply(entry).unwrap();
+    }
+    assert_eq!(n_repeated, 1);
 }

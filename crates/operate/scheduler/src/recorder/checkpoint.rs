@@ -332,6 +332,12 @@ mod tests {
         assert_eq!(in_force(&format!("{node}\n{node}\n{{\"removeNode\":\"a\"}}")), "");
         let owner = r#"{"owner":{"kind":"ReplicaSet","namespace":"n","name":"r"}}"#;
         assert_eq!(in_force(&format!("{owner}\n{}", owner.replace("}}", ",\"removed\":true}}"))), "");
+        let group = r#"{"group":{"key":{"kind":"scheduling","name":"n/g"},"asAWhole":true,"priority":5}}"#;
+        assert_eq!(in_force(&format!("{group}\n{group}")), format!("{group}\n"));
+        assert_eq!(
+            in_force(&format!("{group}\n{}", group.replace(",\"asAWhole\":true,\"priority\":5", ""))),
+            ""
+        );
     }
 
     #[test]

@@ -265,7 +265,7 @@ async fn victims_of_a_group_are_told_so_in_the_words_of_kube_scheduler() {
         world.pod(low).await;
     }
     world.until_n_bound(2).await;
-    gang(&world, "high", 2, None).await;
+    gang_with(&world, "high", 2, json!({"priorityClassName": "high", "priority": 1000})).await;
     for i in 0..2 {
         world.pod(of_class(member(&format!("high-{i}"), "high"), "high")).await;
     }
@@ -282,6 +282,67 @@ async fn victims_of_a_group_are_told_so_in_the_words_of_kube_scheduler() {
         world.delete(&format!("{PODS}/{victim}?gracePeriodSeconds=0")).await;
     }
     world.until_bound("high-0").await;
+    scheduler.stopped().await;
+}
+
+/// A gang with another disruption mode or priority.
+async fn gang_with(world: &World, name: &str, min: usize, fields: Value) {
+    let mut spec = json!({"schedulingPolicy": {"gang": {"minCount": min}}});
+    spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let object = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": name},
+        "spec": spec});
+    world.create(POD_GROUPS, object).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_is_disrupted_as_a_whole_is_preempted_on_all_nodes() {
+    let world = World::start().await;
+    classes(&world).await;
+    world.nodes(3, 1, 1).await;
+    let scheduler = world.schedule(impatient()).await;
+    let low = json!({"disruptionMode": "PodGroup", "priorityClassName": "low", "priority": 1});
+    gang_with(&world, "low", 2, low).await;
+    for i in 0..2 {
+        world.pod(of_class(member(&format!("low-{i}"), "low"), "low")).await;
+    }
+    world.until_n_bound(2).await;
+    world.pod(of_class(pod("full", "full"), "high")).await;
+    world.until_bound("full").await;
+    world.pod(of_class(pod("high", "high"), "high")).await;
+    world.until_bound("high").await;
+    scheduler.until("both members are removed", |s| s.n_preempted == 2).await;
+    assert!(nodes_of(&world, "low-").await.is_empty());
+    // A group evicts it in the same way: also the member that runs where no pod needs room.
+    for i in 2..4 {
+        world.pod(of_class(member(&format!("low-{i}"), "low"), "low")).await;
+    }
+    world.delete(&format!("{PODS}/high")).await;
+    scheduler.until("the group is bound again", |s| s.n_bound == 6).await;
+    gang_with(&world, "urgent", 1, json!({"priorityClassName": "high", "priority": 1000})).await;
+    world.pod(of_class(member("urgent", "urgent"), "high")).await;
+    world.until_bound("urgent").await;
+    scheduler.until("both members are removed", |s| s.n_preempted == 4).await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_priority_of_a_group_counts_instead_of_that_of_its_pods() {
+    let world = World::start().await;
+    classes(&world).await;
+    world.nodes(1, 1, 1).await;
+    let scheduler = world.schedule(impatient()).await;
+    // The pods are there before their group, and have been prepared.
+    world.pod(member("important", "important")).await;
+    until_message(&world, "important", "its PodGroup does not exist").await;
+    world.pod(of_class(pod("low", "low"), "low")).await;
+    world.until_bound("low").await;
+    gang_with(&world, "important", 1, json!({"priorityClassName": "high", "priority": 1000})).await;
+    world.until_bound("important").await;
+    scheduler.until("the pod is removed", |s| s.n_preempted == 1).await;
+    // The running member is as important as its group.
+    world.pod(of_class(pod("high", "high"), "high")).await;
+    world.until_refused("high").await;
+    assert_eq!(scheduler.shows().n_preempted, 1);
     scheduler.stopped().await;
 }
 

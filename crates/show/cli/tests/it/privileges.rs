@@ -234,6 +234,7 @@ async fn break_rule(world: &World, node: &str) {
 
 async fn enforced_world() -> World {
     let world = World::with(&["enforcer.yaml"]).await;
+    world.define_pod_groups().await;
     for node in ["a", "b", "c"] {
         world.node(node, "4", json!({"disk": "ssd", "kubernetes.io/hostname": node})).await;
     }

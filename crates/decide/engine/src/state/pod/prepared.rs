@@ -97,13 +97,14 @@ impl State {
         let profile = self.rule_sets.get(rule_set).key.profile.map(|i| &self.profiles[i].profile);
         let gates = pod.spec.scheduling_gates.iter().map(|g| g.name.clone());
         let PodLabels { namespace, terminating, .. } = self.label_sets.get(label_set).of;
-        let (membership, precedence) = self.membership(pod);
+        let membership = self.membership(pod);
+        let priority = self.priority_of(pod, membership.as_ref());
         PreparedPod {
             namespace,
             name: pod.metadata.name.as_str().into(),
             uid: Uid::new(&pod.metadata.uid),
             terminating,
-            precedence,
+            precedence: Precedence { priority, ..Precedence::of(pod) },
             membership,
             preempts: pod.spec.preemption_policy.as_deref() != Some("Never"),
             rule_set,
