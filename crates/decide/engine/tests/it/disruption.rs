@@ -34,7 +34,7 @@ fn victims(text: &str, groups: &[(&str, GroupDisruption)]) -> String {
 
 fn victims_of_waiting(cluster: &mut Cluster, world: &World) -> String {
     let budgets: Vec<_> = world.budgets.iter().map(DisruptionBudget::from).collect();
-    let waiting = world.pods.iter().find(|pod| pod.spec.node_name.is_empty()).unwrap();
+    let waiting = world.pods.iter().find(|pod| pod.spec.node_name.is_empty()).expect("a pod waits");
     let prepared = cluster.prepare(&admitted(waiting, true));
     match cluster.preempt(&prepared, &budgets) {
         Preemption::Victims(found) => {
