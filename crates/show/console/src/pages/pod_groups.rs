@@ -90,16 +90,22 @@ pub(super) fn page(state: &mut State, source: &str, namespace: &str, name: &str)
     let keys: Vec<&str> =
         group.iter().flat_map(|group| &group.levels).map(|level| level.key.as_str()).collect();
     let headers: Vec<&str> = ["Member", "State", "Node"].into_iter().chain(keys.iter().copied()).collect();
+    let decided: BTreeMap<&str, &str> = group
+        .iter()
+        .flat_map(|group| &group.members)
+        .filter_map(|member| Some((member.name.as_str(), member.node.as_deref()?)))
+        .collect();
     let row = |pod: &&SimulatedPod| {
         let metadata = &pod.pod.metadata;
+        let node = decided.get(metadata.name.as_str()).copied();
         let domain = |key: &&str| {
-            let value = pod.node().and_then(|node| simulation.node_label(node, key));
+            let value = node.and_then(|node| simulation.node_label(node, key));
             html! { @if let Some(value) = value { (value) } }
         };
         let mut cells = vec![
             parts::link(&links::pod(&metadata.namespace, &metadata.name), &metadata.name),
             state_of(pod),
-            html! { @if let Some(node) = pod.node() { (parts::node(node)) } },
+            html! { @if let Some(node) = node { @if pod.is_unplaced() { "would get " } (parts::node(node)) } },
         ];
         cells.extend(keys.iter().map(domain));
         cells
@@ -110,8 +116,10 @@ pub(super) fn page(state: &mut State, source: &str, namespace: &str, name: &str)
             @let is_pending = members.iter().any(|pod| pod.is_unplaced());
             (verdict(tone, &html! {
                 "The group " (group.verdict())
-                @if is_pending && group.message.is_none() { ", once its pending members are" }
-            }, &html! {}))
+                @if is_pending && group.message.is_none() { " in its turn" }
+            }, &html! {
+                @if let Some(failing) = &group.failing { p { "Rules and repairs: pod " (parts::pod(namespace, &failing.name)) } }
+            }))
             @let levels = group.facts();
             @let levels: Vec<_> = levels.iter().map(|(name, text)| (name.as_str(), html! { (text) })).collect();
             (card("Members by topology", &facts(&levels)))
@@ -144,6 +152,7 @@ mod tests {
         let mut objects = vec![node("n1", "r1", 5), node("n2", "r2", 7)];
         objects.extend([pod("a-0", "small", 2, "nodeName: n1,"), pod("b-0", "split", 1, "nodeName: n2,")]);
         objects.extend((0..8).map(|i| pod(&format!("c-{i}"), "large", 8, "")));
+        objects.push(pod("d-0", "next", 1, ""));
         objects.join("\n---\n")
     }
 
@@ -156,7 +165,7 @@ mod tests {
             texts.iter().for_each(|text| assert!(body.contains(text), "{path}: {text}: {body}"));
         };
         let link = "<a href=\"/groups/annotation/lab/large\">";
-        check("/groups", &["<caption>3 pod groups</caption>", link]);
+        check("/groups", &["<caption>4 pod groups</caption>", link]);
         check(
             "/groups/annotation/lab/large",
             &[
@@ -165,6 +174,7 @@ mod tests {
                 "<dt>rack (required)</dt><dd>r2 takes 6 of 8</dd>",
                 "<caption>8 members</caption>",
                 "<a href=\"/pods/lab/c-7\">c-7</a>",
+                "Rules and repairs: pod <a href=\"/pods/lab/c-6\">lab/c-6</a>",
             ],
         );
         check(
@@ -172,6 +182,10 @@ mod tests {
             &["is placed in part: 1 of at least 2 pods exist", "<dd>r1: 1</dd>", ">r1</td>"],
         );
         check("/groups/annotation/lab/split", &["The group is placed in r2"]);
+        check(
+            "/groups/annotation/lab/next",
+            &[" in its turn", "would get <a href=\"/nodes/n"],
+        );
         check("/pods/lab/c-0", &["lab/large</strong> is not placed: 6 of 8 pods fit in r2", link]);
         check("/pods/lab/b-0", &["lab/split</strong> is placed in r2"]);
     }
