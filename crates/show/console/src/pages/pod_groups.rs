@@ -182,10 +182,7 @@ mod tests {
             &["is placed in part: 1 of at least 2 pods exist", "<dd>r1: 1</dd>", ">r1</td>"],
         );
         check("/groups/annotation/lab/split", &["The group is placed in r2"]);
-        check(
-            "/groups/annotation/lab/next",
-            &[" in its turn", "would get <a href=\"/nodes/n"],
-        );
+        check("/groups/annotation/lab/next", &[" in its turn", "would get <a href=\"/nodes/n"]);
         check("/pods/lab/c-0", &["lab/large</strong> is not placed: 6 of 8 pods fit in r2", link]);
         check("/pods/lab/b-0", &["lab/split</strong> is placed in r2"]);
     }
