@@ -93,7 +93,7 @@ pub fn run(groups: Groups, progress: &mut dyn FnMut(usize)) -> GroupsReport {
         (Some(_), false) => &[RACK],
         (Some(_), true) => &[ZONE, RACK],
     };
-    let rules: Vec<TopologyLevel> = keys.iter().map(|key| TopologyLevel::required(*key)).collect();
+    let rules: Vec<TopologyLevel> = keys.iter().map(|key| TopologyLevel::required(key)).collect();
     let levels: Vec<GroupLevel<'_>> = rules.iter().map(|rule| GroupLevel { rule, value: None }).collect();
     let (mut n_placed, mut n_broken) = (0, 0);
     for group in 0..n_groups {
