@@ -20,6 +20,10 @@ pub enum DevicePostFilter {
     /// The allocation of one of these claims keeps the pod from a node, and no other pod uses it: it can be taken away. The
     /// claims are sorted, and there is at least one.
     Deallocate(Vec<NamespacedName>),
+    /// The same, but other pods have these claims as well: the pod, for which they are reserved since an earlier attempt, can give
+    /// that up. kube-scheduler does not: if it ends while several pods wait for devices that turn out to be broken, the pods keep
+    /// each other's claim for ever.
+    Release(Vec<NamespacedName>),
     /// The claim for extended resources is left over from an earlier attempt: it has to be deleted.
     Delete(NamespacedName),
 }
@@ -61,9 +65,16 @@ pub(crate) fn device_post_filter(
     }
     claims.sort_unstable();
     claims.dedup();
-    claims.retain(|name| {
-        let consumers = state.devices.claim(name).map(|claim| &*claim.consumers).unwrap_or_default();
-        consumers.iter().all(|consumer| consumer.uid == devices.pod.pod_uid) && consumers.len() <= 1
-    });
-    if claims.is_empty() { DevicePostFilter::NotHelpful } else { DevicePostFilter::Deallocate(claims) }
+    let users = |name: &NamespacedName| {
+        let claim = state.devices.claim(name);
+        let is_own = |uid: &str| uid == &*devices.pod.pod_uid;
+        let uids = claim.into_iter().flat_map(|claim| &claim.consumers).map(|consumer| &*consumer.uid);
+        (uids.clone().any(is_own), uids.clone().all(is_own))
+    };
+    let (own, shared): (Vec<_>, Vec<_>) = claims.into_iter().partition(|name| users(name).1);
+    if !own.is_empty() {
+        return DevicePostFilter::Deallocate(own);
+    }
+    let left: Vec<_> = shared.into_iter().filter(|name| users(name).0).collect();
+    if left.is_empty() { DevicePostFilter::NotHelpful } else { DevicePostFilter::Release(left) }
 }

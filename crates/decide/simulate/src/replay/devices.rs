@@ -66,7 +66,7 @@ impl Comparison<'_> {
     pub(super) fn post_filter(&mut self, expected: Option<&RecordedPostFilter>, got: &DevicePostFilter) {
         let text = |what: &str, claim: &NamespacedName| format!("{what} {claim}");
         let got = match got {
-            DevicePostFilter::Nothing | DevicePostFilter::NotHelpful => None,
+            DevicePostFilter::Nothing | DevicePostFilter::NotHelpful | DevicePostFilter::Release(_) => None,
             DevicePostFilter::Deallocate(claims) => claims.first().map(|claim| text("deallocated", claim)),
             DevicePostFilter::Delete(claim) => Some(text("deleted", claim)),
         };

@@ -176,7 +176,8 @@ async fn writes_of_claims_that_fail_are_tried_again_and_leak_nothing() {
             return Fault::None;
         }
         n += 1;
-        match n % 7 {
+        // Attempts of seven requests must not meet the same fault each time.
+        match (n + n / 7) % 7 {
             0 => Fault::Answer(500),
             2 => Fault::LoseAnswer,
             3 => Fault::HangAfter,

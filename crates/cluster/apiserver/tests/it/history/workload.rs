@@ -1,7 +1,7 @@
 //! Clients with random requests, and a disk that stops.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ struct Shared {
     /// Pods, whose groups are nodes, or ConfigMaps, whose groups are labels that change.
     pods: bool,
     client: RwLock<Client>,
+    /// So often a server was started.
+    n_starts: AtomicUsize,
     clock: AtomicU64,
     ids: AtomicU64,
     /// Versions of values, for requests that expect one.
@@ -211,6 +213,12 @@ impl Shared {
         }
     }
 
+    /// Uses a server that has just been started.
+    fn replace_client(&self, server: &ApiServer) {
+        *self.client.write().unwrap() = admin(server);
+        self.n_starts.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Opens a watch.
     ///
     /// # Errors
@@ -218,8 +226,14 @@ impl Shared {
     async fn watch(&self, query: &str) -> Result<Stream, Option<StatusCode>> {
         let request = HttpRequest::get(format!("{}?watch=true&{query}", self.path()));
         let request = request.body(kube::client::Body::empty()).unwrap();
+        let n_starts = self.n_starts.load(Ordering::SeqCst);
         let client = self.client.read().unwrap().clone();
-        let sent = tokio::time::timeout(TIMEOUT, client.send(request)).await.expect("a response to a watch");
+        let Ok(sent) = tokio::time::timeout(TIMEOUT, client.send(request)).await else {
+            // A connection may be left of a server that was killed.
+            let is_replaced = self.n_starts.load(Ordering::SeqCst) != n_starts;
+            assert!(is_replaced, "no response to a watch of start {n_starts}: {query}");
+            return Err(None);
+        };
         let response = sent.map_err(|_| None)?;
         if !response.status().is_success() {
             return Err(Some(response.status()));
@@ -339,6 +353,7 @@ pub async fn run(seed: u64) -> (History, Count) {
     let shared = Arc::new(Shared {
         pods: random.bool(),
         client: RwLock::new(admin(&server)),
+        n_starts: AtomicUsize::new(1),
         clock: AtomicU64::new(1),
         ids: AtomicU64::new(1),
         known: Mutex::default(),
@@ -385,7 +400,7 @@ pub async fn run(seed: u64) -> (History, Count) {
                 start(&dir, disk.clone(), log_bytes).await.unwrap()
             }
         };
-        *shared.client.write().unwrap() = admin(&server);
+        shared.replace_client(&server);
     }
     if count.n_restarts > 0 {
         // The last start is on a disk that does not stop.
@@ -393,7 +408,7 @@ pub async fn run(seed: u64) -> (History, Count) {
         count.n_restarts += 1;
         disk = StoppingDisk::new(u64::MAX);
         server = start(&dir, disk, log_bytes).await.unwrap();
-        *shared.client.write().unwrap() = admin(&server);
+        shared.replace_client(&server);
     }
     for client in clients {
         client.await.unwrap();

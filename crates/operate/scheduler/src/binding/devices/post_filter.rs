@@ -23,6 +23,10 @@ impl DeviceBindings {
             DevicePostFilter::Nothing => return ClaimsFreed::None(""),
             DevicePostFilter::NotHelpful => return ClaimsFreed::None(" still not schedulable,"),
             DevicePostFilter::Delete(claim) => (claim, true),
+            DevicePostFilter::Release(claims) => {
+                claims.into_iter().for_each(|claim| self.free(id, pod, claim, false));
+                return ClaimsFreed::None(" still not schedulable,");
+            }
             // Any of them will do: another pod with the same problem takes another one.
             DevicePostFilter::Deallocate(claims) => {
                 match claims.into_iter().find(|claim| !self.freeing.contains(claim)) {
@@ -31,6 +35,14 @@ impl DeviceBindings {
                 }
             }
         };
+        self.free(id, pod, claim, is_extended);
+        ClaimsFreed::One(match is_extended {
+            true => " deletion of ResourceClaim completed",
+            false => " deallocation of ResourceClaim completed",
+        })
+    }
+
+    fn free(&mut self, id: PodId, pod: &Arc<Pod>, claim: NamespacedName, is_extended: bool) {
         if self.freeing.insert(claim.clone()) {
             let (writer, completed, pod) = (self.writer.clone(), self.completed.clone(), pod.clone());
             self.tasks.spawn(async move {
@@ -41,10 +53,6 @@ impl DeviceBindings {
                 let _ = completed.send(Completion::ClaimFreed { id, claim, result });
             });
         }
-        ClaimsFreed::One(match is_extended {
-            true => " deletion of ResourceClaim completed",
-            false => " deallocation of ResourceClaim completed",
-        })
     }
 
     /// What PostFilter does about a claim is done.

@@ -89,17 +89,22 @@ impl DeviceWriter {
         self.show_extended(pod, Value::Null).await
     }
 
-    /// Takes an allocation away that no other pod uses than the given one.
+    /// Takes an allocation away that no other pod uses than the given one. If others use it, only the reservation of this one is
+    /// removed.
     pub(crate) async fn deallocate(&self, pod: &Pod, claim: &NamespacedName) -> Result<(), CallError> {
         let path = claim_path(claim);
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {
             let mut found = self.read(&path).await?;
-            let is_free = consumers(&found).all(|uid| uid == pod.metadata.uid);
-            if !is_free || state_of(&found).allocation.is_none() || !self.leadership.leads() {
+            let is_own = |uid: &str| uid == pod.metadata.uid;
+            let (is_free, is_reserved) = (consumers(&found).all(is_own), consumers(&found).any(is_own));
+            if !(is_free || is_reserved) || state_of(&found).allocation.is_none() || !self.leadership.leads()
+            {
                 return Ok(());
             }
-            if let Some(status) = found["status"].as_object_mut() {
+            if !is_free && let Some(reserved) = found["status"]["reservedFor"].as_array_mut() {
+                reserved.retain(|consumer| !consumer["uid"].as_str().is_some_and(is_own));
+            } else if let Some(status) = found["status"].as_object_mut() {
                 for field in ["allocation", "reservedFor", "devices"] {
                     status.remove(field);
                 }

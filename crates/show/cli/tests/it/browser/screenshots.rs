@@ -5,8 +5,8 @@ use base64::prelude::BASE64_STANDARD;
 use berth_testkit::documents::repository;
 use serde_json::json;
 
-use super::console::{EXAMPLE, GPUS, Shown, show_file};
-use super::layout::{DEVICE_PAGES, PAGES, WINDOWS};
+use super::console::{EXAMPLE, GPUS, RAY_CLUSTER, Shown, show_file};
+use super::layout::{DEVICE_PAGES, GROUP_PAGES, PAGES, WINDOWS};
 
 /// Limit of a picture.
 const MAX_BYTES: usize = 200_000;
@@ -21,6 +21,12 @@ fn screenshots() {
 #[ignore = "writes docs/images: cargo xtask screenshots"]
 fn screenshots_of_devices() {
     take("screenshots-devices", &GPUS, &DEVICE_PAGES);
+}
+
+#[test]
+#[ignore = "writes docs/images: cargo xtask screenshots"]
+fn screenshots_of_groups() {
+    take("screenshots-groups", &RAY_CLUSTER, &GROUP_PAGES);
 }
 
 fn take(test: &str, input: &[&str], pages: &[(&str, &str)]) {
