@@ -249,3 +249,33 @@ async fn a_claim_that_was_made_and_deleted_while_no_watch_saw_it_does_not_keep_i
     assert!(proxy.n_faults() >= 2, "this showed nothing");
     scheduler.stopped().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_that_an_earlier_scheduler_left_with_a_broken_device_get_another() {
+    let world = World::start().await;
+    world.nodes(2, 1, 20).await;
+    world.gpu_class().await;
+    world.devices("n1", 1, json!({})).await;
+    let cordon = json!({"spec": {"unschedulable": true}});
+    world.send(Method::PATCH, &format!("{NODES}/n0"), cordon).await.unwrap();
+    let mut claim = world.device_claim("c", 1).await;
+    let mut reserved = Vec::new();
+    for name in ["a", "b"] {
+        let pod = world.pod(pod_with_claims(name, &["c"])).await;
+        reserved.push(json!({"resource": "pods", "name": name, "uid": pod["metadata"]["uid"]}));
+    }
+    // Both waited for it when the scheduler ended; neither has taken its reservation back.
+    let device = json!({"request": "gpu", "driver": DRIVER, "pool": "n0", "device": "d0",
+        "bindingConditions": ["attached"], "bindingFailureConditions": ["broken"]});
+    let on_n0 = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}]);
+    claim["status"] = json!({"reservedFor": reserved, "allocation": {"devices": {"results": [device]},
+        "nodeSelector": {"nodeSelectorTerms": on_n0}, "allocationTimestamp": "2026-01-01T00:00:00Z"}});
+    world.send(Method::PUT, &format!("{DEVICE_CLAIMS}/c/status"), claim).await.unwrap();
+    world.set_device_condition("c", "broken").await;
+    let scheduler = world.schedule(impatient()).await;
+    for name in ["a", "b"] {
+        assert_eq!(world.until_bound(name).await, "n1");
+    }
+    world.verify_devices().await;
+    scheduler.stopped().await;
+}
