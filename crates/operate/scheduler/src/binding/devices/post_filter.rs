@@ -24,7 +24,7 @@ impl DeviceBindings {
             DevicePostFilter::NotHelpful => return ClaimsFreed::None(" still not schedulable,"),
             DevicePostFilter::Delete(claim) => (claim, true),
             DevicePostFilter::Release(claims) => {
-                claims.into_iter().for_each(|claim| self.free(id, pod, claim, false));
+                claims.into_iter().for_each(|claim| self.give_up(pod, claim));
                 return ClaimsFreed::None(" still not schedulable,");
             }
             // Any of them will do: another pod with the same problem takes another one.
@@ -40,6 +40,16 @@ impl DeviceBindings {
             true => " deletion of ResourceClaim completed",
             false => " deallocation of ResourceClaim completed",
         })
+    }
+
+    /// The watch wakes the pods that this helps. If it fails, a later attempt tries it again.
+    fn give_up(&mut self, pod: &Arc<Pod>, claim: NamespacedName) {
+        let (writer, pod) = (self.writer.clone(), pod.clone());
+        self.tasks.spawn(async move {
+            if let Err(error) = writer.deallocate(&pod, &claim).await {
+                tracing::warn!(%claim, pod = pod.key(), %error, "the reservation of a claim was not removed");
+            }
+        });
     }
 
     fn free(&mut self, id: PodId, pod: &Arc<Pod>, claim: NamespacedName, is_extended: bool) {
