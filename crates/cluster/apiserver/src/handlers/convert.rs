@@ -122,10 +122,11 @@ pub fn equivalents(resource: &Resource) -> &'static [ServedForm] {
         kind: ("autoscaling", "v2", "HorizontalPodAutoscaler"),
         conversion: None,
     };
-    const POD_GROUP_OLD: ServedForm = group_form("v1alpha2", "podgroups", "PodGroup");
-    const POD_GROUP_NEW: ServedForm = group_form("v1beta1", "podgroups", "PodGroup");
-    const WORKLOAD_OLD: ServedForm = group_form("v1alpha2", "workloads", "Workload");
-    const WORKLOAD_NEW: ServedForm = group_form("v1beta1", "workloads", "Workload");
+    const POD_GROUP_OLD: ServedForm = group_form("v1alpha2", ("podgroups", "PodGroup"), None);
+    const POD_GROUP_NEW: ServedForm =
+        group_form("v1beta1", ("podgroups", "PodGroup"), Some(GROUP_CONVERSION));
+    const WORKLOAD_OLD: ServedForm = group_form("v1alpha2", ("workloads", "Workload"), None);
+    const WORKLOAD_NEW: ServedForm = group_form("v1beta1", ("workloads", "Workload"), Some(GROUP_CONVERSION));
     if *resource == EVENTS {
         &[NEW]
     } else if *resource == NEW_EVENTS {
@@ -155,9 +156,12 @@ const AUTOSCALER_CONVERSION: Conversion = Conversion { shown: to_v1, stored: to_
 const GROUP_CONVERSION: Conversion = Conversion { shown: to_v1beta1, stored: to_v1alpha2 };
 
 /// A version of PodGroups or Workloads.
-const fn group_form(version: &'static str, plural: &'static str, kind: &'static str) -> ServedForm {
+const fn group_form(
+    version: &'static str,
+    (plural, kind): Names,
+    conversion: Option<Conversion>,
+) -> ServedForm {
     const GROUP: &str = "scheduling.k8s.io";
-    let conversion = if version.len() == "v1beta1".len() { Some(GROUP_CONVERSION) } else { None };
     ServedForm { resource: (GROUP, version, plural), kind: (GROUP, version, kind), conversion }
 }
 

@@ -330,8 +330,8 @@ impl Cluster {
     }
 
     /// Whether a change may have made a node feasible for a pod that was unschedulable when its conditions were
-    /// taken; or, if a node changed, whether the pod may preempt others there now. Never a false no; after a yes, decide again (or ask [`Cluster::fits_anywhere`]), and take
-    /// new conditions if there still is no node.
+    /// taken; or, if a node changed, one on which the pod may preempt others. Never a false no; after a yes, decide
+    /// again (or ask [`Cluster::fits_anywhere`]), and take new conditions if there still is no node.
     ///
     /// The cluster is read as it is now, so ask when the change has just been made: what the rules make of
     /// the node concerned is evaluated exactly, and beyond that node only changes of counts that the pod's rules read
