@@ -119,10 +119,12 @@ impl Waker {
             matches!(found, DevicePostFilter::Deallocate(_) | DevicePostFilter::Delete(_))
         };
         let mut preempts = || {
-            let found = context.state.cluster.preempt(decided, context.state.budgets.list());
-            matches!(found, Preemption::Victims(_))
-                && queued.preemption.is_none()
+            queued.preemption.is_none()
                 && context.state.mirror.unreadable(Source::Budgets).is_none()
+                && matches!(
+                    context.state.cluster.preempt(decided, context.state.budgets.list()),
+                    Preemption::Victims(_)
+                )
         };
         if fits || frees_claim() || preempts() {
             return context.pending.wake(key, event, now);

@@ -8,10 +8,10 @@
 use berth_api::rules::{PodRules, WhenUnsatisfiable};
 use smallvec::SmallVec;
 
+use super::alike::{are_decided_by_node, are_equal};
 use super::domain::Domain;
 use super::{Deciding, MemberFailure, matches, terms_satisfied};
 use crate::cycle::context::{Context, CycleState};
-use crate::cycle::equivalence::Equivalence;
 use crate::decision::{self, Outcome, Run};
 use crate::plugins;
 use crate::state::State;
@@ -93,17 +93,9 @@ pub(super) fn relaxed<'a>(
 
 /// Whether members are equal and only what is on a node decides how many of them it takes.
 fn are_alike_and_apart(state: &State, members: &[Member]) -> bool {
-    let Some(first) = members.first().map(|member| &member.valid) else { return false };
-    let has_objects = first.volumes.is_some() || first.devices.is_some();
-    let anti_affinity = &state.rule_sets.get(first.rule_set).required_anti_affinity;
-    let is_apart = anti_affinity.iter().all(|term| {
-        !matches(state, first, term.matcher)
-            || term.topologies.iter().all(|topology| !state.topologies.is_shared(*topology))
-    });
-    let kind = Equivalence::of(state, first);
-    let is_alike =
-        |member: &Member| member.relaxed.is_none() && Equivalence::of(state, &member.valid) == kind;
-    !has_objects && is_apart && members.iter().all(is_alike)
+    members.iter().all(|member| member.relaxed.is_none())
+        && members.first().is_some_and(|first| are_decided_by_node(state, &first.valid))
+        && are_equal(state, members.iter().map(|member| &member.valid))
 }
 
 /// What is tried next for a member.

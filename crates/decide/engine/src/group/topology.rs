@@ -11,10 +11,10 @@ use std::sync::Arc;
 use berth_api::rules::PodRequests;
 use rustc_hash::FxHashSet;
 
-use super::alike::Alike;
+use super::alike::{self, are_equal, kept_apart_in};
 use super::domain::{Domain, Free, Least, domains};
 use super::search::{Member, Search};
-use super::{Deciding, Group, GroupLevel, MemberFailure, matches};
+use super::{Deciding, Group, GroupLevel, MemberFailure};
 use crate::decision::Outcome;
 use crate::plugins::placement::{Amounts, PlacementScorer};
 use crate::state::pod::prepared::PreparedPod;
@@ -163,8 +163,11 @@ impl<'a, 'b> Placing<'a, 'b> {
     fn place_alike(&self, members: &[usize], domain: &Domain) -> Option<Vec<Outcome>> {
         let nodes = domain.nodes.as_deref().filter(|_| domain.is_constraint)?;
         let Deciding { state, nominations, .. } = &*self.by;
-        let pods = members.iter().map(|i| &self.group.members[*i]);
-        Alike::new(state, nominations, pods)?.place(members.len(), nodes)
+        let mut pods = members.iter().map(|i| &self.group.members[*i]);
+        if !are_equal(state, pods.clone()) {
+            return None;
+        }
+        alike::place(state, nominations, pods.next()?, members.len(), nodes)
     }
 
     /// Places at least `min` members in one domain: in the one that needs the fewest domains of the finer levels, then by score.
@@ -328,18 +331,12 @@ impl<'a, 'b> Placing<'a, 'b> {
             &state.rule_sets.get(pod.rule_set).rules().requests
         });
         let least = |amount: fn(&PodRequests) -> i64| requests.clone().map(amount).min().unwrap_or(0);
-        let kind = |i: &usize| {
-            let pod = &self.group.members[*i];
-            (pod.rule_set, state.decided_signature(pod))
-        };
-        let are_alike = || members.windows(2).all(|two| kind(&two[0]) == kind(&two[1]));
-        let apart = |pod: &PreparedPod| {
-            let terms = state.rule_sets.get(pod.rule_set).required_anti_affinity.iter();
-            let own = terms.filter(|term| term.limit == 0 && matches(state, pod, term.matcher));
-            own.flat_map(|term| &term.topologies).find(|topology| !state.topologies.is_shared(**topology))
-        };
-        let first = members.first().map(|i| &self.group.members[*i]);
-        let apart = first.and_then(apart).copied().filter(|_| are_alike());
+        let mut pods = members.iter().map(|i| &self.group.members[*i]);
+        let apart = are_equal(state, pods.clone()).then(|| pods.next()).flatten().and_then(|pod| {
+            let mut topologies = kept_apart_in(state, pod);
+            topologies.find(|(topology, limit)| *limit == 0 && !state.topologies.is_shared(*topology))
+        });
+        let apart = apart.map(|(topology, _)| topology);
         Least { milli_cpu: least(|r| r.milli_cpu), memory: least(|r| r.memory), apart }
     }
 
