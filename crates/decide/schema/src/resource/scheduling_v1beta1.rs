@@ -100,20 +100,17 @@ fn disruption_mode(generator: &mut SchemaGenerator) -> Value {
     described::<DisruptionMode>(generator, "What of the group is disrupted at once.")
 }
 
-impl Resource for PodGroup {
-    type Scope = NamespaceResourceScope;
-    const API_VERSION: &'static str = "scheduling.k8s.io/v1beta1";
-    const GROUP: &'static str = old::PodGroup::GROUP;
-    const KIND: &'static str = old::PodGroup::KIND;
-    const VERSION: &'static str = "v1beta1";
-    const URL_PATH_SEGMENT: &'static str = old::PodGroup::URL_PATH_SEGMENT;
+macro_rules! resources {
+    ($($name:ident)*) => {$(
+        impl Resource for $name {
+            type Scope = NamespaceResourceScope;
+            const API_VERSION: &'static str = "scheduling.k8s.io/v1beta1";
+            const GROUP: &'static str = old::$name::GROUP;
+            const KIND: &'static str = old::$name::KIND;
+            const VERSION: &'static str = "v1beta1";
+            const URL_PATH_SEGMENT: &'static str = old::$name::URL_PATH_SEGMENT;
+        }
+    )*};
 }
 
-impl Resource for Workload {
-    type Scope = NamespaceResourceScope;
-    const API_VERSION: &'static str = "scheduling.k8s.io/v1beta1";
-    const GROUP: &'static str = old::Workload::GROUP;
-    const KIND: &'static str = old::Workload::KIND;
-    const VERSION: &'static str = "v1beta1";
-    const URL_PATH_SEGMENT: &'static str = old::Workload::URL_PATH_SEGMENT;
-}
+resources! { PodGroup Workload }
