@@ -17,6 +17,7 @@ mod decision;
 mod device;
 mod explain;
 mod group;
+mod moves;
 mod node_admission;
 mod plugins;
 mod preemption;
@@ -27,7 +28,7 @@ mod violation;
 mod volume;
 mod wake;
 
-pub use cluster::{Cluster, Journal, RelaxedPod};
+pub use cluster::{Cluster, Journal, Moves, RelaxedPod, SkewedConstraint};
 pub use cycle::equivalence::Equivalence;
 pub use decision::timing::{Stage, StageTime};
 pub use decision::{DevicePostFilter, Evaluation, NodeEvaluation, NodeScore, Outcome};
@@ -39,6 +40,7 @@ pub use explain::{
     TermSummary,
 };
 pub use group::{Group, GroupLevel, GroupOutcome, GroupVictims, MemberFailure};
+pub use moves::{Refusal, Standing};
 pub use node_admission::NodeRejection;
 pub use plugins::reads_volumes;
 pub use preemption::{DisruptionBudget, NotEligible, Preemption, Victims};

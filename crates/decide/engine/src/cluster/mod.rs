@@ -6,6 +6,7 @@
 
 mod enforce;
 mod journal;
+mod moves;
 mod query;
 mod relax;
 mod schedule;
@@ -16,6 +17,7 @@ pub use self::relax::RelaxedPod;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use self::journal::Journal;
+pub use self::moves::{Moves, SkewedConstraint};
 use crate::cycle::nomination::Nominations;
 use crate::group::DomainTables;
 use crate::preemption::Candidates;

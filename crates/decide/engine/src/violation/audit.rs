@@ -79,7 +79,9 @@ impl State {
         let evaluated = pod.node.filter(|_| !pod.terminating);
         evaluated.into_iter().flat_map(move |node| {
             let rules = self.rule_sets.get(pod.rule_set).executing.iter();
-            rules.filter(move |rule| self.is_broken(pod, node, **rule)).map(move |rule| (node, *rule))
+            rules
+                .filter(move |rule| self.is_broken(pod.likeness(), node, **rule))
+                .map(move |rule| (node, *rule))
         })
     }
 
@@ -165,7 +167,7 @@ impl Group<'_> {
             if let Some(volumes) = &pod.volumes {
                 self.evaluate_volumes(*id, *node, volumes, found);
             }
-            for rule in between_pods.iter().filter(|rule| state.is_broken(pod, *node, **rule)) {
+            for rule in between_pods.iter().filter(|rule| state.is_broken(pod.likeness(), *node, **rule)) {
                 found.push(state.violation_of(*id, *node, *rule, self.cache));
             }
             if let Some(error) = &rule_set.rules().pod_term_error {
@@ -252,7 +254,8 @@ impl Group<'_> {
     fn leave_out(&self, id: PodId, term: &str, verdict: &mut Verdict) {
         let spread = self.cycle.spread.iter().find(|s| s.constraint.path == term);
         let matcher = spread.and_then(|s| s.matcher);
-        let is_counted = matcher.is_some_and(|m| self.state.is_matched(self.state.pods.get(id), m));
+        let is_counted =
+            matcher.is_some_and(|m| self.state.is_matched(self.state.pods.get(id).likeness(), m));
         let witnesses = (std::mem::take(&mut verdict.witnesses), verdict.more_witnesses);
         (verdict.witnesses, verdict.more_witnesses) = self.state.without(id, is_counted, witnesses);
     }

@@ -12,14 +12,14 @@ use crate::state::State;
 use crate::state::counting::matcher::MatcherId;
 use crate::state::counting::topology::{DomainId, TopologyId};
 use crate::state::node::NodeId;
-use crate::state::pod::{PodId, PodRecord};
+use crate::state::pod::{Likeness, PodId};
 use crate::state::rule_set::{RequiredTerm, RuleAt, RuleSet, anti_affinity};
 use crate::verdict::witness::{DomainOf, WitnessCache, Witnesses};
 use crate::verdict::{Counts, Status, Verdict};
 
 impl State {
     /// Whether a rule of a pod that runs on a node does not hold there now.
-    pub(crate) fn is_broken(&self, pod: &PodRecord, node: NodeId, rule: RuleAt) -> bool {
+    pub(crate) fn is_broken(&self, pod: Likeness, node: NodeId, rule: RuleAt) -> bool {
         let rule_set = self.rule_sets.get(pod.rule_set);
         match rule {
             RuleAt::Node(i) => {
@@ -35,14 +35,14 @@ impl State {
     }
 
     /// Whether a pod matches a question; as one that runs.
-    pub(crate) fn is_matched(&self, pod: &PodRecord, matcher: MatcherId) -> bool {
+    pub(crate) fn is_matched(&self, pod: Likeness, matcher: MatcherId) -> bool {
         self.signatures.get(pod.signature).matched.binary_search(&matcher).is_ok()
     }
 
     /// The domains of a node in which more other pods match a term than its limit, and how many.
     fn conflicts<'a>(
         &'a self,
-        pod: &PodRecord,
+        pod: Likeness,
         term: &'a RequiredTerm,
         node: NodeId,
     ) -> impl Iterator<Item = (TopologyId, DomainId, i64)> + 'a {
@@ -58,7 +58,7 @@ impl State {
 
     /// Whether a term of affinity holds for a pod: there is a domain of the topology, and in it another pod that
     /// matches; or the pod is the first of its group.
-    fn satisfies_affinity(&self, pod: &PodRecord, rule_set: &RuleSet, i: usize, node: NodeId) -> bool {
+    fn satisfies_affinity(&self, pod: Likeness, rule_set: &RuleSet, i: usize, node: NodeId) -> bool {
         let term = &rule_set.required_affinity[i];
         term.topologies.iter().any(|t| self.topologies.domain(*t, node).is_some())
             && (self.conflicts(pod, term, node).next().is_some()
@@ -66,7 +66,7 @@ impl State {
     }
 
     /// Whether a pod matches its own requirement and no other pod does, on any node with the topology keys.
-    fn is_first_of_group(&self, pod: &PodRecord, requirement: &[RequiredTerm], node: NodeId) -> bool {
+    fn is_first_of_group(&self, pod: Likeness, requirement: &[RequiredTerm], node: NodeId) -> bool {
         requirement.iter().all(|term| {
             let matcher = self.matchers.get(term.matcher);
             let mut counters = term.topologies.iter().filter_map(|t| Some((*t, matcher.matching_in(*t)?)));
@@ -80,7 +80,7 @@ impl State {
 
     /// Why a broken rule does not hold.
     pub(crate) fn verdict_of(&self, id: PodId, node: NodeId, rule: RuleAt, cache: &WitnessCache) -> Verdict {
-        let pod = self.pods.get(id);
+        let pod = self.pods.get(id).likeness();
         let rule_set = self.rule_sets.get(pod.rule_set);
         match rule {
             RuleAt::Node(i) => node_affinity_verdict(&rule_set.rules().required_node_affinity[i as usize]),
@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    fn affinity_verdict(&self, pod: &PodRecord, rule_set: &RuleSet, i: usize, node: NodeId) -> Verdict {
+    fn affinity_verdict(&self, pod: Likeness, rule_set: &RuleSet, i: usize, node: NodeId) -> Verdict {
         let required = &rule_set.required_affinity[i];
         let term = &rule_set.rules().required_affinity[required.index];
         let matcher = self.matchers.get(required.matcher);
@@ -120,7 +120,7 @@ impl State {
         node: NodeId,
         cache: &WitnessCache,
     ) -> Verdict {
-        let pod = self.pods.get(id);
+        let pod = self.pods.get(id).likeness();
         let (compiled, term) = anti_affinity(rule_set, i);
         let detail = rejects(term);
         let verdict =

@@ -55,7 +55,17 @@ pub struct Volume {
     /// An image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageVolume>,
+    /// A directory that exists as long as the pod is on its node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub empty_dir: Option<LocalVolume>,
+    /// A directory of the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_path: Option<LocalVolume>,
 }
+
+/// Storage of the node. Its details are not read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LocalVolume {}
 
 impl Volume {
     /// A volume with a claim.
@@ -70,6 +80,11 @@ impl Volume {
         let has_claim = persistent_volume_claim.is_some() || ephemeral.is_some();
         let has_disk = iscsi.is_some() || rbd.is_some() || !self.in_tree_disks().is_empty();
         has_claim || has_disk || csi.is_some() || image.is_some()
+    }
+
+    /// Whether its contents stay on the node when the pod leaves.
+    pub fn is_local(&self) -> bool {
+        self.empty_dir.is_some() || self.host_path.is_some()
     }
 
     /// Its in-tree disks with a CSI driver that replaces them; at most one in a valid volume.

@@ -17,7 +17,7 @@ impl Spread {
     }
 
     /// Whether the inclusion policies include the node.
-    pub(super) fn includes(&self, context: Context<'_>, node: &NodeRecord) -> bool {
+    pub(crate) fn includes(&self, context: Context<'_>, node: &NodeRecord) -> bool {
         (!self.constraint.honor_node_affinity
             || context.rule_set.satisfies_required_node_affinity(context.state, node))
             && (!self.constraint.honor_node_taints || context.tolerates_node(node))

@@ -90,7 +90,18 @@ fn hash_of(slots: &[Option<PodRecord>], hasher: &RandomState, id: PodId) -> u64 
     slots[id.0 as usize].as_ref().map_or(0, |pod| hasher.hash_one((pod.namespace, &*pod.name)))
 }
 
+/// What rules distinguish pods by: pods alike in both have the same rules, and are the same to the rules of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Likeness {
+    pub(crate) rule_set: RuleSetId,
+    pub(crate) signature: SignatureId,
+}
+
 impl PodRecord {
+    pub(crate) fn likeness(&self) -> Likeness {
+        Likeness { rule_set: self.rule_set, signature: self.signature }
+    }
+
     /// Whether a pod of the same name differs in nothing that rules look at.
     pub(super) fn is_as(&self, other: &PodRecord) -> bool {
         (self.rule_set, self.signature, self.node_name, self.precedence)

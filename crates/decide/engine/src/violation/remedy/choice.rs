@@ -107,7 +107,7 @@ impl<'a> Conflicts<'a> {
     fn gather(&mut self, matcher: MatcherId, of: DomainOf) -> usize {
         let (state, intruders) = (self.state, self.intruders);
         let mut group = ConflictingPods::default();
-        for (id, pod) in state.pods_in(of).filter(|(_, pod)| state.is_matched(pod, matcher)) {
+        for (id, pod) in state.pods_in(of).filter(|(_, pod)| state.is_matched(pod.likeness(), matcher)) {
             if pod.terminating {
                 group.leaving.get_or_insert(id);
             } else {

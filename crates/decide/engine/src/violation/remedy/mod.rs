@@ -246,7 +246,7 @@ impl Plan<'_, '_> {
         let state = self.speculation.state();
         !self.evicted.contains(&rule.name) && {
             let pod = state.pods.get(rule.pod);
-            pod.node.is_some_and(|node| state.is_broken(pod, node, rule.rule))
+            pod.node.is_some_and(|node| state.is_broken(pod.likeness(), node, rule.rule))
         }
     }
 
@@ -373,7 +373,7 @@ impl Plan<'_, '_> {
         let broken =
             evaluated.began.iter().filter(|(pod, _)| self.guarded.contains(pod)).find(|(pod, rule)| {
                 let found = state.pods.find_by_id(*pod).and_then(|pod| Some((pod, pod.node?)));
-                found.is_some_and(|(pod, node)| state.is_broken(pod, node, *rule))
+                found.is_some_and(|(pod, node)| state.is_broken(pod.likeness(), node, *rule))
             });
         let (pod, _) = broken?;
         let other = text_of(state, &name_of(state, *pod));

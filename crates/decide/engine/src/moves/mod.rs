@@ -1,0 +1,286 @@
+//! Moves: running pods go to other nodes hypothetically, one after the other, and what their rules are worth is known after
+//! each move at a cost that follows what the move changes.
+//!
+//! A move takes a pod off its node, and puts what its controller creates in its place on another one. It is refused if a
+//! filter rejects the pod there, or if a required rule of another running pod that held before does not hold after it.
+//! The filters look at neither the affinity of running pods nor at their hard spread constraints, so these are followed here.
+//!
+//! Pods that rules do not distinguish are one class: what is known of one on a node is known of all of them there.
+
+mod neighbours;
+mod spread;
+mod standing;
+
+use rustc_hash::FxHashMap;
+
+use self::neighbours::Neighbour;
+use self::spread::SpreadTable;
+use self::standing::{Place, Rules};
+use crate::cycle::context::{Context, CycleState};
+use crate::state::State;
+use crate::state::node::NodeId;
+use crate::state::pod::prepared::PreparedPod;
+use crate::state::pod::{Likeness, PodId};
+
+/// How well all running pods stand, apart from those that are being deleted. Less is better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Number of pods that the filters would reject where they are; without spread constraints, resources, volumes and
+    /// devices.
+    pub rejected: i64,
+    /// The skew above `maxSkew`, summed over the distinct spread constraints of the pods, hard and soft.
+    pub skew: i64,
+    /// The weights of the preferred terms of node affinity, pod affinity and anti-affinity that are not met.
+    pub unmet: i64,
+}
+
+/// Why a pod cannot be moved to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A filter rejects it there.
+    Unfit,
+    /// A required rule of another running pod would not hold any more.
+    BreaksRule,
+}
+
+/// A class of pods, by its index.
+type ClassId = usize;
+
+/// Pods that rules do not distinguish.
+struct Class {
+    /// One of them.
+    pod: PreparedPod,
+    likeness: Likeness,
+    /// Where they are.
+    places: FxHashMap<NodeId, Place>,
+    /// The classes whose rules look at them.
+    neighbours: Vec<Neighbour>,
+}
+
+/// A running pod.
+struct Running {
+    pod: PreparedPod,
+    class: ClassId,
+    node: NodeId,
+}
+
+/// What a move has changed.
+struct Done {
+    pod: usize,
+    before: PreparedPod,
+    from: NodeId,
+    places: Vec<(ClassId, NodeId, Option<Place>)>,
+}
+
+/// The running pods of a state, where they are, and how well they stand.
+pub(crate) struct MoveTable {
+    pods: Vec<Running>,
+    classes: Vec<Class>,
+    spread: SpreadTable,
+    done: Vec<Done>,
+    rejected: i64,
+    unmet: i64,
+}
+
+impl MoveTable {
+    /// The pods must be on nodes that the state knows; their positions are those of the caller.
+    pub(crate) fn new(state: &mut State, pods: &[PodId]) -> MoveTable {
+        let (mut classes, mut by_key) = (Vec::<Class>::new(), FxHashMap::default());
+        let running = pods.iter().filter_map(|id| {
+            let record = state.pods.get(*id);
+            let (node, likeness) = (record.node?, record.likeness());
+            let pod = state.as_pending(*id);
+            let class = *by_key.entry((likeness, pod.default_spread)).or_insert_with(|| {
+                let (places, neighbours) = Default::default();
+                classes.push(Class { pod: pod.clone(), likeness, places, neighbours });
+                classes.len() - 1
+            });
+            classes[class].places.entry(node).or_default().n_pods += 1;
+            Some(Running { pod, class, node })
+        });
+        let pods: Vec<_> = running.collect();
+        let state = &*state;
+        for (class, neighbours) in neighbours::of_all(state, &classes).into_iter().enumerate() {
+            classes[class].neighbours = neighbours;
+        }
+        let spread = SpreadTable::new(state, &classes);
+        let mut table = MoveTable { pods, classes, spread, done: Vec::new(), rejected: 0, unmet: 0 };
+        for class in 0..table.classes.len() {
+            let nodes: Vec<_> = table.classes[class].places.keys().copied().collect();
+            table.evaluate(state, class, &nodes);
+        }
+        table
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        Standing { rejected: self.rejected, skew: self.spread.excess, unmet: self.unmet }
+    }
+
+    pub(crate) fn node_of(&self, pod: usize) -> NodeId {
+        self.pods[pod].node
+    }
+
+    pub(crate) fn class_of(&self, pod: usize) -> ClassId {
+        self.pods[pod].class
+    }
+
+    pub(crate) fn prepared(&self, pod: usize) -> &PreparedPod {
+        &self.pods[pod].pod
+    }
+
+    /// Whether the filters would reject the pod where it is.
+    pub(crate) fn is_rejected(&self, pod: usize) -> bool {
+        self.place_of(pod).is_some_and(|place| place.is_rejected)
+    }
+
+    /// The weights of its preferred terms that are not met.
+    pub(crate) fn unmet(&self, pod: usize) -> i64 {
+        self.place_of(pod).map_or(0, |place| place.unmet)
+    }
+
+    fn place_of(&self, pod: usize) -> Option<&Place> {
+        let Running { class, node, .. } = &self.pods[pod];
+        self.classes[*class].places.get(node)
+    }
+
+    /// Number of distinct spread constraints.
+    pub(crate) fn n_constraints(&self) -> usize {
+        self.spread.constraints.len()
+    }
+
+    /// The nodes of the fullest and of the emptiest domains of a spread constraint whose skew exceeds `maxSkew`.
+    pub(crate) fn excess_of(&self, state: &State, constraint: usize) -> Option<(Vec<NodeId>, Vec<NodeId>)> {
+        let constraint = &self.spread.constraints[constraint];
+        (constraint.excess() > 0).then(|| constraint.extremes(state))
+    }
+
+    /// Whether a pod counts for a spread constraint.
+    pub(crate) fn counts_for(&self, pod: usize, constraint: usize) -> bool {
+        self.spread.counts(self.classes[self.pods[pod].class].likeness.signature, constraint)
+    }
+
+    /// Moves a pod to a node. The state is unchanged if that is refused.
+    pub(crate) fn apply(&mut self, state: &mut State, pod: usize, to: NodeId) -> Result<(), Refusal> {
+        let Running { pod: before, class, node: from } = &self.pods[pod];
+        let (before, class, from) = (before.clone(), *class, *from);
+        let replacement = before.replacement();
+        state.forget(&before);
+        if !admits(state, &replacement, to) {
+            put(state, &before, from);
+            return Err(Refusal::Unfit);
+        }
+        put(state, &replacement, to);
+        self.pods[pod].pod = replacement;
+        self.pods[pod].node = to;
+        let signature = self.classes[class].likeness.signature;
+        let holds = self.spread.shift(state, signature, class, from, to);
+        self.done.push(Done { pod, before, from, places: Vec::new() });
+        if holds && self.follow(state, class, from, to) {
+            return Ok(());
+        }
+        self.undo(state);
+        Err(Refusal::BreaksRule)
+    }
+
+    /// Takes the last move back. Returns whether there was one.
+    pub(crate) fn undo(&mut self, state: &mut State) -> bool {
+        let Some(Done { pod, before, from, places }) = self.done.pop() else { return false };
+        let Running { pod: replacement, class, node: to } = &self.pods[pod];
+        let (class, to) = (*class, *to);
+        state.forget(replacement);
+        put(state, &before, from);
+        self.spread.shift(state, self.classes[class].likeness.signature, class, to, from);
+        for (class, node, place) in places.into_iter().rev() {
+            self.set_place(class, node, place);
+        }
+        self.pods[pod] = Running { pod: before, class, node: from };
+        true
+    }
+
+    /// Accepts the moves so far: they cannot be taken back.
+    pub(crate) fn commit(&mut self) {
+        self.done.clear();
+    }
+
+    /// Evaluates the places that a move affects. Returns false, and stops, if a rule does not hold that held before.
+    fn follow(&mut self, state: &State, class: ClassId, from: NodeId, to: NodeId) -> bool {
+        for (node, sign) in [(from, -1), (to, 1)] {
+            let mut place = self.classes[class].places.get(&node).cloned().unwrap_or_default();
+            place.n_pods = place.n_pods.saturating_add_signed(sign);
+            self.change_place(class, node, Some(place));
+        }
+        let mut affected: Vec<(ClassId, Vec<NodeId>)> = vec![(class, vec![from, to])];
+        for neighbour in &self.classes[class].neighbours {
+            let nodes = neighbour.affected(state, &self.classes[neighbour.class].places, from, to);
+            affected.push((neighbour.class, nodes));
+        }
+        affected.sort_unstable();
+        affected.dedup_by(|later, earlier| {
+            let is_same = later.0 == earlier.0;
+            if is_same {
+                earlier.1.append(&mut later.1);
+            }
+            is_same
+        });
+        affected.into_iter().all(|(other, mut nodes)| {
+            nodes.sort_unstable();
+            nodes.dedup();
+            nodes.retain(|node| self.classes[other].places.contains_key(node));
+            self.evaluate(state, other, &nodes)
+        })
+    }
+
+    /// Evaluates pods of a class on nodes. Returns whether every required rule holds that held before, apart from those of
+    /// pods that have just come.
+    fn evaluate(&mut self, state: &State, class: ClassId, nodes: &[NodeId]) -> bool {
+        if nodes.is_empty() {
+            return true;
+        }
+        let mut found = Vec::with_capacity(nodes.len());
+        let Class { pod, places, .. } = &self.classes[class];
+        Rules::of(state, pod, |rules| {
+            found.extend(nodes.iter().map(|node| (*node, rules.on(*node, places[node].n_pods))));
+        });
+        let mut all_hold = true;
+        for (node, place) in found {
+            let before = &self.classes[class].places[&node];
+            all_hold &= !before.is_known || place.broken.iter().all(|rule| before.broken.contains(rule));
+            if place != *before {
+                self.change_place(class, node, Some(place));
+            }
+        }
+        all_hold
+    }
+
+    /// Changes a place so that the last move can be taken back.
+    fn change_place(&mut self, class: ClassId, node: NodeId, place: Option<Place>) {
+        let place = place.filter(|place| place.n_pods > 0);
+        let before = self.set_place(class, node, place);
+        if let Some(done) = self.done.last_mut() {
+            done.places.push((class, node, before));
+        }
+    }
+
+    fn set_place(&mut self, class: ClassId, node: NodeId, place: Option<Place>) -> Option<Place> {
+        let after = place.as_ref().map(Place::sum).unwrap_or_default();
+        let places = &mut self.classes[class].places;
+        let before = match place {
+            Some(place) => places.insert(node, place),
+            None => places.remove(&node),
+        };
+        let (rejected, unmet) = before.as_ref().map(Place::sum).unwrap_or_default();
+        self.rejected += after.0 - rejected;
+        self.unmet += after.1 - unmet;
+        before
+    }
+}
+
+fn admits(state: &State, pod: &PreparedPod, node: NodeId) -> bool {
+    let cycle = CycleState::without_nominated(state, pod);
+    Context::with_any_profile(state, &cycle).is_some_and(|context| context.admits(node))
+}
+
+fn put(state: &mut State, pod: &PreparedPod, node: NodeId) {
+    let name = state.symbols.shared_text(state.nodes.get(node).name);
+    state.assign(pod, &name);
+}

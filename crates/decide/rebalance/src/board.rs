@@ -1,0 +1,244 @@
+//! The state that plans change: the pods where they are, and what the goals measure there.
+
+use std::collections::HashMap;
+
+use berth_api::object::Pod;
+use berth_engine::Moves;
+use smallvec::SmallVec;
+
+use crate::budgets::{Budgets, OfPod, is_ready};
+use crate::fixed::{is_of_node, reason};
+use crate::goal::Goal;
+use crate::nodes::{Amounts, NodeUses};
+use crate::request::{Input, Request, RunningPod};
+use crate::waiting::Waiting;
+
+/// The values of the goals, in their order.
+pub(crate) type Values = SmallVec<[i64; 6]>;
+
+/// What is known of a running pod besides its rules.
+pub(crate) struct PodInfo<'a> {
+    pub(crate) pod: &'a Pod,
+    /// Why it stays where it is.
+    pub(crate) stays: Option<String>,
+    pub(crate) is_of_node: bool,
+    pub(crate) requests: Amounts,
+    pub(crate) budgets: OfPod,
+    /// A pod that has moved is ready.
+    pub(crate) is_ready: bool,
+}
+
+impl PodInfo<'_> {
+    pub(crate) fn priority(&self) -> i32 {
+        self.pod.spec.priority.unwrap_or(0)
+    }
+
+    /// Who is moved first: less important, then younger pods, and the smaller ones.
+    pub(crate) fn rank(&self) -> (i32, i64, Amounts) {
+        (self.priority(), -self.pod.started().unwrap_or(i64::MAX), self.requests)
+    }
+}
+
+/// A move that can be taken back.
+struct Step {
+    pod: usize,
+    from: usize,
+    was_ready: bool,
+}
+
+/// A cluster whose pods are moved.
+pub(crate) struct Board<'a> {
+    pub(crate) moves: Moves,
+    pub(crate) pods: Vec<PodInfo<'a>>,
+    pub(crate) nodes: NodeUses,
+    pub(crate) waiting: Waiting<'a>,
+    /// The pods that may move, by node.
+    pub(crate) movable_on: Vec<Vec<usize>>,
+    /// The pods that may move, by class.
+    pub(crate) movable_of: Vec<Vec<usize>>,
+    pub(crate) goals: Vec<Goal>,
+    budgets: Budgets<'a>,
+    steps: Vec<Step>,
+}
+
+impl<'a> Board<'a> {
+    pub(crate) fn new(input: Input<'a>, request: &Request) -> Board<'a> {
+        let Input { cluster, nodes, running, pending, budgets } = input;
+        let mut budgets = Budgets::new(&budgets);
+        pending.iter().for_each(|pod| _ = budgets.add(pod, false));
+        let names: Vec<_> = running.iter().map(|of| name(of.pod)).collect();
+        let (mut moves, positions) = Moves::new(cluster, &names);
+        let waiting = Waiting::new(moves.cluster(), &pending);
+        let objects = moves.nodes().iter().map(|name| nodes.get(name));
+        let mut uses = NodeUses::new(objects, request.threshold, request.price_label.as_deref());
+        let known: HashMap<&str, usize> = nodes
+            .keys()
+            .filter_map(|name| Some((name.as_str(), moves.nodes().binary_search(name).ok()?)))
+            .collect();
+        let mut infos = Vec::with_capacity(positions.len());
+        let mut is_listed = vec![false; running.len()];
+        for at in positions {
+            is_listed[at] = true;
+            infos.push(info(&running[at], &mut moves, &mut budgets, request));
+        }
+        // Pods that are being deleted take room until they are gone.
+        for of in running.iter().zip(&is_listed).filter(|(_, is_listed)| !**is_listed).map(|(of, _)| of) {
+            if let Some(node) = known.get(of.node) {
+                let rules = moves.cluster().rules_of(of.pod);
+                uses.count(*node, [rules.requests.milli_cpu, rules.requests.memory], is_of_node(of.pod), 1);
+            }
+        }
+        let mut movable_on = vec![Vec::new(); moves.nodes().len()];
+        let mut movable_of: Vec<Vec<usize>> = Vec::new();
+        for (pod, info) in infos.iter().enumerate() {
+            uses.count(moves.node_of(pod), info.requests, info.is_of_node, 1);
+            if info.stays.is_none() {
+                movable_on[moves.node_of(pod)].push(pod);
+                let class = moves.class_of(pod);
+                movable_of.resize_with(movable_of.len().max(class + 1), Vec::new);
+                movable_of[class].push(pod);
+            }
+        }
+        // By rank, so that the order of names, which replacements change, decides nothing.
+        let by_rank = |pods: &mut Vec<usize>| pods.sort_by_key(|pod| (infos[*pod].rank(), *pod));
+        movable_of.iter_mut().for_each(by_rank);
+        movable_on.iter_mut().for_each(by_rank);
+        Board {
+            moves,
+            pods: infos,
+            nodes: uses,
+            waiting,
+            movable_on,
+            movable_of,
+            goals: request.goals.clone(),
+            budgets,
+            steps: Vec::new(),
+        }
+    }
+
+    /// The values of the goals now.
+    pub(crate) fn values(&mut self) -> Values {
+        let standing = self.moves.standing();
+        let mut values = Values::new();
+        for i in 0..self.goals.len() {
+            values.push(match self.goals[i] {
+                Goal::Required => standing.rejected,
+                Goal::Defragment => self.waiting.n_unplaced(self.moves.cluster()),
+                Goal::Spread => standing.skew,
+                Goal::Preferences => standing.unmet,
+                Goal::Consolidate => self.nodes.price,
+                Goal::Balance => self.nodes.n_hot,
+            });
+        }
+        values
+    }
+
+    /// What no plan comes below.
+    pub(crate) fn bounds(&self) -> Values {
+        let bound = |goal: &Goal| match goal {
+            Goal::Consolidate => self.nodes.bound(),
+            _ => 0,
+        };
+        self.goals.iter().map(bound).collect()
+    }
+
+    pub(crate) fn node_of(&self, pod: usize) -> usize {
+        self.moves.node_of(pod)
+    }
+
+    /// Moves a pod, if that is legal now.
+    pub(crate) fn apply(&mut self, pod: usize, to: usize) -> bool {
+        let from = self.node_of(pod);
+        let PodInfo { requests, is_of_node, budgets, is_ready, stays, .. } = &self.pods[pod];
+        if from == to || stays.is_some() || !self.budgets.allow(budgets, *is_ready) {
+            return false;
+        }
+        let (requests, is_of_node, was_ready) = (*requests, *is_of_node, *is_ready);
+        if self.moves.apply(pod, to).is_err() {
+            return false;
+        }
+        self.nodes.count(from, requests, is_of_node, -1);
+        self.nodes.count(to, requests, is_of_node, 1);
+        self.set_ready(pod, true);
+        self.relocate(pod, from, to);
+        self.steps.push(Step { pod, from, was_ready });
+        true
+    }
+
+    /// The number of moves so far.
+    pub(crate) fn n_steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// The moves so far since there were this many: the pod and where it went; a pod may be among them more than once.
+    pub(crate) fn steps_since(&self, n_steps: usize) -> Vec<(usize, usize)> {
+        let mut nodes: HashMap<usize, usize> = HashMap::new();
+        let mut steps: Vec<_> = self.steps[n_steps..]
+            .iter()
+            .rev()
+            .map(|step| {
+                let to = nodes.insert(step.pod, step.from).unwrap_or_else(|| self.node_of(step.pod));
+                (step.pod, to)
+            })
+            .collect();
+        steps.reverse();
+        steps
+    }
+
+    /// Takes moves back until there are this many.
+    pub(crate) fn undo_to(&mut self, n_steps: usize) {
+        while self.steps.len() > n_steps {
+            let Some(Step { pod, from, was_ready }) = self.steps.pop() else { return };
+            let to = self.node_of(pod);
+            self.moves.undo();
+            let PodInfo { requests, is_of_node, .. } = self.pods[pod];
+            self.nodes.count(to, requests, is_of_node, -1);
+            self.nodes.count(from, requests, is_of_node, 1);
+            self.set_ready(pod, was_ready);
+            self.relocate(pod, to, from);
+        }
+    }
+
+    fn set_ready(&mut self, pod: usize, is_ready: bool) {
+        let info = &mut self.pods[pod];
+        if info.is_ready != is_ready {
+            info.is_ready = is_ready;
+            self.budgets.count_ready(&info.budgets, if is_ready { 1 } else { -1 });
+        }
+    }
+
+    fn relocate(&mut self, pod: usize, from: usize, to: usize) {
+        let Board { pods, movable_on, .. } = self;
+        movable_on[from].retain(|other| *other != pod);
+        let key = |pod: usize| (pods[pod].rank(), pod);
+        let at = movable_on[to].partition_point(|other| key(*other) < key(pod));
+        movable_on[to].insert(at, pod);
+    }
+}
+
+/// Namespace and name.
+pub(crate) fn name(pod: &Pod) -> (&str, &str) {
+    (&pod.metadata.namespace, &pod.metadata.name)
+}
+
+fn info<'a>(
+    running: &RunningPod<'a>,
+    moves: &mut Moves,
+    budgets: &mut Budgets<'a>,
+    request: &Request,
+) -> PodInfo<'a> {
+    let requests = moves.cluster().rules_of(running.pod).requests;
+    let budgets = budgets.add(running.pod, true);
+    let stays = reason(running, &request.movable, request.now).or_else(|| {
+        let several = "several PodDisruptionBudgets select it: the API server evicts no such pod";
+        (budgets.len() > 1).then(|| several.to_owned())
+    });
+    PodInfo {
+        pod: running.pod,
+        stays,
+        is_of_node: is_of_node(running.pod),
+        requests: [requests.milli_cpu, requests.memory],
+        budgets,
+        is_ready: is_ready(running.pod),
+    }
+}

@@ -1,0 +1,87 @@
+//! Disruption budgets, computed from their specs at each step.
+
+use std::collections::HashMap;
+
+use berth_api::fenceposts::desired_healthy;
+use berth_api::object::{Pod, PodDisruptionBudget, find_condition};
+use berth_api::rules::Selector;
+use serde_json::Value;
+use smallvec::SmallVec;
+
+/// The budgets that select a pod, by index.
+pub(crate) type OfPod = SmallVec<[usize; 1]>;
+
+struct Budget<'a> {
+    object: &'a PodDisruptionBudget,
+    selector: Selector,
+    n_pods: i32,
+    n_healthy: i64,
+    desired: i64,
+}
+
+/// All budgets. A pod that has moved is ready before the next one is evicted.
+pub(crate) struct Budgets<'a> {
+    all: Vec<Budget<'a>>,
+    by_namespace: HashMap<&'a str, Vec<usize>>,
+}
+
+/// Whether the status of a pod does not say that it is not ready.
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    find_condition(&pod.status.conditions, "Ready").is_none_or(|ready| ready.is_true())
+}
+
+impl<'a> Budgets<'a> {
+    /// Budgets without pods.
+    pub(crate) fn new(objects: &[&'a PodDisruptionBudget]) -> Budgets<'a> {
+        let mut by_namespace: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (i, object) in objects.iter().enumerate() {
+            by_namespace.entry(&object.metadata.namespace).or_default().push(i);
+        }
+        let budget = |object: &&'a PodDisruptionBudget| {
+            let selector = Selector::parse(object.spec.selector.as_ref()).unwrap_or(Selector::Nothing);
+            Budget { object, selector, n_pods: 0, n_healthy: 0, desired: 0 }
+        };
+        Budgets { all: objects.iter().map(budget).collect(), by_namespace }
+    }
+
+    /// Counts a pod. Returns its budgets; an empty selector selects all pods of the namespace.
+    pub(crate) fn add(&mut self, pod: &Pod, is_running: bool) -> OfPod {
+        let labels = &pod.metadata.labels;
+        let selects = |i: &usize| self.all[*i].selector.matches(|key| labels.get(key).map(String::as_str));
+        let of_namespace = self.by_namespace.get(pod.metadata.namespace.as_str()).into_iter().flatten();
+        let of_pod: OfPod = of_namespace.copied().filter(selects).collect();
+        if pod.metadata.is_deleting() {
+            return of_pod;
+        }
+        for i in &of_pod {
+            let Budget { object, n_pods, n_healthy, desired, .. } = &mut self.all[*i];
+            *n_pods += 1;
+            *n_healthy += i64::from(is_running && is_ready(pod));
+            let value = |value: &Value| (!value.is_null()).then(|| value.clone());
+            let (min, max) = (value(&object.spec.min_available), value(&object.spec.max_unavailable));
+            // All pods that a controller wants are there, running or pending.
+            *desired = i64::from(desired_healthy(min.as_ref(), max.as_ref(), *n_pods, *n_pods).1);
+        }
+        of_pod
+    }
+
+    /// Whether the API server would evict a pod now.
+    pub(crate) fn allow(&self, of_pod: &[usize], is_ready: bool) -> bool {
+        match of_pod {
+            [] => true,
+            [budget] => {
+                let Budget { object, n_healthy, desired, .. } = &self.all[*budget];
+                let always = object.spec.unhealthy_pod_eviction_policy == "AlwaysAllow";
+                let may_be_unready = always || (*desired > 0 && n_healthy >= desired);
+                n_healthy > desired || (!is_ready && may_be_unready)
+            }
+            // It evicts no pod that several budgets select.
+            _ => false,
+        }
+    }
+
+    /// A pod is ready that was not (1), or the other way round (-1).
+    pub(crate) fn count_ready(&mut self, of_pod: &[usize], sign: i64) {
+        of_pod.iter().for_each(|budget| self.all[*budget].n_healthy += sign);
+    }
+}

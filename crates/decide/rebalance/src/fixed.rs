@@ -1,0 +1,61 @@
+//! Why a pod is not moved.
+
+use berth_api::object::{MIRROR_ANNOTATION, Pod};
+use jiff::Timestamp;
+
+use crate::request::{Movable, RunningPod};
+
+/// Pods of this priority and above belong to the system.
+const SYSTEM_PRIORITY: i32 = 2_000_000_000;
+/// Annotations that forbid the eviction of a pod, with their values.
+const FORBIDDING: [(&str, &str); 3] = [
+    ("scheduling.berth.dev/evictable", "false"),
+    ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
+    ("karpenter.sh/do-not-disrupt", "true"),
+];
+
+/// Whether the pod belongs to its node.
+pub(crate) fn is_of_node(pod: &Pod) -> bool {
+    let owner = pod.metadata.controller().map(|owner| owner.kind.as_str());
+    matches!(owner, Some("DaemonSet" | "Node")) || pod.metadata.annotations.contains_key(MIRROR_ANNOTATION)
+}
+
+/// Why a running pod must stay where it is, if it must.
+pub(crate) fn reason(running: &RunningPod<'_>, movable: &Movable, now: Timestamp) -> Option<String> {
+    let Pod { metadata, spec, status, .. } = running.pod;
+    let annotation = FORBIDDING.iter().find(|(key, value)| metadata.annotation(key) == Some(value));
+    let is_system = spec.priority.is_some_and(|priority| priority >= SYSTEM_PRIORITY)
+        || spec.priority_class_name.starts_with("system-");
+    let settles = status.start_time.map(|start| now.duration_since(start));
+    let reason = if metadata.is_deleting() {
+        "it is being deleted".to_owned()
+    } else if is_of_node(running.pod) {
+        "it belongs to its node (a pod of a DaemonSet, or a mirror pod)".to_owned()
+    } else if metadata.controller().is_none() {
+        "it has no controller that creates it again".to_owned()
+    } else if let Some(stays) = running.stays {
+        stays.to_owned()
+    } else if let Some((key, value)) = annotation {
+        format!("it has the annotation {key}: \"{value}\"")
+    } else if is_system {
+        "it has a system priority".to_owned()
+    } else if !spec.resource_claims.is_empty() || status.extended_resource_claim_status.is_some() {
+        "devices are allocated to it".to_owned()
+    } else if !movable.with_local_storage && spec.volumes.iter().any(|volume| volume.is_local()) {
+        "it has local storage (emptyDir or hostPath)".to_owned()
+    } else if movable.namespaces.as_ref().is_some_and(|names| !names.contains(&metadata.namespace)) {
+        "its namespace is not selected".to_owned()
+    } else if settles.is_some_and(|running| running < movable.settle) {
+        format!("it started less than {} ago", minutes(movable.settle))
+    } else {
+        return None;
+    };
+    Some(reason)
+}
+
+fn minutes(duration: jiff::SignedDuration) -> String {
+    match duration.as_secs() {
+        seconds if seconds % 60 == 0 => format!("{} minutes", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
+}

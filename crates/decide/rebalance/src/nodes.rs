@@ -1,0 +1,122 @@
+//! How nodes are used.
+
+use berth_api::object::Node;
+
+/// CPU in milli-CPU and memory in bytes.
+pub(crate) type Amounts = [i64; 2];
+
+/// What is known of a node.
+#[derive(Clone)]
+pub(crate) struct NodeUse {
+    pub(crate) allocatable: Amounts,
+    /// Requested by all its pods.
+    pub(crate) requested: Amounts,
+    /// Requested by those that belong to the node.
+    pub(crate) of_daemons: Amounts,
+    /// Pods that do not belong to the node.
+    pub(crate) n_pods: usize,
+    pub(crate) price: i64,
+}
+
+/// All nodes, by position.
+pub(crate) struct NodeUses {
+    pub(crate) of: Vec<NodeUse>,
+    threshold: i64,
+    /// The sum of the prices of nodes with pods that do not belong to them.
+    pub(crate) price: i64,
+    /// Nodes above the threshold.
+    pub(crate) n_hot: i64,
+}
+
+impl NodeUses {
+    /// Nodes without pods.
+    pub(crate) fn new<'a>(
+        nodes: impl Iterator<Item = Option<&'a Node>>,
+        threshold: u32,
+        price_label: Option<&str>,
+    ) -> NodeUses {
+        let one = |node: Option<&Node>| {
+            let offered = node.and_then(|node| node.status.allocatable.as_ref());
+            let amount = |name: &str| offered.and_then(|list| list.get(name));
+            let labelled = price_label.and_then(|key| node?.metadata.label(key)?.parse::<f64>().ok());
+            let price = match price_label {
+                // In thousandths: sums are exact.
+                Some(_) => labelled.map_or(0, |price| (price * 1000.0).round() as i64),
+                None => 1,
+            };
+            let cpu = amount("cpu").map_or(0, |cpu| cpu.millis());
+            let memory = amount("memory").map_or(0, |memory| memory.units());
+            NodeUse { allocatable: [cpu, memory], requested: [0, 0], of_daemons: [0, 0], n_pods: 0, price }
+        };
+        NodeUses { of: nodes.map(one).collect(), threshold: i64::from(threshold), price: 0, n_hot: 0 }
+    }
+
+    /// A pod comes (1) or goes (-1).
+    pub(crate) fn count(&mut self, node: usize, requests: Amounts, is_of_node: bool, sign: i64) {
+        let node_use = &mut self.of[node];
+        let was_hot = node_use.is_above(self.threshold);
+        let was_used = node_use.n_pods > 0;
+        for (requested, amount) in node_use.requested.iter_mut().zip(requests) {
+            *requested += sign * amount;
+        }
+        if is_of_node {
+            for (requested, amount) in node_use.of_daemons.iter_mut().zip(requests) {
+                *requested += sign * amount;
+            }
+        } else {
+            node_use.n_pods = node_use.n_pods.saturating_add_signed(sign as isize);
+        }
+        let (is_hot, is_used) = (node_use.is_above(self.threshold), node_use.n_pods > 0);
+        self.n_hot += i64::from(is_hot) - i64::from(was_hot);
+        self.price += (i64::from(is_used) - i64::from(was_used)) * node_use.price;
+    }
+
+    pub(crate) fn is_hot(&self, node: usize) -> bool {
+        self.of[node].is_above(self.threshold)
+    }
+
+    /// The index of the resource of which the pods request the greatest share of what the nodes offer.
+    pub(crate) fn scarcest(&self) -> usize {
+        let total = |of: fn(&NodeUse) -> Amounts, i: usize| -> i128 {
+            self.of.iter().map(|node| i128::from(of(node)[i])).sum()
+        };
+        let requested = |i| total(|node| node.requested, i);
+        let offered = |i| total(|node| node.allocatable, i);
+        usize::from(requested(1) * offered(0) > requested(0) * offered(1))
+    }
+
+    /// The lowest sum of prices of nodes that could hold all pods, by the amounts of the scarcest resource alone.
+    pub(crate) fn bound(&self) -> i64 {
+        let i = self.scarcest();
+        let needed: i128 =
+            self.of.iter().map(|node| i128::from(node.requested[i] - node.of_daemons[i])).sum();
+        let offer =
+            |node: &NodeUse| (i128::from(node.allocatable[i] - node.of_daemons[i]), i128::from(node.price));
+        let mut offers: Vec<_> = self.of.iter().map(offer).filter(|(amount, _)| *amount > 0).collect();
+        // What buys most comes first, and of the last node only the share that is needed is paid: no whole nodes cost less.
+        offers.sort_by(|(a, x), (b, y)| (x * b).cmp(&(y * a)));
+        let (mut missing, mut sum) = (needed, 0);
+        for (amount, price) in offers {
+            if missing <= 0 {
+                break;
+            }
+            sum += if amount > missing { (price * missing + amount - 1) / amount } else { price };
+            missing -= amount;
+        }
+        i64::try_from(sum).unwrap_or(i64::MAX)
+    }
+}
+
+impl NodeUse {
+    fn is_above(&self, threshold: i64) -> bool {
+        let both = self.requested.iter().zip(&self.allocatable);
+        both.into_iter().any(|(requested, allocatable)| {
+            i128::from(*requested) * 100 > i128::from(*allocatable) * i128::from(threshold)
+        })
+    }
+
+    /// What is not requested.
+    pub(crate) fn free(&self, i: usize) -> i64 {
+        self.allocatable[i] - self.requested[i]
+    }
+}

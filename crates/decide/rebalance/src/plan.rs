@@ -1,0 +1,197 @@
+//! Plans: what is moved, in which order, and what that is worth.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::board::{Board, Values, name};
+use crate::exhaustive::{self, Found};
+use crate::goal::Goal;
+use crate::improve::improve;
+use crate::request::{Input, Request};
+
+/// A list of moves that can be carried out one after the other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// The moves, in their order.
+    pub moves: Vec<Move>,
+    /// The values of the goals without the plan.
+    pub before: BTreeMap<Goal, f64>,
+    /// The same after it.
+    pub after: BTreeMap<Goal, f64>,
+    /// What no plan comes below.
+    pub bounds: BTreeMap<Goal, f64>,
+    /// Whether every state that moves can reach was looked at: no plan reaches better values, or the same with fewer moves.
+    #[serde(rename = "exhaustive")]
+    pub is_exhaustive: bool,
+    /// The number of moves that were left out for [`Request::max_moves`].
+    pub left_out: usize,
+    /// The pending pods that find a node after the moves.
+    pub placed: Vec<Placed>,
+    /// The pods whose moves would help and that must stay, by namespace and name.
+    pub immovable: Vec<Immovable>,
+}
+
+/// A move of a pod: it is evicted, and its controller creates another one, which goes to the other node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Move {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Its name before the plan: a pod that is moved again keeps it here.
+    pub name: String,
+    /// The node that it leaves.
+    pub from: String,
+    /// The node that it goes to.
+    pub to: String,
+    /// The most important goal that the move, with those that belong to it, improves.
+    pub goal: Goal,
+    /// The priority of the pod.
+    pub cost: i32,
+}
+
+/// A pending pod that finds a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Placed {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The node.
+    pub node: String,
+}
+
+/// A pod that must stay where it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Immovable {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Why it must stay.
+    pub reason: String,
+}
+
+/// Makes a plan.
+pub fn plan(input: Input<'_>, request: &Request) -> Plan {
+    let mut board = Board::new(input, request);
+    let (before, bounds) = (board.values(), board.bounds());
+    let is_exhaustive = make(&mut board, request);
+    let steps = board.steps_since(0);
+    let kept = request.max_moves.map_or(steps.len(), |max| steps.len().min(max));
+    board.undo_to(0);
+    let moves = replay(&mut board, &steps[..kept]);
+    let after = board.values();
+    let immovable = immovable(&board, &after, &bounds);
+    let placed = if board.goals.contains(&Goal::Defragment) { placed(&mut board) } else { Vec::new() };
+    let named = |values: &Values| {
+        let value = |(goal, value): (&Goal, &i64)| {
+            let in_thousandths = *goal == Goal::Consolidate && request.price_label.is_some();
+            (*goal, if in_thousandths { *value as f64 / 1000.0 } else { *value as f64 })
+        };
+        request.goals.iter().zip(values).map(value).collect()
+    };
+    Plan {
+        moves,
+        before: named(&before),
+        after: named(&after),
+        bounds: named(&bounds),
+        is_exhaustive,
+        left_out: steps.len() - kept,
+        placed,
+        immovable,
+    }
+}
+
+/// Moves pods until neither search finds anything better. Returns whether no better plan exists.
+fn make(board: &mut Board<'_>, request: &Request) -> bool {
+    loop {
+        let start = board.n_steps();
+        let found = exhaustive::search(board, request.max_states);
+        let is_best = found.as_ref().is_some_and(|found| found.is_best);
+        if !is_best {
+            improve(board);
+        }
+        if let Some(Found { steps, values, .. }) = found {
+            let here = (board.values(), board.n_steps() - start);
+            if is_best || (values, steps.len()) < here {
+                board.undo_to(start);
+                steps.iter().for_each(|(pod, to)| _ = board.apply(*pod, *to));
+            }
+        }
+        if is_best || board.n_steps() == start {
+            return is_best && start == 0;
+        }
+    }
+}
+
+/// Makes the moves of a plan again, and says what each is for: the first goal whose value it lowers, or else what the moves after it
+/// are for.
+fn replay(board: &mut Board<'_>, steps: &[(usize, usize)]) -> Vec<Move> {
+    let mut moves: Vec<Move> = Vec::with_capacity(steps.len());
+    let mut n_known = 0;
+    let mut values = board.values();
+    for (pod, to) in steps {
+        let from = board.node_of(*pod);
+        board.apply(*pod, *to);
+        let (info, nodes) = (&board.pods[*pod], board.moves.nodes());
+        let (namespace, name) = name(info.pod);
+        moves.push(Move {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            from: nodes[from].clone(),
+            to: nodes[*to].clone(),
+            goal: board.goals[0],
+            cost: info.priority(),
+        });
+        let after = board.values();
+        if let Some(i) = (0..after.len()).find(|i| after[*i] < values[*i]) {
+            moves[n_known..].iter_mut().for_each(|made| made.goal = board.goals[i]);
+            n_known = moves.len();
+        }
+        values = after;
+    }
+    moves
+}
+
+fn placed(board: &mut Board<'_>) -> Vec<Placed> {
+    let outcomes = board.waiting.place(board.moves.cluster());
+    let placed = board.waiting.pods.iter().zip(&outcomes).filter_map(|((pod, _), outcome)| {
+        let (namespace, name) = name(pod);
+        let node = outcome.node()?.to_owned();
+        Some(Placed { namespace: namespace.to_owned(), name: name.to_owned(), node })
+    });
+    placed.collect()
+}
+
+/// The pods that stay although moving them could bring a value nearer to its bound.
+fn immovable(board: &Board<'_>, values: &Values, bounds: &Values) -> Vec<Immovable> {
+    let mut helpful = vec![false; board.pods.len()];
+    let open = board.goals.iter().zip(values.iter().zip(bounds)).filter(|(_, (value, bound))| value > bound);
+    for (goal, _) in open {
+        let skewed = if *goal == Goal::Spread { board.moves.skewed() } else { Vec::new() };
+        for (pod, info) in board.pods.iter().enumerate() {
+            let node = board.node_of(pod);
+            helpful[pod] |= match goal {
+                Goal::Required => board.moves.is_rejected(pod),
+                Goal::Preferences => board.moves.unmet(pod) > 0,
+                Goal::Spread => skewed.iter().any(|constraint| {
+                    constraint.fullest.binary_search(&node).is_ok()
+                        && board.moves.counts_for(pod, constraint.constraint)
+                }),
+                Goal::Balance => !info.is_of_node && board.nodes.is_hot(node),
+                Goal::Consolidate | Goal::Defragment => !info.is_of_node,
+            };
+        }
+    }
+    let stays = board.pods.iter().zip(helpful).filter(|(_, is_helpful)| *is_helpful);
+    let mut immovable: Vec<_> = stays
+        .filter_map(|(info, _)| {
+            let (namespace, name) = name(info.pod);
+            let reason = info.stays.clone()?;
+            Some(Immovable { namespace: namespace.to_owned(), name: name.to_owned(), reason })
+        })
+        .collect();
+    immovable.sort();
+    immovable
+}

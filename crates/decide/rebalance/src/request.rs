@@ -1,0 +1,85 @@
+//! What a plan is made from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::object::{Node, Pod, PodDisruptionBudget};
+use berth_engine::Cluster;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::goal::Goal;
+
+/// A cluster, for which a plan is made.
+pub struct Input<'a> {
+    /// A copy of its state. Pending pods are not in it.
+    pub cluster: Cluster,
+    /// The nodes by name.
+    pub nodes: &'a BTreeMap<String, Node>,
+    /// The pods with a node.
+    pub running: Vec<RunningPod<'a>>,
+    /// The pods without a node, in the order in which the scheduler tries them.
+    pub pending: Vec<&'a Pod>,
+    /// The disruption budgets; only their specs are read.
+    pub budgets: Vec<&'a PodDisruptionBudget>,
+}
+
+/// A pod with a node.
+#[derive(Clone, Copy)]
+pub struct RunningPod<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// Its node.
+    pub node: &'a str,
+    /// Why it must stay, if the caller knows a reason.
+    pub stays: Option<&'static str>,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The goals, the most important first.
+    pub goals: Vec<Goal>,
+    /// The most moves of a plan; the rest of it is left out.
+    pub max_moves: Option<usize>,
+    /// Which pods may move.
+    pub movable: Movable,
+    /// The share in percent of a node's CPU or memory above which [`Goal::Balance`] counts it.
+    pub threshold: u32,
+    /// The node label with a number by which [`Goal::Consolidate`] weighs nodes; without it each node counts as 1.
+    pub price_label: Option<String>,
+    /// The current time.
+    pub now: Timestamp,
+    /// The most states that are looked at to find the best plan of all.
+    pub max_states: usize,
+}
+
+impl Request {
+    /// The defaults, for these goals.
+    pub fn new(goals: Vec<Goal>, now: Timestamp) -> Request {
+        Request {
+            goals,
+            max_moves: None,
+            movable: Movable::default(),
+            threshold: 80,
+            price_label: None,
+            now,
+            max_states: 20_000,
+        }
+    }
+}
+
+/// Which pods may move, apart from those that never do.
+#[derive(Clone, Debug)]
+pub struct Movable {
+    /// Whether pods with local storage (`emptyDir`, `hostPath`) may.
+    pub with_local_storage: bool,
+    /// The namespaces whose pods may; none means all.
+    pub namespaces: Option<BTreeSet<String>>,
+    /// How long a pod must have been running.
+    pub settle: SignedDuration,
+}
+
+impl Default for Movable {
+    fn default() -> Movable {
+        Movable { with_local_storage: false, namespaces: None, settle: SignedDuration::from_mins(10) }
+    }
+}
