@@ -12,6 +12,7 @@ pub mod capacity;
 pub mod compare;
 mod device_hints;
 mod explanation;
+mod rebalance;
 mod repairs;
 pub mod replay;
 mod rolling_update;

@@ -26,7 +26,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     apiserver, audit, capacity, compare, completions, console, enforcer, explain, install, kubelet, lint,
-    man, record, replay, scheduler, sets, simulate, up, version, webhook, what_if,
+    man, rebalance, record, replay, scheduler, sets, simulate, up, version, webhook, what_if,
 };
 use crate::error::CliError;
 use crate::plugin::Role;
@@ -81,6 +81,7 @@ enum Command {
     Lint(lint::Args),
     WhatIf(what_if::Args),
     Capacity(capacity::Args),
+    Rebalance(rebalance::Args),
     Compare(compare::Args),
     Console(console::Args),
     Apiserver(apiserver::Args),
@@ -129,6 +130,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(&args),
         Command::WhatIf(args) => what_if::run(&args),
         Command::Capacity(args) => capacity::run(args),
+        Command::Rebalance(args) => rebalance::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Console(args) => console::run(&args),
         Command::Replay(args) => replay::run(&args),

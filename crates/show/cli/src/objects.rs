@@ -13,7 +13,7 @@ use berth_simulate::{SimulatedPod, Simulation};
 use crate::error::CliError;
 
 /// Which objects a name may stand for.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct ScopeArgs {
     /// Namespace of the object [default: all namespaces]
     #[arg(short, long, value_name = "NAMESPACE")]

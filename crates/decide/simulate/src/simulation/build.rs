@@ -204,6 +204,7 @@ impl Simulation {
                 .iter()
                 .map(|b| DisruptionBudget::from(&b.object))
                 .collect(),
+            budget_objects: inventory.pod_disruption_budgets.iter().map(|b| b.object.clone()).collect(),
             warnings: Vec::new(),
             ended: BTreeMap::new(),
             workloads,

@@ -117,7 +117,8 @@ impl Simulation {
         }
         if is_changed(&[Kind::PodDisruptionBudget]) {
             let budgets = inventory.pod_disruption_budgets.iter();
-            self.budgets = budgets.map(|budget| DisruptionBudget::from(&budget.object)).collect();
+            self.budgets = budgets.clone().map(|budget| DisruptionBudget::from(&budget.object)).collect();
+            self.budget_objects = budgets.map(|budget| budget.object.clone()).collect();
         }
         if is_changed(&[Kind::PodGroup, Kind::CoschedulingPodGroup]) {
             self.pod_groups =

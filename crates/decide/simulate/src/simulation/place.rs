@@ -127,7 +127,7 @@ impl Simulation {
     }
 
     /// A pod leaves its node, in the state of the cluster.
-    pub(super) fn remove_from_node(&mut self, position: usize) {
+    pub(crate) fn remove_from_node(&mut self, position: usize) {
         let pod = &self.pods[position].pod;
         self.cluster.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
         self.devices.release(&mut self.cluster, pod);

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use berth_api::object::device::ResourceClaim;
-use berth_api::object::{GroupKey, GroupRules, NamespacedName, Node, Pod, PodStatus, RuntimeClass};
+use berth_api::object::{
+    GroupKey, GroupRules, NamespacedName, Node, Pod, PodDisruptionBudget, PodStatus, RuntimeClass,
+};
 use berth_api::policy::PlacementPolicy;
 use berth_api::rules::{KnownNamespaces, PodRules};
 use berth_engine::{Cluster, DevicesOfNode, DisruptionBudget, GroupDisruption, Outcome, PreparedPod};
@@ -44,17 +46,19 @@ use super::workloads::Workloads;
 pub struct Simulation {
     pub(crate) cluster: Cluster,
     /// Whether the proposals' fields are read.
-    pub(super) extensions: bool,
+    pub(crate) extensions: bool,
     /// All pods, running and pending, in input order.
     pub(crate) pods: Pods,
     /// Positions of pending pods in [`Simulation::pods`], in the order in which they are placed.
-    pub(super) queue: Vec<usize>,
+    pub(crate) queue: Vec<usize>,
     /// Whether unschedulable pods preempt others.
     pub(crate) preempts: bool,
     /// Positions of pods whose preemption made no room: they preempt no more.
     pub(super) vain_preemptors: HashSet<usize>,
     pub(crate) pending_for: PendingFor,
     pub(crate) budgets: Vec<DisruptionBudget>,
+    /// The same as they were read.
+    pub(crate) budget_objects: Arc<[PodDisruptionBudget]>,
     pub(super) warnings: Vec<String>,
     /// The pods of the input that have ended, apart from those that a node rejected and no controller replaces.
     pub(super) ended: BTreeMap<NamespacedName, PodStatus>,
@@ -66,7 +70,7 @@ pub struct Simulation {
     /// The PodGroups; without rules, their pods are placed one by one.
     pub(super) pod_groups: BTreeMap<GroupKey, Option<GroupRules>>,
     /// What they say of running pods.
-    pub(super) group_disruptions: BTreeMap<GroupKey, GroupDisruption>,
+    pub(crate) group_disruptions: BTreeMap<GroupKey, GroupDisruption>,
     /// How many pods owners have at one time.
     pub(super) group_owners: BTreeMap<GroupKey, usize>,
     pub(super) group_placements: BTreeMap<GroupKey, GroupPlacement>,

@@ -25,6 +25,7 @@ mod picture_args;
 mod policy_file;
 mod provisioner_args;
 mod read_inputs;
+pub mod rebalance;
 pub mod record;
 mod record_args;
 pub mod replay;

@@ -10,6 +10,7 @@ pub mod lint;
 pub mod node_sets;
 pub mod not_running;
 pub mod placement;
+pub mod rebalance;
 pub mod sarif;
 pub mod sets;
 pub mod timeline;

@@ -1,0 +1,193 @@
+//! `berth rebalance`.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::time::Duration;
+
+use berth_api::inventory::Inventory;
+use berth_api::object::StringMap;
+use berth_api::rules::{NamespaceScope, Selector};
+use berth_api::syntax::labels::ZONE;
+use berth_console::pictures::ColorBy;
+use berth_rebalance::{Goal, Movable, Request};
+use berth_simulate::Simulation;
+use berth_terminal::output;
+use berth_terminal::process::{ExitStatus, leave_to_exit};
+use jiff::{SignedDuration, Timestamp};
+
+use super::cluster_args::{ClusterArgs, warn_about};
+use super::node_args::duration;
+use super::picture_args::PictureArgs;
+use crate::error::CliError;
+use crate::objects::{ScopeArgs, find};
+use crate::pictures::PictureOutputArgs;
+use crate::render::rebalance as render;
+
+/// Show which running pods to move, and where, so that the cluster is better by the goals
+///
+/// Proposes moves that can be carried out one after the other: at each step the pod fits on its target, no required rule of another
+/// pod breaks that held before, and the PodDisruptionBudgets allow the eviction. The values of the goals fall, in the order of the
+/// goals, and a plan for the result is empty. The cluster is not changed.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "berth rebalance [OPTIONS] --dump FILE...\n       berth rebalance [OPTIONS] --live\n       \
+                      berth rebalance [OPTIONS] -f FILE...",
+    after_help = "\
+Examples:
+  berth rebalance --dump cluster.yaml
+  berth rebalance --live --goal spread --goal consolidate --max-moves 20
+  berth rebalance --dump cluster.yaml --for shop/web-7
+  berth rebalance --dump cluster.yaml -f new-node.yaml --goal spread -o json
+  berth rebalance --dump cluster.yaml -o json | berth what-if --dump cluster.yaml --moves -
+
+Exit codes: 0 the plan is made, also if it has moves; 1 it has moves, with --exit-code, or the pods of --for get no room; \
+2 invalid input or usage
+
+See docs/rebalance.md for the goals, the guarantees and the fields of -o json."
+)]
+pub struct Args {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// What to improve, the most important first; can be repeated [default: required, defragment, spread]
+    #[arg(long, value_name = "GOAL", value_parser = str::parse::<Goal>)]
+    goal: Vec<Goal>,
+    /// Make room for this pending pod, or the pending pods of this workload: NAME, NAMESPACE/NAME or deploy/NAME
+    #[arg(long = "for", value_name = "POD", conflicts_with = "goal")]
+    for_pod: Option<String>,
+    /// The most moves; the rest of the plan is left out
+    #[arg(long, value_name = "N")]
+    max_moves: Option<usize>,
+    /// Only pods in namespaces with these labels move, such as team=shop,stage!=prod
+    #[arg(long, value_name = "SELECTOR")]
+    namespace_selector: Option<String>,
+    /// Also move pods with local storage (emptyDir, hostPath): its contents are lost
+    #[arg(long)]
+    evict_local_storage: bool,
+    /// A pod that started less than this ago stays
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    settle: Duration,
+    /// Percentage of CPU or memory requested above which `balance` counts a node
+    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=100))]
+    threshold: u32,
+    /// Node label with the price of the node, by which `consolidate` weighs nodes [default: each node counts 1]
+    #[arg(long, value_name = "KEY")]
+    price_label: Option<String>,
+    /// Exit with 1 if the plan has moves
+    #[arg(long)]
+    exit_code: bool,
+    #[command(flatten)]
+    picture: PictureArgs,
+    #[command(flatten)]
+    output: PictureOutputArgs,
+}
+
+/// Makes the plan.
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
+    let cluster = &args.cluster;
+    let inventory = cluster.inventory(false)?;
+    cluster.check(&inventory)?;
+    let settings = cluster.settings(&inventory)?;
+    let mut request = args.request(&inventory)?;
+    let mut simulation = Simulation::as_is(inventory, cluster.options(settings))?;
+    warn_about(&simulation);
+    let subject = match &args.for_pod {
+        None => None,
+        Some(name) => {
+            request.goals = vec![Goal::Defragment];
+            let found = find(&simulation, Some(name), &ScopeArgs::default())?;
+            if !found.pods.iter().any(|position| simulation.pods()[*position].is_unplaced()) {
+                return Err(CliError::NotFound(format!("--for {name}: {} has no pending pod", found.name)));
+            }
+            Some(found.pods)
+        }
+    };
+    let plan = simulation.rebalance(&request, subject.as_deref());
+    let mut out = output::stdout();
+    let table = |mut out: &mut dyn Write| render::write(&mut out, &plan, &request);
+    let draw = |all: bool| {
+        let before = args.draw(&mut simulation, ColorBy::Utilization, all);
+        let left: BTreeSet<String> = plan.moves.iter().map(|made| made.from.clone()).collect();
+        simulation.carry_out(&plan);
+        let after = args.draw(&mut simulation, ColorBy::Change(&left), all);
+        if !all {
+            return after;
+        }
+        let captioned = |(caption, pictures): (&str, Vec<String>)| {
+            let pictures = pictures.into_iter();
+            pictures
+                .map(|picture| format!("<figcaption>{caption}</figcaption>\n{picture}"))
+                .collect::<Vec<_>>()
+        };
+        [("Before the moves", before), ("After the moves", after)].into_iter().flat_map(captioned).collect()
+    };
+    args.output.write(&mut out, &plan, "Rebalancing", table, draw)?;
+    out.flush()?;
+    leave_to_exit(simulation);
+    let has_no_room = subject.is_some() && plan.after.get(&Goal::Defragment).is_some_and(|left| *left > 0.0);
+    let is_bad = has_no_room || (args.exit_code && !plan.moves.is_empty());
+    Ok(if is_bad { ExitStatus::Failure } else { ExitStatus::Success })
+}
+
+impl Args {
+    fn request(&self, inventory: &Inventory) -> Result<Request, CliError> {
+        let mut goals = self.goal.clone();
+        if goals.is_empty() {
+            goals = vec![Goal::Required, Goal::Defragment, Goal::Spread];
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(goal) = goals.iter().find(|goal| !seen.insert(**goal)) {
+            return Err(CliError::Usage(format!("--goal {goal} is given twice: give each goal once")));
+        }
+        if let Some(key) = &self.price_label {
+            check_prices(inventory, key)?;
+        }
+        let movable = Movable {
+            with_local_storage: self.evict_local_storage,
+            namespaces: self.namespaces(inventory)?,
+            settle: SignedDuration::try_from(self.settle).unwrap_or(SignedDuration::MAX),
+        };
+        let (max_moves, threshold, price_label) = (self.max_moves, self.threshold, self.price_label.clone());
+        let request = Request::new(goals, Timestamp::now());
+        Ok(Request { max_moves, movable, threshold, price_label, ..request })
+    }
+
+    /// The namespaces whose pods may move.
+    fn namespaces(&self, inventory: &Inventory) -> Result<Option<BTreeSet<String>>, CliError> {
+        let Some(text) = &self.namespace_selector else { return Ok(None) };
+        let selector: Selector =
+            text.parse().map_err(|error| CliError::Usage(format!("--namespace-selector {text}: {error}")))?;
+        let of_pods = inventory.pods.iter().map(|entry| &entry.object.metadata.namespace);
+        let of_workloads = inventory.workloads.iter().map(|entry| &entry.object.metadata().namespace);
+        let names: BTreeSet<&String> = of_pods.chain(of_workloads).collect();
+        let scope = NamespaceScope { names: Vec::new(), selector };
+        let is_selected = |name: &&String| {
+            let mut namespaces = inventory.namespaces.iter().map(|entry| &entry.object.metadata);
+            let labels = namespaces.find(|namespace| namespace.name == **name).map(|found| &*found.labels);
+            scope.contains(name, labels.unwrap_or(&StringMap::new()))
+        };
+        let selected = names.into_iter().filter(is_selected).cloned();
+        Ok(Some(selected.collect()))
+    }
+
+    fn draw(&self, simulation: &mut Simulation, color_by: ColorBy<'_>, all: bool) -> Vec<String> {
+        let broken = simulation.cluster().audit();
+        self.picture.draw(simulation, &broken, ZONE, color_by, all)
+    }
+}
+
+/// Every node must have a price that is a number of at least 0.
+fn check_prices(inventory: &Inventory, key: &str) -> Result<(), CliError> {
+    for node in inventory.nodes.iter().map(|entry| &entry.object.metadata) {
+        let price = node.label(key);
+        if price.and_then(|price| price.parse::<f64>().ok()).is_none_or(|price| price < 0.0) {
+            let found =
+                price.map_or_else(|| "has no such label".to_owned(), |price| format!("has {price:?}"));
+            let text = format!(
+                "--price-label {key}: Node {} {found}: give each node a price such as 0.25",
+                node.name
+            );
+            return Err(CliError::NotFound(text));
+        }
+    }
+    Ok(())
+}
