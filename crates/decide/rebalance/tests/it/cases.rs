@@ -1,0 +1,227 @@
+//! Plans for clusters of a few nodes.
+
+use berth_rebalance::{Goal, Movable, Plan, Request};
+use berth_testkit::naive::World;
+use serde_json::json;
+
+use crate::worlds::{HOSTNAME, ZONE, between_pods, budget, node, plan_for, pod, request, spread};
+
+fn moves(plan: &Plan) -> Vec<(&str, &str, &str)> {
+    plan.moves.iter().map(|made| (&*made.name, &*made.from, &*made.to)).collect()
+}
+
+/// Three zones of which one came back after an outage.
+fn after_an_outage() -> World {
+    let nodes = vec![node("a", "a", 8), node("b", "b", 8), node("c", "c", 8)];
+    let pods = (0..6).map(|i| {
+        let node = if i < 3 { "a" } else { "b" };
+        pod(&format!("web-{i}"), "web", node, 100, spread("web", ZONE, "DoNotSchedule"))
+    });
+    World { nodes, pods: pods.collect(), ..World::default() }
+}
+
+#[test]
+fn pods_spread_again_after_an_outage() {
+    let plan = plan_for(&after_an_outage(), &request(&[Goal::Spread]));
+    assert_eq!(moves(&plan).len(), 2, "{:?}", plan.moves);
+    assert!(plan.moves.iter().all(|made| made.to == "c"), "{:?}", plan.moves);
+    assert_eq!((plan.before[&Goal::Spread], plan.after[&Goal::Spread]), (2.0, 0.0));
+}
+
+#[test]
+fn pods_that_are_less_important_move_first_then_younger_ones() {
+    let mut world = after_an_outage();
+    for (i, pod) in world.pods.iter_mut().enumerate() {
+        pod.spec.priority = Some(if i == 1 { 0 } else { 10 });
+        pod.status.start_time = jiff::Timestamp::from_second(1_000 + i as i64).ok();
+    }
+    world.pods.retain(|pod| pod.spec.node_name == "a");
+    world.nodes.retain(|node| node.metadata.name != "c");
+    let plan = plan_for(&world, &request(&[Goal::Spread]));
+    assert_eq!(moves(&plan), [("web-1", "a", "b")]);
+    world.pods.remove(1);
+    world.pods.push(pod("web-9", "web", "a", 100, spread("web", ZONE, "DoNotSchedule")));
+    world.pods[2].spec.priority = Some(10);
+    world.pods[2].status.start_time = jiff::Timestamp::from_second(5_000).ok();
+    assert_eq!(moves(&plan_for(&world, &request(&[Goal::Spread]))), [("web-9", "a", "b")]);
+}
+
+#[test]
+fn a_swap_uses_a_third_place_and_is_impossible_without_one() {
+    let on = |disk: &str| json!({"nodeSelector": {"disk": disk}});
+    let mut nodes = vec![node("n1", "a", 1), node("n2", "a", 1), node("n3", "a", 1)];
+    for (node, disk) in nodes.iter_mut().zip(["ssd", "hdd", "none"]) {
+        node.metadata.labels.insert("disk".to_owned(), disk.to_owned());
+    }
+    let pods = vec![pod("p", "p", "n1", 1000, on("hdd")), pod("q", "q", "n2", 1000, json!({}))];
+    let mut world = World { nodes, pods, ..World::default() };
+    let plan = plan_for(&world, &request(&[Goal::Required]));
+    assert_eq!(moves(&plan), [("q", "n2", "n3"), ("p", "n1", "n2")]);
+    world.pods[1] = pod("q", "q", "n2", 1000, on("ssd"));
+    let plan = plan_for(&world, &request(&[Goal::Required]));
+    assert_eq!((moves(&plan), plan.after[&Goal::Required], plan.is_exhaustive), (vec![], 2.0, true));
+}
+
+#[test]
+fn pods_that_another_pods_anti_affinity_rejects_are_moved() {
+    let pods = vec![
+        pod("db", "db", "a", 100, between_pods("podAntiAffinity", "web", HOSTNAME)),
+        pod("web", "web", "a", 100, json!({})),
+    ];
+    let world = World { nodes: vec![node("a", "a", 8), node("b", "b", 8)], pods, ..World::default() };
+    let plan = plan_for(&world, &request(&[Goal::Required]));
+    assert_eq!((plan.before[&Goal::Required], plan.moves.len(), plan.after[&Goal::Required]), (2.0, 1, 0.0));
+}
+
+#[test]
+fn the_affinity_of_others_holds_after_each_step() {
+    // The cache goes nowhere: web needs it in its zone, and may not move itself.
+    let mut web = pod("web", "web", "a", 100, between_pods("podAffinity", "cache", ZONE));
+    web.metadata.owner_references.clear();
+    let cache = pod("cache", "cache", "a", 100, json!({}));
+    let world = World {
+        nodes: vec![node("a", "a", 8), node("b", "b", 8)],
+        pods: vec![web, cache],
+        ..World::default()
+    };
+    let mut request = request(&[Goal::Balance]);
+    request.threshold = 1;
+    let plan = plan_for(&world, &request);
+    assert_eq!((moves(&plan), plan.after[&Goal::Balance]), (vec![], 1.0));
+    let reasons: Vec<_> = plan.immovable.iter().map(|pod| (&*pod.name, &*pod.reason)).collect();
+    assert_eq!(reasons, [("web", "it has no controller that creates it again")]);
+}
+
+#[test]
+fn pods_make_room_for_a_pending_one() {
+    let mut pods = vec![
+        pod("a", "a", "n1", 1000, json!({})),
+        pod("b", "b", "n1", 1000, json!({})),
+        pod("c", "c", "n2", 1000, json!({})),
+        pod("big", "big", "", 3500, json!({})),
+    ];
+    let nodes = vec![node("n1", "a", 4), node("n2", "a", 4)];
+    let plan = plan_for(
+        &World { nodes: nodes.clone(), pods: pods.clone(), ..World::default() },
+        &request(&[Goal::Defragment]),
+    );
+    assert_eq!(moves(&plan), [("c", "n2", "n1")]);
+    let placed: Vec<_> = plan.placed.iter().map(|placed| (&*placed.name, &*placed.node)).collect();
+    assert_eq!(placed, [("big", "n2")]);
+    // A pod that fits without moves needs none.
+    pods[3] = pod("big", "big", "", 1000, json!({}));
+    let plan = plan_for(&World { nodes, pods, ..World::default() }, &request(&[Goal::Defragment]));
+    assert_eq!((moves(&plan), plan.before[&Goal::Defragment]), (vec![], 0.0));
+}
+
+#[test]
+fn nodes_are_emptied_by_number_or_by_price() {
+    let mut nodes: Vec<_> = (0..3).map(|i| node(&format!("n{i}"), "a", 4)).collect();
+    let pods = (0..3).map(|i| pod(&format!("p{i}"), "p", &format!("n{i}"), 1500, json!({})));
+    let mut world = World { nodes: nodes.clone(), pods: pods.collect(), ..World::default() };
+    let plan = plan_for(&world, &request(&[Goal::Consolidate]));
+    assert_eq!(
+        (plan.before[&Goal::Consolidate], plan.after[&Goal::Consolidate], plan.moves.len()),
+        (3.0, 2.0, 1)
+    );
+    for (node, price) in nodes.iter_mut().zip(["0.5", "7", "0.25"]) {
+        node.metadata.labels.insert("price".to_owned(), price.to_owned());
+    }
+    world.nodes = nodes;
+    let request = Request { price_label: Some("price".to_owned()), ..request(&[Goal::Consolidate]) };
+    let plan = plan_for(&world, &request);
+    assert!(plan.moves.iter().all(|made| made.from == "n1"), "{:?}", plan.moves);
+    assert_eq!((plan.before[&Goal::Consolidate], plan.after[&Goal::Consolidate]), (7.75, 0.75));
+}
+
+#[test]
+fn budgets_are_computed_from_their_specs_at_each_step() {
+    for (spec, n_moves) in [
+        (json!({"maxUnavailable": 0}), 0),
+        (json!({"minAvailable": "100%"}), 0),
+        // Of six pods, 1 % rounds up to one.
+        (json!({"maxUnavailable": "1%"}), 2),
+        (json!({"minAvailable": 5}), 2),
+        (json!({"minAvailable": 6}), 0),
+    ] {
+        let world = World { budgets: vec![budget("web", spec.clone())], ..after_an_outage() };
+        assert_eq!(plan_for(&world, &request(&[Goal::Spread])).moves.len(), n_moves, "{spec}");
+    }
+    let both = vec![budget("web", json!({"maxUnavailable": 3})), budget("web", json!({"maxUnavailable": 2}))];
+    let plan = plan_for(&World { budgets: both, ..after_an_outage() }, &request(&[Goal::Spread]));
+    assert_eq!((plan.moves.len(), plan.immovable.len()), (0, 6));
+}
+
+#[test]
+fn pods_that_never_move_are_reported() {
+    let changes: [(fn(&mut berth_api::object::Pod), &str); 9] = [
+        (|pod| pod.metadata.owner_references.clear(), "no controller"),
+        (|pod| pod.metadata.owner_references[0].kind = "DaemonSet".to_owned(), "belongs to its node"),
+        (
+            |pod| _ = pod.metadata.annotations.insert("kubernetes.io/config.mirror".into(), "x".into()),
+            "belongs to its node",
+        ),
+        (
+            |pod| pod.spec.volumes = serde_json::from_value(json!([{"name": "v", "emptyDir": {}}])).unwrap(),
+            "local storage",
+        ),
+        (|pod| pod.spec.priority_class_name = "system-node-critical".into(), "system priority"),
+        (
+            |pod| {
+                _ = pod.metadata.annotations.insert("scheduling.berth.dev/evictable".into(), "false".into())
+            },
+            "evictable",
+        ),
+        (
+            |pod| {
+                _ = pod
+                    .metadata
+                    .annotations
+                    .insert("cluster-autoscaler.kubernetes.io/safe-to-evict".into(), "false".into())
+            },
+            "safe-to-evict",
+        ),
+        (
+            |pod| _ = pod.metadata.annotations.insert("karpenter.sh/do-not-disrupt".into(), "true".into()),
+            "do-not-disrupt",
+        ),
+        (
+            |pod| pod.status.start_time = jiff::Timestamp::from_second(1_800_000_000 - 599).ok(),
+            "less than 10 minutes",
+        ),
+    ];
+    for (change, reason) in changes {
+        let mut world = after_an_outage();
+        world.pods.iter_mut().for_each(change);
+        let plan = plan_for(&world, &request(&[Goal::Spread]));
+        assert_eq!(plan.moves, [], "{reason}");
+        assert_eq!(plan.immovable.len(), 6, "{reason}");
+        assert!(plan.immovable[0].reason.contains(reason), "{:?}", plan.immovable[0]);
+    }
+    let mut world = after_an_outage();
+    world.pods.iter_mut().for_each(changes[3].0);
+    let movable = Movable { with_local_storage: true, ..Movable::default() };
+    let plan = plan_for(&world, &Request { movable, ..request(&[Goal::Spread]) });
+    assert_eq!(plan.moves.len(), 2);
+}
+
+#[test]
+fn a_plan_that_is_cut_goes_on_with_the_same_total() {
+    let mut world = after_an_outage();
+    world.pods.extend(
+        (6..9).map(|i| pod(&format!("web-{i}"), "web", "a", 100, spread("web", ZONE, "DoNotSchedule"))),
+    );
+    let whole = plan_for(&world, &request(&[Goal::Spread]));
+    let cut = Request { max_moves: Some(1), ..request(&[Goal::Spread]) };
+    let mut n_moves = 0;
+    loop {
+        let plan = plan_for(&world, &cut);
+        if plan.moves.is_empty() {
+            break;
+        }
+        assert_eq!(plan.left_out, whole.moves.len() - n_moves - 1);
+        world = crate::worlds::after(&world, &plan);
+        n_moves += 1;
+    }
+    assert_eq!(n_moves, whole.moves.len());
+}

@@ -1,0 +1,6 @@
+//! The tests of the crate in one binary.
+
+mod cases;
+mod naive;
+mod properties;
+mod worlds;

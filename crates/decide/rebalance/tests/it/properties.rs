@@ -1,0 +1,68 @@
+//! Properties of plans for random clusters.
+
+use berth_rebalance::{Goal, Plan, Request};
+use berth_testkit::naive::World;
+
+use crate::naive::{best, moved, values};
+use crate::worlds::{Draw, after, plan_for, request};
+
+/// Number of clusters; `BERTH_REBALANCES` asks for more.
+fn n_clusters(default: u64) -> u64 {
+    std::env::var("BERTH_REBALANCES").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}
+
+fn of(plan: &std::collections::BTreeMap<Goal, f64>, request: &Request) -> Vec<i64> {
+    request.goals.iter().map(|goal| plan[goal] as i64).collect()
+}
+
+/// Carries a plan out, and fails where a step is not legal.
+fn carry_out(world: &World, plan: &Plan, seed: u64) -> World {
+    let mut world = world.clone();
+    for made in &plan.moves {
+        let pod = world.pods.iter().find(|pod| pod.metadata.name == made.name).expect("a pod of the world");
+        assert_eq!(pod.spec.node_name, made.from, "seed {seed}: {made:?}");
+        let next = moved(&world, &made.name, &made.to);
+        world = next.unwrap_or_else(|| panic!("seed {seed}: {made:?} is not legal, in {:#?}", plan.moves));
+    }
+    world
+}
+
+#[test]
+fn every_step_is_legal_values_fall_and_a_plan_for_the_result_is_empty() {
+    for seed in 0..n_clusters(400) {
+        let mut draw = Draw::new(seed);
+        let world = draw.world(6, 10);
+        let mut request = request(&draw.goals());
+        request.max_states = 2_000;
+        let plan = plan_for(&world, &request);
+        let (before, then) = (of(&plan.before, &request), of(&plan.after, &request));
+        assert_eq!(before, values(&world, &request), "seed {seed}: {:?}", request.goals);
+        let end = carry_out(&world, &plan, seed);
+        assert_eq!(then, values(&end, &request), "seed {seed}: {:?}", request.goals);
+        assert!(plan.moves.is_empty() || then < before, "seed {seed}: {before:?} {then:?}");
+        // Pods that have got room run then, and count for the other goals.
+        if !plan.placed.is_empty() && request.goals != [Goal::Defragment] {
+            continue;
+        }
+        let result = after(&world, &plan);
+        let again = plan_for(&result, &request);
+        assert_eq!(again.moves, [], "seed {seed}: {:?} after {:#?}", request.goals, plan.moves);
+    }
+}
+
+#[test]
+fn plans_of_small_clusters_equal_an_exhaustive_search() {
+    let mut n_compared = 0;
+    for seed in 1_000_000..1_000_000 + n_clusters(60) {
+        let mut draw = Draw::new(seed);
+        let world = draw.world(3, 4);
+        let request = request(&draw.goals());
+        let Some((values, n_moves)) = best(&world, &request, 400) else { continue };
+        let plan = plan_for(&world, &request);
+        let found = (of(&plan.after, &request), plan.moves.len());
+        assert_eq!(found, (values, n_moves), "seed {seed}: {:?} {:#?}", request.goals, plan.moves);
+        assert!(plan.is_exhaustive, "seed {seed}");
+        n_compared += usize::from(n_moves > 0);
+    }
+    assert!(n_compared > 10, "{n_compared} plans have moves");
+}
