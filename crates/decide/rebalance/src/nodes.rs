@@ -90,8 +90,11 @@ impl NodeUses {
         let i = self.scarcest();
         let needed: i128 =
             self.of.iter().map(|node| i128::from(node.requested[i] - node.of_daemons[i])).sum();
-        let offer =
-            |node: &NodeUse| (i128::from(node.allocatable[i] - node.of_daemons[i]), i128::from(node.price));
+        // A node that has promised too much keeps what it has.
+        let offer = |node: &NodeUse| {
+            let most = node.allocatable[i].max(node.requested[i]);
+            (i128::from(most - node.of_daemons[i]), i128::from(node.price))
+        };
         let mut offers: Vec<_> = self.of.iter().map(offer).filter(|(amount, _)| *amount > 0).collect();
         // What buys most comes first, and of the last node only the share that is needed is paid: no whole nodes cost less.
         offers.sort_by(|(a, x), (b, y)| (x * b).cmp(&(y * a)));

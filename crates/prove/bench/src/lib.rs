@@ -18,6 +18,7 @@ pub mod load;
 pub mod measure;
 pub mod ops;
 pub mod preempt;
+pub mod rebalance;
 pub mod scale;
 pub mod soak;
 pub mod volumes;

@@ -317,7 +317,7 @@ impl WritePlan {
                     self.writes.push(Write::Scale { kind, name, n_replicas, before });
                 }
             }
-            Change::Evict(name) => {
+            Change::Evict(name) | Change::Move { pod: name, .. } => {
                 let mut pods = inventory.pods.iter().map(|entry| &entry.object);
                 match pods.find(|pod| pod.metadata.namespaced_name() == name) {
                     Some(pod) => self.add_eviction(pod),

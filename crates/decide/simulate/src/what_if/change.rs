@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use super::departures::Departures;
 use super::error::ChangeError;
 use super::scale;
+use crate::simulation::workloads::Workloads;
 use crate::simulation::{is_of_daemon_set, node_like, slices_like, slices_of};
 
 /// One change.
@@ -78,6 +79,13 @@ pub enum Change {
     },
     /// Evicts a pod, if disruption budgets allow it.
     Evict(NamespacedName),
+    /// Evicts a pod, whose controller creates it again, and sends it to a node. The node admits it or not.
+    Move {
+        /// The pod.
+        pod: NamespacedName,
+        /// The node.
+        to: String,
+    },
     /// Devices fail: they are gone, and the pods that use them lose them and are created again.
     FailDevices {
         /// The driver.
@@ -178,12 +186,8 @@ impl Change {
                 scale::scale(inventory, departures, *kind, name, *n_replicas, now)?;
             }
             Change::Evict(name) => {
-                let pods = || inventory.pods.iter().map(|entry| &entry.object);
-                let Some(pod) = pods().find(|pod| pod.metadata.namespaced_name() == *name) else {
-                    let (kind, known) = ("Pod", pods().map(Pod::key).collect());
-                    return Err(ChangeError::NotFound { kind, name: name.to_string(), known });
-                };
-                if pod.spec.node_name.is_empty() || pod.awaits_node_admission() {
+                let pod = &inventory.pods[running(inventory, name)?].object;
+                if pod.awaits_node_admission() {
                     return Err(ChangeError::NotRunning(name.clone()));
                 }
                 // The DaemonSet creates its pod on the same node again.
@@ -192,6 +196,17 @@ impl Change {
                     let why = "has no controller: the eviction deletes it";
                     departures.evict(inventory, &node, why, |pod| pod.metadata.namespaced_name() == *name);
                 }
+            }
+            Change::Move { pod: name, to } => {
+                find_node(inventory, to)?;
+                let (at, workloads) = (running(inventory, name)?, Workloads::new(inventory));
+                let from = find_node(inventory, &inventory.pods[at].object.spec.node_name).ok().cloned();
+                let pod = &mut inventory.pods[at].object;
+                if is_of_daemon_set(pod) || pod.metadata.controller().is_none() {
+                    return Err(ChangeError::NotMovable(name.clone()));
+                }
+                workloads.recreate(pod, from.as_ref());
+                pod.spec.node_name.clone_from(to);
             }
             Change::FailDevices { driver, pool, device } => {
                 fail_devices(inventory, departures, driver, pool.as_deref(), device.as_deref())?;
@@ -258,6 +273,19 @@ fn position(inventory: &Inventory, name: &str) -> Result<usize, ChangeError> {
         name: name.to_owned(),
         known: nodes().cloned().collect(),
     })
+}
+
+/// The position of a pod that has a node.
+fn running(inventory: &Inventory, name: &NamespacedName) -> Result<usize, ChangeError> {
+    let pods = || inventory.pods.iter().map(|entry| &entry.object);
+    let Some(at) = pods().position(|pod| pod.metadata.namespaced_name() == *name) else {
+        let (kind, known) = ("Pod", pods().map(Pod::key).collect());
+        return Err(ChangeError::NotFound { kind, name: name.to_string(), known });
+    };
+    match inventory.pods[at].object.spec.node_name.is_empty() {
+        true => Err(ChangeError::NotRunning(name.clone())),
+        false => Ok(at),
+    }
 }
 
 fn remove_nodes(inventory: &mut Inventory, departures: &mut Departures, is_removed: impl Fn(&Node) -> bool) {

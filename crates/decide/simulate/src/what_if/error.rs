@@ -59,6 +59,9 @@ pub enum ChangeError {
     /// The pod has no node.
     #[error("Pod {0} has no node: it cannot be evicted")]
     NotRunning(NamespacedName),
+    /// Nothing creates the pod again, or it belongs to its node.
+    #[error("Pod {0} cannot be moved: no controller creates it again on another node")]
+    NotMovable(NamespacedName),
     /// A workload cannot be expanded.
     #[error(transparent)]
     Expand(#[from] ExpandError),

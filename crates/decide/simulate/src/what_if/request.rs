@@ -47,6 +47,8 @@ pub enum ChangeRequest {
     FailDevice(String),
     /// Objects to add or to replace: a file, or a text.
     Overlay(String),
+    /// A file with a plan of moves.
+    Moves(String),
 }
 
 impl ChangeRequest {
@@ -133,7 +135,9 @@ impl ChangeRequest {
                 let driver = parts.next().unwrap_or_default();
                 Change::FailDevices { driver, pool: parts.next(), device: parts.next() }
             }
-            ChangeRequest::Overlay(_) => return Err("objects are not a change of one object".to_owned()),
+            ChangeRequest::Overlay(_) | ChangeRequest::Moves(_) => {
+                return Err("a file is not a change of one object".to_owned());
+            }
         })
     }
 }

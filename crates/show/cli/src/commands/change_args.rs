@@ -48,6 +48,9 @@ struct Flags {
     /// Let a device fail, or all devices of a pool or of a driver: pods that use them are created again
     #[arg(long, value_name = "DRIVER[/POOL[/DEVICE]]", num_args = 1)]
     fail_device: Vec<String>,
+    /// Carry out a plan: the file, or - for standard input, that `berth rebalance -o json` wrote
+    #[arg(long, value_name = "FILE", num_args = 1)]
+    moves: Vec<String>,
 }
 
 impl ChangeArgs {
@@ -99,6 +102,7 @@ impl FromArgMatches for ChangeArgs {
         add("scale", 1, flags.scale.into_iter().map(|(w, n)| ChangeRequest::Scale(w, n)).collect());
         add("evict", 1, flags.evict.into_iter().map(ChangeRequest::Evict).collect());
         add("fail_device", 1, flags.fail_device.into_iter().map(ChangeRequest::FailDevice).collect());
+        add("moves", 1, flags.moves.into_iter().map(ChangeRequest::Moves).collect());
         let files = matches.get_many::<String>("files").into_iter().flatten().cloned();
         add("files", 1, files.map(ChangeRequest::Overlay).collect());
         changes.sort_by_key(|(index, _)| *index);

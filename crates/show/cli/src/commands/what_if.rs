@@ -1,18 +1,21 @@
 //! `berth what-if`.
 
-use std::io::Write;
+use std::io::{Read as _, Write};
 
+use berth_api::object::NamespacedName;
 use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::{self, ColorBy};
 use berth_console::reports;
 use berth_enforcer::HoldForecast;
 use berth_simulate::Simulation;
-use berth_simulate::what_if::{ChangeRequest, refusal, topology_key};
+use berth_simulate::what_if::{Change, ChangeRequest, refusal, topology_key};
 use berth_simulate::what_if::{Changed, WhatIf};
+use berth_terminal::input::find_inputs;
 use berth_terminal::output;
 use berth_terminal::process::{ExitStatus, leave_to_exit};
 use berth_terminal::progress;
 use jiff::Timestamp;
+use serde::Deserialize;
 
 use super::change_args::ChangeArgs;
 use super::cluster_args::{ClusterArgs, note_replaced, warn, warn_about};
@@ -84,6 +87,36 @@ enum FailOn {
     Any,
 }
 
+/// A plan, as far as it is carried out.
+#[derive(Deserialize)]
+struct PlanOfMoves {
+    moves: Vec<PlannedMove>,
+}
+
+#[derive(Deserialize)]
+struct PlannedMove {
+    namespace: String,
+    name: String,
+    to: String,
+}
+
+/// The moves of a plan in a file, or in standard input.
+fn moves_of(file: &str) -> Result<Vec<Change>, CliError> {
+    let inputs = find_inputs(&[file.to_owned()])?;
+    let mut text = String::new();
+    for input in &inputs {
+        input.open(|_| ())?.read_to_string(&mut text)?;
+    }
+    let plan: PlanOfMoves = serde_json::from_str(&text).map_err(|error| {
+        CliError::NotFound(format!("--moves {file}: {error}: give the output of `berth rebalance -o json`"))
+    })?;
+    let change = |PlannedMove { namespace, name, to }: PlannedMove| Change::Move {
+        pod: NamespacedName::new(&namespace, &name),
+        to,
+    };
+    Ok(plan.moves.into_iter().map(change).collect())
+}
+
 /// Number of unplaced pods that repairs are looked for.
 const MAX_REPAIRED: usize = 5;
 
@@ -113,6 +146,13 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                 })?;
             }
             ChangeRequest::Overlay(_) => continue,
+            ChangeRequest::Moves(file) => {
+                for change in moves_of(file)? {
+                    what_if.apply(&change).map_err(|error| {
+                        CliError::NotFound(format!("--moves {file}: {}", refusal(&error)))
+                    })?;
+                }
+            }
             request => {
                 let change = request.change(args.namespace.as_deref(), what_if.inventory());
                 what_if

@@ -10,6 +10,7 @@ use berth_bench::groups::{self, Groups};
 use berth_bench::load::Loader;
 use berth_bench::ops::{Bench, Op};
 use berth_bench::preempt::{self, Preempt};
+use berth_bench::rebalance::{self, Rebalance};
 use berth_bench::scale::{self, Scale};
 use berth_bench::volumes::{self, VolumeCase, Volumes};
 use berth_bench::{count, dump, measure};
@@ -85,6 +86,11 @@ pub enum Command {
     /// The groups are decided one after the other, each as a unit. At the end, the output has the groups of which only some
     /// members are placed (there must be none), and a check that shares no code with the engine verifies all required rules.
     Groups(Args<Groups>),
+    /// Measure plans of moves: workloads with displaced pods, room for one pending pod, and nodes to be emptied
+    ///
+    /// Each workload has a hard zone constraint and a soft host name constraint. The output has the time of the plan without reading
+    /// the cluster, the values of the goal before and after, the bound, and the number of moves that a plan for the result has (none).
+    Rebalance(Args<Rebalance>),
     /// Compare the scheduler's binding rate with that of a bare client
     ///
     /// The API server is a separate process. In turn, a bare client binds pods to predetermined nodes, a client that also
@@ -246,6 +252,13 @@ impl Command {
                 let report = of_pods(size.groups, |show| groups::run(size, &mut |n| show(n)));
                 output.write(out, &report, |out| of_engine::groups(out, &report))?;
                 report.broken == 0 && report.check.n_violations == 0
+            }
+            Command::Rebalance(Args { size, output }) => {
+                let n_cases = size.displaced.len() + 2;
+                let bar = progress::of_rounds(n_cases as u64);
+                let reports = with_bar(bar, |show| rebalance::run(&size, &mut |n| show(n)));
+                output.write(out, &reports, |out| of_engine::rebalance(out, &reports))?;
+                reports.iter().all(|report| report.again == 0)
             }
             Command::Bind(Args { size, output }) => {
                 let report = of_pods(size.n_bindings(), |show| {

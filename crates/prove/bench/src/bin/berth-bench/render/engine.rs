@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use berth_api::syntax::format::{counted, grouped};
 use berth_bench::measure::Figures;
 use berth_bench::ops::Op;
+use berth_bench::rebalance::RebalanceReport;
 use berth_bench::workload::{Status, WorkloadReport};
 use berth_bench::{check, churn, dra, enforce, groups, load, preempt, scale, soak, volumes};
 use berth_terminal::output::{ATTENTION, BAD, GOOD};
@@ -254,6 +255,28 @@ pub fn groups(out: &mut impl Write, report: &groups::GroupsReport) -> io::Result
             placement_violations(out, &report.check)
         }
     }
+}
+
+/// Plans of moves.
+pub fn rebalance(out: &mut impl Write, reports: &[RebalanceReport]) -> io::Result<()> {
+    let headings =
+        ["CASE", "NODES", "PODS", "SECONDS", "MEMORY", "MOVES", "BEFORE", "AFTER", "BOUND", "MOVES AGAIN"];
+    let mut table = Table::new(headings);
+    for report in reports {
+        table.row([
+            Cell::from(report.case.to_string()),
+            Cell::from(grouped(report.nodes)),
+            Cell::from(grouped(report.pods)),
+            Cell::from(format!("{:.3}", report.seconds)),
+            Cell::from(mebibytes(report.memory_bytes)),
+            Cell::from(grouped(report.moves)),
+            Cell::from(report.before.to_string()),
+            Cell::from(report.after.to_string()),
+            Cell::from(report.bound.to_string()),
+            Cell::from(grouped(report.again)),
+        ]);
+    }
+    table.write(out, "")
 }
 
 /// The benchmark `enforce`.
