@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::count;
-use crate::measure::{peak_rss_bytes, rss_bytes, timed};
+use crate::measure::{peak_rss_bytes, reset_peak_rss, rss_bytes, timed};
 use crate::scale::nodes::{ZONE, node_name, object, plain_node};
 
 /// CPUs of a node.
@@ -115,6 +115,7 @@ fn measure(case: RebalanceCase, size: &Rebalance) -> RebalanceReport {
         let of = |pod| RunningPod { pod, node: &pod.spec.node_name, stays: None };
         let (running, pending) = (running.iter().map(of).collect(), pending.iter().collect());
         let input = Input { cluster, nodes: &by_name, running, pending, budgets: Vec::new() };
+        reset_peak_rss();
         let before = rss_bytes();
         let (plan, time) = timed(|| plan(input, &request));
         let memory = peak_rss_bytes().zip(before).map(|(peak, before)| peak.saturating_sub(before));

@@ -11,6 +11,7 @@ mod neighbours;
 mod spread;
 mod standing;
 
+use berth_api::config::Plugin;
 use rustc_hash::FxHashMap;
 
 use self::neighbours::Neighbour;
@@ -165,7 +166,7 @@ impl MoveTable {
         let (before, class, from) = (before.clone(), *class, *from);
         let replacement = before.replacement();
         state.forget(&before);
-        if !admits(state, &replacement, to) {
+        if !self.admits(state, &replacement, class, from, to) {
             put(state, &before, from);
             return Err(Refusal::Unfit);
         }
@@ -180,6 +181,17 @@ impl MoveTable {
         }
         self.undo(state);
         Err(Refusal::BreaksRule)
+    }
+
+    /// Whether the filters admit a pod of a class that has left a node to another. Those of its spread constraints would count the pods
+    /// of all nodes: they are counted here.
+    fn admits(&self, state: &State, pod: &PreparedPod, class: ClassId, from: NodeId, to: NodeId) -> bool {
+        let cycle = CycleState::without_nominated(state, pod);
+        let Some(context) = Context::with_any_profile(state, &cycle) else { return false };
+        // Defaults of kube-scheduler are soft.
+        let has_filter = context.profile.profile.filter.contains(&Plugin::PodTopologySpread);
+        (!has_filter || self.spread.admits(state, class, from, to))
+            && context.admits_by(to, |plugin| plugin != Plugin::PodTopologySpread)
     }
 
     /// Takes the last move back. Returns whether there was one.
@@ -273,11 +285,6 @@ impl MoveTable {
         self.unmet += after.1 - unmet;
         before
     }
-}
-
-fn admits(state: &State, pod: &PreparedPod, node: NodeId) -> bool {
-    let cycle = CycleState::without_nominated(state, pod);
-    Context::with_any_profile(state, &cycle).is_some_and(|context| context.admits(node))
 }
 
 fn put(state: &mut State, pod: &PreparedPod, node: NodeId) {

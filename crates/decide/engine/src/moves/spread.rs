@@ -44,13 +44,28 @@ pub(super) struct Constraint {
     owners: FxHashMap<DomainId, u32>,
 }
 
+/// The hard constraints of a class.
+#[derive(Default)]
+struct Hard {
+    /// The constraints, and 1 if the pods of the class count for them.
+    constraints: Vec<(usize, i64)>,
+    /// The topologies in which a node must have a domain.
+    topologies: Vec<TopologyId>,
+}
+
+impl Hard {
+    fn has(&self, constraint: usize) -> bool {
+        self.constraints.iter().any(|(at, _)| *at == constraint)
+    }
+}
+
 /// All constraints.
 pub(super) struct SpreadTable {
     pub(super) constraints: Vec<Constraint>,
     /// Those for which pods of a signature count.
     counted: FxHashMap<SignatureId, Vec<usize>>,
-    /// The hard ones of each class.
-    owned: Vec<Vec<usize>>,
+    /// What is hard for each class.
+    hard: Vec<Hard>,
     /// The sum of what is above `maxSkew`.
     pub(super) excess: i64,
 }
@@ -59,17 +74,21 @@ impl SpreadTable {
     pub(super) fn new(state: &State, classes: &[Class]) -> SpreadTable {
         let (mut by_key, mut sets) = (FxHashMap::default(), FxHashMap::default());
         let mut constraints: Vec<Constraint> = Vec::new();
-        let mut owned = Vec::with_capacity(classes.len());
+        let mut all_hard = Vec::with_capacity(classes.len());
         for class in classes {
-            let mut hard = Vec::new();
-            for key in keys(state, class, &mut sets) {
-                let is_hard = key.is_hard;
+            let mut hard = Hard::default();
+            for (spread, key) in keys(state, class, &mut sets) {
+                let is_hard = is_hard(&spread);
+                if is_hard {
+                    hard.topologies.push(spread.topology);
+                }
+                let Some(key) = key else { continue };
                 let at = *by_key.entry(key).or_insert_with_key(|key| {
                     constraints.push(Constraint::new(state, key.clone()));
                     constraints.len() - 1
                 });
                 if is_hard {
-                    hard.push(at);
+                    hard.constraints.push((at, spread.self_match));
                     let Constraint { key, owners, .. } = &mut constraints[at];
                     for (node, place) in &class.places {
                         if let Some(domain) = state.topologies.domain(key.topology, *node) {
@@ -78,7 +97,7 @@ impl SpreadTable {
                     }
                 }
             }
-            owned.push(hard);
+            all_hard.push(hard);
         }
         let mut by_matcher: FxHashMap<MatcherId, Vec<usize>> = FxHashMap::default();
         for (at, constraint) in constraints.iter().enumerate() {
@@ -91,7 +110,7 @@ impl SpreadTable {
         });
         let counted = counted.collect();
         let excess = constraints.iter().map(Constraint::excess).sum();
-        SpreadTable { constraints, counted, owned, excess }
+        SpreadTable { constraints, counted, hard: all_hard, excess }
     }
 
     /// A pod has gone from one node to another. Returns whether all hard constraints of other pods hold that held before.
@@ -106,12 +125,12 @@ impl SpreadTable {
         let mut all_hold = true;
         for at in self.counted.get(&signature).into_iter().flatten() {
             let constraint = &mut self.constraints[*at];
-            let is_owner = self.owned[class].contains(at);
+            let is_owner = self.hard[class].has(*at);
             self.excess -= constraint.excess();
             all_hold &= constraint.shift(state, is_owner, from, to);
             self.excess += constraint.excess();
         }
-        for at in &self.owned[class] {
+        for (at, _) in &self.hard[class].constraints {
             let Constraint { key, owners, .. } = &mut self.constraints[*at];
             for (node, sign) in [(from, -1), (to, 1)] {
                 if let Some(domain) = state.topologies.domain(key.topology, node) {
@@ -123,42 +142,59 @@ impl SpreadTable {
         all_hold
     }
 
+    /// Whether the filter admits a pod of a class that leaves one node for another.
+    pub(super) fn admits(&self, state: &State, class: ClassId, from: NodeId, to: NodeId) -> bool {
+        let Hard { constraints, topologies } = &self.hard[class];
+        topologies.iter().all(|topology| state.topologies.domain(*topology, to).is_some())
+            && constraints
+                .iter()
+                .all(|(at, self_match)| self.constraints[*at].admits(state, *self_match, from, to))
+    }
+
     /// Whether pods of a signature count for a constraint.
     pub(super) fn counts(&self, signature: SignatureId, constraint: usize) -> bool {
         self.counted.get(&signature).is_some_and(|counted| counted.contains(&constraint))
     }
 }
 
-/// The constraints of a class, without those that count no pods and kube-scheduler's own defaults.
-fn keys(state: &State, class: &Class, sets: &mut FxHashMap<Arc<Included>, Arc<Included>>) -> Vec<Key> {
+/// The constraints of a class: its topology, whether its pods count, and what it is distinguished by unless it counts no pods. kube-scheduler's
+/// own defaults are left out.
+fn keys(
+    state: &State,
+    class: &Class,
+    sets: &mut FxHashMap<Arc<Included>, Arc<Included>>,
+) -> Vec<(Spread, Option<Key>)> {
     if state.has_system_spread(&class.pod) {
         return Vec::new();
     }
     let cycle = CycleState::without_nominated(state, &class.pod);
     let Some(context) = Context::with_any_profile(state, &cycle) else { return Vec::new() };
-    let key = |spread: &Spread| {
+    let mut key = |spread: &Spread| {
         let constraint = &spread.constraint;
-        let mut together = cycle.spread.iter();
-        let when = constraint.when_unsatisfiable;
-        let mut topologies: Vec<TopologyId> = Vec::new();
-        together
-            .by_ref()
-            .filter(|s| s.constraint.when_unsatisfiable == when)
-            .for_each(|s| topologies.push(s.topology));
-        let has_all_keys = |node| topologies.iter().all(|t| state.topologies.domain(*t, node).is_some());
-        let nodes =
-            state.nodes.iter().filter(|(id, node)| has_all_keys(*id) && spread.includes(context, node));
+        let has_all_keys = |node| {
+            let mut together = cycle.spread.iter();
+            together.all(|other| {
+                other.constraint.when_unsatisfiable != constraint.when_unsatisfiable
+                    || state.topologies.domain(other.topology, node).is_some()
+            })
+        };
+        let nodes = state.nodes.iter();
+        let nodes = nodes.filter(|(id, node)| has_all_keys(*id) && spread.includes(context, node));
         let nodes: Vec<NodeId> = nodes.map(|(id, _)| id).collect();
         let domains = nodes.iter().filter_map(|node| state.topologies.domain(spread.topology, *node));
         let n_domains = domains.collect::<FxHashSet<_>>().len();
         let included = Arc::new(Included { nodes, n_domains });
         let included = sets.entry(included.clone()).or_insert(included).clone();
-        let is_hard = when == WhenUnsatisfiable::DoNotSchedule;
+        let is_hard = is_hard(spread);
         let min_domains = if is_hard { constraint.min_domains } else { 0 };
         let (topology, max_skew) = (spread.topology, constraint.max_skew);
         Some(Key { matcher: spread.matcher?, topology, max_skew, min_domains, is_hard, included })
     };
-    cycle.spread.iter().filter_map(key).collect()
+    cycle.spread.iter().map(|spread| (spread.clone(), key(spread))).collect()
+}
+
+fn is_hard(spread: &Spread) -> bool {
+    spread.constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule
 }
 
 impl Constraint {
@@ -191,6 +227,25 @@ impl Constraint {
         (most - self.minimum() - self.key.max_skew).max(0)
     }
 
+    /// The domain of a node whose pods count.
+    fn domain(&self, state: &State, node: NodeId) -> Option<DomainId> {
+        state.topologies.domain(self.key.topology, node).filter(|_| self.is_included.contains(&node))
+    }
+
+    /// Whether the filter admits a pod that leaves one node for another.
+    fn admits(&self, state: &State, self_match: i64, from: NodeId, to: NodeId) -> bool {
+        let n_domains = self.key.included.n_domains as i64;
+        let left = self.domain(state, from).filter(|_| self_match > 0);
+        let Some(target) = state.topologies.domain(self.key.topology, to) else { return false };
+        let mut minimum = self.minimum();
+        if let Some(left) = left.filter(|_| n_domains >= self.key.min_domains) {
+            minimum = minimum.min(self.in_domain(left) - 1);
+        }
+        let here = self.in_domain(target) - i64::from(left == Some(target));
+        // Without any domain there is no minimum that a skew could exceed.
+        n_domains == 0 || here + self_match - minimum <= self.key.max_skew
+    }
+
     fn in_domain(&self, domain: DomainId) -> i64 {
         self.n_pods.get(&domain).copied().unwrap_or(0)
     }
@@ -198,11 +253,7 @@ impl Constraint {
     /// A pod that counts, and may have the constraint, has gone from one node to another. Returns whether the constraint of all other
     /// owners holds if it held before.
     fn shift(&mut self, state: &State, is_owner: bool, from: NodeId, to: NodeId) -> bool {
-        let domain = |node| {
-            let domain = state.topologies.domain(self.key.topology, node)?;
-            self.is_included.contains(&node).then_some(domain)
-        };
-        let (from, to) = (domain(from), domain(to));
+        let (from, to) = (self.domain(state, from), self.domain(state, to));
         if from == to {
             return true;
         }

@@ -1,6 +1,8 @@
 //! Whether one node is feasible, with the pods that are nominated to it.
 
-use super::registry::{Filters, filters, pre_filter};
+use berth_api::config::Plugin;
+
+use super::registry::{Filters, filters_of, pre_filter};
 use super::rule::PreFilter;
 use crate::cycle::context::{Context, NodeRef};
 use crate::cycle::what_if::RelevantMatchers;
@@ -10,6 +12,11 @@ use crate::verdict::Rejection;
 impl Context<'_> {
     /// Whether every rule admits the pod to a node, with the pods nominated to it and without.
     pub(crate) fn admits(self, id: NodeId) -> bool {
+        self.admits_by(id, |_| true)
+    }
+
+    /// The same for some of the rules.
+    pub(crate) fn admits_by(self, id: NodeId, is_meant: impl Fn(Plugin) -> bool) -> bool {
         let considered = match pre_filter(self) {
             PreFilter::AllNodes => true,
             PreFilter::Nodes(_, names) => names.iter().any(|n| n == self.state.node_name(id)),
@@ -18,7 +25,7 @@ impl Context<'_> {
         if !considered {
             return false;
         }
-        let filters = filters(self);
+        let filters = filters_of(self, is_meant);
         let node = NodeRef::new(id, self.state.nodes.get(id));
         filters.iter().all(|(_, filter)| filter.admits(node))
             && self.rejection_with_nominated(&filters, id).is_none()

@@ -188,7 +188,12 @@ pub(crate) fn pre_filter(context: Context<'_>) -> PreFilter {
 
 /// Prepares the filters of the pod's profile, in order. Rules that cannot reject are left out.
 pub(crate) fn filters(context: Context<'_>) -> Filters<'_> {
-    let plugins = context.profile.profile.filter.iter();
+    filters_of(context, |_| true)
+}
+
+/// The same for some of the rules.
+pub(crate) fn filters_of(context: Context<'_>, is_meant: impl Fn(Plugin) -> bool) -> Filters<'_> {
+    let plugins = context.profile.profile.filter.iter().filter(|plugin| is_meant(**plugin));
     plugins.filter_map(|plugin| Some((*plugin, filter(*plugin, context)?))).collect()
 }
 

@@ -6,6 +6,8 @@ use crate::board::Board;
 
 /// The largest number of pods that leave one node.
 const MAX_LEAVING: usize = 8;
+/// Number of nodes that are tried for a pod that leaves, if the scheduler would leave it where it is.
+const MAX_TARGETS: usize = 4;
 /// Number of nodes that are tried for a pending pod.
 const MAX_NODES: usize = 200;
 
@@ -64,24 +66,30 @@ fn clear(board: &mut Board<'_>, node: usize, pending: &PreparedPod) {
     for _ in 0..MAX_LEAVING {
         let mut pods = board.movable_on[node].clone();
         pods.sort_by_key(|pod| (board.pods[*pod].priority(), board.pods[*pod].requests));
+        // Pods of one size are the same here, unless the last one is not enough.
+        pods.dedup_by_key(|pod| (board.moves.class_of(*pod), board.pods[*pod].requests));
         let n_steps = board.n_steps();
         let mut last = None;
         for pod in pods {
-            let Some(to) = elsewhere(board, pod, node) else { continue };
-            if board.apply(pod, to) {
-                if board.moves.cluster().fits_on(pending, &name) {
-                    return;
-                }
-                board.undo_to(n_steps);
-                last = Some((pod, to));
+            let Some(to) = leave(board, pod, node) else { continue };
+            if board.moves.cluster().fits_on(pending, &name) {
+                return;
             }
+            board.undo_to(n_steps);
+            last = Some((pod, to));
         }
         let Some((pod, to)) = last else { return };
         board.apply(pod, to);
     }
 }
 
-/// Where a pod of a node would go.
-fn elsewhere(board: &mut Board<'_>, pod: usize, node: usize) -> Option<usize> {
-    board.moves.first_choice(pod).filter(|to| *to != node)
+/// Moves a pod of a node to where the scheduler would put it, or where most room is.
+fn leave(board: &mut Board<'_>, pod: usize, node: usize) -> Option<usize> {
+    let first = board.moves.first_choice(pod).filter(|to| *to != node);
+    let others = (0..board.movable_on.len()).filter(|to| *to != node);
+    let targets = match first {
+        Some(first) => vec![first],
+        None => board.roomiest(others, MAX_TARGETS),
+    };
+    targets.into_iter().find(|to| board.apply(pod, *to))
 }
