@@ -69,29 +69,24 @@ impl<'a> Board<'a> {
         let names: Vec<_> = running.iter().map(|of| name(of.pod)).collect();
         let (mut moves, positions) = Moves::new(cluster, &names);
         let waiting = Waiting::new(moves.cluster(), &pending);
-        let objects = moves.nodes().iter().map(|name| nodes.get(name));
+        let names = moves.nodes().to_vec();
+        let cluster = moves.cluster();
+        let objects = names.iter().map(|name| {
+            (nodes.get(name), ["cpu", "memory"].map(|resource| cluster.requested(name, resource)))
+        });
         let mut uses = NodeUses::new(objects, request.threshold, request.price_label.as_deref());
-        let known: HashMap<&str, usize> = nodes
-            .keys()
-            .filter_map(|name| Some((name.as_str(), moves.nodes().binary_search(name).ok()?)))
-            .collect();
-        let mut infos = Vec::with_capacity(positions.len());
-        let mut is_listed = vec![false; running.len()];
-        for at in positions {
-            is_listed[at] = true;
-            infos.push(info(&running[at], &mut moves, &mut budgets, request));
-        }
-        // Pods that are being deleted take room until they are gone.
-        for of in running.iter().zip(&is_listed).filter(|(_, is_listed)| !**is_listed).map(|(of, _)| of) {
-            if let Some(node) = known.get(of.node) {
-                let rules = moves.cluster().rules_of(of.pod);
-                uses.count(*node, [rules.requests.milli_cpu, rules.requests.memory], is_of_node(of.pod), 1);
+        // Pods that are being deleted are there until they are gone.
+        for of in running.iter().filter(|of| of.pod.metadata.is_deleting()) {
+            if let Ok(node) = names.binary_search_by(|name| name.as_str().cmp(of.node)) {
+                uses.note(node, [0, 0], is_of_node(of.pod), 1);
             }
         }
+        let infos: Vec<_> =
+            positions.into_iter().map(|at| info(&running[at], &mut moves, &mut budgets, request)).collect();
         let mut movable_on = vec![Vec::new(); moves.nodes().len()];
         let mut movable_of: Vec<Vec<usize>> = Vec::new();
         for (pod, info) in infos.iter().enumerate() {
-            uses.count(moves.node_of(pod), info.requests, info.is_of_node, 1);
+            uses.note(moves.node_of(pod), info.requests, info.is_of_node, 1);
             if info.stays.is_none() {
                 movable_on[moves.node_of(pod)].push(pod);
                 let class = moves.class_of(pod);

@@ -29,13 +29,13 @@ pub(crate) struct NodeUses {
 }
 
 impl NodeUses {
-    /// Nodes without pods.
+    /// Nodes with what their pods request.
     pub(crate) fn new<'a>(
-        nodes: impl Iterator<Item = Option<&'a Node>>,
+        nodes: impl Iterator<Item = (Option<&'a Node>, Amounts)>,
         threshold: u32,
         price_label: Option<&str>,
     ) -> NodeUses {
-        let one = |node: Option<&Node>| {
+        let one = |(node, requested): (Option<&Node>, Amounts)| {
             let offered = node.and_then(|node| node.status.allocatable.as_ref());
             let amount = |name: &str| offered.and_then(|list| list.get(name));
             let labelled = price_label.and_then(|key| node?.metadata.label(key)?.parse::<f64>().ok());
@@ -46,29 +46,32 @@ impl NodeUses {
             };
             let cpu = amount("cpu").map_or(0, |cpu| cpu.millis());
             let memory = amount("memory").map_or(0, |memory| memory.units());
-            NodeUse { allocatable: [cpu, memory], requested: [0, 0], of_daemons: [0, 0], n_pods: 0, price }
+            NodeUse { allocatable: [cpu, memory], requested, of_daemons: [0, 0], n_pods: 0, price }
         };
-        NodeUses { of: nodes.map(one).collect(), threshold: i64::from(threshold), price: 0, n_hot: 0 }
+        let (of, threshold) = (nodes.map(one).collect::<Vec<NodeUse>>(), i64::from(threshold));
+        let n_hot = of.iter().filter(|node| node.is_above(threshold)).count() as i64;
+        NodeUses { of, threshold, price: 0, n_hot }
     }
 
     /// A pod comes (1) or goes (-1).
     pub(crate) fn count(&mut self, node: usize, requests: Amounts, is_of_node: bool, sign: i64) {
         let node_use = &mut self.of[node];
         let was_hot = node_use.is_above(self.threshold);
-        let was_used = node_use.n_pods > 0;
-        for (requested, amount) in node_use.requested.iter_mut().zip(requests) {
-            *requested += sign * amount;
-        }
+        add(&mut node_use.requested, requests, sign);
+        self.n_hot += i64::from(node_use.is_above(self.threshold)) - i64::from(was_hot);
+        self.note(node, requests, is_of_node, sign);
+    }
+
+    /// A pod whose requests are counted already is there (1) or not (-1).
+    pub(crate) fn note(&mut self, node: usize, requests: Amounts, is_of_node: bool, sign: i64) {
+        let node_use = &mut self.of[node];
         if is_of_node {
-            for (requested, amount) in node_use.of_daemons.iter_mut().zip(requests) {
-                *requested += sign * amount;
-            }
-        } else {
-            node_use.n_pods = node_use.n_pods.saturating_add_signed(sign as isize);
+            add(&mut node_use.of_daemons, requests, sign);
+            return;
         }
-        let (is_hot, is_used) = (node_use.is_above(self.threshold), node_use.n_pods > 0);
-        self.n_hot += i64::from(is_hot) - i64::from(was_hot);
-        self.price += (i64::from(is_used) - i64::from(was_used)) * node_use.price;
+        let was_used = node_use.n_pods > 0;
+        node_use.n_pods = node_use.n_pods.saturating_add_signed(sign as isize);
+        self.price += (i64::from(node_use.n_pods > 0) - i64::from(was_used)) * node_use.price;
     }
 
     pub(crate) fn is_hot(&self, node: usize) -> bool {
@@ -108,6 +111,10 @@ impl NodeUses {
         }
         i64::try_from(sum).unwrap_or(i64::MAX)
     }
+}
+
+fn add(amounts: &mut Amounts, more: Amounts, sign: i64) {
+    amounts.iter_mut().zip(more).for_each(|(amount, more)| *amount += sign * more);
 }
 
 impl NodeUse {

@@ -1,6 +1,6 @@
 //! Plans of moves for a simulation.
 
-use berth_api::object::GroupKey;
+use berth_api::object::{GroupKey, Pod};
 use berth_engine::Outcome;
 use berth_rebalance::{Input, Move, Placed, Plan, Request, RunningPod, plan};
 
@@ -10,17 +10,23 @@ impl Simulation {
     /// Moves of running pods that lower what the goals of the request measure. Pods that the simulation has placed count as running; of
     /// the pending ones only those at these positions count, if they are given. The simulation is not changed.
     pub fn rebalance(&self, request: &Request, only: Option<&[usize]>) -> Plan {
+        let pending = self.queue.iter().filter(|position| only.is_none_or(|only| only.contains(position)));
+        let pending = pending.map(|position| &self.pods[*position]);
+        let pending = pending.filter(|pod| pod.is_unplaced()).map(|pod| &pod.pod).collect();
+        self.plan_with(request, pending)
+    }
+
+    /// The same with these pending pods.
+    pub(crate) fn plan_with(&self, request: &Request, pending: Vec<&Pod>) -> Plan {
         let running = self.pods.iter().filter_map(|pod| {
             let node = pod.node()?;
             Some(RunningPod { pod: &pod.pod, node, stays: self.stays(pod) })
         });
-        let pending = self.queue.iter().filter(|position| only.is_none_or(|only| only.contains(position)));
-        let pending = pending.map(|position| &self.pods[*position]);
         let input = Input {
             cluster: self.cluster.clone(),
             nodes: &self.nodes,
             running: running.collect(),
-            pending: pending.filter(|pod| pod.is_unplaced()).map(|pod| &pod.pod).collect(),
+            pending,
             budgets: self.budget_objects.iter().collect(),
         };
         plan(input, request)

@@ -18,6 +18,7 @@ use berth_api::inventory::Inventory;
 use berth_api::object::Node;
 use berth_api::work::WorkBudget;
 use berth_engine::{Counts, DeviceModel, Explanation, Outcome, Status, TermSummary, Verdict};
+use berth_rebalance::{Move, Request};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -44,6 +45,8 @@ pub struct CapacityRequest {
     pub topology_key: String,
     /// The total number of replicas that is wanted.
     pub target: Option<Target>,
+    /// How room is made for replicas by moving pods; none if they stay where they are.
+    pub defragmentation: Option<Request>,
 }
 
 /// A total number of replicas, and the nodes that may be added for them.
@@ -71,6 +74,9 @@ pub struct Capacity {
     /// For replicas with claims of devices: the devices by model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_device: Vec<DeviceCapacity>,
+    /// The moves that make room for some of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<Move>,
     /// Number of new nodes for the target; none without a target, and if no number of nodes is enough.
     pub nodes_needed: Option<usize>,
     /// These nodes.
@@ -127,11 +133,19 @@ pub fn capacity(
     let again = subject.has_claims.then(|| inventory.clone());
     let mut inventory = Some(inventory);
     let mut n_replicas = if subject.has_claims { FIRST_WITH_CLAIMS } else { 1 };
+    let mut moves = Vec::new();
     let (mut room, models_before, placed) = loop {
         let objects = inventory.take().or_else(|| again.clone()).unwrap_or_default();
         let mut room = subject.room(objects, options.clone(), n_replicas)?;
         let models_before = room.device_models();
-        let placed = room.fill(0, MAX_REPLICAS);
+        let placed = match &request.defragmentation {
+            None => room.fill(0, MAX_REPLICAS),
+            Some(request) => {
+                let (placed, made) = room.fill_by_moves(request, MAX_REPLICAS);
+                moves = made;
+                placed
+            }
+        };
         if !subject.has_claims || placed.len() < n_replicas || n_replicas > MAX_REPLICAS {
             break (room, models_before, placed);
         }
@@ -167,6 +181,7 @@ pub fn capacity(
             .or_else(|| unadmitted.as_ref().map(Unadmitted::limit)),
         by_domain,
         by_device,
+        moves,
         nodes_needed: None,
         new_nodes: None,
         prevented_by: Vec::new(),

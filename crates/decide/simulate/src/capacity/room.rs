@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_api::object::Pod;
 use berth_engine::{DeviceModel, Outcome, PreparedPod};
+use berth_rebalance::{Move, Request};
 
 use crate::simulation::{Simulation, Unadmitted};
 
@@ -92,6 +93,24 @@ impl Room {
             placed.push(outcome);
         }
         placed
+    }
+
+    /// Places replicas until one is unschedulable whatever pods move elsewhere. Also returns the moves.
+    pub fn fill_by_moves(&mut self, request: &Request, limit: usize) -> (Vec<Outcome>, Vec<Move>) {
+        let (mut placed, mut moves) = (self.fill(0, limit), Vec::new());
+        while self.node.is_none()
+            && placed.len() < limit
+            && let Some(pod) = self.replicas.get(if self.has_claims { placed.len() } else { 0 })
+        {
+            let plan = self.simulation.plan_with(request, vec![pod]);
+            if plan.placed.is_empty() {
+                break;
+            }
+            self.simulation.carry_out(&plan);
+            moves.extend(plan.moves);
+            placed.extend(self.fill(placed.len(), limit - placed.len()));
+        }
+        (placed, moves)
     }
 
     /// Takes back the placements of all replicas.

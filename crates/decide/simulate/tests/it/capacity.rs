@@ -32,7 +32,7 @@ fn request(target: Option<(usize, NodeType)>) -> CapacityRequest {
         node_types: vec![node_type],
         zones: Vec::new(),
     });
-    CapacityRequest { topology_key: ZONE.to_owned(), target }
+    CapacityRequest { topology_key: ZONE.to_owned(), target, defragmentation: None }
 }
 
 fn of_pod(inventory: &Inventory, pod: &Pod, request: &CapacityRequest) -> Capacity {
@@ -309,7 +309,8 @@ fn each_new_node_of_a_type_has_its_own_host_name_and_the_zones_of_the_cluster() 
     let found = |rule: &str, target: Target| {
         let mut world = text::world(&format!("node a zone=z1\nnode b zone=z2\npod default/p app=p {rule}"));
         let pod = world.pods.pop().expect("the last pod is the subject");
-        let request = CapacityRequest { topology_key: ZONE.to_owned(), target: Some(target) };
+        let request =
+            CapacityRequest { topology_key: ZONE.to_owned(), target: Some(target), defragmentation: None };
         let subject = Subject::Pod(Box::new(entry(&pod)));
         let found = capacity(inventory(world), &SimulationOptions::default(), &subject, &request);
         found.map(|(found, _)| found).map_err(|error| error.to_string())
@@ -353,7 +354,7 @@ fn node_types_are_in_the_zones_of_the_request_if_the_cluster_has_none() {
     let found = |zones: Vec<Node>| {
         let node_types = vec![NodeType::Object(Box::new(node.clone()))];
         let target = Some(Target { n_replicas: 4, node_types, zones });
-        let request = CapacityRequest { topology_key: ZONE.to_owned(), target };
+        let request = CapacityRequest { topology_key: ZONE.to_owned(), target, defragmentation: None };
         let subject = Subject::Pod(Box::new(entry(&pod)));
         let world = World { nodes: world.nodes.clone(), ..World::default() };
         capacity(inventory(world), &SimulationOptions::default(), &subject, &request)

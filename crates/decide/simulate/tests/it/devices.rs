@@ -206,7 +206,11 @@ fn a_scaled_down_replica_leaves_its_devices_to_others() {
 
 #[test]
 fn each_further_replica_needs_devices_of_its_own() {
-    let request = CapacityRequest { topology_key: "kubernetes.io/hostname".to_owned(), target: None };
+    let request = CapacityRequest {
+        topology_key: "kubernetes.io/hostname".to_owned(),
+        target: None,
+        defragmentation: None,
+    };
     let subject = Subject::Workload(Kind::Deployment, NamespacedName::new("default", "train"));
     let capacity = |text: &str| {
         let options = SimulationOptions::default();

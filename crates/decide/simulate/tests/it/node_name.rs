@@ -287,7 +287,7 @@ fn a_node_that_is_added_ends_the_wait() {
 
 fn capacity_of(text: &str) -> Capacity {
     let subject = Subject::Workload(Kind::Deployment, NamespacedName::new("default", "web"));
-    let request = CapacityRequest { topology_key: ZONE.to_owned(), target: None };
+    let request = CapacityRequest { topology_key: ZONE.to_owned(), target: None, defragmentation: None };
     capacity(inventory(text), &SimulationOptions::default(), &subject, &request).expect("valid").0
 }
 

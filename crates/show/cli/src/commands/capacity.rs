@@ -5,12 +5,14 @@ use std::io::Write;
 use berth_api::inventory::{Entry, Inventory};
 use berth_api::read::Kind;
 use berth_api::syntax::labels::ZONE;
+use berth_rebalance::{Goal, Request};
 use berth_simulate::capacity::{CapacityError, CapacityRequest, NodeType, Subject, Target, capacity};
 use berth_simulate::what_if::{named_workload, refusal, topology_key};
 use berth_terminal::output;
 use berth_terminal::process::{ExitStatus, leave_to_exit};
 
 use clap::ArgGroup;
+use jiff::Timestamp;
 
 use super::cluster_args::{ClusterArgs, warn};
 use crate::error::CliError;
@@ -34,6 +36,7 @@ use crate::render::capacity as render;
     after_help = "\
 Examples:
   berth capacity --dump cluster.yaml deploy/web
+  berth capacity --dump cluster.yaml deploy/web --after-defragmentation
   berth capacity --live -n shop deploy/web --topology-key topology.berth.dev/rack
   berth capacity --dump cluster.yaml -f pod.yaml
   berth capacity --dump cluster.yaml deploy/web --target 60 --like worker-1
@@ -64,6 +67,9 @@ pub struct Args {
     /// Each new node has its own host name, and a type without a zone gets those of the cluster in turn, or those of --zones. If all have the annotation capacity.berth.dev/price, the nodes with the lowest sum are shown.
     #[arg(long, value_name = "FILE", requires = "target")]
     node_types: Option<String>,
+    /// Also count replicas that fit after moves of running pods, as `berth rebalance --for` finds them
+    #[arg(long)]
+    after_defragmentation: bool,
     #[command(flatten)]
     output: ReportOutputArgs,
     /// The workload, such as deploy/web; without it, the last -f must contain the pod or workload
@@ -98,8 +104,12 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
         }
     };
     args.cluster.check(&inventory)?;
-    let request =
-        CapacityRequest { topology_key: topology_key(&args.topology_key), target: args.target(&inventory)? };
+    let defragmentation = args.after_defragmentation;
+    let request = CapacityRequest {
+        topology_key: topology_key(&args.topology_key),
+        target: args.target(&inventory)?,
+        defragmentation: defragmentation.then(|| Request::new(vec![Goal::Defragment], Timestamp::now())),
+    };
     let options = args.cluster.options(args.cluster.settings(&inventory)?);
     let (found, cluster) =
         capacity(inventory, &options, &subject, &request).map_err(|error| match error {

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use berth_api::syntax::format::{counted, grouped};
+use berth_rebalance::Move;
 use berth_simulate::capacity::{Capacity, CapacityRequest, DeviceCapacity, NewNodes, Prevention};
 use berth_terminal::output::{BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::Table;
@@ -12,6 +13,8 @@ use super::placement::domain_name;
 
 /// Number of domains with a row each.
 const MAX_DOMAINS: usize = 20;
+/// Number of moves that are listed.
+const MAX_MOVES: usize = 20;
 /// Number of models of devices with a row each.
 const MAX_MODELS: usize = 20;
 
@@ -27,6 +30,7 @@ pub fn write(
         limited_by,
         by_domain,
         by_device,
+        moves,
         running,
         n_unplaced_others,
         bottleneck,
@@ -60,6 +64,15 @@ pub fn write(
         }
     }
     write_devices(out, by_device)?;
+    if !moves.is_empty() {
+        writeln!(out, "\nafter {}:", counted(moves.len(), "move"))?;
+        for Move { namespace, name, from, to, .. } in moves.iter().take(MAX_MOVES) {
+            writeln!(out, "  {namespace}/{name} from {from} to {to}")?;
+        }
+        if moves.len() > MAX_MOVES {
+            writeln!(out, "  and {}", counted(moves.len() - MAX_MOVES, "more move"))?;
+        }
+    }
     if let Some(limit) = limited_by {
         writeln!(out, "\nThe next replica is stopped by {BOLD}{limit}{BOLD:#}:\n  {message}")?;
     }

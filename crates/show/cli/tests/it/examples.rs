@@ -184,6 +184,26 @@ const RUNS: &[(&str, &[&str])] = &[
     ("node-restriction", &["simulate", "-f", "examples/node-restriction"]),
     ("outage", &["what-if", "--dump", "examples/outage/cluster.yaml", "--remove-node", "a1"]),
     ("outage", &["what-if", "--dump", "examples/outage/cluster.yaml", "--remove-node", "a1", "-o", "json"]),
+    ("rebalance", &["rebalance", "--dump", "examples/rebalance/cluster.yaml"]),
+    ("rebalance", &["rebalance", "--dump", "examples/rebalance/cluster.yaml", "-o", "json"]),
+    ("rebalance", &["rebalance", "--dump", "examples/rebalance/cluster.yaml", "-o", "svg"]),
+    ("rebalance", &["rebalance", "--dump", "examples/rebalance/cluster.yaml", "--for", "index-0"]),
+    ("rebalance", &["rebalance", "--dump", "examples/rebalance/cluster.yaml", "--goal", "consolidate"]),
+    (
+        "rebalance",
+        &["rebalance", "--dump", "examples/rebalance/cluster.yaml", "--goal", "spread", "--max-moves", "1"],
+    ),
+    (
+        "rebalance",
+        &[
+            "capacity",
+            "--dump",
+            "examples/rebalance/cluster.yaml",
+            "-f",
+            "examples/rebalance/index.yaml",
+            "--after-defragmentation",
+        ],
+    ),
     ("maintenance", &["what-if", "--dump", "examples/maintenance/cluster.yaml", "--drain", "worker-1"]),
     ("maintenance", &["what-if", "--dump", "examples/maintenance/cluster.yaml", "--drain", "worker-3"]),
     (

@@ -51,6 +51,8 @@ const RUNS: &[&[&str]] = &[
         "--node-types",
         "examples/outage/types.yaml",
     ],
+    &["rebalance", "--dump", "examples/rebalance/cluster.yaml"],
+    &["rebalance", "--dump", "examples/rebalance/cluster.yaml", "--goal", "consolidate", "--evict-local-storage"],
     &["compare", "--dump", "examples/outage/cluster.yaml", "--to-filename", "examples/outage/web.yaml"],
     &["version"],
 ];

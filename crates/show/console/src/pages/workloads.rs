@@ -240,7 +240,7 @@ fn more_replicas(
     let known = Kind::named(kind).ok_or_else(|| PageError::Parameter(format!("{kind} has no replicas")))?;
     let (inventory, options) = state.objects();
     let subject = Subject::Workload(known, NamespacedName::new(namespace, name));
-    let request = CapacityRequest { topology_key: key.to_owned(), target: None };
+    let request = CapacityRequest { topology_key: key.to_owned(), target: None, defragmentation: None };
     let found = capacity(inventory, &options, &subject, &request);
     let (found, _) = found.map_err(|error| PageError::Parameter(format!("capacity: {error}")))?;
     let Capacity { replicas, limited_by, by_domain, running, n_unplaced_others, message, .. } = &found;

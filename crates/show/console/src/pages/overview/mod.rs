@@ -135,7 +135,7 @@ fn capacity_left(state: &State) -> Markup {
         let (kind, name) = workload.split_once(' ')?;
         let (inventory, options) = state.objects();
         let subject = Subject::Workload(Kind::named(kind)?, NamespacedName::new(namespace, name));
-        let request = CapacityRequest { topology_key: ZONE.to_owned(), target: None };
+        let request = CapacityRequest { topology_key: ZONE.to_owned(), target: None, defragmentation: None };
         let (found, _) = capacity(inventory, &options, &subject, &request).ok()?;
         Some(found)
     };
