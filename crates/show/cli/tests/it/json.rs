@@ -52,7 +52,14 @@ const RUNS: &[&[&str]] = &[
         "examples/outage/types.yaml",
     ],
     &["rebalance", "--dump", "examples/rebalance/cluster.yaml"],
-    &["rebalance", "--dump", "examples/rebalance/cluster.yaml", "--goal", "consolidate", "--evict-local-storage"],
+    &[
+        "rebalance",
+        "--dump",
+        "examples/rebalance/cluster.yaml",
+        "--goal",
+        "consolidate",
+        "--evict-local-storage",
+    ],
     &["compare", "--dump", "examples/outage/cluster.yaml", "--to-filename", "examples/outage/web.yaml"],
     &["version"],
 ];
