@@ -65,10 +65,10 @@ impl<'a> Board<'a> {
     pub(crate) fn new(input: Input<'a>, request: &Request) -> Board<'a> {
         let Input { cluster, nodes, running, pending, budgets } = input;
         let mut budgets = Budgets::new(&budgets);
-        pending.iter().for_each(|pod| _ = budgets.add(pod, false));
+        pending.iter().flat_map(|unit| &unit.pods).for_each(|pod| _ = budgets.add(pod, false));
         let names: Vec<_> = running.iter().map(|of| name(of.pod)).collect();
         let (mut moves, positions) = Moves::new(cluster, &names);
-        let waiting = Waiting::new(moves.cluster(), &pending);
+        let waiting = Waiting::new(moves.cluster(), pending);
         let names = moves.nodes().to_vec();
         let cluster = moves.cluster();
         let objects = names.iter().map(|name| {

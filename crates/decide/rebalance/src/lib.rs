@@ -23,4 +23,4 @@ mod waiting;
 
 pub use goal::{Goal, UnknownGoal};
 pub use plan::{Immovable, Move, Placed, Plan, plan};
-pub use request::{Input, Movable, Request, RunningPod};
+pub use request::{Input, Movable, Pending, PendingGroup, Request, RunningPod};

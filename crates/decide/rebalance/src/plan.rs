@@ -156,7 +156,8 @@ fn replay(board: &mut Board<'_>, steps: &[(usize, usize)]) -> Vec<Move> {
 
 fn placed(board: &mut Board<'_>) -> Vec<Placed> {
     let outcomes = board.waiting.place(board.moves.cluster());
-    let placed = board.waiting.pods.iter().zip(&outcomes).filter_map(|((pod, _), outcome)| {
+    let pods = board.waiting.units.iter().flat_map(|unit| &unit.pods);
+    let placed = pods.zip(outcomes.iter().flatten()).filter_map(|((pod, _), outcome)| {
         let (namespace, name) = name(pod);
         let node = outcome.node()?.to_owned();
         Some(Placed { namespace: namespace.to_owned(), name: name.to_owned(), node })

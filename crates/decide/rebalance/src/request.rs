@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_api::object::group::TopologyLevel;
 use berth_api::object::{Node, Pod, PodDisruptionBudget};
 use berth_engine::Cluster;
 use jiff::{SignedDuration, Timestamp};
@@ -17,9 +18,31 @@ pub struct Input<'a> {
     /// The pods with a node.
     pub running: Vec<RunningPod<'a>>,
     /// The pods without a node, in the order in which the scheduler tries them.
-    pub pending: Vec<&'a Pod>,
+    pub pending: Vec<Pending<'a>>,
     /// The disruption budgets; only their specs are read.
     pub budgets: Vec<&'a PodDisruptionBudget>,
+}
+
+/// Pods without a node that are placed at once.
+pub struct Pending<'a> {
+    /// A single pod, or the members of a group.
+    pub pods: Vec<&'a Pod>,
+    /// What the group requires; none for a single pod.
+    pub group: Option<PendingGroup>,
+}
+
+/// A group of which members have no node.
+pub struct PendingGroup {
+    /// How many of the pending members have to be placed at least; none if the group cannot be placed whatever moves.
+    pub min: Option<usize>,
+    /// The topologies whose domains the members share, the coarsest first, with those of running members.
+    pub levels: Vec<(TopologyLevel, Option<String>)>,
+}
+
+impl<'a> From<&'a Pod> for Pending<'a> {
+    fn from(pod: &'a Pod) -> Pending<'a> {
+        Pending { pods: vec![pod], group: None }
+    }
 }
 
 /// A pod with a node.

@@ -1,26 +1,39 @@
-//! Pending pods: which of them find a node.
+//! Pending pods and groups: which of them find nodes.
 
 use berth_api::object::Pod;
-use berth_engine::{Cluster, Outcome, PreparedPod};
+use berth_engine::{Cluster, Group, GroupLevel, GroupOutcome, Outcome, PreparedPod};
+
+use crate::request::{Pending, PendingGroup};
+
+/// What is placed at once.
+pub(crate) struct Unit<'a> {
+    pub(crate) pods: Vec<(&'a Pod, PreparedPod)>,
+    group: Option<PendingGroup>,
+}
 
 /// The pending pods, in the order in which the scheduler tries them.
 pub(crate) struct Waiting<'a> {
-    pub(crate) pods: Vec<(&'a Pod, PreparedPod)>,
+    pub(crate) units: Vec<Unit<'a>>,
 }
 
 impl<'a> Waiting<'a> {
-    pub(crate) fn new(cluster: &mut Cluster, pods: &[&'a Pod]) -> Waiting<'a> {
-        Waiting { pods: pods.iter().map(|pod| (*pod, cluster.prepare(pod))).collect() }
+    pub(crate) fn new(cluster: &mut Cluster, pending: Vec<Pending<'a>>) -> Waiting<'a> {
+        let unit = |Pending { pods, group }: Pending<'a>| {
+            let pods = pods.into_iter().map(|pod| (pod, cluster.prepare(pod))).collect();
+            Unit { pods, group }
+        };
+        Waiting { units: pending.into_iter().map(unit).collect() }
     }
 
-    /// Places the pods that find a node, one after the other. Returns what was decided about each.
-    pub(crate) fn place(&self, cluster: &mut Cluster) -> Vec<Outcome> {
-        self.pods.iter().map(|(_, pod)| cluster.place(pod)).collect()
+    /// Places what finds nodes, one unit after the other. Returns what was decided about the pods of each.
+    pub(crate) fn place(&self, cluster: &mut Cluster) -> Vec<Vec<Outcome>> {
+        self.units.iter().map(|unit| unit.place(cluster)).collect()
     }
 
     /// Takes the pods away again.
-    pub(crate) fn take_back(&self, cluster: &mut Cluster, outcomes: &[Outcome]) {
-        for ((_, pod), outcome) in self.pods.iter().zip(outcomes) {
+    pub(crate) fn take_back(&self, cluster: &mut Cluster, outcomes: &[Vec<Outcome>]) {
+        let pods = self.units.iter().flat_map(|unit| &unit.pods);
+        for ((_, pod), outcome) in pods.zip(outcomes.iter().flatten()) {
             if let Outcome::Placed { volumes, devices, .. } = outcome {
                 cluster.forget(pod);
                 if let Some(volumes) = volumes {
@@ -35,12 +48,29 @@ impl<'a> Waiting<'a> {
 
     /// The number of pods that find no node.
     pub(crate) fn n_unplaced(&self, cluster: &mut Cluster) -> i64 {
-        if self.pods.is_empty() {
+        if self.units.is_empty() {
             return 0;
         }
         let outcomes = self.place(cluster);
-        let n_unplaced = outcomes.iter().filter(|outcome| outcome.node().is_none()).count();
+        let n_unplaced = outcomes.iter().flatten().filter(|outcome| outcome.node().is_none()).count();
         self.take_back(cluster, &outcomes);
         n_unplaced as i64
+    }
+}
+
+impl Unit<'_> {
+    fn place(&self, cluster: &mut Cluster) -> Vec<Outcome> {
+        let Some(PendingGroup { min, levels }) = &self.group else {
+            return self.pods.iter().map(|(_, pod)| cluster.place(pod)).collect();
+        };
+        let unplaced =
+            || vec![Outcome::Unschedulable { message: String::new(), plugins: Vec::new() }; self.pods.len()];
+        let Some(min) = *min else { return unplaced() };
+        let members: Vec<_> = self.pods.iter().map(|(_, pod)| pod.clone()).collect();
+        let levels: Vec<_> = levels.iter().map(GroupLevel::from).collect();
+        match cluster.place_group(&Group { members: &members, min, levels: &levels }) {
+            GroupOutcome::Placed { members, .. } => members,
+            GroupOutcome::Unplaced(_) => unplaced(),
+        }
     }
 }

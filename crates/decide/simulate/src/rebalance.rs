@@ -1,8 +1,11 @@
 //! Plans of moves for a simulation.
 
-use berth_api::object::{GroupKey, Pod};
+use std::collections::HashMap;
+
+use berth_api::object::GroupKey;
+use berth_api::object::group::rank;
 use berth_engine::Outcome;
-use berth_rebalance::{Input, Move, Placed, Plan, Request, RunningPod, plan};
+use berth_rebalance::{Input, Move, Pending, PendingGroup, Placed, Plan, Request, RunningPod, plan};
 
 use crate::simulation::{SimulatedPod, Simulation};
 
@@ -10,14 +13,39 @@ impl Simulation {
     /// Moves of running pods that lower what the goals of the request measure. Pods that the simulation has placed count as running; of
     /// the pending ones only those at these positions count, if they are given. The simulation is not changed.
     pub fn rebalance(&self, request: &Request, only: Option<&[usize]>) -> Plan {
-        let pending = self.queue.iter().filter(|position| only.is_none_or(|only| only.contains(position)));
-        let pending = pending.map(|position| &self.pods[*position]);
-        let pending = pending.filter(|pod| pod.is_unplaced()).map(|pod| &pod.pod).collect();
+        let is_meant = |position: &&usize| {
+            only.is_none_or(|only| only.contains(position)) && self.pods[**position].is_unplaced()
+        };
+        let mut pending: Vec<Pending<'_>> = Vec::new();
+        let mut groups: HashMap<&GroupKey, usize> = HashMap::new();
+        for pod in self.queue.iter().filter(is_meant).map(|position| &self.pods[*position]) {
+            let Some(key) = &pod.group else {
+                pending.push(Pending::from(&pod.pod));
+                continue;
+            };
+            let at = *groups.entry(key).or_insert_with(|| {
+                pending.push(Pending { pods: Vec::new(), group: Some(self.pending_group(key)) });
+                pending.len() - 1
+            });
+            pending[at].pods.push(&pod.pod);
+        }
+        pending.iter_mut().for_each(|unit| unit.pods.sort_by_key(|pod| rank(pod)));
         self.plan_with(request, pending)
     }
 
+    fn pending_group(&self, key: &GroupKey) -> PendingGroup {
+        let n_pods = self.pods.iter().filter(|pod| pod.group.as_ref() == Some(key)).count();
+        match self.rules_of_group(key).filter(|rules| rules.check(n_pods).is_ok()) {
+            None => PendingGroup { min: None, levels: Vec::new() },
+            Some(rules) => {
+                let (min, levels) = self.missing_of_group(&rules, &self.nodes_of_group(key));
+                PendingGroup { min: Some(min), levels }
+            }
+        }
+    }
+
     /// The same with these pending pods.
-    pub(crate) fn plan_with(&self, request: &Request, pending: Vec<&Pod>) -> Plan {
+    pub(crate) fn plan_with(&self, request: &Request, pending: Vec<Pending<'_>>) -> Plan {
         let running = self.pods.iter().filter_map(|pod| {
             let node = pod.node()?;
             Some(RunningPod { pod: &pod.pod, node, stays: self.stays(pod) })
@@ -34,7 +62,19 @@ impl Simulation {
 
     /// Moves the pods of a plan that was made for this simulation, and places the pending pods that it says are placed.
     pub fn carry_out(&mut self, plan: &Plan) {
-        for Move { namespace, name, to, .. } in &plan.moves {
+        self.move_pods(&plan.moves);
+        for Placed { namespace, name, node } in &plan.placed {
+            let Some(position) = self.position(namespace, name) else { continue };
+            self.queue.retain(|waiting| *waiting != position);
+            let prepared = self.cluster.prepare(&self.pods[position].pod);
+            self.cluster.assume(&prepared, node);
+            self.pods[position].outcome = Outcome::on(node.clone());
+        }
+    }
+
+    /// Moves pods, one after the other.
+    pub(crate) fn move_pods(&mut self, moves: &[Move]) {
+        for Move { namespace, name, to, .. } in moves {
             let Some(position) = self.position(namespace, name) else { continue };
             self.remove_from_node(position);
             let from = self.pods[position].node().and_then(|node| self.nodes.get(node)).cloned();
@@ -44,13 +84,6 @@ impl Simulation {
             let pod = &mut self.pods[position];
             pod.was_running = false;
             pod.outcome = Outcome::on(to.clone());
-        }
-        for Placed { namespace, name, node } in &plan.placed {
-            let Some(position) = self.position(namespace, name) else { continue };
-            self.queue.retain(|waiting| *waiting != position);
-            let prepared = self.cluster.prepare(&self.pods[position].pod);
-            self.cluster.assume(&prepared, node);
-            self.pods[position].outcome = Outcome::on(node.clone());
         }
     }
 

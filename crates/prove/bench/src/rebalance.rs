@@ -6,7 +6,7 @@ use std::fmt;
 use berth_api::object::{Node, Pod};
 use berth_api::syntax::labels::HOSTNAME;
 use berth_engine::{Cluster, Settings};
-use berth_rebalance::{Goal, Input, Request, RunningPod, plan};
+use berth_rebalance::{Goal, Input, Pending, Request, RunningPod, plan};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -113,7 +113,8 @@ fn measure(case: RebalanceCase, size: &Rebalance) -> RebalanceReport {
         by_name.values().for_each(|node| cluster.set_node(node));
         running.iter().for_each(|pod| _ = cluster.set_pod(pod));
         let of = |pod| RunningPod { pod, node: &pod.spec.node_name, stays: None };
-        let (running, pending) = (running.iter().map(of).collect(), pending.iter().collect());
+        let (running, pending) =
+            (running.iter().map(of).collect(), pending.iter().map(Pending::from).collect());
         let input = Input { cluster, nodes: &by_name, running, pending, budgets: Vec::new() };
         reset_peak_rss();
         let before = rss_bytes();

@@ -1,8 +1,10 @@
 //! Room for pending pods: the fewest pods of one node go elsewhere.
 
-use berth_engine::PreparedPod;
+use berth_api::object::Pod;
+use berth_engine::{Outcome, PreparedPod};
 
 use crate::board::Board;
+use crate::nodes::Amounts;
 
 /// The largest number of pods that leave one node.
 const MAX_LEAVING: usize = 8;
@@ -13,18 +15,20 @@ const MAX_NODES: usize = 200;
 
 /// Makes room for each pending pod that finds no node.
 pub(super) fn for_pending(board: &mut Board<'_>) {
-    for waiting in 0..board.waiting.pods.len() {
+    for unit in 0..board.waiting.units.len() {
         let outcomes = board.waiting.place(board.moves.cluster());
         board.waiting.take_back(board.moves.cluster(), &outcomes);
-        if outcomes[waiting].node().is_none() {
-            make(board, waiting);
+        // Room for a whole group is only found where all states are looked at.
+        if let ([(pod, prepared)], [Outcome::Unschedulable { .. }]) =
+            (board.waiting.units[unit].pods.as_slice(), outcomes[unit].as_slice())
+        {
+            let (pod, prepared) = (*pod, prepared.clone());
+            make(board, pod, &prepared);
         }
     }
 }
 
-fn make(board: &mut Board<'_>, waiting: usize) {
-    let (pod, prepared) = &board.waiting.pods[waiting];
-    let (pod, prepared) = (*pod, prepared.clone());
+fn make(board: &mut Board<'_>, pod: &Pod, prepared: &PreparedPod) {
     let rules = board.moves.cluster().rules_of(pod);
     let requests = [rules.requests.milli_cpu, rules.requests.memory];
     let mut nodes: Vec<(usize, usize)> = (0..board.movable_on.len())
@@ -32,19 +36,18 @@ fn make(board: &mut Board<'_>, waiting: usize) {
         .collect();
     nodes.sort_unstable();
     for (_, node) in nodes.into_iter().take(MAX_NODES) {
-        if board.attempt(|board| clear(board, node, &prepared)) {
+        if board.attempt(|board| clear(board, node, prepared)) {
             return;
         }
     }
 }
 
 /// How many pods have to leave a node at least; none if all that may move are not enough.
-fn n_leaving(board: &Board<'_>, node: usize, requests: [i64; 2]) -> Option<usize> {
-    let missing = |i: usize| requests[i] - board.nodes.of[node].free(i);
+fn n_leaving(board: &Board<'_>, node: usize, requests: Amounts) -> Option<usize> {
     let mut least = 1;
-    for i in 0..requests.len() {
-        let mut missing = missing(i);
-        if requests[i] > board.nodes.of[node].allocatable[i] {
+    for (i, requested) in requests.into_iter().enumerate() {
+        let mut missing = requested - board.nodes.of[node].free(i);
+        if requested > board.nodes.of[node].allocatable[i] {
             return None;
         }
         let mut amounts: Vec<i64> =

@@ -1,10 +1,10 @@
 //! Plans for clusters of a few nodes.
 
-use berth_rebalance::{Goal, Movable, Plan, Request};
+use berth_rebalance::{Goal, Movable, Pending, PendingGroup, Plan, Request};
 use berth_testkit::naive::World;
 use serde_json::json;
 
-use crate::worlds::{HOSTNAME, ZONE, between_pods, budget, node, plan_for, pod, request, spread};
+use crate::worlds::{HOSTNAME, ZONE, between_pods, budget, node, plan_for, plan_with, pod, request, spread};
 
 fn moves(plan: &Plan) -> Vec<(&str, &str, &str)> {
     plan.moves.iter().map(|made| (&*made.name, &*made.from, &*made.to)).collect()
@@ -115,6 +115,30 @@ fn pods_make_room_for_a_pending_one() {
 }
 
 #[test]
+fn a_group_gets_room_as_a_whole_or_not_at_all() {
+    let mut world =
+        World { nodes: (1..4).map(|i| node(&format!("n{i}"), "a", 4)).collect(), ..World::default() };
+    world.pods.extend((1..4).map(|i| pod(&format!("p{i}"), "p", &format!("n{i}"), 1000, json!({}))));
+    world.pods.extend((0..2).map(|i| pod(&format!("member-{i}"), "group", "", 3500, json!({}))));
+    let of_group = |min| {
+        let unit = move |pods| vec![Pending { pods, group: Some(PendingGroup { min, levels: Vec::new() }) }];
+        plan_with(&world, &request(&[Goal::Defragment]), unit)
+    };
+    let plan = of_group(Some(2));
+    assert_eq!((plan.before[&Goal::Defragment], plan.after[&Goal::Defragment]), (2.0, 0.0));
+    assert_eq!((plan.moves.len(), plan.placed.len()), (2, 2));
+    // Without its PodGroup nothing is known of it.
+    let plan = of_group(None);
+    assert_eq!((plan.moves.len(), plan.after[&Goal::Defragment]), (0, 2.0));
+    // Three nodes have no room for three of them beside the three pods.
+    let mut larger = world.clone();
+    larger.pods.push(pod("member-2", "group", "", 3500, json!({})));
+    let unit = |pods| vec![Pending { pods, group: Some(PendingGroup { min: Some(3), levels: Vec::new() }) }];
+    let plan = plan_with(&larger, &request(&[Goal::Defragment]), unit);
+    assert_eq!((plan.moves.len(), plan.is_exhaustive), (0, true));
+}
+
+#[test]
 fn nodes_are_emptied_by_number_or_by_price() {
     let mut nodes: Vec<_> = (0..3).map(|i| node(&format!("n{i}"), "a", 4)).collect();
     let pods = (0..3).map(|i| pod(&format!("p{i}"), "p", &format!("n{i}"), 1500, json!({})));
@@ -154,7 +178,8 @@ fn budgets_are_computed_from_their_specs_at_each_step() {
 
 #[test]
 fn pods_that_never_move_are_reported() {
-    let changes: [(fn(&mut berth_api::object::Pod), &str); 9] = [
+    type Change = fn(&mut berth_api::object::Pod);
+    let changes: [(Change, &str); 9] = [
         (|pod| pod.metadata.owner_references.clear(), "no controller"),
         (|pod| pod.metadata.owner_references[0].kind = "DaemonSet".to_owned(), "belongs to its node"),
         (

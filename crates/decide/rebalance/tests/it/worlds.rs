@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use berth_api::object::{Node, Pod, PodDisruptionBudget};
 use berth_api::split_mix::SplitMix64;
 use berth_engine::{Cluster, Settings};
-use berth_rebalance::{Goal, Input, Plan, Request, RunningPod, plan};
+use berth_rebalance::{Goal, Input, Pending, Plan, Request, RunningPod, plan};
 use berth_testkit::naive::World;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -61,8 +61,17 @@ pub fn request(goals: &[Goal]) -> Request {
     Request::new(goals.to_vec(), Timestamp::from_second(1_800_000_000).expect("a time"))
 }
 
-/// The plan for a world.
+/// The plan for a world; its pending pods are placed one by one.
 pub fn plan_for(world: &World, request: &Request) -> Plan {
+    plan_with(world, request, |pods| pods.into_iter().map(Pending::from).collect())
+}
+
+/// The plan for a world whose pending pods are placed in these units.
+pub fn plan_with<'w>(
+    world: &'w World,
+    request: &Request,
+    units: impl FnOnce(Vec<&'w Pod>) -> Vec<Pending<'w>>,
+) -> Plan {
     let mut cluster = Cluster::new(Settings::default());
     world.nodes.iter().for_each(|node| cluster.set_node(node));
     let (running, pending): (Vec<&Pod>, Vec<&Pod>) =
@@ -75,7 +84,7 @@ pub fn plan_for(world: &World, request: &Request) -> Plan {
         cluster,
         nodes: &nodes,
         running: running.collect(),
-        pending,
+        pending: units(pending),
         budgets: world.budgets.iter().collect(),
     };
     plan(input, request)

@@ -102,13 +102,14 @@ impl Room {
             && placed.len() < limit
             && let Some(pod) = self.replicas.get(if self.has_claims { placed.len() } else { 0 })
         {
-            let plan = self.simulation.plan_with(request, vec![pod]);
-            if plan.placed.is_empty() {
+            let plan = self.simulation.plan_with(request, vec![pod.into()]);
+            self.simulation.move_pods(&plan.moves);
+            let more = self.fill(placed.len(), limit - placed.len());
+            if more.is_empty() {
                 break;
             }
-            self.simulation.carry_out(&plan);
             moves.extend(plan.moves);
-            placed.extend(self.fill(placed.len(), limit - placed.len()));
+            placed.extend(more);
         }
         (placed, moves)
     }

@@ -222,6 +222,38 @@ impl Simulation {
         Some(self.group_owners.get(key).copied().unwrap_or(n_members))
     }
 
+    /// What a group says of its members, if that is known.
+    pub(crate) fn rules_of_group(&self, key: &GroupKey) -> Option<GroupRules> {
+        if let Some(rules) = self.pod_groups.get(key) {
+            return rules.clone();
+        }
+        let of_group = self.pods.iter().filter(|pod| pod.group.as_ref() == Some(key));
+        let min = self.members_of_owner(key, of_group.clone().count());
+        let rules = GroupRules::of_members(key, of_group.map(|pod| &pod.pod))?;
+        Some(GroupRules { min: min.unwrap_or(rules.min), ..rules })
+    }
+
+    /// The nodes of the members of a group that have one.
+    pub(crate) fn nodes_of_group(&self, key: &GroupKey) -> Vec<String> {
+        let of_group = self.pods.iter().filter(|pod| pod.group.as_ref() == Some(key));
+        of_group.filter_map(|pod| pod.node().map(str::to_owned)).collect()
+    }
+
+    /// How many members of a group have to be placed besides those on these nodes, and its levels with their domains.
+    pub(crate) fn missing_of_group(
+        &self,
+        rules: &GroupRules,
+        nodes: &[String],
+    ) -> (usize, Vec<(TopologyLevel, Option<String>)>) {
+        let with_value = |level: &TopologyLevel| {
+            let value = nodes.iter().find_map(|node| self.node_label(node, &level.key));
+            (level.clone(), value.map(str::to_owned))
+        };
+        // Beyond the required members, one is worth a preemption.
+        let min = rules.min.saturating_sub(nodes.len()).max(1);
+        (min, rules.levels.iter().map(with_value).collect())
+    }
+
     fn decide_group(
         &mut self,
         key: &GroupKey,
@@ -229,16 +261,7 @@ impl Simulation {
         decide: impl FnOnce(&mut Simulation, &Group<'_>) -> GroupOutcome,
     ) -> (GroupPlacement, Vec<Outcome>) {
         let pods: Vec<PreparedPod> = members.iter().map(|(_, pod)| pod.clone()).collect();
-        let of_group = self.pods.iter().filter(|pod| pod.group.as_ref() == Some(key));
-        let running: Vec<String> = of_group.clone().filter_map(|pod| pod.node().map(str::to_owned)).collect();
-        let rules = match self.pod_groups.get(key) {
-            Some(rules) => rules.clone(),
-            None => {
-                let min = self.members_of_owner(key, of_group.clone().count());
-                let rules = GroupRules::of_members(key, of_group.map(|pod| &pod.pod));
-                rules.map(|rules| GroupRules { min: min.unwrap_or(rules.min), ..rules })
-            }
-        };
+        let (rules, running) = (self.rules_of_group(key), self.nodes_of_group(key));
         let name: &NamespacedName = &key.name;
         let mut placement = GroupPlacement {
             namespace: name.namespace().to_owned(),
@@ -258,15 +281,9 @@ impl Simulation {
             None => Err("its PodGroup is not in the input: add it".to_owned()),
             Some(Err(why)) => Err(why),
             Some(Ok(rules)) => {
-                let with_value = |level: &TopologyLevel| {
-                    let value = running.iter().find_map(|node| self.node_label(node, &level.key));
-                    (level.clone(), value.map(str::to_owned))
-                };
-                let levels: Vec<_> = rules.levels.iter().map(with_value).collect();
+                let (min, levels) = self.missing_of_group(rules, &running);
                 placement.domain = levels.first().and_then(|(_, value)| value.clone());
                 let levels: Vec<_> = levels.iter().map(GroupLevel::from).collect();
-                // Beyond the required members, one is worth a preemption.
-                let min = rules.min.saturating_sub(running.len()).max(1);
                 let group = Group { members: &pods, min, levels: &levels };
                 match decide(self, &group) {
                     GroupOutcome::Placed { domain, members } => Ok((domain, members)),
