@@ -28,7 +28,7 @@ mod violation;
 mod volume;
 mod wake;
 
-pub use cluster::{Cluster, Journal, Moves, RelaxedPod, SkewedConstraint};
+pub use cluster::{Cluster, Journal, Moves, RelaxedPod, SkewedConstraint, SpreadDomains};
 pub use cycle::equivalence::Equivalence;
 pub use decision::timing::{Stage, StageTime};
 pub use decision::{DevicePostFilter, Evaluation, NodeEvaluation, NodeScore, Outcome};

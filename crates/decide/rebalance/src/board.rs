@@ -128,15 +128,6 @@ impl<'a> Board<'a> {
         values
     }
 
-    /// What no plan comes below.
-    pub(crate) fn bounds(&self) -> Values {
-        let bound = |goal: &Goal| match goal {
-            Goal::Consolidate => self.nodes.bound(),
-            _ => 0,
-        };
-        self.goals.iter().map(bound).collect()
-    }
-
     pub(crate) fn node_of(&self, pod: usize) -> usize {
         self.moves.node_of(pod)
     }

@@ -51,7 +51,7 @@ struct Search<'b, 'a> {
 }
 
 /// Looks for the best plan. None if there are too many moves to choose from.
-pub(crate) fn search(board: &mut Board<'_>, max_states: usize) -> Option<Found> {
+pub(crate) fn search(board: &mut Board<'_>, bounds: &Values, max_states: usize) -> Option<Found> {
     let groups = groups(board);
     let n_movable: usize = groups.iter().map(Vec::len).sum();
     if n_movable * board.movable_on.len() > MAX_MOVES_OF_STATE {
@@ -63,7 +63,7 @@ pub(crate) fn search(board: &mut Board<'_>, max_states: usize) -> Option<Found> 
     let mut search = Search { board, base, groups, states: vec![root], by_key: HashMap::new(), best };
     let key = search.key();
     search.by_key.insert(key, 0);
-    let is_best = search.run(max_states);
+    let is_best = search.run(bounds, max_states);
     let steps = search.steps(search.best.1);
     Some(Found { steps, values: search.best.0, is_best })
 }
@@ -84,11 +84,10 @@ fn groups(board: &Board<'_>) -> Vec<Vec<usize>> {
 
 impl Search<'_, '_> {
     /// Returns whether no better plan exists than the best one.
-    fn run(&mut self, max_states: usize) -> bool {
-        let bounds = self.board.bounds();
+    fn run(&mut self, bounds: &Values, max_states: usize) -> bool {
         let mut layer = 0..1;
         while !layer.is_empty() {
-            if self.best.0 == bounds {
+            if self.best.0 == *bounds {
                 return true;
             }
             let end = self.states.len();

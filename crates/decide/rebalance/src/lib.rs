@@ -11,6 +11,7 @@
 //! - **Errors:** there are none. This crate has no clock and does no I/O.
 
 mod board;
+mod bounds;
 mod budgets;
 mod exhaustive;
 mod fixed;

@@ -88,20 +88,32 @@ impl NodeUses {
         usize::from(requested(1) * offered(0) > requested(0) * offered(1))
     }
 
-    /// The lowest sum of prices of nodes that could hold all pods, by the amounts of the scarcest resource alone.
-    pub(crate) fn bound(&self) -> i64 {
+    pub(crate) fn would_be_hot(&self, node: &NodeUse) -> bool {
+        node.is_above(self.threshold)
+    }
+
+    /// The lowest sum of prices of nodes that could hold all pods, by the amounts of the scarcest resource alone. Nodes with pods that
+    /// stay are paid in any case.
+    pub(crate) fn bound(&self, is_kept: impl Fn(usize) -> bool) -> i64 {
         let i = self.scarcest();
-        let needed: i128 =
-            self.of.iter().map(|node| i128::from(node.requested[i] - node.of_daemons[i])).sum();
         // A node that has promised too much keeps what it has.
         let offer = |node: &NodeUse| {
             let most = node.allocatable[i].max(node.requested[i]);
             (i128::from(most - node.of_daemons[i]), i128::from(node.price))
         };
-        let mut offers: Vec<_> = self.of.iter().map(offer).filter(|(amount, _)| *amount > 0).collect();
+        let mut missing: i128 =
+            self.of.iter().map(|node| i128::from(node.requested[i] - node.of_daemons[i])).sum();
+        let (mut offers, mut sum) = (Vec::new(), 0);
+        for (at, node) in self.of.iter().enumerate() {
+            let (amount, price) = offer(node);
+            if is_kept(at) {
+                (missing, sum) = (missing - amount, sum + price);
+            } else if amount > 0 {
+                offers.push((amount, price));
+            }
+        }
         // What buys most comes first, and of the last node only the share that is needed is paid: no whole nodes cost less.
         offers.sort_by(|(a, x), (b, y)| (x * b).cmp(&(y * a)));
-        let (mut missing, mut sum) = (needed, 0);
         for (amount, price) in offers {
             if missing <= 0 {
                 break;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::board::{Board, Values, name};
+use crate::bounds::bounds;
 use crate::exhaustive::{self, Found};
 use crate::goal::Goal;
 use crate::improve::improve;
@@ -75,14 +76,14 @@ pub struct Immovable {
 /// Makes a plan.
 pub fn plan(input: Input<'_>, request: &Request) -> Plan {
     let mut board = Board::new(input, request);
-    let (before, bounds) = (board.values(), board.bounds());
-    let is_exhaustive = make(&mut board, request);
+    let (before, bounds) = (board.values(), bounds(&board));
+    let is_exhaustive = make(&mut board, &bounds, request);
     let steps = board.steps_since(0);
     let kept = request.max_moves.map_or(steps.len(), |max| steps.len().min(max));
     board.undo_to(0);
     let moves = replay(&mut board, &steps[..kept]);
     let after = board.values();
-    let immovable = immovable(&board, &after, &bounds);
+    let immovable = immovable(&board, &after);
     let placed = if board.goals.contains(&Goal::Defragment) { placed(&mut board) } else { Vec::new() };
     let named = |values: &Values| {
         let value = |(goal, value): (&Goal, &i64)| {
@@ -104,10 +105,10 @@ pub fn plan(input: Input<'_>, request: &Request) -> Plan {
 }
 
 /// Moves pods until neither search finds anything better. Returns whether no better plan exists.
-fn make(board: &mut Board<'_>, request: &Request) -> bool {
+fn make(board: &mut Board<'_>, bounds: &Values, request: &Request) -> bool {
     loop {
         let start = board.n_steps();
-        let found = exhaustive::search(board, request.max_states);
+        let found = exhaustive::search(board, bounds, request.max_states);
         let is_best = found.as_ref().is_some_and(|found| found.is_best);
         if !is_best {
             improve(board);
@@ -165,10 +166,11 @@ fn placed(board: &mut Board<'_>) -> Vec<Placed> {
     placed.collect()
 }
 
-/// The pods that stay although moving them could bring a value nearer to its bound.
-fn immovable(board: &Board<'_>, values: &Values, bounds: &Values) -> Vec<Immovable> {
+/// The pods that stay although moving them could lower a value.
+fn immovable(board: &Board<'_>, values: &Values) -> Vec<Immovable> {
     let mut helpful = vec![false; board.pods.len()];
-    let open = board.goals.iter().zip(values.iter().zip(bounds)).filter(|(_, (value, bound))| value > bound);
+    let ideal = |goal: &Goal| if *goal == Goal::Consolidate { board.nodes.bound(|_| false) } else { 0 };
+    let open = board.goals.iter().zip(values).filter(|(goal, value)| **value > ideal(goal));
     for (goal, _) in open {
         let skewed = if *goal == Goal::Spread { board.moves.skewed() } else { Vec::new() };
         for (pod, info) in board.pods.iter().enumerate() {

@@ -17,7 +17,7 @@ pub use self::relax::RelaxedPod;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use self::journal::Journal;
-pub use self::moves::{Moves, SkewedConstraint};
+pub use self::moves::{Moves, SkewedConstraint, SpreadDomains};
 use crate::cycle::nomination::Nominations;
 use crate::group::DomainTables;
 use crate::preemption::Candidates;

@@ -29,6 +29,16 @@ pub struct SkewedConstraint {
     pub emptiest: Vec<usize>,
 }
 
+/// The domains of a spread constraint.
+pub struct SpreadDomains {
+    /// `maxSkew`.
+    pub max_skew: i64,
+    /// Whether there are as many domains as it requires; otherwise the fewest pods of a domain are taken for 0.
+    pub has_enough: bool,
+    /// The nodes that count, each with its domain.
+    pub nodes: Vec<(usize, u32)>,
+}
+
 impl Moves {
     /// Moves of these pods, by namespace and name. Pods that are not assigned to a known node, or are being deleted, have no part in
     /// it: the positions of the others are returned.
@@ -88,7 +98,7 @@ impl Moves {
 
     /// The spread constraints whose skew exceeds `maxSkew`.
     pub fn skewed(&self) -> Vec<SkewedConstraint> {
-        (0..self.table.n_constraints()).filter_map(|constraint| self.skew_of(constraint)).collect()
+        (0..self.n_constraints()).filter_map(|constraint| self.skew_of(constraint)).collect()
     }
 
     /// A spread constraint, if its skew exceeds `maxSkew`.
@@ -100,6 +110,24 @@ impl Moves {
             nodes
         };
         Some(SkewedConstraint { constraint, fullest: positions(fullest), emptiest: positions(emptiest) })
+    }
+
+    /// Number of distinct spread constraints.
+    pub fn n_constraints(&self) -> usize {
+        self.table.n_constraints()
+    }
+
+    /// The domains of a spread constraint.
+    pub fn domains_of(&self, constraint: usize) -> SpreadDomains {
+        let (max_skew, has_enough, nodes) = self.table.domains_of(&self.cluster.state, constraint);
+        let nodes = nodes.into_iter().map(|(node, domain)| (self.position(node), domain.0)).collect();
+        SpreadDomains { max_skew, has_enough, nodes }
+    }
+
+    /// The nodes that admit a pod as far as they alone decide, whatever runs anywhere: by their labels, taints and the like.
+    pub fn could_be_on(&self, pod: &PreparedPod) -> Vec<usize> {
+        let nodes = MoveTable::could_be_on(&self.cluster.state, pod);
+        nodes.into_iter().map(|node| self.position(node)).collect()
     }
 
     /// Whether a pod counts for a spread constraint.

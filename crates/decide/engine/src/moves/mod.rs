@@ -18,7 +18,9 @@ use self::neighbours::Neighbour;
 use self::spread::SpreadTable;
 use self::standing::{Place, Rules};
 use crate::cycle::context::{Context, CycleState};
+use crate::plugins::{self, Reads};
 use crate::state::State;
+use crate::state::counting::topology::DomainId;
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
 use crate::state::pod::{Likeness, PodId};
@@ -155,6 +157,15 @@ impl MoveTable {
         (constraint.excess() > 0).then(|| constraint.extremes(state))
     }
 
+    /// `maxSkew` of a spread constraint, whether it has as many domains as it requires, and the nodes that count with their domains.
+    pub(crate) fn domains_of(
+        &self,
+        state: &State,
+        constraint: usize,
+    ) -> (i64, bool, Vec<(NodeId, DomainId)>) {
+        self.spread.constraints[constraint].domains(state)
+    }
+
     /// Whether a pod counts for a spread constraint.
     pub(crate) fn counts_for(&self, pod: usize, constraint: usize) -> bool {
         self.spread.counts(self.classes[self.pods[pod].class].likeness.signature, constraint)
@@ -192,6 +203,15 @@ impl MoveTable {
         let has_filter = context.profile.profile.filter.contains(&Plugin::PodTopologySpread);
         (!has_filter || self.spread.admits(state, class, from, to))
             && context.admits_by(to, |plugin| plugin != Plugin::PodTopologySpread)
+    }
+
+    /// The nodes that admit a pod as far as they alone decide, whatever runs anywhere.
+    pub(crate) fn could_be_on(state: &State, pod: &PreparedPod) -> Vec<NodeId> {
+        let cycle = CycleState::without_nominated(state, pod);
+        let Some(context) = Context::with_any_profile(state, &cycle) else { return Vec::new() };
+        let is_of_node = |plugin| plugins::rule(plugin).is_some_and(|rule| rule.reads.only(Reads::NODE));
+        let nodes = state.nodes.iter().map(|(id, _)| id);
+        nodes.filter(|id| context.admits_by(*id, is_of_node)).collect()
     }
 
     /// Takes the last move back. Returns whether there was one.

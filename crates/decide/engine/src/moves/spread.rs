@@ -296,6 +296,15 @@ impl Constraint {
         }
     }
 
+    /// `maxSkew`, whether there are as many domains as required, and the nodes that count with their domains.
+    pub(super) fn domains(&self, state: &State) -> (i64, bool, Vec<(NodeId, DomainId)>) {
+        let has_enough = self.key.included.n_domains as i64 >= self.key.min_domains;
+        let nodes = self.key.included.nodes.iter();
+        let nodes =
+            nodes.filter_map(|node| Some((*node, state.topologies.domain(self.key.topology, *node)?)));
+        (self.key.max_skew, has_enough, nodes.collect())
+    }
+
     /// The nodes of the domains with the most and with the fewest pods.
     pub(super) fn extremes(&self, state: &State) -> (Vec<NodeId>, Vec<NodeId>) {
         let most = self.n_domains.last_key_value().map_or(0, |(n, _)| *n);
