@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::Number;
 
 use crate::board::{Board, Values, name};
 use crate::bounds::bounds;
@@ -18,10 +19,13 @@ pub struct Plan {
     /// The moves, in their order.
     pub moves: Vec<Move>,
     /// The values of the goals without the plan.
+    #[serde(serialize_with = "numbers")]
     pub before: BTreeMap<Goal, f64>,
     /// The same after it.
+    #[serde(serialize_with = "numbers")]
     pub after: BTreeMap<Goal, f64>,
     /// What no plan comes below.
+    #[serde(serialize_with = "numbers")]
     pub bounds: BTreeMap<Goal, f64>,
     /// Whether every state that moves can reach was looked at: no plan reaches better values, or the same with fewer moves.
     #[serde(rename = "exhaustive")]
@@ -32,6 +36,15 @@ pub struct Plan {
     pub placed: Vec<Placed>,
     /// The pods whose moves would help and that must stay, by namespace and name.
     pub immovable: Vec<Immovable>,
+}
+
+/// Whole numbers are written without a fraction.
+fn numbers<S: Serializer>(values: &BTreeMap<Goal, f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    let number = |value: f64| match value.fract() == 0.0 {
+        true => Number::from(value as i64),
+        false => Number::from_f64(value).unwrap_or_else(|| Number::from(0)),
+    };
+    serializer.collect_map(values.iter().map(|(goal, value)| (goal, number(*value))))
 }
 
 /// A move of a pod: it is evicted, and its controller creates another one, which goes to the other node.

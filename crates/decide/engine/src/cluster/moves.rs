@@ -8,7 +8,7 @@ use crate::state::pod::prepared::PreparedPod;
 /// A cluster whose running pods are moved hypothetically, one after the other.
 ///
 /// Pods are named by their positions in the list that was given first, and nodes by their positions in [`Moves::nodes`].
-/// Moves can be taken back in the opposite order, until they are committed.
+/// Moves can be taken back in the opposite order.
 pub struct Moves {
     cluster: Cluster,
     table: MoveTable,
@@ -146,11 +146,6 @@ impl Moves {
     /// Takes the last move back. Returns whether there was one.
     pub fn undo(&mut self) -> bool {
         self.table.undo(&mut self.cluster.state)
-    }
-
-    /// Accepts the moves so far: they cannot be taken back.
-    pub fn commit(&mut self) {
-        self.table.commit();
     }
 
     /// The node where the scheduler would put a pod that is created again now; none if it is unschedulable.

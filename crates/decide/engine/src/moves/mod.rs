@@ -229,11 +229,6 @@ impl MoveTable {
         true
     }
 
-    /// Accepts the moves so far: they cannot be taken back.
-    pub(crate) fn commit(&mut self) {
-        self.done.clear();
-    }
-
     /// Evaluates the places that a move affects. Returns false, and stops, if a rule does not hold that held before.
     fn follow(&mut self, state: &State, class: ClassId, from: NodeId, to: NodeId) -> bool {
         for (node, sign) in [(from, -1), (to, 1)] {

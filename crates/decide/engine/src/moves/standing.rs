@@ -3,8 +3,7 @@
 use berth_api::config::Plugin;
 use smallvec::SmallVec;
 
-use crate::cycle::context::Context;
-use crate::cycle::context::CycleState;
+use crate::cycle::context::{Context, CycleState};
 use crate::cycle::what_if::RelevantMatchers;
 use crate::plugins::{self, Filter, Reads};
 use crate::state::State;
