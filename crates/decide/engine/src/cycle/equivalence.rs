@@ -21,7 +21,7 @@ pub struct Equivalence {
     preempts: bool,
     gates: Vec<String>,
     volumes: Option<Arc<PodVolumes>>,
-    devices: Option<Arc<PodDevices>>,
+    pub(crate) devices: Option<Arc<PodDevices>>,
 }
 
 impl Equivalence {

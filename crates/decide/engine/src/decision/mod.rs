@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use berth_api::config::Plugin;
 use berth_api::object::VolumeDecision;
+use berth_api::object::device::DeviceDecision;
 
 pub use device_post_filter::DevicePostFilter;
 pub(crate) use device_post_filter::device_post_filter;
@@ -17,7 +18,7 @@ pub use outcome::{Evaluation, NodeEvaluation, NodeScore, Outcome};
 use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::nomination::Nominations;
 use crate::cycle::what_if::RelevantMatchers;
-use crate::device::{CycleDevices, DevicesInUse, device_decision};
+use crate::device::{AvoidedDevices, CycleDevices, DevicesInUse, device_decision};
 use crate::plugins::{self, Filters, PreFilter, Scorer, Weighted};
 use crate::state::State;
 use crate::state::node::NodeId;
@@ -131,15 +132,24 @@ impl Context<'_> {
     /// The outcome of a pod that goes to a node.
     fn placed(self, node: NodeId, score: Option<i64>) -> Outcome {
         let devices = self.cycle.devices.as_deref().filter(|_| self.allocates_devices());
-        let record = self.state.nodes.get(node);
-        let decide =
-            |devices| device_decision(self.state, devices, record, &self.devices_in_use(devices, node));
+        let decide = |devices| self.device_decision(devices, node, &AvoidedDevices::new());
         let devices = devices.and_then(decide).transpose();
         let (node, volumes) = (self.state.node_name(node).to_owned(), self.volume_decision(node));
         match devices {
             Ok(devices) => Outcome::Placed { node, score, volumes, devices },
             Err(error) => Outcome::Failed { error },
         }
+    }
+
+    /// What is to be written to the claims of a pod that goes to a node, without some devices; none if it does not fit.
+    fn device_decision(
+        self,
+        devices: &CycleDevices,
+        node: NodeId,
+        avoided: &AvoidedDevices,
+    ) -> Option<Result<Box<DeviceDecision>, String>> {
+        let in_use = self.devices_in_use(devices, node).avoiding(avoided);
+        device_decision(self.state, devices, self.state.nodes.get(node), &in_use)
     }
 
     /// With the devices that are reserved for nominated pods.
@@ -198,6 +208,27 @@ pub(crate) fn decide_on(
     let cycle = CycleState::new(state, nominations, pod);
     let context = Context::new(state, &cycle).filter(|context| context.admits(node))?;
     Some(context.placed(node, None))
+}
+
+/// The same for a pod that fits, without some devices.
+pub(crate) fn decide_on_without(
+    state: &State,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+    node: NodeId,
+    avoided: &AvoidedDevices,
+) -> Option<Outcome> {
+    let cycle = CycleState::new(state, nominations, pod);
+    let context = Context::new(state, &cycle)?;
+    let devices = cycle.devices.as_deref().filter(|_| context.allocates_devices())?;
+    let devices = context.device_decision(devices, node, avoided)?.ok()?;
+    let volumes = context.volume_decision(node);
+    Some(Outcome::Placed {
+        node: state.node_name(node).to_owned(),
+        score: None,
+        volumes,
+        devices: Some(devices),
+    })
 }
 
 /// Decides, and returns the results of every node.

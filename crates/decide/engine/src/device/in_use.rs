@@ -1,6 +1,6 @@
 //! What is in use of the devices of a node, with pods that leave it or come to it hypothetically.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use berth_api::object::NamespacedName;
@@ -41,7 +41,14 @@ impl DeviceDelta {
 
 /// The use of devices, where it is not that of the state.
 #[derive(Default)]
-pub(crate) struct DevicesInUse(BTreeMap<PoolName, HashMap<Arc<str>, DeviceUse>>);
+pub(crate) struct DevicesInUse {
+    changed: BTreeMap<PoolName, HashMap<Arc<str>, DeviceUse>>,
+    /// Devices that are not to be chosen, although they are free.
+    pub(super) avoided: AvoidedDevices,
+}
+
+/// Devices that are not to be chosen, by pool and name.
+pub(crate) type AvoidedDevices = BTreeSet<(PoolName, Arc<str>)>;
 
 /// The use of the devices of a pool.
 #[derive(Clone, Copy)]
@@ -90,6 +97,11 @@ impl DevicesInUse {
         in_use
     }
 
+    /// The same, where some devices are not to be chosen.
+    pub(crate) fn avoiding(self, avoided: &AvoidedDevices) -> DevicesInUse {
+        DevicesInUse { avoided: avoided.clone(), ..self }
+    }
+
     fn without(state: &State, leaving: &[&PodDevices], gone: bool, pod: &CycleDevices) -> DevicesInUse {
         let mut in_use = DevicesInUse::default();
         if leaving.is_empty() && !gone {
@@ -110,7 +122,7 @@ impl DevicesInUse {
             return;
         }
         let of_state = || Some(state.devices.pool(&device.pool)?.used.get(&device.device)?.clone());
-        let pool = self.0.entry(device.pool.clone()).or_default();
+        let pool = self.changed.entry(device.pool.clone()).or_default();
         let used = pool.entry(device.device.clone()).or_insert_with(|| of_state().unwrap_or_default());
         match is_added {
             true => used.add(device),
@@ -119,7 +131,7 @@ impl DevicesInUse {
     }
 
     pub(super) fn of<'a>(&'a self, name: &PoolName, pool: &'a Pool) -> PoolUse<'a> {
-        PoolUse { of_state: &pool.used, changed: self.0.get(name) }
+        PoolUse { of_state: &pool.used, changed: self.changed.get(name) }
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`result`] writes what was chosen. The choice is kube-scheduler's: the first in the order of claims, requests,
 //! alternatives and devices that meets everything.
 
+mod alternatives;
 mod capacity;
 mod explain;
 mod extended;
@@ -27,8 +28,9 @@ use crate::state::device::{ClaimSpec, ClassRecord, ContainerResources, NodeScope
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::pod::prepared::PreparedPod;
 
+pub(crate) use self::alternatives::alternatives;
 pub(crate) use self::explain::{Holders, Obstacle};
-pub(crate) use self::in_use::{DeviceDelta, DevicesInUse};
+pub(crate) use self::in_use::{AvoidedDevices, DeviceDelta, DevicesInUse};
 pub use self::published::{DeviceModel, DevicesOfNode, PublishedDevice};
 pub(crate) use self::published::{devices_of, models};
 pub(crate) use self::result::device_decision;

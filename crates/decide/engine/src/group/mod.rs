@@ -12,7 +12,9 @@
 //! reported as one that cannot.
 
 mod alike;
+mod choices;
 mod domain;
+mod member;
 mod preemption;
 mod search;
 mod topology;
@@ -199,7 +201,7 @@ pub(crate) fn wake_conditions(state: &mut State, members: &[PreparedPod]) -> Vec
     for (at, pod) in members.iter().enumerate() {
         if kinds.insert(Equivalence::of(state, pod)) {
             let others = members[..at].iter().chain(&members[at + 1..]);
-            let relaxed = search::relaxed(state, pod, others, |_| ());
+            let relaxed = member::relaxed(state, pod, others, |_| ());
             conditions.push(WakeConditions::of(state, relaxed.as_ref().unwrap_or(pod)));
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use berth_api::object::NamespacedName;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::search::Member;
+use super::member::Member;
 use super::{Deciding, Group, domains_in_turn, order};
 use crate::decision::{self, Outcome};
 use crate::preemption::{self, DisruptionBudget, Leaving, Preemption, Victims};

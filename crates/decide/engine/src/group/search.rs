@@ -5,14 +5,14 @@
 //! they reject now is rejected in every continuation. A complete placement is then checked by all rules of each member.
 //! A member's nodes are tried from the best; one that has none takes back the one before.
 
-use berth_api::rules::{PodRules, WhenUnsatisfiable};
-use smallvec::SmallVec;
-
 use super::alike::{are_decided_by_node, are_equal};
+use super::choices::{Choices, kinds};
 use super::domain::Domain;
-use super::{Deciding, MemberFailure, matches, terms_satisfied};
+use super::member::Member;
+use super::{Deciding, MemberFailure};
 use crate::cycle::context::{Context, CycleState};
 use crate::decision::{self, Outcome, Run};
+use crate::device::AvoidedDevices;
 use crate::plugins;
 use crate::state::State;
 use crate::state::node::NodeId;
@@ -23,91 +23,11 @@ const BUDGET: usize = 1 << 18;
 /// What a decision by views, an assignment and its undoing count as.
 const STEP: usize = 16;
 
-/// A member as it is searched for.
-pub(super) struct Member {
-    /// With the rules that a complete placement has to keep.
-    pub(super) valid: PreparedPod,
-    /// With the rules that choose among nodes.
-    pub(super) strict: PreparedPod,
-    /// The same without the rules that later members may satisfy, if there are any.
-    pub(super) relaxed: Option<PreparedPod>,
-}
-
-impl Member {
-    /// The members in the order of decision, restricted to a domain.
-    pub(super) fn all(
-        state: &mut State,
-        pods: &[PreparedPod],
-        order: &[usize],
-        domain: &Domain,
-    ) -> Vec<Member> {
-        let within = |rules: &mut PodRules| {
-            let labels = domain.labels.iter().map(|(key, value)| (key.to_string(), value.to_string()));
-            rules.node_selector.extend(labels);
-        };
-        let member = |(at, i): (usize, &usize)| {
-            let pod = &pods[*i];
-            let later = order[at + 1..].iter().map(|i| &pods[*i]);
-            let strict = match domain.labels[..] {
-                [] => pod.clone(),
-                _ => state.with_rules(pod, within),
-            };
-            let relaxed = relaxed(state, pod, later, within);
-            let valid = if domain.is_constraint { strict.clone() } else { pod.clone() };
-            Member { valid, strict, relaxed }
-        };
-        order.iter().enumerate().map(member).collect()
-    }
-
-    fn chosen_by(&self) -> &PreparedPod {
-        self.relaxed.as_ref().unwrap_or(&self.strict)
-    }
-}
-
-/// A pod without the rules that others may satisfy, if it has any: required affinity that they match, and spread
-/// constraints that count them.
-pub(super) fn relaxed<'a>(
-    state: &mut State,
-    pod: &PreparedPod,
-    others: impl Iterator<Item = &'a PreparedPod> + Clone,
-    change: impl FnOnce(&mut PodRules),
-) -> Option<PreparedPod> {
-    let affinity: Vec<usize> = terms_satisfied(state, pod, others.clone()).map(|term| term.index).collect();
-    let spread = state.spread_of(pod).iter().any(|spread| {
-        let counted = |matcher| others.clone().any(|other| matches(state, other, matcher));
-        spread.constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule
-            && spread.matcher.is_some_and(counted)
-    });
-    (!affinity.is_empty() || spread).then(|| {
-        state.with_rules(pod, |rules| {
-            change(rules);
-            let mut index = 0..;
-            rules.required_affinity.retain(|_| !index.next().is_some_and(|i| affinity.contains(&i)));
-            if spread {
-                let kept = |c: &WhenUnsatisfiable| *c == WhenUnsatisfiable::ScheduleAnyway;
-                rules.spread_constraints.retain(|c| kept(&c.when_unsatisfiable));
-            }
-        })
-    })
-}
-
 /// Whether members are equal and only what is on a node decides how many of them it takes.
 fn are_alike_and_apart(state: &State, members: &[Member]) -> bool {
     members.iter().all(|member| member.relaxed.is_none())
         && members.first().is_some_and(|first| are_decided_by_node(state, &first.valid))
         && are_equal(state, members.iter().map(|member| &member.valid))
-}
-
-/// What is tried next for a member.
-#[derive(Default)]
-struct Choices {
-    n_tried: usize,
-    tried: SmallVec<[NodeId; 2]>,
-    /// The nodes that are left, the best last, once they have been listed.
-    rest: Option<Vec<NodeId>>,
-    /// Why it is unschedulable.
-    failure: Option<Outcome>,
-    skipped: bool,
 }
 
 /// A search in one domain.
@@ -119,8 +39,14 @@ pub(super) struct Search<'a, 'b> {
     min: usize,
     /// Whether each node takes a certain number of members, wherever the others are: no choice is better than another.
     is_greedy: bool,
+    /// For each member whether it is the last that may satisfy rules of one before it.
+    settles: Vec<bool>,
     /// What each member decided so far got: a node, or why not.
     outcomes: Vec<Outcome>,
+    /// The number of the kind of each member, once one is taken back.
+    kinds: Vec<usize>,
+    /// Nodes with which all was tried, by the member that was there: equal members after it need not go there.
+    exhausted: Vec<(usize, NodeId)>,
     budget: usize,
     furthest: MemberFailure,
 }
@@ -136,7 +62,16 @@ impl<'a, 'b> Search<'a, 'b> {
         let furthest = MemberFailure::alone(0, outcome);
         let is_greedy = are_alike_and_apart(by.state, &members);
         let nodes = domain.nodes.as_deref();
-        Search { by, members, nodes, min, is_greedy, outcomes: Vec::new(), budget: BUDGET, furthest }
+        let has_devices = members.iter().any(|member| member.valid.devices.is_some());
+        // Claims that get devices during the search would make members differ.
+        let kinds = if has_devices { kinds(by.state, &members) } else { Vec::new() };
+        let mut settles = vec![false; members.len()];
+        for (at, member) in members.iter().enumerate() {
+            settles[member.settled_by] |= member.settled_by > at;
+        }
+        let (outcomes, exhausted) = (Vec::new(), Vec::new());
+        let budget = BUDGET;
+        Search { by, members, nodes, min, is_greedy, settles, outcomes, kinds, exhausted, budget, furthest }
     }
 
     /// Where each member goes; nothing is assigned afterwards.
@@ -158,10 +93,11 @@ impl<'a, 'b> Search<'a, 'b> {
                     continue;
                 }
             }
-            if at + 1 < self.members.len() {
-                frames.push(Choices::default());
-            } else if self.is_valid() {
-                break true;
+            let is_last = at + 1 == self.members.len();
+            match self.is_valid(at, is_last) {
+                true if is_last => break true,
+                true => frames.push(Choices::default()),
+                false => {}
             }
         };
         let outcomes = self.outcomes.clone();
@@ -176,8 +112,8 @@ impl<'a, 'b> Search<'a, 'b> {
         self.outcomes.iter().filter(|outcome| outcome.node().is_some()).count()
     }
 
-    /// The next node for a member: the best by all its rules, then the best by those that count already, then all; at last
-    /// none, if the others are enough.
+    /// The next node for a member: the best by all its rules, then the best by those that count already, then all; then with other
+    /// devices; at last none, if the others are enough.
     fn next(&mut self, at: usize, choices: &mut Choices) -> Option<Outcome> {
         if let Some(before) = self.outcomes.last().filter(|before| self.is_greedy && before.node().is_none())
         {
@@ -185,56 +121,89 @@ impl<'a, 'b> Search<'a, 'b> {
             choices.rest = Some(Vec::new());
             choices.n_tried = 2;
         }
-        loop {
-            if self.budget < STEP {
-                return None;
-            }
-            self.budget -= STEP;
-            choices.n_tried += 1;
-            let member = &self.members[at];
-            let outcome = match (choices.n_tried, &member.relaxed) {
-                (1, _) => Some(self.by.decide_in(self.nodes, &member.strict)),
-                (2, Some(relaxed)) => Some(self.by.decide_in(self.nodes, relaxed)),
-                _ => None,
-            };
-            match outcome {
-                Some(Outcome::Placed { .. }) => {}
-                Some(outcome) => {
-                    // The last decision is the one that counts: nothing is left out of it that could still hold.
-                    let is_last = choices.n_tried == 2 || member.relaxed.is_none();
-                    if is_last && choices.tried.is_empty() {
-                        self.failed(at, outcome.clone());
-                        choices.failure = Some(outcome);
-                        choices.rest = Some(Vec::new());
-                    }
-                    continue;
-                }
-                None => {
-                    let rest = match &mut choices.rest {
-                        Some(rest) => rest,
-                        None => {
-                            let chosen_by = member.chosen_by();
-                            let n_nodes = self.nodes.map_or(self.by.state.nodes.len(), <[NodeId]>::len);
-                            self.budget = self.budget.saturating_sub(n_nodes);
-                            choices.rest.insert(self.by.feasible(self.nodes, chosen_by))
-                        }
-                    };
-                    let Some(node) = rest.pop() else { break };
-                    if choices.tried.contains(&node) {
-                        continue;
-                    }
-                    let found =
-                        decision::decide_on(self.by.state, self.by.nominations, member.chosen_by(), node);
-                    return found;
-                }
-            }
-            let node =
-                outcome.as_ref().and_then(Outcome::node).and_then(|name| self.by.state.find_node(name))?;
-            if !choices.tried.contains(&node) {
-                choices.tried.push(node);
+        self.exhaust(at, choices);
+        while choices.n_tried < 2 {
+            let outcome = self.best(at, choices)?;
+            if outcome.is_some() {
                 return outcome;
             }
         }
+        while let Some(node) = self.rest(at, choices).pop() {
+            self.spend()?;
+            if !choices.tried.contains(&node) && !self.is_exhausted(at, node) {
+                let (state, member) = (&*self.by.state, self.members[at].chosen_by());
+                let found = decision::decide_on(state, self.by.nominations, member, node);
+                if let Some(found) = found {
+                    return Some(self.go(at, choices, node, found));
+                }
+            }
+        }
+        self.with_other_devices(at, choices).or_else(|| self.skip(at, choices))
+    }
+
+    /// The best node for a member, if it was not tried; none if the search ends here.
+    fn best(&mut self, at: usize, choices: &mut Choices) -> Option<Option<Outcome>> {
+        choices.n_tried += 1;
+        let member = &self.members[at];
+        let outcome = match (choices.n_tried, &member.relaxed) {
+            (1, _) => self.by.decide_in(self.nodes, &member.strict),
+            (_, Some(relaxed)) => self.by.decide_in(self.nodes, relaxed),
+            (_, None) => return Some(None),
+        };
+        self.spend()?;
+        let Some(node) = outcome.node().and_then(|name| self.by.state.find_node(name)) else {
+            // The last decision is the one that counts: nothing is left out of it that could still hold.
+            let is_last = choices.n_tried == 2 || self.members[at].relaxed.is_none();
+            if is_last && choices.tried.is_empty() {
+                self.failed(at, outcome.clone());
+                choices.failure = Some(outcome);
+                choices.rest = Some(Vec::new());
+            }
+            return Some(None);
+        };
+        if choices.tried.contains(&node) {
+            return Some(None);
+        }
+        choices.tried.push(node);
+        let is_new = !self.is_exhausted(at, node);
+        Some(is_new.then(|| self.go(at, choices, node, outcome)))
+    }
+
+    /// The nodes that are left for a member.
+    fn rest<'c>(&mut self, at: usize, choices: &'c mut Choices) -> &'c mut Vec<NodeId> {
+        choices.rest.get_or_insert_with(|| {
+            let n_nodes = self.nodes.map_or(self.by.state.nodes.len(), <[NodeId]>::len);
+            self.budget = self.budget.saturating_sub(n_nodes);
+            self.by.feasible(self.nodes, self.members[at].chosen_by())
+        })
+    }
+
+    fn go(&self, at: usize, choices: &mut Choices, node: NodeId, outcome: Outcome) -> Outcome {
+        choices.current = Some(node);
+        if self.members[at + 1..].iter().any(|later| later.valid.devices.is_some()) {
+            choices.devices.add(node, &outcome, AvoidedDevices::new());
+        }
+        outcome
+    }
+
+    /// A node that was tried, with other devices.
+    fn with_other_devices(&mut self, at: usize, choices: &mut Choices) -> Option<Outcome> {
+        loop {
+            let (node, avoided) = choices.devices.next(self.by.state, &self.members[at..])?;
+            self.spend()?;
+            // An equal member may go where this one had its first devices.
+            self.exhausted.retain(|(by, _)| *by != at);
+            let Deciding { state, nominations, .. } = &*self.by;
+            let member = self.members[at].chosen_by();
+            let found = decision::decide_on_without(state, nominations, member, node, &avoided);
+            if let Some(outcome) = found {
+                choices.devices.add(node, &outcome, avoided);
+                return Some(outcome);
+            }
+        }
+    }
+
+    fn skip(&self, at: usize, choices: &mut Choices) -> Option<Outcome> {
         let remaining = self.members.len() - at - 1;
         let may_skip = !choices.skipped && self.n_placed() + remaining >= self.min;
         choices.skipped = true;
@@ -242,6 +211,31 @@ impl<'a, 'b> Search<'a, 'b> {
         let failure = choices.failure.take();
         let skip = || failure.unwrap_or(Outcome::Unschedulable { message, plugins: Vec::new() });
         may_skip.then(skip)
+    }
+
+    /// Remembers that all was tried with a member on the node that it had.
+    fn exhaust(&mut self, at: usize, choices: &mut Choices) {
+        while self.exhausted.last().is_some_and(|(by, _)| *by > at) {
+            self.exhausted.pop();
+        }
+        if let Some(node) = choices.current.take() {
+            if self.kinds.is_empty() {
+                self.kinds = kinds(self.by.state, &self.members);
+            }
+            self.exhausted.push((at, node));
+        }
+    }
+
+    /// Whether an equal member before was on a node, and all was tried with it: the two would only change places.
+    fn is_exhausted(&self, at: usize, node: NodeId) -> bool {
+        let is_equal = |by: usize| by != at && self.kinds[by] == self.kinds[at];
+        self.exhausted.iter().any(|(by, tried)| *tried == node && is_equal(*by))
+    }
+
+    /// None if the search ends here.
+    fn spend(&mut self) -> Option<()> {
+        self.budget = self.budget.checked_sub(STEP)?;
+        Some(())
     }
 
     fn failed(&mut self, member: usize, outcome: Outcome) {
@@ -260,13 +254,18 @@ impl<'a, 'b> Search<'a, 'b> {
         }
     }
 
-    /// Whether all rules of each member hold with the others in their places.
-    fn is_valid(&mut self) -> bool {
-        let placed = self.members.iter().map(|member| &member.valid).zip(&self.outcomes);
+    /// Whether all rules of each member hold with the others in their places: of those that no later member satisfies.
+    fn is_valid(&mut self, at: usize, is_last: bool) -> bool {
+        if !is_last && !self.settles[at] {
+            return true;
+        }
+        let is_settled = |i: &usize| is_last || (*i < at && self.members[*i].settled_by == at);
+        let settled: Vec<usize> = (0..=at).filter(is_settled).collect();
+        let placed = settled.iter().map(|i| (&self.members[*i].valid, &self.outcomes[*i]));
         let broken = self.by.broken(placed);
         let is_valid = broken.is_none();
-        if let Some((at, outcome)) = broken {
-            self.failed(at, outcome);
+        if let Some((i, outcome)) = broken {
+            self.failed(settled[i], outcome);
         }
         is_valid
     }

@@ -13,7 +13,8 @@ use rustc_hash::FxHashSet;
 
 use super::alike::{self, are_equal, kept_apart_in};
 use super::domain::{Domain, Free, Least, domains};
-use super::search::{Member, Search};
+use super::member::Member;
+use super::search::Search;
 use super::{Deciding, Group, GroupLevel, MemberFailure};
 use crate::decision::Outcome;
 use crate::plugins::placement::{Amounts, PlacementScorer};

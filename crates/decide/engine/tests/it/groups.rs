@@ -12,7 +12,7 @@ use berth_testkit::text;
 
 use crate::common::{admitted, cluster};
 
-const ZONE: &str = "topology.kubernetes.io/zone";
+pub const ZONE: &str = "topology.kubernetes.io/zone";
 
 fn waiting(world: &World) -> Vec<Pod> {
     let waiting = world.pods.iter().filter(|pod| pod.spec.node_name.is_empty());
@@ -204,7 +204,7 @@ fn draw(random: &mut Random) -> String {
 }
 
 /// Whether every member's rules hold on its node while the others run on theirs.
-fn is_valid(world: &World, members: &[Pod], nodes: &[Option<&str>]) -> bool {
+pub fn is_valid(world: &World, members: &[Pod], nodes: &[Option<&str>]) -> bool {
     let placed = members.iter().zip(nodes).filter_map(|(pod, node)| {
         let mut pod = pod.clone();
         pod.spec.node_name = (*node)?.to_owned();
@@ -241,7 +241,7 @@ fn exists(world: &World, members: &[Pod], min: usize) -> bool {
     })
 }
 
-fn within(pods: &[Pod], zone: &str) -> Vec<Pod> {
+pub fn within(pods: &[Pod], zone: &str) -> Vec<Pod> {
     let mut pods = pods.to_vec();
     pods.iter_mut().for_each(|pod| _ = pod.spec.node_selector.insert(ZONE.to_owned(), zone.to_owned()));
     pods

@@ -7,6 +7,7 @@ mod disruption;
 mod documentation;
 mod explanation;
 mod feature_gates;
+mod group_search;
 mod group_topology;
 mod groups;
 mod limits;

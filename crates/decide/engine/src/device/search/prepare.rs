@@ -7,8 +7,11 @@ use super::{Candidate, ChosenClaim, MAX_DEVICES, Search, Stop, Wanted};
 use crate::device::pools::{Condition, NodePool, pools_of};
 use crate::device::{DevicesInUse, Requested};
 use crate::state::State;
-use crate::state::device::{CountMode, NodeScope, Selector};
+use crate::state::device::{CountMode, DeviceUse, NodeScope, Selector};
 use crate::state::node::NodeRecord;
+
+/// The use of a device that is not to be chosen. It takes from no counters.
+static TAKEN: DeviceUse = DeviceUse { n_exclusive: 1, n_shares: 0, consumed: BTreeMap::new() };
 
 impl<'a> Search<'a> {
     /// A search on a node that has not begun.
@@ -30,6 +33,13 @@ impl<'a> Search<'a> {
                     used: pool.used.get(&device.name),
                 }));
             }
+        }
+        if !in_use.avoided.is_empty() {
+            let is_avoided = |candidate: &&mut Candidate<'_>| {
+                let name = (pools[candidate.pool].name.clone(), candidate.device.name.clone());
+                in_use.avoided.contains(&name)
+            };
+            candidates.iter_mut().filter(is_avoided).for_each(|candidate| candidate.used = Some(&TAKEN));
         }
         let chosen = |claim: &&Requested| ChosenClaim {
             devices: Vec::new(),

@@ -21,7 +21,7 @@ impl Search<'_> {
     }
 
     /// What fails with one device of a class fails with all.
-    pub(super) fn class_of(&mut self, candidate: usize) -> usize {
+    pub(in crate::device) fn class_of(&mut self, candidate: usize) -> usize {
         if self.classes.is_none() {
             let mut numbers: HashMap<String, usize> = HashMap::new();
             let number = |i| {
