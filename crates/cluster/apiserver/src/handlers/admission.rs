@@ -119,7 +119,7 @@ impl AdmissionChain {
                 kind: request.info.sent_kind(),
                 conversion: convert::conversion(resource),
             },
-            equivalents: convert::equivalents(resource),
+            equivalent: convert::equivalent(resource),
             subresource,
             namespace,
             name,

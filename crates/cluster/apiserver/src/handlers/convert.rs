@@ -2,8 +2,7 @@
 //! HorizontalPodAutoscalers two versions, stored as the second. PodGroups and Workloads have two versions, stored as the older.
 
 use berth_schema::resource::{
-    EVENTS, HORIZONTAL_POD_AUTOSCALERS, HORIZONTAL_POD_AUTOSCALERS_V1, NEW_EVENTS, POD_GROUPS,
-    POD_GROUPS_V1BETA1, Resource, Storage, WORKLOADS, WORKLOADS_V1BETA1,
+    HORIZONTAL_POD_AUTOSCALERS_V1, NEW_EVENTS, POD_GROUPS_V1BETA1, Resource, Storage, WORKLOADS_V1BETA1,
 };
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -92,78 +91,44 @@ pub fn stored_value(resource: &'static Resource, value: Value) -> Value {
 
 /// Conversion of a resource's objects into the stored form; `None` if the forms are the same.
 pub fn conversion(resource: &Resource) -> Option<Conversion> {
-    if *resource == NEW_EVENTS {
-        Some(CONVERSION)
-    } else if *resource == HORIZONTAL_POD_AUTOSCALERS_V1 {
-        Some(AUTOSCALER_CONVERSION)
-    } else if [&POD_GROUPS_V1BETA1, &WORKLOADS_V1BETA1].contains(&resource) {
-        Some(GROUP_CONVERSION)
-    } else {
-        None
+    let form = FORMS.iter().find(|(shown, _)| *resource == **shown);
+    form.map(|(_, conversion)| *conversion)
+}
+
+/// The other form in which a resource's objects are served.
+pub fn equivalent(resource: &Resource) -> Option<ServedForm> {
+    FORMS.iter().find_map(|(shown, conversion)| {
+        let stored = shown.stored()?;
+        if *resource == **shown {
+            Some(served(stored, None))
+        } else {
+            (*resource == *stored).then(|| served(shown, Some(*conversion)))
+        }
+    })
+}
+
+fn served(resource: &Resource, conversion: Option<Conversion>) -> ServedForm {
+    let (group, version) = (resource.group, resource.version);
+    ServedForm {
+        resource: (group, version, resource.plural),
+        kind: (group, version, resource.kind),
+        conversion,
     }
 }
 
-/// The other forms in which a resource's objects are served.
-pub fn equivalents(resource: &Resource) -> &'static [ServedForm] {
-    const OLD: ServedForm =
-        ServedForm { resource: ("", "v1", "events"), kind: ("", "v1", "Event"), conversion: None };
-    const NEW: ServedForm = ServedForm {
-        resource: ("events.k8s.io", "v1", "events"),
-        kind: ("events.k8s.io", "v1", "Event"),
-        conversion: Some(CONVERSION),
-    };
-    const AUTOSCALER_V1: ServedForm = ServedForm {
-        resource: ("autoscaling", "v1", "horizontalpodautoscalers"),
-        kind: ("autoscaling", "v1", "HorizontalPodAutoscaler"),
-        conversion: Some(AUTOSCALER_CONVERSION),
-    };
-    const AUTOSCALER_V2: ServedForm = ServedForm {
-        resource: ("autoscaling", "v2", "horizontalpodautoscalers"),
-        kind: ("autoscaling", "v2", "HorizontalPodAutoscaler"),
-        conversion: None,
-    };
-    const POD_GROUP_OLD: ServedForm = group_form("v1alpha2", ("podgroups", "PodGroup"), None);
-    const POD_GROUP_NEW: ServedForm =
-        group_form("v1beta1", ("podgroups", "PodGroup"), Some(GROUP_CONVERSION));
-    const WORKLOAD_OLD: ServedForm = group_form("v1alpha2", ("workloads", "Workload"), None);
-    const WORKLOAD_NEW: ServedForm = group_form("v1beta1", ("workloads", "Workload"), Some(GROUP_CONVERSION));
-    if *resource == EVENTS {
-        &[NEW]
-    } else if *resource == NEW_EVENTS {
-        &[OLD]
-    } else if *resource == HORIZONTAL_POD_AUTOSCALERS {
-        &[AUTOSCALER_V1]
-    } else if *resource == HORIZONTAL_POD_AUTOSCALERS_V1 {
-        &[AUTOSCALER_V2]
-    } else if *resource == POD_GROUPS {
-        &[POD_GROUP_NEW]
-    } else if *resource == POD_GROUPS_V1BETA1 {
-        &[POD_GROUP_OLD]
-    } else if *resource == WORKLOADS {
-        &[WORKLOAD_NEW]
-    } else if *resource == WORKLOADS_V1BETA1 {
-        &[WORKLOAD_OLD]
-    } else {
-        &[]
-    }
-}
+/// The resources in another form than the stored one.
+static FORMS: [(&Resource, Conversion); 4] = [
+    (&NEW_EVENTS, EVENTS_CONVERSION),
+    (&HORIZONTAL_POD_AUTOSCALERS_V1, Conversion { shown: to_v1, stored: to_v2 }),
+    (&POD_GROUPS_V1BETA1, GROUP_CONVERSION),
+    (&WORKLOADS_V1BETA1, GROUP_CONVERSION),
+];
 
-const CONVERSION: Conversion = Conversion {
+const EVENTS_CONVERSION: Conversion = Conversion {
     shown: |value| renamed(value, "events.k8s.io/v1".to_owned(), |(old, new)| (old, new)),
     stored: |value| renamed(value, "v1".to_owned(), |(old, new)| (new, old)),
 };
-const AUTOSCALER_CONVERSION: Conversion = Conversion { shown: to_v1, stored: to_v2 };
 const GROUP_CONVERSION: Conversion = Conversion { shown: to_v1beta1, stored: to_v1alpha2 };
-
-/// A version of PodGroups or Workloads.
-const fn group_form(
-    version: &'static str,
-    (plural, kind): Names,
-    conversion: Option<Conversion>,
-) -> ServedForm {
-    const GROUP: &str = "scheduling.k8s.io";
-    ServedForm { resource: (GROUP, version, plural), kind: (GROUP, version, kind), conversion }
-}
 
 type Names = (&'static str, &'static str);
 
@@ -184,6 +149,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn each_form_leads_to_the_other() {
+        for (shown, _) in &FORMS {
+            let stored = shown.stored().expect("its objects are stored");
+            let names = |resource: &Resource| (resource.group, resource.version, resource.plural);
+            let forms = [equivalent(shown), equivalent(stored)].map(|form| form.map(|form| form.resource));
+            assert_eq!(forms, [Some(names(stored)), Some(names(shown))]);
+            assert!(conversion(stored).is_none());
+        }
+    }
 
     #[test]
     fn events_are_converted_both_ways() {

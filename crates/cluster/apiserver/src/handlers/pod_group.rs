@@ -1,11 +1,9 @@
 //! PodGroups and Workloads of `scheduling.k8s.io/v1alpha2` (Kubernetes 1.36) and `v1beta1` (1.37). The first is stored.
 
+use berth_api::object::group::GROUP_CONDITIONS;
 use serde_json::{Map, Value, json};
 
 use crate::strategy::fields::items_mut;
-
-/// The condition of a group, in `v1alpha2` and in `v1beta1`.
-const CONDITIONS: (&str, &str) = ("PodGroupScheduled", "PodGroupInitiallyScheduled");
 
 /// From `v1alpha2` to `v1beta1`.
 pub(super) fn to_v1beta1(mut value: Value) -> Value {
@@ -22,7 +20,7 @@ pub(super) fn to_v1beta1(mut value: Value) -> Value {
             spec.insert("workloadRef".to_owned(), workload);
         }
     });
-    rename_condition(&mut value, CONDITIONS.0, CONDITIONS.1);
+    rename_condition(&mut value, GROUP_CONDITIONS);
     value
 }
 
@@ -42,7 +40,7 @@ pub(super) fn to_v1alpha2(mut value: Value) -> Value {
             spec.insert("podGroupTemplateRef".to_owned(), json!({ "workload": workload }));
         }
     });
-    rename_condition(&mut value, CONDITIONS.1, CONDITIONS.0);
+    rename_condition(&mut value, [GROUP_CONDITIONS[1], GROUP_CONDITIONS[0]]);
     value
 }
 
@@ -61,7 +59,7 @@ fn rename(value: &mut Value, from: &str, to: &str) {
     }
 }
 
-fn rename_condition(value: &mut Value, from: &str, to: &str) {
+fn rename_condition(value: &mut Value, [from, to]: [&str; 2]) {
     let Some(status) = value.get_mut("status") else { return };
     for condition in items_mut(status, "conditions") {
         if condition["type"] == from {

@@ -121,8 +121,8 @@ impl Hook {
 
     /// The form in which the webhook receives such requests, regardless of the object.
     pub fn wants<'a>(&self, attributes: &'a AdmissionAttributes<'_>) -> Option<&'a ServedForm> {
-        let equivalents = if self.exact { &[] } else { attributes.equivalents };
-        let forms = std::iter::once(&attributes.form).chain(equivalents);
+        let equivalent = attributes.equivalent.iter().filter(|_| !self.exact);
+        let forms = std::iter::once(&attributes.form).chain(equivalent);
         forms.into_iter().find(|form| self.rules.iter().any(|rule| rule.matches(attributes, form)))
     }
 

@@ -58,9 +58,9 @@ pub struct AdmissionAttributes<'a> {
     pub operation: Operation,
     /// The resource in the form of the request.
     pub form: ServedForm,
-    /// The other forms in which the same object is served. Webhooks whose rules name one receive that form, unless
+    /// The other form in which the same object is served. Webhooks whose rules name it receive that form, unless
     /// their `matchPolicy` is `Exact`.
-    pub equivalents: &'a [ServedForm],
+    pub equivalent: Option<ServedForm>,
     /// The subresource; empty for the object itself.
     pub subresource: &'a str,
     /// Namespace of the object; empty for cluster-scoped ones.

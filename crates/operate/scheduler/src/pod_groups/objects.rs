@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use berth_api::object::group::GroupKind;
+use berth_api::object::group::{GROUP_CONDITIONS, GroupKind};
 use berth_api::object::time::rfc3339;
 use berth_api::object::{GroupKey as PodGroupKey, GroupRules, PodGroup};
 use berth_api::resource::{COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
@@ -14,8 +14,6 @@ use crate::completion::Completion;
 use crate::pending::StatusWriter;
 use crate::pod_status;
 
-/// The condition of a group in v1alpha2, and from v1alpha3 on.
-const CONDITIONS: [&str; 2] = ["PodGroupScheduled", "PodGroupInitiallyScheduled"];
 /// Status writes in flight.
 const WRITES_AT_ONCE: usize = 4;
 const MAX_MESSAGE_BYTES: usize = 4096;
@@ -44,7 +42,8 @@ struct GroupStatus {
 
 impl GroupStatus {
     fn of(object: &PodGroup) -> GroupStatus {
-        match object.status.conditions.iter().find(|c| CONDITIONS.contains(&c.condition_type.as_str())) {
+        match object.status.conditions.iter().find(|c| GROUP_CONDITIONS.contains(&c.condition_type.as_str()))
+        {
             Some(condition) => GroupStatus {
                 is_scheduled: condition.status == "True",
                 reason: condition.reason.clone(),
@@ -78,7 +77,7 @@ impl GroupObject {
                 .status
                 .conditions
                 .iter()
-                .any(|c| c.condition_type == CONDITIONS[1] && c.status == "True"),
+                .any(|c| c.condition_type == GROUP_CONDITIONS[1] && c.status == "True"),
             wanted,
             is_write_in_flight,
         }
@@ -90,7 +89,7 @@ impl GroupObject {
             return (json!({"status": {"phase": to.reason}}), "application/merge-patch+json");
         }
         let mut condition = json!({
-            "type": CONDITIONS[usize::from(*resource != POD_GROUPS)],
+            "type": GROUP_CONDITIONS[usize::from(*resource != POD_GROUPS)],
             "status": if to.is_scheduled { "True" } else { "False" },
             "reason": to.reason,
             "message": to.message,
@@ -214,7 +213,7 @@ mod tests {
     #[test]
     fn a_group_that_was_scheduled_once_stays_so_in_newer_versions() {
         let key = PodGroupKey { kind: GroupKind::Scheduling, name: NamespacedName::new("n", "g") };
-        for (condition, is_written) in CONDITIONS.into_iter().zip([true, false]) {
+        for (condition, is_written) in GROUP_CONDITIONS.into_iter().zip([true, false]) {
             let condition = json!({"type": condition, "status": "True", "reason": "Scheduled"});
             let object = json!({"status": {"conditions": [condition]}});
             let mut groups = GroupObjects::default();

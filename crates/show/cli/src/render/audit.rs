@@ -13,7 +13,8 @@ use berth_terminal::table::{Cell, Table};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::explanation::{heading, write_verdict};
+use super::explanation::write_verdict;
+use super::heading::heading;
 use super::not_running;
 
 /// Number of pods named whose rules an eviction fixes.

@@ -7,11 +7,12 @@ use berth_engine::{
     BlastRadius, Counts, DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary,
     TopologyPair, Verdict, Witness,
 };
-use berth_simulate::{
-    CoreTerm, FailingMember, GroupMember, GroupPlacement, PodExplanation, PodPreemption, Repair, Unadmitted,
-};
+use berth_simulate::{CoreTerm, GroupPlacement, PodExplanation, PodPreemption, Repair, Unadmitted};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
+
+use super::heading::heading;
+use super::pod_group::{write_failing, write_group, write_members};
 
 /// Number of nodes of a group named.
 const MAX_NODES: usize = 4;
@@ -19,7 +20,7 @@ const MAX_NODES: usize = 4;
 const MAX_DOMAINS: usize = 10;
 /// Number of groups of nodes shown.
 const MAX_GROUPS: usize = 10;
-/// Rules, reasons against a group of nodes, and members of a pod group.
+/// Rules, and reasons against a group of nodes.
 const MAX_RULES: usize = 100;
 
 /// Writes an explanation with all details. `only` is the node that the explanation is restricted to; `is_node_known` is false for a
@@ -157,11 +158,6 @@ fn write_list(out: &mut impl Write, title: &str, lines: &[String]) -> io::Result
     lines.iter().try_for_each(|line| writeln!(out, "  - {line}"))
 }
 
-/// Writes a heading after an empty line.
-pub fn heading(out: &mut impl Write, text: &str) -> io::Result<()> {
-    writeln!(out, "\n{BOLD}{text}{BOLD:#}")
-}
-
 fn write_outcome(out: &mut impl Write, explanation: &Explanation) -> io::Result<()> {
     let Explanation { namespace, name, outcome, running_on, .. } = explanation;
     let (node, message) = (outcome.node(), outcome.message());
@@ -202,53 +198,6 @@ pub(super) fn write_preemption(out: &mut impl Write, preemption: Option<&PodPree
         n => format!(", which violates PodDisruptionBudgets for {}", counted(*n, "pod")),
     };
     writeln!(out, "It preempts {} on {GOOD}{node}{GOOD:#}{budgets}: it fits there then", victims.join(", "))
-}
-
-fn write_group(out: &mut impl Write, group: Option<&GroupPlacement>, is_pending: bool) -> io::Result<()> {
-    let Some(group) = group else { return Ok(()) };
-    let GroupPlacement { namespace, name, message, .. } = group;
-    let style = if message.is_some() { BAD } else { GOOD };
-    writeln!(out, "{BOLD}Pod group {namespace}/{name}{BOLD:#} {style}{}{style:#}", group.verdict())?;
-    for (name, text) in group.facts() {
-        writeln!(out, "  {DIM}{name}:{DIM:#} {text}")?;
-    }
-    if is_pending && message.is_none() {
-        writeln!(out, "{DIM}what follows is about the pod alone, without the other pending members{DIM:#}")?;
-    }
-    Ok(())
-}
-
-fn write_members(out: &mut impl Write, group: Option<&GroupPlacement>) -> io::Result<()> {
-    let Some(GroupPlacement { members, .. }) = group else { return Ok(()) };
-    heading(out, "Members of the group by rank")?;
-    for GroupMember { name, node } in members.iter().take(MAX_RULES) {
-        match node {
-            Some(node) => writeln!(out, "  {name} on {GOOD}{node}{GOOD:#}")?,
-            None => writeln!(out, "  {name}")?,
-        }
-    }
-    match members.len().saturating_sub(MAX_RULES) {
-        0 => Ok(()),
-        more => writeln!(out, "  {DIM}and {}{DIM:#}", counted(more, "more member")),
-    }
-}
-
-/// The member of a group that cannot be placed.
-fn write_failing(out: &mut impl Write, explanation: &Explanation, group: &GroupPlacement) -> io::Result<()> {
-    let Explanation { namespace, name, outcome, .. } = explanation;
-    let group_name = &group.name;
-    match &group.failing {
-        Some(FailingMember { n_others, .. }) => writeln!(
-            out,
-            "{BOLD}Pod {namespace}/{name}{BOLD:#} {BAD}fits on no node{BAD:#} together with {} of its group\n{}",
-            counted(*n_others, "other member"),
-            outcome.message()
-        ),
-        None => writeln!(
-            out,
-            "{BOLD}Pod {namespace}/{name}{BOLD:#} is {BAD}not placed{BAD:#}: no member of {group_name} is, until all that it requires can be"
-        ),
-    }
 }
 
 fn write_running(out: &mut impl Write, explanation: &Explanation, is_node_known: bool) -> io::Result<()> {

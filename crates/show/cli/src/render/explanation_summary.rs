@@ -7,7 +7,8 @@ use berth_engine::{Explanation, TermSummary, Verdict};
 use berth_simulate::PodExplanation;
 use berth_terminal::output::{BAD, BOLD, DIM, GOOD};
 
-use super::explanation::{domain_text, heading, rule_counts, write_preemption, write_verdict_of_pod};
+use super::explanation::{domain_text, rule_counts, write_preemption, write_verdict_of_pod};
+use super::heading::heading;
 
 /// Number of lines.
 const MAX_LINES: usize = 20;

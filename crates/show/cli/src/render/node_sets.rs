@@ -10,7 +10,7 @@ use berth_simulate::sets::nodes::{
 use berth_terminal::output::{ATTENTION, BAD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
 
-use super::explanation::heading;
+use super::heading::heading;
 use super::sets::{MAX_NAMED, MAX_ROWS, write_more, write_table};
 
 /// Writes the report; the last lines are the summary.

@@ -12,7 +12,7 @@ use berth_simulate::sets::{
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
 
-use super::explanation::heading;
+use super::heading::heading;
 
 /// Rows of each table.
 pub(super) const MAX_ROWS: usize = 100;

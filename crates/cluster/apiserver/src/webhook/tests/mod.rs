@@ -24,7 +24,7 @@ fn attributes() -> AdmissionAttributes<'static> {
     AdmissionAttributes {
         operation: Operation::Create,
         form: form(("", "v1", "pods"), "Pod"),
-        equivalents: &[],
+        equivalent: None,
         subresource: "",
         namespace: "default",
         name: "p",

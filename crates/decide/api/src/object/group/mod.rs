@@ -4,13 +4,17 @@
 //! `scheduling.k8s.io`), the label of the coscheduling plugin (a PodGroup of `scheduling.x-k8s.io`), or annotations, for a
 //! group without an object: a name, or `owner` for the pods of one controller.
 
+mod object;
+mod rules;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::{Condition, Job, NamespacedName, ObjectMeta, Pod, Workload, nullable};
-use crate::resource::{COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource, group_of};
+pub use self::object::*;
+pub use self::rules::{GroupRules, TopologyLevel};
+use super::{Job, NamespacedName, ObjectMeta, Pod, Workload};
+use crate::resource::{COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
 
 /// The API group of Kubernetes' PodGroup.
 pub const SCHEDULING_GROUP: &str = "scheduling.k8s.io";
@@ -32,6 +36,8 @@ pub const GROUP_PREFERRED_TOPOLOGY_ANNOTATION: &str = "scheduling.berth.dev/grou
 pub const GROUP_SLICE_TOPOLOGY_ANNOTATION: &str = "scheduling.berth.dev/group-slice-topology";
 /// How many members a slice has: each domain takes a multiple of them.
 pub const GROUP_SLICE_SIZE_ANNOTATION: &str = "scheduling.berth.dev/group-slice-size";
+/// The condition of a PodGroup of [`SCHEDULING_GROUP`] in v1alpha2, and in later versions.
+pub const GROUP_CONDITIONS: [&str; 2] = ["PodGroupScheduled", "PodGroupInitiallyScheduled"];
 /// The annotations about topologies.
 pub const GROUP_TOPOLOGY_ANNOTATIONS: [&str; 4] = [
     GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
@@ -179,68 +185,6 @@ impl fmt::Display for GroupKey {
     }
 }
 
-/// What has to hold for a group as a whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GroupRules {
-    /// How many members have to be placed at least.
-    pub min: usize,
-    /// The topologies whose domains the members share, the coarsest first.
-    pub levels: Vec<TopologyLevel>,
-    /// Seconds that members wait for others while their nodes are kept for them.
-    pub timeout_seconds: Option<u32>,
-    /// No pod is preempted for the group, as in Kubernetes 1.36 for one with scheduling constraints.
-    pub without_preemption: bool,
-    /// Its running members are preempted and evicted together or not at all.
-    pub is_disrupted_as_a_whole: bool,
-    /// Of the group, instead of that of its pods.
-    pub priority: Option<i32>,
-    /// Its members share claims of devices, which Berth does not decide.
-    pub has_claims: bool,
-}
-
-/// A topology whose domains the members of a group share.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct TopologyLevel {
-    /// The node label key.
-    pub key: String,
-    /// Whether all members share one domain; otherwise they share as few as possible.
-    pub required: bool,
-    /// Each domain takes a multiple of this number of members; 1 for any number.
-    pub multiple_of: usize,
-}
-
-impl TopologyLevel {
-    /// A level whose domain all members share.
-    pub fn required(key: &str) -> TopologyLevel {
-        TopologyLevel { key: key.to_owned(), required: true, multiple_of: 1 }
-    }
-
-    /// A level with as few domains as possible.
-    pub fn preferred(key: &str) -> TopologyLevel {
-        TopologyLevel { required: false, ..TopologyLevel::required(key) }
-    }
-
-    /// Those of annotations, after one of a PodGroup.
-    fn of_annotations(own: Option<&str>, metadata: &ObjectMeta) -> Vec<TopologyLevel> {
-        let annotation = |name| metadata.annotations.get(name).map(String::as_str);
-        let required = own.or_else(|| annotation(GROUP_REQUIRED_TOPOLOGY_ANNOTATION));
-        let preferred =
-            annotation(GROUP_PREFERRED_TOPOLOGY_ANNOTATION).into_iter().flat_map(|keys| keys.split(','));
-        let mut levels: Vec<_> = required.map(TopologyLevel::required).into_iter().collect();
-        levels.extend(preferred.map(|key| TopologyLevel::preferred(key.trim())));
-        let size = annotation(GROUP_SLICE_SIZE_ANNOTATION).and_then(|size| size.parse().ok());
-        let key = annotation(GROUP_SLICE_TOPOLOGY_ANNOTATION);
-        if let Some((key, multiple_of)) = key.zip(size.filter(|size| *size > 0)) {
-            match levels.iter_mut().find(|level| level.key == key) {
-                Some(level) => level.multiple_of = multiple_of,
-                None => levels.push(TopologyLevel { multiple_of, ..TopologyLevel::preferred(key) }),
-            }
-        }
-        levels
-    }
-}
-
 /// The rank of a pod among the members of its group, where its controller numbers them: that of its part, and that within the part.
 pub fn rank(pod: &Pod) -> [Option<u32>; 2] {
     let ObjectMeta { labels, annotations, .. } = &pod.metadata;
@@ -248,200 +192,9 @@ pub fn rank(pod: &Pod) -> [Option<u32>; 2] {
     [OUTER_RANK_KEYS.iter().find_map(number), RANK_KEYS.iter().find_map(number)]
 }
 
-impl GroupRules {
-    /// The rules of a group without an object, by the annotations of its members: the stricter ones hold. None for a group
-    /// that has to have an object. Of a group of an owner, the number of members is missing.
-    pub fn of_members<'a>(key: &GroupKey, members: impl Iterator<Item = &'a Pod>) -> Option<GroupRules> {
-        let rules = members.map(GroupRules::of_annotations).reduce(GroupRules::and);
-        rules.filter(|_| matches!(key.kind, GroupKind::Annotation | GroupKind::Owner(_)))
-    }
-
-    /// The rules in the annotations of one member; those of several are [combined](GroupRules::and).
-    pub fn of_annotations(pod: &Pod) -> GroupRules {
-        let min = pod.metadata.annotations.get(GROUP_MIN_ANNOTATION).and_then(|min| min.parse().ok());
-        GroupRules {
-            min: min.unwrap_or(1),
-            levels: TopologyLevel::of_annotations(None, &pod.metadata),
-            ..GroupRules::default()
-        }
-    }
-
-    /// Why a group is not decided, if it has this number of members.
-    ///
-    /// # Errors
-    /// Members are missing, or the group has what Berth does not decide.
-    pub fn check(&self, n_members: usize) -> Result<(), String> {
-        if self.has_claims {
-            return Err(
-                "its PodGroup has resourceClaims, which are not supported: give each pod its own".to_owned()
-            );
-        }
-        if n_members < self.min {
-            return Err(format!("{n_members} of at least {} pods exist", self.min));
-        }
-        Ok(())
-    }
-
-    /// The stricter rules of both.
-    #[must_use]
-    pub fn and(self, other: GroupRules) -> GroupRules {
-        let strictness = |levels: &[TopologyLevel]| {
-            let n_required = levels.iter().filter(|level| level.required || level.multiple_of > 1).count();
-            (n_required, levels.len())
-        };
-        let is_stricter = strictness(&other.levels) > strictness(&self.levels);
-        GroupRules {
-            min: self.min.max(other.min),
-            levels: if is_stricter { other.levels } else { self.levels },
-            timeout_seconds: self.timeout_seconds.or(other.timeout_seconds),
-            without_preemption: self.without_preemption || other.without_preemption,
-            is_disrupted_as_a_whole: self.is_disrupted_as_a_whole || other.is_disrupted_as_a_whole,
-            priority: self.priority.max(other.priority),
-            has_claims: self.has_claims || other.has_claims,
-        }
-    }
-}
-
-/// A PodGroup of either API group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodGroup {
-    /// `apiVersion`.
-    #[serde(deserialize_with = "nullable")]
-    pub api_version: String,
-    /// Metadata.
-    #[serde(deserialize_with = "nullable")]
-    pub metadata: ObjectMeta,
-    /// Specification.
-    #[serde(deserialize_with = "nullable")]
-    pub spec: PodGroupSpec,
-    /// Status.
-    #[serde(deserialize_with = "nullable")]
-    pub status: PodGroupStatus,
-}
-
-/// `spec` of a PodGroup: the fields of both API groups.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodGroupSpec {
-    /// How the members are placed (`scheduling.k8s.io`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scheduling_policy: Option<PodGroupPolicy>,
-    /// Constraints on their nodes (`scheduling.k8s.io`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scheduling_constraints: Option<PodGroupConstraints>,
-    /// The claims of devices that the members share (`scheduling.k8s.io`).
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub resource_claims: Vec<Value>,
-    /// What is disrupted at once (`scheduling.k8s.io`): `Pod` or `PodGroup` in v1alpha2, `single` or `all` in later versions.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub disruption_mode: Option<Value>,
-    /// The class that admission took the priority from (`scheduling.k8s.io`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority_class_name: Option<String>,
-    /// The priority of the group (`scheduling.k8s.io`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<i32>,
-    /// The required number of members (`scheduling.x-k8s.io`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_member: Option<u32>,
-    /// Seconds that members wait for others (`scheduling.x-k8s.io`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub schedule_timeout_seconds: Option<u32>,
-}
-
-/// `spec.schedulingPolicy` of a PodGroup.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodGroupPolicy {
-    /// Each pod is placed by itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub basic: Option<Value>,
-    /// All or nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gang: Option<GangPolicy>,
-}
-
-/// `spec.schedulingPolicy.gang` of a PodGroup.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct GangPolicy {
-    /// The required number of members.
-    #[serde(deserialize_with = "nullable")]
-    pub min_count: u32,
-}
-
-/// `spec.schedulingConstraints` of a PodGroup.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodGroupConstraints {
-    /// At most one is allowed.
-    #[serde(deserialize_with = "nullable")]
-    pub topology: Vec<TopologyConstraint>,
-}
-
-/// A topology whose domain the members share.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct TopologyConstraint {
-    /// The node label key.
-    #[serde(deserialize_with = "nullable")]
-    pub key: String,
-}
-
-/// `status` of a PodGroup: the fields of both API groups.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodGroupStatus {
-    /// Conditions (`scheduling.k8s.io`).
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
-    /// The phase (`scheduling.x-k8s.io`).
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
-    pub phase: String,
-}
-
-impl PodGroup {
-    /// The key by which its pods name it.
-    pub fn key(&self) -> GroupKey {
-        let kind = match group_of(&self.api_version) {
-            COSCHEDULING_GROUP => GroupKind::Coscheduling,
-            _ => GroupKind::Scheduling,
-        };
-        GroupKey { kind, name: self.metadata.namespaced_name() }
-    }
-
-    /// What holds for the group as a whole; none if its pods are placed one by one: a basic group without a topology.
-    pub fn rules(&self) -> Option<GroupRules> {
-        let spec = &self.spec;
-        let gang = spec.scheduling_policy.as_ref().and_then(|policy| policy.gang.as_ref());
-        let min = gang.map(|gang| gang.min_count).or(spec.min_member);
-        let own = spec.scheduling_constraints.iter().flat_map(|c| &c.topology).next();
-        let levels = TopologyLevel::of_annotations(own.map(|c| c.key.as_str()), &self.metadata);
-        let has_claims = !spec.resource_claims.is_empty();
-        // Of a basic group, as many pods as fit in the domain are placed.
-        let min = min.or((!levels.is_empty() || has_claims).then_some(1))?;
-        Some(GroupRules {
-            min: min as usize,
-            levels,
-            timeout_seconds: spec.schedule_timeout_seconds,
-            without_preemption: own.is_some(),
-            is_disrupted_as_a_whole: self.is_disrupted_as_a_whole(),
-            priority: spec.priority,
-            has_claims,
-        })
-    }
-
-    /// Whether its members are preempted and evicted together; also of a group whose pods are placed one by one.
-    pub fn is_disrupted_as_a_whole(&self) -> bool {
-        let mode = self.spec.disruption_mode.as_ref();
-        mode.is_some_and(|mode| *mode == "PodGroup" || mode.get("all").is_some_and(|all| !all.is_null()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -1,0 +1,145 @@
+//! The PodGroups of both API groups.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{COSCHEDULING_GROUP, GroupKey, GroupKind, GroupRules, TopologyLevel};
+use crate::object::{Condition, ObjectMeta, nullable};
+use crate::resource::group_of;
+
+/// A PodGroup of either API group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroup {
+    /// `apiVersion`.
+    #[serde(deserialize_with = "nullable")]
+    pub api_version: String,
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// Specification.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PodGroupSpec,
+    /// Status.
+    #[serde(deserialize_with = "nullable")]
+    pub status: PodGroupStatus,
+}
+
+/// `spec` of a PodGroup: the fields of both API groups.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroupSpec {
+    /// How the members are placed (`scheduling.k8s.io`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduling_policy: Option<PodGroupPolicy>,
+    /// Constraints on their nodes (`scheduling.k8s.io`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduling_constraints: Option<PodGroupConstraints>,
+    /// The claims of devices that the members share (`scheduling.k8s.io`).
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub resource_claims: Vec<Value>,
+    /// What is disrupted at once (`scheduling.k8s.io`): `Pod` or `PodGroup` in v1alpha2, `single` or `all` in later versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disruption_mode: Option<Value>,
+    /// The class that admission took the priority from (`scheduling.k8s.io`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority_class_name: Option<String>,
+    /// The priority of the group (`scheduling.k8s.io`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// The required number of members (`scheduling.x-k8s.io`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_member: Option<u32>,
+    /// Seconds that members wait for others (`scheduling.x-k8s.io`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule_timeout_seconds: Option<u32>,
+}
+
+/// `spec.schedulingPolicy` of a PodGroup.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroupPolicy {
+    /// Each pod is placed by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub basic: Option<Value>,
+    /// All or nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gang: Option<GangPolicy>,
+}
+
+/// `spec.schedulingPolicy.gang` of a PodGroup.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GangPolicy {
+    /// The required number of members.
+    #[serde(deserialize_with = "nullable")]
+    pub min_count: u32,
+}
+
+/// `spec.schedulingConstraints` of a PodGroup.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroupConstraints {
+    /// At most one is allowed.
+    #[serde(deserialize_with = "nullable")]
+    pub topology: Vec<TopologyConstraint>,
+}
+
+/// A topology whose domain the members share.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopologyConstraint {
+    /// The node label key.
+    #[serde(deserialize_with = "nullable")]
+    pub key: String,
+}
+
+/// `status` of a PodGroup: the fields of both API groups.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroupStatus {
+    /// Conditions (`scheduling.k8s.io`).
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// The phase (`scheduling.x-k8s.io`).
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub phase: String,
+}
+
+impl PodGroup {
+    /// The key by which its pods name it.
+    pub fn key(&self) -> GroupKey {
+        let kind = match group_of(&self.api_version) {
+            COSCHEDULING_GROUP => GroupKind::Coscheduling,
+            _ => GroupKind::Scheduling,
+        };
+        GroupKey { kind, name: self.metadata.namespaced_name() }
+    }
+
+    /// What holds for the group as a whole; none if its pods are placed one by one: a basic group without a topology.
+    pub fn rules(&self) -> Option<GroupRules> {
+        let spec = &self.spec;
+        let gang = spec.scheduling_policy.as_ref().and_then(|policy| policy.gang.as_ref());
+        let min = gang.map(|gang| gang.min_count).or(spec.min_member);
+        let own = spec.scheduling_constraints.iter().flat_map(|c| &c.topology).next();
+        let levels = TopologyLevel::of_annotations(own.map(|c| c.key.as_str()), &self.metadata);
+        let has_claims = !spec.resource_claims.is_empty();
+        // Of a basic group, as many pods as fit in the domain are placed.
+        let min = min.or((!levels.is_empty() || has_claims).then_some(1))?;
+        Some(GroupRules {
+            min: min as usize,
+            levels,
+            timeout_seconds: spec.schedule_timeout_seconds,
+            without_preemption: own.is_some(),
+            is_disrupted_as_a_whole: self.is_disrupted_as_a_whole(),
+            priority: spec.priority,
+            has_claims,
+        })
+    }
+
+    /// Whether its members are preempted and evicted together; also of a group whose pods are placed one by one.
+    pub fn is_disrupted_as_a_whole(&self) -> bool {
+        let mode = self.spec.disruption_mode.as_ref();
+        mode.is_some_and(|mode| *mode == "PodGroup" || mode.get("all").is_some_and(|all| !all.is_null()))
+    }
+}

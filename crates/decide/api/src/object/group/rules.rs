@@ -1,0 +1,125 @@
+//! What has to hold for a group as a whole.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    GROUP_MIN_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION, GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
+    GROUP_SLICE_SIZE_ANNOTATION, GROUP_SLICE_TOPOLOGY_ANNOTATION, GroupKey, GroupKind,
+};
+use crate::object::{ObjectMeta, Pod};
+
+/// What has to hold for a group as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupRules {
+    /// How many members have to be placed at least.
+    pub min: usize,
+    /// The topologies whose domains the members share, the coarsest first.
+    pub levels: Vec<TopologyLevel>,
+    /// Seconds that members wait for others while their nodes are kept for them.
+    pub timeout_seconds: Option<u32>,
+    /// No pod is preempted for the group, as in Kubernetes 1.36 for one with scheduling constraints.
+    pub without_preemption: bool,
+    /// Its running members are preempted and evicted together or not at all.
+    pub is_disrupted_as_a_whole: bool,
+    /// Of the group, instead of that of its pods.
+    pub priority: Option<i32>,
+    /// Its members share claims of devices, which Berth does not decide.
+    pub has_claims: bool,
+}
+
+/// A topology whose domains the members of a group share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopologyLevel {
+    /// The node label key.
+    pub key: String,
+    /// Whether all members share one domain; otherwise they share as few as possible.
+    pub required: bool,
+    /// Each domain takes a multiple of this number of members; 1 for any number.
+    pub multiple_of: usize,
+}
+
+impl TopologyLevel {
+    /// A level whose domain all members share.
+    pub fn required(key: &str) -> TopologyLevel {
+        TopologyLevel { key: key.to_owned(), required: true, multiple_of: 1 }
+    }
+
+    /// A level with as few domains as possible.
+    pub fn preferred(key: &str) -> TopologyLevel {
+        TopologyLevel { required: false, ..TopologyLevel::required(key) }
+    }
+
+    /// Those of annotations, after one of a PodGroup.
+    pub(super) fn of_annotations(own: Option<&str>, metadata: &ObjectMeta) -> Vec<TopologyLevel> {
+        let annotation = |name| metadata.annotations.get(name).map(String::as_str);
+        let required = own.or_else(|| annotation(GROUP_REQUIRED_TOPOLOGY_ANNOTATION));
+        let preferred =
+            annotation(GROUP_PREFERRED_TOPOLOGY_ANNOTATION).into_iter().flat_map(|keys| keys.split(','));
+        let mut levels: Vec<_> = required.map(TopologyLevel::required).into_iter().collect();
+        levels.extend(preferred.map(|key| TopologyLevel::preferred(key.trim())));
+        let size = annotation(GROUP_SLICE_SIZE_ANNOTATION).and_then(|size| size.parse().ok());
+        let key = annotation(GROUP_SLICE_TOPOLOGY_ANNOTATION);
+        if let Some((key, multiple_of)) = key.zip(size.filter(|size| *size > 0)) {
+            match levels.iter_mut().find(|level| level.key == key) {
+                Some(level) => level.multiple_of = multiple_of,
+                None => levels.push(TopologyLevel { multiple_of, ..TopologyLevel::preferred(key) }),
+            }
+        }
+        levels
+    }
+}
+
+impl GroupRules {
+    /// The rules of a group without an object, by the annotations of its members: the stricter ones hold. None for a group
+    /// that has to have an object. Of a group of an owner, the number of members is missing.
+    pub fn of_members<'a>(key: &GroupKey, members: impl Iterator<Item = &'a Pod>) -> Option<GroupRules> {
+        let rules = members.map(GroupRules::of_annotations).reduce(GroupRules::and);
+        rules.filter(|_| matches!(key.kind, GroupKind::Annotation | GroupKind::Owner(_)))
+    }
+
+    /// The rules in the annotations of one member; those of several are [combined](GroupRules::and).
+    pub fn of_annotations(pod: &Pod) -> GroupRules {
+        let min = pod.metadata.annotations.get(GROUP_MIN_ANNOTATION).and_then(|min| min.parse().ok());
+        GroupRules {
+            min: min.unwrap_or(1),
+            levels: TopologyLevel::of_annotations(None, &pod.metadata),
+            ..GroupRules::default()
+        }
+    }
+
+    /// Why a group is not decided, if it has this number of members.
+    ///
+    /// # Errors
+    /// Members are missing, or the group has what Berth does not decide.
+    pub fn check(&self, n_members: usize) -> Result<(), String> {
+        if self.has_claims {
+            return Err(
+                "its PodGroup has resourceClaims, which are not supported: give each pod its own".to_owned()
+            );
+        }
+        if n_members < self.min {
+            return Err(format!("{n_members} of at least {} pods exist", self.min));
+        }
+        Ok(())
+    }
+
+    /// The stricter rules of both.
+    #[must_use]
+    pub fn and(self, other: GroupRules) -> GroupRules {
+        let strictness = |levels: &[TopologyLevel]| {
+            let n_required = levels.iter().filter(|level| level.required || level.multiple_of > 1).count();
+            (n_required, levels.len())
+        };
+        let is_stricter = strictness(&other.levels) > strictness(&self.levels);
+        GroupRules {
+            min: self.min.max(other.min),
+            levels: if is_stricter { other.levels } else { self.levels },
+            timeout_seconds: self.timeout_seconds.or(other.timeout_seconds),
+            without_preemption: self.without_preemption || other.without_preemption,
+            is_disrupted_as_a_whole: self.is_disrupted_as_a_whole || other.is_disrupted_as_a_whole,
+            priority: self.priority.max(other.priority),
+            has_claims: self.has_claims || other.has_claims,
+        }
+    }
+}
