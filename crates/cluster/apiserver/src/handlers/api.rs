@@ -36,10 +36,10 @@ pub struct Api {
 }
 
 impl Api {
-    /// The circumstances of a user's request.
-    pub fn context<'a>(&'a self, user: &'a User) -> Context<'a> {
+    /// The circumstances of a user's request that names a version of the API.
+    pub fn context<'a>(&'a self, user: &'a User, version: &'a str) -> Context<'a> {
         let Api { extensions, feature_gates, .. } = *self;
-        Context { lookup: self, user, extensions, feature_gates }
+        Context { lookup: self, user, extensions, feature_gates, version }
     }
 }
 

@@ -130,7 +130,7 @@ pub async fn delete_object(
 ) -> Result<Deleted, Box<Status>> {
     let shown = request.info.resource;
     let resource = stored(&request.info)?;
-    let context = api.context(&request.user);
+    let context = api.context(&request.user, request.info.resource.version);
     let n_warnings = warnings.len();
     for _ in 0..ATTEMPTS {
         let current =

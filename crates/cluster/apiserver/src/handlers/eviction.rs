@@ -53,7 +53,7 @@ pub async fn evict(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>
     for _ in 0..ATTEMPTS {
         let current = find(api, info)?;
         let pod = current.value();
-        let context = api.context(&request.user);
+        let context = api.context(&request.user, request.info.resource.version);
         restrict_node(&context, info.resource, "eviction", Operation::Create, &pod, &Value::Null)?;
         let mut deletion = options.clone();
         if needs_budget(&pod) {

@@ -39,7 +39,7 @@ pub fn token(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
         sent["spec"] = json!({});
     }
     let account = find(api, info)?.value();
-    let context = api.context(&request.user);
+    let context = api.context(&request.user, request.info.resource.version);
     restrict_node(&context, info.resource, "token", Operation::Create, &sent, &Value::Null)?;
     let seconds = lifetime(&info.name, &sent["spec"]["expirationSeconds"])?;
     let (bound, pod) = bound(api, request, &sent["spec"]["boundObjectRef"])?;

@@ -74,7 +74,7 @@ async fn create_object(
         if generated {
             value["metadata"]["name"] = Value::from(generate_name(&prefix));
         }
-        let context = api.context(&request.user);
+        let context = api.context(&request.user, request.info.resource.version);
         lifecycle::prepare_create(&context, resource, &mut value)?;
         // An applied object already has its managed fields.
         if !is_apply(request) {
@@ -167,7 +167,8 @@ pub async fn change(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status
             Err(status) => return Err(status),
         }
     }
-    let extensions = api.context(&request.user).extensions && info.subresource.is_none();
+    let extensions =
+        api.context(&request.user, request.info.resource.version).extensions && info.subresource.is_none();
     let object = change_object(api, request, dry_run, None, &mut warnings, |current, warnings| match &sent {
         Some(value) => {
             let mut value = value.clone();
@@ -305,7 +306,7 @@ pub async fn change_object(
             lifecycle::refuse_claimed(resource, &new, &claim)?;
         }
         let named_version = check_identity(request, &current, &old, &new)?;
-        let context = api.context(&request.user);
+        let context = api.context(&request.user, request.info.resource.version);
         lifecycle::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
         if !is_apply(request) {
             fields::track(request, resource, Some(&old), &mut new)?;

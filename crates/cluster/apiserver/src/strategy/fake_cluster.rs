@@ -39,7 +39,13 @@ impl FakeCluster {
 
     /// The circumstances of a user's request.
     pub fn context<'a>(&'a self, user: &'a User) -> Context<'a> {
-        Context { lookup: self, user, extensions: true, feature_gates: FeatureGates::default() }
+        Context {
+            lookup: self,
+            user,
+            extensions: true,
+            feature_gates: FeatureGates::default(),
+            version: "v1",
+        }
     }
 }
 

@@ -46,6 +46,8 @@ pub struct Context<'a> {
     pub extensions: bool,
     /// The feature gates.
     pub feature_gates: FeatureGates,
+    /// The version of the API in which the user wrote the object.
+    pub version: &'a str,
 }
 
 /// The specific rules of one kind. Every method defaults to the behaviour of a resource without specific rules.

@@ -454,9 +454,41 @@ async fn pod_groups_and_workloads_have_two_versions() {
     )
     .await;
     assert_eq!((code, &usual["spec"]["disruptionMode"]), (StatusCode::CREATED, &json!({"single": {}})));
-    let both = json!({"metadata": {"name": "both"}, "spec": {"schedulingPolicy": {"basic": {}},
-        "disruptionMode": {"single": {}, "all": {}}}});
-    assert_eq!(post(&client, &new, &both).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    // Messages name the fields of the version that the user wrote.
+    let refused = async |path: &str, object: Value| {
+        let (code, status) = post(&client, path, &object).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
+        let causes = status["details"]["causes"].as_array().cloned().unwrap_or_default();
+        causes.iter().map(|c| c["field"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let with = |field: &str, value: Value| {
+        let mut group = json!({"metadata": {"name": "bad"}, "spec": {"schedulingPolicy": {"basic": {}}}});
+        group["spec"][field] = value;
+        group
+    };
+    let both = with("disruptionMode", json!({"single": {}, "all": {}}));
+    assert_eq!(refused(&new, both).await, ["spec.disruptionMode"]);
+    let reference = with("workloadRef", json!({"workloadName": "w", "templateName": "A b"}));
+    assert_eq!(refused(&new, reference).await, ["spec.workloadRef.templateName"]);
+    let reference = json!({"workload": {"workloadName": "w", "podGroupTemplateName": "A b"}});
+    let field = "spec.podGroupTemplateRef.workload.podGroupTemplateName";
+    assert_eq!(refused(&old, with("podGroupTemplateRef", reference)).await, [field]);
+
+    // As in Kubernetes 1.37, the required number of members can change, and nothing else of the policy.
+    let change = |policy: Value| json!({"spec": {"schedulingPolicy": policy}});
+    let (code, changed) =
+        merge(&client, &format!("{new}/g"), &change(json!({"gang": {"minCount": 3}}))).await;
+    assert_eq!((code, &changed["spec"]["schedulingPolicy"]["gang"]["minCount"]), (StatusCode::OK, &json!(3)));
+    for (path, policy) in
+        [(&old, json!({"gang": {"minCount": 4}})), (&new, json!({"gang": null, "basic": {}}))]
+    {
+        let (code, status) = merge(&client, &format!("{path}/g"), &change(policy)).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
+        assert_eq!(status["details"]["causes"][0]["field"], "spec.schedulingPolicy", "{status}");
+    }
+    let other = json!({"spec": {"workloadRef": {"workloadName": "other"}}});
+    let (_, status) = merge(&client, &format!("{new}/g"), &other).await;
+    assert_eq!(status["details"]["causes"][0]["field"], "spec.workloadRef", "{status}");
 
     let template = json!({"name": "t", "schedulingPolicy": {"basic": {}}, "disruptionMode": {"single": {}}});
     let workload = json!({"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [template]}});

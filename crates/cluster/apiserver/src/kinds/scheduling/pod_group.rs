@@ -1,6 +1,7 @@
 //! PodGroups.
 
 use berth_api::admission::Priority;
+use berth_api::object::group::GROUP_CONDITIONS;
 use berth_api::syntax;
 use berth_schema::resource::{POD_GROUPS, Resource};
 
@@ -70,13 +71,20 @@ impl Strategy for PodGroup {
 
     fn validate(&self, context: &Context<'_>, group: &Value, causes: &mut Causes) {
         self.typed.validate(context, group, causes);
+        in_words_of(context, &group["spec"], "spec", causes);
     }
 
-    /// An object that was stored without a disruption mode has the default one.
+    /// An object that was stored without a disruption mode has the default one. Kubernetes 1.37 lets the required number of members
+    /// change.
     fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         let mut old = old.clone();
         self.default(&mut old);
+        let min = |group: &Value| group["spec"]["schedulingPolicy"]["gang"]["minCount"].clone();
+        if context.version == V1BETA1 && !min(&old).is_null() && !min(new).is_null() {
+            old["spec"]["schedulingPolicy"]["gang"]["minCount"] = min(new);
+        }
         self.typed.validate_update(context, new, &old, causes);
+        in_words_of(context, &new["spec"], "spec", causes);
     }
 
     fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
@@ -92,6 +100,27 @@ impl Strategy for PodGroup {
             let (claim, field) = (&status["resourceClaimName"], format!("{field}.resourceClaimName"));
             validate_name(&field, claim, syntax::dns_subdomain, causes);
         }
+    }
+}
+
+/// The version of Kubernetes 1.37.
+const V1BETA1: &str = "v1beta1";
+
+/// Names the fields of the version in which the user wrote a group or a template: objects are validated in the stored version.
+pub fn in_words_of(context: &Context<'_>, spec: &Value, path: &str, causes: &mut Causes) {
+    if context.version != V1BETA1 {
+        return;
+    }
+    for cause in &mut causes.0 {
+        let Some(rest) = cause.field.strip_prefix(&format!("{path}.podGroupTemplateRef")) else { continue };
+        let rest = rest.strip_prefix(".workload").unwrap_or(rest);
+        let rest = rest.replace("podGroupTemplateName", "templateName");
+        cause.field = format!("{path}.workloadRef{rest}");
+    }
+    let (mode, field) = (&spec["disruptionMode"], format!("{path}.disruptionMode"));
+    if mode.is_object() {
+        causes.0.retain(|cause| !cause.field.starts_with(&field));
+        validate_union(mode, &["single", "all"], &field, causes);
     }
 }
 
@@ -184,9 +213,7 @@ pub const COLUMNS: &[Column] = &[
         names.iter().find_map(|name| row.text(name)).unwrap_or(UNSET).into()
     }),
     Column::text("Status", "Whether its required pods are scheduled.", |row| {
-        let is_scheduled = |condition: &&Value| {
-            ["PodGroupInitiallyScheduled", "PodGroupScheduled"].iter().any(|ty| condition["type"] == **ty)
-        };
+        let is_scheduled = |condition: &&Value| GROUP_CONDITIONS.iter().any(|ty| condition["type"] == **ty);
         let scheduled = row.list("/status/conditions").iter().find(is_scheduled);
         scheduled.map_or_else(|| "Pending".into(), |condition| condition["reason"].clone())
     }),

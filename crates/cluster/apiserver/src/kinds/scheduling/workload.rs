@@ -4,7 +4,7 @@ use berth_api::syntax;
 use berth_schema::resource::{Resource, WORKLOADS};
 
 use super::device::names::{limited, validate_name};
-use super::pod_group::{DISRUPTION_MODES, set_priority, validate_spec};
+use super::pod_group::{DISRUPTION_MODES, in_words_of, set_priority, validate_spec};
 use crate::kinds::prelude::*;
 
 /// Templates of a Workload at most.
@@ -59,6 +59,9 @@ impl Strategy for Workload {
 
     fn validate(&self, context: &Context<'_>, workload: &Value, causes: &mut Causes) {
         self.typed.validate(context, workload, causes);
+        for (i, template) in items(&workload["spec"], "podGroupTemplates").iter().enumerate() {
+            in_words_of(context, template, &format!("spec.podGroupTemplates[{i}]"), causes);
+        }
     }
 
     fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
