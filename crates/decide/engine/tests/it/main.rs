@@ -11,6 +11,7 @@ mod group_search;
 mod group_topology;
 mod groups;
 mod limits;
+mod naive_groups;
 mod node_admission;
 mod opportunity_cost;
 mod preemption;
