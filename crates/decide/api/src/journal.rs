@@ -197,6 +197,9 @@ pub struct JournaledGroup {
     /// Instead of the priority of each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
+    /// The topologies whose domains their replacements share.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<TopologyLevel>,
 }
 
 /// What is assumed of the claims of devices of a pod.

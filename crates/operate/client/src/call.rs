@@ -84,6 +84,18 @@ impl CallError {
         causes.iter().find(|cause| cause.reason == reason).map(|cause| cause.message.as_str())
     }
 
+    /// A request that is not sent: the server would refuse it later, when it is too late.
+    pub(crate) fn too_many(path: &str, message: &str) -> CallError {
+        let failure = Failure::Status {
+            code: 429,
+            reason: "TooManyRequests".into(),
+            message: message.into(),
+            retry_after: None,
+            causes: Box::default(),
+        };
+        CallError { method: Method::POST, path: path.to_owned(), failure }
+    }
+
     fn reason(&self) -> &str {
         match &self.failure {
             Failure::Status { reason, .. } => reason,

@@ -83,14 +83,23 @@ impl Evictions {
         self.evicting.insert(remedy.victim.uid.clone(), remedy.cures.clone());
     }
 
-    /// Sends an eviction.
-    pub(crate) fn send(&mut self, sent: Sent) {
-        self.n_in_flight += 1;
+    /// Sends the eviction of a pod, or those of all pods of a group.
+    pub(crate) fn send(&mut self, mut group: Vec<Sent>) {
+        self.n_in_flight += group.len();
         let (evictor, completed) = (self.evictor.clone(), self.completed.clone());
         self.tasks.spawn(async move {
-            let outcome = evictor.evict(&sent.eviction).await;
             // The receiver is gone when the enforcer has ended.
-            let _ = completed.send(Completion::Eviction { sent, outcome });
+            let report = |sent, outcome| _ = completed.send(Completion::Eviction { sent, outcome });
+            match group.pop() {
+                Some(sent) if group.is_empty() => {
+                    let outcome = evictor.evict(&sent.eviction).await;
+                    report(sent, outcome);
+                }
+                last => {
+                    group.extend(last);
+                    evictor.evict_all(group, report).await;
+                }
+            }
         });
     }
 

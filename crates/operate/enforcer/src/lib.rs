@@ -16,6 +16,7 @@ mod completion;
 mod evaluation_timer;
 mod event_reporter;
 mod evict;
+mod evict_group;
 mod evictions;
 mod forecast;
 mod grace_timers;

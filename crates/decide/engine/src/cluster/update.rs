@@ -122,11 +122,11 @@ impl Cluster {
 
     /// Sets what a PodGroup says of its pods once they run. Pods that are prepared afterwards have its priority.
     pub fn set_group(&mut self, key: &GroupKey, disruption: GroupDisruption) {
-        if self.state.set_group(key, disruption) {
+        if self.state.set_group(key, disruption.clone()) {
             self.updated();
-            let GroupDisruption { as_a_whole, priority } = disruption;
             self.report(|_| {
-                Entry::Group(Box::new(JournaledGroup { key: key.clone(), as_a_whole, priority }))
+                let GroupDisruption { as_a_whole, priority, levels } = disruption;
+                Entry::Group(Box::new(JournaledGroup { key: key.clone(), as_a_whole, priority, levels }))
             });
         }
     }

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use berth_api::object::group::TopologyLevel;
 use berth_api::object::{GroupKey, Pod, PodGroup};
 use rustc_hash::FxHashMap;
 
@@ -12,17 +13,21 @@ use super::State;
 use super::ids::PodId;
 
 /// What a PodGroup says of its pods once they run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupDisruption {
     /// They are preempted and evicted together or not at all.
     pub as_a_whole: bool,
     /// Instead of the priority of each.
     pub priority: Option<i32>,
+    /// The topologies whose domains their replacements share, if all of them are evicted.
+    pub levels: Vec<TopologyLevel>,
 }
 
 impl From<&PodGroup> for GroupDisruption {
     fn from(group: &PodGroup) -> GroupDisruption {
-        GroupDisruption { as_a_whole: group.is_disrupted_as_a_whole(), priority: group.spec.priority }
+        let as_a_whole = group.is_disrupted_as_a_whole();
+        let rules = group.rules().filter(|_| as_a_whole).unwrap_or_default();
+        GroupDisruption { as_a_whole, priority: group.spec.priority, levels: rules.levels }
     }
 }
 
@@ -34,7 +39,7 @@ pub(crate) struct Membership {
 }
 
 /// A group with assigned pods, or with rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct GroupId(u32);
 
 #[derive(Clone)]
@@ -93,8 +98,13 @@ impl Groups {
         }
     }
 
-    fn disruption(&self, key: &GroupKey) -> GroupDisruption {
-        self.by_key.get(key).map(|id| self.get(*id).disruption).unwrap_or_default()
+    fn disruption(&self, key: &GroupKey) -> Option<&GroupDisruption> {
+        self.by_key.get(key).map(|id| &self.get(*id).disruption)
+    }
+
+    /// The topologies of a group that is disrupted as a whole.
+    pub(crate) fn levels(&self, group: GroupId) -> &[TopologyLevel] {
+        &self.get(group).disruption.levels
     }
 
     /// The group of a pod, if its pods are disrupted together.
@@ -121,7 +131,7 @@ impl State {
 
     /// The priority of a pod: that of its group, if it has one.
     pub(super) fn priority_of(&self, pod: &Pod, membership: Option<&Membership>) -> i32 {
-        let of_group = membership.and_then(|membership| self.groups.disruption(&membership.key).priority);
+        let of_group = membership.and_then(|membership| self.groups.disruption(&membership.key)?.priority);
         of_group.or(pod.spec.priority).unwrap_or(0)
     }
 
@@ -160,7 +170,7 @@ impl State {
 
     /// Sets what a PodGroup says of its pods. Returns whether that is new.
     pub(crate) fn set_group(&mut self, key: &GroupKey, disruption: GroupDisruption) -> bool {
-        if self.groups.disruption(key) == disruption {
+        if *self.groups.disruption(key).unwrap_or(&GroupDisruption::default()) == disruption {
             return false;
         }
         let id = self.groups.intern(&Arc::new(key.clone()));
@@ -168,7 +178,7 @@ impl State {
         group.disruption = disruption;
         for (pod, own) in &group.members {
             let record = self.pods.get_mut(*pod);
-            record.precedence.priority = disruption.priority.unwrap_or(*own);
+            record.precedence.priority = group.disruption.priority.unwrap_or(*own);
             record.node.into_iter().for_each(|node| self.changes.push(node));
         }
         self.groups.remove_if_unused(id);

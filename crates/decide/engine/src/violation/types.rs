@@ -122,6 +122,9 @@ pub struct Remedy {
     /// Whether the pod stays for now, because it has no target. The plan continues with it.
     #[serde(rename = "held")]
     pub is_held: bool,
+    /// The pod group that is evicted as a whole, as `NAMESPACE/NAME`: all its remedies are carried out, or none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
 }
 
 /// A pod to be evicted.

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use berth_api::object::group::GroupKind;
+use berth_api::object::group::TopologyLevel;
 use berth_api::object::{GroupKey, NamespacedName, Pod};
 use berth_engine::{
-    Cluster, DisruptionBudget, Group, GroupDisruption, Preemption, PreparedPod, RemedyOptions, Settings,
+    Cluster, DisruptionBudget, Group, GroupDisruption, Preemption, PreparedPod, Remedy, RemedyOptions,
+    Settings, Target, ViolationKey,
 };
 use berth_testkit::generate::Random;
 use berth_testkit::naive::{Options, World, check_node};
@@ -18,7 +20,7 @@ fn key(name: &str) -> GroupKey {
     GroupKey { kind: GroupKind::Scheduling, name: NamespacedName::new("default", name) }
 }
 
-const WHOLE: GroupDisruption = GroupDisruption { as_a_whole: true, priority: None };
+const WHOLE: GroupDisruption = GroupDisruption { as_a_whole: true, priority: None, levels: Vec::new() };
 
 fn with_priority(priority: i32) -> GroupDisruption {
     GroupDisruption { priority: Some(priority), ..GroupDisruption::default() }
@@ -28,7 +30,7 @@ fn with_priority(priority: i32) -> GroupDisruption {
 fn victims(text: &str, groups: &[(&str, GroupDisruption)]) -> String {
     let world = text::world(text);
     let mut cluster = cluster(&world, Settings::default());
-    groups.iter().for_each(|(name, disruption)| cluster.set_group(&key(name), *disruption));
+    groups.iter().for_each(|(name, disruption)| cluster.set_group(&key(name), disruption.clone()));
     victims_of_waiting(&mut cluster, &world)
 }
 
@@ -155,21 +157,154 @@ fn a_group_preempts_a_whole_group_and_spares_what_it_need_not_evict() {
     assert_eq!(names, ["g1", "g2"]);
 }
 
-#[test]
-fn no_pod_of_a_group_is_evicted_alone_to_fix_a_rule() {
-    let text = "node a zone=a\nnode b zone=b\npod default/g1 on a group:g rdrd-node(zone=b)\npod default/g2 on b group:g";
+/// What is done about all broken rules: `pod>node` for each victim, with the group that leaves, or why it is held; and why rules stay.
+fn remedied(text: &str, disruption: &GroupDisruption, options: &RemedyOptions) -> Vec<String> {
     let mut cluster = cluster(&text::world(text), Settings::default());
+    cluster.set_group(&key("g"), disruption.clone());
     let keys: Vec<_> = cluster.violations().iter().map(|violation| violation.key()).collect();
-    let result = |cluster: &mut Cluster| {
-        let found = cluster.remedy(&keys, &RemedyOptions::default());
-        (found.remedies.len(), found.stays.first().map(|stays| stays.reason.clone()))
+    let before = cluster.violations();
+    let found = cluster.remedy(&keys, options);
+    assert_eq!(cluster.violations(), before, "nothing is moved");
+    let victim = |remedy: &Remedy| {
+        let target = match &remedy.target {
+            Target::Node(node) => node.clone(),
+            Target::Nowhere(why) if remedy.is_held => format!("held: {why}"),
+            _ => "gone".to_owned(),
+        };
+        let group = remedy.group.as_ref().map(|group| format!(" with {group}")).unwrap_or_default();
+        format!("{}>{target}{group}", remedy.victim.name)
     };
-    assert_eq!(result(&mut cluster), (1, None));
+    let stays = found.stays.iter().map(|stays| stays.reason.clone());
+    found.remedies.iter().map(victim).chain(stays).collect()
+}
+
+#[test]
+fn a_group_is_evicted_as_a_whole_to_fix_a_rule_or_not_at_all() {
+    let nodes = "node a zone=a cpu=2\nnode b zone=b cpu=2\n";
+    let members = "pod default/g1 on a cpu=1 group:g rdrd-node(zone=b)\npod default/g2 on b cpu=1 group:g\n";
+    let options = RemedyOptions::default();
+    let whole = |text: &str| remedied(&format!("{nodes}{text}"), &WHOLE, &options);
+    let single = remedied(&format!("{nodes}{members}"), &GroupDisruption::default(), &options);
+    assert_eq!(single, ["g1>b"]);
+    assert_eq!(whole(members), ["g1>b with default/g", "g2>a with default/g"]);
+    assert_eq!(whole("pod default/g1 on a group:g rdrd-node(zone=b)"), ["g1>b"], "it is the whole group");
+    // A replacement of one member does not fit: none leaves.
+    let full = format!("{members}pod default/full on b cpu=1 priority:9\npod default/too on a cpu=1")
+        .replace("g2 on b cpu=1", "g2 on b cpu=1 select:zone=b");
+    let found = whole(&full);
+    assert!(found.len() == 1 && found[0].starts_with("g1>held: 1 of 2 pods fit, 2 have to"), "{found:?}");
+    let released = RemedyOptions {
+        evict_without_target: vec![("default".to_owned(), "g1".to_owned())],
+        ..RemedyOptions::default()
+    };
+    let gone = ["g1>gone with default/g", "g2>gone with default/g"];
+    assert_eq!(remedied(&format!("{nodes}{full}"), &WHOLE, &released), gone);
+    // The namespace of the group is exempt.
+    let exempt = RemedyOptions { exempt_namespaces: vec!["default".to_owned()], ..RemedyOptions::default() };
+    let stays = "pods in namespace default are exempt from eviction";
+    assert_eq!(remedied(&format!("{nodes}{members}"), &WHOLE, &exempt), [stays]);
+}
+
+#[test]
+fn a_group_with_a_pod_that_is_never_evicted_stays() {
+    let text = "node a zone=a\nnode b zone=b\npod default/g1 on a group:g rdrd-node(zone=b)\npod default/g2 on b group:g";
+    let mut world = text::world(text);
+    let annotation = ("kubernetes.io/config.mirror".to_owned(), "x".to_owned());
+    world.pods[1].metadata.annotations.extend([annotation]);
+    let mut cluster = cluster(&world, Settings::default());
     cluster.set_group(&key("g"), WHOLE);
-    let reason = "pod group default/g is disrupted as a whole: delete all of its pods";
-    assert_eq!(result(&mut cluster), (0, Some(reason.to_owned())));
-    cluster.remove_pod("default", "g2");
-    assert_eq!(result(&mut cluster), (1, None), "it is the whole group");
+    let keys: Vec<_> = cluster.violations().iter().map(|violation| violation.key()).collect();
+    let found = cluster.remedy(&keys, &RemedyOptions::default());
+    let why = "pod group default/g is evicted as a whole or not at all, and default/g2 is a mirror pod: only its node can end it";
+    assert_eq!((found.remedies.len(), &*found.stays[0].reason), (0, why));
+}
+
+#[test]
+fn pods_of_another_scheduler_are_evicted_with_their_group_where_the_first_profile_places_them() {
+    let text = "node a zone=a\nnode b zone=b\npod default/g1 on a group:g rdrd-node(zone=b)\npod default/g2 on b group:g";
+    let mut world = text::world(text);
+    world.pods.iter_mut().for_each(|pod| pod.spec.scheduler_name = "other".to_owned());
+    let mut cluster = cluster(&world, Settings::default());
+    cluster.set_group(&key("g"), WHOLE);
+    let keys: Vec<_> = cluster.violations().iter().map(|violation| violation.key()).collect();
+    let found = cluster.remedy(&keys, &RemedyOptions::default()).remedies;
+    assert!(
+        found.len() == 2 && found.iter().all(|remedy| matches!(remedy.target, Target::Node(_))),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn replacements_of_a_group_share_the_domain_of_its_topology() {
+    let nodes = "node a zone=a rack=r1 cpu=2\nnode b zone=b rack=r2 cpu=1\nnode c zone=b rack=r3 cpu=1\nnode d zone=b rack=r3 cpu=1\n";
+    let members = "pod default/g1 on a cpu=1 group:g rdrd-node(zone=b)\npod default/g2 on a cpu=1 group:g rdrd-node(zone=b)";
+    let text = format!("{nodes}{members}");
+    let in_racks = GroupDisruption { levels: vec![TopologyLevel::required("example.com/rack")], ..WHOLE };
+    let found = remedied(&text, &in_racks, &RemedyOptions::default());
+    assert_eq!(found, ["g1>c with default/g", "g2>d with default/g"]);
+    let full = format!("{text}\npod default/full on d cpu=1");
+    let found = remedied(&full, &in_racks, &RemedyOptions::default());
+    assert!(found.iter().all(|found| found.contains(">held: 1 of 2 pods fit in r")), "{found:?}");
+}
+
+#[test]
+fn all_pods_of_a_group_are_victims_or_none_in_random_clusters() {
+    let (mut n_evicted, mut n_kept) = (0, 0);
+    for seed in 0..400 {
+        let mut random = Random::new(seed);
+        let mut text = "node a zone=a cpu=3\nnode b zone=a cpu=3\nnode c zone=b cpu=3\n".to_owned();
+        for i in 0..3 + random.below(5) {
+            let (node, app) = (random.word(&["a", "b", "c"]), random.word(&["x", "y"]));
+            let group = if random.chance(60) { "group:g" } else { "" };
+            let rule = match random.below(4) {
+                0 => format!("rdrd-node(zone={})", random.word(&["a", "b"])),
+                1 => format!("rdrd-anti(app={} @zone)", random.word(&["x", "y"])),
+                2 => format!("rdrd-aff(app={} @zone)", random.word(&["x", "y"])),
+                _ => String::new(),
+            };
+            writeln!(
+                text,
+                "pod default/p{i} on {node} cpu=1 app={app} priority:{} {group} {rule}",
+                random.below(3)
+            )
+            .unwrap();
+        }
+        let world = text::world(&text);
+        let mut cluster = cluster(&world, Settings::default());
+        cluster.set_group(&key("g"), WHOLE);
+        let broken = |cluster: &Cluster| -> BTreeSet<ViolationKey> {
+            let violations = cluster.violations();
+            violations.iter().filter(|v| v.required_during_execution).map(|v| v.key()).collect()
+        };
+        let before = broken(&cluster);
+        let keys: Vec<_> = before.iter().cloned().collect();
+        let found = cluster.remedy(&keys, &RemedyOptions::default());
+        assert_eq!(broken(&cluster), before, "seed {seed}\n{text}");
+        let evicted: Vec<_> = found.remedies.iter().filter(|remedy| !remedy.is_held).collect();
+        let of_group: Vec<&Pod> =
+            world.pods.iter().filter(|pod| pod.spec.scheduling_group.is_some()).collect();
+        let n =
+            evicted.iter().filter(|r| of_group.iter().any(|pod| pod.metadata.name == r.victim.name)).count();
+        assert!(n == 0 || n == of_group.len(), "seed {seed}: {n} of {}\n{text}{evicted:?}", of_group.len());
+        // Carried out, the plan leaves none of the rules broken that it fixes.
+        for remedy in &evicted {
+            cluster.remove_pod("default", &remedy.victim.name);
+        }
+        for remedy in &evicted {
+            let Target::Node(node) = &remedy.target else { panic!("seed {seed}: {remedy:?}") };
+            let mut pod =
+                world.pods.iter().find(|pod| pod.metadata.name == remedy.victim.name).unwrap().clone();
+            pod.spec.node_name.clone_from(node);
+            cluster.set_pod(&admitted(&pod, true));
+        }
+        let after = broken(&cluster);
+        let fixed: Vec<_> = evicted.iter().flat_map(|remedy| &remedy.cures).collect();
+        let again: Vec<_> = fixed.iter().filter(|key| after.contains(key)).collect();
+        assert!(again.is_empty(), "seed {seed}\n{text}{evicted:?}\n{again:?}");
+        n_evicted += usize::from(n > 1);
+        n_kept += usize::from(n == 0 && of_group.len() > 1 && !keys.is_empty());
+    }
+    assert!(n_evicted > 20 && n_kept > 20, "{n_evicted} {n_kept}");
 }
 
 fn waiting(world: &World) -> Vec<Pod> {

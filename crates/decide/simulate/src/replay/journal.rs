@@ -147,8 +147,8 @@ impl JournalReplay {
                 cluster.remove_device_object(kind, name.namespace(), name.name());
             }
             Entry::Group(group) => {
-                let JournaledGroup { key, as_a_whole, priority } = *group;
-                cluster.set_group(&key, GroupDisruption { as_a_whole, priority });
+                let JournaledGroup { key, as_a_whole, priority, levels } = *group;
+                cluster.set_group(&key, GroupDisruption { as_a_whole, priority, levels });
             }
             Entry::Budget(budget) => {
                 let name = budget.metadata.namespaced_name();

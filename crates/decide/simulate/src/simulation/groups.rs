@@ -112,8 +112,15 @@ impl Simulation {
                 self.cluster.remove_group(&key);
             }
         }
-        now.iter().for_each(|(key, disruption)| self.cluster.set_group(key, *disruption));
+        now.iter().for_each(|(key, disruption)| self.cluster.set_group(key, disruption.clone()));
         self.group_disruptions = now;
+    }
+
+    /// The name of the group that a pod is evicted with: one whose pods are disrupted together.
+    pub(crate) fn group_evicted_with(&self, pod: &super::SimulatedPod) -> Option<String> {
+        let key = pod.group.as_ref()?;
+        self.group_disruptions.get(key).filter(|disruption| disruption.as_a_whole)?;
+        Some(key.name.to_string())
     }
 
     /// How the pending members of a pod's group would be placed now, with those that have a node.

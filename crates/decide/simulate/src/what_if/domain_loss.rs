@@ -10,7 +10,8 @@ use berth_engine::{Violation, ViolationKey};
 use serde::Serialize;
 
 use super::change::domain_of;
-use super::outcome::{BrokenRule, EvictedPod, Evictor, UnplacedPod};
+use super::evicted::{EvictedPod, Evictor};
+use super::outcome::{BrokenRule, UnplacedPod};
 use crate::simulation::{Fate, SimulatedPod, Simulation};
 
 /// What is lost with each domain of a topology.
@@ -163,6 +164,7 @@ impl DomainLoss {
             by: Evictor::Preemption,
             without_target: false,
             preemptor: pods[*i].preempted_by.clone(),
+            group: simulation.group_evicted_with(&pods[*i]),
         });
         let mut workloads: BTreeMap<Workload<'_>, (usize, usize)> = BTreeMap::new();
         for (i, pod) in affected() {

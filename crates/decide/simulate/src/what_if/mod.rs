@@ -10,6 +10,7 @@ mod change;
 mod departures;
 mod domain_loss;
 mod error;
+mod evicted;
 mod outcome;
 mod request;
 mod rollouts;
@@ -35,7 +36,8 @@ pub use change::Change;
 pub(crate) use change::find_node;
 pub use domain_loss::{DomainLoss, DomainLosses, WorkloadLoss};
 pub use error::ChangeError;
-pub use outcome::{BrokenRule, Counts, EvictedPod, Evictor, MovedPod, Summary, UnplacedPod, WhatIfOutcome};
+pub use evicted::{EvictedPod, Evictor};
+pub use outcome::{BrokenRule, Counts, MovedPod, Summary, UnplacedPod, WhatIfOutcome};
 pub use request::{
     ChangeRequest, key_value, named_workload, refusal, taint, topology_key, valid, workload_replicas,
 };

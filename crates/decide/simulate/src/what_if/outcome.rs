@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::WithoutTarget;
 use super::before::Before;
 use super::departures::Departures;
+use super::evicted::{EvictedPod, Evictor};
 use super::rollouts::StuckRollout;
 use crate::repairs::Repair;
 use crate::simulation::{BlockedEviction, NotRunning, Simulation};
@@ -115,34 +116,6 @@ pub struct UnplacedPod {
     /// What would make it fit, if [`Changed::find_repairs`](super::Changed::find_repairs) looked for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repairs: Vec<Repair>,
-}
-
-/// A pod that is evicted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EvictedPod {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// What evicts it.
-    pub by: Evictor,
-    /// Whether the enforcer evicts it although no node is feasible, after it has been held.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub without_target: bool,
-    /// The pod that it is preempted by.
-    #[serde(skip)]
-    pub preemptor: Option<NamespacedName>,
-}
-
-/// What evicts a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Evictor {
-    /// A rule that is required during execution does not hold.
-    Enforcer,
-    /// A pod of higher priority needs the room.
-    Preemption,
 }
 
 /// A pod with rules that do not hold.
@@ -283,6 +256,7 @@ impl WhatIfOutcome {
                 by,
                 without_target: enforced == Some(true),
                 preemptor: pod.preempted_by.clone().filter(|_| by == Evictor::Preemption),
+                group: simulation.group_evicted_with(pod),
             });
         }
         let mut left = before.nodes.clone();
@@ -314,7 +288,8 @@ impl WhatIfOutcome {
     fn sort(&mut self) {
         self.moved.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         self.unplaced.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-        self.evicted.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        self.evicted
+            .sort_by(|a, b| (&a.namespace, &a.group, &a.name).cmp(&(&b.namespace, &b.group, &b.name)));
         self.scaled_down.sort();
     }
 }

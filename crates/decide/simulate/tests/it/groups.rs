@@ -188,8 +188,8 @@ fn a_recorded_preemption_of_a_whole_group_is_repeated() {
     );
     let key =
         |name: &str| GroupKey { kind: GroupKind::Scheduling, name: NamespacedName::new("default", name) };
-    cluster.set_group(&key("g"), GroupDisruption { as_a_whole: true, priority: None });
-    cluster.set_group(&key("high"), GroupDisruption { as_a_whole: false, priority: Some(5) });
+    cluster.set_group(&key("g"), GroupDisruption { as_a_whole: true, ..GroupDisruption::default() });
+    cluster.set_group(&key("high"), GroupDisruption { priority: Some(5), ..GroupDisruption::default() });
     world.nodes.iter().for_each(|node| cluster.set_node(node));
     let (running, waiting): (Vec<_>, Vec<_>) =
         world.pods.iter().partition(|pod| !pod.spec.node_name.is_empty());

@@ -6,7 +6,7 @@ use berth_api::inventory::Inventory;
 use berth_api::object::{NamespacedName, OwnerReference, Taint};
 use berth_api::read::Kind;
 use berth_simulate::SimulationOptions;
-use berth_simulate::what_if::{Change, Changed, DomainLoss, WhatIf, WhatIfOutcome};
+use berth_simulate::what_if::{Change, Changed, DomainLoss, EvictedPod, WhatIf, WhatIfOutcome};
 use berth_testkit::generate::{self, Flavour};
 use berth_testkit::naive::World;
 use berth_testkit::text;
@@ -400,4 +400,43 @@ fn repairs_are_found_for_the_first_pod_of_each_workload() {
     let repairs = |i: usize| changed.outcome.unplaced[i].repairs.iter().map(|r| r.changes[0].to_string());
     assert_eq!(repairs(0).next().as_deref(), Some("uncordon b"));
     assert_eq!(repairs(1).next(), None);
+}
+
+#[test]
+fn pods_of_a_group_that_is_evicted_as_a_whole_are_one_unit() {
+    let node = |name: &str, disk: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{disk: {disk}}}}}, status: {{allocatable: {{cpu: 4, memory: 8Gi, pods: 110}}}}}}\n"
+        )
+    };
+    let term = r#"{"nodeAffinity": {"requiredDuringSchedulingRequiredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]}}}"#;
+    let pod = |name: &str, node: &str, annotations: String| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default{annotations}}}, spec: {{nodeName: {node}, schedulingGroup: {{podGroupName: gang}}, containers: [{{name: c, image: i}}]}}, status: {{phase: Running}}}}\n"
+        )
+    };
+    let group = "---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: gang, namespace: default}, spec: {schedulingPolicy: {gang: {minCount: 2}}, disruptionMode: MODE}}\n";
+    let run = |mode: &str| {
+        let rule = format!(", annotations: {{scheduling.berth.dev/affinity: '{term}'}}");
+        let objects = node("a", "ssd")
+            + &node("b", "hdd")
+            + &node("c", "ssd")
+            + &group.replace("MODE", mode)
+            + &pod("g1", "a", rule)
+            + &pod("g2", "b", String::new());
+        let inventory = Inventory::from_text(&objects).expect("the manifest is valid");
+        let label = Change::SetLabel { node: "a".to_owned(), key: "disk".to_owned(), value: None };
+        changed(inventory, &[label]).outcome.evicted
+    };
+    let single = run("{single: {}}");
+    assert_eq!(
+        EvictedPod::units(&single).into_iter().map(EvictedPod::name_of_unit).collect::<Vec<_>>(),
+        ["default/g1"]
+    );
+    let whole = run("{all: {}}");
+    let names: Vec<_> = EvictedPod::units(&whole).into_iter().map(EvictedPod::name_of_unit).collect();
+    assert_eq!(
+        (names, whole[1].cause()),
+        (vec!["pod group default/gang: g1, g2".to_owned()], "enforcer".to_owned())
+    );
 }

@@ -1,7 +1,7 @@
 //! Victim selection: the engine selects the pods to be evicted, whenever something could have changed, and right before
 //! every request.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +42,51 @@ impl Victim {
             seen_at: self.seen_at,
             n_workload_pods: self.n_workload_pods,
         }
+    }
+}
+
+/// A pod to be evicted, or all pods of a group that is evicted as a whole. It counts as one eviction, that of its first pod.
+struct Unit(Vec<(Remedy, Victim)>);
+
+impl Unit {
+    /// Puts the pods of each group together. A group stays if one of its pods is not evicted now.
+    fn all(candidates: Vec<(Remedy, Victim)>, n_members: &HashMap<String, usize>) -> Vec<Unit> {
+        let mut units: Vec<Unit> = Vec::new();
+        let mut of_group: HashMap<String, usize> = HashMap::new();
+        for (remedy, victim) in candidates {
+            let group = remedy.group.clone();
+            match group.as_ref().and_then(|group| of_group.get(group)) {
+                Some(unit) => units[*unit].0.push((remedy, victim)),
+                None => {
+                    of_group.extend(group.map(|group| (group, units.len())));
+                    units.push(Unit(vec![(remedy, victim)]));
+                }
+            }
+        }
+        units.retain(|unit| unit.group().is_none_or(|group| n_members.get(group) == Some(&unit.0.len())));
+        units
+    }
+
+    fn group(&self) -> Option<&String> {
+        self.0.first()?.0.group.as_ref()
+    }
+
+    /// Of its first pod.
+    fn uid(&self) -> &str {
+        self.0.first().map_or("", |(remedy, _)| &remedy.victim.uid)
+    }
+}
+
+fn sent((remedy, victim): &(Remedy, Victim)) -> Sent {
+    Sent {
+        eviction: Eviction {
+            namespace: remedy.victim.namespace.clone(),
+            name: remedy.victim.name.clone(),
+            uid: remedy.victim.uid.clone(),
+            message: message::evicted(remedy),
+        },
+        node: remedy.victim.node.clone(),
+        workload: victim.workload.clone(),
     }
 }
 
@@ -117,19 +162,19 @@ impl Enforcer {
             self.events.no_remedy(key, reason, &self.pods);
         }
         let candidates = self.candidates(remedies, &mut delays, time, look_again);
-        let n_new =
-            candidates.iter().filter(|(r, _)| !self.limits.limiter.is_reserved(&r.victim.uid)).count();
+        let is_new = |unit: &&Unit| !self.limits.limiter.is_reserved(unit.uid());
+        let n_new = candidates.iter().filter(is_new).map(|unit| unit.0.len()).sum();
         self.check_cluster_limit(n_new, now);
-        let planned: HashSet<String> = candidates.iter().map(|(r, _)| r.victim.uid.clone()).collect();
+        let planned: HashSet<String> = candidates.iter().map(|unit| unit.uid().to_owned()).collect();
         self.limits.release(&planned);
-        for (remedy, victim) in candidates {
+        for unit in candidates {
             let n = self.limits.n_reserved() + self.evictions.n_in_flight();
-            if n >= self.options.eviction_concurrency.max(1) && !self.limits.has_reserved(&remedy.victim.uid)
-            {
+            if n >= self.options.eviction_concurrency.max(1) && !self.limits.has_reserved(unit.uid()) {
                 // The completion of those in flight causes another selection.
                 continue;
             }
-            if let Err(throttled) = self.evict(&remedy, &victim, time) {
+            if let Err(throttled) = self.evict(&unit, time) {
+                let (remedy, victim) = &unit.0[0];
                 let again_at = instant(throttled.until, time);
                 delays.add(throttled.limit_kind.name(), again_at);
                 // A stop of all evictions is reported once.
@@ -138,7 +183,7 @@ impl Enforcer {
                     LimitKind::Rate | LimitKind::Cluster | LimitKind::OtherProcess
                 );
                 if !is_quiet {
-                    self.events.delayed(&remedy, &victim.workload, &throttled);
+                    self.events.delayed(remedy, &victim.workload, &throttled);
                 }
                 if throttled.limit_kind != LimitKind::Rate {
                     self.held.delay(&remedy.victim.uid, || throttled.limit_kind.delay().to_owned());
@@ -156,15 +201,21 @@ impl Enforcer {
         }
     }
 
-    /// The pods that would be evicted without limits.
+    /// The pods, and groups of pods, that would be evicted without limits.
     fn candidates(
         &mut self,
         remedies: Vec<Remedy>,
         delays: &mut Delays,
         time: (Instant, Timestamp),
         look_again: Instant,
-    ) -> Vec<(Remedy, Victim)> {
+    ) -> Vec<Unit> {
         let mut candidates = Vec::new();
+        let groups =
+            remedies.iter().filter(|remedy| !remedy.is_held).filter_map(|remedy| remedy.group.clone());
+        let n_members = groups.fold(HashMap::new(), |mut n: HashMap<String, usize>, group| {
+            *n.entry(group).or_default() += 1;
+            n
+        });
         for remedy in remedies {
             let uid = &remedy.victim.uid;
             if self.evictions.contains(uid) || self.violations.is_exempt(&remedy.victim.namespace) {
@@ -203,7 +254,7 @@ impl Enforcer {
             }
             candidates.push((remedy, victim));
         }
-        candidates
+        Unit::all(candidates, &n_members)
     }
 
     /// Pods without a feasible node are held. Returns those that were and are not any more.
@@ -267,27 +318,14 @@ impl Enforcer {
     }
 
     /// The next step of an eviction.
-    fn evict(
-        &mut self,
-        remedy: &Remedy,
-        victim: &Victim,
-        time: (Instant, Timestamp),
-    ) -> Result<(), Throttled> {
-        self.limits.reserve(&victim.candidate(remedy), time.1)?;
+    fn evict(&mut self, unit: &Unit, time: (Instant, Timestamp)) -> Result<(), Throttled> {
+        let (first, victim) = &unit.0[0];
+        self.limits.reserve(&victim.candidate(first), time.1)?;
         if self.options.dry_run {
-            self.report_dry_run(remedy);
-        } else if self.limits.is_stored(&remedy.victim.uid) {
-            self.evictions.add(remedy);
-            self.evictions.send(Sent {
-                eviction: Eviction {
-                    namespace: remedy.victim.namespace.clone(),
-                    name: remedy.victim.name.clone(),
-                    uid: remedy.victim.uid.clone(),
-                    message: message::evicted(remedy),
-                },
-                node: remedy.victim.node.clone(),
-                workload: victim.workload.clone(),
-            });
+            unit.0.iter().for_each(|(remedy, _)| self.report_dry_run(remedy));
+        } else if self.limits.is_stored(unit.uid()) {
+            unit.0.iter().for_each(|(remedy, _)| self.evictions.add(remedy));
+            self.evictions.send(unit.0.iter().map(sent).collect());
         }
         Ok(())
     }

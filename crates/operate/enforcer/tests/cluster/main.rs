@@ -5,6 +5,7 @@
 
 mod faults;
 mod going;
+mod groups;
 mod held;
 mod leaders;
 mod staying;

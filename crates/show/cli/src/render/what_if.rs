@@ -5,14 +5,15 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_simulate::what_if::{
-    BlockedEviction, BrokenRule, Counts, DomainLoss, Evictor, LossesAfterChanges, MovedPod, StuckRollout,
+    BlockedEviction, BrokenRule, Counts, DomainLoss, EvictedPod, LossesAfterChanges, MovedPod, StuckRollout,
     Summary, UnplacedPod, WhatIfOutcome,
 };
 use berth_simulate::{NotRunning, UnadmittedState};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, GOOD};
 use berth_terminal::table::{Cell, Table};
 
-use super::explanation::{heading, write_repairs, write_verdict};
+use super::explanation::{write_repairs, write_verdict};
+use super::heading::heading;
 use super::not_running;
 
 /// Number of pods with a row each; more are counted by workload.
@@ -47,19 +48,13 @@ pub fn write(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
     not_running::write(out, &outcome.not_running)?;
     if !outcome.evicted.is_empty() {
         let mut table = Table::new(["EVICTED POD", "BY"]);
-        for pod in outcome.evicted.iter().take(MAX_ROWS) {
-            let by = match (pod.by, &pod.preemptor) {
-                (Evictor::Enforcer, _) if pod.without_target => {
-                    "enforcer, without a feasible node".to_owned()
-                }
-                (Evictor::Enforcer, _) => "enforcer".to_owned(),
-                (Evictor::Preemption, Some(preemptor)) => format!("preemption by {preemptor}"),
-                (Evictor::Preemption, None) => "preemption".to_owned(),
-            };
-            table.row([format!("{}/{}", pod.namespace, pod.name).into(), by.into()]);
+        let units = EvictedPod::units(&outcome.evicted);
+        for unit in units.iter().take(MAX_ROWS) {
+            let name = EvictedPod::name_of_unit(unit);
+            table.row([name.into(), unit[0].cause().into()]);
         }
         table.write(out, "")?;
-        write_more(out, outcome.evicted.len().saturating_sub(MAX_ROWS))?;
+        write_more(out, units.len().saturating_sub(MAX_ROWS))?;
         writeln!(out)?;
     }
     write_broken_rules(out, &outcome.broken_rules)?;

@@ -15,9 +15,9 @@ use crate::state::interned::lease::{Held, Lease};
 use crate::state::pod::signature::{LabelSetId, PodLabels, SignatureId};
 use crate::state::pod::uid::Uid;
 use crate::state::pod::{PodId, PodRecord, Precedence};
-use crate::state::rule_set::RuleSetId;
 use crate::state::rule_set::default_spread::DefaultSpreadId;
 use crate::state::rule_set::spread::Spread;
+use crate::state::rule_set::{RuleSetId, RuleSetKey};
 use crate::state::volume::PodVolumes;
 
 /// A pod, parsed and compiled for one cluster.
@@ -131,8 +131,20 @@ impl State {
         pod: &PreparedPod,
         change: impl FnOnce(&mut PodRules),
     ) -> PreparedPod {
+        self.with_key(pod, |key| change(&mut key.rules))
+    }
+
+    /// The same pod, with the first profile if its scheduler name has none.
+    pub(crate) fn with_any_profile(&mut self, pod: &PreparedPod) -> PreparedPod {
+        match self.rule_sets.get(pod.rule_set).key.profile {
+            Some(_) => pod.clone(),
+            None => self.with_key(pod, |key| key.profile = Some(Default::default())),
+        }
+    }
+
+    fn with_key(&mut self, pod: &PreparedPod, change: impl FnOnce(&mut RuleSetKey)) -> PreparedPod {
         let mut key = self.rule_sets.get(pod.rule_set).key.clone();
-        change(&mut key.rules);
+        change(&mut key);
         self.symbols.retain(key.namespace);
         let rule_set = self.rule_set(key);
         self.label_sets.retain(pod.label_set);

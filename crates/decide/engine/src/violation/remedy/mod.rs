@@ -12,8 +12,9 @@
 //! 4. Where any of several pods would do: lower priority first, then the younger (the later `status.startTime`; a pod
 //!    that has not started is the youngest), then by namespace and name.
 //!
-//! Pods in exempt namespaces, mirror pods, and pods that have ended or are being deleted are never evicted, and neither is one of
-//! several pods of a group that is disrupted as a whole. Where all pods that conflict with a term are being deleted already, no pod is evicted for it.
+//! Pods in exempt namespaces, mirror pods, and pods that have ended or are being deleted are never evicted. Of a group that is
+//! disrupted as a whole, all running pods are evicted, or none: their replacements are placed as a group ([`group`]). Where all pods
+//! that conflict with a term are being deleted already, no pod is evicted for it.
 //!
 //! Targets: each victim is removed hypothetically, and placed by the rules of its scheduling profile (of the first one,
 //! if its scheduler name has none), with all earlier victims removed and their replacements placed. The replacement is
@@ -23,6 +24,7 @@
 //! has fixed them before: they have their own grace period.
 
 mod choice;
+mod group;
 mod speculation;
 mod unneeded;
 
@@ -38,6 +40,7 @@ use super::tracker::{Evaluated, ViolationTracker};
 use super::types::{Remedies, Remedy, RemedyOptions, Stays, Target, Victim, ViolationKey};
 use crate::cycle::nomination::Nominations;
 use crate::state::State;
+use crate::state::group::GroupId;
 use crate::state::interned::intern::Symbol;
 use crate::state::pod::PodId;
 use crate::state::pod::prepared::PreparedPod;
@@ -86,6 +89,8 @@ struct Step {
     needs_match: bool,
     /// Pods whose rules later steps must not break: its replacement, and those whose rules it fixed.
     guarded: Vec<PodId>,
+    /// The group that it is evicted with.
+    group: Option<GroupId>,
 }
 
 impl Step {
@@ -192,7 +197,7 @@ impl State {
     /// With verdicts and texts, after the state is restored.
     fn remedies(&self, found: Found) -> Remedies {
         let cache = WitnessCache::default();
-        let remedy = |Part { pod, node, target, cures, is_held }: Part| {
+        let remedy = |Part { pod, node, target, cures, is_held, group }: Part| {
             let (id, rule) = self.broken_rule(cures.first()?).ok()?;
             let verdict = self.verdict_of(id, self.pods.get(id).node?, rule, &cache);
             let victim = Victim {
@@ -202,7 +207,8 @@ impl State {
                 node: node.to_string(),
                 priority: pod.precedence.priority,
             };
-            Some(Remedy { victim, cures, verdict, target, is_held })
+            let group = group.map(|group| self.groups.key(group).name.to_string());
+            Some(Remedy { victim, cures, verdict, target, is_held, group })
         };
         Remedies { remedies: found.parts.into_iter().filter_map(remedy).collect(), stays: found.stays }
     }
@@ -215,6 +221,7 @@ struct Part {
     target: Target,
     cures: Vec<ViolationKey>,
     is_held: bool,
+    group: Option<GroupId>,
 }
 
 /// The plan's result, without verdicts.
@@ -285,8 +292,12 @@ impl Plan<'_, '_> {
             let choice = Conflicts::new(state, &self.pending, &terms, &self.intruders, &stuck).choose(&terms);
             let n_steps = self.steps.len();
             let mut all_evicted = true;
-            for pod in &choice.victims {
-                all_evicted &= self.evict(*pod, false);
+            let victims: Vec<PodName> = choice.victims.iter().map(|pod| name_of(state, *pod)).collect();
+            for victim in &victims {
+                // It may have left with its group.
+                let pod = self.speculation.state().pods.find(victim.0, &victim.1);
+                let pod = pod.filter(|_| !self.evicted.contains(victim));
+                all_evicted &= pod.is_none_or(|pod| self.evict(pod, false));
             }
             if all_evicted {
                 self.answers = choice.answers;
@@ -310,26 +321,36 @@ impl Plan<'_, '_> {
     /// Why a pod cannot be evicted.
     fn stuck(&self, id: PodId) -> Option<Stuck> {
         let state = self.speculation.state();
-        let pod = state.pods.get(id);
-        if self.exempt.contains(&pod.namespace) {
-            let namespace = state.symbols.text(pod.namespace);
-            return Some(Stuck::Never(format!("pods in namespace {namespace} are exempt from eviction")));
+        if let Some(why) = self.never(id) {
+            return Some(Stuck::Never(why));
         }
-        if pod.precedence.is_mirror {
-            let name = text_of(state, &name_of(state, id));
-            return Some(Stuck::Never(format!("{name} is a mirror pod: only its node can end it")));
-        }
-        if let Some(group) = state.groups.as_a_whole(pod.group)
-            && state.groups.members(group).nth(1).is_some()
-        {
-            let group = state.groups.key(group);
-            return Some(Stuck::Never(format!("{group} is disrupted as a whole: delete all of its pods")));
+        if let Some(group) = self.whole_group(id) {
+            let stays = state.groups.members(group).find_map(|member| self.never(member));
+            if let Some(why) = stays {
+                let group = state.groups.key(group);
+                return Some(Stuck::Never(format!("{group} is evicted as a whole or not at all, and {why}")));
+            }
         }
         self.nowhere.contains_key(&name_of(state, id)).then_some(Stuck::Nowhere)
     }
 
+    /// Why a pod is never evicted.
+    fn never(&self, id: PodId) -> Option<String> {
+        let state = self.speculation.state();
+        let pod = state.pods.get(id);
+        if self.exempt.contains(&pod.namespace) {
+            let namespace = state.symbols.text(pod.namespace);
+            return Some(format!("pods in namespace {namespace} are exempt from eviction"));
+        }
+        let name = || text_of(state, &name_of(state, id));
+        pod.precedence.is_mirror.then(|| format!("{} is a mirror pod: only its node can end it", name()))
+    }
+
     /// Evicts a pod, and places its replacement. Returns whether it did.
     fn evict(&mut self, id: PodId, needs_match: bool) -> bool {
+        if let Some(group) = self.whole_group(id) {
+            return self.evict_group(id, group);
+        }
         let savepoint = self.speculation.savepoint();
         let (pod, node, replacement) = self.speculation.remove(id);
         let name = (pod.namespace, pod.name.clone());
@@ -355,16 +376,23 @@ impl Plan<'_, '_> {
         if matches!(target, Target::Node(_)) {
             guarded.extend(self.speculation.state().pods.find(pod.namespace, &pod.name));
         }
+        guarded.extend(self.cured_by(&name, evaluated));
+        guarded.retain(|pod| self.guarded.insert(*pod));
+        self.evicted.insert(name);
+        self.steps.push(Step { pod, node, target, savepoint, needs_match, guarded, group: None });
+        true
+    }
+
+    /// The pods whose rules hold again since an eviction.
+    fn cured_by(&mut self, name: &PodName, evaluated: Evaluated) -> Vec<PodId> {
+        let mut cured = Vec::new();
         for (pod, rule) in evaluated.ended {
             if let Some(i) = self.by_rule.get(&(pod, rule)) {
                 self.cured.insert(*i, name.clone());
-                guarded.push(pod);
+                cured.push(pod);
             }
         }
-        guarded.retain(|pod| self.guarded.insert(*pod));
-        self.evicted.insert(name);
-        self.steps.push(Step { pod, node, target, savepoint, needs_match, guarded });
-        true
+        cured
     }
 
     /// A rule that an earlier step fixed, and that is broken again.
@@ -428,17 +456,19 @@ impl Plan<'_, '_> {
                 cures.entry(name).or_default().push(rule.key.clone());
             }
         }
-        let mut part = |name: PodName, pod, node, target, is_held| {
+        self.share_cures(&mut cures);
+        let mut part = |name: PodName, pod, node, target, is_held, group| {
             let mut cures = cures.remove(&name)?;
             cures.sort_unstable();
-            Some(Part { pod, node, target, cures, is_held })
+            Some(Part { pod, node, target, cures, is_held, group })
         };
         let steps = self.steps.drain(..);
-        let mut parts: Vec<Part> =
-            steps.filter_map(|step| part(step.name(), step.pod, step.node, step.target, false)).collect();
+        let mut parts: Vec<Part> = steps
+            .filter_map(|step| part(step.name(), step.pod, step.node, step.target, false, step.group))
+            .collect();
         let nowhere = self.nowhere.drain().chain(self.waiting.drain());
         let nowhere =
-            nowhere.map(|(name, (pod, node, why))| part(name, pod, node, Target::Nowhere(why), true));
+            nowhere.map(|(name, (pod, node, why))| part(name, pod, node, Target::Nowhere(why), true, None));
         let mut nowhere: Vec<Part> = nowhere.flatten().collect();
         nowhere.sort_by(|a, b| a.cures.cmp(&b.cures).then_with(|| a.pod.name.cmp(&b.pod.name)));
         parts.extend(nowhere);

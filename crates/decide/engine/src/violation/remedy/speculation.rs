@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use berth_api::object::group::TopologyLevel;
 use rustc_hash::FxHashMap;
 
 use super::super::tracker::{Evaluated, ViolationTracker};
@@ -12,6 +13,7 @@ use super::super::types::Target;
 use crate::cycle::context::{Context, CycleState};
 use crate::cycle::nomination::Nominations;
 use crate::decision::{Outcome, Run};
+use crate::group::{self, Deciding, DomainTables, Group, GroupLevel, GroupOutcome};
 use crate::plugins;
 use crate::state::State;
 use crate::state::change::Change;
@@ -21,6 +23,7 @@ use crate::state::pod::prepared::PreparedPod;
 use crate::state::pod::signature::SignatureId;
 use crate::state::rule_set::RuleSetId;
 use crate::view::Views;
+use crate::view::rejections::RejectionViews;
 
 /// Why a pod that fits on some node has no target.
 const WOULD_BREAK: &str =
@@ -129,6 +132,43 @@ impl<'a> Speculation<'a> {
         let found = others.into_iter().find_map(|node| self.try_on(pod, node));
         let nowhere = || (Target::Nowhere(WOULD_BREAK.to_owned()), Evaluated::default());
         found.unwrap_or_else(nowhere)
+    }
+
+    /// Looks for nodes for pods that are placed as a group, in the domains of its topologies, and places them there: with all rules, and
+    /// without breaking one that is required during execution.
+    ///
+    /// # Errors
+    /// Why they are not placed.
+    pub(super) fn seek_all(
+        &mut self,
+        pods: &[PreparedPod],
+        levels: &[TopologyLevel],
+    ) -> Result<(Vec<String>, Evaluated), String> {
+        let levels: Vec<GroupLevel<'_>> =
+            levels.iter().map(|rule| GroupLevel { rule, value: None }).collect();
+        let members: Vec<_> = pods.iter().map(|pod| self.state.with_any_profile(pod)).collect();
+        let group = Group { members: &members, min: pods.len(), levels: &levels };
+        let by = Deciding {
+            state: &mut *self.state,
+            views: &mut *self.views,
+            rejections: &mut RejectionViews::default(),
+            nominations: self.nominations,
+            domains: &mut DomainTables::default(),
+        };
+        let members = match group::decide(by, &group) {
+            GroupOutcome::Placed { members, .. } => members,
+            GroupOutcome::Unplaced(failure) => return Err(failure.message(&group)),
+        };
+        let savepoint = self.savepoint();
+        let nodes: Vec<String> = members.iter().filter_map(Outcome::node).map(str::to_owned).collect();
+        pods.iter().zip(&nodes).for_each(|(pod, node)| self.place(pod, node));
+        let evaluated = self.evaluate();
+        if evaluated.began.is_empty() {
+            return Ok((nodes, evaluated));
+        }
+        self.undo_to(savepoint);
+        self.evaluate();
+        Err(WOULD_BREAK.to_owned())
     }
 
     /// The node that the scheduler would choose.

@@ -77,3 +77,10 @@ fn pod_groups_have_repairs_after_which_all_members_are_placed() {
         "one command for each member: {repairs:?}"
     );
 }
+
+#[test]
+fn no_pod_of_a_group_is_moved() {
+    let text = "node a cpu=2 disk=ssd\nnode b cpu=2\npod default/x on a cpu=1 GROUP\npod default/p cpu=2 select:disk=ssd";
+    let moves = |group: &str| repairs(&text.replace("GROUP", group)).contains("move default/x from a to b");
+    assert_eq!((moves(""), moves("group:g")), (true, false));
+}

@@ -11,8 +11,8 @@ use berth_api::syntax::format::{counted, grouped};
 use berth_picture::bars::Section;
 use berth_picture::cells::{CellMap, MAX_LARGE};
 use berth_simulate::what_if::{
-    BlockedEviction, BrokenRule, Changed, Counts, DomainLoss, EvictedPod, Evictor, LossesAfterChanges,
-    MovedPod, StuckRollout, UnplacedPod, WhatIfOutcome,
+    BlockedEviction, BrokenRule, Changed, Counts, DomainLoss, EvictedPod, LossesAfterChanges, MovedPod,
+    StuckRollout, UnplacedPod, WhatIfOutcome,
 };
 use berth_simulate::{NotRunning, Simulation, UnadmittedState};
 use maud::{Markup, html};
@@ -279,16 +279,12 @@ fn broken_rules(broken: &[BrokenRule]) -> Markup {
 }
 
 fn evicted(evicted: &[EvictedPod]) -> Markup {
-    let row = |pod: &EvictedPod| {
-        let by = match (pod.by, &pod.preemptor) {
-            (Evictor::Enforcer, _) if pod.without_target => "enforcer, without a feasible node".to_owned(),
-            (Evictor::Enforcer, _) => "enforcer".to_owned(),
-            (Evictor::Preemption, Some(preemptor)) => format!("preemption by {preemptor}"),
-            (Evictor::Preemption, None) => "preemption".to_owned(),
-        };
-        vec![html! { (pod.namespace) "/" (pod.name) }, html! { (by) }]
+    let units = EvictedPod::units(evicted);
+    let row = |unit: &&[EvictedPod]| {
+        let by = unit.first().map(EvictedPod::cause).unwrap_or_default();
+        vec![html! { (EvictedPod::name_of_unit(unit)) }, html! { (by) }]
     };
-    parts::short_table(&counted(evicted.len(), "evicted pod"), &["Pod", "By"], (evicted, "pod"), row)
+    parts::short_table(&counted(evicted.len(), "evicted pod"), &["Pod", "By"], (&units, "pod"), row)
 }
 
 fn moved_pods(moved: &[MovedPod]) -> Markup {
