@@ -8,10 +8,13 @@ mod certificate;
 mod client_certificate;
 pub mod health;
 mod listener;
+mod metered;
 pub mod metrics;
+pub mod parts;
 mod tls;
 
 pub use certificate::{CertificateError, CertificateSource, Certificates};
 pub use client_certificate::{ClientAuthorities, ClientChain, ClientIdentity};
 pub use listener::{Connection, ConnectionLimits, ListenError, Listener};
+pub use metered::Metered;
 pub use tls::{reloading_tls, tls_acceptor};

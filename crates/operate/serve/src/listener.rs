@@ -24,6 +24,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::client_certificate::ClientChain;
+use crate::metered::Metered;
+use crate::parts::{SOCKETS, TLS};
 
 /// How long a connection may be idle between requests, or take for the headers of a later one. Longer than clients keep
 /// idle connections (90 s), so that the server does not close one that a client is about to use.
@@ -166,6 +168,7 @@ async fn connection(
 ) {
     // Answers and watch events are small and must not wait for more data.
     let _ = stream.set_nodelay(true);
+    let stream = Metered::new(stream, &SOCKETS);
     match tls {
         None => http(Box::new(stream), None, deadline, stop, handler).await,
         Some(tls) => match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
@@ -173,7 +176,7 @@ async fn connection(
                 let chain = stream.get_ref().1.peer_certificates();
                 let chain =
                     chain.map(|chain| ClientChain(chain.iter().map(|c| c.clone().into_owned()).collect()));
-                http(Box::new(stream), chain, deadline, stop, handler).await;
+                http(Box::new(Metered::new(stream, &TLS)), chain, deadline, stop, handler).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
             Err(_) => tracing::debug!("a client did not finish its TLS handshake"),

@@ -34,6 +34,7 @@ pub use group::WatchGroup;
 pub use object::{Generated, HasMetadata, KubeObject};
 pub use options::{Missing, WatchOptions};
 pub use pages::{ListError, Pages, list};
+pub use sink::READING;
 pub use stream::{WatchStream, watch, watch_into, watch_with};
 
 pub(crate) use pages::{Page, PageMeta};

@@ -3,6 +3,7 @@
 //! A watcher does not know the type of the objects: it hands the text of pages and lines to a sink, which reads them.
 //! The async code is therefore compiled once, not once per kind.
 
+use berth_serve::parts::Part;
 use futures::future::BoxFuture;
 use futures::{FutureExt, future};
 use serde::de::DeserializeOwned;
@@ -14,6 +15,9 @@ use super::event::{Line, StreamEvent};
 use super::failure::WatchFailure;
 use super::object::KubeObject;
 use super::pages::{Page, PageMeta};
+
+/// Reading the objects of watches.
+pub static READING: Part = Part::new("watch");
 
 /// The receiver of the events was dropped.
 pub(crate) struct ReceiverDropped;
@@ -121,7 +125,7 @@ where
         kind: Line,
         version: &mut dyn FnMut(&str),
     ) -> Result<(), serde_json::Error> {
-        let object = (self.read)(line, kind)?;
+        let object = READING.run(|| (self.read)(line, kind))?;
         version(object.resource_version());
         self.item = (self.wrap)(kind.event(object));
         Ok(())
