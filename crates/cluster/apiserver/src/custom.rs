@@ -83,7 +83,7 @@ pub async fn clean_up(store: &Store, stop: &CancellationToken) {
 
 /// Returns whether the definition is gone.
 async fn finish(store: &Store, definition: &Object, mut value: Value) -> bool {
-    let Some(resource) = custom_collection(&definition.facts.name) else { return false };
+    let Some(resource) = custom_collection(definition.facts.name()) else { return false };
     let (_, objects) = store.list(resource, &Filter::default());
     for object in &objects {
         let mut value = object.value();

@@ -176,7 +176,7 @@ impl Grants {
             let is_selected = |stored: &StoredRole| {
                 let labels = &stored.object.facts;
                 stored.role.aggregates.is_none()
-                    && labels.namespace.is_empty()
+                    && labels.namespace().is_empty()
                     && selectors.iter().any(|selector| selector.matches(|key| labels.label(key)))
             };
             let selected = self.roles.values().filter(|stored| is_selected(stored));
@@ -256,5 +256,5 @@ fn is_role(resource: &Resource) -> bool {
 }
 
 fn name_of(object: &Object) -> NamespacedName {
-    NamespacedName::new(&object.facts.namespace, &object.facts.name)
+    NamespacedName::new(object.facts.namespace(), object.facts.name())
 }

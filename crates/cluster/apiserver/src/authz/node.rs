@@ -118,8 +118,8 @@ impl Paths<'_> {
 
     /// Whether a pod is on the node.
     fn is_here(&self, pod: &Object) -> bool {
-        let node_name = PODS.watched_field().and_then(|field| pod.facts.fields.get(field));
-        node_name.is_some_and(|node| **node == *self.node)
+        let node_name = PODS.watched_field().and_then(|field| pod.facts.field(field));
+        node_name == Some(self.node)
     }
 
     /// Whether a pod on the node refers to the object.

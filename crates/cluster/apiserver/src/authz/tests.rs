@@ -125,7 +125,7 @@ async fn a_change_of_a_role_leaves_all_other_roles_as_they_were_compiled() {
     let compiled = || {
         let held = authorizer.held(&user, "");
         let own = held.roles.len() - held.objects.len();
-        let names = held.objects.iter().map(|object| object.facts.name.to_string());
+        let names = held.objects.iter().map(|object| object.facts.name().to_owned());
         let mut all: Vec<_> = names.zip(held.roles[own..].to_vec()).collect();
         all.sort_by_key(|(name, _)| name.clone());
         all

@@ -30,7 +30,7 @@ pub struct AdmissionChain {
 /// The webhooks of all configurations of a resource.
 fn hooks(store: &Store, configurations: &Resource) -> Arc<[Hook]> {
     let (_, mut configurations) = store.list(configurations, &Filter::default());
-    configurations.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
+    configurations.sort_by(|a, b| a.facts.name().cmp(b.facts.name()));
     configurations.iter().flat_map(|object| Hook::of(&object.value())).collect()
 }
 

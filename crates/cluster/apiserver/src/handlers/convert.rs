@@ -55,7 +55,7 @@ pub fn row_value(resource: &Resource, object: &Object) -> Value {
         // Columns may show any field.
         return shown_value(resource, object.value());
     }
-    match table::parse(object.json()) {
+    match table::parse(&object.bytes()) {
         Ok(value) => shown_value(resource, value),
         Err(_) => shown_value(resource, object.value()),
     }

@@ -97,7 +97,7 @@ pub async fn delete_collection(api: &Api, request: &ApiRequest) -> Result<Reply,
     let mut deleted = Vec::new();
     let mut warnings = Vec::new();
     for object in objects {
-        let (namespace, name) = (&object.facts.namespace, &object.facts.name);
+        let (namespace, name) = (object.facts.namespace(), object.facts.name());
         match delete_object(api, request, namespace, name, &options, &mut warnings).await {
             Ok(Deleted::Gone(object) | Deleted::Ending(object)) => deleted.push(object),
             Err(status) if status.code == StatusCode::NOT_FOUND => {}

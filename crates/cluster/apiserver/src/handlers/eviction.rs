@@ -117,9 +117,9 @@ async fn ask_budget(
             return Ok(Budget::DoesNotMatter);
         }
     }
-    let name = current.facts.name.to_string();
+    let name = current.facts.name().to_owned();
     check(resource, &name, &budget)?;
-    take_one(&mut budget, &pod_object.facts.name);
+    take_one(&mut budget, pod_object.facts.name());
     if dry_run {
         return Ok(Budget::Allows);
     }
@@ -148,7 +148,7 @@ pub fn compile_budgets(store: &Store) {
 
 /// The only budget that selects a pod.
 fn budget_of(store: &Store, pod: &Object) -> Result<Option<Arc<Object>>, Box<Status>> {
-    let namespace = &pod.facts.namespace;
+    let namespace = pod.facts.namespace();
     let (_, budgets) = store.list(&POD_DISRUPTION_BUDGETS, &Filter::in_namespace(namespace));
     let work = WorkBudget::new(MAX_STEPS);
     let mut found = None;
@@ -158,7 +158,7 @@ fn budget_of(store: &Store, pod: &Object) -> Result<Option<Arc<Object>>, Box<Sta
             Status::internal(format!(
                 "the selectors of the disruption budgets in namespace {namespace:?} take {error}, at {:?}: use fewer \
                  budgets, or fewer requirements in spec.selector",
-                budget.facts.name
+                budget.facts.name()
             ))
         })?;
         if selector.matches(|key| pod.facts.label(key)) && found.replace(budget).is_some() {

@@ -83,7 +83,7 @@ pub fn metrics(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
 fn measured_pods(pods: Vec<Arc<Object>>) -> impl Iterator<Item = (Value, Usage)> {
     let prefix = memmem::Finder::new(USAGE_PREFIX);
     // Most pods have none, and reading them all would take long.
-    pods.into_iter().filter(move |pod| prefix.find(pod.json()).is_some()).filter_map(|pod| {
+    pods.into_iter().filter(move |pod| prefix.find(&pod.bytes()).is_some()).filter_map(|pod| {
         let pod = pod.value();
         let usage = Usage::of(&pod)?;
         (pod["status"]["phase"] == "Running").then_some((pod, usage))

@@ -63,7 +63,7 @@ pub fn token(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
         bound,
         node: pod.and_then(|pod| {
             let node = api.store.get(&NODES, "", text(&pod["spec"], "nodeName"))?;
-            Some((node.facts.name.to_string(), uid(&node.value()).to_owned()))
+            Some((node.facts.name().to_owned(), uid(&node.value()).to_owned()))
         }),
         id: Uuid::new_v4().to_string(),
     };

@@ -252,33 +252,21 @@ impl Watcher {
 
     /// Encodes events for the watcher (`None` if none is visible) up to the chunk size, and counts those consumed.
     fn frames(&mut self, events: &[Event]) -> (Option<Bytes>, usize) {
-        let as_stored = self.form == Form::Plain && convert::is_stored_form(self.shown);
         let mut chunk = BytesMut::new();
-        // A single event is sent from the store's bytes without a copy.
-        let mut lone: Option<Bytes> = None;
         let mut n_seen = 0;
         for event in events {
             n_seen += 1;
             let Some(event_type) = event.seen_through(&self.filter) else { continue };
             if self.left_selection(event_type, event) {
-                chunk.extend(lone.take());
                 self.write_left(&mut chunk, event);
-            } else if as_stored
-                && chunk.is_empty()
-                && lone.is_none()
-                && let Some(frame) = event.object.frame(event_type)
-            {
-                lone = Some(frame);
             } else {
-                chunk.extend(lone.take());
                 self.write(&mut chunk, event_type, &event.object);
             }
-            if chunk.len() + lone.as_ref().map_or(0, Bytes::len) >= CHUNK_BYTES {
+            if chunk.len() >= CHUNK_BYTES {
                 break;
             }
         }
-        let sent = lone.or_else(|| (!chunk.is_empty()).then(|| chunk.freeze()));
-        (sent, n_seen)
+        ((!chunk.is_empty()).then(|| chunk.freeze()), n_seen)
     }
 
     /// Whether the object still exists but left the watch's selection.
@@ -290,13 +278,13 @@ impl Watcher {
     fn write_left(&mut self, chunk: &mut BytesMut, event: &Event) {
         let Some(previous) = &event.previous else { return };
         let revision = event.object.revision;
-        let left = Object::encode(self.stored, previous.value(), revision, EventType::Deleted);
+        let left = Object::encode(self.stored, previous.value(), revision);
         self.write(chunk, EventType::Deleted, &left);
     }
 
     fn write(&mut self, chunk: &mut BytesMut, event_type: EventType, object: &Object) {
         match self.form {
-            Form::PartialMetadata => write_frame(chunk, event_type, &object.partial()),
+            Form::PartialMetadata => write_frame(chunk, event_type, |out| object.write_partial(out)),
             Form::Table => {
                 let value = convert::row_value(self.shown, object);
                 let included = convert::included(self.shown, object, self.include);
@@ -308,14 +296,13 @@ impl Watcher {
                     with_columns,
                     Timestamp::now(),
                 );
-                write_frame(chunk, event_type, &table);
+                write_frame(chunk, event_type, |out| out.put_slice(&table));
             }
-            Form::Plain if convert::is_stored_form(self.shown) => match object.frame(event_type) {
-                Some(frame) => chunk.put_slice(&frame),
-                None => write_frame(chunk, event_type, object.json()),
-            },
+            Form::Plain if convert::is_stored_form(self.shown) => {
+                write_frame(chunk, event_type, |out| object.json().write(out));
+            }
             Form::Plain => {
-                write_frame(chunk, event_type, &convert::shown(self.shown, object));
+                write_frame(chunk, event_type, |out| out.put_slice(&convert::shown(self.shown, object)));
             }
         }
     }

@@ -13,7 +13,7 @@ use super::reply::Reply;
 use super::sent::{agree_with_path, is_apply, is_dry_run, parse_applied, parse_strictly, patched};
 use super::{convert, fields};
 use crate::request::{ApiRequest, Attributes, RequestInfo, Status, Verb, refusal};
-use crate::store::{Change, EventType, Object, Store, Write, WriteError, key};
+use crate::store::{Change, Object, Store, Write, WriteError, key};
 use crate::strategy::generate_name;
 use crate::strategy::proposal_fields::{keep_absent, removed_by_patch};
 use crate::webhook::Operation;
@@ -101,7 +101,7 @@ async fn create_object(
         api.quotas.settle(charge, written.is_ok()).await;
         match written {
             Ok(object) => {
-                create_dependents(&api.store, resource, &object.facts.name).await;
+                create_dependents(&api.store, resource, object.facts.name()).await;
                 return Ok(object);
             }
             Err(WriteError::AlreadyExists) if generated && n_attempts < NAME_ATTEMPTS => {}
@@ -130,7 +130,7 @@ async fn create_dependents(store: &Store, resource: &Resource, name: &str) {
 /// The response of a dry run: the object is not stored and keeps its version, if it has one.
 pub fn tried(resource: &Resource, mut value: Value, current: Option<&Object>) -> Object {
     let revision = current.map_or(0, |object| object.revision);
-    let object = Object::encode(resource, value.clone(), revision, EventType::Modified);
+    let object = Object::encode(resource, value.clone(), revision);
     if current.is_some() {
         return object;
     }
@@ -138,7 +138,7 @@ pub fn tried(resource: &Resource, mut value: Value, current: Option<&Object>) ->
     if let Some(metadata) = value["metadata"].as_object_mut() {
         metadata.remove("resourceVersion");
     }
-    Object::decode(resource, value.to_string().as_bytes(), 0, EventType::Modified).unwrap_or(object)
+    Object::decode(resource, value.to_string().as_bytes(), 0, None).unwrap_or(object)
 }
 
 /// Answers an update or a patch of an object or a subresource.

@@ -63,7 +63,7 @@ fn check_namespace(context: &Context<'_>, resource: &Resource, value: &Value) ->
     let Some(found) = context.lookup.get(namespaces, "", namespace) else {
         return Err(Status::not_found(namespaces, namespace));
     };
-    if found.facts.fields.first().is_some_and(|phase| **phase == *"Terminating") {
+    if found.facts.field(0) == Some("Terminating") {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut status = Status::forbidden(resource, name, &why);

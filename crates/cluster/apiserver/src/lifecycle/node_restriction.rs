@@ -90,9 +90,6 @@ impl node_restriction::Lookup for Objects<'_> {
 
     fn is_bound(&self, namespace: &str, pod: &str, node: &str) -> Result<bool, Box<Status>> {
         let found = self.0.get(&PODS, namespace, pod).ok_or_else(|| Status::not_found(&PODS, pod))?;
-        Ok(PODS
-            .watched_field()
-            .and_then(|field| found.facts.fields.get(field))
-            .is_some_and(|on| **on == *node))
+        Ok(PODS.watched_field().and_then(|field| found.facts.field(field)).is_some_and(|on| on == node))
     }
 }

@@ -117,7 +117,7 @@ impl Quota {
             }
         }
         for resource in counted {
-            let (_, objects) = store.list(resource, &Filter::in_namespace(&self.object.facts.namespace));
+            let (_, objects) = store.list(resource, &Filter::in_namespace(self.object.facts.namespace()));
             for object in &objects {
                 let uses = Uses::of_stored(resource, object);
                 for (name, amount) in uses.amounts.iter().filter(|_| self.bounds(resource, &uses.scoped)) {
@@ -197,7 +197,7 @@ impl Quotas {
                 if old.is_none() && *resource == PODS {
                     usage::constraints(new, &quota.hard).map_err(|missing| {
                         let why =
-                            format!("failed quota: {}: must specify {missing}", quota.object.facts.name);
+                            format!("failed quota: {}: must specify {missing}", quota.object.facts.name());
                         Status::forbidden(resource, name, &why)
                     })?;
                 }
@@ -221,7 +221,7 @@ impl Quotas {
                     };
                     let why = format!(
                         "exceeded quota: {}, requested: {}, used: {}, limited: {}",
-                        quota.object.facts.name,
+                        quota.object.facts.name(),
                         shown(&requested),
                         shown(&before),
                         shown(&quota.hard)
@@ -264,7 +264,7 @@ impl Quotas {
             let used = quota.count(&self.store);
             if let Err(error) = quota.write(&self.store, &used).await {
                 // A change in between causes another count.
-                tracing::debug!(namespace, quota = %quota.object.facts.name, %error, "the usage of a quota was not written");
+                tracing::debug!(namespace, quota = quota.object.facts.name(), %error, "the usage of a quota was not written");
             }
         }
     }
@@ -294,7 +294,7 @@ impl Quotas {
                 continue;
             }
             let (_, all) = self.store.list(&RESOURCE_QUOTAS, &Filter::default());
-            let with_quotas: BTreeSet<&str> = all.iter().map(|quota| &*quota.facts.namespace).collect();
+            let with_quotas: BTreeSet<&str> = all.iter().map(|quota| quota.facts.namespace()).collect();
             let mut changed = BTreeSet::new();
             for resource in stored.iter().filter(|_| !with_quotas.is_empty()) {
                 match changed_namespaces(&self.store, resource, seen, &with_quotas) {
@@ -324,7 +324,7 @@ fn changed_namespaces(
     loop {
         let (up_to, events) = store.events_for(resource, &Filter::default(), since, EVENTS_AT_ONCE).ok()?;
         for event in &events {
-            let namespace = &*event.object.facts.namespace;
+            let namespace = event.object.facts.namespace();
             if !among.contains(namespace) || namespaces.contains(namespace) {
                 continue;
             }

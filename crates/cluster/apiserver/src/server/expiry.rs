@@ -55,7 +55,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::store::EventType;
 
     #[test]
     fn old_and_surplus_events_are_deleted() {
@@ -63,7 +62,7 @@ mod tests {
         let events: Vec<Arc<Object>> = [5, 1, 3, 2, 4]
             .map(|revision| {
                 let value = json!({"metadata": {"name": format!("e{revision}")}});
-                Arc::new(Object::encode(resource, value, revision, EventType::Added))
+                Arc::new(Object::encode(resource, value, revision))
             })
             .into();
         let gone = |horizon, max| -> Vec<u64> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use berth_schema::resource::{RESOURCES, Storage};
 use berth_serve::metrics::{Histograms, Labels, register, registered};
+use berth_serve::parts::{self, Part, SOCKETS, TLS};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -12,7 +13,12 @@ use prometheus_client::registry::Registry;
 
 use crate::admission::Admission;
 use crate::request::{RequestInfo, Verb};
-use crate::store::Store;
+use crate::store::{STORE, Store};
+
+/// Requests, from their parsed heads to their answers, without the store.
+pub static REQUESTS: Part = Part::new("requests");
+/// Events of watches, and lists.
+pub static RESPONSES: Part = Part::new("responses");
 
 /// Verb, group, resource and subresource.
 type RequestLabels = Labels<4>;
@@ -43,6 +49,7 @@ impl Metrics {
         if let Some(admission) = admission {
             admission.register_metrics(&mut registry);
         }
+        parts::register(&mut registry, [&SOCKETS, &TLS, &REQUESTS, &RESPONSES, &STORE]);
         let r = &mut registry;
         let durations = Family::new_with_constructor(duration_histogram as fn() -> Histogram);
         Metrics {

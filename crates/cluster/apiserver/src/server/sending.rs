@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::budget::Share;
 use super::fairness::Seat;
-use super::metrics::InFlight;
+use super::metrics::{InFlight, RESPONSES};
 use crate::handlers::Body;
 
 /// The first events of a watch may take this many times as long as another response.
@@ -154,7 +154,7 @@ impl HttpBody for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let is_full = matches!(self.body, Body::Full(_));
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let polled = RESPONSES.run(|| Pin::new(&mut self.body).poll_frame(cx));
         let mut progress = self.response.lock();
         progress.waits_for_events = polled.is_pending();
         if polled.is_pending() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use berth_serve::{ListenError, Listener};
+use berth_serve::{ListenError, Listener, Metered};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::Config;
@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use super::credentials::{Credentials, CredentialsError, url};
+use super::metrics::REQUESTS;
 use super::offload::Offload;
 use super::service::serve;
 use super::state::State;
@@ -102,7 +103,7 @@ impl ApiServer {
             let (limits, stop) = (state.limits.connections, state.api.stop.clone());
             let serve = {
                 let state = state.clone();
-                move |request| serve(state.clone(), request)
+                move |request| Metered::new(Box::pin(serve(state.clone(), request)), &REQUESTS)
             };
             let listening = tokio::spawn(listener.run(Some(tls), limits, stop, serve));
             state.spawn_tasks(options.event_ttl);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::claim::Claim;
-use super::object::Facts;
+use super::facts::Facts;
 
 /// The holders of the claims in a collection, by namespace and name.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ impl ClaimIndex {
     /// Records the claims of an object. Of several imported objects with a claim, the last one holds it.
     pub fn hold(&mut self, facts: &Facts) {
         for claim in &facts.claims {
-            self.0.insert(*claim, (facts.namespace.clone(), facts.name.clone()));
+            self.0.insert(*claim, (facts.namespace().into(), facts.name().into()));
         }
     }
 
@@ -21,7 +21,7 @@ impl ClaimIndex {
     pub fn release(&mut self, facts: &Facts) {
         for claim in &facts.claims {
             let holder = self.0.get(claim);
-            if holder.is_some_and(|holder| (&holder.0, &holder.1) == (&facts.namespace, &facts.name)) {
+            if holder.is_some_and(|holder| (&*holder.0, &*holder.1) == (facts.namespace(), facts.name())) {
                 self.0.remove(claim);
             }
         }

@@ -10,8 +10,9 @@ use tokio::sync::watch;
 
 use super::claim_index::ClaimIndex;
 use super::event::Event;
+use super::facts::Facts;
 use super::field_watchers::FieldWatchers;
-use super::object::{AnyCompiled, EventType, Facts, Object};
+use super::object::{AnyCompiled, EventType, Object};
 
 /// Limits of the history, for watchers that lag or reconnect.
 #[derive(Clone, Copy, Debug)]
@@ -146,9 +147,15 @@ impl Collection {
     }
 
     fn put(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
-        let Facts { namespace, name, .. } = &object.facts;
-        let (namespace, name) = (namespace.clone(), name.clone());
-        let previous = self.objects.entry(namespace).or_default().insert(name, object.clone());
+        let (namespace, name) = (object.facts.namespace(), object.facts.name());
+        let objects = match self.objects.get_mut(namespace) {
+            Some(objects) => objects,
+            None => self.objects.entry(namespace.into()).or_default(),
+        };
+        let previous = match objects.get_mut(name) {
+            Some(present) => Some(std::mem::replace(present, object.clone())),
+            None => objects.insert(name.into(), object.clone()),
+        };
         self.n_objects += usize::from(previous.is_none());
         if let Some(previous) = &previous {
             self.claims.release(&previous.facts);
@@ -170,7 +177,7 @@ impl Collection {
 
     fn replace(&mut self, object: &Arc<Object>, event_type: EventType) -> Option<Arc<Object>> {
         match event_type {
-            EventType::Deleted => self.take(&object.facts.namespace, &object.facts.name),
+            EventType::Deleted => self.take(object.facts.namespace(), object.facts.name()),
             EventType::Added | EventType::Modified => self.put(object.clone()),
         }
     }
@@ -281,12 +288,12 @@ mod tests {
 
     fn on_node(name: &str, node: &str, revision: u64) -> Arc<Object> {
         let value = json!({"metadata": {"name": name, "namespace": "n"}, "spec": {"nodeName": node}});
-        Arc::new(Object::encode(pods(), value, revision, EventType::Modified))
+        Arc::new(Object::encode(pods(), value, revision))
     }
 
     fn object(name: &str, label: &str, revision: u64) -> Arc<Object> {
         let value = json!({"metadata": {"name": name, "namespace": "n", "labels": {"l": label}}});
-        Arc::new(Object::encode(pods(), value, revision, EventType::Modified))
+        Arc::new(Object::encode(pods(), value, revision))
     }
 
     fn seen(collection: &Collection, after: u64, labels: &str) -> Vec<(EventType, u64)> {

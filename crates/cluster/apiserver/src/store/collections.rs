@@ -8,6 +8,7 @@ use berth_schema::resource::{MAX_CUSTOM, RESOURCES, Resource, custom_collection_
 use super::claim::Claim;
 use super::collection::{Collection, HistoryBounds};
 use super::object::{AnyCompiled, EventType, Object};
+use super::shared_text::SharedParts;
 use super::write::{Write, WriteError, check, conflicting_claim, key};
 
 /// All collections, and the version up to which they are complete.
@@ -19,6 +20,7 @@ pub struct Collections {
     /// For a new collection.
     empty: Empty,
     revision: AtomicU64,
+    parts: SharedParts,
 }
 
 /// What a new collection starts with.
@@ -44,7 +46,13 @@ impl Collections {
             custom: (0..MAX_CUSTOM).map(|_| OnceLock::new()).collect(),
             empty,
             revision: AtomicU64::new(revision),
+            parts: SharedParts::default(),
         }
+    }
+
+    /// What their objects have in common.
+    pub fn parts(&self) -> &SharedParts {
+        &self.parts
     }
 
     /// The version of the last write.
@@ -137,7 +145,7 @@ impl Collections {
         }
         // Under the collection's lock, so that versions within a collection appear in order.
         let revision = self.revision.fetch_add(1, Ordering::AcqRel) + 1;
-        let object = Object::encode(resource, value, revision, change.event_type());
+        let object = Object::keep(resource, value, revision, &self.parts, before);
         let object = Arc::new(object.with_compiled(compiled));
         collection.apply(object.clone(), change.event_type());
         Ok(object)

@@ -7,7 +7,7 @@ use berth_schema::resource::{RESOURCES, Resource, Storage, custom_collection};
 use serde::{Deserialize, Serialize};
 
 use super::collections::Collections;
-use super::object::{EventType, Facts, Object};
+use super::object::{EventType, Object};
 use super::record::{Kind, Record, write_record};
 
 /// A checked change that is to be stored.
@@ -51,8 +51,9 @@ pub fn write_change(out: &mut Vec<u8>, change: &Decided) -> io::Result<()> {
     let facts = &change.object.facts;
     let previous = change.previous.as_ref().map(|previous| {
         let before = &previous.facts;
-        let same = before.labels == facts.labels && before.fields == facts.fields;
-        Seen { different: (!same).then(|| (before.labels.to_vec(), before.fields.to_vec())) }
+        let labels = || before.labels().map(|(key, value)| (key.into(), value.into())).collect();
+        let fields = || before.fields().map(Into::into).collect();
+        Seen { different: (!before.is_selected_as(facts)).then(|| (labels(), fields())) }
     });
     let kind = match change.event_type {
         EventType::Added => Kind::Added,
@@ -78,7 +79,8 @@ fn write(
     object: &Object,
 ) -> io::Result<()> {
     let header = serde_json::to_vec(&Header { resource: resource.group_resource(), previous })?;
-    write_record(out, kind, object.revision, &[&header, b"\n", object.json()])
+    let text: Vec<&[u8]> = [&header[..], b"\n"].into_iter().chain(object.json().parts()).collect();
+    write_record(out, kind, object.revision, &text)
 }
 
 /// Repeats what a record says.
@@ -101,7 +103,8 @@ pub fn replay(record: &Record<'_>, collections: &Collections) -> Result<(), Stri
         Kind::Object | Kind::Modified => EventType::Modified,
         Kind::Deleted => EventType::Deleted,
     };
-    let object = Object::decode(resource, json, record.revision, event_type).map_err(|e| e.to_string())?;
+    let parts = Some(collections.parts());
+    let object = Object::decode(resource, json, record.revision, parts).map_err(|e| e.to_string())?;
     let object = Arc::new(object);
     let mut collection = collections.lock(resource);
     if record.kind == Kind::Object {
@@ -111,7 +114,8 @@ pub fn replay(record: &Record<'_>, collections: &Collections) -> Result<(), Stri
     let before = header.previous.map(|seen| match seen.different {
         None => object.facts.clone(),
         Some((labels, fields)) => {
-            Facts { labels: labels.into(), fields: fields.into(), ..object.facts.clone() }
+            let labels: Vec<_> = labels.iter().map(|(key, value)| (&**key, &**value)).collect();
+            object.facts.with(&labels, fields.iter().map(|field| &**field))
         }
     });
     collection.replay(object, event_type, before);

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use tokio::sync::watch;
 
 use super::event::Event;
-use super::object::Facts;
+use super::facts::Facts;
 
 /// FieldWatchers without a watch are removed when there are this many, at first.
 const SWEEP_AT: usize = 64;
@@ -39,7 +39,7 @@ impl FieldWatchers {
     }
 
     fn value_of<'f>(&self, facts: &'f Facts) -> Option<&'f str> {
-        facts.fields.get(self.field?).map(|value| &**value)
+        facts.field(self.field?)
     }
 
     /// The values that an event concerns: the one the object has, and the one it had.

@@ -129,7 +129,7 @@ impl Store {
         if page.objects.len() > limit {
             page.objects.truncate(limit);
             let last = page.objects.last().map(|object| &object.facts);
-            page.next = last.map(|facts| (facts.namespace.clone(), facts.name.clone()));
+            page.next = last.map(|facts| (facts.namespace().into(), facts.name().into()));
         }
         Ok(page)
     }

@@ -5,11 +5,12 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use berth_schema::resource::{PODS, Resource};
+use bytes::{BufMut, Bytes};
 use serde_json::{Map, Value};
 
-use super::claim::{Claim, claims_of};
-use berth_schema::resource::Resource;
+use super::facts::Facts;
+use super::shared_text::{SharedParts, Text, TextWriter};
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,63 +35,11 @@ impl EventType {
 
 const SUFFIX: &[u8] = b"}\n";
 
-/// Writes one line of a watch: an event of a given type around an object's JSON.
-pub fn write_frame(out: &mut impl BufMut, event_type: EventType, object: &[u8]) {
+/// Writes one line of a watch: an event of a given type around an object's JSON, which `write` writes.
+pub fn write_frame<B: BufMut>(out: &mut B, event_type: EventType, write: impl FnOnce(&mut B)) {
     out.put_slice(event_type.prefix());
-    out.put_slice(object);
+    write(out);
     out.put_slice(SUFFIX);
-}
-
-/// The fields that selectors read, and claims.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
-    /// Namespace; empty for cluster-scoped objects.
-    pub namespace: Box<str>,
-    /// Name.
-    pub name: Box<str>,
-    /// Labels, sorted by key.
-    pub labels: Box<[(Box<str>, Box<str>)]>,
-    /// Values of the resource's selectable fields, in its order.
-    pub fields: Box<[Box<str>]>,
-    /// The values that no other object may have.
-    pub claims: Box<[Claim]>,
-}
-
-impl Facts {
-    /// Reads the fields from an object.
-    pub fn of(resource: &Resource, value: &Value) -> Facts {
-        let metadata = &value["metadata"];
-        let text = |key: &str| metadata[key].as_str().unwrap_or_default().into();
-        let labels = metadata["labels"].as_object().into_iter().flatten();
-        let mut labels: Box<[(Box<str>, Box<str>)]> =
-            labels.map(|(k, v)| (k.as_str().into(), v.as_str().unwrap_or_default().into())).collect();
-        labels.sort_unstable();
-        Facts {
-            namespace: text("namespace"),
-            name: text("name"),
-            labels,
-            fields: selectable_values(resource, value),
-            claims: claims_of(resource, value).into(),
-        }
-    }
-
-    /// A label's value.
-    pub fn label(&self, key: &str) -> Option<&str> {
-        let place = self.labels.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
-        Some(&*self.labels[place].1)
-    }
-}
-
-fn selectable_values(resource: &Resource, value: &Value) -> Box<[Box<str>]> {
-    let read = |pointers: &[&str], default: &str| -> Box<str> {
-        match pointers.iter().find_map(|pointer| value.pointer(pointer)) {
-            Some(Value::String(text)) if !text.is_empty() => text.as_str().into(),
-            Some(Value::Bool(yes)) => yes.to_string().into(),
-            Some(Value::Number(number)) => number.to_string().into(),
-            _ => default.into(),
-        }
-    };
-    resource.selectable_fields.iter().map(|field| read(field.pointers, field.default)).collect()
 }
 
 /// A form of an object that requests read often, made of its JSON once for each version.
@@ -116,10 +65,9 @@ pub struct Object {
     pub revision: u64,
     /// The fields that selectors read.
     pub facts: Facts,
-    /// A whole line of a watch; the object's own bytes lie inside it.
-    frame: Bytes,
-    frame_type: EventType,
-    /// Where in the frame the metadata is.
+    /// Its JSON.
+    text: Text,
+    /// Where in the text the metadata is.
     metadata: Range<u32>,
     /// The compiled forms that have been asked for.
     compiled: Mutex<Vec<AnyCompiled>>,
@@ -127,9 +75,19 @@ pub struct Object {
 
 impl Object {
     /// Serializes an object that is written at `revision`, which becomes its `metadata.resourceVersion`.
-    pub fn encode(resource: &Resource, mut value: Value, revision: u64, event_type: EventType) -> Object {
-        set_resource_version(&mut value, revision);
-        Object::frame_of(resource, &value, revision, event_type)
+    pub fn encode(resource: &Resource, value: Value, revision: u64) -> Object {
+        Object::write(resource, value, revision, (None, None))
+    }
+
+    /// As [`Object::encode`], for an object that is kept: it shares parts with others. `previous` is the object before.
+    pub fn keep(
+        resource: &Resource,
+        value: Value,
+        revision: u64,
+        parts: &SharedParts,
+        previous: Option<&Object>,
+    ) -> Object {
+        Object::write(resource, value, revision, (Some(parts), previous))
     }
 
     /// An object read back from disk.
@@ -140,33 +98,34 @@ impl Object {
         resource: &Resource,
         bytes: &[u8],
         revision: u64,
-        event_type: EventType,
+        parts: Option<&SharedParts>,
     ) -> Result<Object, serde_json::Error> {
-        Ok(Object::frame_of(resource, &serde_json::from_slice(bytes)?, revision, event_type))
+        Ok(Object::of(resource, &serde_json::from_slice(bytes)?, revision, (parts, None)))
     }
 
-    fn frame_of(resource: &Resource, value: &Value, revision: u64, event_type: EventType) -> Object {
-        let mut frame = BytesMut::with_capacity(2048);
-        frame.put_slice(event_type.prefix());
-        let metadata = write_object(&mut frame, value);
-        frame.put_slice(SUFFIX);
+    fn write(resource: &Resource, mut value: Value, revision: u64, sharing: Sharing<'_>) -> Object {
+        set_resource_version(&mut value, revision);
+        Object::of(resource, &value, revision, sharing)
+    }
+
+    fn of(resource: &Resource, value: &Value, revision: u64, (parts, previous): Sharing<'_>) -> Object {
+        let mut writer = TextWriter::new(parts, previous.map(|previous| &previous.text));
+        let metadata = write_object(&mut writer, resource, value);
         Object {
             revision,
             facts: Facts::of(resource, value),
-            frame: Bytes::copy_from_slice(&frame),
-            frame_type: event_type,
+            text: writer.finish(),
             metadata,
             compiled: Mutex::default(),
         }
     }
 
-    /// The same bytes with other selector fields.
+    /// The same text with other selector fields.
     pub fn with_facts(&self, facts: Facts) -> Object {
         Object {
             revision: self.revision,
             facts,
-            frame: self.frame.clone(),
-            frame_type: self.frame_type,
+            text: self.text.clone(),
             metadata: self.metadata.clone(),
             compiled: Mutex::default(),
         }
@@ -174,17 +133,12 @@ impl Object {
 
     /// The object's JSON.
     pub fn bytes(&self) -> Bytes {
-        self.frame.slice(self.frame_type.prefix().len()..self.frame.len() - SUFFIX.len())
+        self.text.to_vec().into()
     }
 
-    /// The object's JSON, borrowed.
-    pub fn json(&self) -> &[u8] {
-        &self.frame[self.frame_type.prefix().len()..self.frame.len() - SUFFIX.len()]
-    }
-
-    /// The line of a watch for the change that wrote the object, shared by all watchers that see it as such.
-    pub fn frame(&self, event_type: EventType) -> Option<Bytes> {
-        (event_type == self.frame_type).then(|| self.frame.clone())
+    /// The object's JSON, in parts.
+    pub fn json(&self) -> &Text {
+        &self.text
     }
 
     /// With a compiled form that was made before.
@@ -220,8 +174,8 @@ impl Object {
 
     /// The object, parsed again.
     pub fn value(&self) -> Value {
-        serde_json::from_slice(self.json()).unwrap_or_else(|error| {
-            tracing::error!(%error, name = %self.facts.name, "a stored object is not JSON");
+        serde_json::from_slice(&self.text.to_vec()).unwrap_or_else(|error| {
+            tracing::error!(%error, name = self.facts.name(), "a stored object is not JSON");
             Value::Object(Map::new())
         })
     }
@@ -229,51 +183,108 @@ impl Object {
     /// Writes the object's JSON as `PartialObjectMetadata`.
     pub fn write_partial(&self, out: &mut impl BufMut) {
         out.put_slice(br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#);
-        match &self.frame[self.metadata.start as usize..self.metadata.end as usize] {
-            [] => out.put_slice(b"{}"),
-            metadata => out.put_slice(metadata),
+        match (self.metadata.start as usize, self.metadata.end as usize) {
+            (start, end) if start == end => out.put_slice(b"{}"),
+            (start, end) => self.text.write_range(out, start, end),
         }
         out.put_slice(b"}");
     }
 
     /// The object's JSON as `PartialObjectMetadata`.
     pub fn partial(&self) -> Bytes {
-        let mut partial = BytesMut::new();
+        let mut partial = Vec::new();
         self.write_partial(&mut partial);
-        partial.freeze()
+        partial.into()
     }
 
     /// Approximate memory use in bytes.
     pub fn size(&self) -> usize {
-        self.frame.len() + 256
+        self.text.len() + 256
     }
 }
 
-/// Appends an object's JSON, and returns the place of its metadata.
-fn write_object(out: &mut BytesMut, value: &Value) -> Range<u32> {
-    // A JSON value serializes into memory without failing: its keys are strings.
-    let write = |out: &mut BytesMut, value: &Value| drop(serde_json::to_writer(out.writer(), value));
-    let Value::Object(fields) = value else {
-        write(out, value);
-        return 0..0;
-    };
-    let at = |out: &BytesMut| u32::try_from(out.len()).unwrap_or(u32::MAX);
+/// With what an object may share parts: those of all, and the object before.
+type Sharing<'a> = (Option<&'a SharedParts>, Option<&'a Object>);
+
+/// Appends an object's JSON, and returns the place of its metadata. What its manager owns, and the specification of a pod
+/// but for its node, are the same in many objects.
+fn write_object(text: &mut TextWriter<'_>, resource: &Resource, value: &Value) -> Range<u32> {
     let mut metadata = 0..0;
-    out.put_u8(b'{');
-    for (i, (name, field)) in fields.iter().enumerate() {
-        if i > 0 {
-            out.put_u8(b',');
+    write_fields(text, value, &mut |text, name, field| match name {
+        "metadata" => {
+            let start = text.written().len() as u32;
+            write_fields(text, field, &mut write_metadata_field);
+            metadata = start..text.written().len() as u32;
         }
-        let _ = serde_json::to_writer(out.writer(), name);
-        out.put_u8(b':');
-        let start = at(out);
-        write(out, field);
-        if name == "metadata" {
-            metadata = start..at(out);
+        "spec" if *resource == PODS => write_spec(text, field),
+        _ => write_value(text, field),
+    });
+    metadata
+}
+
+fn write_value(text: &mut TextWriter<'_>, value: &Value) {
+    // A JSON value serializes into memory without failing: its keys are strings.
+    let _ = serde_json::to_writer(text.written(), value);
+}
+
+fn write_name(text: &mut TextWriter<'_>, is_first: bool, name: &str) {
+    if !is_first {
+        text.written().push(b',');
+    }
+    let _ = serde_json::to_writer(&mut *text.written(), name);
+    text.written().push(b':');
+}
+
+type WriteField<'w> = dyn FnMut(&mut TextWriter<'_>, &str, &Value) + 'w;
+
+/// Appends a value; if it has fields, `write` writes them.
+fn write_fields(text: &mut TextWriter<'_>, value: &Value, write: &mut WriteField<'_>) {
+    let Value::Object(fields) = value else { return write_value(text, value) };
+    text.written().push(b'{');
+    for (i, (name, field)) in fields.iter().enumerate() {
+        write_name(text, i == 0, name);
+        write(text, name, field);
+    }
+    text.written().push(b'}');
+}
+
+fn write_metadata_field(text: &mut TextWriter<'_>, name: &str, field: &Value) {
+    let Some(entries) = field.as_array().filter(|_| name == "managedFields") else {
+        return write_value(text, field);
+    };
+    text.written().push(b'[');
+    for (i, entry) in entries.iter().enumerate() {
+        if i > 0 {
+            text.written().push(b',');
+        }
+        write_fields(text, entry, &mut |text, name, field| {
+            let start = text.written().len();
+            write_value(text, field);
+            if name == "fieldsV1" {
+                text.share_from(start);
+            }
+        });
+    }
+    text.written().push(b']');
+}
+
+fn write_spec(text: &mut TextWriter<'_>, spec: &Value) {
+    let Value::Object(fields) = spec else { return write_value(text, spec) };
+    text.written().push(b'{');
+    let mut start = text.written().len();
+    for (i, (name, field)) in fields.iter().enumerate() {
+        let is_own = name == "nodeName";
+        if is_own {
+            text.share_from(start);
+        }
+        write_name(text, i == 0, name);
+        write_value(text, field);
+        if is_own {
+            start = text.written().len();
         }
     }
-    out.put_u8(b'}');
-    metadata
+    text.share_from(start);
+    text.written().push(b'}');
 }
 
 fn set_resource_version(value: &mut Value, revision: u64) {
@@ -290,22 +301,53 @@ mod tests {
     use berth_schema::resource::PODS;
 
     #[test]
-    fn an_object_and_its_frame_share_bytes() {
-        let pods = &PODS;
-        let pod = json!({"metadata": {"name": "a", "namespace": "n", "labels": {"x": "1"}},
-            "spec": {"nodeName": "m"}});
-        let object = Object::encode(pods, pod, 7, EventType::Modified);
-        assert_eq!(object.value()["metadata"]["resourceVersion"], "7");
-        let frame = object.frame(EventType::Modified).unwrap();
-        let line: Value = serde_json::from_slice(&frame).unwrap();
-        assert_eq!((line["type"].as_str(), &line["object"]), (Some("MODIFIED"), &object.value()));
-        assert_eq!(object.frame(EventType::Added), None);
-        assert_eq!(object.facts.label("x"), Some("1"));
-        assert_eq!(&*object.facts.fields[0], "m");
-        assert_eq!(&*object.facts.fields[4], "false");
-        let again = Object::decode(pods, object.json(), 7, EventType::Added).unwrap();
-        assert_eq!((again.json(), &again.facts), (object.json(), &object.facts));
-        let partial: Value = serde_json::from_slice(&object.partial()).unwrap();
-        assert_eq!(partial["metadata"], object.value()["metadata"]);
+    fn an_object_reads_as_it_was_written_and_shares_parts_with_others() {
+        let owned = json!({"f:metadata": {"f:labels": {".": {}, "f:x": {}}}, "f:spec": {"f:containers": {}, "f:a": {}}});
+        let pod = |name: &str, node: Option<&str>| {
+            let mut pod = json!({
+                "metadata": {"name": name, "namespace": "n", "labels": {"x": "1"},
+                    "managedFields": [{"manager": "m", "fieldsV1": owned}, {"manager": "k"}]},
+                "spec": {"containers": [{"name": "main", "image": "x".repeat(100)}], "priority": 0},
+                "status": {"phase": "Pending"},
+            });
+            if let Some(node) = node {
+                pod["spec"]["nodeName"] = node.into();
+                pod["spec"]["z"] = "y".repeat(100).into();
+            }
+            pod
+        };
+        let parts = SharedParts::default();
+        let mut previous = None;
+        for (revision, mut written) in [
+            pod("a", None),
+            pod("b", None),
+            pod("b", Some("m")),
+            json!({"metadata": null}),
+            json!({"spec": 1}),
+            json!({}),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let revision = revision as u64;
+            let kept = Object::keep(&PODS, written.clone(), revision, &parts, previous.as_ref());
+            let plain = Object::encode(&PODS, written.clone(), revision);
+            set_resource_version(&mut written, revision);
+            assert_eq!(kept.bytes(), written.to_string());
+            assert_eq!((plain.bytes(), plain.partial()), (kept.bytes(), kept.partial()));
+            let again = Object::decode(&PODS, &kept.bytes(), revision, Some(&parts)).unwrap();
+            assert_eq!((again.bytes(), &again.facts), (kept.bytes(), &kept.facts));
+            let partial: Value = serde_json::from_slice(&kept.partial()).unwrap();
+            let metadata = written.get("metadata").cloned().unwrap_or_else(|| json!({}));
+            assert_eq!(partial["metadata"], metadata);
+            let mut line = Vec::new();
+            write_frame(&mut line, EventType::Modified, |out| kept.json().write(out));
+            let line: Value = serde_json::from_slice(&line).unwrap();
+            assert_eq!((line["type"].as_str(), &line["object"]), (Some("MODIFIED"), &written));
+            previous = Some(kept);
+        }
+        let kept = |name, node| Object::keep(&PODS, pod(name, node), 1, &parts, None);
+        assert!(kept("c", None).text.own_size() < 300, "{:?}", kept("c", None));
+        assert_eq!(kept("c", Some("m")).facts.field(0), Some("m"));
     }
 }

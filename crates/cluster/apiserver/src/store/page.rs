@@ -29,7 +29,7 @@ pub struct Page {
 }
 
 fn position(object: &Object) -> (&str, &str) {
-    (&object.facts.namespace, &object.facts.name)
+    (object.facts.namespace(), object.facts.name())
 }
 
 impl Collection {
@@ -151,7 +151,7 @@ mod tests {
     fn apply(collection: &mut Collection, place: &str, revision: u64, event_type: EventType) {
         let (namespace, name) = place.split_once('/').unwrap();
         let value = json!({"metadata": {"namespace": namespace, "name": name}});
-        collection.apply(Arc::new(Object::encode(&PODS, value, revision, event_type)), event_type);
+        collection.apply(Arc::new(Object::encode(&PODS, value, revision)), event_type);
     }
 
     /// The list at a version, read in pages of two whose scans look at `max_scanned` objects.
@@ -163,9 +163,9 @@ mod tests {
             let stopped =
                 collection.append_page(filter, revision, after.as_ref(), limits, &mut page).unwrap();
             found.extend(
-                page.iter().map(|o| format!("{}/{}@{}", o.facts.namespace, o.facts.name, o.revision)),
+                page.iter().map(|o| format!("{}/{}@{}", o.facts.namespace(), o.facts.name(), o.revision)),
             );
-            let last = page.last().map(|o| (o.facts.namespace.clone(), o.facts.name.clone()));
+            let last = page.last().map(|o| (o.facts.namespace().into(), o.facts.name().into()));
             match stopped.or(last.filter(|_| page.len() > 1)) {
                 Some(position) => after = Some(position),
                 None => return found,

@@ -3,8 +3,8 @@
 use berth_api::rules::{FieldRequirement, FieldSelector, SelectorError};
 use berth_schema::resource::Resource;
 
+use super::facts::Facts;
 use super::labels::Labels;
-use super::object::Facts;
 
 /// Why the selectors of a request cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,12 +98,12 @@ impl Filter {
 
     /// Whether an object is selected.
     pub fn matches(&self, facts: &Facts) -> bool {
-        self.namespace.as_deref().is_none_or(|namespace| *facts.namespace == *namespace)
+        self.namespace.as_deref().is_none_or(|namespace| facts.namespace() == namespace)
             && self.fields.iter().all(|f| {
                 let value = match f.place {
-                    FieldPlace::Name => &*facts.name,
-                    FieldPlace::Namespace => &*facts.namespace,
-                    FieldPlace::Index(i) => facts.fields.get(i).map_or("", |value| value),
+                    FieldPlace::Name => facts.name(),
+                    FieldPlace::Namespace => facts.namespace(),
+                    FieldPlace::Index(i) => facts.field(i).unwrap_or_default(),
                 };
                 (value == f.value) == f.equal
             })

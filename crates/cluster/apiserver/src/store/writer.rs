@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use berth_serve::parts::Part;
 use tokio::sync::{mpsc, oneshot};
 
 use super::claim::Claim;
@@ -20,6 +21,9 @@ const MAX_WAITING: usize = 4096;
 const MAX_BATCH: usize = 1024;
 /// A batch with objects of this size in bytes is committed.
 const BATCH_BYTES: usize = 8 << 20;
+
+/// Checking, encoding, storing and publishing writes.
+pub static STORE: Part = Part::new("store");
 
 type Done = oneshot::Sender<Result<Arc<Object>, WriteError>>;
 
@@ -101,43 +105,45 @@ fn run(mut disk: Disk, collections: &Collections, mut jobs: mpsc::Receiver<Job>,
             let _ = first.done.send(Err(WriteError::Storage(why.to_owned())));
             continue;
         }
-        let mut batch = Batch::default();
-        batch.decide(collections, first);
-        while batch.decided.len() < MAX_BATCH
-            && batch.bytes < BATCH_BYTES
-            && let Ok(job) = jobs.try_recv()
-        {
-            batch.decide(collections, job);
-        }
-        if batch.decided.is_empty() {
-            continue;
-        }
-        match disk.commit(&batch.decided) {
-            Ok(()) => {
-                healthy.store(true, Ordering::Relaxed);
-                for (change, done) in batch.decided.into_iter().zip(batch.waiting) {
-                    let object = change.object.clone();
-                    collections.publish(change.resource, change.object, change.event_type);
-                    let _ = done.send(Ok(object));
-                }
-                for (done, error) in batch.refused {
-                    let _ = done.send(Err(error));
-                }
-                if let Err(error) = disk.maintain(collections) {
-                    healthy.store(false, Ordering::Relaxed);
-                    broken = true;
-                    tracing::error!(%error, "the store cannot be written");
-                }
-            }
-            Err(error) => {
+        broken = STORE.run_long(|| write_batch(&mut disk, collections, first, &mut jobs, healthy));
+    }
+}
+
+/// Writes a job and those that wait behind it. Returns whether the contents of the file are unknown after that.
+fn write_batch(
+    disk: &mut Disk,
+    collections: &Collections,
+    first: Job,
+    jobs: &mut mpsc::Receiver<Job>,
+    healthy: &AtomicBool,
+) -> bool {
+    let mut batch = Batch::default();
+    batch.decide(collections, first);
+    while batch.decided.len() < MAX_BATCH
+        && batch.bytes < BATCH_BYTES
+        && let Ok(job) = jobs.try_recv()
+    {
+        batch.decide(collections, job);
+    }
+    if batch.decided.is_empty() {
+        return false;
+    }
+    let committed = disk.commit(&batch.decided);
+    healthy.store(committed.is_ok(), Ordering::Relaxed);
+    match committed {
+        Ok(()) => {
+            batch.publish(collections);
+            let maintained = disk.maintain(collections);
+            if let Err(error) = &maintained {
                 healthy.store(false, Ordering::Relaxed);
-                broken = error.broken;
-                tracing::error!(error = %error.source, "the store cannot be written");
-                let refused = batch.refused.into_iter().map(|(done, _)| done);
-                for done in batch.waiting.into_iter().chain(refused) {
-                    let _ = done.send(Err(WriteError::Storage(error.source.to_string())));
-                }
+                tracing::error!(%error, "the store cannot be written");
             }
+            maintained.is_err()
+        }
+        Err(error) => {
+            tracing::error!(error = %error.source, "the store cannot be written");
+            batch.fail(&error.source.to_string());
+            error.broken
         }
     }
 }
@@ -186,7 +192,7 @@ impl Batch {
         }
         let event_type = change.event_type();
         let revision = collections.revision() + 1 + self.decided.len() as u64;
-        let object = Object::encode(resource, value, revision, event_type);
+        let object = Object::keep(resource, value, revision, collections.parts(), before);
         let object = Arc::new(object.with_compiled(compiled));
         self.bytes += object.size();
         let released = previous.iter().flat_map(|previous| &previous.facts.claims);
@@ -197,5 +203,25 @@ impl Batch {
         self.changed.insert(place, (event_type != EventType::Deleted).then(|| object.clone()));
         self.decided.push(Decided { resource, event_type, object, previous });
         self.waiting.push(done);
+    }
+
+    /// The changes are durable: readers, watches and the callers get to know them.
+    fn publish(self, collections: &Collections) {
+        for (change, done) in self.decided.into_iter().zip(self.waiting) {
+            let object = change.object.clone();
+            collections.publish(change.resource, change.object, change.event_type);
+            let _ = done.send(Ok(object));
+        }
+        for (done, error) in self.refused {
+            let _ = done.send(Err(error));
+        }
+    }
+
+    /// Nothing was written.
+    fn fail(self, why: &str) {
+        let refused = self.refused.into_iter().map(|(done, _)| done);
+        for done in self.waiting.into_iter().chain(refused) {
+            let _ = done.send(Err(WriteError::Storage(why.to_owned())));
+        }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::interface::{Context, Lookup};
 use crate::authz::HeldPermissions;
 use crate::request::{Attributes, User};
-use crate::store::{Claim, EventType, Object};
+use crate::store::{Claim, Object};
 
 /// Some objects, and what users may do.
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl FakeCluster {
         let text = |field: &str| object[field].as_str().unwrap();
         let resource = of_kind(text("apiVersion"), text("kind")).unwrap();
         let revision = self.objects.len() as u64 + 1;
-        let object = Object::encode(resource, object, revision, EventType::Added);
+        let object = Object::encode(resource, object, revision);
         self.objects.push((resource, Arc::new(object)));
         self
     }
@@ -52,12 +52,12 @@ impl FakeCluster {
 impl Lookup for FakeCluster {
     fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
         let mut objects = self.list(resource, Some(namespace)).into_iter();
-        objects.find(|object| *object.facts.name == *name)
+        objects.find(|object| object.facts.name() == name)
     }
 
     fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<Arc<Object>> {
         let objects = self.objects.iter().filter(|(of, _)| *of == resource).map(|(_, object)| object.clone());
-        objects.filter(|object| namespace.is_none_or(|name| *object.facts.namespace == *name)).collect()
+        objects.filter(|object| namespace.is_none_or(|name| object.facts.namespace() == name)).collect()
     }
 
     fn is_claimed(&self, resource: &Resource, claim: &Claim) -> bool {

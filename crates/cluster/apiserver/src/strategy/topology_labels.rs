@@ -11,6 +11,6 @@ use super::metadata::add_labels;
 /// node.
 pub fn add_topology_labels(lookup: &dyn Lookup, node: &str, object: &mut Value) {
     let Some(node) = lookup.get(&NODES, "", node) else { return };
-    let labels = node.facts.labels.iter().filter(|(key, _)| TOPOLOGY_LABELS.contains(&&**key));
-    add_labels(object, &labels.map(|(key, value)| (key.to_string(), Value::from(&**value))).collect());
+    let labels = node.facts.labels().filter(|(key, _)| TOPOLOGY_LABELS.contains(key));
+    add_labels(object, &labels.map(|(key, value)| (key.to_owned(), Value::from(value))).collect());
 }

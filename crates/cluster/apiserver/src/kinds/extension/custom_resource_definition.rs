@@ -176,7 +176,7 @@ fn conflict(context: &Context<'_>, value: &Value) -> Option<String> {
     };
     let kinds_of = |names: &Value| [names["kind"].clone(), names["listKind"].clone()];
     let all = context.lookup.list(&CUSTOM_RESOURCE_DEFINITIONS, None);
-    let others = all.iter().filter(|other| &*other.facts.name != name(value)).map(|other| other.parsed());
+    let others = all.iter().filter(|other| other.facts.name() != name(value)).map(|other| other.parsed());
     let (own_names, own_kinds) = (names_of(&spec["names"]), kinds_of(&spec["names"]));
     for other in others.filter(|other| text(other, "/spec/group") == group) {
         let accepted = &other["status"]["acceptedNames"];

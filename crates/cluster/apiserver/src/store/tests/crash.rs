@@ -103,7 +103,7 @@ impl DiskIo for StoppingDisk {
 fn state(store: &Store) -> Vec<(String, u64, String)> {
     let pods = store.list(pods(), &Filter::default()).1;
     let text = |o: &Object| o.value()["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
-    pods.iter().map(|o| (o.facts.name.to_string(), o.revision, text(o))).collect()
+    pods.iter().map(|o| (o.facts.name().to_owned(), o.revision, text(o))).collect()
 }
 
 /// Creates, updates and deletes pods on a disk that stops after some bytes, restarts, and compares. Returns the number of
