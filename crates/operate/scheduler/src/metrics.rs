@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use berth_api::config::Profile;
+use berth_client::watch::READING;
 use berth_engine::{Stage, StageTime};
 use berth_serve::metrics::{Histograms, Labels, register, registered};
+use berth_serve::parts::{self, Part};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -13,6 +15,17 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::queue::QueueCounts;
+
+/// Applying watch events to the state.
+pub(crate) static EVENTS: Part = Part::new("events");
+/// Decisions.
+pub(crate) static DECISIONS: Part = Part::new("decisions");
+/// Assuming pods on their nodes.
+pub(crate) static ASSUMPTIONS: Part = Part::new("assumptions");
+/// Making requests to bind, and handing them to the client.
+pub(crate) static REQUESTS: Part = Part::new("requests");
+/// Handling the results of requests.
+pub(crate) static COMPLETIONS: Part = Part::new("completions");
 
 /// Labels, and the name of a profile.
 type ProfileLabels<const N: usize> = (Labels<N>, Labels<1, String>);
@@ -82,6 +95,7 @@ pub(crate) struct Metrics {
     pod_group_reservations: Family<Labels<1>, Counter>,
     pub(crate) bind_lookups: Counter,
     pub(crate) bind_retries: Counter,
+    pub(crate) bind_concurrency: Gauge,
     differences: Family<Labels<1>, Counter>,
     pub(crate) events_dropped: Gauge,
     pub(crate) leads: Gauge,
@@ -115,6 +129,7 @@ fn plugins() -> Histogram {
 impl Metrics {
     /// Creates the metrics and registers them.
     pub(crate) fn new(registry: &mut Registry) -> Metrics {
+        parts::register(registry, [&READING, &EVENTS, &DECISIONS, &ASSUMPTIONS, &REQUESTS, &COMPLETIONS]);
         let r = registry;
         Metrics {
             pending: register(r, "scheduler_pending_pods", "Pending pods, by queue"),
@@ -219,6 +234,11 @@ impl Metrics {
                 "Lookups of pods whose binding had an unknown result",
             ),
             bind_retries: register(r, "berth_scheduler_bind_retries", "Retried bind requests"),
+            bind_concurrency: register(
+                r,
+                "berth_scheduler_bind_concurrency",
+                "Concurrent bind requests allowed",
+            ),
             differences: register(
                 r,
                 "berth_scheduler_state_differences",

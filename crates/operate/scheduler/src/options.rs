@@ -24,7 +24,8 @@ pub struct SchedulerOptions {
     /// The `schedulerName` that the only profile of the settings is served under, whatever its own name. None: the
     /// profiles are served under their own names, as kube-scheduler does with a configuration file.
     pub scheduler_name: Option<String>,
-    /// Bindings sent at one time, each over its own connection.
+    /// Limit of the bindings sent at one time, each over its own connection. Up to it, the scheduler sends as many as make
+    /// bindings faster.
     pub bind_concurrency: usize,
     /// How long one request to bind may take before it counts as unanswered. With leader election it is cut to the
     /// time between the end of a leadership and the earliest beginning of the next.
@@ -69,7 +70,7 @@ impl Default for SchedulerOptions {
         SchedulerOptions {
             settings: Settings::default(),
             scheduler_name: Some(SCHEDULER_NAME.to_owned()),
-            bind_concurrency: 16,
+            bind_concurrency: 128,
             bind_timeout: Duration::from_secs(10),
             rate_limit: None,
             leader_election: None,

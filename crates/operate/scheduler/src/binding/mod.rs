@@ -1,5 +1,6 @@
 //! Bindings: the requests for pods, and for their volumes and claims of devices.
 
+mod concurrency;
 mod devices;
 mod volume_writes;
 mod volumes;

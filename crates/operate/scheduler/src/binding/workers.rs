@@ -4,10 +4,11 @@
 //! the worker looks the pod up before it does anything else: a binding that succeeded although its response was lost must
 //! not be repeated. While an earlier request may still be carried out, only the same node is tried again.
 //!
-//! A fixed number of workers send requests, one at a time each, over as many connections.
+//! Workers send requests, one at a time each, over as many connections. [`BindConcurrency`] says how many of them do.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::Ordering;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,15 +18,17 @@ use berth_api::syntax::annotations::RELAXED_ANNOTATION;
 use berth_client::Backoff;
 use berth_client::call::{self, CallError};
 use berth_client::lease::Leadership;
+use berth_serve::Metered;
 use http::Method;
 use serde::Serialize;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::concurrency::BindConcurrency;
 use crate::completion::{BindResult, Binding, Completion, CompletionSender};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, REQUESTS};
 
 /// Maximum requests for one pod before it returns to the queue.
 const MAX_ATTEMPTS: u32 = 5;
@@ -89,28 +92,56 @@ pub(crate) struct BindWorkers {
     queue: Arc<BindQueue>,
     /// Queued bindings and bindings in flight.
     n_in_flight: usize,
-    stop_lookups: CancellationToken,
+    concurrency: BindConcurrency,
+    /// How many workers may take bindings.
+    allowed: watch::Sender<usize>,
+    binder: Binder,
+    completed: CompletionSender,
     /// They end with the scheduler.
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 impl BindWorkers {
-    /// Starts `n` workers; they end when the queue is closed.
-    pub(crate) fn start(n: usize, binder: Binder, completed: &CompletionSender) -> BindWorkers {
-        let queue = Arc::new(BindQueue { bindings: Mutex::default(), n_queued: Semaphore::new(0) });
-        let mut tasks = JoinSet::new();
-        for _ in 0..n {
-            let (binder, queue, completed) = (binder.clone(), queue.clone(), completed.clone());
-            tasks.spawn(async move {
-                while let Some(binding) = queue.next().await {
+    /// Starts workers, of which at most `limit` send requests at a time; they end when the queue is closed.
+    pub(crate) fn start(limit: usize, binder: Binder, completed: &CompletionSender) -> BindWorkers {
+        let mut workers = BindWorkers {
+            queue: Arc::new(BindQueue { bindings: Mutex::default(), n_queued: Semaphore::new(0) }),
+            n_in_flight: 0,
+            concurrency: BindConcurrency::new(limit),
+            allowed: watch::Sender::new(0),
+            binder,
+            completed: completed.clone(),
+            tasks: JoinSet::new(),
+        };
+        workers.apply_concurrency();
+        workers
+    }
+
+    /// As many workers as are allowed take bindings.
+    fn apply_concurrency(&mut self) {
+        let allowed = self.concurrency.allowed();
+        self.binder.metrics.bind_concurrency.set(allowed as i64);
+        self.allowed.send_replace(allowed);
+        for number in self.tasks.len()..allowed {
+            let (binder, queue, completed) =
+                (self.binder.clone(), self.queue.clone(), self.completed.clone());
+            let mut allowed = self.allowed.subscribe();
+            self.tasks.spawn(async move {
+                while allowed.wait_for(|allowed| number < *allowed).await.is_ok()
+                    && let Some(binding) = queue.next().await
+                {
                     let began = Instant::now();
-                    let result = binder.bind(&binding).await;
+                    let result = Metered::new(pin!(binder.bind(&binding)), &REQUESTS).await;
                     // The receiver is gone when the scheduler has ended.
                     let _ = completed.send(Completion::Binding { binding, result, took: began.elapsed() });
                 }
             });
         }
-        BindWorkers { queue, n_in_flight: 0, stop_lookups: binder.stop, _tasks: tasks }
+    }
+
+    /// Whether pods are to be decided: while one binding is in flight, the next is ready.
+    pub(crate) fn has_room(&self) -> bool {
+        self.n_in_flight < 2 * self.concurrency.allowed()
     }
 
     /// Bindings that are to be sent, or whose result has not been handled.
@@ -124,9 +155,17 @@ impl BindWorkers {
         self.queue.n_queued.add_permits(1);
     }
 
-    /// The result of a binding is being handled.
-    pub(crate) fn completed(&mut self) {
+    /// The result of a binding, whose requests took so long, is being handled.
+    pub(crate) fn completed(&mut self, took: Duration, now: Instant) {
         self.n_in_flight -= 1;
+        let before = self.concurrency.allowed();
+        match self.binder.n_refused.swap(0, Ordering::Relaxed) {
+            0 => self.concurrency.answered(took, self.n_in_flight >= before, now),
+            _ => self.concurrency.refused(now),
+        }
+        if self.concurrency.allowed() != before {
+            self.apply_concurrency();
+        }
     }
 
     /// Workers take no more bindings. Returns those that are left.
@@ -137,7 +176,7 @@ impl BindWorkers {
 
     /// Stops looking up pods on a server that does not answer.
     pub(crate) fn abandon_lookups(&self) {
-        self.stop_lookups.cancel();
+        self.binder.stop.cancel();
     }
 }
 
@@ -148,6 +187,8 @@ pub(crate) struct Binder {
     pub(crate) leadership: Leadership,
     pub(crate) timeout: Duration,
     pub(crate) metrics: Arc<Metrics>,
+    /// Requests that the server refused because it has too many (429), until they are counted.
+    pub(crate) n_refused: Arc<AtomicUsize>,
     /// Stops lookups on a server that does not answer.
     pub(crate) stop: CancellationToken,
 }
@@ -164,8 +205,9 @@ impl Binder {
             }
             let Err(error) = self.send(binding).await else { return BindResult::Bound };
             is_sent = true;
-            let is_busy = error.code() == Some(429);
-            if !is_busy {
+            if error.code() == Some(429) {
+                self.n_refused.fetch_add(1, Ordering::Relaxed);
+            } else {
                 match self.look_up(binding).await {
                     Found::Deleted => return BindResult::Deleted,
                     Found::Bound(pod) if *pod.spec.node_name == *binding.node => return BindResult::Bound,

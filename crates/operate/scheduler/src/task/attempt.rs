@@ -15,7 +15,7 @@ use super::scheduler::Scheduler;
 use crate::binding::{ClaimsFreed, DeviceBindings};
 use crate::completion::Binding;
 use crate::context::Context;
-use crate::metrics::AttemptResult;
+use crate::metrics::{ASSUMPTIONS, AttemptResult, DECISIONS};
 use crate::pending::{GroupFailure, InFlightBinding};
 use crate::pod_status::FailureReason;
 use crate::preemption::preempt;
@@ -53,7 +53,7 @@ impl Scheduler {
         // Victims of an earlier attempt that are not evicted yet may not need to be evicted.
         queued.eviction = None;
         self.instruments.decided(&queued.pod);
-        let outcome = context.state.cluster.decide_nominated_first(&queued.prepared);
+        let outcome = DECISIONS.run(|| context.state.cluster.decide_nominated_first(&queued.prepared));
         self.metrics.decided(now.elapsed());
         let name = || queued.pod.metadata.namespaced_name();
         context.state.recorder.record(|| Entry::Decision(Box::new(outcome.recorded(name()))));
@@ -94,7 +94,9 @@ impl Scheduler {
         let context = &mut self.context;
         let Some(queued) = context.pending.pods.get_mut(id) else { return };
         context.state.clear_nomination(&queued.pod);
-        context.state.mirror.assume(&mut context.state.cluster, &queued.pod, queued.decided(), node);
+        ASSUMPTIONS.run(|| {
+            context.state.mirror.assume(&mut context.state.cluster, &queued.pod, queued.decided(), node);
+        });
         let volumes: Option<Arc<VolumeDecision>> = volumes.map(Arc::from);
         if let Some(volumes) = &volumes {
             context.state.cluster.assume_volumes(&queued.prepared, node, volumes);

@@ -18,7 +18,7 @@ impl Scheduler {
     pub(super) fn completed(&mut self, completion: Completion) {
         match completion {
             Completion::Binding { binding, result, took } => {
-                self.binds.completed();
+                self.binds.completed(took, Instant::now());
                 if matches!(result, BindResult::Bound | BindResult::Failed(_)) {
                     let status = if matches!(result, BindResult::Bound) { "Success" } else { "Error" };
                     let profile = &binding.pod.spec.scheduler_name;

@@ -16,7 +16,7 @@ use crate::binding::{BindWorkers, DeviceBindings, VolumeBindings};
 use crate::completion::{BindResult, Completion, Completions};
 use crate::context::Context;
 use crate::instruments::Instruments;
-use crate::metrics::Metrics;
+use crate::metrics::{COMPLETIONS, EVENTS, Metrics};
 use crate::pending::PendingPods;
 use crate::pod_groups::PodGroups;
 use crate::relaxation::Relaxation;
@@ -46,7 +46,6 @@ pub(super) struct Scheduler {
     pub(super) led_before: bool,
     /// Why it cannot continue.
     pub(super) failure: Option<WatchFailure>,
-    pub(super) bind_concurrency: usize,
     pub(super) flush_after: Duration,
     pub(super) stop_timeout: Duration,
 }
@@ -73,14 +72,14 @@ impl Scheduler {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(completion) = completions.recv() => self.completed(completion),
+                Some(completion) = completions.recv() => COMPLETIONS.run(|| self.completed(completion)),
                 n = watch_events.recv_many(&mut batch, EVENTS_AT_ONCE) => if n == 0 { break },
                 () = leadership.changed() => {}
                 () = std::future::ready(()), if has_more => {}
                 () = &mut timer => {}
             }
             while let Ok(completion) = completions.try_recv() {
-                self.completed(completion);
+                COMPLETIONS.run(|| self.completed(completion));
             }
             // The branches are tried in order: watch events must not wait until there are no completions.
             while batch.len() < EVENTS_AT_ONCE
@@ -89,7 +88,7 @@ impl Scheduler {
                 batch.push(event);
             }
             for event in batch.drain(..) {
-                self.apply(event);
+                EVENTS.run(|| self.apply(event));
             }
             if self.failure.is_some() {
                 break;
@@ -168,10 +167,7 @@ impl Scheduler {
     }
 
     fn may_decide(&self) -> bool {
-        // Twice the maximum in flight: while one binding is in flight, the next is ready.
-        self.binds.n_in_flight() < 2 * self.bind_concurrency
-            && self.context.state.mirror.is_complete()
-            && self.leadership.leads()
+        self.binds.has_room() && self.context.state.mirror.is_complete() && self.leadership.leads()
     }
 
     /// Decides pods while they can be bound. Returns whether there are more.

@@ -34,6 +34,9 @@ use crate::state::{Budgets, State};
 use crate::status::Handle;
 use crate::wake::Waker;
 
+/// Pods whose volumes, or claims of devices, are written at a time.
+const MOST_CLAIM_WRITERS: usize = 16;
+
 pub(crate) fn start(
     connection: Connection,
     options: SchedulerOptions,
@@ -69,20 +72,18 @@ pub(crate) fn start(
             leadership: leadership.clone(),
             timeout: options.bind_timeout(),
             metrics: metrics.clone(),
+            n_refused: Arc::default(),
             stop: CancellationToken::new(),
         };
+        let n_claim_writers = options.bind_concurrency.clamp(1, MOST_CLAIM_WRITERS);
         let writer = VolumeWriter {
             client: client.clone(),
             leadership: leadership.clone(),
             timeout: options.bind_timeout(),
-            permits: Arc::new(Semaphore::new(options.bind_concurrency.max(1))),
+            permits: Arc::new(Semaphore::new(n_claim_writers)),
         };
-        let device_writer = DeviceWriter::new(
-            client.clone(),
-            leadership.clone(),
-            options.bind_timeout(),
-            options.bind_concurrency,
-        );
+        let device_writer =
+            DeviceWriter::new(client.clone(), leadership.clone(), options.bind_timeout(), n_claim_writers);
         let config = Arc::new(options.settings.config.clone());
         let profiles = config.clone();
         let mirrored = MirrorOptions {
@@ -112,7 +113,6 @@ pub(crate) fn start(
             None => Recorder::default(),
         };
         let now = Instant::now();
-        let bind_concurrency = options.bind_concurrency.max(1);
         let budgets = Budgets::default();
         let state = State { config, cluster, mirror, budgets, limits: options.pod_limits, recorder };
         let pending = PendingPods {
@@ -129,7 +129,7 @@ pub(crate) fn start(
         let scheduler = Scheduler {
             context: Context { state, pending },
             groups: PodGroups::new(&options, metrics.clone()),
-            binds: BindWorkers::start(bind_concurrency, binder, &completed),
+            binds: BindWorkers::start(options.bind_concurrency, binder, &completed),
             volumes: VolumeBindings::new(writer, completed.clone(), metrics.clone()),
             devices: DeviceBindings::new(device_writer, completed, metrics.clone()),
             waker: Waker::new(options.flush_after, now),
@@ -140,7 +140,6 @@ pub(crate) fn start(
             failure: None,
             led_before,
             leadership,
-            bind_concurrency,
             flush_after: options.flush_after,
             stop_timeout: options.stop_timeout,
         };
