@@ -7,6 +7,7 @@
 //! [`check`] checks placements and shares no code with the engine's rules. This crate uses the clock and reads files,
 //! which the engine must not do. The library prints nothing: reports are data.
 
+pub mod bind;
 pub mod check;
 pub mod churn;
 pub mod dra;

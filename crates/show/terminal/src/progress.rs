@@ -33,6 +33,11 @@ pub fn of_rounds(n_rounds: u64) -> ProgressBar {
     bar(n_rounds, "{bar:40} {pos}/{len} rounds, {elapsed}")
 }
 
+/// Created objects and bindings.
+pub fn of_steps(n_steps: u64) -> ProgressBar {
+    bar(n_steps, "{bar:40} {human_pos}/{human_len} objects created and pods bound, {elapsed}")
+}
+
 /// Objects of a live cluster; their total is unknown.
 pub fn of_objects() -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {human_pos} objects read, {elapsed}");

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bind;
 mod enforce;
 mod groups;
 mod preempt;

@@ -91,7 +91,7 @@ const BENCHMARKS: &[&str] = &[
     "enforce --nodes 20 --pods 50 --changed 5 --rounds 2",
     "preempt --nodes 10 --pods 10",
     "groups --nodes 20 --groups 3 --members 2",
-    "bind --nodes 10 --pods 50 --connections 2 --rounds 1",
+    "bind --nodes 10 --pods 80 --failover --restart",
     "up --nodes 10 --pods 20",
     "console --nodes 20 --pods 50 --open 2 --changes 2",
     "list --pods 50 --page 25",
@@ -154,7 +154,7 @@ fn keys_in_temporary_directories_are_removed_after_any_signal() {
     let ends_by = |signal: &&str| *signal != "HUP" || ignored.is_none_or(|signals| signals & 1 == 0);
     for signal in ["HUP", "TERM"].iter().filter(|signal| ends_by(signal)) {
         let mut bench = Command::new(BENCH.path)
-            .args(["bind", "--nodes", "2000", "--pods", "20000"])
+            .args(["bind", "--nodes", "200", "--pods", "5000"])
             .env("TMPDIR", &scratch.0)
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -7,6 +7,7 @@ use berth_bench::load::LoadError;
 use berth_bench::workload::WorkloadError;
 use berth_client::call::CallError;
 use berth_client::connect::ConnectError;
+use berth_client::watch::ListError;
 use berth_terminal::input::OpenError;
 use berth_terminal::runtime::RuntimeError;
 
@@ -48,12 +49,12 @@ pub enum BenchError {
     /// The client cannot be created.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The scheduler failed.
-    #[error(transparent)]
-    Scheduler(#[from] berth_scheduler::SchedulerError),
     /// A request failed.
     #[error(transparent)]
     Call(#[from] CallError),
+    /// Objects cannot be listed.
+    #[error(transparent)]
+    List(#[from] ListError),
     /// A condition was not met in time.
     #[error("timed out after {seconds} s waiting until {what}")]
     Timeout {

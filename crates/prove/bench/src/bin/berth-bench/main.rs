@@ -38,7 +38,7 @@ Examples:
   berth-bench preempt --nodes 1000 --pods 1000
   berth-bench groups --nodes 5000 --groups 500 --members 32
   berth-bench rebalance --nodes 5000 --pods 150000 --displaced 1,5,20
-  berth-bench bind --nodes 5000 --connections 16
+  berth-bench bind --nodes 5000,50000
   berth-bench up --nodes 1000 --pods 10000
   berth-bench list --pods 150000
   berth-bench webhook --connections 8

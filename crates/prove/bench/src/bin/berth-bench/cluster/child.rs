@@ -80,10 +80,17 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
+impl Server {
+    /// Ends the process at once.
+    pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 
@@ -94,7 +101,10 @@ pub fn temporary_dir() -> Result<TemporaryDir, BenchError> {
 }
 
 /// The program `berth`: the one that BERTH_BIN names, or the one beside this program.
-fn program() -> Result<PathBuf, BenchError> {
+///
+/// # Errors
+/// There is none.
+pub fn program() -> Result<PathBuf, BenchError> {
     let program = match std::env::var_os("BERTH_BIN") {
         Some(path) => PathBuf::from(path),
         None => std::env::current_exe()?.with_file_name(format!("berth{}", std::env::consts::EXE_SUFFIX)),

@@ -17,6 +17,9 @@ use serde_json::{Value, json};
 /// Timeout of a request.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How often progress is reported.
+const PROGRESS_PERIOD: Duration = Duration::from_millis(100);
+
 /// Runs `work` on all items in order with `n_workers` concurrent tasks, and returns the durations.
 ///
 /// # Errors
@@ -86,6 +89,37 @@ pub async fn create(
         }
     })
     .await
+}
+
+/// Creates `n` objects, each made when its turn comes; calls `progress` with the number of created ones.
+///
+/// # Errors
+/// A request fails.
+pub async fn create_each(
+    client: &Client,
+    n: usize,
+    n_workers: usize,
+    progress: &dyn Fn(usize),
+    make: impl Fn(usize) -> (String, Value) + Clone + Send + Sync + 'static,
+) -> Result<(), CallError> {
+    let (client, n_created) = (client.clone(), Arc::new(AtomicUsize::new(0)));
+    let created = n_created.clone();
+    let creating = each((0..n).collect(), n_workers, move |_, _: Arc<[usize]>, i| {
+        let (client, made, created) = (client.clone(), make(i), created.clone());
+        async move {
+            let (path, object) = made;
+            post(&client, &path, &object).await?;
+            created.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    });
+    let mut creating = std::pin::pin!(creating);
+    loop {
+        tokio::select! {
+            created = &mut creating => return created.map(drop),
+            () = tokio::time::sleep(PROGRESS_PERIOD) => progress(n_created.load(Ordering::Relaxed)),
+        }
+    }
 }
 
 /// The namespaces of the pod templates.

@@ -3,80 +3,12 @@
 use std::io::{self, Write};
 
 use super::engine::mebibytes;
-use crate::cluster::bind::{self, Binder};
 use crate::cluster::{console, list, settle, webhook};
 use berth_api::syntax::format::{counted, grouped};
-use berth_terminal::output::{BAD, GOOD};
 use berth_terminal::table::{Cell, Table};
-
-/// Required ratio of the scheduler's rate to that of a bare client.
-const REQUIRED_RATIO: f64 = 0.8;
 
 fn rate(per_second: f64) -> String {
     grouped(per_second.round() as usize)
-}
-
-/// The benchmark `bind`.
-pub fn bind(out: &mut impl Write, report: &bind::BindReport) -> io::Result<()> {
-    let headings =
-        ["ROUND", "CLIENT", "PODS/S", "REQUEST P50", "REQUEST P99", "SERVER CPU", "CLIENT CPU", "CORES"];
-    let mut table = Table::new(headings);
-    for (i, round) in report.rounds.iter().enumerate() {
-        let client = match round.binder {
-            Binder::BareClient => "bare client",
-            Binder::WatchingClient => "watching client",
-            Binder::Scheduler => "scheduler",
-            Binder::Recording => "recording",
-        };
-        let ms = |us: f64| Cell::from(format!("{:.1} ms", us / 1000.0));
-        let requests =
-            round.requests.map_or_else(|| ["-".into(), "-".into()], |f| [ms(f.p50_us), ms(f.p99_us)]);
-        let us = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0} us/pod"));
-        let cores = round.cores.map_or_else(|| "-".to_owned(), |cores| format!("{cores:.2}"));
-        let cpu = [us(round.server_cpu_us), us(round.own_cpu_us), cores].map(Cell::from);
-        let start = [Cell::from(i + 1), client.into(), rate(round.per_second).into()];
-        table.row(start.into_iter().chain(requests).chain(cpu));
-    }
-    table.write(out, "")?;
-    let bind::BindReport { nodes, pods, connections, ratio, check, .. } = report;
-    let style = if *ratio >= REQUIRED_RATIO { GOOD } else { BAD };
-    writeln!(
-        out,
-        "\n{}, {} per round, {}",
-        counted(*nodes, "node"),
-        counted(*pods, "pod"),
-        counted(*connections, "connection")
-    )?;
-    writeln!(
-        out,
-        "medians: bare client {} pods/s, scheduler {} pods/s, ratio {style}{ratio:.2}{style:#}",
-        rate(report.bare_client_per_second),
-        rate(report.scheduler_per_second)
-    )?;
-    if let (Some(bare), Some(watching), Some(scheduler), Some(ratio)) =
-        (report.bare_client_cpu_us, report.watching_client_cpu_us, report.scheduler_cpu_us, report.cpu_ratio)
-    {
-        writeln!(
-            out,
-            "CPU time of both processes: bare client {bare:.0} us/pod, client that watches the pods {watching:.0} \
-             us/pod, scheduler {scheduler:.0} us/pod, ratio {ratio:.2}"
-        )?;
-    }
-    if let Some(cost) = report.recording_cost {
-        writeln!(out, "recording adds {:.1} % to the scheduler's CPU time", cost * 100.0)?;
-    }
-    writeln!(out, "peak memory of the API server: {}", mebibytes(report.server_peak_rss_bytes))?;
-    let style = if check.n_violations == 0 { GOOD } else { BAD };
-    let n_violations = grouped(check.n_violations);
-    writeln!(
-        out,
-        "verified: {}, {style}{n_violations} rules violated{style:#}",
-        counted(check.pods, "placement")
-    )?;
-    for violation in &check.violations {
-        writeln!(out, "  {}", violation.detail)?;
-    }
-    Ok(())
 }
 
 /// The benchmark `up`.
