@@ -1,7 +1,8 @@
 //! Random histories of a cluster: the engine and the naive evaluator must agree on every question, in every
 //! number and word, and nothing may be left counted when everything has gone.
 //!
-//! A failing history is cut down before it is shown. `BERTH_HISTORIES=N` runs more of them.
+//! A failing history is cut down before it is shown. `BERTH_HISTORIES=N` runs more of them, and `BERTH_HISTORY_SEED=S` others:
+//! from this seed on.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -420,7 +421,9 @@ fn same<T: PartialEq + std::fmt::Debug + ?Sized>(what: &str, expected: &T, got: 
 
 /// Many short histories, and for every fifty of them a long one.
 fn agree(flavour: Flavour, first_seed: u64) {
-    let n: u64 = std::env::var("BERTH_HISTORIES").ok().and_then(|n| n.parse().ok()).unwrap_or(250);
+    let number = |name| std::env::var(name).ok().and_then(|n| n.parse().ok());
+    let n: u64 = number("BERTH_HISTORIES").unwrap_or(250);
+    let first_seed = number("BERTH_HISTORY_SEED").unwrap_or(first_seed);
     let mut n_decided = 0;
     for seed in first_seed..first_seed + n {
         let history = History::new(

@@ -246,3 +246,19 @@ fn devices_of_a_removed_claim_are_free_again() {
     world.cluster.remove_device_object(kind, "default", "p");
     assert_eq!(world.placed("q"), "n0: r0=a r0=b");
 }
+
+#[test]
+fn all_devices_are_those_with_enough_free_capacity() {
+    let device = |name: &str| {
+        format!("{{name: {name}, allowMultipleAllocations: true, capacity: {{memory: {{value: 40Gi}}}}}}")
+    };
+    let objects = nodes(1) + CLASS + &slice("n0", &[device("a"), device("b")].join(", "));
+    let share = |of: &str| format!("{of}, capacity: {{requests: {{memory: 30Gi}}}}");
+    let pods = pod_with_claim("one", &requests(&[&share("")]))
+        + &pod_with_claim("all", &requests(&[&share(", allocationMode: All")]))
+        + &pod_with_claim("more", &requests(&[&share(", allocationMode: All")]));
+    let mut world = world(&(objects + &pods));
+    assert_eq!(world.placed("one"), "n0: r0=a");
+    assert_eq!(world.placed("all"), "n0: r0=b", "10Gi of a are left, less than requested");
+    assert_eq!(world.placed("more"), unplaced(1, NOT_ALL), "a request for all needs a device");
+}

@@ -129,6 +129,7 @@ pub fn allocate(devices: &Devices, node: &Node, claims: &[&ResourceClaim]) -> Re
         .iter()
         .flat_map(|pool| pool.devices.iter().map(move |&(slice, device)| Candidate { pool, slice, device }))
         .collect();
+    let in_use = devices.in_use();
     let mut prepared = Vec::new();
     for claim in claims {
         let mut of_claim = Vec::new();
@@ -136,9 +137,12 @@ pub fn allocate(devices: &Devices, node: &Node, claims: &[&ResourceClaim]) -> Re
         for request in &claim.spec.devices.requests {
             let mut of_request = Vec::new();
             for wish in wishes(request) {
-                let selects: Vec<_> =
+                let mut selects: Vec<_> =
                     candidates.iter().map(|c| selects(devices, node, claim, &wish, c)).collect();
                 check_all(claim, &wish, &pools, &candidates, &selects)?;
+                if wish.is_for_all {
+                    leave_out_used_up(&wish, &candidates, &in_use, &mut selects);
+                }
                 of_request.push(Prepared { wish, selects });
             }
             n_least += of_request.iter().map(Prepared::n_devices).min().unwrap_or(0);
@@ -152,7 +156,6 @@ pub fn allocate(devices: &Devices, node: &Node, claims: &[&ResourceClaim]) -> Re
         }
         prepared.push(of_claim);
     }
-    let in_use = devices.in_use();
     let search = Search { claims, wishes: &prepared, candidates: &candidates, in_use: &in_use };
     Ok(match search.request(0, 0, Vec::new())? {
         Some(choices) => {
@@ -210,6 +213,22 @@ fn check_all(
         ));
     }
     Ok(())
+}
+
+/// "All devices" are those that have the capacity: a shared one of which too little is left is none of them.
+fn leave_out_used_up(
+    wish: &Wish,
+    candidates: &[Candidate],
+    in_use: &[&DeviceRequestAllocationResult],
+    selects: &mut [Result<bool, String>],
+) {
+    for (candidate, selects) in candidates.iter().zip(selects) {
+        if let (true, Some(taken)) =
+            (candidate.device.allow_multiple_allocations, taken(candidate.device, &wish.capacity))
+        {
+            *selects = selects.clone().map(|selects| selects && has_capacity(candidate, in_use, [&taken]));
+        }
+    }
 }
 
 /// Whether a device is what a request is for: the selectors of the class and of the request, the node, and the
@@ -368,7 +387,8 @@ impl<'a> Search<'a> {
         if !constraints.iter().all(|constraint| holds(constraint, &own)) {
             return Err(Refusal::Constraint);
         }
-        if is_shared && !self.has_capacity(candidate, &with) {
+        let of_device = with.iter().filter(|choice| choice.candidate.id() == candidate.id());
+        if is_shared && !has_capacity(candidate, self.in_use, of_device.map(|choice| &choice.taken)) {
             return Err(Refusal::Other);
         }
         Ok(with)
@@ -413,23 +433,23 @@ impl<'a> Search<'a> {
             total.is_some_and(|total| consumed[&(set, name)] <= total.value)
         })
     }
+}
 
-    /// Whether what is taken of a shared device is not more than it has.
-    fn has_capacity(&self, candidate: &Candidate, choices: &[Choice]) -> bool {
-        let mut sums = Amounts::new();
-        let shares = self.in_use.iter().filter(|r| (&*r.driver, &*r.pool, &*r.device) == candidate.id());
-        let chosen = choices.iter().filter(|choice| choice.candidate.id() == candidate.id());
-        for taken in shares.map(|share| &share.consumed_capacity).chain(chosen.map(|choice| &choice.taken)) {
-            for (name, amount) in taken {
-                *sums.entry(name.clone()).or_default() += *amount;
-            }
+/// Whether what claims have of a shared device, with what is taken in addition, is not more than it has.
+fn has_capacity<'a>(
+    candidate: &Candidate,
+    in_use: &[&'a DeviceRequestAllocationResult],
+    more: impl IntoIterator<Item = &'a Amounts>,
+) -> bool {
+    let mut sums = Amounts::new();
+    let shares = in_use.iter().filter(|r| (&*r.driver, &*r.pool, &*r.device) == candidate.id());
+    for taken in shares.map(|share| &share.consumed_capacity).chain(more) {
+        for (name, amount) in taken {
+            *sums.entry(name.clone()).or_default() += *amount;
         }
-        candidate
-            .device
-            .capacity
-            .iter()
-            .all(|(name, capacity)| sums.get(name).is_none_or(|sum| *sum <= capacity.value))
     }
+    let capacity = &candidate.device.capacity;
+    capacity.iter().all(|(name, capacity)| sums.get(name).is_none_or(|sum| *sum <= capacity.value))
 }
 
 /// Why a device cannot be taken.
