@@ -22,6 +22,8 @@ pub(super) struct NodePool<'a> {
     pub(super) slices: Vec<&'a SliceRecord>,
     /// The slices with shared counters.
     counter_slices: Vec<&'a SliceRecord>,
+    /// Whether devices for the node have binding conditions.
+    binds: bool,
     pub(super) used: PoolUse<'a>,
     /// What is left of the shared counters, by set and counter.
     pub(super) counters: Counters<'a>,
@@ -56,11 +58,7 @@ pub(super) fn pools_of<'a>(
     let pools =
         near.into_iter().filter_map(|(name, pool)| node_pool(state, node, name, pool, in_use.of(name, pool)));
     let mut pools: Vec<_> = pools.collect();
-    let binds = |pool: &NodePool<'_>| {
-        let devices = pool.slices.iter().flat_map(|slice| &slice.devices);
-        devices.into_iter().any(|device| !device.binding_conditions.is_empty())
-    };
-    pools.sort_by_cached_key(binds);
+    pools.sort_by_key(|pool| pool.binds);
     pools
 }
 
@@ -133,8 +131,10 @@ fn pool_of_slices<'a>(
             });
         }
     }
+    let devices = with_devices.iter().flat_map(|slice| &slice.devices);
+    let binds = devices.into_iter().any(|device| !device.binding_conditions.is_empty());
     let slices = if condition == Condition::Usable { with_devices } else { Vec::new() };
-    Some(NodePool { name, condition, slices, counter_slices, used, counters })
+    Some(NodePool { name, condition, slices, counter_slices, binds, used, counters })
 }
 
 fn are_names_unique(slices: &[&SliceRecord]) -> bool {

@@ -257,6 +257,9 @@ impl Hints for DeviceHints {
                     || devices.problem.is_some()
                     || devices.pod.claims.iter().any(|entry| names(&entry.claim))
             }
+            // A selector that fails for a device of one node ends the attempt on all: another node, without this device, may help.
+            Change::NodeChanged(_, parts) => parts.labels && !devices.rules.unallocated.is_empty(),
+            Change::NodeRemoved => !devices.rules.unallocated.is_empty(),
             _ => false,
         })
     }

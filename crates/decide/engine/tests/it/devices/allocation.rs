@@ -1,5 +1,8 @@
 //! Which devices a claim gets, and on which nodes.
 
+use berth_api::inventory::Inventory;
+use berth_engine::Outcome;
+
 use super::{CLASS, World, claim, nodes, pod, pod_with_claim, requests, slice, world};
 
 const NOT_ALL: &str = "cannot allocate all claims";
@@ -261,4 +264,39 @@ fn all_devices_are_those_with_enough_free_capacity() {
     assert_eq!(world.placed("one"), "n0: r0=a");
     assert_eq!(world.placed("all"), "n0: r0=b", "10Gi of a are left, less than requested");
     assert_eq!(world.placed("more"), unplaced(1, NOT_ALL), "a request for all needs a device");
+}
+
+#[test]
+fn a_pod_that_a_failing_selector_keeps_from_all_nodes_wakes_when_no_node_has_the_device_any_longer() {
+    let select =
+        ", selectors: [{cel: {expression: 'device.attributes[\"gpu.example.com\"].model == \"a\"'}}]";
+    let zone = slice("zone", "{name: x}").replace(
+        "nodeName: zone",
+        "nodeSelector: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [a]}]}]}",
+    );
+    let node = |zone: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Node, metadata: {{name: m, labels: {{zone: {zone}}}}}, status: {{allocatable: {{cpu: 64, pods: 110}}}}}}\n"
+        )
+    };
+    let objects = nodes(1) + CLASS + &slice("n0", "{name: a, attributes: {model: {string: a}}}") + &zone;
+    let pods = pod_with_claim("p", &requests(&[select]));
+    for change in [Some(node("b")), None] {
+        let mut world = world(&(objects.clone() + &node("a") + &pods));
+        let prepared = world.prepare("p");
+        let outcome = world.cluster.evaluate(&prepared).outcome;
+        assert!(matches!(outcome, Outcome::Failed { .. }), "{}", outcome.message());
+        let conditions = world.cluster.wake_conditions(&prepared);
+        world.cluster.record_changes(true);
+        match &change {
+            Some(node) => {
+                let changed = Inventory::from_text(node).expect("a node");
+                world.cluster.set_node(&changed.nodes[0].object);
+            }
+            None => world.cluster.remove_node("m"),
+        }
+        let changes = world.cluster.take_changes();
+        assert!(changes.iter().any(|change| world.cluster.could_help(&conditions, change)), "{change:?}");
+        assert_eq!(world.placed("p"), "n0: r0=a");
+    }
 }

@@ -83,10 +83,7 @@ pub fn pools<'a>(devices: &'a Devices, node: &Node) -> Vec<Pool<'a>> {
         })
     };
     pools.retain(|pool| !(pool.is_incomplete && is_outdated(pool)));
-    pools.sort_by_key(|pool| {
-        let mut devices = pool.slices.iter().flat_map(|slice| &slice.spec.devices);
-        devices.any(|device| !device.binding_conditions.is_empty())
-    });
+    pools.sort_by_key(|pool| pool.devices.iter().any(|(_, device)| !device.binding_conditions.is_empty()));
     pools
 }
 
