@@ -44,21 +44,27 @@ impl DeviceBindings {
 
     /// The watch wakes the pods that this helps. If it fails, a later attempt tries it again.
     fn give_up(&mut self, pod: &Arc<Pod>, claim: NamespacedName) {
-        let (writer, pod) = (self.writer.clone(), pod.clone());
+        let (writer, pod, allocation) = (self.writer.clone(), pod.clone(), self.allocation_of(&claim));
         self.tasks.spawn(async move {
-            if let Err(error) = writer.deallocate(&pod, &claim).await {
+            if let Err(error) = writer.deallocate(&pod, &claim, allocation).await {
                 tracing::warn!(%claim, pod = pod.key(), %error, "the reservation of a claim was not removed");
             }
         });
     }
 
+    /// What stands for the allocation of a claim, as the watch shows it.
+    fn allocation_of(&self, claim: &NamespacedName) -> Option<u64> {
+        self.waits.claim(claim)?.allocation
+    }
+
     fn free(&mut self, id: PodId, pod: &Arc<Pod>, claim: NamespacedName, is_extended: bool) {
         if self.freeing.insert(claim.clone()) {
             let (writer, completed, pod) = (self.writer.clone(), self.completed.clone(), pod.clone());
+            let allocation = self.allocation_of(&claim);
             self.tasks.spawn(async move {
                 let result = match is_extended {
                     true => writer.delete_extended(&pod, &claim).await,
-                    false => writer.deallocate(&pod, &claim).await,
+                    false => writer.deallocate(&pod, &claim, allocation).await,
                 };
                 let _ = completed.send(Completion::ClaimFreed { id, claim, result });
             });

@@ -90,16 +90,21 @@ impl DeviceWriter {
     }
 
     /// Takes an allocation away that no other pod uses than the given one. If others use it, only the reservation of this one is
-    /// removed.
-    pub(crate) async fn deallocate(&self, pod: &Pod, claim: &NamespacedName) -> Result<(), CallError> {
+    /// removed. `allocation` is the number of the allocation that was looked at: a later one stays, with its reservations.
+    pub(crate) async fn deallocate(
+        &self,
+        pod: &Pod,
+        claim: &NamespacedName,
+        allocation: Option<u64>,
+    ) -> Result<(), CallError> {
         let path = claim_path(claim);
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {
             let mut found = self.read(&path).await?;
             let is_own = |uid: &str| uid == pod.metadata.uid;
             let (is_free, is_reserved) = (consumers(&found).all(is_own), consumers(&found).any(is_own));
-            if !(is_free || is_reserved) || state_of(&found).allocation.is_none() || !self.leadership.leads()
-            {
+            let is_other = allocation.is_none() || state_of(&found).allocation != allocation;
+            if !(is_free || is_reserved) || is_other || !self.leadership.leads() {
                 return Ok(());
             }
             if !is_free && let Some(reserved) = found["status"]["reservedFor"].as_array_mut() {
