@@ -23,6 +23,8 @@ pub(crate) enum Index {
     Claim(NamespacedName),
     /// Claims that are bound to a volume or ask for it.
     Volume(String),
+    /// Pods that name a PodGroup.
+    PodGroup(NamespacedName),
     /// Pods that use a claim of devices.
     ResourceClaim(NamespacedName),
     /// Slices of a pool, or claims with devices of it: driver and name.

@@ -85,5 +85,6 @@ informers! {
     classes: StorageClass = STORAGE_CLASSES, no_index;
     resource_claims: ResourceClaim = RESOURCE_CLAIMS, ResourceClaim::index;
     resource_claim_templates: ResourceClaimTemplate = RESOURCE_CLAIM_TEMPLATES, no_index;
+    pod_groups: PodGroup = POD_GROUPS, by_metadata;
     resource_slices: ResourceSlice = RESOURCE_SLICES, ResourceSlice::index;
 }

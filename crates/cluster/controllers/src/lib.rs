@@ -78,7 +78,7 @@ use crate::stateful_set::StatefulSets;
 use crate::view::PartialObjectMetadata;
 
 /// Kinds that only the garbage collector watches.
-static ONLY_OWNED: [&Resource; 17] = [
+static ONLY_OWNED: [&Resource; 16] = [
     &resource::CONFIG_MAPS,
     &resource::SECRETS,
     &resource::PRIORITY_CLASSES,
@@ -94,7 +94,6 @@ static ONLY_OWNED: [&Resource; 17] = [
     &resource::INGRESSES,
     &resource::NETWORK_POLICIES,
     &resource::POD_TEMPLATES,
-    &resource::POD_GROUPS,
     &resource::WORKLOADS,
 ];
 
@@ -147,7 +146,8 @@ pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) 
         let endpoints = ServiceEndpoints::new(api, &mut informers);
         let volume = PersistentVolumes::new(api, recorder("persistentvolume-controller"), &mut informers);
         let ephemeral = EphemeralVolumes::new(api, recorder("ephemeral-volume-controller"), &mut informers);
-        let resource_claim = ResourceClaims::new(api, recorder("resource-claim-controller"), &mut informers);
+        let resource_claim = recorder("resource-claim-controller");
+        let resource_claim = ResourceClaims::new(api, resource_claim, &mut informers, options.feature_gates);
         let device_taints = recorder("device-taint-eviction-controller");
         let device_taints = DeviceTaintEviction::new(api, device_taints, &mut informers);
         let provisioner = options.provisioner.clone();

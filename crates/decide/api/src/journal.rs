@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::object::device::{
     DeviceDecision, DeviceKind, DeviceObject, EXTENDED_RESOURCE_CLAIM_ANNOTATION, POD_CLAIM_NAME_ANNOTATION,
+    POD_GROUP_CLAIM_NAME_ANNOTATION,
 };
 use crate::object::group::TopologyLevel;
 use crate::object::placement::CONDITION_TYPES;
@@ -20,7 +21,8 @@ use crate::object::volume::{
 };
 use crate::object::{
     GroupKey, LabelSelector, MIRROR_ANNOTATION, Namespace, NamespacedName, Node, ObjectMeta, Pod,
-    PodDisruptionBudget, Service, StringMap, VolumeDecision, VolumeKind, VolumeObject, time,
+    PodDisruptionBudget, PodGroup, PodResourceClaim, Service, StringMap, VolumeDecision, VolumeKind,
+    VolumeObject, time,
 };
 use crate::read::{JsonError, from_json};
 
@@ -33,7 +35,7 @@ pub const OTHER_SCHEDULER: &str = "kube-scheduler";
 /// The domain of Berth's own annotations.
 const OWN_ANNOTATIONS: &str = "scheduling.berth.dev/";
 /// Other annotations that placement reads.
-const OTHER_ANNOTATIONS: [&str; 8] = [
+const OTHER_ANNOTATIONS: [&str; 9] = [
     MIRROR_ANNOTATION,
     BIND_COMPLETED_ANNOTATION,
     BOUND_BY_CONTROLLER_ANNOTATION,
@@ -42,6 +44,7 @@ const OTHER_ANNOTATIONS: [&str; 8] = [
     STORAGE_CLASS_ANNOTATION,
     EXTENDED_RESOURCE_CLAIM_ANNOTATION,
     POD_CLAIM_NAME_ANNOTATION,
+    POD_GROUP_CLAIM_NAME_ANNOTATION,
 ];
 
 /// One line of a journal.
@@ -78,6 +81,8 @@ pub enum Entry {
     RemoveDeviceObject(DeviceKind, NamespacedName),
     /// What a pod group says of its running pods has changed.
     Group(Box<JournaledGroup>),
+    /// The claims of devices that the pods of a pod group share have changed; without any, there are none.
+    GroupClaims(NamespacedName, Option<Box<GroupClaims>>),
     /// A disruption budget was added or changed.
     Budget(Box<PodDisruptionBudget>),
     /// A disruption budget was deleted.
@@ -200,6 +205,25 @@ pub struct JournaledGroup {
     /// The topologies whose domains their replacements share.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<TopologyLevel>,
+}
+
+/// The claims of devices that the pods of a PodGroup share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupClaims {
+    /// The uid of the group.
+    pub uid: String,
+    /// Its `spec.resourceClaims`.
+    pub claims: Vec<PodResourceClaim>,
+}
+
+impl GroupClaims {
+    /// Those of a group; none if it shares no claims.
+    pub fn of(group: &PodGroup) -> Option<GroupClaims> {
+        let PodGroup { metadata, spec, .. } = group;
+        let is_sharing = !spec.resource_claims.is_empty();
+        is_sharing.then(|| GroupClaims { uid: metadata.uid.clone(), claims: spec.resource_claims.clone() })
+    }
 }
 
 /// What is assumed of the claims of devices of a pod.

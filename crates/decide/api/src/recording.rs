@@ -179,6 +179,7 @@ impl RecordedClaim {
                 allocation_timestamp: None,
             }),
             is_reserved_now: self.reserved_for.is_some(),
+            group: None,
             waits: self.waits,
             extended: self.name_in_pod.is_none().then_some(ExtendedResourceClaim { requests, mappings }),
         }

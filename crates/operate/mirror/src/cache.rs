@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use berth_api::journal::GroupClaims;
 use berth_api::object::device::DeviceKind;
 use berth_api::object::group::{
     GroupKey, GroupKind, GroupOwner, PodGroup, members_of_job, members_of_workload, n_replicas,
@@ -202,11 +203,17 @@ impl CacheSync {
                 Sync::Set(group) => {
                     let key = GroupKey { kind, name: group.metadata.namespaced_name() };
                     cluster.set_group(&key, GroupDisruption::from(&group));
+                    if kind == GroupKind::Scheduling {
+                        cluster.set_group_claims(&key.name, GroupClaims::of(&group));
+                    }
                     Change::PodGroupApplied(key, group.into())
                 }
                 Sync::Unset(name) => {
                     let key = GroupKey { kind, name };
                     cluster.remove_group(&key);
+                    if kind == GroupKind::Scheduling {
+                        cluster.set_group_claims(&key.name, None);
+                    }
                     Change::PodGroupDeleted(key)
                 }
             });

@@ -233,6 +233,7 @@ mod tests {
         volume_limit_scaling: false,
         mutable_pv_node_affinity: false,
         workload_with_job: false,
+        dra_workload_resource_claims: false,
     };
 
     /// Enhancement 5471, story 2: pods are evicted when the rating of their node drops below their threshold.

@@ -1,6 +1,7 @@
 //! Claims of devices: makes those of templates, releases those of pods that are done, and takes the allocation of unused ones
 //! away.
 
+mod groups;
 mod plan;
 mod taints;
 
@@ -10,25 +11,27 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_api::object::NamespacedName;
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::device::{CLAIM_FINALIZER, ResourceClaimConsumerReference};
+use berth_api::object::{NamespacedName, ObjectMeta, PodResourceClaim};
 use berth_api::resource::{PODS, RESOURCE_CLAIMS};
 use berth_client::call::CallError;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use self::plan::{ClaimPlan, Entry, entry_of, is_done, needs_reservation, new_claim, plan_claim};
+use self::plan::{ClaimOwner, ClaimPlan, Entry, entry_of, is_done, needs_reservation, new_claim, plan_claim};
 use crate::api::{Api, DeleteOptions, Precondition};
 use crate::events::{Recorder, Reference};
 use crate::index::Index;
 use crate::informers::{Caches, Informers};
 use crate::queue::{Next, Queue, work};
-use crate::view::{PartialObjectMetadata, Pod, ResourceClaim};
+use crate::view::{PartialObjectMetadata, ResourceClaim};
 
 /// What the controller works on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Pod(NamespacedName),
+    Group(NamespacedName),
     Claim(NamespacedName),
 }
 
@@ -36,12 +39,13 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Key::Pod(name) => write!(f, "pod {name}"),
+            Key::Group(name) => write!(f, "pod group {name}"),
             Key::Claim(name) => write!(f, "claim {name}"),
         }
     }
 }
 
-/// By uid of pods, the claims made for their entries: the caches may not show them yet.
+/// By uid of pods and PodGroups, the claims made for their entries: the caches may not show them yet.
 type Created = HashMap<String, HashMap<String, String>>;
 
 /// The controller.
@@ -51,14 +55,23 @@ pub(crate) struct ResourceClaims {
     caches: Caches,
     queue: Arc<Queue<Key>>,
     created: Arc<Mutex<Created>>,
+    /// Whether the pods of a PodGroup share its claims.
+    groups_share: bool,
 }
 
 impl ResourceClaims {
     /// Creates a controller and registers its handlers with the informers.
-    pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
+    pub(crate) fn new(
+        api: &Api,
+        recorder: Recorder,
+        informers: &mut Informers,
+        feature_gates: FeatureGates,
+    ) -> Self {
         let caches = informers.caches();
         let (queue, created) = Default::default();
-        let controller = ResourceClaims { api: api.clone(), recorder, caches, queue, created };
+        let groups_share = feature_gates.dra_workload_resource_claims;
+        let controller = ResourceClaims { api: api.clone(), recorder, caches, queue, created, groups_share };
+        controller.follow_groups(informers);
         let (queue, created) = (controller.queue.clone(), controller.created.clone());
         informers.pods.on_change(move |change| {
             let Some(pod) = change.latest().filter(|pod| pod.has_resource_claims()) else { return };
@@ -107,6 +120,7 @@ impl ResourceClaims {
     async fn sync(&self, key: Key) -> Result<Next, CallError> {
         match key {
             Key::Pod(name) => self.sync_pod(&name).await?,
+            Key::Group(name) => self.sync_group(&name).await?,
             Key::Claim(name) => self.sync_claim(&name).await?,
         }
         Ok(Next::Wait)
@@ -117,44 +131,15 @@ impl ResourceClaims {
         else {
             return Ok(());
         };
-        let owned = self.caches.resource_claims.by(&Index::Controller(pod.metadata.uid.clone()));
-        let mut statuses: Vec<Value> = Vec::new();
-        let mut outcome = Ok(());
-        for entry in &pod.spec.resource_claims {
-            let find =
-                |name: &str| self.caches.resource_claims.get(&NamespacedName::new(key.namespace(), name));
-            let name = match entry_of(&pod, entry, &owned, find) {
-                Entry::Done => continue,
-                Entry::Record(name) => name,
-                Entry::Create { template } => match self.make_claim(&pod, &entry.name, &template).await {
-                    Ok(Some(name)) => name,
-                    Ok(None) => continue,
-                    Err(error) => {
-                        outcome = Err(error);
-                        continue;
-                    }
-                },
-            };
-            let is_recorded = pod.status.resource_claim_statuses.iter().any(|status| {
-                status.name == entry.name && status.resource_claim_name.as_ref() == Some(&name)
-            });
-            if !is_recorded {
-                statuses.push(json!({"name": entry.name, "resourceClaimName": name}));
-            }
-        }
-        if !statuses.is_empty() {
-            let status = json!({"resourceClaimStatuses": statuses});
-            self.api.merge_status(&PODS, &pod.metadata, &status).await?;
-        }
-        outcome?;
-        for claim in pod.resource_claims() {
-            if let Some(claim) =
-                self.caches.resource_claims.get(&claim).filter(|claim| needs_reservation(&pod, claim))
-            {
-                let consumer = json!({"resource": "pods", "name": key.name(), "uid": pod.metadata.uid});
-                let mut consumers: Vec<Value> =
-                    claim.status.reserved_for.iter().map(|consumer| json!(consumer)).collect();
-                consumers.push(consumer);
+        // Which claims are shared is known when the group is.
+        let Some(shared) = self.shared_claims(&pod) else { return Ok(()) };
+        let own = pod.spec.resource_claims.iter().filter(|entry| !shared.has(entry));
+        self.record_claims(&ClaimOwner::pod(&pod), own, shared.statuses(&pod)).await?;
+        for name in pod.resource_claims() {
+            let consumer = shared.consumer(&pod, &name);
+            let Some(claim) = self.caches.resource_claims.get(&name) else { continue };
+            if needs_reservation(&pod, &consumer, &claim) {
+                let consumers: Vec<_> = claim.status.reserved_for.iter().chain([&consumer]).collect();
                 let status = json!({"reservedFor": consumers});
                 self.api
                     .write_status(&RESOURCE_CLAIMS, &claim.metadata, &status, Precondition::Version)
@@ -164,22 +149,62 @@ impl ResourceClaims {
         Ok(())
     }
 
+    /// Makes the claims of entries that have none, and adds them to the status of the owner, after `statuses`.
+    async fn record_claims(
+        &self,
+        owner: &ClaimOwner<'_>,
+        entries: impl Iterator<Item = &PodResourceClaim>,
+        mut statuses: Vec<Value>,
+    ) -> Result<(), CallError> {
+        let namespace = &owner.metadata.namespace;
+        let owned = self.caches.resource_claims.by(&Index::Controller(owner.metadata.uid.clone()));
+        let mut outcome = Ok(());
+        for entry in entries {
+            let find = |name: &str| self.caches.resource_claims.get(&NamespacedName::new(namespace, name));
+            let name = match entry_of(owner, entry, &owned, find) {
+                Entry::Done => continue,
+                Entry::Record(name) => name,
+                Entry::Create { template } => match self.make_claim(owner, &entry.name, &template).await {
+                    Ok(Some(name)) => name,
+                    Ok(None) => continue,
+                    Err(error) => {
+                        outcome = Err(error);
+                        continue;
+                    }
+                },
+            };
+            if !owner.names(&entry.name, &name) {
+                statuses.push(json!({"name": entry.name, "resourceClaimName": name}));
+            }
+        }
+        if !statuses.is_empty() {
+            let status = json!({"resourceClaimStatuses": statuses});
+            self.api.merge_status(owner.kind, owner.metadata, &status).await?;
+        }
+        outcome
+    }
+
     /// Makes the claim of an entry, unless the caches only do not show it yet; returns its name. `None` if the template is missing
     /// or the namespace ends.
-    async fn make_claim(&self, pod: &Pod, entry: &str, template: &str) -> Result<Option<String>, CallError> {
-        let namespace = &pod.metadata.namespace;
-        let recorded = pod.status.resource_claim_statuses.iter().find(|status| status.name == entry);
-        let made = self.created().get(&pod.metadata.uid).and_then(|entries| entries.get(entry)).cloned();
+    async fn make_claim(
+        &self,
+        owner: &ClaimOwner<'_>,
+        entry: &str,
+        template: &str,
+    ) -> Result<Option<String>, CallError> {
+        let ObjectMeta { namespace, uid, .. } = owner.metadata;
+        let recorded = owner.statuses.iter().find(|status| status.name == entry);
+        let made = self.created().get(uid).and_then(|entries| entries.get(entry)).cloned();
         for name in made.into_iter().chain(recorded.and_then(|status| status.resource_claim_name.clone())) {
             let claim: Option<ResourceClaim> =
                 self.api.get(&RESOURCE_CLAIMS, &NamespacedName::new(namespace, &name)).await?;
-            if claim.is_some_and(|claim| claim.metadata.is_controlled_by(&pod.metadata.uid)) {
+            if claim.is_some_and(|claim| claim.metadata.is_controlled_by(uid)) {
                 return Ok(Some(name));
             }
         }
-        let about = Reference::new(&PODS, &pod.metadata);
+        let about = Reference::new(owner.kind, owner.metadata);
         let failed = |why: String| {
-            let message = format!("PodResourceClaim {entry}: {why}");
+            let message = format!("{}ResourceClaim {entry}: {why}", owner.kind.kind);
             self.recorder.warning(&about, "FailedResourceClaimCreation", message);
         };
         let key = NamespacedName::new(namespace, template);
@@ -189,14 +214,11 @@ impl ResourceClaims {
             ));
             return Ok(None);
         };
-        let claim = new_claim(pod, entry, &found);
+        let claim = new_claim(owner, entry, &found);
         match self.api.create(&RESOURCE_CLAIMS, namespace, claim.to_string().into_bytes()).await {
             Ok(claim) => {
                 let name = claim.metadata.name;
-                self.created()
-                    .entry(pod.metadata.uid.clone())
-                    .or_default()
-                    .insert(entry.to_owned(), name.clone());
+                self.created().entry(uid.clone()).or_default().insert(entry.to_owned(), name.clone());
                 Ok(Some(name))
             }
             Err(error) if error.is_namespace_terminating() => Ok(None),
@@ -215,7 +237,11 @@ impl ResourceClaims {
         let Some(claim) = self.caches.resource_claims.get(key) else { return Ok(()) };
         let mut gone = HashSet::new();
         for consumer in &claim.status.reserved_for {
-            if self.is_gone(key.namespace(), consumer).await? {
+            let is_gone = match consumer.as_pod_group() {
+                Some(_) => self.is_group_gone(key, consumer).await?,
+                None => self.is_gone(key.namespace(), consumer).await?,
+            };
+            if is_gone {
                 gone.insert(consumer.uid.as_str());
             }
         }

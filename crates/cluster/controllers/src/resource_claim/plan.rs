@@ -2,41 +2,70 @@
 
 use std::sync::Arc;
 
-use berth_api::object::PodResourceClaim;
 use berth_api::object::device::{
-    CLAIM_FINALIZER, MAX_CONSUMERS, POD_CLAIM_NAME_ANNOTATION, ResourceClaimConsumerReference,
-    claim_name_base,
+    CLAIM_FINALIZER, MAX_CONSUMERS, POD_CLAIM_NAME_ANNOTATION, POD_GROUP_CLAIM_NAME_ANNOTATION,
+    ResourceClaimConsumerReference, claim_name_base,
 };
+use berth_api::object::{ObjectMeta, PodResourceClaim, PodResourceClaimStatus};
+use berth_api::resource::{POD_GROUPS, PODS, Resource};
 use serde_json::{Value, json};
 
 use crate::ownership::Owner;
-use crate::view::{Pod, ResourceClaim, ResourceClaimTemplate};
+use crate::view::{Pod, PodGroup, ResourceClaim, ResourceClaimTemplate};
 
-/// The next step for an entry of a pod's `spec.resourceClaims`.
+/// A pod or a PodGroup that claims are made for from templates.
+pub(super) struct ClaimOwner<'a> {
+    pub(super) kind: &'static Resource,
+    pub(super) metadata: &'a ObjectMeta,
+    /// The claims that its status names.
+    pub(super) statuses: &'a [PodResourceClaimStatus],
+    /// The annotation of a claim with the name of its entry.
+    annotation: &'static str,
+}
+
+impl ClaimOwner<'_> {
+    pub(super) fn pod(pod: &Pod) -> ClaimOwner<'_> {
+        let (metadata, statuses) = (&pod.metadata, &pod.status.resource_claim_statuses[..]);
+        ClaimOwner { kind: &PODS, metadata, statuses, annotation: POD_CLAIM_NAME_ANNOTATION }
+    }
+
+    pub(super) fn pod_group(group: &PodGroup) -> ClaimOwner<'_> {
+        let (metadata, statuses) = (&group.metadata, &group.status.resource_claim_statuses[..]);
+        ClaimOwner { kind: &POD_GROUPS, metadata, statuses, annotation: POD_GROUP_CLAIM_NAME_ANNOTATION }
+    }
+
+    /// Whether its status names this claim for an entry.
+    pub(super) fn names(&self, entry: &str, claim: &str) -> bool {
+        let mut statuses = self.statuses.iter();
+        statuses.any(|status| status.name == entry && status.resource_claim_name.as_deref() == Some(claim))
+    }
+}
+
+/// The next step for an entry of `spec.resourceClaims` of a pod or a PodGroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     /// Nothing: the claim is there, or none is needed.
     Done,
-    /// The claim is there, and the pod's status is to name it.
+    /// The claim is there, and the status is to name it.
     Record(String),
     /// A claim is to be made from the template.
     Create { template: String },
 }
 
-/// The next step for an entry of a pod. `owned` are the claims that the pod owns; `find` looks for a claim by its name.
+/// The next step for an entry. `owned` are the claims that the pod or PodGroup owns; `find` looks for a claim by its name.
 pub(super) fn entry_of(
-    pod: &Pod,
+    owner: &ClaimOwner<'_>,
     entry: &PodResourceClaim,
     owned: &[Arc<ResourceClaim>],
     find: impl Fn(&str) -> Option<Arc<ResourceClaim>>,
 ) -> Entry {
     let Some(template) = &entry.resource_claim_template_name else { return Entry::Done };
-    let recorded = pod.status.resource_claim_statuses.iter().find(|status| status.name == entry.name);
+    let recorded = owner.statuses.iter().find(|status| status.name == entry.name);
     match recorded.map(|status| status.resource_claim_name.as_deref()) {
         // None is needed.
         Some(None) => return Entry::Done,
         Some(Some(name))
-            if find(name).is_some_and(|claim| claim.metadata.is_controlled_by(&pod.metadata.uid)) =>
+            if find(name).is_some_and(|claim| claim.metadata.is_controlled_by(&owner.metadata.uid)) =>
         {
             return Entry::Done;
         }
@@ -44,8 +73,7 @@ pub(super) fn entry_of(
     }
     // It was made, and the status not written yet.
     let is_for_entry = |claim: &&Arc<ResourceClaim>| {
-        claim.metadata.annotation(POD_CLAIM_NAME_ANNOTATION) == Some(&entry.name)
-            && !claim.metadata.is_deleting()
+        claim.metadata.annotation(owner.annotation) == Some(&entry.name) && !claim.metadata.is_deleting()
     };
     match owned.iter().find(is_for_entry) {
         Some(claim) => Entry::Record(claim.metadata.name.clone()),
@@ -53,27 +81,32 @@ pub(super) fn entry_of(
     }
 }
 
-/// The claim that is made from a template for an entry of a pod.
-pub(super) fn new_claim(pod: &Pod, entry: &str, template: &ResourceClaimTemplate) -> Value {
-    let owner = Owner { kind: &berth_api::resource::PODS, meta: &pod.metadata };
-    let mut metadata = json!({"generateName": claim_name_base(&pod.metadata.name, entry), "namespace": pod.metadata.namespace,
-        "ownerReferences": [owner.reference()]});
+/// The claim that is made from a template for an entry.
+pub(super) fn new_claim(owner: &ClaimOwner<'_>, entry: &str, template: &ResourceClaimTemplate) -> Value {
+    let ClaimOwner { kind, metadata: meta, annotation, .. } = *owner;
+    let reference = Owner { kind, meta }.reference();
+    let mut metadata = json!({"generateName": claim_name_base(&meta.name, entry), "namespace": meta.namespace,
+        "ownerReferences": [reference]});
     for field in ["labels", "annotations"] {
         if let Some(value) = template.spec["metadata"].get(field) {
             metadata[field] = value.clone();
         }
     }
-    metadata["annotations"][POD_CLAIM_NAME_ANNOTATION] = entry.into();
+    metadata["annotations"][annotation] = entry.into();
     json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata,
         "spec": template.spec["spec"]})
 }
 
-/// Whether a pod that was bound without the scheduler is to be entered in `reservedFor` of its claim.
-pub(super) fn needs_reservation(pod: &Pod, claim: &ResourceClaim) -> bool {
+/// Whether a pod that was bound without the scheduler, or its PodGroup, is to be entered in `reservedFor` of its claim.
+pub(super) fn needs_reservation(
+    pod: &Pod,
+    consumer: &ResourceClaimConsumerReference,
+    claim: &ResourceClaim,
+) -> bool {
     !pod.spec.node_name.is_empty()
         && claim.status.allocation.is_some()
         && !claim.metadata.is_deleting()
-        && !claim.status.is_reserved_for(&pod.metadata.uid)
+        && !claim.status.is_reserved_for(&consumer.uid)
         && claim.status.reserved_for.len() < MAX_CONSUMERS
 }
 
@@ -157,27 +190,38 @@ mod tests {
                 ..PodResourceClaim::default()
             };
             assert_eq!(
-                entry_of(&pod(status.clone()), &entry, &owned, |_| found.clone()),
+                entry_of(&ClaimOwner::pod(&pod(status.clone())), &entry, &owned, |_| found.clone()),
                 expected,
                 "{status}"
             );
         }
         let direct =
             PodResourceClaim { resource_claim_name: Some("c".to_owned()), ..PodResourceClaim::default() };
-        assert_eq!(entry_of(&pod(json!({})), &direct, &[], |_| None), Entry::Done);
+        assert_eq!(entry_of(&ClaimOwner::pod(&pod(json!({}))), &direct, &[], |_| None), Entry::Done);
     }
 
     #[test]
     fn a_new_claim_has_all_of_its_template_and_belongs_to_its_pod() {
         let template = json!({"spec": {"metadata": {"labels": {"a": "b"}, "annotations": {"x": "y"}},
             "spec": {"devices": {"requests": [{"name": "r", "later": true}]}}}});
-        let made = new_claim(&pod(json!({})), "gpu", &serde_json::from_value(template.clone()).unwrap());
+        let made = new_claim(
+            &ClaimOwner::pod(&pod(json!({}))),
+            "gpu",
+            &serde_json::from_value(template.clone()).unwrap(),
+        );
         assert_eq!(made["metadata"]["generateName"], "p-gpu-");
         assert_eq!(made["metadata"]["annotations"], json!({"x": "y", POD_CLAIM_NAME_ANNOTATION: "gpu"}));
         assert_eq!(made["metadata"]["labels"], json!({"a": "b"}));
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": true, "blockOwnerDeletion": true});
         assert_eq!(made["metadata"]["ownerReferences"], json!([owner]));
         assert_eq!(made["spec"], template["spec"]["spec"]);
+        let group = json!({"metadata": {"name": "ring", "namespace": "n", "uid": "g"}});
+        let group: PodGroup = serde_json::from_value(group).unwrap();
+        let template = serde_json::from_value(json!({"spec": {"spec": {}}})).unwrap();
+        let made = new_claim(&ClaimOwner::pod_group(&group), "gpu", &template);
+        assert_eq!(made["metadata"]["generateName"], "ring-gpu-");
+        assert_eq!(made["metadata"]["annotations"], json!({POD_GROUP_CLAIM_NAME_ANNOTATION: "gpu"}));
+        assert_eq!(made["metadata"]["ownerReferences"][0]["kind"], "PodGroup");
         let long = claim_name_base(&"p".repeat(100), &"c".repeat(20));
         assert!(long.len() <= 57 && long.starts_with("ppp") && long.ends_with("-ccccccccc"), "{long}");
     }
@@ -229,9 +273,12 @@ mod tests {
                 json!({"status": {"allocation": {}, "reservedFor": [{"resource": "pods", "name": "p", "uid": uid}]}}),
             )
         };
-        assert!(needs_reservation(&bound, &allocated("other")));
-        assert!(!needs_reservation(&bound, &allocated("u")), "it is reserved");
-        assert!(!needs_reservation(&bound, &claim(json!({}))), "it is not allocated");
-        assert!(!needs_reservation(&pod(json!({})), &allocated("other")), "the scheduler will do it");
+        let needs = |pod: &Pod, claim: &ResourceClaim| {
+            needs_reservation(pod, &ResourceClaimConsumerReference::pod(&pod.metadata), claim)
+        };
+        assert!(needs(&bound, &allocated("other")));
+        assert!(!needs(&bound, &allocated("u")), "it is reserved");
+        assert!(!needs(&bound, &claim(json!({}))), "it is not allocated");
+        assert!(!needs(&pod(json!({})), &allocated("other")), "the scheduler will do it");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::feature_gates::FeatureGates;
-use berth_api::object::device::DeviceRequestAllocationResult;
+use berth_api::object::device::{DeviceRequestAllocationResult, ResourceClaimConsumerReference};
 use berth_api::object::{NamespacedName, Taint};
 use berth_client::call::CallError;
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use crate::index::Index;
 use crate::informers::{Caches, Informers};
 use crate::node_lifecycle::{Eviction, Leaves, leaves};
 use crate::queue::{Next, Queue, until, work};
-use crate::view::{NodeTaint, Pod, ResourceSlice};
+use crate::view::{NodeTaint, Pod, ResourceClaim, ResourceSlice};
 
 const EVICTION: Eviction = Eviction {
     event: "DeviceTaintManagerEviction",
@@ -63,22 +63,29 @@ impl DeviceTaintEviction {
     pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
         let caches = informers.caches();
         let controller = DeviceTaintEviction { api: api.clone(), recorder, caches, queue: Arc::default() };
-        let (queue, claims) = (controller.queue.clone(), controller.caches.resource_claims.clone());
+        let (queue, pods) = (controller.queue.clone(), controller.caches.pods.clone());
+        let add_consumer = move |claim: &ResourceClaim, consumer: &ResourceClaimConsumerReference| {
+            let name = NamespacedName::new(&claim.metadata.namespace, &consumer.name);
+            match consumer.as_pod_group() {
+                Some(_) => {
+                    let members = pods.by(&Index::PodGroup(name));
+                    members.iter().for_each(|pod| queue.add(pod.metadata.namespaced_name()));
+                }
+                None => queue.add(name),
+            }
+        };
+        let (add, claims) = (add_consumer.clone(), controller.caches.resource_claims.clone());
         informers.resource_slices.on_change(move |change| {
             let Some(slice) = change.new.filter(|slice| has_no_execute(slice)) else { return };
             for claim in claims.by(&Index::Pool(slice.pool())) {
-                for consumer in &claim.status.reserved_for {
-                    queue.add(NamespacedName::new(&claim.metadata.namespace, &consumer.name));
-                }
+                claim.status.reserved_for.iter().for_each(|consumer| add(&claim, consumer));
             }
         });
-        let queue = controller.queue.clone();
         informers.resource_claims.on_change(move |change| {
             let Some(claim) = change.new.filter(|claim| claim.status.allocation.is_some()) else { return };
             let is_known = |uid: &str| change.old.is_some_and(|old| old.status.is_reserved_for(uid));
-            for consumer in claim.status.reserved_for.iter().filter(|consumer| !is_known(&consumer.uid)) {
-                queue.add(NamespacedName::new(&claim.metadata.namespace, &consumer.name));
-            }
+            let new = claim.status.reserved_for.iter().filter(|consumer| !is_known(&consumer.uid));
+            new.for_each(|consumer| add_consumer(claim, consumer));
         });
         let queue = controller.queue.clone();
         informers.pods.on_change(move |change| {
@@ -111,7 +118,9 @@ impl DeviceTaintEviction {
 
     fn leaves(&self, pod: &Pod, now: Timestamp) -> Leaves {
         let claims = pod.resource_claims().filter_map(|claim| self.caches.resource_claims.get(&claim));
-        let used = claims.filter(|claim| claim.status.is_reserved_for(&pod.metadata.uid));
+        let group = pod.pod_group();
+        let group = group.as_ref().map(NamespacedName::name);
+        let used = claims.filter(|claim| claim.status.is_usable_by(&pod.metadata.uid, group));
         let devices: Vec<_> = used
             .flat_map(|claim| claim.status.allocation.clone())
             .flat_map(|allocation| allocation.devices.results)

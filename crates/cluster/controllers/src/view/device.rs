@@ -1,7 +1,7 @@
 //! Claims of devices, their templates, and the devices of slices as far as their taints go.
 
-use berth_api::object::NamespacedName;
 use berth_api::object::device::{DeviceTaint, ResourceClaimStatus, ResourcePool};
+use berth_api::object::{NamespacedName, PodResourceClaim, PodResourceClaimStatus};
 use serde_json::Value;
 
 use super::ObjectMeta;
@@ -17,6 +17,21 @@ berth_api::object_types! {
         pub(crate) metadata: ObjectMeta,
         /// As JSON: a claim gets every field.
         pub(crate) spec: Value,
+    }
+
+    /// A PodGroup, as far as its claims of devices go.
+    pub(crate) struct PodGroup {
+        pub(crate) metadata: ObjectMeta,
+        pub(crate) spec: PodGroupSpec,
+        pub(crate) status: PodGroupStatus,
+    }
+
+    pub(crate) struct PodGroupSpec {
+        pub(crate) resource_claims: Vec<PodResourceClaim>,
+    }
+
+    pub(crate) struct PodGroupStatus {
+        pub(crate) resource_claim_statuses: Vec<PodResourceClaimStatus>,
     }
 
     pub(crate) struct ResourceSlice {
@@ -42,6 +57,20 @@ impl ResourceClaim {
         Index::of_metadata(&self.metadata, add);
         let results = self.status.allocation.iter().flat_map(|allocation| &allocation.devices.results);
         results.for_each(|result| add(Index::Pool(NamespacedName::new(&result.driver, &result.pool))));
+    }
+}
+
+impl PodGroup {
+    /// Whether an entry of one of its pods stands for one of its claims.
+    pub(crate) fn shares(&self, entry: &PodResourceClaim) -> bool {
+        self.spec.resource_claims.contains(entry)
+    }
+
+    /// The claim of an entry; none while it has not been made.
+    pub(crate) fn claim_of<'a>(&'a self, entry: &'a PodResourceClaim) -> Option<&'a str> {
+        let statuses = || self.status.resource_claim_statuses.iter();
+        let made = || statuses().find(|status| status.name == entry.name)?.resource_claim_name.as_deref();
+        entry.resource_claim_name.as_deref().or_else(made)
     }
 }
 

@@ -56,6 +56,7 @@ berth_client::has_metadata!(
     PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
+    PodGroup,
     ReplicaSet,
     ResourceClaim,
     ResourceClaimTemplate,

@@ -4,7 +4,8 @@
 //! pod. Measured with 20,000 running pods of two containers: 4.7 KB instead of 12.5 KB a pod.
 
 use berth_api::object::{
-    NamespacedName, PodResourceClaim, PodResourceClaimStatus, SelectorRequirement, Toleration, node_rejection,
+    NamespacedName, PodResourceClaim, PodResourceClaimStatus, PodSchedulingGroup, SelectorRequirement,
+    Toleration, node_rejection,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserializer;
@@ -24,6 +25,7 @@ berth_api::object_types! {
         pub(crate) tolerations: Vec<Toleration>,
         affinity: Affinity,
         pub(crate) resource_claims: Vec<PodResourceClaim>,
+        scheduling_group: Option<PodSchedulingGroup>,
         ;
         /// Those that need a claim.
         #[serde(deserialize_with = "volumes_with_claims")]
@@ -124,6 +126,13 @@ impl Pod {
         }
         self.claims().for_each(|claim| add(Index::Claim(claim)));
         self.resource_claims().for_each(|claim| add(Index::ResourceClaim(claim)));
+        self.pod_group().into_iter().for_each(|group| add(Index::PodGroup(group)));
+    }
+
+    /// The PodGroup that it names.
+    pub(crate) fn pod_group(&self) -> Option<NamespacedName> {
+        let group = self.spec.scheduling_group.as_ref()?;
+        Some(NamespacedName::new(&self.metadata.namespace, &group.pod_group_name))
     }
 
     /// The claims that it uses.

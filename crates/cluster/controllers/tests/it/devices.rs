@@ -7,6 +7,7 @@ use super::world::*;
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
 const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
 const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
@@ -101,5 +102,74 @@ async fn pods_leave_devices_with_a_taint_that_evicts() {
     world.until_gone(&path).await;
     let evicted = |event: &Value| event["reason"] == "DeviceTaintManagerEviction";
     world.until_listed("the event says why", EVENTS, |events| events.iter().any(evicted)).await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_group_has_one_claim_for_all_of_its_pods_until_it_is_gone() {
+    let mut options = options();
+    options.feature_gates.dra_workload_resource_claims = true;
+    let world = World::with(1, options).await;
+    world.create(TEMPLATES, &json!({"metadata": {"name": "gpu"}, "spec": {"spec": spec()}})).await;
+    let member = |name: &str| {
+        let mut pod = pod(name, json!({"resourceClaimTemplateName": "gpu"}));
+        pod["spec"]["schedulingGroup"] = json!({"podGroupName": "ring"});
+        pod
+    };
+    world.create(PODS, &member("early")).await;
+    let claims = json!([{"name": "gpu", "resourceClaimTemplateName": "gpu"}]);
+    let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "ring"},
+        "spec": {"schedulingPolicy": {"basic": {}}, "resourceClaims": claims}});
+    let group = world.create(POD_GROUPS, &group).await;
+    world.create(PODS, &member("late")).await;
+
+    let path = format!("{POD_GROUPS}/ring");
+    let named = |object: &Value| !object["status"]["resourceClaimStatuses"].is_null();
+    let shown =
+        world.until("the group names its claim", &path, named).await["status"]["resourceClaimStatuses"]
+            .clone();
+    let claim = shown[0]["resourceClaimName"].as_str().unwrap();
+    assert!(claim.starts_with("ring-gpu-"), "{claim}");
+    for pod in ["early", "late"] {
+        let pod = world.until("the pod names the claim of the group", &format!("{PODS}/{pod}"), named).await;
+        assert_eq!(pod["status"]["resourceClaimStatuses"], shown);
+    }
+    let made = world.list(CLAIMS).await;
+    assert_eq!(names(&made), [claim], "one claim for all");
+    assert_eq!(made[0]["metadata"]["ownerReferences"][0]["uid"], group["metadata"]["uid"]);
+
+    allocate(&world, claim).await;
+    let path = format!("{CLAIMS}/{claim}");
+    let reserved = world.until("reserved for the group", &path, |claim| consumers(claim) == ["ring"]).await;
+    let consumer = json!({"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "ring", "uid": group["metadata"]["uid"]});
+    assert_eq!(reserved["status"]["reservedFor"], json!([consumer]));
+
+    // The pods use the devices for as long as they run, whether their group is there or not.
+    world.delete(&format!("{PODS}/early"), Value::Null).await;
+    world.delete(&format!("{POD_GROUPS}/ring"), Value::Null).await;
+    world.until("the claim is being deleted", &path, is_deleting).await;
+    let still = world.get(&path).await.unwrap();
+    assert!(!still["status"]["allocation"].is_null() && consumers(&still) == ["ring"], "{still}");
+    world.delete(&format!("{PODS}/late"), Value::Null).await;
+    world.until_gone(&path).await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_gate_each_pod_of_a_group_has_a_claim_of_its_own() {
+    let world = World::new(1).await;
+    world.create(TEMPLATES, &json!({"metadata": {"name": "gpu"}, "spec": {"spec": spec()}})).await;
+    let claims = json!([{"name": "gpu", "resourceClaimTemplateName": "gpu"}]);
+    let group = json!({"metadata": {"name": "ring"}, "spec": {"schedulingPolicy": {"basic": {}}, "resourceClaims": claims}});
+    world.create(POD_GROUPS, &group).await;
+    for name in ["a", "b"] {
+        let mut pod = pod(name, json!({"resourceClaimTemplateName": "gpu"}));
+        pod["spec"]["schedulingGroup"] = json!({"podGroupName": "ring"});
+        world.create(PODS, &pod).await;
+    }
+    world.until_listed("two claims", CLAIMS, |claims| claims.len() == 2).await;
+    assert!(
+        world.get(&format!("{POD_GROUPS}/ring")).await.unwrap()["status"]["resourceClaimStatuses"].is_null()
+    );
     world.end().await;
 }

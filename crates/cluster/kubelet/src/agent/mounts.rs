@@ -55,7 +55,7 @@ impl Agent {
         let node = self.nodes.get(entry.node);
         let labels = &node.view.as_ref()?.metadata.labels;
         let mount = self.volumes.check(MountNode { name: &node.name, labels }, &needs.volumes);
-        let prepared = self.devices.check(&entry.uid, &needs.devices);
+        let prepared = self.devices.check(&entry.uid, needs.group.as_deref(), &needs.devices);
         let PodState::Decided(lifecycle) = &mut entry.state else { return None };
         let before = Progress::of(lifecycle);
         match mount {

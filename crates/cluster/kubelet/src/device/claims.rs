@@ -47,11 +47,16 @@ impl DeviceClaims {
         start(claims);
     }
 
-    /// Whether a pod with this uid can use its claims.
+    /// Whether a pod with this uid, and this PodGroup, can use its claims.
     ///
     /// # Errors
     /// It has to wait; the text is that of the event.
-    pub(crate) fn check(&mut self, uid: &str, claims: &[DeviceClaim]) -> Result<(), String> {
+    pub(crate) fn check(
+        &mut self,
+        uid: &str,
+        group: Option<&str>,
+        claims: &[DeviceClaim],
+    ) -> Result<(), String> {
         if !claims.is_empty() {
             self.follow();
         }
@@ -67,7 +72,7 @@ impl DeviceClaims {
             if found.status.allocation.is_none() {
                 return failed(format!("ResourceClaim {:?} is not allocated", key.name()));
             }
-            if !found.status.is_reserved_for(uid) {
+            if !found.status.is_usable_by(uid, group) {
                 return failed(format!(
                     "pod is not allowed to use ResourceClaim {:?}: it is not reserved for it",
                     key.name()
@@ -89,16 +94,25 @@ mod tests {
     fn a_pod_waits_until_its_claim_is_allocated_and_reserved_for_it() {
         let mut claims = DeviceClaims::default();
         let reserved = json!([{"resource": "pods", "name": "p", "uid": "u"}]);
+        let of_group = |name: &str| {
+            let consumer =
+                json!({"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": name, "uid": "g"});
+            json!({"allocation": {}, "reservedFor": [consumer]})
+        };
         for (name, status) in [
             ("free", json!({})),
             ("foreign", json!({"allocation": {}, "reservedFor": [{"uid": "v"}]})),
             ("ready", json!({"allocation": {}, "reservedFor": reserved})),
+            ("of-group", of_group("ring")),
+            ("of-other-group", of_group("star")),
         ] {
             let claim = json!({"metadata": {"name": name, "namespace": "n"}, "status": status});
             claims.claims.insert(Arc::new(serde_json::from_value::<Claim>(claim).unwrap()));
         }
         for (claim, why) in [
             (json!("ready"), None),
+            (json!("of-group"), None),
+            (json!("of-other-group"), Some("not reserved for it")),
             (Value::Null, Some("not created yet")),
             (json!("absent"), Some("\"absent\" not found")),
             (json!("free"), Some("\"free\" is not allocated")),
@@ -106,12 +120,12 @@ mod tests {
         ] {
             let claim = claim.as_str().map(|name| NamespacedName::new("n", name));
             let claim = DeviceClaim { name: "gpu".to_owned(), claim };
-            match (claims.check("u", std::slice::from_ref(&claim)), why) {
+            match (claims.check("u", Some("ring"), std::slice::from_ref(&claim)), why) {
                 (Ok(()), None) => {}
                 (Err(message), Some(why)) if message.contains(why) => {}
                 (answer, why) => panic!("{claim:?} {answer:?} {why:?}"),
             }
         }
-        assert_eq!(claims.check("u", &[]), Ok(()));
+        assert_eq!(claims.check("u", None, &[]), Ok(()));
     }
 }

@@ -5,8 +5,8 @@
 
 use berth_api::object::{
     Affinity, Condition, Container, NamespacedName, ObjectMeta, Pod, PodOs, PodResourceClaim,
-    PodResourceClaimStatus, PodSpec, ResourceList, ResourceRequirements, Shared, StringMap, Toleration,
-    find_condition, time, volume,
+    PodResourceClaimStatus, PodSchedulingGroup, PodSpec, ResourceList, ResourceRequirements, Shared,
+    StringMap, Toleration, find_condition, time, volume,
 };
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -38,6 +38,7 @@ berth_api::object_types! {
         pub(crate) readiness_gates: Vec<ReadinessGate>,
         pub(crate) volumes: Vec<PodVolume>,
         pub(crate) resource_claims: Vec<PodResourceClaim>,
+        pub(crate) scheduling_group: Option<PodSchedulingGroup>,
     }
 
     /// A volume; only what names its claim. That of a generic ephemeral volume is named after the pod and the volume.
@@ -121,6 +122,8 @@ pub(crate) struct DeviceClaim {
 pub(crate) struct Needs {
     pub(crate) volumes: Vec<ClaimVolume>,
     pub(crate) devices: Vec<DeviceClaim>,
+    /// The PodGroup for which claims may be reserved instead of the pod.
+    pub(crate) group: Option<String>,
 }
 
 impl Needs {
@@ -165,7 +168,8 @@ impl PodView {
 
     /// What it waits for before its containers are created.
     pub(crate) fn needs(&self) -> Needs {
-        Needs { volumes: self.claim_volumes(), devices: self.device_claims() }
+        let group = self.spec.scheduling_group.as_ref().map(|group| group.pod_group_name.clone());
+        Needs { volumes: self.claim_volumes(), devices: self.device_claims(), group }
     }
 
     /// The claims of devices. An entry of a template for which no claim is needed has none.

@@ -117,6 +117,8 @@ pub struct FeatureGates {
     pub mutable_pv_node_affinity: bool,
     /// The Job controller creates a Workload and a PodGroup for Jobs whose pods all run at once (enhancement 5547).
     pub workload_with_job: bool,
+    /// The pods of a PodGroup share its claims of devices (enhancement 5729).
+    pub dra_workload_resource_claims: bool,
 }
 
 impl FeatureGates {
@@ -149,13 +151,14 @@ impl FeatureGates {
         self.fields().into_iter().filter(|(_, is_on)| **is_on).map(|(name, _)| name).collect()
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut bool); 5] {
+    fn fields(&mut self) -> [(&'static str, &mut bool); 6] {
         [
             ("TaintTolerationComparisonOperators", &mut self.taint_toleration_comparison_operators),
             ("StorageCapacityScoring", &mut self.storage_capacity_scoring),
             ("VolumeLimitScaling", &mut self.volume_limit_scaling),
             ("MutablePVNodeAffinity", &mut self.mutable_pv_node_affinity),
             ("WorkloadWithJob", &mut self.workload_with_job),
+            ("DRAWorkloadResourceClaims", &mut self.dra_workload_resource_claims),
         ]
     }
 }

@@ -1,6 +1,6 @@
 //! Update: what the cluster is, and the changes that follow.
 
-use berth_api::journal::{AssumedDevices, Entry, JournaledGroup};
+use berth_api::journal::{AssumedDevices, Entry, GroupClaims, JournaledGroup};
 use berth_api::object::device::{DeviceKind, DeviceObject};
 use berth_api::object::{
     GroupKey, Namespace, NamespacedName, Node, Pod, Service, VolumeDecision, VolumeKind, VolumeObject,
@@ -128,6 +128,15 @@ impl Cluster {
                 let GroupDisruption { as_a_whole, priority, levels } = disruption;
                 Entry::Group(Box::new(JournaledGroup { key: key.clone(), as_a_whole, priority, levels }))
             });
+        }
+    }
+
+    /// Sets the claims of devices that the pods of a PodGroup share; none if it has none, or is gone. Without the gate
+    /// `DRAWorkloadResourceClaims`, they have no effect.
+    pub fn set_group_claims(&mut self, group: &NamespacedName, claims: Option<GroupClaims>) {
+        if self.state.set_group_claims(group, claims.clone()) {
+            self.updated();
+            self.report(|_| Entry::GroupClaims(group.clone(), claims.map(Box::new)));
         }
     }
 

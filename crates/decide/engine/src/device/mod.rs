@@ -24,7 +24,7 @@ use berth_api::object::NamespacedName;
 use smallvec::SmallVec;
 
 use crate::state::State;
-use crate::state::device::{ClaimSpec, ClassRecord, ContainerResources, NodeScope, PodDevices};
+use crate::state::device::{ClaimSpec, ClassRecord, Consumer, ContainerResources, NodeScope, PodDevices};
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::pod::prepared::PreparedPod;
 
@@ -60,6 +60,8 @@ pub(crate) struct CycleClaim {
     /// Its place in [`DeviceRules::unallocated`], if it has to be allocated.
     pub(crate) unallocated: Option<usize>,
 }
+    /// The PodGroup that shares it: it is reserved for the group instead of the pod.
+    pub(crate) group: Option<Consumer>,
 
 /// What claims require of a node. Pods with equal rules fare equally.
 #[derive(Clone, Debug, Default)]

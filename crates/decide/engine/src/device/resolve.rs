@@ -10,7 +10,7 @@ use super::score::score_of_allocated;
 use super::{CycleClaim, CycleDevices, DeviceRules, ExtendedResource, Requested};
 use crate::state::State;
 use crate::state::device::{
-    ClaimRecord, ClaimSpec, ClassRecord, NodeScope, PodDevices, Readiness, StatedClaim,
+    ClaimRecord, ClaimSpec, ClassRecord, Consumer, NodeScope, PodDevices, Readiness, StatedClaim,
 };
 
 impl CycleDevices {
@@ -56,12 +56,12 @@ impl CycleDevices {
         binding_timeout: i64,
     ) -> Result<(), String> {
         let found = named_claims(state, &self.pod)?;
-        for (name_in_pod, name, claim) in found {
+        for NamedClaim { name_in_pod, name, claim, group } in found {
             let mut unallocated = None;
             match claim.allocation() {
                 Some(_)
                     if claim.written.is_none()
-                        && claim.in_flight_for.is_some()
+                        && claim.in_flight_for.as_ref().is_some_and(|by| !by.is(&self.pod))
                         && !claim.is_reserved_for(&self.pod) =>
                 {
                     return Err(format!("resource claim {name} is in the process of being allocated"));
@@ -89,21 +89,27 @@ impl CycleDevices {
                     });
                 }
             }
-            let problem = self.write_problem(name, claim);
+            let problem = self.write_problem(name, claim, group.as_ref());
             self.write_problem = self.write_problem.take().or(problem);
             self.claims.push(CycleClaim {
                 name_in_pod: name_in_pod.into(),
                 claim: name.clone(),
                 unallocated,
+                group,
             });
         }
         Ok(())
     }
 
     /// Why the API server would refuse what is to be written to a claim.
-    fn write_problem(&self, name: &NamespacedName, claim: &ClaimRecord) -> Option<String> {
+    fn write_problem(
+        &self,
+        name: &NamespacedName,
+        claim: &ClaimRecord,
+        group: Option<&Consumer>,
+    ) -> Option<String> {
         let is_named_before = self.claims.iter().any(|before| before.claim == *name);
-        if claim.is_reserved_for(&self.pod) {
+        if group.map_or_else(|| claim.is_reserved_for(&self.pod), |group| claim.shows(group)) {
             return None;
         }
         if is_named_before && claim.allocation().is_none() {
@@ -131,11 +137,17 @@ impl CycleDevices {
     }
 }
 
-/// The claims that a pod names, each with its name in the pod.
-fn named_claims<'a>(
-    state: &'a State,
-    pod: &'a PodDevices,
-) -> Result<Vec<(&'a str, &'a NamespacedName, &'a ClaimRecord)>, String> {
+/// A claim that a pod names.
+struct NamedClaim<'a> {
+    name_in_pod: &'a str,
+    name: &'a NamespacedName,
+    claim: &'a ClaimRecord,
+    /// The PodGroup that shares it.
+    group: Option<Consumer>,
+}
+
+/// The claims that a pod names, in its order.
+fn named_claims<'a>(state: &'a State, pod: &'a PodDevices) -> Result<Vec<NamedClaim<'a>>, String> {
     let mut found = Vec::new();
     for entry in &pod.claims {
         let (name, is_made) = match &entry.claim {
@@ -151,13 +163,14 @@ fn named_claims<'a>(
         if claim.is_deleting {
             return Err(format!("resourceclaim {:?} is being deleted", name.name()));
         }
-        if is_made && !claim.is_of(pod) {
+        let group = state.shares_claim(pod, entry, claim);
+        if is_made && group.is_none() && !claim.is_of(pod) {
             return Err(format!(
                 "ResourceClaim {name} was not created for Pod {} (Pod is not owner)",
                 pod.pod
             ));
         }
-        found.push((&*entry.name, name, claim));
+        found.push(NamedClaim { name_in_pod: &entry.name, name, claim, group });
     }
     Ok(found)
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use berth_api::object::device::{
     AllocationResult, ClaimDecision, DeviceAllocationConfiguration, DeviceConfiguration, DeviceDecision,
-    DeviceRequestAllocationResult, ExtendedResourceClaim,
+    DeviceRequestAllocationResult, ExtendedResourceClaim, ResourceClaimConsumerReference,
 };
 use berth_api::object::{NodeSelector, NodeSelectorTerm, SelectorRequirement};
 
@@ -52,7 +52,14 @@ pub(crate) fn device_decision(
             name_in_pod: Some(claim.name_in_pod.to_string()),
             waits,
             allocation,
-            is_reserved_now: record.is_some_and(|record| !record.is_reserved_for(&devices.pod)),
+            is_reserved_now: record.is_some_and(|record| match &claim.group {
+                Some(group) => !record.shows(group),
+                None => !record.is_reserved_for(&devices.pod),
+            }),
+            group: claim
+                .group
+                .as_ref()
+                .map(|of| ResourceClaimConsumerReference::pod_group(&of.group, &of.uid)),
             extended: None,
         });
     }
@@ -71,6 +78,7 @@ pub(crate) fn device_decision(
             waits: allocation.devices.results.iter().any(|result| !result.binding_conditions.is_empty()),
             allocation: Some(allocation),
             is_reserved_now: true,
+            group: None,
             extended: Some(ExtendedResourceClaim {
                 requests: requested.spec.source.devices.requests.clone(),
                 mappings: mappings.clone(),

@@ -150,6 +150,9 @@ impl JournalReplay {
                 let JournaledGroup { key, as_a_whole, priority, levels } = *group;
                 cluster.set_group(&key, GroupDisruption { as_a_whole, priority, levels });
             }
+            Entry::GroupClaims(group, claims) => {
+                cluster.set_group_claims(&group, claims.map(|claims| *claims))
+            }
             Entry::Budget(budget) => {
                 let name = budget.metadata.namespaced_name();
                 self.budgets.insert(name, DisruptionBudget::from(&*budget));

@@ -191,6 +191,7 @@ impl Simulation {
         }));
         pods.sort_by_key(|pod| pod.entry.order);
 
+        let gates = options.settings.config.feature_gates;
         let mut simulation = Simulation {
             extensions: options.settings.extensions,
             cluster: Cluster::new(options.settings),
@@ -212,7 +213,11 @@ impl Simulation {
             namespaces: KnownNamespaces::new(inventory.namespaces.iter().map(|e| &e.object)),
             devices: Devices::default(),
             created_claims: Vec::new(),
-            pod_groups: inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules())).collect(),
+            pod_groups: inventory
+                .pod_groups
+                .iter()
+                .map(|g| (g.object.key(), g.object.rules(gates)))
+                .collect(),
             group_disruptions: BTreeMap::new(),
             group_owners: group_owners(&inventory),
             group_placements: BTreeMap::new(),

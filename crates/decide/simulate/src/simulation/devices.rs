@@ -7,13 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use berth_api::expand::{suffix, synthetic_uid};
+use berth_api::journal::GroupClaims;
 use berth_api::object::device::{
-    DeviceKind, DeviceObject, DeviceRequestAllocationResult, POD_CLAIM_NAME_ANNOTATION, ResourceClaim,
-    ResourceClaimStatus, ResourceClaimTemplate, ResourceSlice, claim_name_base,
+    DeviceKind, DeviceObject, DeviceRequestAllocationResult, POD_CLAIM_NAME_ANNOTATION,
+    POD_GROUP_CLAIM_NAME_ANNOTATION, ResourceClaim, ResourceClaimConsumerReference, ResourceClaimStatus,
+    ResourceClaimTemplate, ResourceSlice, claim_name_base,
 };
 use berth_api::object::{
-    NamespacedName, ObjectMeta, OwnerReference, Pod, PodExtendedResourceClaimStatus, PodResourceClaimStatus,
+    NamespacedName, ObjectMeta, OwnerReference, Pod, PodExtendedResourceClaimStatus, PodGroup,
+    PodResourceClaim, PodResourceClaimStatus,
 };
+use berth_api::resource::POD_GROUPS;
 use berth_api::syntax::quantity::Quantity;
 use berth_engine::{Cluster, Outcome};
 use jiff::Timestamp;
@@ -71,8 +75,10 @@ pub(crate) type Claims = BTreeMap<NamespacedName, Arc<ResourceClaim>>;
 #[derive(Clone, Default)]
 pub(crate) struct Devices {
     claims: Claims,
-    /// The claims made for the entries of pods, by the uid of the pod and the name of the entry.
+    /// The claims made for the entries of pods and PodGroups, by the uid of the owner and the name of the entry.
     made: BTreeMap<(String, String), NamespacedName>,
+    /// The PodGroups whose pods share claims.
+    groups: BTreeMap<NamespacedName, PodGroup>,
     templates: BTreeMap<NamespacedName, Arc<ResourceClaimTemplate>>,
     slices: BTreeMap<String, Arc<ResourceSlice>>,
     classes: BTreeSet<String>,
@@ -114,6 +120,29 @@ impl Devices {
         cluster.remove_device_object(kind, name.namespace(), name.name());
     }
 
+    /// Sets the PodGroups whose pods share claims; those of an input have uids.
+    pub(super) fn set_groups(&mut self, cluster: &mut Cluster, groups: impl Iterator<Item = PodGroup>) {
+        for name in std::mem::take(&mut self.groups).into_keys() {
+            cluster.set_group_claims(&name, None);
+        }
+        for mut group in groups.filter(|group| !group.spec.resource_claims.is_empty()) {
+            let ObjectMeta { namespace, name, uid, .. } = &mut group.metadata;
+            if uid.is_empty() {
+                *uid = synthetic_uid(POD_GROUPS.kind, namespace, name);
+            }
+            let name = group.metadata.namespaced_name();
+            cluster.set_group_claims(&name, GroupClaims::of(&group));
+            self.groups.insert(name, group);
+        }
+    }
+
+    /// The PodGroup whose claim an entry of a pod stands for.
+    fn group_with(&self, pod: &Pod, entry: &PodResourceClaim) -> Option<&PodGroup> {
+        let name = &pod.spec.scheduling_group.as_ref()?.pod_group_name;
+        let group = self.groups.get(&NamespacedName::new(&pod.metadata.namespace, name))?;
+        group.shares(entry).then_some(group)
+    }
+
     /// Makes the claims of a pod from their templates, as the controller does, and names them in the status of the pod and of its
     /// object. An entry whose template is not in the input gets none.
     pub(super) fn make_claims(&mut self, cluster: &mut Cluster, pod: &mut Pod, raw: Option<&mut Value>) {
@@ -131,7 +160,11 @@ impl Devices {
             if pod.status.resource_claim_statuses.iter().any(named) {
                 continue;
             }
-            let Some(claim) = self.claim_for(cluster, pod, &entry.name, template) else { continue };
+            let owner = match self.group_with(pod, entry) {
+                Some(group) => ClaimOwner::pod_group(&group.metadata),
+                None => ClaimOwner::pod(&pod.metadata),
+            };
+            let Some(claim) = self.claim_for(cluster, owner, &entry.name, template) else { continue };
             pod.status
                 .resource_claim_statuses
                 .push(PodResourceClaimStatus { name: entry.name.clone(), resource_claim_name: Some(claim) });
@@ -142,20 +175,28 @@ impl Devices {
         }
     }
 
-    /// The name of the claim that was made for an entry of a pod, or is made now.
-    fn claim_for(&mut self, cluster: &mut Cluster, pod: &Pod, entry: &str, template: &str) -> Option<String> {
-        let namespace = &pod.metadata.namespace;
-        if let Some(name) = self.made.get(&(pod.metadata.uid.clone(), entry.to_owned())) {
+    /// The name of the claim that was made for an entry of a pod or of its PodGroup, or is made now.
+    fn claim_for(
+        &mut self,
+        cluster: &mut Cluster,
+        owner: ClaimOwner,
+        entry: &str,
+        template: &str,
+    ) -> Option<String> {
+        let ClaimOwner { namespace, reference, annotation } = owner;
+        if let Some(name) = self.made.get(&(reference.uid.clone(), entry.to_owned())) {
             return Some(name.name().to_owned());
         }
-        let template = self.templates.get(&NamespacedName::new(namespace, template))?.clone();
+        let template = self.templates.get(&NamespacedName::new(&namespace, template))?.clone();
         let mut annotations = template.spec.metadata.annotations.clone();
-        annotations.insert(POD_CLAIM_NAME_ANNOTATION.to_owned(), entry.to_owned());
+        annotations.insert(annotation.to_owned(), entry.to_owned());
         let metadata = ObjectMeta {
-            name: self.free_name(namespace, &claim_name_base(&pod.metadata.name, entry)),
+            name: self.free_name(&namespace, &claim_name_base(&reference.name, entry)),
+            namespace,
             labels: template.spec.metadata.labels.clone(),
             annotations,
-            ..made_for(pod)
+            owner_references: vec![reference].into(),
+            ..ObjectMeta::default()
         };
         let spec = template.spec.spec.clone();
         let name = metadata.name.clone();
@@ -201,9 +242,14 @@ impl Devices {
                 };
                 pod.status.extended_resource_claim_status = Some(Box::new(status));
             }
-            let before = self.claims.get(&decided.claim);
-            let claim =
-                decided.written(before.map(|claim| &**claim), &pod.metadata, &made, Timestamp::UNIX_EPOCH);
+            let before = self.claims.get(&decided.claim).map(|claim| &**claim);
+            let mut decided = decided.clone();
+            // Another member of the group has written it.
+            let is_written = |group: &ResourceClaimConsumerReference| {
+                before.is_some_and(|claim| claim.status.is_reserved_for(&group.uid))
+            };
+            decided.is_reserved_now &= !decided.group.as_ref().is_some_and(is_written);
+            let claim = decided.written(before, &pod.metadata, &made, Timestamp::UNIX_EPOCH);
             self.write(cluster, claim);
         }
     }
@@ -324,10 +370,12 @@ impl Devices {
     }
 }
 
-/// The pod and the entry that a claim was made for.
+/// The owner and the entry that a claim was made for.
 fn made_key(claim: &ResourceClaim) -> Option<(String, String)> {
     let metadata = &claim.metadata;
-    let entry = metadata.annotation(POD_CLAIM_NAME_ANNOTATION).filter(|_| !metadata.is_deleting())?;
+    let annotated = |name| metadata.annotation(name).filter(|_| !metadata.is_deleting());
+    let entry =
+        annotated(POD_CLAIM_NAME_ANNOTATION).or_else(|| annotated(POD_GROUP_CLAIM_NAME_ANNOTATION))?;
     Some((metadata.controller()?.uid.clone(), entry.to_owned()))
 }
 
@@ -345,12 +393,24 @@ pub(super) fn claims_of(pod: &Pod) -> Vec<NamespacedName> {
     named.chain(extended).map(|name| NamespacedName::new(&pod.metadata.namespace, name)).collect()
 }
 
-/// The metadata of what is made for a pod.
-fn made_for(pod: &Pod) -> ObjectMeta {
-    let owner = OwnerReference { block_owner_deletion: Some(true), ..OwnerReference::of_pod(&pod.metadata) };
-    ObjectMeta {
-        namespace: pod.metadata.namespace.clone(),
-        owner_references: vec![owner].into(),
-        ..ObjectMeta::default()
+/// What a claim is made for from a template.
+struct ClaimOwner {
+    namespace: String,
+    reference: OwnerReference,
+    /// The annotation with the name of the entry.
+    annotation: &'static str,
+}
+
+impl ClaimOwner {
+    fn pod(pod: &ObjectMeta) -> ClaimOwner {
+        let reference = OwnerReference { block_owner_deletion: Some(true), ..OwnerReference::of_pod(pod) };
+        ClaimOwner { namespace: pod.namespace.clone(), reference, annotation: POD_CLAIM_NAME_ANNOTATION }
+    }
+
+    fn pod_group(group: &ObjectMeta) -> ClaimOwner {
+        let of_pod = ClaimOwner::pod(group);
+        let (api_version, kind) = (POD_GROUPS.api_version(), POD_GROUPS.kind.to_owned());
+        let reference = OwnerReference { api_version, kind, ..of_pod.reference };
+        ClaimOwner { reference, annotation: POD_GROUP_CLAIM_NAME_ANNOTATION, ..of_pod }
     }
 }

@@ -93,7 +93,7 @@ impl Simulation {
         replaced
     }
 
-    /// Sets what the PodGroups of an input say of running pods; those that no API server has admitted have the priority of their
+    /// Sets what the PodGroups of an input say of running pods, and the claims that their pods share; those that no API server has admitted have the priority of their
     /// class.
     pub(super) fn set_group_disruptions(&mut self, inventory: &Inventory) {
         let classes: Vec<_> = inventory.priority_classes.iter().map(|entry| entry.object.clone()).collect();
@@ -114,6 +114,11 @@ impl Simulation {
         }
         now.iter().for_each(|(key, disruption)| self.cluster.set_group(key, disruption.clone()));
         self.group_disruptions = now;
+        let gates = self.cluster.settings().config.feature_gates;
+        let groups = inventory.pod_groups.iter().map(|entry| &entry.object);
+        let sharing = groups
+            .filter(|group| gates.dra_workload_resource_claims && group.key().kind == GroupKind::Scheduling);
+        self.devices.set_groups(&mut self.cluster, sharing.cloned());
     }
 
     /// The name of the group that a pod is evicted with: one whose pods are disrupted together.
@@ -181,7 +186,7 @@ impl Simulation {
             .for_each(|domain| *n_pods.entry(domain).or_default() += 1);
         n_pods
             .into_iter()
-            .map(|(domain, n_pods)| DomainMembers { domain: domain.to_owned(), n_pods })
+            .map(|(domain, n_pods)| DomainMembers { domain: domain.into_owned(), n_pods })
             .collect()
     }
 

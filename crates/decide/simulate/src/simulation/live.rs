@@ -121,8 +121,9 @@ impl Simulation {
             self.budget_objects = budgets.map(|budget| budget.object.clone()).collect();
         }
         if is_changed(&[Kind::PodGroup, Kind::CoschedulingPodGroup]) {
+            let gates = self.cluster.settings().config.feature_gates;
             self.pod_groups =
-                inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules())).collect();
+                inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules(gates))).collect();
             self.set_group_disruptions(inventory);
             for i in 0..self.pods.len() {
                 self.pods[i].group = self.group_of(&self.pods[i].pod);

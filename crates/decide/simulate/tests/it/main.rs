@@ -5,6 +5,7 @@ mod compare;
 mod device_models;
 mod devices;
 mod drains;
+mod group_claims;
 mod groups;
 mod hints;
 mod node_name;

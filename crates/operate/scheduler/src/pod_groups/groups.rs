@@ -213,8 +213,9 @@ impl PodGroups {
     }
 
     pub(crate) fn object_applied(&mut self, context: &mut Context, key: &PodGroupKey, object: &PodGroup) {
-        let before = self.objects.set(key.clone(), object);
-        let rules = Some(object.rules());
+        let gates = context.state.cluster.settings().config.feature_gates;
+        let before = self.objects.set(key.clone(), object, gates);
+        let rules = Some(object.rules(gates));
         if rules != before {
             self.object_changed(context, key, [before, rules].contains(&Some(None)));
         }

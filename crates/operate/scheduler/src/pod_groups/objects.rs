@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::group::{GROUP_CONDITIONS, GroupKind};
 use berth_api::object::time::rfc3339;
 use berth_api::object::{GroupKey as PodGroupKey, GroupRules, PodGroup};
@@ -59,11 +60,11 @@ impl GroupStatus {
 }
 
 impl GroupObject {
-    fn new(object: &PodGroup, before: Option<GroupObject>) -> GroupObject {
+    fn new(object: &PodGroup, gates: FeatureGates, before: Option<GroupObject>) -> GroupObject {
         let (wanted, is_write_in_flight) =
             before.map_or((None, false), |before| (before.wanted, before.is_write_in_flight));
         GroupObject {
-            rules: object.rules(),
+            rules: object.rules(gates),
             reference: ObjectReference {
                 api_version: object.api_version.clone().into(),
                 kind: "PodGroup".into(),
@@ -114,10 +115,15 @@ pub(super) struct GroupObjects {
 
 impl GroupObjects {
     /// Returns the rules of the object before, if it existed.
-    pub(super) fn set(&mut self, key: PodGroupKey, object: &PodGroup) -> Option<Option<GroupRules>> {
+    pub(super) fn set(
+        &mut self,
+        key: PodGroupKey,
+        object: &PodGroup,
+        gates: FeatureGates,
+    ) -> Option<Option<GroupRules>> {
         let before = self.objects.remove(&key);
         let rules = before.as_ref().map(|before| before.rules.clone());
-        self.objects.insert(key, GroupObject::new(object, before));
+        self.objects.insert(key, GroupObject::new(object, gates, before));
         rules
     }
 
@@ -217,7 +223,7 @@ mod tests {
             let condition = json!({"type": condition, "status": "True", "reason": "Scheduled"});
             let object = json!({"status": {"conditions": [condition]}});
             let mut groups = GroupObjects::default();
-            groups.set(key.clone(), &serde_json::from_value(object).unwrap());
+            groups.set(key.clone(), &serde_json::from_value(object).unwrap(), FeatureGates::default());
             groups.show(&key, false, "Unschedulable", "");
             assert_eq!(!groups.queue.is_empty(), is_written);
         }
@@ -230,7 +236,7 @@ mod tests {
         let mut groups = GroupObjects::default();
         groups.show(&key, true, "Scheduled", "");
         assert!(groups.queue.is_empty(), "the object does not exist");
-        assert_eq!(groups.set(key.clone(), &PodGroup::default()), None);
+        assert_eq!(groups.set(key.clone(), &PodGroup::default(), FeatureGates::default()), None);
         for n in ["1", "2"] {
             groups.show(&key, false, "Unschedulable", n);
         }

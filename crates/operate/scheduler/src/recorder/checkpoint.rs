@@ -38,6 +38,7 @@ enum Object {
     /// What is assumed of the extended resources of a pod.
     AssumedResources(NamespacedName),
     Group(GroupKey),
+    GroupClaims(NamespacedName),
     Budget(NamespacedName),
 }
 
@@ -108,6 +109,10 @@ impl Checkpoint {
                 let object = Object::Group(group.key.clone());
                 let says_nothing = !group.as_a_whole && group.priority.is_none();
                 if says_nothing { self.unset(&object) } else { self.set(object, line) }
+            }
+            Entry::GroupClaims(group, claims) => {
+                let object = Object::GroupClaims(group.clone());
+                if claims.is_some() { self.set(object, line) } else { self.unset(&object) }
             }
             Entry::Budget(budget) => self.set(Object::Budget(budget.metadata.namespaced_name()), line),
             Entry::RemoveBudget(name) => self.unset(&Object::Budget(name.clone())),

@@ -4,6 +4,7 @@
 
 mod devices;
 mod devices_faults;
+mod devices_of_groups;
 mod devices_preempting;
 mod events;
 mod faults;

@@ -12,6 +12,9 @@ use crate::syntax::quantity::Quantity;
 /// The annotation of a claim made from a template: the name of the claim in the pod.
 pub const POD_CLAIM_NAME_ANNOTATION: &str = "resource.kubernetes.io/pod-claim-name";
 
+/// The annotation of a claim made from a template for a PodGroup: the name of the claim in the group.
+pub const POD_GROUP_CLAIM_NAME_ANNOTATION: &str = "resource.kubernetes.io/podgroup-claim-name";
+
 /// The annotation of a claim that the scheduler made for a pod's extended resources.
 pub const EXTENDED_RESOURCE_CLAIM_ANNOTATION: &str = "resource.kubernetes.io/extended-resource-claim";
 
@@ -30,16 +33,16 @@ pub const ALLOCATION_MODE_EXACT_COUNT: &str = "ExactCount";
 /// Names of claims are as long as a DNS label; their suffix has five characters.
 const MAX_NAME_BASE: usize = 57;
 
-/// The name of a claim that is made for an entry of a pod, without its suffix: `POD-ENTRY-`; if that is too long, both names are
-/// cut in proportion to their lengths.
-pub fn claim_name_base(pod: &str, entry: &str) -> String {
-    let base = format!("{pod}-{entry}-");
+/// The name of a claim that is made for an entry of a pod or of a PodGroup, without its suffix: `OWNER-ENTRY-`; if that is too long,
+/// both names are cut in proportion to their lengths.
+pub fn claim_name_base(owner: &str, entry: &str) -> String {
+    let base = format!("{owner}-{entry}-");
     if base.len() <= MAX_NAME_BASE {
         return base;
     }
     let cut =
         |name: &str| name[..name.floor_char_boundary(name.len() * MAX_NAME_BASE / base.len())].to_owned();
-    format!("{}-{}", cut(pod), cut(entry))
+    format!("{}-{}", cut(owner), cut(entry))
 }
 
 /// A claim of devices.

@@ -26,8 +26,11 @@ pub struct ClaimDecision {
     /// What is allocated to it; absent if that was done before. Shares are numbered: the scheduler gives them identifiers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationResult>,
-    /// Whether it is to be reserved for the pod.
+    /// Whether it is to be reserved.
     pub is_reserved_now: bool,
+    /// The PodGroup that it is reserved for instead of the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<ResourceClaimConsumerReference>,
     /// Whether conditions of its devices have to become true before the pod is bound.
     pub waits: bool,
     /// What a claim for extended resources requests.
@@ -36,6 +39,11 @@ pub struct ClaimDecision {
 }
 
 impl ClaimDecision {
+    /// What the claim is reserved for when this pod is placed.
+    pub fn consumer(&self, pod: &ObjectMeta) -> ResourceClaimConsumerReference {
+        self.group.clone().unwrap_or_else(|| ResourceClaimConsumerReference::pod(pod))
+    }
+
     /// The claim as a scheduler leaves it before it binds the pod. A claim for extended resources, of which there is none before,
     /// gets the name `made`.
     pub fn written(
@@ -55,7 +63,7 @@ impl ClaimDecision {
                 Some(AllocationResult { allocation_timestamp: Some(now), ..allocation.clone() });
         }
         if self.is_reserved_now {
-            claim.status.reserved_for.push(ResourceClaimConsumerReference::pod(pod));
+            claim.status.reserved_for.push(self.consumer(pod));
         }
         claim
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::class::OpaqueDeviceConfiguration;
 use crate::object::{Condition, NodeSelector, ObjectMeta, Toleration, nullable, time};
+use crate::resource::POD_GROUPS;
 use crate::syntax::quantity::Quantity;
 
 /// The largest number of consumers in `reservedFor` of a claim.
@@ -20,7 +21,7 @@ pub struct ResourceClaimStatus {
     /// What is allocated; absent while nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationResult>,
-    /// The pods that may use the claim, at most [`MAX_CONSUMERS`].
+    /// The pods, or PodGroups, that may use the claim, at most [`MAX_CONSUMERS`].
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub reserved_for: Vec<ResourceClaimConsumerReference>,
     /// What the drivers report about the allocated devices.
@@ -172,6 +173,17 @@ impl ResourceClaimConsumerReference {
         let (name, uid) = (pod.name.clone(), pod.uid.clone());
         ResourceClaimConsumerReference { api_group: String::new(), resource: "pods".to_owned(), name, uid }
     }
+
+    /// A PodGroup, whose pods use the claim.
+    pub fn pod_group(name: &str, uid: &str) -> ResourceClaimConsumerReference {
+        let (api_group, resource) = (POD_GROUPS.group.to_owned(), POD_GROUPS.plural.to_owned());
+        ResourceClaimConsumerReference { api_group, resource, name: name.to_owned(), uid: uid.to_owned() }
+    }
+
+    /// The name of the PodGroup, if it is one.
+    pub fn as_pod_group(&self) -> Option<&str> {
+        (self.api_group == POD_GROUPS.group && self.resource == POD_GROUPS.plural).then_some(&*self.name)
+    }
 }
 
 /// Whether the allocated devices of a claim are ready for pods to be bound.
@@ -208,9 +220,17 @@ impl ResourceClaimStatus {
         if waits { DeviceReadiness::Waits } else { DeviceReadiness::Ready }
     }
 
-    /// Whether a pod may use the claim.
-    pub fn is_reserved_for(&self, pod_uid: &str) -> bool {
-        self.reserved_for.iter().any(|consumer| consumer.uid == pod_uid)
+    /// Whether it is reserved for the pod or the PodGroup with this uid.
+    pub fn is_reserved_for(&self, uid: &str) -> bool {
+        self.reserved_for.iter().any(|consumer| consumer.uid == uid)
+    }
+
+    /// Whether a pod may use the claim. Of the PodGroup that `spec.schedulingGroup` names, the name counts: it does not end before its
+    /// pods.
+    pub fn is_usable_by(&self, pod_uid: &str, group: Option<&str>) -> bool {
+        let is_of_group =
+            |consumer: &ResourceClaimConsumerReference| group.is_some() && consumer.as_pod_group() == group;
+        self.is_reserved_for(pod_uid) || self.reserved_for.iter().any(is_of_group)
     }
 
     /// A pod does not use the claim any longer: with its last consumer it loses its devices. Returns whether it was reserved for

@@ -197,6 +197,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::feature_gates::FeatureGates;
 
     fn pod(value: Value) -> Pod {
         serde_json::from_value(value).unwrap()
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn rules_of_both_api_groups() {
-        let rules = |value| serde_json::from_value::<PodGroup>(value).unwrap().rules();
+        let rules = |value| serde_json::from_value::<PodGroup>(value).unwrap().rules(FeatureGates::default());
         let zone = |required| vec![TopologyLevel { required, ..TopologyLevel::required("zone") }];
         let constrained =
             |min| GroupRules { min, levels: zone(true), without_preemption: true, ..GroupRules::default() };
@@ -270,7 +271,7 @@ mod tests {
             let spec =
                 json!({"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": mode, "priority": 7});
             let group: PodGroup = serde_json::from_value(json!({"spec": spec})).unwrap();
-            let rules = group.rules().unwrap();
+            let rules = group.rules(FeatureGates::default()).unwrap();
             assert_eq!(rules.priority, Some(7));
             rules.is_disrupted_as_a_whole
         };
@@ -282,8 +283,10 @@ mod tests {
     fn a_group_with_shared_claims_is_not_decided() {
         let spec = json!({"schedulingPolicy": {"basic": {}}, "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]});
         let group: PodGroup = serde_json::from_value(json!({"spec": spec})).unwrap();
-        let why = group.rules().unwrap().check(3).unwrap_err();
+        let why = group.rules(FeatureGates::default()).unwrap().check(3).unwrap_err();
         assert_eq!(why, "its PodGroup has resourceClaims, which are not supported: give each pod its own");
+        let gates = FeatureGates { dra_workload_resource_claims: true, ..FeatureGates::default() };
+        assert_eq!(group.rules(gates), None, "the pods of a basic group are placed one by one");
     }
 
     #[test]

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{COSCHEDULING_GROUP, GroupKey, GroupKind, GroupRules, TopologyLevel};
-use crate::object::{Condition, ObjectMeta, nullable};
+use crate::feature_gates::FeatureGates;
+use crate::object::{Condition, ObjectMeta, PodResourceClaim, PodResourceClaimStatus, nullable};
 use crate::resource::group_of;
 
 /// A PodGroup of either API group.
@@ -37,7 +38,7 @@ pub struct PodGroupSpec {
     pub scheduling_constraints: Option<PodGroupConstraints>,
     /// The claims of devices that the members share (`scheduling.k8s.io`).
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub resource_claims: Vec<Value>,
+    pub resource_claims: Vec<PodResourceClaim>,
     /// What is disrupted at once (`scheduling.k8s.io`): `Pod` or `PodGroup` in v1alpha2, `single` or `all` in later versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption_mode: Option<Value>,
@@ -104,6 +105,9 @@ pub struct PodGroupStatus {
     /// The phase (`scheduling.x-k8s.io`).
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub phase: String,
+    /// The claims that were made for entries of `spec.resourceClaims` (`scheduling.k8s.io`).
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
 }
 
 impl PodGroup {
@@ -117,13 +121,13 @@ impl PodGroup {
     }
 
     /// What holds for the group as a whole; none if its pods are placed one by one: a basic group without a topology.
-    pub fn rules(&self) -> Option<GroupRules> {
+    pub fn rules(&self, gates: FeatureGates) -> Option<GroupRules> {
         let spec = &self.spec;
         let gang = spec.scheduling_policy.as_ref().and_then(|policy| policy.gang.as_ref());
         let min = gang.map(|gang| gang.min_count).or(spec.min_member);
         let own = spec.scheduling_constraints.iter().flat_map(|c| &c.topology).next();
         let levels = TopologyLevel::of_annotations(own.map(|c| c.key.as_str()), &self.metadata);
-        let has_claims = !spec.resource_claims.is_empty();
+        let has_claims = !spec.resource_claims.is_empty() && !gates.dra_workload_resource_claims;
         // Of a basic group, as many pods as fit in the domain are placed.
         let min = min.or((!levels.is_empty() || has_claims).then_some(1))?;
         Some(GroupRules {
@@ -135,6 +139,11 @@ impl PodGroup {
             priority: spec.priority,
             has_claims,
         })
+    }
+
+    /// Whether an entry of one of its pods stands for a claim of the group: one of the same name, with the same claim or template.
+    pub fn shares(&self, entry: &PodResourceClaim) -> bool {
+        self.spec.resource_claims.contains(entry)
     }
 
     /// Whether its members are preempted and evicted together; also of a group whose pods are placed one by one.

@@ -23,7 +23,7 @@ pub struct GroupRules {
     pub is_disrupted_as_a_whole: bool,
     /// Of the group, instead of that of its pods.
     pub priority: Option<i32>,
-    /// Its members share claims of devices, which Berth does not decide.
+    /// Its members share claims of devices, which are not decided without the gate `DRAWorkloadResourceClaims`.
     pub has_claims: bool,
 }
 

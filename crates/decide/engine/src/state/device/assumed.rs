@@ -4,25 +4,31 @@ use std::sync::Arc;
 
 use berth_api::journal::AssumedDevices;
 use berth_api::object::NamespacedName;
-use berth_api::object::device::ClaimDecision;
+use berth_api::object::device::{ClaimDecision, ResourceClaimConsumerReference};
 
 use super::claim::{Allocation, Consumer};
 use crate::state::State;
 use crate::state::change::DeviceChange;
 
 impl State {
-    /// Assumes that the claims of a pod are allocated as it was decided and reserved for it, until newer objects come. While
-    /// they are in flight, no other pod gets a claim that was not allocated before.
+    /// Assumes that the claims of a pod are allocated as it was decided and reserved for it, or for its PodGroup, until newer objects
+    /// come. While they are in flight, no other pod gets a claim that was not allocated before.
     pub(crate) fn assume_devices(&mut self, assumed: &AssumedDevices) {
+        let pod = ResourceClaimConsumerReference {
+            resource: "pods".to_owned(),
+            name: assumed.pod.name().to_owned(),
+            uid: assumed.uid.clone(),
+            ..ResourceClaimConsumerReference::default()
+        };
         for decided in &assumed.devices.claims {
             if decided.extended.is_some() {
                 self.assume_extended(assumed, decided);
                 continue;
             }
             let Some(claim) = self.devices.claims.get_mut(&decided.claim) else { continue };
-            let consumer = Consumer { pod: assumed.pod.name().into(), uid: assumed.uid.as_str().into() };
+            let consumer = Consumer::assumed(decided.group.as_ref().unwrap_or(&pod));
             if !claim.consumers.iter().any(|known| known.uid == consumer.uid) {
-                claim.consumers.push(consumer.clone());
+                claim.consumers.push(consumer);
             }
             let Some(allocation) = decided.allocation.as_ref().filter(|_| claim.allocation().is_none())
             else {
@@ -30,7 +36,7 @@ impl State {
             };
             let allocation = Arc::new(Allocation::compile(&mut self.symbols, allocation));
             claim.assumed = Some(allocation.clone());
-            claim.in_flight_for = assumed.in_flight.then_some(consumer);
+            claim.in_flight_for = assumed.in_flight.then(|| Consumer::assumed(&pod));
             self.count_allocation(Some(&allocation), true);
         }
     }
@@ -44,8 +50,13 @@ impl State {
                 continue;
             }
             let Some(claim) = self.devices.claims.get_mut(&decided.claim) else { continue };
-            if decided.is_reserved_now {
-                claim.consumers.retain(|consumer| *consumer.uid != *assumed.uid);
+            match &decided.group {
+                // What is written for a group stays.
+                Some(group) => claim.consumers.retain(|known| *known.uid != *group.uid || known.is_written),
+                None if decided.is_reserved_now => {
+                    claim.consumers.retain(|consumer| *consumer.uid != *assumed.uid);
+                }
+                None => {}
             }
             if decided.allocation.is_none() {
                 continue;

@@ -9,6 +9,7 @@ use berth_api::object::device::{
     AllocationResult, CapacityRequirements, DeviceConstraint, DeviceReadiness, DeviceRequest, ResourceClaim,
     ResourceClaimConsumerReference, ResourceClaimSpec,
 };
+use berth_api::resource::POD_GROUPS;
 use berth_api::rules::TolerationRule;
 use berth_api::syntax::quantity::Quantity;
 use rustc_hash::FxHasher;
@@ -235,6 +236,8 @@ pub(crate) struct ClaimRecord {
     pub(crate) is_deleting: bool,
     /// The name and uid of the pod that it was made for.
     pod: Option<(Box<str>, Box<str>)>,
+    /// The PodGroup that it was made for.
+    pub(crate) group: Option<Consumer>,
     /// What is allocated by the object.
     pub(crate) written: Option<Arc<Allocation>>,
     /// What was decided and is not written yet.
@@ -254,11 +257,13 @@ impl ClaimRecord {
         let ResourceClaim { metadata, status, .. } = claim;
         let controller = metadata.owner_references.iter().find(|owner| owner.controller == Some(true));
         let pod = controller.filter(|owner| owner.kind == "Pod");
+        let group = controller.filter(|owner| owner.kind == POD_GROUPS.kind);
         ClaimRecord {
             uid: metadata.uid.as_str().into(),
             spec,
             is_deleting: metadata.is_deleting(),
             pod: pod.map(|owner| (owner.name.as_str().into(), owner.uid.as_str().into())),
+            group: group.map(|owner| Consumer::pod_group(&owner.name, &owner.uid)),
             written: status
                 .allocation
                 .as_ref()
@@ -287,8 +292,14 @@ impl ClaimRecord {
         self.pod.as_ref().is_some_and(|(name, uid)| **name == *pod.pod.name() && *uid == pod.pod_uid)
     }
 
+    /// Whether it is reserved for the pod itself.
     pub(crate) fn is_reserved_for(&self, pod: &PodDevices) -> bool {
         self.consumers.iter().any(|consumer| consumer.uid == pod.pod_uid)
+    }
+
+    /// Whether the object shows the reservation for a PodGroup: what is assumed does not count.
+    pub(crate) fn shows(&self, group: &Consumer) -> bool {
+        self.consumers.iter().any(|consumer| consumer.uid == group.uid && consumer.is_written)
     }
 
     /// The uid of the pod whose extended resources it is for.
@@ -306,14 +317,33 @@ impl ClaimRecord {
 pub(crate) struct Consumer {
     /// The name of a pod of the claim's namespace; empty for an object of another kind.
     pub(crate) pod: Box<str>,
+    /// The name of a PodGroup; empty for an object of another kind.
+    pub(crate) group: Box<str>,
     pub(crate) uid: Box<str>,
+    /// Whether the object has it; otherwise it is assumed.
+    pub(crate) is_written: bool,
 }
 
 impl Consumer {
     fn of(reference: &ResourceClaimConsumerReference) -> Consumer {
         let is_pod = reference.api_group.is_empty() && reference.resource == "pods";
         let pod = if is_pod { reference.name.as_str() } else { "" };
-        Consumer { pod: pod.into(), uid: reference.uid.as_str().into() }
+        let group = reference.as_pod_group().unwrap_or_default();
+        Consumer {
+            pod: pod.into(),
+            group: group.into(),
+            uid: reference.uid.as_str().into(),
+            is_written: true,
+        }
+    }
+
+    /// One that is assumed.
+    pub(super) fn assumed(reference: &ResourceClaimConsumerReference) -> Consumer {
+        Consumer { is_written: false, ..Consumer::of(reference) }
+    }
+
+    pub(crate) fn pod_group(name: &str, uid: &str) -> Consumer {
+        Consumer::assumed(&ResourceClaimConsumerReference::pod_group(name, uid))
     }
 
     pub(crate) fn is(&self, pod: &PodDevices) -> bool {

@@ -6,6 +6,7 @@
 mod assumed;
 mod claim;
 mod class;
+mod group_claims;
 mod index;
 mod pod_devices;
 mod pool;
@@ -19,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
+use berth_api::journal::GroupClaims;
 use berth_api::object::NamespacedName;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -26,8 +28,8 @@ use smallvec::SmallVec;
 use super::ids::NodeId;
 
 pub(crate) use self::claim::{
-    AllocatedDevice, Allocation, Alternative, ClaimRecord, ClaimRequest, ClaimSpec, Constraint, CountMode,
-    Readiness,
+    AllocatedDevice, Allocation, Alternative, ClaimRecord, ClaimRequest, ClaimSpec, Constraint, Consumer,
+    CountMode, Readiness,
 };
 pub(crate) use self::class::ClassRecord;
 pub(crate) use self::pod_devices::{ContainerResources, DeviceUsers, PodDevices, StatedClaim};
@@ -63,6 +65,8 @@ pub(crate) struct Devices {
     claims: HashMap<NamespacedName, ClaimRecord>,
     /// The claims that the scheduler made for the extended resources of pods, by the uid of the pod.
     extended_claims: HashMap<Box<str>, BTreeSet<NamespacedName>>,
+    /// The PodGroups that share claims, by name.
+    group_claims: HashMap<NamespacedName, GroupClaims>,
     /// What is assumed of the extended resources of pods until their claims are allocated, by the pod and its uid.
     assumed_extended: HashMap<(NamespacedName, Box<str>), Arc<Allocation>>,
     /// Equal specifications are one.
@@ -180,6 +184,7 @@ impl Devices {
             ("resource claims", self.claims.len()),
             ("pods with claims for extended resources", self.extended_claims.len()),
             ("claims assumed for extended resources", self.assumed_extended.len()),
+            ("pod groups with claims", self.group_claims.len()),
             ("allocated devices", used),
         ]
         .into()

@@ -11,6 +11,8 @@ use super::CLASS_RESOURCE_PREFIX;
 pub(crate) struct PodDevices {
     pub(crate) pod: NamespacedName,
     pub(crate) pod_uid: Box<str>,
+    /// Its PodGroup (`spec.schedulingGroup`).
+    pub(crate) group: Option<Box<str>>,
     /// In the order of the pod.
     pub(crate) claims: Box<[ClaimReference]>,
     /// Init containers, then the others; empty if none requests an extended resource.
@@ -88,6 +90,7 @@ impl PodDevices {
         (!claims.is_empty() || !containers.is_empty()).then(|| PodDevices {
             pod: NamespacedName::new(namespace, &pod.metadata.name),
             pod_uid: pod.metadata.uid.as_str().into(),
+            group: pod.spec.scheduling_group.as_ref().map(|group| group.pod_group_name.as_str().into()),
             claims,
             containers,
         })

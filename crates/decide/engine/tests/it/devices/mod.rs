@@ -2,6 +2,7 @@
 
 mod allocation;
 mod assumptions;
+mod group_claims;
 mod least_waste;
 mod preemption;
 mod search;

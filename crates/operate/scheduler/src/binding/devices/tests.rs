@@ -47,6 +47,7 @@ impl Fixture {
             allocation: Some(AllocationResult::default()),
             is_reserved_now: true,
             waits: true,
+            group: None,
             extended: None,
         };
         let devices = DeviceDecision { claims: vec![decided] };

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use berth_api::object::device::{
     AllocationResult, CLAIM_FINALIZER, ClaimDecision, ExtendedResourceClaim, ResourceClaim,
+    ResourceClaimConsumerReference,
 };
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::resource::RESOURCE_CLAIMS;
@@ -30,6 +31,8 @@ pub(crate) struct ClaimWrite {
     /// Its uid; none for a claim that is made for extended resources.
     pub(crate) uid: Option<String>,
     pub(crate) step: ClaimStep,
+    /// What it is reserved for: the pod, or its PodGroup.
+    pub(crate) consumer: ResourceClaimConsumerReference,
     /// What a claim that is made for extended resources requests.
     pub(crate) extended: Option<ExtendedResourceClaim>,
 }
@@ -39,7 +42,7 @@ pub(crate) enum ClaimStep {
     Allocate(Box<AllocationResult>),
     /// It is to be reserved; the number stands for what is allocated ([`DeviceClaimState::allocation`]).
     Reserve(u64),
-    /// It is to be reserved when it is allocated: another pod of the group is doing so.
+    /// It is to be reserved when it is allocated: another pod of the group is doing so, and may reserve it for all of them.
     ReserveLater,
     /// It is allocated and reserved already.
     Nothing,
@@ -59,7 +62,8 @@ impl ClaimWrite {
             None => decided.claim.clone(),
         };
         let uid = known.filter(|_| decided.extended.is_none()).map(|known| known.uid.clone());
-        ClaimWrite { claim, uid, step, extended: decided.extended.clone() }
+        let consumer = decided.consumer(&pod.metadata);
+        ClaimWrite { claim, uid, step, consumer, extended: decided.extended.clone() }
     }
 
     pub(super) fn path(&self) -> String {

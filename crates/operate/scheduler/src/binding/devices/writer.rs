@@ -145,7 +145,7 @@ impl DeviceWriter {
         if is_other || found["metadata"]["deletionTimestamp"].is_string() {
             return Err(failed(format!("claim {} got deleted in the meantime", claim.claim)));
         }
-        let is_reserved = consumers(&found).any(|uid| uid == pod.uid);
+        let is_reserved = consumers(&found).any(|uid| uid == claim.consumer.uid);
         match (&claim.step, state.allocation) {
             (ClaimStep::Allocate(allocation), Some(_)) if is_reserved && has_devices(&found, allocation) => {
                 return Ok(Some(state));
@@ -180,7 +180,7 @@ impl DeviceWriter {
             status["reservedFor"] = json!([]);
         }
         if let Some(reserved) = status["reservedFor"].as_array_mut() {
-            reserved.push(json!({"resource": "pods", "name": pod.name, "uid": pod.uid}));
+            reserved.push(json!(claim.consumer));
         }
         let written = self.bind(write, Method::PUT, &format!("{path}/status"), &found).await?;
         Ok(Some(state_of(&written)))

@@ -306,6 +306,7 @@ pub(super) fn decision(q: Question, node: &Node) -> Result<Option<DeviceDecision
             allocation,
             is_reserved_now,
             waits,
+            group: None,
             extended: None,
         });
     }
@@ -317,6 +318,7 @@ pub(super) fn decision(q: Question, node: &Node) -> Result<Option<DeviceDecision
             waits: allocation.as_ref().is_some_and(waits),
             allocation,
             is_reserved_now: true,
+            group: None,
             extended: Some(extended),
         });
     }
