@@ -1,5 +1,6 @@
 //! Query: what is known of the cluster.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
@@ -31,6 +32,11 @@ impl Cluster {
         let node = self.state.nodes.get(self.state.find_node(node)?);
         let value = node.labels.get(self.state.symbols.get(key)?)?;
         Some(self.state.symbols.text(value))
+    }
+
+    /// The domain of a node at a level of a group: the value of its label, or that of an attribute of its devices.
+    pub fn node_domain(&self, node: &str, key: &str) -> Option<Cow<'_, str>> {
+        self.state.domain_value(self.state.nodes.get(self.state.find_node(node)?), key)
     }
 
     /// Whether devices of a class provide an extended resource.

@@ -6,6 +6,7 @@
 
 mod alternatives;
 mod capacity;
+mod domain;
 mod explain;
 mod extended;
 mod in_use;
@@ -59,9 +60,9 @@ pub(crate) struct CycleClaim {
     pub(crate) claim: NamespacedName,
     /// Its place in [`DeviceRules::unallocated`], if it has to be allocated.
     pub(crate) unallocated: Option<usize>,
-}
     /// The PodGroup that shares it: it is reserved for the group instead of the pod.
     pub(crate) group: Option<Consumer>,
+}
 
 /// What claims require of a node. Pods with equal rules fare equally.
 #[derive(Clone, Debug, Default)]

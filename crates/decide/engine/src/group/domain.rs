@@ -1,10 +1,13 @@
-//! Domains: nodes with the same values of labels.
+//! Domains: nodes with the same values of labels, or of attributes of their devices.
 //!
 //! The domains of a label among all nodes are kept in [`DomainTables`], with sums that follow the nodes that change.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use berth_api::object::group::TopologyLevel;
+use berth_api::rules::{Dialect, NodeRequirement, NodeSelectorRule, NodeTerm, PodRules, Requirement};
 use smallvec::SmallVec;
 
 use crate::cycle::context::NodeRef;
@@ -14,9 +17,10 @@ use crate::state::counting::topology::TopologyId;
 use crate::state::interned::intern::Symbol;
 use crate::state::node::{NodeId, NodeRecord};
 
-/// Nodes with certain values of some labels.
+/// Nodes with certain values of some labels, or of attributes of their devices.
 #[derive(Clone)]
 pub(super) struct Domain {
+    /// The keys of the levels with the values.
     pub(super) labels: Arc<[(Arc<str>, Arc<str>)]>,
     /// None: all nodes.
     pub(super) nodes: Option<Arc<[NodeId]>>,
@@ -92,9 +96,29 @@ impl Domain {
     pub(super) fn value(&self) -> Option<&Arc<str>> {
         self.labels.last().map(|(_, value)| value)
     }
+
+    /// Restricts the rules of a member to the domain.
+    pub(super) fn restrict(&self, state: &State, rules: &mut PodRules) {
+        let is_attribute = |key: &str| TopologyLevel::device_attribute(key).is_some();
+        let labels = self.labels.iter().filter(|(key, _)| !is_attribute(key));
+        rules.node_selector.extend(labels.map(|(key, value)| (key.to_string(), value.to_string())));
+        let Some((key, _)) = self.labels.iter().rfind(|(key, _)| is_attribute(key)) else { return };
+        let nodes = self.nodes.iter().flat_map(|nodes| nodes.iter());
+        let mut names: Vec<_> =
+            nodes.map(|id| state.symbols.text(state.nodes.get(*id).name).to_owned()).collect();
+        names.sort_unstable();
+        let among = Requirement::In("metadata.name".to_owned(), names.clone());
+        rules.required_node_affinity.push(NodeSelectorRule {
+            path: key.to_string(),
+            dialect: Dialect::V1,
+            required_during_execution: false,
+            terms: vec![NodeTerm::All(vec![NodeRequirement::Name(among)])],
+            node_names: Some(names),
+        });
+    }
 }
 
-/// The domains of a node label among some nodes, by name.
+/// The domains of a node label, or of an attribute of devices, among some nodes, by name.
 pub(super) fn domains(
     state: &State,
     key: &str,
@@ -102,18 +126,18 @@ pub(super) fn domains(
     is_constraint: bool,
     scorer: Option<&PlacementScorer>,
 ) -> Vec<Domain> {
-    let Some(symbol) = state.symbols.get(key) else { return Vec::new() };
-    let key = state.symbols.shared_text(symbol);
-    let mut by_value: BTreeMap<&str, (Vec<NodeId>, Sums)> = BTreeMap::new();
+    let value_of = |record: &NodeRecord| state.domain_value(record, key);
+    let mut by_value: BTreeMap<Cow<'_, str>, (Vec<NodeId>, Sums)> = BTreeMap::new();
     let some = within.nodes.iter().flat_map(|nodes| nodes.iter()).map(|id| (*id, state.nodes.get(*id)));
     let all = within.nodes.is_none().then(|| state.nodes.iter());
     for (id, record) in some.chain(all.into_iter().flatten()) {
-        let Some(value) = record.labels.get(symbol) else { continue };
-        let (nodes, sums) = by_value.entry(state.symbols.text(value)).or_default();
+        let Some(value) = value_of(record) else { continue };
+        let (nodes, sums) = by_value.entry(value).or_default();
         nodes.push(id);
         sums.change(&Sums::of(scorer, id, record), true);
     }
-    let domain = |(value, (nodes, sums)): (&str, (Vec<NodeId>, Sums))| {
+    let key: Arc<str> = key.into();
+    let domain = |(value, (nodes, sums)): (Cow<'_, str>, (Vec<NodeId>, Sums))| {
         let label = (key.clone(), Arc::from(value));
         let labels = within.labels.iter().cloned().chain([label]).collect();
         Domain { labels, nodes: Some(nodes.into()), is_constraint, sums }
@@ -142,13 +166,17 @@ struct DomainTable {
 }
 
 impl DomainTables {
-    /// The domains of a node label that a topology constraint names, by name.
+    /// The domains of a node label, or of an attribute of devices, that a topology constraint names, by name.
     pub(super) fn domains(
         &mut self,
         state: &State,
         key: &str,
         scorer: Option<&PlacementScorer>,
     ) -> Vec<Domain> {
+        // Slices change the domains of attributes, and no change of a node says so.
+        if TopologyLevel::device_attribute(key).is_some() {
+            return domains(state, key, &Domain::all_nodes(), true, scorer);
+        }
         let Some(symbol) = state.symbols.get(key) else { return Vec::new() };
         let counted = || scorer.into_iter().flat_map(PlacementScorer::counted);
         let known = self.0.iter().position(|table| {

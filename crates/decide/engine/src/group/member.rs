@@ -27,9 +27,11 @@ impl Member {
         order: &[usize],
         domain: &Domain,
     ) -> Vec<Member> {
+        let mut restricted = PodRules::default();
+        domain.restrict(state, &mut restricted);
         let within = |rules: &mut PodRules| {
-            let labels = domain.labels.iter().map(|(key, value)| (key.to_string(), value.to_string()));
-            rules.node_selector.extend(labels);
+            rules.node_selector.extend(restricted.node_selector.iter().cloned());
+            rules.required_node_affinity.extend(restricted.required_node_affinity.iter().cloned());
         };
         let member = |(at, i): (usize, &usize)| {
             let pod = &pods[*i];

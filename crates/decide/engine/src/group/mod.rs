@@ -162,8 +162,11 @@ pub(crate) fn decide(mut by: Deciding<'_>, group: &Group<'_>) -> GroupOutcome {
     }
     let is_cut = placing.is_cut;
     let failure = placing.furthest().unwrap_or_else(|| {
-        let message =
-            format!("no node has the label {}", group.levels.first().map_or("", |level| &level.rule.key));
+        let key = group.levels.first().map_or("", |level| &level.rule.key);
+        let message = match TopologyLevel::device_attribute(key) {
+            Some(attribute) => format!("no node has devices with one value of the attribute {attribute}"),
+            None => format!("no node has the label {key}"),
+        };
         let outcome = Outcome::Unschedulable { message, plugins: Vec::new() };
         MemberFailure::alone(order[0], outcome)
     });

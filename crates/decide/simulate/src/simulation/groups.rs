@@ -1,5 +1,6 @@
 //! Pod groups in a simulation: all members that a group requires are placed at once, or none.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use super::group_placement::{DomainMembers, FailingMember, GroupMember, GroupPlacement, LevelPlacement};
@@ -113,12 +114,12 @@ impl Simulation {
             }
         }
         now.iter().for_each(|(key, disruption)| self.cluster.set_group(key, disruption.clone()));
-        self.group_disruptions = now;
         let gates = self.cluster.settings().config.feature_gates;
         let groups = inventory.pod_groups.iter().map(|entry| &entry.object);
         let sharing = groups
             .filter(|group| gates.dra_workload_resource_claims && group.key().kind == GroupKind::Scheduling);
         self.devices.set_groups(&mut self.cluster, sharing.cloned());
+        self.group_disruptions = now;
     }
 
     /// The name of the group that a pod is evicted with: one whose pods are disrupted together.
@@ -180,9 +181,9 @@ impl Simulation {
 
     /// The members on these nodes by domain.
     fn by_domain<'a>(&self, key: &str, nodes: impl Iterator<Item = &'a String>) -> Vec<DomainMembers> {
-        let mut n_pods: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut n_pods: BTreeMap<Cow<'_, str>, usize> = BTreeMap::new();
         nodes
-            .filter_map(|node| self.node_label(node, key))
+            .filter_map(|node| self.cluster.node_domain(node, key))
             .for_each(|domain| *n_pods.entry(domain).or_default() += 1);
         n_pods
             .into_iter()
@@ -193,7 +194,8 @@ impl Simulation {
     /// The failing member of a group, in the domain that the members share.
     pub(crate) fn failing_pod(&self, failing: &FailingMember) -> Pod {
         let mut pod = self.pods[failing.position].pod.clone();
-        pod.spec.node_selector.extend(failing.within.clone());
+        let is_label = |(key, _): &(String, String)| TopologyLevel::device_attribute(key).is_none();
+        pod.spec.node_selector.extend(failing.within.clone().filter(is_label));
         pod
     }
 
@@ -258,8 +260,8 @@ impl Simulation {
         nodes: &[String],
     ) -> (usize, Vec<(TopologyLevel, Option<String>)>) {
         let with_value = |level: &TopologyLevel| {
-            let value = nodes.iter().find_map(|node| self.node_label(node, &level.key));
-            (level.clone(), value.map(str::to_owned))
+            let value = nodes.iter().find_map(|node| self.cluster.node_domain(node, &level.key));
+            (level.clone(), value.map(Cow::into_owned))
         };
         // Beyond the required members, one is worth a preemption.
         let min = rules.min.saturating_sub(nodes.len()).max(1);

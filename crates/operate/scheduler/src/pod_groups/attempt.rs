@@ -1,5 +1,6 @@
 //! Attempts of a group, and their bindings until all of them can be sent.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -148,7 +149,7 @@ fn shared_value(context: &Context, group: &Members, key: &str) -> Option<String>
     let mut placed = group.running.values().cloned().chain(in_flight);
     let value = placed.find_map(|pod| {
         let node = context.state.cluster.node_of(pod.namespace(), pod.name())?;
-        context.state.cluster.node_label(node, key)
+        context.state.cluster.node_domain(node, key)
     });
-    value.map(str::to_owned)
+    value.map(Cow::into_owned)
 }

@@ -5,6 +5,7 @@ use crate::object::Pod;
 use crate::object::group::{
     GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_OF_OWNER, GROUP_PREFERRED_TOPOLOGY_ANNOTATION,
     GROUP_REQUIRED_TOPOLOGY_ANNOTATION, GROUP_SLICE_SIZE_ANNOTATION, GROUP_SLICE_TOPOLOGY_ANNOTATION,
+    TopologyLevel,
 };
 use crate::syntax;
 
@@ -37,12 +38,16 @@ pub(super) fn validate_group_annotations(pod: &Pod, errors: &mut Errors) {
     }
     for name in [GROUP_REQUIRED_TOPOLOGY_ANNOTATION, GROUP_SLICE_TOPOLOGY_ANNOTATION] {
         if let Some(key) = annotations.get(name) {
-            errors.invalid_each(&root.key(name), key, syntax::label_key(key));
+            errors.invalid_each(&root.key(name), key, TopologyLevel::validate_key(key));
         }
     }
     if let Some(keys) = annotations.get(GROUP_PREFERRED_TOPOLOGY_ANNOTATION) {
         for key in keys.split(',').map(str::trim) {
-            errors.invalid_each(&root.key(GROUP_PREFERRED_TOPOLOGY_ANNOTATION), keys, syntax::label_key(key));
+            errors.invalid_each(
+                &root.key(GROUP_PREFERRED_TOPOLOGY_ANNOTATION),
+                keys,
+                TopologyLevel::validate_key(key),
+            );
         }
     }
     let (topology, size) = (GROUP_SLICE_TOPOLOGY_ANNOTATION, GROUP_SLICE_SIZE_ANNOTATION);

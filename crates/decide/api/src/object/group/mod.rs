@@ -28,7 +28,10 @@ pub const GROUP_ANNOTATION: &str = "scheduling.berth.dev/group";
 pub const GROUP_OF_OWNER: &str = "owner";
 /// With [`GROUP_ANNOTATION`]: how many members have to be placed at least.
 pub const GROUP_MIN_ANNOTATION: &str = "scheduling.berth.dev/group-min";
-/// On a pod with [`GROUP_ANNOTATION`] or on a PodGroup: the node label whose value all members share.
+/// Before the name of an attribute of devices, in place of a node label in the annotations about topologies. No label has a colon.
+const DEVICE_ATTRIBUTE_PREFIX: &str = "device:";
+/// On a pod with [`GROUP_ANNOTATION`] or on a PodGroup: the node label whose value all members share, or `device:` and the attribute of
+/// devices whose value their nodes share.
 pub const GROUP_REQUIRED_TOPOLOGY_ANNOTATION: &str = "scheduling.berth.dev/group-required-topology";
 /// The same, if the group may be placed otherwise: several keys, the coarsest first, separated by commas.
 pub const GROUP_PREFERRED_TOPOLOGY_ANNOTATION: &str = "scheduling.berth.dev/group-preferred-topology";

@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    GROUP_MIN_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION, GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
+    DEVICE_ATTRIBUTE_PREFIX, GROUP_MIN_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION, GROUP_REQUIRED_TOPOLOGY_ANNOTATION,
     GROUP_SLICE_SIZE_ANNOTATION, GROUP_SLICE_TOPOLOGY_ANNOTATION, GroupKey, GroupKind,
 };
 use crate::object::{ObjectMeta, Pod};
+use crate::syntax;
 
 /// What has to hold for a group as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub struct GroupRules {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologyLevel {
-    /// The node label key.
+    /// The node label key, or `device:` and the name of an attribute of devices with its domain.
     pub key: String,
     /// Whether all members share one domain; otherwise they share as few as possible.
     pub required: bool,
@@ -48,6 +49,27 @@ impl TopologyLevel {
     /// A level with as few domains as possible.
     pub fn preferred(key: &str) -> TopologyLevel {
         TopologyLevel { required: false, ..TopologyLevel::required(key) }
+    }
+
+    /// The attribute of devices that a level is about, instead of a node label.
+    pub fn device_attribute(key: &str) -> Option<&str> {
+        key.strip_prefix(DEVICE_ATTRIBUTE_PREFIX)
+    }
+
+    /// What is wrong with the key of a level.
+    pub fn validate_key(key: &str) -> Vec<String> {
+        let Some(attribute) = TopologyLevel::device_attribute(key) else { return syntax::label_key(key) };
+        match attribute.split_once('/') {
+            Some((domain, name)) if !name.is_empty() => {
+                let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                let mut problems = syntax::dns_subdomain(domain);
+                if !name.chars().all(is_of_name) || name.starts_with(|c: char| c.is_ascii_digit()) {
+                    problems.push(format!("{name:?} is no name of an attribute of devices"));
+                }
+                problems
+            }
+            _ => vec!["must have the domain of the attribute: device:DOMAIN/NAME".to_owned()],
+        }
     }
 
     /// Those of annotations, after one of a PodGroup.

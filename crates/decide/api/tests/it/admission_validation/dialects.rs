@@ -181,6 +181,18 @@ fn the_annotations_of_groups_are_validated() {
     assert_eq!(errors(json!({required: "zone", preferred: "block,example.com/rack"})), [""; 0]);
     assert_eq!(errors(json!({required: "a b"})), [label_key("group-required-topology", "a b")]);
     assert_eq!(errors(json!({preferred: "block,a b"})), [label_key("group-preferred-topology", "block,a b")]);
+    assert_eq!(errors(json!({preferred: "rack, device:gpu.example.com/nvlink_0"})), [""; 0]);
+    let of_devices = |value: &str, why: &str| {
+        format!("{}: Invalid value: {value:?}: {why}", path("group-required-topology"))
+    };
+    for (key, why) in [
+        ("device:link", "must have the domain of the attribute: device:DOMAIN/NAME"),
+        ("device:gpu.example.com/", "must have the domain of the attribute: device:DOMAIN/NAME"),
+        ("device:gpu.example.com/a-b", "\"a-b\" is no name of an attribute of devices"),
+        ("device:a_b/link", DNS_SUBDOMAIN),
+    ] {
+        assert_eq!(errors(json!({required: key})), [of_devices(key, why)]);
+    }
     let (topology, size) = (GROUP_SLICE_TOPOLOGY_ANNOTATION, GROUP_SLICE_SIZE_ANNOTATION);
     assert_eq!(errors(json!({topology: "rack", size: "4"})), [""; 0]);
     assert_eq!(

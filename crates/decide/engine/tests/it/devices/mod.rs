@@ -3,6 +3,7 @@
 mod allocation;
 mod assumptions;
 mod group_claims;
+mod group_ranks;
 mod least_waste;
 mod preemption;
 mod search;
