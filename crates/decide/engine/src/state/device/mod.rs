@@ -59,14 +59,16 @@ pub(crate) struct Devices {
     pools_of_node: HashMap<Box<str>, BTreeSet<PoolName>>,
     /// The pools with slices that several nodes may use.
     shared_pools: BTreeSet<PoolName>,
+    /// The nodes of pools that nodes share by their labels, and the state of nodes for which that was found out.
+    nodes_of_shared: HashMap<PoolName, (u64, Arc<[NodeId]>)>,
     classes: HashMap<Arc<str>, Arc<ClassRecord>>,
     /// The classes that provide an extended resource, by its name.
     classes_of_resource: HashMap<Box<str>, BTreeSet<Arc<str>>>,
     claims: HashMap<NamespacedName, ClaimRecord>,
-    /// The claims that the scheduler made for the extended resources of pods, by the uid of the pod.
-    extended_claims: HashMap<Box<str>, BTreeSet<NamespacedName>>,
     /// The PodGroups that share claims, by name.
     group_claims: HashMap<NamespacedName, GroupClaims>,
+    /// The claims that the scheduler made for the extended resources of pods, by the uid of the pod.
+    extended_claims: HashMap<Box<str>, BTreeSet<NamespacedName>>,
     /// What is assumed of the extended resources of pods until their claims are allocated, by the pod and its uid.
     assumed_extended: HashMap<(NamespacedName, Box<str>), Arc<Allocation>>,
     /// Equal specifications are one.
@@ -182,9 +184,9 @@ impl Devices {
             ("device classes", self.classes.len()),
             ("resources of device classes", self.classes_of_resource.len()),
             ("resource claims", self.claims.len()),
+            ("pod groups with claims", self.group_claims.len()),
             ("pods with claims for extended resources", self.extended_claims.len()),
             ("claims assumed for extended resources", self.assumed_extended.len()),
-            ("pod groups with claims", self.group_claims.len()),
             ("allocated devices", used),
         ]
         .into()
@@ -219,6 +221,7 @@ fn sweep<T>(table: &mut SharedValues<T>) {
 
 /// Nodes that a change concerns.
 enum Concerned {
-    Nodes(Vec<NodeId>),
+    Nodes(Arc<[NodeId]>),
+    /// So many that each view looks at all nodes.
     All,
 }

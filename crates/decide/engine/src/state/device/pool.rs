@@ -12,7 +12,8 @@ use rustc_hash::FxHasher;
 use super::claim::AllocatedDevice;
 use super::scope::NodeScope;
 use super::shape::Shape;
-use crate::state::interned::intern::Symbol;
+use crate::state::interned::intern::{Symbol, Symbols};
+use crate::state::node::NodeRecord;
 
 /// Amounts by name.
 pub(crate) type Amounts = BTreeMap<Arc<str>, Quantity>;
@@ -123,6 +124,16 @@ impl DeviceRest {
 impl SliceRecord {
     pub(super) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
         self.scope.symbols().chain(self.devices.iter().flat_map(|device| device.scope.symbols()))
+    }
+
+    /// Whether a node may be able to use devices of it.
+    pub(super) fn may_serve(&self, symbols: &Symbols, node: &NodeRecord) -> bool {
+        // Counters are read with every slice of their pool.
+        self.counter_sets.is_empty()
+            && match &self.scope {
+                NodeScope::PerDevice => self.devices.iter().any(|of| of.scope.includes(symbols, node)),
+                scope => scope.includes(symbols, node),
+            }
     }
 
     /// The names of the single nodes that its devices are for; none if several nodes may use a device.

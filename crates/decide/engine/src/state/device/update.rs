@@ -236,9 +236,8 @@ impl State {
 
     /// Marks the nodes that may use devices of a pool as changed.
     fn pool_changed(&mut self, name: &PoolName) {
-        let Some(pool) = self.devices.pools.get(name) else { return };
-        match self.devices.concerned(&self.symbols, &self.nodes, pool) {
-            Concerned::Nodes(nodes) => nodes.into_iter().for_each(|node| self.changes.push(node)),
+        match self.devices.concerned(&self.symbols, &self.nodes, self.changes.places, name) {
+            Concerned::Nodes(nodes) => nodes.iter().for_each(|node| self.changes.push(*node)),
             Concerned::All => self.changes.epochs.devices += 1,
         }
     }
