@@ -108,7 +108,9 @@ impl Viewers {
         let lists = self.lock();
         let own = || lists.iter().filter(|list| list.question == question);
         let n_blocked = own().filter(|list| list.is_blocked()).count();
-        own().count() >= MOST_LISTS || n_blocked >= MOST_BLOCKED || own().any(List::is_done)
+        // The last list may be in the middle of its writes.
+        let n_reported = own().filter(|list| list.report.is_some()).count();
+        n_reported >= MOST_LISTS || n_blocked >= MOST_BLOCKED || own().any(List::is_done)
     }
 
     /// What is not written yet.
@@ -190,4 +192,29 @@ async fn state(client: &kube::Client) -> Result<State, CallError> {
     let mut state = State::live("simulated", SimulationOptions::default()).expect("the options are valid");
     state.apply(updates, |error| panic!("{error}"));
     Ok(state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_viewer_has_not_given_up_while_the_last_list_is_carried_out() {
+        let questions = Arc::new(vec![(Duration::ZERO, "cordon=n".to_owned())]);
+        let viewers = Viewers { questions, lists: Arc::default() };
+        let mut progress = Progress::begin(1);
+        progress.states[0] = WriteState::Failed("500".to_owned());
+        let list = |report| List {
+            question: 0,
+            began: Duration::ZERO,
+            writes: vec![Write::Cordon { node: "n".to_owned() }],
+            report,
+        };
+        let failed = list(Some((Duration::ZERO, progress.clone())));
+        viewers.lock().extend(vec![failed; MOST_LISTS - 1]);
+        viewers.lock().push(list(None));
+        assert_eq!(viewers.unanswered(), ["the console has not written all of cordon=n"]);
+        viewers.lock()[MOST_LISTS - 1].report = Some((Duration::ZERO, progress));
+        assert_eq!(viewers.unanswered(), Vec::<String>::new());
+    }
 }
