@@ -91,9 +91,7 @@ impl Simulation {
         let settings = self.cluster.settings();
         let is_exempt =
             settings.extensions && settings.exempt_namespaces.contains(&pod.pod.metadata.namespace);
-        let group = GroupKey::of(&pod.pod, self.extensions);
-        let is_of_whole =
-            group.and_then(|key| self.group_disruptions.get(&key)).is_some_and(|group| group.as_a_whole);
+        let is_of_whole = self.group_evicted_with(pod).is_some();
         match (is_exempt, is_of_whole) {
             (true, _) => Some("its namespace is exempt from enforcement"),
             (_, true) => Some("its group is disrupted as a whole"),

@@ -26,8 +26,8 @@ pub struct GroupDisruption {
 impl From<&PodGroup> for GroupDisruption {
     fn from(group: &PodGroup) -> GroupDisruption {
         let as_a_whole = group.is_disrupted_as_a_whole();
-        let rules = group.rules().filter(|_| as_a_whole).unwrap_or_default();
-        GroupDisruption { as_a_whole, priority: group.spec.priority, levels: rules.levels }
+        let levels = if as_a_whole { group.levels() } else { Vec::new() };
+        GroupDisruption { as_a_whole, priority: group.spec.priority, levels }
     }
 }
 

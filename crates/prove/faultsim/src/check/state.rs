@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::device::{DeviceKind, DeviceObject, ResourceClaim};
 use berth_api::object::{
     GroupKey, GroupRules, Namespace, Node, Pod, PodDisruptionBudget, PodGroup, VolumeKind, VolumeObject,
@@ -136,7 +137,7 @@ impl State {
             return Some((key, GroupRules::of_annotations(pod)));
         }
         match self.objects.get(&("PodGroup".to_owned(), key.name.to_string()))? {
-            Object::Group(group) => Some((key, group.rules()?)),
+            Object::Group(group) => Some((key, group.rules(FeatureGates::default())?)),
             _ => None,
         }
     }

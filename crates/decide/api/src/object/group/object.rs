@@ -125,8 +125,7 @@ impl PodGroup {
         let spec = &self.spec;
         let gang = spec.scheduling_policy.as_ref().and_then(|policy| policy.gang.as_ref());
         let min = gang.map(|gang| gang.min_count).or(spec.min_member);
-        let own = spec.scheduling_constraints.iter().flat_map(|c| &c.topology).next();
-        let levels = TopologyLevel::of_annotations(own.map(|c| c.key.as_str()), &self.metadata);
+        let levels = self.levels();
         let has_claims = !spec.resource_claims.is_empty() && !gates.dra_workload_resource_claims;
         // Of a basic group, as many pods as fit in the domain are placed.
         let min = min.or((!levels.is_empty() || has_claims).then_some(1))?;
@@ -134,11 +133,20 @@ impl PodGroup {
             min: min as usize,
             levels,
             timeout_seconds: spec.schedule_timeout_seconds,
-            without_preemption: own.is_some(),
+            without_preemption: self.topology().is_some(),
             is_disrupted_as_a_whole: self.is_disrupted_as_a_whole(),
             priority: spec.priority,
             has_claims,
         })
+    }
+
+    /// The topologies whose domains its pods share: that of its constraint, and those of its annotations.
+    pub fn levels(&self) -> Vec<TopologyLevel> {
+        TopologyLevel::of_annotations(self.topology().map(|own| own.key.as_str()), &self.metadata)
+    }
+
+    fn topology(&self) -> Option<&TopologyConstraint> {
+        self.spec.scheduling_constraints.iter().flat_map(|constraints| &constraints.topology).next()
     }
 
     /// Whether an entry of one of its pods stands for a claim of the group: one of the same name, with the same claim or template.

@@ -27,7 +27,7 @@ impl Runner<'_> {
         let mut group: PodGroup = self.templates.numbered(&op.template_path, "PodGroup", number)?;
         self.name(&mut group.metadata);
         group.metadata.namespace.clone_from(&op.namespace);
-        if let Some(rules) = group.rules() {
+        if let Some(rules) = group.rules(self.cluster.settings().config.feature_gates) {
             self.gangs.insert(group.metadata.namespaced_name(), Gang { rules, waiting: Vec::new() });
         }
         Ok(())
