@@ -2,20 +2,18 @@
 
 use berth_api::object::NamespacedName;
 use berth_api::read::Kind;
-use berth_api::resource::{RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
-use berth_simulate::{Change, Repair, Simulation, has_rollouts};
+use berth_simulate::{Change, Repair, has_rollouts};
 use maud::{Markup, html};
 
 use crate::{State, links};
 
-/// What tries a repair of a pod: a link for changes of nodes and numbers of replicas, a form with the changed workload, with the changed pod
-/// if it has none, or with the changed claims and their template.
+/// What tries a repair of a pod: a link for changes of nodes and numbers of replicas, a form with the changed workload, or with the changed pod
+/// if it has none.
 pub(super) fn of(state: &State, namespace: &str, name: &str, repair: &Repair) -> Markup {
     let parameters: Vec<_> = repair.changes.iter().flat_map(parameters).collect();
     let address =
         parameters.iter().fold("/what-if".to_owned(), |path, (name, value)| links::with(&path, name, value));
-    let mut manifests = manifests(state, namespace, name, repair);
-    manifests.extend(repair.changes.iter().flat_map(|change| with_class(state, namespace, name, change)));
+    let manifests = manifests(state, namespace, name, repair);
     html! {
         @if !manifests.is_empty() {
             form method="post" action=(address) {
@@ -42,22 +40,6 @@ fn manifests(state: &State, namespace: &str, name: &str, repair: &Repair) -> Vec
     };
     let pod = pod.and_then(|(pod, _)| repair.changed(None, &pod));
     of_workload.into_iter().chain(pod).map(|object| object.to_string()).collect()
-}
-
-/// The claim, or the template, whose request gets another class. The claim that was made from a template before is made again by the
-/// commands of the repair, and so changes as well.
-fn with_class(state: &State, namespace: &str, name: &str, change: &Change) -> Vec<String> {
-    let Change::UseDeviceClass { object, .. } = change else { return Vec::new() };
-    let find = |kind: &str, name: &NamespacedName| Some(state.object(Kind::named(kind)?, name)?.0);
-    let (kind, source) = object.split_once(' ').unwrap_or_default();
-    let source = find(kind, &NamespacedName::new(namespace, source));
-    let made = (kind == RESOURCE_CLAIM_TEMPLATES.kind).then(|| {
-        let pod = state.pods().simulation.pod(namespace, name);
-        let claims = pod.into_iter().flat_map(|pod| Simulation::claim_names(&pod.pod));
-        claims.filter_map(|claim| find(RESOURCE_CLAIMS.kind, &claim)).collect::<Vec<_>>()
-    });
-    let objects = source.into_iter().chain(made.into_iter().flatten());
-    objects.filter_map(|object| change.with_class(&object)).map(|object| object.to_string()).collect()
 }
 
 /// The parameters of the what-if page for a change of other objects than the pod.
