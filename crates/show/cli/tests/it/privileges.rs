@@ -119,13 +119,14 @@ async fn volumes(world: &World) {
 }
 
 /// The permissions that this test must use. Watches of this server stream the lists, so `list` is not used. Some requests
-/// are too rare for this test: reads after a lost response, deletions of claims after failed attempts, and updates of repeated events after half a
+/// are too rare for this test: reads after a lost response, deletions of claims after failed attempts, budgets of groups that are evicted as a whole, and updates of repeated events after half a
 /// minute. The faults of `tests/cluster` and the tests of `berth-watch` and `berth-scheduler` have these. The server checks the permission for
 /// `resourceclaims/binding` with that for the status.
 async fn granted(world: &World, part: &str) -> Vec<Right> {
     let rare = [
         right("", "pods", "get"),
         right("events.k8s.io", "events", "patch"),
+        right("policy", "poddisruptionbudgets", "list"),
         right("resource.k8s.io", "resourceclaims", "get"),
         right("resource.k8s.io", "resourceclaims", "delete"),
         right("resource.k8s.io", "resourceclaims/binding", "update"),
