@@ -1,6 +1,6 @@
 //! Processor time of the parts of a component, for the metric `berth_processor_seconds_total`.
 //!
-//! Reading the clock of a thread is a system call. One of [`ONE_OF`] calls is therefore measured, and counts for all; what the
+//! Reading the clock of a thread is a system call. One of 61 calls is therefore measured, and counts for all; what the
 //! clock itself takes is left out. A part that calls another does not include it.
 
 use std::cell::Cell;
