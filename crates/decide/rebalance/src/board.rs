@@ -81,8 +81,10 @@ impl<'a> Board<'a> {
                 uses.note(node, [0, 0], is_of_node(of.pod), 1);
             }
         }
-        let infos: Vec<_> =
-            positions.into_iter().map(|at| info(&running[at], &mut moves, &mut budgets, request)).collect();
+        let positions = positions.into_iter().enumerate();
+        let infos: Vec<_> = positions
+            .map(|(pod, at)| info(&running[at], moves.requests(pod), &mut budgets, request))
+            .collect();
         let mut movable_on = vec![Vec::new(); moves.nodes().len()];
         let mut movable_of: Vec<Vec<usize>> = Vec::new();
         for (pod, info) in infos.iter().enumerate() {
@@ -209,11 +211,10 @@ pub(crate) fn name(pod: &Pod) -> (&str, &str) {
 
 fn info<'a>(
     running: &RunningPod<'a>,
-    moves: &mut Moves,
+    requests: Amounts,
     budgets: &mut Budgets<'a>,
     request: &Request,
 ) -> PodInfo<'a> {
-    let requests = moves.cluster().rules_of(running.pod).requests;
     let budgets = budgets.add(running.pod, true);
     let stays = reason(running, &request.movable, request.now).or_else(|| {
         let several = "several PodDisruptionBudgets select it: the API server evicts no such pod";
@@ -223,7 +224,7 @@ fn info<'a>(
         pod: running.pod,
         stays,
         is_of_node: is_of_node(running.pod),
-        requests: [requests.milli_cpu, requests.memory],
+        requests,
         budgets,
         is_ready: is_ready(running.pod),
     }

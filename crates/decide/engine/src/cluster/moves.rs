@@ -81,6 +81,12 @@ impl Moves {
         self.table.prepared(pod)
     }
 
+    /// What a pod requests: milli-CPU, and memory in bytes.
+    pub fn requests(&self, pod: usize) -> [i64; 2] {
+        let requests = &self.cluster.state.rule_sets.get(self.table.prepared(pod).rule_set).requests;
+        [requests.milli_cpu, requests.memory]
+    }
+
     /// How well all pods stand now.
     pub fn standing(&self) -> Standing {
         self.table.standing()
