@@ -150,7 +150,7 @@ fn a_member_does_not_keep_the_only_device_that_another_can_use() {
 
 #[test]
 fn equal_members_are_not_tried_in_every_order() {
-    // 14 equal pods on 7 nodes for two each; the last pod fits nowhere.
+    // 14 equal pods on 7 nodes for two each; the last pod is unschedulable.
     let nodes: String = (0..7).map(|i| format!("node n{i} zone=z1 cpu=2\n")).collect();
     let members: String =
         (0..14).map(|i| format!("pod default/m{i:02} app=a cpu=1 spread(1 app=a @zone)\n")).collect();

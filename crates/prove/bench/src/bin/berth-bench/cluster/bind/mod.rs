@@ -1,7 +1,7 @@
 //! `berth-bench bind`: pods bound by the scheduler, through an API server that stores every binding durably.
 //!
-//! API server and scheduler are processes. Nodes and pending pods are loaded first; then the scheduler starts. Nobody else
-//! watches: the scheduler's metrics show how far it is, and its placements are read and checked at the end.
+//! API server and scheduler are processes. Nodes and pending pods are loaded first; then the scheduler starts. There are no
+//! other watches: the scheduler's metrics show how far it is, and its placements are read and checked at the end.
 
 mod clients;
 mod failures;
