@@ -40,7 +40,7 @@ pub use explain::{
     TermSummary,
 };
 pub use group::{Group, GroupLevel, GroupOutcome, GroupVictims, MemberFailure};
-pub use moves::{Refusal, Standing};
+pub use moves::Standing;
 pub use node_admission::NodeRejection;
 pub use plugins::reads_volumes;
 pub use preemption::{DisruptionBudget, NotEligible, Preemption, Victims};

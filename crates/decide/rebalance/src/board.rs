@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use berth_api::object::Pod;
+use berth_api::rules::KnownNamespaces;
 use berth_engine::Moves;
 use smallvec::SmallVec;
 
-use crate::budgets::{Budgets, OfPod, is_ready};
-use crate::fixed::{is_of_node, reason};
+use crate::budgets::{Budgets, OfPod};
+use crate::fixed::reason;
 use crate::goal::Goal;
 use crate::nodes::{Amounts, NodeUses};
 use crate::request::{Input, Request, RunningPod};
@@ -63,7 +64,7 @@ pub(crate) struct Board<'a> {
 
 impl<'a> Board<'a> {
     pub(crate) fn new(input: Input<'a>, request: &Request) -> Board<'a> {
-        let Input { cluster, nodes, running, pending, budgets } = input;
+        let Input { cluster, nodes, namespaces, running, pending, budgets } = input;
         let mut budgets = Budgets::new(&budgets);
         pending.iter().flat_map(|unit| &unit.pods).for_each(|pod| _ = budgets.add(pod, false));
         let names: Vec<_> = running.iter().map(|of| name(of.pod)).collect();
@@ -78,12 +79,12 @@ impl<'a> Board<'a> {
         // Pods that are being deleted are there until they are gone.
         for of in running.iter().filter(|of| of.pod.metadata.is_deleting()) {
             if let Ok(node) = names.binary_search_by(|name| name.as_str().cmp(of.node)) {
-                uses.note(node, [0, 0], is_of_node(of.pod), 1);
+                uses.note(node, [0, 0], of.pod.belongs_to_node(), 1);
             }
         }
         let positions = positions.into_iter().enumerate();
         let infos: Vec<_> = positions
-            .map(|(pod, at)| info(&running[at], moves.requests(pod), &mut budgets, request))
+            .map(|(pod, at)| info(&running[at], moves.requests(pod), &mut budgets, namespaces, request))
             .collect();
         let mut movable_on = vec![Vec::new(); moves.nodes().len()];
         let mut movable_of: Vec<Vec<usize>> = Vec::new();
@@ -142,7 +143,7 @@ impl<'a> Board<'a> {
             return false;
         }
         let (requests, is_of_node, was_ready) = (*requests, *is_of_node, *is_ready);
-        if self.moves.apply(pod, to).is_err() {
+        if !self.moves.apply(pod, to) {
             return false;
         }
         self.nodes.count(from, requests, is_of_node, -1);
@@ -158,10 +159,11 @@ impl<'a> Board<'a> {
         self.steps.len()
     }
 
-    /// The moves so far since there were this many: the pod and where it went; a pod may be among them more than once.
-    pub(crate) fn steps_since(&self, n_steps: usize) -> Vec<(usize, usize)> {
+    /// The moves so far: the pods and where they went; a pod may be among them more than once.
+    pub(crate) fn steps(&self) -> Vec<(usize, usize)> {
         let mut nodes: HashMap<usize, usize> = HashMap::new();
-        let mut steps: Vec<_> = self.steps[n_steps..]
+        let mut steps: Vec<_> = self
+            .steps
             .iter()
             .rev()
             .map(|step| {
@@ -213,19 +215,20 @@ fn info<'a>(
     running: &RunningPod<'a>,
     requests: Amounts,
     budgets: &mut Budgets<'a>,
+    namespaces: &KnownNamespaces,
     request: &Request,
 ) -> PodInfo<'a> {
     let budgets = budgets.add(running.pod, true);
-    let stays = reason(running, &request.movable, request.now).or_else(|| {
+    let stays = reason(running, namespaces, &request.movable, request.now).or_else(|| {
         let several = "several PodDisruptionBudgets select it: the API server evicts no such pod";
         (budgets.len() > 1).then(|| several.to_owned())
     });
     PodInfo {
         pod: running.pod,
         stays,
-        is_of_node: is_of_node(running.pod),
+        is_of_node: running.pod.belongs_to_node(),
         requests,
         budgets,
-        is_ready: is_ready(running.pod),
+        is_ready: !running.pod.is_unready(),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use berth_api::fenceposts::desired_healthy;
-use berth_api::object::{Pod, PodDisruptionBudget, find_condition};
+use berth_api::object::{Pod, PodDisruptionBudget};
 use berth_api::rules::Selector;
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -23,11 +23,6 @@ struct Budget<'a> {
 pub(crate) struct Budgets<'a> {
     all: Vec<Budget<'a>>,
     by_namespace: HashMap<&'a str, Vec<usize>>,
-}
-
-/// Whether the status of a pod does not say that it is not ready.
-pub(crate) fn is_ready(pod: &Pod) -> bool {
-    find_condition(&pod.status.conditions, "Ready").is_none_or(|ready| ready.is_true())
 }
 
 impl<'a> Budgets<'a> {
@@ -56,7 +51,7 @@ impl<'a> Budgets<'a> {
         for i in &of_pod {
             let Budget { object, n_pods, n_healthy, desired, .. } = &mut self.all[*i];
             *n_pods += 1;
-            *n_healthy += i64::from(is_running && is_ready(pod));
+            *n_healthy += i64::from(is_running && !pod.is_unready());
             let value = |value: &Value| (!value.is_null()).then(|| value.clone());
             let (min, max) = (value(&object.spec.min_available), value(&object.spec.max_unavailable));
             // All pods that a controller wants are there, running or pending.

@@ -1,6 +1,7 @@
 //! Why a pod is not moved.
 
-use berth_api::object::{MIRROR_ANNOTATION, Pod};
+use berth_api::object::Pod;
+use berth_api::rules::KnownNamespaces;
 use jiff::Timestamp;
 
 use crate::request::{Movable, RunningPod};
@@ -14,14 +15,13 @@ const FORBIDDING: [(&str, &str); 3] = [
     ("karpenter.sh/do-not-disrupt", "true"),
 ];
 
-/// Whether the pod belongs to its node.
-pub(crate) fn is_of_node(pod: &Pod) -> bool {
-    let owner = pod.metadata.controller().map(|owner| owner.kind.as_str());
-    matches!(owner, Some("DaemonSet" | "Node")) || pod.metadata.annotations.contains_key(MIRROR_ANNOTATION)
-}
-
 /// Why a running pod must stay where it is, if it must.
-pub(crate) fn reason(running: &RunningPod<'_>, movable: &Movable, now: Timestamp) -> Option<String> {
+pub(crate) fn reason(
+    running: &RunningPod<'_>,
+    namespaces: &KnownNamespaces,
+    movable: &Movable,
+    now: Timestamp,
+) -> Option<String> {
     let Pod { metadata, spec, status, .. } = running.pod;
     let annotation = FORBIDDING.iter().find(|(key, value)| metadata.annotation(key) == Some(value));
     let is_system = spec.priority.is_some_and(|priority| priority >= SYSTEM_PRIORITY)
@@ -29,7 +29,7 @@ pub(crate) fn reason(running: &RunningPod<'_>, movable: &Movable, now: Timestamp
     let settles = status.start_time.map(|start| now.duration_since(start));
     let reason = if metadata.is_deleting() {
         "it is being deleted".to_owned()
-    } else if is_of_node(running.pod) {
+    } else if running.pod.belongs_to_node() {
         "it belongs to its node (a pod of a DaemonSet, or a mirror pod)".to_owned()
     } else if metadata.controller().is_none() {
         "it has no controller that creates it again".to_owned()
@@ -43,7 +43,11 @@ pub(crate) fn reason(running: &RunningPod<'_>, movable: &Movable, now: Timestamp
         "devices are allocated to it".to_owned()
     } else if !movable.with_local_storage && spec.volumes.iter().any(|volume| volume.is_local()) {
         "it has local storage (emptyDir or hostPath)".to_owned()
-    } else if movable.namespaces.as_ref().is_some_and(|names| !names.contains(&metadata.namespace)) {
+    } else if movable
+        .namespaces
+        .as_ref()
+        .is_some_and(|selector| !namespaces.matches(&metadata.namespace, selector))
+    {
         "its namespace is not selected".to_owned()
     } else if settles.is_some_and(|running| running < movable.settle) {
         format!("it started less than {} ago", minutes(movable.settle))

@@ -91,7 +91,7 @@ pub fn plan(input: Input<'_>, request: &Request) -> Plan {
     let mut board = Board::new(input, request);
     let (before, bounds) = (board.values(), bounds(&board));
     let is_exhaustive = make(&mut board, &bounds, request);
-    let steps = board.steps_since(0);
+    let steps = board.steps();
     let kept = request.max_moves.map_or(steps.len(), |max| steps.len().min(max));
     board.undo_to(0);
     let moves = replay(&mut board, &steps[..kept]);

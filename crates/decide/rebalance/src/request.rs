@@ -1,9 +1,10 @@
 //! What a plan is made from.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use berth_api::object::group::TopologyLevel;
 use berth_api::object::{Node, Pod, PodDisruptionBudget};
+use berth_api::rules::{KnownNamespaces, Selector};
 use berth_engine::Cluster;
 use jiff::{SignedDuration, Timestamp};
 
@@ -15,6 +16,8 @@ pub struct Input<'a> {
     pub cluster: Cluster,
     /// The nodes by name.
     pub nodes: &'a BTreeMap<String, Node>,
+    /// The namespaces.
+    pub namespaces: &'a KnownNamespaces,
     /// The pods with a node.
     pub running: Vec<RunningPod<'a>>,
     /// The pods without a node, in the order in which the scheduler tries them.
@@ -95,8 +98,8 @@ impl Request {
 pub struct Movable {
     /// Whether pods with local storage (`emptyDir`, `hostPath`) may.
     pub with_local_storage: bool,
-    /// The namespaces whose pods may; none means all.
-    pub namespaces: Option<BTreeSet<String>>,
+    /// The labels of the namespaces whose pods may; none means all namespaces.
+    pub namespaces: Option<Selector>,
     /// How long a pod must have been running.
     pub settle: SignedDuration,
 }

@@ -1,35 +1,29 @@
 //! Plans of moves for a simulation.
 
-use std::collections::HashMap;
-
 use berth_api::object::GroupKey;
-use berth_api::object::group::rank;
 use berth_engine::Outcome;
 use berth_rebalance::{Input, Move, Pending, PendingGroup, Placed, Plan, Request, RunningPod, plan};
 
-use crate::simulation::{SimulatedPod, Simulation};
+use crate::simulation::{SimulatedPod, Simulation, Unit};
 
 impl Simulation {
     /// Moves of running pods that lower what the goals of the request measure. Pods that the simulation has placed count as running; of
     /// the pending ones only those at these positions count, if they are given. The simulation is not changed.
     pub fn rebalance(&self, request: &Request, only: Option<&[usize]>) -> Plan {
-        let is_meant = |position: &&usize| {
-            only.is_none_or(|only| only.contains(position)) && self.pods[**position].is_unplaced()
+        let is_meant = |position: &usize| {
+            only.is_none_or(|only| only.contains(position)) && self.pods[*position].is_unplaced()
         };
-        let mut pending: Vec<Pending<'_>> = Vec::new();
-        let mut groups: HashMap<&GroupKey, usize> = HashMap::new();
-        for pod in self.queue.iter().filter(is_meant).map(|position| &self.pods[*position]) {
-            let Some(key) = &pod.group else {
-                pending.push(Pending::from(&pod.pod));
-                continue;
-            };
-            let at = *groups.entry(key).or_insert_with(|| {
-                pending.push(Pending { pods: Vec::new(), group: Some(self.pending_group(key)) });
-                pending.len() - 1
-            });
-            pending[at].pods.push(&pod.pod);
-        }
-        pending.iter_mut().for_each(|unit| unit.pods.sort_by_key(|pod| rank(pod)));
+        let positions = self.queue.iter().copied().filter(is_meant);
+        let pod = |position: usize| &self.pods[position].pod;
+        let pending = self.units(positions.map(|position| (position, ()))).into_iter();
+        let pending = pending.map(|unit| match unit {
+            Unit::Pod(position, ()) => Pending::from(pod(position)),
+            Unit::Group(key, members) => Pending {
+                pods: members.into_iter().map(|(position, ())| pod(position)).collect(),
+                group: Some(self.pending_group(&key)),
+            },
+        });
+        let pending = pending.collect();
         self.plan_with(request, pending)
     }
 
@@ -53,6 +47,7 @@ impl Simulation {
         let input = Input {
             cluster: self.cluster.clone(),
             nodes: &self.nodes,
+            namespaces: &self.namespaces,
             running: running.collect(),
             pending,
             budgets: self.budget_objects.iter().collect(),

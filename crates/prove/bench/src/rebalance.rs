@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use berth_api::object::{Node, Pod};
+use berth_api::rules::KnownNamespaces;
 use berth_api::syntax::labels::HOSTNAME;
 use berth_engine::{Cluster, Settings};
 use berth_rebalance::{Goal, Input, Pending, Request, RunningPod, plan};
@@ -108,6 +109,7 @@ fn measure(case: RebalanceCase, size: &Rebalance) -> RebalanceReport {
     let (nodes, running, pending, goal) = cluster(case, size);
     let by_name: BTreeMap<_, _> = nodes.into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
     let request = Request::new(vec![goal], Timestamp::UNIX_EPOCH);
+    let namespaces = KnownNamespaces::new([]);
     let make = |running: &[Pod], pending: &[Pod]| {
         let mut cluster = Cluster::new(Settings::default());
         by_name.values().for_each(|node| cluster.set_node(node));
@@ -115,7 +117,14 @@ fn measure(case: RebalanceCase, size: &Rebalance) -> RebalanceReport {
         let of = |pod| RunningPod { pod, node: &pod.spec.node_name, stays: None };
         let (running, pending) =
             (running.iter().map(of).collect(), pending.iter().map(Pending::from).collect());
-        let input = Input { cluster, nodes: &by_name, running, pending, budgets: Vec::new() };
+        let input = Input {
+            cluster,
+            nodes: &by_name,
+            namespaces: &namespaces,
+            running,
+            pending,
+            budgets: Vec::new(),
+        };
         reset_peak_rss();
         let before = rss_bytes();
         let (plan, time) = timed(|| plan(input, &request));

@@ -75,6 +75,18 @@ impl Pod {
         node_rejection(phase, reason, message).filter(|_| is_left && !self.spec.node_name.is_empty())
     }
 
+    /// Whether it belongs to its node: a pod of a DaemonSet, or the mirror of a pod that the node runs from a file.
+    pub fn belongs_to_node(&self) -> bool {
+        let owner = self.metadata.controller().map(|owner| owner.kind.as_str());
+        matches!(owner, Some("DaemonSet" | "Node"))
+            || self.metadata.annotations.contains_key(MIRROR_ANNOTATION)
+    }
+
+    /// Whether its status says that it is not ready.
+    pub fn is_unready(&self) -> bool {
+        find_condition(&self.status.conditions, "Ready").is_some_and(|ready| !ready.is_true())
+    }
+
     /// `namespace/name`.
     pub fn key(&self) -> String {
         format!("{}/{}", self.metadata.namespace, self.metadata.name)

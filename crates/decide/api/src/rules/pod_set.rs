@@ -77,6 +77,15 @@ impl KnownNamespaces {
         KnownNamespaces { labels, others: Selector::new(vec![is_other]) }
     }
 
+    /// Whether a selector matches the labels of a namespace. One that is not known has the label with its name alone.
+    pub fn matches(&self, name: &str, selector: &Selector) -> bool {
+        let labels = self.labels.get(name);
+        selector.matches(|key| match labels {
+            Some(labels) => labels.get(key).map(String::as_str),
+            None => (key == NAME_LABEL).then_some(name),
+        })
+    }
+
     /// Whether a namespace could be in both.
     fn meet(&self, a: &NamespaceScope, b: &NamespaceScope) -> bool {
         if let (Selector::Nothing, Selector::Nothing) = (&a.selector, &b.selector) {

@@ -1,7 +1,7 @@
 //! Moves of running pods in a copy of the cluster.
 
 use super::Cluster;
-use crate::moves::{MoveTable, Refusal, Standing};
+use crate::moves::{MoveTable, Standing};
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
 
@@ -141,11 +141,9 @@ impl Moves {
         self.table.counts_for(pod, constraint)
     }
 
-    /// Moves a pod to a node.
-    ///
-    /// # Errors
-    /// It does not fit there, or breaks a required rule of another pod that held before. Nothing is changed then.
-    pub fn apply(&mut self, pod: usize, node: usize) -> Result<(), Refusal> {
+    /// Moves a pod to a node, if the filters admit it there and no required rule of another pod breaks that held before. Returns whether
+    /// it has moved; nothing is changed if not.
+    pub fn apply(&mut self, pod: usize, node: usize) -> bool {
         self.table.apply(&mut self.cluster.state, pod, self.ids[node])
     }
 

@@ -37,15 +37,6 @@ pub struct Standing {
     pub unmet: i64,
 }
 
-/// Why a pod cannot be moved to a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// A filter rejects it there.
-    Unfit,
-    /// A required rule of another running pod would not hold any more.
-    BreaksRule,
-}
-
 /// A class of pods, by its index.
 type ClassId = usize;
 
@@ -171,15 +162,15 @@ impl MoveTable {
         self.spread.counts(self.classes[self.pods[pod].class].likeness.signature, constraint)
     }
 
-    /// Moves a pod to a node. The state is unchanged if that is refused.
-    pub(crate) fn apply(&mut self, state: &mut State, pod: usize, to: NodeId) -> Result<(), Refusal> {
+    /// Moves a pod to a node, if that is legal. Returns whether it is; the state is unchanged if not.
+    pub(crate) fn apply(&mut self, state: &mut State, pod: usize, to: NodeId) -> bool {
         let Running { pod: before, class, node: from } = &self.pods[pod];
         let (before, class, from) = (before.clone(), *class, *from);
         let replacement = before.replacement();
         state.forget(&before);
         if !self.admits(state, &replacement, class, from, to) {
             put(state, &before, from);
-            return Err(Refusal::Unfit);
+            return false;
         }
         put(state, &replacement, to);
         self.pods[pod].pod = replacement;
@@ -187,11 +178,11 @@ impl MoveTable {
         let signature = self.classes[class].likeness.signature;
         let holds = self.spread.shift(state, signature, class, from, to);
         self.done.push(Done { pod, before, from, places: Vec::new() });
-        if holds && self.follow(state, class, from, to) {
-            return Ok(());
+        let is_legal = holds && self.follow(state, class, from, to);
+        if !is_legal {
+            self.undo(state);
         }
-        self.undo(state);
-        Err(Refusal::BreaksRule)
+        is_legal
     }
 
     /// Whether the filters admit a pod of a class that has left a node to another. Those of its spread constraints would count the pods

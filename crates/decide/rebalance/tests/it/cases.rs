@@ -231,6 +231,21 @@ fn pods_that_never_move_are_reported() {
 }
 
 #[test]
+fn namespaces_are_selected_by_their_labels() {
+    let mut world = after_an_outage();
+    let namespace = json!({"metadata": {"name": "default", "labels": {"team": "shop"}}});
+    world.namespaces.push(serde_json::from_value(namespace).expect("a namespace"));
+    for (selector, n_moves) in
+        [("team=shop", 2), ("team!=shop", 0), ("kubernetes.io/metadata.name=default", 2), ("other", 0)]
+    {
+        let namespaces = Some(selector.parse().expect("a selector"));
+        let movable = Movable { namespaces, ..Movable::default() };
+        let plan = plan_for(&world, &Request { movable, ..request(&[Goal::Spread]) });
+        assert_eq!(plan.moves.len(), n_moves, "{selector}");
+    }
+}
+
+#[test]
 fn a_plan_that_is_cut_goes_on_with_the_same_total() {
     let mut world = after_an_outage();
     world.pods.extend(

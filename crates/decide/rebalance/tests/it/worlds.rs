@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::{Node, Pod, PodDisruptionBudget};
+use berth_api::rules::KnownNamespaces;
 use berth_api::split_mix::SplitMix64;
 use berth_engine::{Cluster, Settings};
 use berth_rebalance::{Goal, Input, Pending, Plan, Request, RunningPod, plan};
@@ -83,6 +84,7 @@ pub fn plan_with<'w>(
     let input = Input {
         cluster,
         nodes: &nodes,
+        namespaces: &KnownNamespaces::new(&world.namespaces),
         running: running.collect(),
         pending: units(pending),
         budgets: world.budgets.iter().collect(),

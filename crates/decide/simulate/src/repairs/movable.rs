@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use berth_api::object::{MIRROR_ANNOTATION, Node, Pod, StringMap};
+use berth_api::object::{Node, Pod, StringMap};
 use berth_api::rules::{PodRules, Selector};
 use berth_engine::TopologyPair;
 
@@ -36,13 +36,12 @@ impl<'a> Movable<'a> {
         let may_move = |p: &SimulatedPod| {
             let Pod { metadata, spec, .. } = &p.pod;
             let is_exempt = settings.extensions && settings.exempt_namespaces.contains(&metadata.namespace);
-            let is_daemon = metadata.controller().is_some_and(|o| o.kind == "DaemonSet" || o.kind == "Node");
             p.was_running
                 && trial.nodes.contains_key(&spec.node_name)
                 && !metadata.is_deleting()
                 && p.group.is_none()
                 && spec.priority.unwrap_or(0) <= priority
-                && !(is_exempt || is_daemon || metadata.annotations.contains_key(MIRROR_ANNOTATION))
+                && !(is_exempt || p.pod.belongs_to_node())
         };
         let (mut by_name, mut by_node) = (HashMap::new(), HashMap::<_, Vec<_>>::new());
         for (i, p) in trial.pods.iter().enumerate().filter(|(_, p)| may_move(p)) {

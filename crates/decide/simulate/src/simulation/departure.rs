@@ -1,7 +1,7 @@
 //! Pods that leave their nodes, and what their controllers create in their place.
 
 use berth_api::expand::{DELETION_COST, Replica};
-use berth_api::object::{MIRROR_ANNOTATION, Node, Pod, PodStatus, TOPOLOGY_LABELS, find_condition};
+use berth_api::object::{Node, Pod, PodStatus, TOPOLOGY_LABELS, find_condition};
 
 /// What happens to a pod that leaves its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,17 +17,11 @@ pub(crate) enum Fate {
 impl Fate {
     pub(crate) fn of(pod: &Pod) -> Fate {
         match pod.metadata.controller() {
-            _ if pod.metadata.is_deleting() || is_of_daemon_set(pod) => Fate::Gone,
+            _ if pod.metadata.is_deleting() || pod.belongs_to_node() => Fate::Gone,
             Some(_) => Fate::Recreated,
             None => Fate::Lost,
         }
     }
-}
-
-/// Whether the pod belongs to its node: a pod of a DaemonSet, or the mirror of a pod that the node runs from a file.
-pub(crate) fn is_of_daemon_set(pod: &Pod) -> bool {
-    let owner = pod.metadata.controller().map(|owner| owner.kind.as_str());
-    matches!(owner, Some("DaemonSet" | "Node")) || pod.metadata.annotations.contains_key(MIRROR_ANNOTATION)
 }
 
 /// The pods that a drain of a node evicts: all but those that belong to the node and those that are being deleted.
@@ -36,7 +30,7 @@ pub fn evicted_by_drain<'a>(
     node: &str,
 ) -> impl Iterator<Item = &'a Pod> {
     pods.filter(move |pod| {
-        pod.spec.node_name == node && !is_of_daemon_set(pod) && !pod.metadata.is_deleting()
+        pod.spec.node_name == node && !pod.belongs_to_node() && !pod.metadata.is_deleting()
     })
 }
 

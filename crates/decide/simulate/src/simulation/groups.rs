@@ -13,16 +13,16 @@ use berth_api::object::group::{
 use berth_api::object::{GroupKey, GroupRules, NamespacedName, Pod};
 use berth_engine::{Group, GroupDisruption, GroupLevel, GroupOutcome, Outcome, PreparedPod, RelaxedPod};
 
-/// What is placed at once.
-pub(super) enum Unit {
-    Pod(usize, PreparedPod),
-    Group(GroupKey, Vec<(usize, PreparedPod)>),
+/// What is placed at once: pods by position, with what the caller has of each.
+pub(crate) enum Unit<T> {
+    Pod(usize, T),
+    Group(GroupKey, Vec<(usize, T)>),
 }
 
 impl Simulation {
     /// Pending pods as they are placed: each group in the place of its first member.
-    pub(super) fn units(&self, pending: Vec<(usize, PreparedPod)>) -> Vec<Unit> {
-        let mut units: Vec<Unit> = Vec::new();
+    pub(crate) fn units<T>(&self, pending: impl IntoIterator<Item = (usize, T)>) -> Vec<Unit<T>> {
+        let mut units: Vec<Unit<T>> = Vec::new();
         let mut groups: HashMap<&GroupKey, usize> = HashMap::new();
         for (i, pod) in pending {
             let Some(key) = &self.pods[i].group else {

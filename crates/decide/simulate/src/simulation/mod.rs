@@ -34,11 +34,12 @@ pub(crate) mod workloads;
 
 pub use build::add_simulated_nodes;
 pub use departure::evicted_by_drain;
-pub(crate) use departure::{Fate, is_of_daemon_set, recreate, replica};
+pub(crate) use departure::{Fate, recreate, replica};
 pub(crate) use devices::Devices;
 pub use devices::{PodClaim, PodDevice};
 pub use error::{InvalidObject, SimulationError};
 pub use group_placement::{DomainMembers, FailingMember, GroupMember, GroupPlacement, LevelPlacement};
+pub(crate) use groups::Unit;
 pub(crate) use new_node::{new_node_name, node_like, slices_like, slices_of};
 pub use options::{PendingFor, SimulationOptions};
 pub use pending::PendingDecision;

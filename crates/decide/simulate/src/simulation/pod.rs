@@ -1,6 +1,6 @@
 //! A pod of a simulation.
 
-use berth_api::object::{GroupKey, NamespacedName, Pod, Shared, find_condition};
+use berth_api::object::{GroupKey, NamespacedName, Pod, Shared};
 use berth_engine::{Outcome, PreparedPod};
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ impl SimulatedPod {
 
     /// Whether it runs, and is not known to be unready.
     pub(crate) fn is_available(&self) -> bool {
-        self.node().is_some() && !is_unready(&self.pod)
+        self.node().is_some() && !self.pod.is_unready()
     }
 
     pub(super) fn is_named(&self, namespace: &str, name: &str) -> bool {
@@ -86,11 +86,6 @@ impl SimulatedPod {
         }
         Some(raw)
     }
-}
-
-/// Whether the status of a pod says that it is not ready.
-pub(crate) fn is_unready(pod: &Pod) -> bool {
-    find_condition(&pod.status.conditions, "Ready").is_some_and(|ready| !ready.is_true())
 }
 
 /// A pod that left its node, as it was before.

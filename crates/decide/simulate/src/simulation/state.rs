@@ -64,7 +64,7 @@ pub struct Simulation {
     pub(super) ended: BTreeMap<NamespacedName, PodStatus>,
     pub(crate) workloads: Workloads,
     pub(crate) nodes: BTreeMap<String, Node>,
-    pub(super) namespaces: KnownNamespaces,
+    pub(crate) namespaces: KnownNamespaces,
     pub(crate) devices: Devices,
     pub(super) created_claims: Vec<CreatedClaim>,
     /// The PodGroups; without rules, their pods are placed one by one.

@@ -15,7 +15,7 @@ use super::departures::Departures;
 use super::error::ChangeError;
 use super::scale;
 use crate::simulation::workloads::Workloads;
-use crate::simulation::{is_of_daemon_set, node_like, slices_like, slices_of};
+use crate::simulation::{node_like, slices_like, slices_of};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,9 +128,9 @@ impl Change {
                 let why = format!("has no controller: draining {name} deletes it");
                 // Pods that are being deleted are gone soon.
                 departures.leave(inventory, std::slice::from_ref(&node), &why, |pod| {
-                    !is_of_daemon_set(pod) && pod.metadata.is_deleting()
+                    !pod.belongs_to_node() && pod.metadata.is_deleting()
                 });
-                departures.evict(inventory, name, &why, |pod| !is_of_daemon_set(pod));
+                departures.evict(inventory, name, &why, |pod| !pod.belongs_to_node());
             }
             Change::Cordon(name) => node_mut(inventory, name)?.spec.unschedulable = true,
             Change::Uncordon(name) => {
@@ -191,7 +191,7 @@ impl Change {
                     return Err(ChangeError::NotRunning(name.clone()));
                 }
                 // The DaemonSet creates its pod on the same node again.
-                if !is_of_daemon_set(pod) {
+                if !pod.belongs_to_node() {
                     let node = pod.spec.node_name.clone();
                     let why = "has no controller: the eviction deletes it";
                     departures.evict(inventory, &node, why, |pod| pod.metadata.namespaced_name() == *name);
@@ -202,7 +202,7 @@ impl Change {
                 let (at, workloads) = (running(inventory, name)?, Workloads::new(inventory));
                 let from = find_node(inventory, &inventory.pods[at].object.spec.node_name).ok().cloned();
                 let pod = &mut inventory.pods[at].object;
-                if is_of_daemon_set(pod) || pod.metadata.controller().is_none() {
+                if pod.belongs_to_node() || pod.metadata.controller().is_none() {
                     return Err(ChangeError::NotMovable(name.clone()));
                 }
                 workloads.recreate(pod, from.as_ref());
@@ -322,7 +322,7 @@ fn add_nodes_like(inventory: &mut Inventory, like: &Node, n_nodes: usize) {
                 && pod.metadata.controller().is_some_and(|owner| owner.name == metadata.name)
         })
     };
-    let is_copied = |pod: &&Pod| pod.spec.node_name == *like_name && is_of_daemon_set(pod) && !is_known(pod);
+    let is_copied = |pod: &&Pod| pod.spec.node_name == *like_name && pod.belongs_to_node() && !is_known(pod);
     let daemons: Vec<Pod> =
         inventory.pods.iter().map(|entry| &entry.object).filter(is_copied).cloned().collect();
     for name in names {

@@ -5,8 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use berth_api::inventory::Inventory;
-use berth_api::object::StringMap;
-use berth_api::rules::{NamespaceScope, Selector};
+use berth_api::rules::Selector;
 use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::ColorBy;
 use berth_rebalance::{Goal, Movable, Request};
@@ -143,7 +142,7 @@ impl Args {
         }
         let movable = Movable {
             with_local_storage: self.evict_local_storage,
-            namespaces: self.namespaces(inventory)?,
+            namespaces: self.namespaces()?,
             settle: SignedDuration::try_from(self.settle).unwrap_or(SignedDuration::MAX),
         };
         let (max_moves, threshold, price_label) = (self.max_moves, self.threshold, self.price_label.clone());
@@ -151,22 +150,12 @@ impl Args {
         Ok(Request { max_moves, movable, threshold, price_label, ..request })
     }
 
-    /// The namespaces whose pods may move.
-    fn namespaces(&self, inventory: &Inventory) -> Result<Option<BTreeSet<String>>, CliError> {
-        let Some(text) = &self.namespace_selector else { return Ok(None) };
-        let selector: Selector =
-            text.parse().map_err(|error| CliError::Usage(format!("--namespace-selector {text}: {error}")))?;
-        let of_pods = inventory.pods.iter().map(|entry| &entry.object.metadata.namespace);
-        let of_workloads = inventory.workloads.iter().map(|entry| &entry.object.metadata().namespace);
-        let names: BTreeSet<&String> = of_pods.chain(of_workloads).collect();
-        let scope = NamespaceScope { names: Vec::new(), selector };
-        let is_selected = |name: &&String| {
-            let mut namespaces = inventory.namespaces.iter().map(|entry| &entry.object.metadata);
-            let labels = namespaces.find(|namespace| namespace.name == **name).map(|found| &*found.labels);
-            scope.contains(name, labels.unwrap_or(&StringMap::new()))
+    /// The labels of the namespaces whose pods may move.
+    fn namespaces(&self) -> Result<Option<Selector>, CliError> {
+        let parse = |text: &String| {
+            text.parse().map_err(|error| CliError::Usage(format!("--namespace-selector {text}: {error}")))
         };
-        let selected = names.into_iter().filter(is_selected).cloned();
-        Ok(Some(selected.collect()))
+        self.namespace_selector.as_ref().map(parse).transpose()
     }
 
     fn draw(&self, simulation: &mut Simulation, color_by: ColorBy<'_>, all: bool) -> Vec<String> {

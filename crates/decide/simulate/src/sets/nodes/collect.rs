@@ -13,7 +13,7 @@ use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 
 use crate::Simulation;
 use crate::sets::PodGroup;
-use crate::simulation::{SimulatedPod, SimulationError, is_of_daemon_set, workloads};
+use crate::simulation::{SimulatedPod, SimulationError, workloads};
 
 /// The workloads of an input whose rules about nodes are compared, in case that they have no pods.
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ impl PodClasses {
                 classes.named_nodes.insert(node.to_owned());
             } else {
                 let object = workload.clone().unwrap_or_else(|| format!("Pod {}", pod.metadata.name));
-                classes.add(simulation, &added_to, pod, (object, is_of_daemon_set(pod)), 1);
+                classes.add(simulation, &added_to, pod, (object, pod.belongs_to_node()), 1);
             }
         }
         for Template { object, is_daemon, pod } in templates {

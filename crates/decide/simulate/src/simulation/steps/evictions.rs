@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use super::Steps;
 use crate::simulation::departure::Fate;
-use crate::simulation::pod::is_unready;
 use crate::simulation::state::Simulation;
 
 /// The eviction of a pod from a node.
@@ -75,7 +74,7 @@ impl Budget {
             let (mut n_pods, mut n_healthy) = (0, 0);
             for pod in pods().filter(covers).filter(|pod| !pod.metadata.is_deleting()) {
                 n_pods += 1;
-                n_healthy += i64::from(ran(&pod.metadata.namespaced_name()) && !is_unready(pod));
+                n_healthy += i64::from(ran(&pod.metadata.namespaced_name()) && !pod.is_unready());
             }
             Some(Budget {
                 name: object.metadata.namespaced_name(),
@@ -157,8 +156,8 @@ impl Evictions {
             match of_pod.as_slice() {
                 [] => {}
                 [budget]
-                    if is_unready(pod) && (spare[*budget] >= 0 || budgets[*budget].always_allows_unready) => {
-                }
+                    if pod.is_unready()
+                        && (spare[*budget] >= 0 || budgets[*budget].always_allows_unready) => {}
                 [budget] if spare[*budget] > 0 => spare[*budget] -= 1,
                 _ => return true,
             }
@@ -175,7 +174,7 @@ impl Evictions {
         for (i, budget) in self.budgets.iter().enumerate() {
             of_namespace.entry(budget.name.namespace()).or_default().push(i);
         }
-        for pod in simulation.pods().iter().filter(|pod| pod.node().is_some() && !is_unready(&pod.pod)) {
+        for pod in simulation.pods().iter().filter(|pod| pod.node().is_some() && !pod.pod.is_unready()) {
             let budgets = of_namespace.get(pod.pod.metadata.namespace.as_str()).into_iter().flatten();
             let is_counted =
                 |i: &&usize| !pod.pod.metadata.is_deleting() && self.budgets[**i].covers(&pod.pod);
