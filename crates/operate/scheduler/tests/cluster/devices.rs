@@ -70,14 +70,11 @@ async fn a_pod_without_a_device_waits_until_one_is_free() {
     }
     world.until_n_bound(2).await;
     world.pod(pod_with_claims("late", &["late"])).await;
-    let message = async || world.until_refused("late").await["message"].as_str().unwrap().to_owned();
-    let said = message().await;
-    assert!(said.contains("could not find ResourceClaim \"default/late\""), "{said}");
+    world.until_refused_with("late", r#"could not find ResourceClaim "default/late""#).await;
     world.delete(&format!("{PODS}/late")).await;
     world.device_claim("late", 1).await;
     world.pod(pod_with_claims("late", &["late"])).await;
-    let said = message().await;
-    assert!(said.starts_with("0/2 nodes are available: 2 cannot allocate all claims."), "{said}");
+    world.until_refused_with("late", "0/2 nodes are available: 2 cannot allocate all claims.").await;
     // The controller takes the reservation of the deleted pod away, and its claim is deleted.
     let node = world.node_of("a").await;
     world.delete(&format!("{PODS}/a")).await;
@@ -114,8 +111,7 @@ async fn a_claim_is_made_for_extended_resources_that_devices_provide() {
         (&json!("gpu"), &json!(2))
     );
     world.pod(pod_with_gpus("late", 1)).await;
-    let condition = world.until_refused("late").await;
-    assert!(condition["message"].as_str().unwrap().contains("2 cannot allocate all claims"), "{condition}");
+    world.until_refused_with("late", "2 cannot allocate all claims").await;
     // A node that has the resource itself needs no claim.
     let gpu =
         json!({"status": {"capacity": {"example.com/gpu": "1"}, "allocatable": {"example.com/gpu": "1"}}});
@@ -207,12 +203,8 @@ async fn conditions_of_pods_without_devices_have_the_words_of_kube_scheduler() {
         let end = "still not schedulable, preemption: 0/8 nodes are available: 8 Preemption is not helpful for scheduling.";
         world.device_claim(pod, 1).await;
         world.pod(pod_with_claims(pod, &[pod])).await;
-        let condition = world.until_refused(pod).await;
-        let expected = format!("0/8 nodes are available: {text}. {end}");
-        assert_eq!(
-            (&condition["reason"], &condition["message"]),
-            (&json!("Unschedulable"), &json!(expected))
-        );
+        world.until_refused_with(pod, &format!("0/8 nodes are available: {text}. {end}")).await;
+        assert_eq!(world.until_refused(pod).await["reason"], "Unschedulable");
     };
     says("none", "8 cannot allocate all claims").await;
     // Two slices have a device of the same name.

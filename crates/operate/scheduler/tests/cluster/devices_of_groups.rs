@@ -77,8 +77,7 @@ async fn a_gang_shares_the_claim_that_is_made_for_it_until_it_is_gone() {
     // A third group waits until one of them is gone.
     group(&world, "green", json!({"basic": {}}), &source).await;
     world.pod(member("green-0", "green", &source)).await;
-    let said = world.until_refused("green-0").await["message"].to_string();
-    assert!(said.contains("cannot allocate all claims"), "{said}");
+    world.until_refused_with("green-0", "cannot allocate all claims").await;
     let node = world.node_of("red-0").await;
     world.delete(&format!("{POD_GROUPS}/red")).await;
     for i in 0..3 {

@@ -143,6 +143,15 @@ impl World {
         .await
     }
 
+    /// Waits until the condition of a pod says a text: what it waits for may come by another watch than the pod.
+    pub async fn until_refused_with(&self, name: &str, text: &str) {
+        until(&format!("the condition of {name} says {text:?}"), async || {
+            let said = self.until_refused(name).await["message"].as_str().unwrap().to_owned();
+            if said.contains(text) { Ok(()) } else { Err(said) }
+        })
+        .await;
+    }
+
     /// Waits for the first event with a reason about a pod.
     pub async fn until_event(&self, pod: &str, reason: &str) -> Value {
         until(&format!("an event {reason} of {pod}"), async || {
