@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use berth_api::object::Pod;
-use berth_api::rules::KnownNamespaces;
 use berth_engine::Moves;
 use smallvec::SmallVec;
 
@@ -82,9 +81,11 @@ impl<'a> Board<'a> {
                 uses.note(node, [0, 0], of.pod.belongs_to_node(), 1);
             }
         }
-        let positions = positions.into_iter().enumerate();
+        let stays = |at: usize| reason(&running[at], cluster, namespaces, &request.movable, request.now);
+        let stays: Vec<_> = positions.iter().map(|at| stays(*at)).collect();
+        let positions = positions.into_iter().zip(stays).enumerate();
         let infos: Vec<_> = positions
-            .map(|(pod, at)| info(&running[at], moves.requests(pod), &mut budgets, namespaces, request))
+            .map(|(pod, (at, stays))| info(&running[at], stays, moves.requests(pod), &mut budgets))
             .collect();
         let mut movable_on = vec![Vec::new(); moves.nodes().len()];
         let mut movable_of: Vec<Vec<usize>> = Vec::new();
@@ -213,13 +214,12 @@ pub(crate) fn name(pod: &Pod) -> (&str, &str) {
 
 fn info<'a>(
     running: &RunningPod<'a>,
+    stays: Option<String>,
     requests: Amounts,
     budgets: &mut Budgets<'a>,
-    namespaces: &KnownNamespaces,
-    request: &Request,
 ) -> PodInfo<'a> {
     let budgets = budgets.add(running.pod, true);
-    let stays = reason(running, namespaces, &request.movable, request.now).or_else(|| {
+    let stays = stays.or_else(|| {
         let several = "several PodDisruptionBudgets select it: the API server evicts no such pod";
         (budgets.len() > 1).then(|| several.to_owned())
     });

@@ -2,6 +2,7 @@
 
 use berth_api::object::Pod;
 use berth_api::rules::KnownNamespaces;
+use berth_engine::Cluster;
 use jiff::Timestamp;
 
 use crate::request::{Movable, RunningPod};
@@ -18,6 +19,7 @@ const FORBIDDING: [(&str, &str); 3] = [
 /// Why a running pod must stay where it is, if it must.
 pub(crate) fn reason(
     running: &RunningPod<'_>,
+    cluster: &Cluster,
     namespaces: &KnownNamespaces,
     movable: &Movable,
     now: Timestamp,
@@ -26,7 +28,7 @@ pub(crate) fn reason(
     let annotation = FORBIDDING.iter().find(|(key, value)| metadata.annotation(key) == Some(value));
     let is_system = spec.priority.is_some_and(|priority| priority >= SYSTEM_PRIORITY)
         || spec.priority_class_name.starts_with("system-");
-    let settles = status.start_time.map(|start| now.duration_since(start));
+    let settles = status.start_time.filter(|_| !running.is_settled).map(|start| now.duration_since(start));
     let reason = if metadata.is_deleting() {
         "it is being deleted".to_owned()
     } else if running.pod.belongs_to_node() {
@@ -35,6 +37,10 @@ pub(crate) fn reason(
         "it has no controller that creates it again".to_owned()
     } else if let Some(stays) = running.stays {
         stays.to_owned()
+    } else if cluster.is_exempt(&metadata.namespace) {
+        "its namespace is exempt from enforcement".to_owned()
+    } else if cluster.is_disrupted_as_group(&metadata.namespace, &metadata.name) {
+        "its group is disrupted as a whole".to_owned()
     } else if let Some((key, value)) = annotation {
         format!("it has the annotation {key}: \"{value}\"")
     } else if is_system {

@@ -2,7 +2,7 @@
 //!
 //! [`plan`] gets a copy of a cluster, its pods, goals in their order and what may move, and returns moves that can be carried out one
 //! after the other: each is admitted by all filters at its time, breaks no required rule of another pod that held before, and is
-//! allowed by the disruption budgets. The values of the goals, compared in their order, are lower after the plan than before
+//! allowed by the disruption budgets. [`next_step`] checks the rest of a plan of which a part is carried out. The values of the goals, compared in their order, are lower after the plan than before
 //! it, and a plan for its result is empty.
 //!
 //! - **Exactness:** where the states that moves can reach are few, all are looked at: the plan then reaches the best values that any
@@ -17,11 +17,13 @@ mod exhaustive;
 mod fixed;
 mod goal;
 mod improve;
+mod next_step;
 mod nodes;
 mod plan;
 mod request;
 mod waiting;
 
 pub use goal::{Goal, UnknownGoal};
+pub use next_step::{NextStep, Obstacle, next_step};
 pub use plan::{Immovable, Move, Placed, Plan, plan};
 pub use request::{Input, Movable, Pending, PendingGroup, Request, RunningPod};

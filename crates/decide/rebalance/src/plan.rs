@@ -98,23 +98,25 @@ pub fn plan(input: Input<'_>, request: &Request) -> Plan {
     let after = board.values();
     let immovable = immovable(&board, &after);
     let placed = if board.goals.contains(&Goal::Defragment) { placed(&mut board) } else { Vec::new() };
-    let named = |values: &Values| {
-        let value = |(goal, value): (&Goal, &i64)| {
-            let in_thousandths = *goal == Goal::Consolidate && request.price_label.is_some();
-            (*goal, if in_thousandths { *value as f64 / 1000.0 } else { *value as f64 })
-        };
-        request.goals.iter().zip(values).map(value).collect()
-    };
     Plan {
         moves,
-        before: named(&before),
-        after: named(&after),
-        bounds: named(&bounds),
+        before: named(request, &before),
+        after: named(request, &after),
+        bounds: named(request, &bounds),
         is_exhaustive,
         left_out: steps.len() - kept,
         placed,
         immovable,
     }
+}
+
+/// The values by goal.
+pub(crate) fn named(request: &Request, values: &Values) -> BTreeMap<Goal, f64> {
+    let value = |(goal, value): (&Goal, &i64)| {
+        let in_thousandths = *goal == Goal::Consolidate && request.price_label.is_some();
+        (*goal, if in_thousandths { *value as f64 / 1000.0 } else { *value as f64 })
+    };
+    request.goals.iter().zip(values).map(value).collect()
 }
 
 /// Moves pods until neither search finds anything better. Returns whether no better plan exists.

@@ -56,7 +56,9 @@ pub struct RunningPod<'a> {
     /// Its node.
     pub node: &'a str,
     /// Why it must stay, if the caller knows a reason.
-    pub stays: Option<&'static str>,
+    pub stays: Option<&'a str>,
+    /// Whether it may move however short it has been running: the plan has moved it before.
+    pub is_settled: bool,
 }
 
 /// What is asked for.

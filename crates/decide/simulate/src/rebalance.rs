@@ -4,7 +4,7 @@ use berth_api::object::GroupKey;
 use berth_engine::Outcome;
 use berth_rebalance::{Input, Move, Pending, PendingGroup, Placed, Plan, Request, RunningPod, plan};
 
-use crate::simulation::{SimulatedPod, Simulation, Unit};
+use crate::simulation::{Simulation, Unit};
 
 impl Simulation {
     /// Moves of running pods that lower what the goals of the request measure. Pods that the simulation has placed count as running; of
@@ -42,7 +42,7 @@ impl Simulation {
     pub(crate) fn plan_with(&self, request: &Request, pending: Vec<Pending<'_>>) -> Plan {
         let running = self.pods.iter().filter_map(|pod| {
             let node = pod.node()?;
-            Some(RunningPod { pod: &pod.pod, node, stays: self.stays(pod) })
+            Some(RunningPod { pod: &pod.pod, node, stays: None, is_settled: false })
         });
         let input = Input {
             cluster: self.cluster.clone(),
@@ -79,18 +79,6 @@ impl Simulation {
             let pod = &mut self.pods[position];
             pod.was_running = false;
             pod.outcome = Outcome::on(to.clone());
-        }
-    }
-
-    fn stays(&self, pod: &SimulatedPod) -> Option<&'static str> {
-        let settings = self.cluster.settings();
-        let is_exempt =
-            settings.extensions && settings.exempt_namespaces.contains(&pod.pod.metadata.namespace);
-        let is_of_whole = self.group_evicted_with(pod).is_some();
-        match (is_exempt, is_of_whole) {
-            (true, _) => Some("its namespace is exempt from enforcement"),
-            (_, true) => Some("its group is disrupted as a whole"),
-            _ => None,
         }
     }
 }

@@ -114,7 +114,7 @@ fn measure(case: RebalanceCase, size: &Rebalance) -> RebalanceReport {
         let mut cluster = Cluster::new(Settings::default());
         by_name.values().for_each(|node| cluster.set_node(node));
         running.iter().for_each(|pod| _ = cluster.set_pod(pod));
-        let of = |pod| RunningPod { pod, node: &pod.spec.node_name, stays: None };
+        let of = |pod| RunningPod { pod, node: &pod.spec.node_name, stays: None, is_settled: false };
         let (running, pending) =
             (running.iter().map(of).collect(), pending.iter().map(Pending::from).collect());
         let input = Input {

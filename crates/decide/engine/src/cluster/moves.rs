@@ -154,12 +154,27 @@ impl Moves {
 
     /// The node where the scheduler would put a pod that is created again now; none if it is unschedulable.
     pub fn first_choice(&mut self, pod: usize) -> Option<usize> {
+        let decided = self.as_created_again(pod, |cluster, prepared| cluster.decide(prepared));
+        self.position_of(decided.node()?)
+    }
+
+    /// All nodes where the scheduler might put it: those with the highest score. None if it is unschedulable.
+    pub fn choices(&mut self, pod: usize) -> Vec<usize> {
+        let evaluated = self.as_created_again(pod, |cluster, prepared| cluster.evaluate(prepared));
+        evaluated.best.iter().filter_map(|node| self.position_of(node)).collect()
+    }
+
+    fn as_created_again<T>(&mut self, pod: usize, ask: impl FnOnce(&Cluster, &PreparedPod) -> T) -> T {
         let prepared = self.table.prepared(pod).clone();
         let from = self.nodes[self.node_of(pod)].clone();
         self.cluster.state.forget(&prepared);
-        let decided = self.cluster.decide(&prepared);
+        let answer = ask(&self.cluster, &prepared);
         self.cluster.state.assign(&prepared, &from);
-        let node = decided.node()?;
+        answer
+    }
+
+    /// The position of a node.
+    pub fn position_of(&self, node: &str) -> Option<usize> {
         self.nodes.binary_search_by(|name| name.as_str().cmp(node)).ok()
     }
 

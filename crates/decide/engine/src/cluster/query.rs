@@ -115,6 +115,18 @@ impl Cluster {
         Some(self.state.symbols.text(self.state.pods.get(pod).node_name))
     }
 
+    /// Whether an assigned pod is of a group that is disrupted as a whole.
+    pub fn is_disrupted_as_group(&self, namespace: &str, name: &str) -> bool {
+        let pod = self.state.find_pod(namespace, name);
+        pod.is_some_and(|pod| self.state.groups.as_a_whole(self.state.pods.get(pod).group).is_some())
+    }
+
+    /// Whether the pods of a namespace are exempt from enforcement.
+    pub fn is_exempt(&self, namespace: &str) -> bool {
+        let settings = self.settings();
+        settings.extensions && settings.exempt_namespaces.iter().any(|exempt| exempt == namespace)
+    }
+
     /// The rules of a pod, as this cluster's settings read it.
     pub fn rules_of(&self, pod: &Pod) -> PodRules {
         self.state.rules_of(pod)

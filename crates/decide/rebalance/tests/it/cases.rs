@@ -1,10 +1,13 @@
 //! Plans for clusters of a few nodes.
 
-use berth_rebalance::{Goal, Movable, Pending, PendingGroup, Plan, Request};
+use berth_rebalance::{Goal, Movable, Move, Obstacle, Pending, PendingGroup, Plan, Request, next_step};
 use berth_testkit::naive::World;
 use serde_json::json;
 
-use crate::worlds::{HOSTNAME, ZONE, between_pods, budget, node, plan_for, plan_with, pod, request, spread};
+use crate::worlds::{
+    HOSTNAME, ZONE, between_pods, budget, node, plan_for, plan_with, pod, request, spread, step_for,
+    with_input,
+};
 
 fn moves(plan: &Plan) -> Vec<(&str, &str, &str)> {
     plan.moves.iter().map(|made| (&*made.name, &*made.from, &*made.to)).collect()
@@ -26,6 +29,61 @@ fn pods_spread_again_after_an_outage() {
     assert_eq!(moves(&plan).len(), 2, "{:?}", plan.moves);
     assert!(plan.moves.iter().all(|made| made.to == "c"), "{:?}", plan.moves);
     assert_eq!((plan.before[&Goal::Spread], plan.after[&Goal::Spread]), (2.0, 0.0));
+}
+
+#[test]
+fn the_rest_of_a_plan_is_checked_in_the_cluster_as_it_is() {
+    let mut world = after_an_outage();
+    let request = request(&[Goal::Spread]);
+    let plan = plan_for(&world, &request);
+    let step = step_for(&world, &request, &plan.moves).unwrap();
+    assert_eq!((&step.targets[..], step.before[&Goal::Spread]), (&["c".to_owned()][..], 2.0));
+    let done: Vec<_> = plan.moves.iter().map(|made| made.name.clone()).collect();
+    for pod in world.pods.iter_mut().filter(|pod| done.contains(&pod.metadata.name)) {
+        pod.spec.node_name = "c".to_owned();
+    }
+    // Both pods are there.
+    assert_eq!(step_for(&world, &request, &plan.moves), Err(Obstacle::Outdated));
+    // The target is full, and the node is gone.
+    let mut full = after_an_outage();
+    full.pods.push(pod("large", "large", "c", 7_950, json!({})));
+    assert_eq!(step_for(&full, &request, &plan.moves), Err(Obstacle::Outdated));
+    let mut gone = after_an_outage();
+    gone.nodes.pop();
+    assert_eq!(step_for(&gone, &request, &plan.moves), Err(Obstacle::Outdated));
+    // Somebody else has done it.
+    let mut spread_again = after_an_outage();
+    for (pod, node) in spread_again.pods.iter_mut().zip(["a", "b", "c"].into_iter().cycle()) {
+        pod.spec.node_name = node.to_owned();
+    }
+    assert!(step_for(&spread_again, &request, &plan.moves).is_err());
+}
+
+#[test]
+fn a_scheduler_that_chooses_itself_must_reach_the_same_values() {
+    let mut world = after_an_outage();
+    world.nodes.push(node("c2", "c", 8));
+    let request = request(&[Goal::Spread]);
+    let plan = plan_for(&world, &request);
+    let choosing = |world: &World, rest: &[Move]| {
+        let each = |pods: Vec<_>| pods.into_iter().map(Pending::from).collect();
+        with_input(world, each, |input| next_step(input, &request, rest, |_| true))
+    };
+    // Both nodes of the empty zone are as good.
+    let step = choosing(&world, &plan.moves).unwrap();
+    assert_eq!(step.targets, ["c", "c2"]);
+    assert_eq!(step.after[&Goal::Spread], 0.0);
+    // Without a hard constraint, the image of the pod and free nodes draw it elsewhere.
+    let preferred = json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
+        [{"weight": 100, "preference": {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}}]}}});
+    let mut drawn = spread("web", ZONE, "ScheduleAnyway");
+    drawn["affinity"] = preferred["affinity"].clone();
+    let pods =
+        (0..6).map(|i| pod(&format!("web-{i}"), "web", if i < 3 { "a" } else { "b" }, 100, drawn.clone()));
+    let soft = World { pods: pods.collect(), ..world.clone() };
+    let plan = plan_for(&soft, &request);
+    let from_a: Vec<Move> = plan.moves.iter().filter(|made| made.from == "a").cloned().collect();
+    assert_eq!(choosing(&soft, &from_a), Err(Obstacle::Elsewhere(vec!["a".to_owned()])));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use berth_rebalance::{Goal, Plan, Request};
 use berth_testkit::naive::World;
 
 use crate::naive::{best, moved, values};
-use crate::worlds::{Draw, after, plan_for, request};
+use crate::worlds::{Draw, after, plan_for, request, step_for};
 
 /// Number of clusters; `BERTH_REBALANCES` asks for more.
 fn n_clusters(default: u64) -> u64 {
@@ -15,10 +15,14 @@ fn of(plan: &std::collections::BTreeMap<Goal, f64>, request: &Request) -> Vec<i6
     request.goals.iter().map(|goal| plan[goal] as i64).collect()
 }
 
-/// Carries a plan out, and fails where a step is not legal.
-fn carry_out(world: &World, plan: &Plan, seed: u64) -> World {
+/// Carries a plan out, and fails where a step is not legal, or the planner would not continue.
+fn carry_out(world: &World, plan: &Plan, request: &Request, seed: u64) -> World {
     let mut world = world.clone();
-    for made in &plan.moves {
+    for (i, made) in plan.moves.iter().enumerate() {
+        let step = step_for(&world, request, &plan.moves[i..])
+            .unwrap_or_else(|why| panic!("seed {seed}: step {i} of {:#?} is not made: {why:?}", plan.moves));
+        assert_eq!((&step.targets[..], &step.after), (&[made.to.clone()][..], &plan.after), "seed {seed}");
+        assert_eq!(of(&step.before, request), values(&world, request), "seed {seed}");
         let pod = world.pods.iter().find(|pod| pod.metadata.name == made.name).expect("a pod of the world");
         assert_eq!(pod.spec.node_name, made.from, "seed {seed}: {made:?}");
         let next = moved(&world, &made.name, &made.to);
@@ -39,7 +43,7 @@ fn every_step_is_legal_values_fall_and_a_plan_for_the_result_is_empty() {
         n_exhaustive += u64::from(plan.is_exhaustive);
         let (before, then) = (of(&plan.before, &request), of(&plan.after, &request));
         assert_eq!(before, values(&world, &request), "seed {seed}: {:?}", request.goals);
-        let end = carry_out(&world, &plan, seed);
+        let end = carry_out(&world, &plan, &request, seed);
         assert_eq!(then, values(&end, &request), "seed {seed}: {:?}", request.goals);
         assert!(plan.moves.is_empty() || then < before, "seed {seed}: {before:?} {then:?}");
         // Pods that have got room run then, and count for the other goals.

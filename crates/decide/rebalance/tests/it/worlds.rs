@@ -6,7 +6,9 @@ use berth_api::object::{Node, Pod, PodDisruptionBudget};
 use berth_api::rules::KnownNamespaces;
 use berth_api::split_mix::SplitMix64;
 use berth_engine::{Cluster, Settings};
-use berth_rebalance::{Goal, Input, Pending, Plan, Request, RunningPod, plan};
+use berth_rebalance::{
+    Goal, Input, Move, NextStep, Obstacle, Pending, Plan, Request, RunningPod, next_step, plan,
+};
 use berth_testkit::naive::World;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -67,12 +69,27 @@ pub fn plan_for(world: &World, request: &Request) -> Plan {
     plan_with(world, request, |pods| pods.into_iter().map(Pending::from).collect())
 }
 
+/// What the next of these moves does, all of which a scheduler of Berth follows.
+pub fn step_for(world: &World, request: &Request, rest: &[Move]) -> Result<NextStep, Obstacle> {
+    let each = |pods: Vec<_>| pods.into_iter().map(Pending::from).collect();
+    with_input(world, each, |input| next_step(input, request, rest, |_| false))
+}
+
 /// The plan for a world whose pending pods are placed in these units.
 pub fn plan_with<'w>(
     world: &'w World,
     request: &Request,
     units: impl FnOnce(Vec<&'w Pod>) -> Vec<Pending<'w>>,
 ) -> Plan {
+    with_input(world, units, |input| plan(input, request))
+}
+
+/// Asks the planner about a world.
+pub fn with_input<'w, T>(
+    world: &'w World,
+    units: impl FnOnce(Vec<&'w Pod>) -> Vec<Pending<'w>>,
+    ask: impl FnOnce(Input<'_>) -> T,
+) -> T {
     let mut cluster = Cluster::new(Settings::default());
     world.nodes.iter().for_each(|node| cluster.set_node(node));
     let (running, pending): (Vec<&Pod>, Vec<&Pod>) =
@@ -80,7 +97,12 @@ pub fn plan_with<'w>(
     running.iter().for_each(|pod| _ = cluster.set_pod(pod));
     let nodes: BTreeMap<_, _> =
         world.nodes.iter().map(|node| (node.metadata.name.clone(), node.clone())).collect();
-    let running = running.into_iter().map(|pod| RunningPod { pod, node: &pod.spec.node_name, stays: None });
+    let running = running.into_iter().map(|pod| RunningPod {
+        pod,
+        node: &pod.spec.node_name,
+        stays: None,
+        is_settled: false,
+    });
     let input = Input {
         cluster,
         nodes: &nodes,
@@ -89,7 +111,7 @@ pub fn plan_with<'w>(
         pending: units(pending),
         budgets: world.budgets.iter().collect(),
     };
-    plan(input, request)
+    ask(input)
 }
 
 /// The world after a plan: replacements have other names, uids and start times.
