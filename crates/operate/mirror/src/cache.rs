@@ -78,12 +78,23 @@ impl CacheSync {
         changes.push(Change::NodeDeleted(key.name().to_owned()));
     }
 
-    pub(crate) fn apply_namespace(&mut self, cluster: &mut Cluster, event: StreamEvent<Namespace>) {
+    pub(crate) fn apply_namespace(
+        &mut self,
+        cluster: &mut Cluster,
+        event: StreamEvent<Namespace>,
+        changes: &mut Vec<Change>,
+    ) {
         let fingerprints = &self.fingerprints;
         let fingerprint = |namespace: &Namespace| fingerprints.of(&namespace.metadata.labels);
         self.namespaces.apply(event, fingerprint, |sync| match sync {
-            Sync::Set(namespace) => cluster.set_namespace(&namespace),
-            Sync::Unset(key) => cluster.remove_namespace(key.name()),
+            Sync::Set(namespace) => {
+                cluster.set_namespace(&namespace);
+                changes.push(Change::NamespaceApplied(Box::new(namespace)));
+            }
+            Sync::Unset(key) => {
+                cluster.remove_namespace(key.name());
+                changes.push(Change::NamespaceDeleted(key.name().to_owned()));
+            }
         });
     }
 

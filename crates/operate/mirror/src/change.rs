@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::object::group::{GroupKey, PodGroup};
-use berth_api::object::{NamespacedName, Node, Pod, PodDisruptionBudget};
+use berth_api::object::{Namespace, NamespacedName, Node, Pod, PodDisruptionBudget};
 use berth_client::WatchFailure;
 
 use crate::device_entry::DeviceClaimState;
@@ -35,6 +35,10 @@ pub enum Change {
         /// `metadata.uid`.
         uid: String,
     },
+    /// A namespace was added, or its labels changed.
+    NamespaceApplied(Box<Namespace>),
+    /// A namespace was deleted.
+    NamespaceDeleted(String),
     /// A PodDisruptionBudget was added or changed.
     BudgetApplied(Box<PodDisruptionBudget>),
     /// A PodDisruptionBudget was deleted.

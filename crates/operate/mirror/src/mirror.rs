@@ -41,6 +41,8 @@ pub struct MirrorOptions {
     pub check_grace: Duration,
     /// What all watches share.
     pub group: WatchGroup,
+    /// Whether a pod is reported again when its condition `Ready` changes.
+    pub readiness: bool,
     /// Whether the component keeps a pod while it is pending, so that its binding can be reported without it.
     pub keeps: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
 }
@@ -54,6 +56,7 @@ impl MirrorOptions {
             check_interval: Duration::from_secs(600),
             check_grace: Duration::from_secs(15),
             group: WatchGroup::default(),
+            readiness: false,
             keeps: Arc::new(|_| false),
         }
     }
@@ -137,7 +140,7 @@ impl Mirror {
         self.pending.insert(Source::Pods);
         let keeps = self.options.keeps.clone();
         // A reader for each watch: what it leaves out was reported by the same watch.
-        let reader = PodReader::new(move |pod| keeps(pod));
+        let reader = PodReader::new(move |pod| keeps(pod)).with_readiness(self.options.readiness);
         self.pods_watch.restart(|generation| self.watches.start_pods(generation, reader));
     }
 
@@ -255,7 +258,7 @@ impl Mirror {
         match event {
             Payload::Node(_, event) => cache.apply_node(cluster, event, &mut changes),
             Payload::Pod(_, event) => self.apply_pod_event(cluster, event, &mut changes),
-            Payload::Namespace(event) => cache.apply_namespace(cluster, event),
+            Payload::Namespace(event) => cache.apply_namespace(cluster, event, &mut changes),
             Payload::Service(event) => cache.apply_service(cluster, event),
             Payload::Owner(kind, event) => cache.apply_owner(cluster, kind, event, &mut changes),
             Payload::ReplicationController(event) => {

@@ -10,12 +10,13 @@ use crate::json_text::{Index, JsonText, Malformed};
 use crate::pod_ref::PodRef;
 
 /// Reads the identity, the node and the added labels of the pod in a line of a watch. The other fields relevant to
-/// placement go to `bytes`: equal bytes mean equal values.
+/// placement go to `bytes`: equal bytes mean equal values. With `readiness`, the condition `Ready` is one of them.
 ///
 /// # Errors
 /// The line is not JSON, has no object, or the object is not a pod.
 pub(crate) fn digest_line(
     line: &[u8],
+    readiness: bool,
     index: &mut Index,
     bytes: &mut Vec<u8>,
 ) -> Result<PodRef, serde_json::Error> {
@@ -23,6 +24,7 @@ pub(crate) fn digest_line(
         text: JsonText::new(line, index),
         pod: PodRef::default(),
         has_object: false,
+        readiness,
         bytes,
     };
     digest.read(Section::Line)?;
@@ -43,6 +45,7 @@ struct PlacementDigest<'a, 'b> {
     text: JsonText<'a>,
     pod: PodRef,
     has_object: bool,
+    readiness: bool,
     bytes: &'b mut Vec<u8>,
 }
 
@@ -113,8 +116,10 @@ impl PlacementDigest<'_, '_> {
             let [b'"', condition_type @ .., b'"'] = quoted else { continue };
             if is_one_of(condition_type, &placement::CONDITION_TYPES) {
                 self.put(Section::Status, [quoted, status, reason]);
-            } else if condition_type == placement::HELD_CONDITION.as_bytes() {
+            } else if is_one_of(condition_type, &[placement::HELD_CONDITION, placement::MOVE_CONDITION]) {
                 self.put(Section::Status, [quoted, status, message]);
+            } else if self.readiness && condition_type == b"Ready" {
+                self.put(Section::Status, [quoted, status]);
             }
         }
         Ok(())

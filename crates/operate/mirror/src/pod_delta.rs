@@ -53,6 +53,8 @@ impl<'de> Deserialize<'de> for PodDelta {
 /// Reads the events of one watch of pods, and remembers a digest of each pod, in 32 bytes a pod.
 pub(crate) struct PodReader {
     key: RandomState,
+    /// Whether a change of the condition `Ready` is reported.
+    readiness: bool,
     keeps: Box<dyn Fn(&Pod) -> bool + Send + Sync>,
     memory: Mutex<Memory>,
 }
@@ -84,7 +86,17 @@ impl PodReader {
     /// A reader for a new watch. Pods that the receiver does not keep (see `keeps`) are reported whole when they
     /// are bound.
     pub(crate) fn new(keeps: impl Fn(&Pod) -> bool + Send + Sync + 'static) -> PodReader {
-        PodReader { key: RandomState::new(), keeps: Box::new(keeps), memory: Mutex::default() }
+        PodReader {
+            key: RandomState::new(),
+            readiness: false,
+            keeps: Box::new(keeps),
+            memory: Mutex::default(),
+        }
+    }
+
+    /// The same, which reports also changes of the condition `Ready`.
+    pub(crate) fn with_readiness(self, readiness: bool) -> PodReader {
+        PodReader { readiness, ..self }
     }
 
     /// A list starts: pods deleted before it must not be remembered.
@@ -101,7 +113,7 @@ impl PodReader {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let Memory { digests, parts, index, text } = &mut *memory;
         text.clear();
-        let pod = digest_line(line, index, text)?;
+        let pod = digest_line(line, self.readiness, index, text)?;
         let uid = self.key.hash_one(&pod.uid);
         if kind == Line::Deleted {
             digests.remove(&uid);
@@ -162,6 +174,26 @@ mod tests {
             node: node.into(),
             resource_version: version.into(),
             added_labels: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn readiness_is_reported_where_it_is_followed() {
+        let mut object = pod();
+        let ready = |status| json!([{"type": "Ready", "status": status}]);
+        object["status"]["conditions"] = ready("False");
+        for follows in [false, true] {
+            let reader = PodReader::new(|_| true).with_readiness(follows);
+            let read = |object: &Value, kind| {
+                let line = json!({"type": "MODIFIED", "object": object}).to_string();
+                matches!(reader.read(line.as_bytes(), kind), Ok(PodDelta::Pod(_)))
+            };
+            assert!(read(&object, Line::Initial), "new");
+            let mut changed = object.clone();
+            changed["status"]["conditions"] = ready("True");
+            assert_eq!(read(&changed, Line::Changed), follows);
+            changed["status"]["conditions"][0]["lastProbeTime"] = "2027-01-15T08:10:00Z".into();
+            assert!(!read(&changed, Line::Changed), "the same");
         }
     }
 

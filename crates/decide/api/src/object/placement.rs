@@ -53,6 +53,10 @@ pub const CONDITION_TYPES: [&str; 2] = ["DisruptionTarget", "PodResizePending"];
 /// enforcer, which writes it, follows its status and message.
 pub const HELD_CONDITION: &str = "scheduling.berth.dev/EvictionHeld";
 
+/// The condition of a pod that is evicted so that its replacement goes to another node, which is its message. A scheduler of Berth
+/// nominates that node for the next pod of the same controller.
+pub const MOVE_CONDITION: &str = "scheduling.berth.dev/Moves";
+
 impl Pod {
     /// The values that decide where the pod may run and what it does to other pods, apart from its node. Two pods in
     /// one namespace with equal values are interchangeable for placement.
