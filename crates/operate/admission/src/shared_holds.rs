@@ -60,7 +60,14 @@ impl SharedHolds {
     /// Starts with a client; bindings are not answered before.
     pub(crate) fn start(&self, client: kube::Client, namespace: &str) {
         let (namespace, name) = (namespace.to_owned(), NAME.to_owned());
-        let client = LedgerClient { client, namespace, name, description: DESCRIPTION, timeout: TIMEOUT };
+        let client = LedgerClient {
+            client,
+            namespace,
+            name,
+            key: berth_client::ledger::KEY,
+            description: DESCRIPTION,
+            timeout: TIMEOUT,
+        };
         // A second mirror of the same cluster changes nothing.
         let _ = self.client.set(client);
     }

@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 
 use crate::call::{self, CallError};
 
-/// The key in `data`.
-const KEY: &str = "ledger.json";
+/// The key in `data` of ledgers.
+pub const KEY: &str = "ledger.json";
 
 /// Reads and writes a ledger.
 #[derive(Clone)]
@@ -25,6 +25,8 @@ pub struct LedgerClient {
     pub namespace: String,
     /// Name of the ConfigMap.
     pub name: String,
+    /// The key in `data`.
+    pub key: &'static str,
     /// Says in the ConfigMap what it is for.
     pub description: &'static str,
     /// Timeout of a request.
@@ -56,7 +58,7 @@ impl LedgerClient {
         let path = CONFIG_MAPS.object_path(&self.namespace, &self.name);
         match call::json::<Value>(&self.client, call::get(&path), self.timeout).await {
             Ok(object) => {
-                let text = object["data"][KEY].as_str().unwrap_or("{}");
+                let text = object["data"][self.key].as_str().unwrap_or("{}");
                 let content = serde_json::from_str(text).unwrap_or_else(|error| {
                     tracing::warn!(path, "the ledger is invalid and will be replaced: {error}");
                     T::default()
@@ -81,7 +83,7 @@ impl LedgerClient {
         if !object["data"].is_object() {
             object["data"] = Value::Object(Map::new());
         }
-        object["data"][KEY] = Value::String(text);
+        object["data"][self.key] = Value::String(text);
         let request = call::with_json(method, &path, &object);
         let object = call::json::<Value>(&self.client, request, self.timeout).await?;
         Ok(Ledger { content, object: Some(object) })

@@ -7,6 +7,7 @@ use berth_client::call::CallError;
 use crate::evict::{Eviction, EvictionOutcome};
 use crate::limiter::LimiterState;
 use crate::pods::Workload;
+use crate::rebalance::Answer;
 
 /// The ledger as the API server has it.
 pub(crate) type Ledger = berth_client::ledger::Ledger<LimiterState>;
@@ -14,6 +15,7 @@ pub(crate) type Ledger = berth_client::ledger::Ledger<LimiterState>;
 /// The result of a request.
 pub(crate) enum Completion {
     Eviction { sent: Sent, outcome: EvictionOutcome },
+    Planned(Box<Answer>),
     LedgerRead { term: u64, read: Result<Ledger, CallError> },
     LedgerWritten { term: u64, written: Result<Ledger, CallError> },
 }

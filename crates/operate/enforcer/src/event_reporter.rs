@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use berth_api::object::Pod;
+use berth_api::object::{NamespacedName, Pod};
 use berth_api::rules::eviction_annotation_problem;
 use berth_api::syntax::annotations::GRACE_ANNOTATION;
 use berth_client::call::CallError;
 use berth_client::events::{EventRecorder, EventType, NewEvent, ObjectReference};
 use berth_engine::{Remedy, ViolationKey};
+use berth_rebalance::Move;
 use jiff::Timestamp;
 
 use crate::completion::Sent;
@@ -19,6 +20,10 @@ use crate::pods::{Pods, Workload};
 const ACTION: &str = "Evicting";
 /// A pod was evicted.
 const EVICTED: &str = "EvictedForAffinity";
+/// A pod was evicted as a step of a plan.
+const MOVED: &str = "EvictedForRebalance";
+/// The replacement of a pod that was moved is on another node than planned.
+const ELSEWHERE: &str = "MovedElsewhere";
 /// A due pod is not evicted, or later.
 const HELD: &str = "EvictionHeld";
 /// The API server rejected an eviction, usually because of a PodDisruptionBudget.
@@ -62,7 +67,8 @@ impl EventReporter {
         note: String,
     ) {
         let Some(recorder) = &self.recorder else { return };
-        let event_type = if reason == EVICTED { EventType::Normal } else { EventType::Warning };
+        let event_type =
+            if matches!(reason, EVICTED | MOVED) { EventType::Normal } else { EventType::Warning };
         recorder.record(NewEvent {
             regarding,
             related,
@@ -90,7 +96,8 @@ impl EventReporter {
 
     pub(crate) fn evicted(&mut self, sent: &Sent) {
         self.reported.remove(&sent.eviction.uid);
-        self.record_both(pod_of(sent), &sent.workload, EVICTED, sent.eviction.message.clone());
+        let reason = if sent.eviction.is_move { MOVED } else { EVICTED };
+        self.record_both(pod_of(sent), &sent.workload, reason, sent.eviction.message.clone());
     }
 
     pub(crate) fn refused(&mut self, sent: &Sent, error: &CallError) {
@@ -149,6 +156,15 @@ impl EventReporter {
         let pod = ObjectReference::pod(&key.namespace, &key.name, &facts.uid);
         let note = format!("{} is violated, and no eviction would fix it: {reason}", key.term);
         self.record_both(pod, &facts.workload, HELD, note);
+    }
+
+    /// The replacement of a pod that was moved is not where the plan has it.
+    pub(crate) fn moved_elsewhere(&self, pod: &NamespacedName, uid: &str, made: &Move, node: &str) {
+        let note = format!(
+            "It replaces {}, which was evicted to move to {}, and is on {node}: the plan is given up",
+            made.name, made.to
+        );
+        self.record(ObjectReference::pod(pod.namespace(), pod.name(), uid), None, ELSEWHERE, note);
     }
 
     /// The event is about the ledger's ConfigMap, since it concerns no single pod.

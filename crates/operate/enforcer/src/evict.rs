@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::Pod;
+use berth_api::object::placement::MOVE_CONDITION;
 use berth_api::object::time::rfc3339;
 use berth_api::resource::PODS;
 use berth_client::Backoff;
@@ -21,6 +22,8 @@ use crate::metrics::Metrics;
 
 /// `reason` of the condition `DisruptionTarget` of pods that are evicted for a rule required during execution.
 pub const CONDITION_REASON: &str = "AffinityBroken";
+/// The same of pods that are moved.
+const MOVED_REASON: &str = "Rebalanced";
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
@@ -52,6 +55,10 @@ pub(crate) struct Eviction {
     pub(crate) uid: String,
     /// Message of the pod's condition.
     pub(crate) message: String,
+    /// The node that the scheduler is asked to put the replacement on.
+    pub(crate) moves_to: Option<String>,
+    /// Whether it is a step of a plan.
+    pub(crate) is_move: bool,
 }
 
 /// Evicts pods.
@@ -80,14 +87,27 @@ impl Evictor {
         if !self.leadership.leads() {
             return EvictionOutcome::NotSent;
         }
+        if let Some(node) = &eviction.moves_to
+            && let Err(error) = self.patch(eviction, &move_condition(eviction, "True", node)).await
+        {
+            return EvictionOutcome::Failed { error, is_certain: true };
+        }
         let error = match self.send(eviction).await {
             Ok(()) => {
                 self.write_condition(eviction).await;
                 return EvictionOutcome::Evicted;
             }
-            Err(error) if error.code() == Some(429) => return EvictionOutcome::Refused(error),
             Err(error) => error,
         };
+        if eviction.moves_to.is_some() && error.is_refusal() {
+            let not_evicted = move_condition(eviction, "False", "The pod is not evicted");
+            if let Err(error) = self.patch(eviction, &not_evicted).await {
+                tracing::debug!("the condition of a pod that stays is not written: {error}");
+            }
+        }
+        if error.code() == Some(429) {
+            return EvictionOutcome::Refused(error);
+        }
         let is_certain = error.is_refusal();
         match self.look_up(eviction).await {
             Found::Deleted if is_certain => EvictionOutcome::Deleted,
@@ -105,21 +125,25 @@ impl Evictor {
     /// Writes the reason into the pod's status, after the API server accepted the eviction: a pod with a rejected eviction
     /// must not have the condition.
     async fn write_condition(&self, eviction: &Eviction) {
-        let path = format!("{}/status", eviction.path());
-        let body = condition(eviction, jiff::Timestamp::now()).to_string().into_bytes();
-        let content_type = "application/strategic-merge-patch+json";
+        let reason = if eviction.is_move { MOVED_REASON } else { CONDITION_REASON };
+        let body = condition(eviction, "DisruptionTarget", ("True", reason, &eviction.message));
         for _ in 0..CONDITION_ATTEMPTS {
             if !self.leadership.leads() {
                 return;
             }
-            let request = call::with_body(Method::PATCH, &path, content_type, body.clone());
-            let sent = call::send(&self.client, request, self.timeout, call::MAX_OBJECT_BYTES).await;
-            let Err(error) = sent else { return };
+            let Err(error) = self.patch(eviction, &body).await else { return };
             if error.is_not_found() || error.is_conflict() {
                 return;
             }
             tracing::debug!("the condition of an evicted pod is not written: {error}");
         }
+    }
+
+    async fn patch(&self, eviction: &Eviction, status: &Value) -> Result<(), CallError> {
+        let path = format!("{}/status", eviction.path());
+        let content_type = "application/strategic-merge-patch+json";
+        let request = call::with_body(Method::PATCH, &path, content_type, status.to_string().into_bytes());
+        call::send(&self.client, request, self.timeout, call::MAX_OBJECT_BYTES).await.map(|_| ())
     }
 
     /// Retries until there is an answer, or lookups are abandoned.
@@ -151,13 +175,21 @@ impl Eviction {
     }
 }
 
-fn condition(eviction: &Eviction, now: jiff::Timestamp) -> Value {
+fn move_condition(eviction: &Eviction, status: &str, message: &str) -> Value {
+    condition(eviction, MOVE_CONDITION, (status, MOVED_REASON, message))
+}
+
+fn condition(
+    eviction: &Eviction,
+    condition_type: &str,
+    (status, reason, message): (&str, &str, &str),
+) -> Value {
     let condition = json!({
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": CONDITION_REASON,
-        "message": eviction.message,
-        "lastTransitionTime": rfc3339(now),
+        "type": condition_type,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": rfc3339(jiff::Timestamp::now()),
     });
     json!({"metadata": {"uid": eviction.uid}, "status": {"conditions": [condition]}})
 }

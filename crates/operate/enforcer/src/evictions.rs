@@ -83,6 +83,11 @@ impl Evictions {
         self.evicting.insert(remedy.victim.uid.clone(), remedy.cures.clone());
     }
 
+    /// A pod that fixes no rule counts as evicted.
+    pub(crate) fn add_move(&mut self, uid: &str) {
+        self.evicting.insert(uid.to_owned(), Vec::new());
+    }
+
     /// Sends the eviction of a pod, or those of all pods of a group.
     pub(crate) fn send(&mut self, mut group: Vec<Sent>) {
         self.n_in_flight += group.len();

@@ -65,6 +65,7 @@ impl LedgerSync {
             client,
             namespace: options.ledger_namespace.clone(),
             name: options.ledger_name.clone(),
+            key: berth_client::ledger::KEY,
             description: DESCRIPTION,
             timeout: options.request_timeout(),
         };

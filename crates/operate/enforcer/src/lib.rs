@@ -10,6 +10,8 @@
 //! the engine selects a pod whose eviction fixes the rule, and a node where that pod fits with all its rules; the limits
 //! allow the eviction; the enforcer records it in the `ledger`; the engine selects the pod once more, and the request is
 //! sent. This crate never selects victims itself.
+//!
+//! With a request to rebalance, plans of moves are made and carried out by the same means (`rebalance`).
 
 mod blocked;
 mod completion;
@@ -28,6 +30,7 @@ mod message;
 mod metrics;
 mod options;
 mod pods;
+mod rebalance;
 mod reporter;
 mod status;
 mod task;
@@ -41,6 +44,7 @@ pub use evict::CONDITION_REASON;
 pub use forecast::{HoldForecast, LimitsInUse, PodHold, delayed_evictions, grace_period, limits_in_use};
 pub use limiter::{LEAST_CLUSTER_LIMIT, LimitInUse};
 pub use options::{EnforcerError, EnforcerOptions, Graces, HoldOptions, HoldPeriod, LimitOptions};
+pub use rebalance::RebalanceOptions;
 pub use status::{Handle, Status};
 
 /// Starts an enforcer. It runs until `stop`, then waits for evictions in flight and releases its lease.

@@ -1,6 +1,7 @@
 //! What is counted.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use berth_engine::ViolatedRule;
@@ -11,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::rebalance::{Progress, StepResult};
 use crate::status::Status;
 
 /// How a request to evict ended.
@@ -52,6 +54,9 @@ pub(crate) struct Metrics {
     differences: Family<Labels<1>, Counter>,
     events_dropped: Gauge,
     leads: Gauge,
+    rebalance_value: Family<Labels<1>, Gauge<f64, AtomicU64>>,
+    rebalance_left: Gauge,
+    moves: Family<Labels<1>, Counter>,
 }
 
 pub(crate) fn rule_name(rule: ViolatedRule) -> &'static str {
@@ -97,6 +102,13 @@ impl Metrics {
                 "Events that were dropped because there were too many",
             ),
             leads: register(r, "leader", "1 while this process leads"),
+            rebalance_value: register(
+                r,
+                "rebalance_value",
+                "What is to be rebalanced, by goal; 0 is the best",
+            ),
+            rebalance_left: register(r, "rebalance_moves_left", "Moves of the plan that are left"),
+            moves: register(r, "rebalance_moves", "Moves of pods that ended, by result"),
         };
         // The names of these two before this release.
         r.register("brake_engaged", "Deprecated: berth_enforcer_evictions_limited", metrics.stopped.clone());
@@ -122,6 +134,18 @@ impl Metrics {
 
     pub(crate) fn evicted(&self, result: EvictionResult) {
         self.evictions.get_or_create(&[("result", result.name())]).inc();
+    }
+
+    pub(crate) fn moved(&self, result: StepResult) {
+        self.moves.get_or_create(&[("result", result.name())]).inc();
+    }
+
+    /// Sets the gauges of rebalancing.
+    pub(crate) fn rebalancing(&self, progress: &Progress) {
+        for (goal, value) in &progress.now {
+            self.rebalance_value.get_or_create(&[("goal", goal.name())]).set(*value);
+        }
+        self.rebalance_left.set(progress.n_left() as i64);
     }
 
     pub(crate) fn selected(&self, duration: Duration) {

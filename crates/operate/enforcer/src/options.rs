@@ -9,6 +9,7 @@ use berth_engine::{Settings, ViolatedRule};
 use jiff::{SignedDuration, Timestamp};
 
 pub use crate::limiter::LimitOptions;
+use crate::rebalance::RebalanceOptions;
 
 /// Grace periods: how long a rule may be violated before a pod is evicted, by kind of rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +125,8 @@ pub struct EnforcerOptions {
     pub longest_backoff: Duration,
     /// How often pods without a feasible node are evaluated again.
     pub look_again: Duration,
+    /// What is rebalanced, if anything.
+    pub rebalance: Option<RebalanceOptions>,
     /// Leader election; none: this process is the only enforcer.
     pub leader_election: Option<LeaseOptions>,
     /// Where `/healthz`, `/readyz` and `/metrics` are served.
@@ -158,6 +161,7 @@ impl Default for EnforcerOptions {
             first_backoff: Duration::from_secs(1),
             longest_backoff: Duration::from_secs(60),
             look_again: Duration::from_secs(10),
+            rebalance: None,
             leader_election: None,
             serving: ServingOptions::default(),
             resync_interval: Duration::from_secs(600),

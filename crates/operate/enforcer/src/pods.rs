@@ -148,7 +148,7 @@ impl RunningPod {
 }
 
 impl Workload {
-    fn of(pod: &Pod) -> Workload {
+    pub(crate) fn of(pod: &Pod) -> Workload {
         let metadata = &pod.metadata;
         let Some(owner) = metadata.controller() else {
             let name = format!("{}/Pod/{}", metadata.namespace, metadata.name);

@@ -33,6 +33,12 @@ pub struct Status {
     pub n_would_evict: u64,
     /// Due pods or rules without an eviction now, by reason.
     pub held: BTreeMap<&'static str, usize>,
+    /// Moves that ended with the replacement ready on its target, so far.
+    pub n_moved: u64,
+    /// Plans made so far.
+    pub n_plans: u64,
+    /// Moves of the plan that are left.
+    pub n_moves_left: usize,
     /// Whether the cluster limit stops all evictions.
     pub is_stopped: bool,
     /// Differences between the state and full lists that were repaired, so far.

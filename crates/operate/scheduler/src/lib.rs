@@ -13,6 +13,7 @@ mod completion;
 mod context;
 mod instruments;
 mod metrics;
+mod moves;
 mod observer;
 mod options;
 mod pending;

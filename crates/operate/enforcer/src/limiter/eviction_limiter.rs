@@ -226,6 +226,12 @@ impl EvictionLimiter {
         Ok(())
     }
 
+    /// The workload of the last eviction for a term that begins so, and when it was counted.
+    pub(crate) fn last_of(&self, term: &str) -> Option<(&str, Timestamp)> {
+        let last = self.entries.iter().rev().find(|entry| entry.term.starts_with(term))?;
+        Some((&last.workload, of_millis(last.at)))
+    }
+
     /// Whether an eviction of a pod is counted.
     pub(crate) fn is_reserved(&self, uid: &str) -> bool {
         self.uids.contains(uid)

@@ -13,6 +13,7 @@ impl Enforcer {
         let is_over = match completion {
             Completion::Eviction { sent, outcome } => {
                 self.evictions.completed();
+                self.step_sent(&sent.eviction.uid, &outcome);
                 self.eviction_completed(&sent, outcome);
                 let Eviction { namespace, name, uid, .. } = &sent.eviction;
                 if self.pods.get(namespace, name).is_none_or(|pod| *pod.uid != **uid) {
@@ -20,6 +21,10 @@ impl Enforcer {
                     self.forget_pod(uid);
                 }
                 true
+            }
+            Completion::Planned(answer) => {
+                self.answered(*answer);
+                false
             }
             Completion::LedgerRead { term, read } => self.limits.ledger_read(term, read, Timestamp::now()),
             Completion::LedgerWritten { term, written } => self.limits.ledger.written(term, written),

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::rebalance::Rebalancer;
 use crate::completion::Completion;
 use crate::evaluation_timer::EvaluationTimer;
 use crate::event_reporter::EventReporter;
@@ -40,6 +41,7 @@ pub(super) struct Enforcer {
     pub(super) held: HeldPods,
     pub(super) limits: Limits,
     pub(super) evictions: Evictions,
+    pub(super) rebalancer: Option<Rebalancer>,
     pub(super) events: EventReporter,
     pub(super) reporter: Reporter,
     pub(super) metrics: Arc<Metrics>,
@@ -108,6 +110,7 @@ impl Enforcer {
             self.select_victims(now);
             self.timer.end(now, Instant::now());
         }
+        self.rebalance(now);
         self.mirror.read_node_attributes(&self.cluster, now);
         self.mirror.check_if_due(now);
         self.report();
@@ -117,7 +120,8 @@ impl Enforcer {
     fn next_wake(&self, now: Instant) -> Instant {
         let evaluate_at = self.timer.next().filter(|_| self.may_evict());
         let ledger_at = self.limits.ledger.retry_at(self.keeps_ledger());
-        let times = [self.violations.next_due(), evaluate_at, ledger_at];
+        let rebalance_at = self.rebalancer.as_ref().and_then(Rebalancer::next).filter(|_| self.may_evict());
+        let times = [self.violations.next_due(), evaluate_at, ledger_at, rebalance_at];
         times.into_iter().flatten().min().map_or(now + LONGEST_PAUSE, |at| at.min(now + LONGEST_PAUSE))
     }
 
@@ -130,11 +134,12 @@ impl Enforcer {
         }
         if !leads && self.led_before {
             self.limits.ledger.reset();
+            self.rebalancer.iter_mut().for_each(Rebalancer::reset);
         }
         self.led_before = leads;
     }
 
-    fn may_evict(&self) -> bool {
+    pub(super) fn may_evict(&self) -> bool {
         self.is_complete
             && self.mirror.is_complete()
             && (self.options.dry_run || (self.keeps_ledger() && self.limits.ledger.is_known()))

@@ -2,6 +2,7 @@
 
 mod completions;
 mod enforcer;
+mod rebalance;
 mod start;
 mod victims;
 mod watch_events;

@@ -6,6 +6,7 @@ use berth_client::WatchGroup;
 use berth_client::component::Sidecars;
 use berth_client::connect::Connection;
 use berth_client::events::{EventRecorder, RecorderOptions};
+use berth_client::ledger::LedgerClient;
 use berth_client::serving::Content;
 use berth_engine::{Cluster, RemedyOptions, Settings};
 use berth_mirror::{Mirror, MirrorOptions, Source};
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::enforcer::Enforcer;
+use super::rebalance::Rebalancer;
 use crate::evaluation_timer::EvaluationTimer;
 use crate::event_reporter::EventReporter;
 use crate::evict::Evictor;
@@ -28,6 +30,7 @@ use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::options::{EnforcerError, EnforcerOptions};
 use crate::pods::Pods;
+use crate::rebalance::{DESCRIPTION, KEY, StatusWriter};
 use crate::reporter::Reporter;
 use crate::status::Handle;
 use crate::violations::Violations;
@@ -57,8 +60,9 @@ pub(crate) fn start(
             check_interval: options.resync_interval,
             check_grace: options.resync_grace,
             group: WatchGroup::new(options.cache_limit),
-            // The Eviction API checks PodDisruptionBudgets.
-            ..MirrorOptions::new(Source::PLACEMENT)
+            readiness: options.rebalance.is_some(),
+            // The Eviction API checks PodDisruptionBudgets; plans are made with them.
+            ..MirrorOptions::new(if options.rebalance.is_some() { Source::ALL } else { Source::PLACEMENT })
         };
         let (mirror, watch_events) = Mirror::start(client.clone(), mirrored);
         let (completed, completions) = mpsc::unbounded_channel();
@@ -88,6 +92,18 @@ pub(crate) fn start(
             limiter = limiter.shared_as(&options.identity);
         }
         let exempt_namespaces = exempt_by_settings.chain(&options.exempt_namespaces).cloned().collect();
+        let rebalancer = options.rebalance.clone().map(|rebalance| {
+            let client = LedgerClient {
+                client: client.clone(),
+                namespace: options.ledger_namespace.clone(),
+                name: rebalance.status_name.clone(),
+                key: KEY,
+                description: DESCRIPTION,
+                timeout: options.request_timeout(),
+            };
+            let writer = (!options.dry_run).then(|| StatusWriter::start(client, leadership.clone()));
+            Rebalancer::new(rebalance, writer, completed.clone())
+        });
         let ledger = LedgerSync::new(client, &options, completed.clone(), metrics.clone());
         let enforcer = Enforcer {
             cluster,
@@ -98,6 +114,7 @@ pub(crate) fn start(
             violations: Violations::new(options.graces, exempt_namespaces, metrics.clone()),
             limits: Limits::new(limiter, ledger),
             evictions: Evictions::new(evictor, completed, &options),
+            rebalancer,
             events: EventReporter::new(recorder),
             reporter,
             metrics,

@@ -84,6 +84,8 @@ fn sent((remedy, victim): &(Remedy, Victim)) -> Sent {
             name: remedy.victim.name.clone(),
             uid: remedy.victim.uid.clone(),
             message: message::evicted(remedy),
+            moves_to: None,
+            is_move: false,
         },
         node: remedy.victim.node.clone(),
         workload: victim.workload.clone(),
@@ -105,7 +107,7 @@ impl Delays {
 }
 
 /// A wall clock time as an instant of this process.
-fn instant(until: Timestamp, now: (Instant, Timestamp)) -> Instant {
+pub(super) fn instant(until: Timestamp, now: (Instant, Timestamp)) -> Instant {
     let wait = Duration::try_from(until.duration_since(now.1)).unwrap_or(Duration::ZERO);
     now.0 + wait
 }
@@ -131,7 +133,7 @@ impl Enforcer {
         let time = (now, Timestamp::now());
         let due = self.due(time);
         if due.is_empty() {
-            self.limits.release(&HashSet::new());
+            self.release(HashSet::new());
             self.check_cluster_limit(0, now);
             self.reporter.current.held.clear();
             let ended = self.hold(&[], time);
@@ -140,7 +142,7 @@ impl Enforcer {
         }
         if let Some(throttled) = self.limits.limiter.stops_all(n_owners(&due), time.1) {
             // With wrong labels on the whole cluster, a selection would be expensive and useless.
-            self.limits.release(&HashSet::new());
+            self.release(HashSet::new());
             self.reporter.current.held = BTreeMap::from([(throttled.limit_kind.name(), n_owners(&due))]);
             self.timer.set(instant(throttled.until, time));
             self.held.delay_all(throttled.limit_kind.delay());
@@ -166,7 +168,7 @@ impl Enforcer {
         let n_new = candidates.iter().filter(is_new).map(|unit| unit.0.len()).sum();
         self.check_cluster_limit(n_new, now);
         let planned: HashSet<String> = candidates.iter().map(|unit| unit.uid().to_owned()).collect();
-        self.limits.release(&planned);
+        self.release(planned);
         for unit in candidates {
             let n = self.limits.n_reserved() + self.evictions.n_in_flight();
             if n >= self.options.eviction_concurrency.max(1) && !self.limits.has_reserved(unit.uid()) {
@@ -199,6 +201,12 @@ impl Enforcer {
         if let Some(at) = delays.again_at {
             self.timer.set(at);
         }
+    }
+
+    /// Cancels what is counted and not planned any more.
+    fn release(&mut self, mut planned: HashSet<String>) {
+        planned.extend(self.rebalancer.as_ref().and_then(|r| r.counted()).map(str::to_owned));
+        self.limits.release(&planned);
     }
 
     /// The pods, and groups of pods, that would be evicted without limits.

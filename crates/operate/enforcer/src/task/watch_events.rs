@@ -16,6 +16,7 @@ const LATEST_IN_A_SECOND: SignedDuration = SignedDuration::from_millis(999);
 impl Enforcer {
     pub(super) fn apply(&mut self, event: WatchEvent) {
         for change in self.mirror.apply(&mut self.cluster, event, |_| false) {
+            self.rebalancer.iter_mut().for_each(|rebalancer| rebalancer.apply(&change));
             self.changed(change);
         }
     }
@@ -47,7 +48,7 @@ impl Enforcer {
             }
             Change::Readability(_) => self.timer.set(Instant::now()),
             Change::Failed(failure) => self.failure = Some(failure),
-            // The enforcer keeps no pending pods, and watches no budgets and groups.
+            // The enforcer keeps no pending pods; budgets and namespaces concern rebalancing alone.
             _ => {}
         }
     }

@@ -8,5 +8,6 @@ mod going;
 mod groups;
 mod held;
 mod leaders;
+mod rebalancing;
 mod staying;
 mod support;

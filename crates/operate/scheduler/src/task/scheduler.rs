@@ -17,6 +17,7 @@ use crate::completion::{BindResult, Completion, Completions};
 use crate::context::Context;
 use crate::instruments::Instruments;
 use crate::metrics::{COMPLETIONS, EVENTS, Metrics};
+use crate::moves::ExpectedReplacements;
 use crate::pending::PendingPods;
 use crate::pod_groups::PodGroups;
 use crate::relaxation::Relaxation;
@@ -39,6 +40,7 @@ pub(super) struct Scheduler {
     pub(super) devices: DeviceBindings,
     pub(super) waker: Waker,
     pub(super) relaxation: Relaxation,
+    pub(super) replacements: ExpectedReplacements,
     pub(super) instruments: Instruments,
     pub(super) reporter: Reporter,
     pub(super) metrics: Arc<Metrics>,

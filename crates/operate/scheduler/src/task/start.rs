@@ -22,6 +22,7 @@ use crate::binding::{BindWorkers, Binder, DeviceBindings, DeviceWriter, VolumeBi
 use crate::context::Context;
 use crate::instruments::Instruments;
 use crate::metrics::Metrics;
+use crate::moves::ExpectedReplacements;
 use crate::options::{SchedulerError, SchedulerOptions};
 use crate::pending::{FailureEvents, PendingPods, QueuedPods, StatusWriter};
 use crate::pod_groups::PodGroups;
@@ -92,6 +93,7 @@ pub(crate) fn start(
             check_interval: options.resync_interval,
             check_grace: options.resync_grace,
             group: WatchGroup::new(options.cache_limit),
+            readiness: false,
             // Pods of this scheduler are kept until they are bound.
             keeps: Arc::new(move |pod| profiles.profile(&pod.spec.scheduler_name).is_some()),
         };
@@ -134,6 +136,7 @@ pub(crate) fn start(
             devices: DeviceBindings::new(device_writer, completed, metrics.clone()),
             waker: Waker::new(options.flush_after, now),
             relaxation: Relaxation::default(),
+            replacements: ExpectedReplacements::default(),
             instruments: Instruments::new(metrics.clone(), now),
             reporter,
             metrics,

@@ -23,7 +23,10 @@ impl Scheduler {
     fn changed(&mut self, change: Change) {
         match change {
             Change::Listed(Source::Devices(DeviceKind::ResourceClaim)) => self.devices.claims_listed(),
-            Change::NodeApplied(_) | Change::Listed(_) => {}
+            Change::NodeApplied(_)
+            | Change::NamespaceApplied(_)
+            | Change::NamespaceDeleted(_)
+            | Change::Listed(_) => {}
             Change::Readability(source) => self.readability_changed(source),
             Change::Failed(failure) => self.failure = Some(failure),
             Change::NodeDeleted(node) => {
@@ -63,6 +66,7 @@ impl Scheduler {
                 if let Some(id) = self.context.pending.pods.id(&uid) {
                     self.dequeue(id);
                 }
+                self.replacements.pod_deleted(&uid);
                 self.groups.placed_pod_deleted(&mut self.context, &uid);
             }
             Change::PodGroupApplied(key, object) => {
@@ -186,6 +190,9 @@ impl Scheduler {
     }
 
     fn pod_applied(&mut self, pod: Arc<Pod>, is_changed: bool) {
+        if !pod.spec.node_name.is_empty() {
+            self.replacements.pod_applied(&pod, Instant::now());
+        }
         let is_pending = self.context.state.is_pending(&pod);
         match self.context.pending.pods.id(&pod.metadata.uid) {
             Some(id) if is_pending => self.pod_updated(id, pod, is_changed),
@@ -205,7 +212,11 @@ impl Scheduler {
 
     fn pod_added(&mut self, pod: Arc<Pod>) {
         let is_gated = self.context.state.is_gated(&pod);
+        let target = self.replacements.take(&pod, Instant::now());
         let id = self.context.pending.add(&mut self.context.state, pod);
+        if let (Some(node), Some(queued)) = (target, self.context.pending.pods.get(id)) {
+            self.context.state.cluster.nominate(&queued.prepared, &node);
+        }
         if !self.groups.join(&mut self.context, id) {
             let priority = self.context.pending.pods.get(id).map_or(0, |queued| queued.prepared.priority());
             self.context.pending.queue.add(id, priority, is_gated);

@@ -252,6 +252,7 @@ pub fn follow(
         client: client.clone(),
         namespace: ledger_namespace,
         name: EnforcerOptions::default().ledger_name,
+        key: berth_client::ledger::KEY,
         description: "",
         timeout: LEDGER_TIMEOUT,
     };

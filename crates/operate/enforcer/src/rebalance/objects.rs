@@ -1,0 +1,136 @@
+//! The objects that plans are made of. The engine's state has their rules only.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use berth_api::object::{Namespace, NamespacedName, Node, Pod, PodDisruptionBudget};
+use berth_api::rules::KnownNamespaces;
+use berth_engine::Cluster;
+use berth_mirror::Change;
+use berth_rebalance::{Input, Pending, RunningPod};
+
+use crate::pods::Workload;
+
+/// All nodes, and the pods that have not terminated.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Objects {
+    nodes: BTreeMap<String, Node>,
+    pods: BTreeMap<NamespacedName, Arc<Pod>>,
+    namespaces: BTreeMap<String, Namespace>,
+    budgets: BTreeMap<NamespacedName, PodDisruptionBudget>,
+}
+
+/// Which pods stay, and which have been moved by the plan already.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Exceptions {
+    pub(crate) stays: HashMap<NamespacedName, String>,
+    pub(crate) settled: HashSet<NamespacedName>,
+}
+
+impl Exceptions {
+    /// Adds pods that stay for a reason.
+    pub(crate) fn stay(&mut self, objects: &Objects, reason: impl Fn(&Pod) -> Option<String>) {
+        let staying = objects.pods.iter().filter_map(|(name, pod)| Some((name.clone(), reason(pod)?)));
+        self.stays.extend(staying);
+    }
+}
+
+pub(crate) fn key(pod: &Pod) -> NamespacedName {
+    NamespacedName::new(&pod.metadata.namespace, &pod.metadata.name)
+}
+
+impl Objects {
+    /// Applies a change of the mirror. Returns whether a node changed in what plans depend on.
+    pub(crate) fn apply(&mut self, change: &Change) -> bool {
+        match change {
+            Change::NodeApplied(node) => {
+                let before = self.nodes.insert(node.metadata.name.clone(), Node::clone(node));
+                return before.is_none_or(|before| {
+                    (&before.metadata.labels, &before.spec, &before.status.allocatable)
+                        != (&node.metadata.labels, &node.spec, &node.status.allocatable)
+                });
+            }
+            Change::NodeDeleted(name) => return self.nodes.remove(name).is_some(),
+            Change::PodApplied { pod, .. } => _ = self.pods.insert(key(pod), pod.clone()),
+            Change::PodDeleted { pod, uid } => {
+                if self.pods.get(pod).is_some_and(|known| known.metadata.uid == *uid) {
+                    self.pods.remove(pod);
+                }
+            }
+            Change::NamespaceApplied(namespace) => {
+                self.namespaces.insert(namespace.metadata.name.clone(), Namespace::clone(namespace));
+            }
+            Change::NamespaceDeleted(name) => _ = self.namespaces.remove(name),
+            Change::BudgetApplied(budget) => {
+                let name = NamespacedName::new(&budget.metadata.namespace, &budget.metadata.name);
+                self.budgets.insert(name, PodDisruptionBudget::clone(budget));
+            }
+            Change::BudgetDeleted(name) => _ = self.budgets.remove(name),
+            _ => {}
+        }
+        false
+    }
+
+    pub(crate) fn n_pods(&self) -> usize {
+        self.pods.len()
+    }
+
+    pub(crate) fn has_node(&self, name: &str) -> bool {
+        self.nodes.contains_key(name)
+    }
+
+    pub(crate) fn pod(&self, name: &NamespacedName) -> Option<&Arc<Pod>> {
+        self.pods.get(name)
+    }
+
+    /// The pods that a controller owns.
+    pub(crate) fn pods_of<'a>(&'a self, owner: &'a str) -> impl Iterator<Item = &'a Arc<Pod>> {
+        self.pods.values().filter(move |pod| pod.metadata.is_controlled_by(owner))
+    }
+
+    /// Whether all pods of a workload run and are ready.
+    pub(crate) fn are_ready(&self, workload: &str) -> bool {
+        let mut pods = self.pods.values().filter(|pod| *Workload::of(pod).name == *workload);
+        pods.all(|pod| is_ready(pod) && !pod.metadata.is_deleting())
+    }
+
+    /// Asks the planner.
+    pub(crate) fn ask<T>(
+        &self,
+        cluster: Cluster,
+        exceptions: &Exceptions,
+        ask: impl FnOnce(Input<'_>) -> T,
+    ) -> T {
+        let Exceptions { stays, settled } = exceptions;
+        let (running, mut pending): (Vec<_>, Vec<_>) =
+            self.pods.iter().partition(|(_, pod)| !pod.spec.node_name.is_empty());
+        let running = running.into_iter().map(|(key, pod)| RunningPod {
+            pod,
+            node: &pod.spec.node_name,
+            stays: stays.get(key).map(String::as_str),
+            is_settled: settled.contains(key),
+        });
+        pending.retain(|(_, pod)| waits(pod));
+        pending.sort_by_key(|(_, pod)| {
+            (std::cmp::Reverse(pod.spec.priority.unwrap_or(0)), pod.metadata.creation_timestamp)
+        });
+        ask(Input {
+            cluster,
+            nodes: &self.nodes,
+            namespaces: &KnownNamespaces::new(self.namespaces.values()),
+            running: running.collect(),
+            pending: pending.into_iter().map(|(_, pod)| Pending::from(&**pod)).collect(),
+            budgets: self.budgets.values().collect(),
+        })
+    }
+}
+
+/// Whether a pod runs and is ready.
+pub(super) fn is_ready(pod: &Pod) -> bool {
+    pod.status.phase == "Running" && !pod.is_unready()
+}
+
+/// Whether a pod without a node waits for one by itself.
+fn waits(pod: &Pod) -> bool {
+    pod.spec.scheduling_gates.is_empty() && !pod.metadata.is_deleting()
+}

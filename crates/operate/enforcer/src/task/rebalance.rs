@@ -1,0 +1,347 @@
+//! Rebalancing: plans, and their steps one at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_mirror::Change;
+use berth_rebalance::{Move, Request};
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::enforcer::Enforcer;
+use super::victims::instant;
+use crate::completion::{Completion, Sent};
+use crate::evict::{Eviction, EvictionOutcome};
+use crate::limiter::Candidate;
+use crate::rebalance::{
+    Answer, Exceptions, Objects, Progress, Question, RebalanceOptions, Replacement, StatusWriter, Step,
+    StepResult,
+};
+
+/// What terms of the ledger begin with that belong to steps.
+pub(crate) const TERM: &str = "rebalance/";
+/// After a change of a node, until a plan is made: others may follow.
+const AFTER_A_CHANGE: Duration = Duration::from_secs(2);
+/// Until it is looked again whether the pods of a step that an earlier leader made are ready.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// With more pods, plans are made on another thread.
+const PLANNED_AT_ONCE: usize = 2_000;
+
+enum Phase {
+    /// The rest of the plan, or a new one, is looked at when it is time.
+    Idle,
+    /// A question is being answered.
+    Asked,
+    /// A step is to be made, when the limits allow it.
+    Allowed(Box<Step>),
+    /// A pod is evicted, and its replacement awaited.
+    Sent(Box<Step>, Instant),
+}
+
+/// The state of rebalancing.
+pub(super) struct Rebalancer {
+    options: RebalanceOptions,
+    objects: Arc<Objects>,
+    phase: Phase,
+    /// When to look at the plan.
+    at: Instant,
+    /// What is left of the plan.
+    rest: Vec<Move>,
+    exceptions: Exceptions,
+    /// Whether the last step ended in this leadership.
+    has_observed: bool,
+    progress: Progress,
+    writer: Option<StatusWriter>,
+    completed: mpsc::UnboundedSender<Completion>,
+}
+
+impl Rebalancer {
+    pub(super) fn new(
+        options: RebalanceOptions,
+        writer: Option<StatusWriter>,
+        completed: mpsc::UnboundedSender<Completion>,
+    ) -> Rebalancer {
+        Rebalancer {
+            options,
+            objects: Arc::default(),
+            phase: Phase::Idle,
+            at: Instant::now(),
+            rest: Vec::new(),
+            exceptions: Exceptions::default(),
+            has_observed: false,
+            progress: Progress::default(),
+            writer,
+            completed,
+        }
+    }
+
+    /// Applies a change of the mirror.
+    pub(super) fn apply(&mut self, change: &Change) {
+        if Arc::make_mut(&mut self.objects).apply(change) {
+            self.at = self.at.min(Instant::now() + AFTER_A_CHANGE);
+        }
+    }
+
+    /// Another process leads, or may lead.
+    pub(super) fn reset(&mut self) {
+        self.phase = Phase::Idle;
+        self.rest.clear();
+        self.exceptions = Exceptions::default();
+        self.has_observed = false;
+        self.at = Instant::now();
+    }
+
+    /// The pod whose eviction is counted before it is sent.
+    pub(super) fn counted(&self) -> Option<&str> {
+        match &self.phase {
+            Phase::Allowed(step) => Some(&step.uid),
+            _ => None,
+        }
+    }
+
+    /// When there is something to do although nothing happens.
+    pub(super) fn next(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Idle | Phase::Allowed(_) => Some(self.at),
+            Phase::Sent(_, since) => Some(since + self.options.step_timeout),
+            Phase::Asked => None,
+        }
+    }
+
+    /// A step has ended. After a move the plan goes on; if not, another plan is made later.
+    fn ended(&mut self, step: Step, result: StepResult, replacement: Option<String>) {
+        self.phase = Phase::Idle;
+        self.has_observed = true;
+        self.at = Instant::now();
+        let Step { made, .. } = step;
+        if result != StepResult::Moved {
+            self.rest.clear();
+            self.at += self.options.interval;
+        }
+        self.progress.left(&self.rest);
+        self.progress.ended(made, result, replacement);
+    }
+}
+
+impl Enforcer {
+    /// Makes the next step of the plan, or the next plan.
+    pub(super) fn rebalance(&mut self, now: Instant) {
+        if !self.may_evict() {
+            return;
+        }
+        let Some(rebalancer) = &self.rebalancer else { return };
+        match &rebalancer.phase {
+            Phase::Idle if rebalancer.at <= now => self.look(now),
+            Phase::Allowed(_) if rebalancer.at <= now => self.make_step(now),
+            Phase::Sent(..) => self.observe_step(now),
+            _ => {}
+        }
+        let Some(rebalancer) = &self.rebalancer else { return };
+        self.reporter.current.n_moves_left = rebalancer.progress.n_left();
+        self.metrics.rebalancing(&rebalancer.progress);
+        if let Some(writer) = &rebalancer.writer {
+            writer.set(&rebalancer.progress);
+        }
+    }
+
+    /// Asks what is to be done.
+    fn look(&mut self, now: Instant) {
+        // Rules that are violated come first: their evictions change what a plan is made of.
+        let waits = match self.evictions.len() + self.limits.n_reserved() {
+            0 => self.unsettled(),
+            n => Some(format!("waits until {n} evicted pods are gone")),
+        };
+        let Some(rebalancer) = &mut self.rebalancer else { return };
+        if let Some(waits) = waits {
+            rebalancer.progress.doing(waits);
+            rebalancer.at = now + LOOK_AGAIN;
+            return;
+        }
+        let request = Request { now: Timestamp::now(), ..rebalancer.options.request.clone() };
+        let mut exceptions = rebalancer.exceptions.clone();
+        exceptions.stay(&rebalancer.objects, |pod| {
+            let namespace = &pod.metadata.namespace;
+            self.violations
+                .is_exempt(namespace)
+                .then(|| "its namespace is exempt from enforcement".to_owned())
+        });
+        let question = Question {
+            objects: rebalancer.objects.clone(),
+            cluster: self.cluster.clone(),
+            request,
+            rest: rebalancer.rest.clone(),
+            exceptions,
+            following_schedulers: rebalancer.options.following_schedulers.clone(),
+        };
+        rebalancer.phase = Phase::Asked;
+        if rebalancer.objects.n_pods() <= PLANNED_AT_ONCE {
+            self.answered(question.answer());
+        } else {
+            let completed = rebalancer.completed.clone();
+            // The receiver is gone when the enforcer has ended.
+            tokio::task::spawn_blocking(move || {
+                _ = completed.send(Completion::Planned(Box::new(question.answer())))
+            });
+        }
+    }
+
+    /// What a step of an earlier leader waits for: the pods of the workload that was moved last are not all ready.
+    fn unsettled(&self) -> Option<String> {
+        let rebalancer = self.rebalancer.as_ref().filter(|rebalancer| !rebalancer.has_observed)?;
+        let (workload, at) = self.limits.limiter.last_of(TERM)?;
+        let timeout = rebalancer.options.step_timeout;
+        let is_over = at.checked_add(timeout).is_ok_and(|end| end < Timestamp::now());
+        let is_unsettled = !is_over && !rebalancer.objects.are_ready(workload);
+        is_unsettled.then(|| format!("waits until the pods of {workload} are ready"))
+    }
+
+    pub(super) fn answered(&mut self, answer: Answer) {
+        let now = Instant::now();
+        let Some(rebalancer) = self.rebalancer.as_mut().filter(|r| matches!(r.phase, Phase::Asked)) else {
+            return;
+        };
+        let Answer { plan, step, held } = answer;
+        if let Some(plan) = plan {
+            self.reporter.current.n_plans += 1;
+            let goals = &rebalancer.options.request.goals;
+            rebalancer.progress.planned(goals, &plan, held, Timestamp::now());
+            rebalancer.rest = plan.moves;
+            rebalancer.exceptions.settled.clear();
+            if self.options.dry_run {
+                for Move { namespace, name, from, to, goal, .. } in &rebalancer.rest {
+                    tracing::info!(pod = format!("{namespace}/{name}"), from, to, %goal, "would be moved");
+                }
+            }
+        }
+        rebalancer.phase = Phase::Idle;
+        let Some(next) = step.filter(|_| !self.options.dry_run) else {
+            rebalancer.progress.doing("");
+            rebalancer.rest.clear();
+            rebalancer.at = now + rebalancer.options.interval;
+            return;
+        };
+        rebalancer.progress.checked(&next);
+        let schedulers = &rebalancer.options.following_schedulers;
+        let step =
+            rebalancer.rest.first().and_then(|made| Step::new(&rebalancer.objects, made, next, schedulers));
+        match step {
+            Some(step) => rebalancer.phase = Phase::Allowed(Box::new(step)),
+            // It has changed while the question was answered.
+            None => rebalancer.at = now + LOOK_AGAIN,
+        }
+        self.timer.set(now);
+    }
+
+    /// Evicts the pod of a step, when it is counted.
+    fn make_step(&mut self, now: Instant) {
+        let time = (now, Timestamp::now());
+        let Some(rebalancer) = &mut self.rebalancer else { return };
+        let Phase::Allowed(step) = &rebalancer.phase else { return };
+        let facts = self.pods.get(step.pod.namespace(), step.pod.name());
+        let Some(facts) = facts.filter(|_| step.is_possible(&rebalancer.objects)) else {
+            // What is counted of it is cancelled by the next selection.
+            rebalancer.phase = Phase::Idle;
+            self.timer.set(now);
+            return;
+        };
+        let term = format!("{TERM}{}", step.made.goal);
+        let candidate = Candidate {
+            uid: &step.uid,
+            node: &step.made.from,
+            namespace: step.pod.namespace(),
+            workload: &facts.workload.name,
+            term: &term,
+            seen_at: facts.seen_at,
+            n_workload_pods: self.pods.n_of(&facts.workload),
+        };
+        let held = match self.evictions.waits(&step.uid, now) {
+            Some((_, why, until)) => Some((why.to_owned(), until)),
+            None => match self.limits.reserve(&candidate, time.1) {
+                Ok(()) => None,
+                Err(throttled) => Some((throttled.to_string(), instant(throttled.until, time))),
+            },
+        };
+        if let Some((why, until)) = held {
+            rebalancer.progress.doing(format!("{} waits: {why}", step.pod));
+            // By then the plan may not be right any more.
+            (rebalancer.phase, rebalancer.at) = (Phase::Idle, until);
+            return;
+        }
+        if !self.limits.is_stored(&step.uid) {
+            self.limits.sync(now);
+            return;
+        }
+        let Move { from, to, goal, .. } = &step.made;
+        let sent = Sent {
+            eviction: Eviction {
+                namespace: step.pod.namespace().to_owned(),
+                name: step.pod.name().to_owned(),
+                uid: step.uid.clone(),
+                message: format!("It moves from {from} to {} for the goal {goal}", step.targets.join(" or ")),
+                moves_to: Some(to.clone()).filter(|_| step.follows),
+                is_move: true,
+            },
+            node: from.clone(),
+            workload: facts.workload.clone(),
+        };
+        rebalancer.progress.doing(format!("moves {} from {from} to {}", step.pod, step.targets.join(" or ")));
+        self.evictions.add_move(&step.uid);
+        self.evictions.send(vec![sent]);
+        let step = step.clone();
+        rebalancer.phase = Phase::Sent(step, now);
+    }
+
+    /// An eviction ended.
+    pub(super) fn step_sent(&mut self, uid: &str, outcome: &EvictionOutcome) {
+        let Some(rebalancer) = &mut self.rebalancer else { return };
+        let Phase::Sent(step, _) = &rebalancer.phase else { return };
+        let is_evicted = matches!(outcome, EvictionOutcome::Evicted | EvictionOutcome::Unknown(_));
+        if step.uid != uid || is_evicted {
+            return;
+        }
+        let step = Step::clone(step);
+        match outcome {
+            // Another process leads, or a budget allows it later: the plan goes on.
+            EvictionOutcome::NotSent | EvictionOutcome::Refused(_) | EvictionOutcome::Failed { .. } => {
+                rebalancer.phase = Phase::Allowed(Box::new(step));
+            }
+            _ => {
+                rebalancer.ended(step, StepResult::NotEvicted, None);
+                self.metrics.moved(StepResult::NotEvicted);
+            }
+        }
+    }
+
+    /// Looks at what has become of a step.
+    fn observe_step(&mut self, now: Instant) {
+        let Some(rebalancer) = &mut self.rebalancer else { return };
+        let Phase::Sent(step, since) = &rebalancer.phase else { return };
+        let (result, replacement) = match step.replacement(&rebalancer.objects) {
+            Replacement::Awaited if now < *since + rebalancer.options.step_timeout => return,
+            Replacement::Awaited => (StepResult::TimedOut, None),
+            Replacement::Ready { name, node } => (StepResult::Moved, Some((name, node))),
+            Replacement::Elsewhere { name, node } => (StepResult::Elsewhere, Some((name, node))),
+        };
+        let step = Step::clone(step);
+        if let (StepResult::Moved, Some((name, _))) = (result, &replacement) {
+            rebalancer.rest.remove(0);
+            let again = rebalancer.rest.iter_mut();
+            for made in again
+                .filter(|made| (&*made.namespace, &*made.name) == (step.pod.namespace(), step.pod.name()))
+            {
+                name.name().clone_into(&mut made.name);
+            }
+            rebalancer.exceptions.settled.insert(name.clone());
+        }
+        tracing::info!(pod = %step.pod, from = step.made.from, to = step.made.to, result = result.name(), "a move ended");
+        if let (StepResult::Elsewhere, Some((name, node))) = (result, &replacement) {
+            let pod = rebalancer.objects.pod(name);
+            let uid = pod.map_or("", |pod| &pod.metadata.uid);
+            self.events.moved_elsewhere(name, uid, &step.made, node);
+        }
+        self.metrics.moved(result);
+        self.reporter.current.n_moved += u64::from(result == StepResult::Moved);
+        rebalancer.ended(step, result, replacement.map(|(name, _)| name.name().to_owned()));
+    }
+}
