@@ -1,6 +1,8 @@
 //! Moves of running pods in a copy of the cluster.
 
 use super::Cluster;
+use crate::cycle::context::{Context, CycleState};
+use crate::decision::Run;
 use crate::moves::{MoveTable, Standing};
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
@@ -154,14 +156,23 @@ impl Moves {
 
     /// The node where the scheduler would put a pod that is created again now; none if it is unschedulable.
     pub fn first_choice(&mut self, pod: usize) -> Option<usize> {
+        if self.table.prepared(pod).unknown_scheduler.is_some() {
+            return self.choices(pod).first().copied();
+        }
         let decided = self.as_created_again(pod, |cluster, prepared| cluster.decide(prepared));
         self.position_of(decided.node()?)
     }
 
-    /// All nodes where the scheduler might put it: those with the highest score. None if it is unschedulable.
+    /// All nodes where the scheduler might put it: those with the highest score. None if it is unschedulable. A pod whose scheduler
+    /// name has no profile is evaluated by the rules of the first one.
     pub fn choices(&mut self, pod: usize) -> Vec<usize> {
-        let evaluated = self.as_created_again(pod, |cluster, prepared| cluster.evaluate(prepared));
-        evaluated.best.iter().filter_map(|node| self.position_of(node)).collect()
+        let best = self.as_created_again(pod, |cluster, prepared| {
+            let cycle = CycleState::new(&cluster.state, &cluster.nominations, prepared);
+            let context = Context::with_any_profile(&cluster.state, &cycle);
+            let best = context.map(|context| Run::new(context).best());
+            best.into_iter().flatten().map(str::to_owned).collect::<Vec<_>>()
+        });
+        best.iter().filter_map(|node| self.position_of(node)).collect()
     }
 
     fn as_created_again<T>(&mut self, pod: usize, ask: impl FnOnce(&Cluster, &PreparedPod) -> T) -> T {

@@ -346,7 +346,7 @@ impl<'a> Run<'a> {
     }
 
     /// Names of the nodes with the highest total, sorted.
-    fn best(&self) -> Vec<&'a str> {
+    pub(crate) fn best(&self) -> Vec<&'a str> {
         let Some(highest) = self.totals.iter().max().filter(|_| self.scorers.is_ok() && self.error.is_none())
         else {
             return Vec::new();

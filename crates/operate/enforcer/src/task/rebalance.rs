@@ -265,7 +265,7 @@ impl Enforcer {
         if let Some((why, until)) = held {
             rebalancer.progress.doing(format!("{} waits: {why}", step.pod));
             // By then the plan may not be right any more.
-            (rebalancer.phase, rebalancer.at) = (Phase::Idle, until);
+            (rebalancer.phase, rebalancer.at) = (Phase::Idle, until.min(now + rebalancer.options.interval));
             return;
         }
         if !self.limits.is_stored(&step.uid) {

@@ -12,6 +12,7 @@ use super::connection_args::ConnectionArgs;
 use super::hold_args::HoldArgs;
 use super::lease_args::{LeaseArgs, identity};
 use super::node_args::duration;
+use super::rebalance_args::RebalanceArgs;
 use super::rules_args::RulesArgs;
 use super::serving_args::{ServingArgs, note_addresses};
 use crate::cluster::log::LogArgs;
@@ -24,12 +25,13 @@ const LEASE: &str = "berth-enforcer";
 ///
 /// The enforcer evicts a pod if a rule has been violated for its grace period, the eviction fixes the rule, the pod fits on
 /// another node with all its rules or has waited long enough for such a node, its PodDisruptionBudget allows the eviction, and no eviction limit is reached. If it
-/// does not evict a pod, an event says why.
+/// does not evict a pod, an event says why. With --rebalance it also carries out the plans of `berth rebalance`, one move at a time.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   berth enforcer --dry-run
   berth enforcer --context staging --protected-namespaces monitoring
+  berth enforcer --rebalance required,spread --dry-run
   berth enforcer --leader-elect --secure-port 10260 --max-cluster-share 5%
 
 Annotations of a pod: scheduling.berth.dev/eviction-grace is its grace period, for example 90s;
@@ -37,7 +39,7 @@ scheduling.berth.dev/without-target says what happens if no node is feasible: ev
 
 Exit codes: 0 stopped by SIGINT or SIGTERM, 2 invalid input or usage, or the enforcer cannot continue
 
-See docs/enforcer.md for the behavior and docs/metrics.md for the metrics.")]
+See docs/enforcer.md and docs/rebalance.md for the behavior, and docs/metrics.md for the metrics.")]
 pub struct Args {
     #[command(flatten)]
     connection: ConnectionArgs,
@@ -88,6 +90,13 @@ pub struct Args {
     #[arg(long, value_name = "NAMESPACE")]
     ledger_namespace: Option<String>,
     #[command(flatten)]
+    rebalance: RebalanceArgs,
+    /// With --rebalance: the names of schedulers that are Berth's, separated by commas: they put a moved pod where the plan has it
+    ///
+    /// Pods of other schedulers are moved only where their scheduler would put them by its own scores.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "berth", requires = "rebalance")]
+    berth_schedulers: Vec<String>,
+    #[command(flatten)]
     cache: CacheArgs,
     #[command(flatten)]
     rules: RulesArgs,
@@ -135,6 +144,7 @@ impl Args {
         };
         options.dry_run = self.dry_run;
         options.holds = self.hold.holds()?;
+        options.rebalance = self.rebalance.options(&self.berth_schedulers)?;
         options.exempt_namespaces.clone_from(&self.protected_namespaces);
         options.ledger_namespace =
             self.ledger_namespace.clone().unwrap_or_else(|| self.lease.namespace().to_owned());
@@ -166,6 +176,7 @@ fn rate(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
+    use berth_rebalance::Goal;
     use clap::{Args as _, Command, FromArgMatches};
 
     use super::*;
@@ -186,6 +197,7 @@ mod tests {
         assert_eq!((parsed.graces, parsed.limits), (default.graces, default.limits));
         assert_eq!(parsed.ledger_namespace, default.ledger_namespace);
         assert_eq!(parsed.holds, default.holds);
+        assert!(parsed.rebalance.is_none());
         assert!(!parsed.dry_run && parsed.leader_election.is_none());
     }
 
@@ -199,7 +211,12 @@ mod tests {
             "--max-workload-share",
             "0.25",
             "--protected-namespaces=a,b",
+            "--rebalance=required,spread",
+            "--berth-schedulers=default-scheduler",
         ]);
+        let rebalance = options.rebalance.unwrap();
+        assert_eq!(rebalance.request.goals, [Goal::Required, Goal::Spread]);
+        assert_eq!(rebalance.following_schedulers, ["default-scheduler"]);
         assert_eq!(options.leader_election.unwrap().name, "berth-enforcer");
         assert_eq!(options.ledger_namespace, "berth-system");
         assert_eq!(options.graces.node_affinity, Duration::from_secs(1));

@@ -26,6 +26,7 @@ mod policy_file;
 mod provisioner_args;
 mod read_inputs;
 pub mod rebalance;
+mod rebalance_args;
 pub mod record;
 mod record_args;
 pub mod replay;

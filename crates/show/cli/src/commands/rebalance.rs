@@ -133,16 +133,13 @@ impl Args {
         if goals.is_empty() {
             goals = vec![Goal::Required, Goal::Defragment, Goal::Spread];
         }
-        let mut seen = BTreeSet::new();
-        if let Some(goal) = goals.iter().find(|goal| !seen.insert(**goal)) {
-            return Err(CliError::Usage(format!("--goal {goal} is given twice: give each goal once")));
-        }
+        let goals = unrepeated("--goal", &goals)?;
         if let Some(key) = &self.price_label {
             check_prices(inventory, key)?;
         }
         let movable = Movable {
             with_local_storage: self.evict_local_storage,
-            namespaces: self.namespaces()?,
+            namespaces: parse_selector("--namespace-selector", self.namespace_selector.as_ref())?,
             settle: SignedDuration::try_from(self.settle).unwrap_or(SignedDuration::MAX),
         };
         let (max_moves, threshold, price_label) = (self.max_moves, self.threshold, self.price_label.clone());
@@ -150,18 +147,26 @@ impl Args {
         Ok(Request { max_moves, movable, threshold, price_label, ..request })
     }
 
-    /// The labels of the namespaces whose pods may move.
-    fn namespaces(&self) -> Result<Option<Selector>, CliError> {
-        let parse = |text: &String| {
-            text.parse().map_err(|error| CliError::Usage(format!("--namespace-selector {text}: {error}")))
-        };
-        self.namespace_selector.as_ref().map(parse).transpose()
-    }
-
     fn draw(&self, simulation: &mut Simulation, color_by: ColorBy<'_>, all: bool) -> Vec<String> {
         let broken = simulation.cluster().audit();
         self.picture.draw(simulation, &broken, ZONE, color_by, all)
     }
+}
+
+/// The goals, each of them once.
+pub(super) fn unrepeated(flag: &str, goals: &[Goal]) -> Result<Vec<Goal>, CliError> {
+    let mut seen = BTreeSet::new();
+    match goals.iter().find(|goal| !seen.insert(**goal)) {
+        Some(goal) => Err(CliError::Usage(format!("{flag} {goal} is given twice: give each goal once"))),
+        None => Ok(goals.to_vec()),
+    }
+}
+
+/// The labels of the namespaces whose pods may move.
+pub(super) fn parse_selector(flag: &str, text: Option<&String>) -> Result<Option<Selector>, CliError> {
+    let parse =
+        |text: &String| text.parse().map_err(|error| CliError::Usage(format!("{flag} {text}: {error}")));
+    text.map(parse).transpose()
 }
 
 /// Every node must have a price that is a number of at least 0.

@@ -38,6 +38,7 @@ use super::hold_args::HoldArgs;
 use super::node_args::{MAX_NODES, NodeArgs, TimingArgs, duration};
 use super::provisioner_args::ProvisionerArgs;
 use super::read_inputs::{UnknownFields, read_each};
+use super::rebalance_args::RebalanceArgs;
 use super::record_args::RecordArgs;
 use super::rules_args::RulesArgs;
 use super::server_args::ServerArgs;
@@ -70,6 +71,7 @@ Examples:
   berth up --nodes 3 --zones 3 -f examples/redis-web --exit-when-settled
   kubectl get nodes,namespaces,pods -A -o yaml > cluster.yaml; berth up --from cluster.yaml
   berth up --from cluster.yaml -f new-deployment.yaml --exit-when-settled
+  berth up --from cluster.yaml --rebalance required,spread --rebalance-settle 0s
 
 Exit codes: 0 stopped by SIGINT or SIGTERM, or settled with all pods placed; 1 settled with unplaced pods, or timed out; 2 \
 invalid input or usage, or a component failed")]
@@ -107,8 +109,10 @@ pub struct Args {
     #[command(flatten)]
     limits: scheduler::LimitArgs,
     /// Do not run the enforcer
-    #[arg(long)]
+    #[arg(long, conflicts_with = "rebalance")]
     no_enforcer: bool,
+    #[command(flatten)]
+    rebalance: RebalanceArgs,
     #[command(flatten)]
     hold: HoldArgs,
     #[command(flatten)]
@@ -196,6 +200,7 @@ async fn up(
     let admission = args.admission.put_into(&mut server, settings.extensions, &served)?;
     let rules = scheduler.settings.clone();
     let holds = args.hold.holds()?;
+    let rebalance = args.rebalance.options(&served)?;
     // First: with an address that cannot be used, nothing starts.
     let mut console_address = match args.console {
         Some(address) => Some(Bound::new(console::loopback(address, true)?).await?),
@@ -214,6 +219,7 @@ async fn up(
         args.provisioner.install(client.clone()).await?;
         let enforcer = || EnforcerOptions {
             holds: holds.clone(),
+            rebalance: rebalance.clone(),
             cache_limit: usize::MAX,
             ..enforcer::options(settings.clone())
         };

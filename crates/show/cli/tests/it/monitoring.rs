@@ -128,6 +128,14 @@ fn cases() -> Vec<(&'static str, Vec<Series>, Value)> {
             json!({}),
         ),
         (
+            "BerthRebalanceStuck",
+            vec![
+                ("berth_enforcer_rebalance_moves_left", "3x240"),
+                ("berth_enforcer_rebalance_moves_total{result=\"moved\"}", "7x240"),
+            ],
+            json!({}),
+        ),
+        (
             "BerthStateDrift",
             vec![("berth_enforcer_state_differences_total{kind=\"pod\"}", increasing)],
             json!({}),
@@ -159,6 +167,8 @@ const HEALTHY: &[Series] = &[
     ("berth_enforcer_leader", "1x120"),
     ("berth_enforcer_violations_due", "0x120"),
     ("berth_enforcer_evictions_limited", "0x120"),
+    ("berth_enforcer_rebalance_moves_left", "3x120"),
+    ("berth_enforcer_rebalance_moves_total{result=\"moved\"}", "0+1x120"),
     ("berth_scheduler_state_differences_total{kind=\"pod\"}", "0x120"),
     ("berth_enforcer_state_differences_total{kind=\"pod\"}", "0x120"),
     ("berth_admission_placement_quota_used{namespace=\"a\",quota=\"q\",resource=\"nodes\"}", "2x120"),
