@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::process::{go_duration, warn_without_effect};
+use super::process::warn_without_effect;
 use crate::read::fields::Fields;
 
 /// `DynamicResourcesArgs`.
@@ -26,13 +26,13 @@ impl DynamicResourcesArgs {
     pub(super) fn read(args: &mut Fields<'_>) -> DynamicResourcesArgs {
         let mut read = DynamicResourcesArgs::default();
         if let Some(node) = args.get("filterTimeout") {
-            if go_duration(&node).is_some_and(|timeout| timeout.is_negative()) {
+            if node.duration().is_some_and(|timeout| timeout.is_negative()) {
                 node.invalid("must be zero or positive");
             }
             warn_without_effect(Some(node), "a search for devices ends after a number of steps");
         }
         if let Some(node) = args.get("bindingTimeout")
-            && let Some(timeout) = go_duration(&node)
+            && let Some(timeout) = node.duration()
         {
             match Duration::try_from(timeout) {
                 Ok(timeout) if timeout >= Duration::from_secs(1) => read.binding_timeout = timeout,

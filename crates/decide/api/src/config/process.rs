@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::read::fields::{Fields, Kind, Node};
+use crate::read::fields::{Fields, Kind, NO_DURATION, Node};
 
 /// The settings of a scheduler process.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,22 +145,11 @@ fn text(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
 /// A Go duration such as `1m30s`; 0 is absent, as in Kubernetes' defaults.
 fn duration(fields: &mut Fields<'_>, name: &'static str) -> Option<Duration> {
     let node = fields.get(name)?;
-    let duration = Duration::try_from(go_duration(&node)?).ok();
+    let duration = Duration::try_from(node.duration()?).ok();
     if duration.is_none() {
         node.invalid(NO_DURATION);
     }
     duration.filter(|duration| !duration.is_zero())
-}
-
-const NO_DURATION: &str = "must be a duration, for example 15s or 1m30s";
-
-/// A Go duration such as `1m30s`, which may be negative.
-pub(super) fn go_duration(node: &Node<'_>) -> Option<jiff::SignedDuration> {
-    let duration = node.string()?.parse().ok();
-    if duration.is_none() {
-        node.invalid(NO_DURATION);
-    }
-    duration
 }
 
 /// Checks the type of a field, and warns that it has no effect.

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::fmt;
 
+use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
 use crate::feature_gates::FeatureGates;
@@ -194,11 +195,23 @@ impl<'a> Node<'a> {
         Some(number)
     }
 
+    /// A Go duration such as `1m30s`, which may be negative.
+    pub fn duration(&self) -> Option<SignedDuration> {
+        let duration = self.string()?.parse().ok();
+        if duration.is_none() {
+            self.invalid(NO_DURATION);
+        }
+        duration
+    }
+
     /// A list of strings.
     pub fn strings(&self) -> Vec<String> {
         self.items().iter().filter_map(|item| item.string()).map(str::to_owned).collect()
     }
 }
+
+/// What a text that is no duration should be.
+pub(crate) const NO_DURATION: &str = "must be a duration, for example 15s or 1m30s";
 
 /// The type of a field that is checked but not used.
 #[derive(Clone, Copy)]
@@ -275,10 +288,19 @@ impl<'a> Fields<'a> {
 
     /// Reports the fields that were not read.
     pub fn finish(self) {
-        for name in self.map.keys().filter(|name| !self.known.contains(&name.as_str())) {
-            let hint = suggestion(name, &self.known);
-            self.findings.error(self.path_of(name), format!("unknown field; {hint}"));
+        for ConfigMessage { path, text } in self.unread() {
+            self.findings.error(path, text);
         }
+    }
+
+    /// The fields that were not read, for files that may have more fields than are known here.
+    pub fn unread(&self) -> Vec<ConfigMessage> {
+        let names = self.map.keys().filter(|name| !self.known.contains(&name.as_str()));
+        let message = |name: &String| {
+            let text = format!("unknown field; {}", suggestion(name, &self.known));
+            ConfigMessage { path: self.path_of(name), text }
+        };
+        names.map(message).collect()
     }
 }
 

@@ -42,8 +42,8 @@ pub use parse::normalized_image_name;
 pub use pod_rules::{HostPort, PodRules, RelaxableRule};
 pub use pod_set::{KnownNamespaces, PodSet};
 pub use pod_term::{
-    NamespaceScope, PodTerm, PreferredPodTerm, TopologyScope, all_topologies_problem, needs_extensions,
-    tolerated_namespaces,
+    NAME_LABEL, NamespaceScope, PodTerm, PreferredPodTerm, TopologyScope, all_topologies_problem,
+    needs_extensions, tolerated_namespaces,
 };
 pub use relation::SetRelation;
 pub use relax::{parse_relax_after, relaxed_rules};

@@ -50,7 +50,7 @@ pub struct PreferredPodTerm {
 }
 
 /// The label with its name that the API server gives to every namespace.
-pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// The namespaces of a term: those listed, and those that the selector matches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
