@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use berth_api::object::Pod;
+use berth_api::object::{Node, Pod};
 use berth_engine::Moves;
 use smallvec::SmallVec;
 
 use crate::budgets::{Budgets, OfPod};
-use crate::fixed::reason;
+use crate::fixed::{Replicas, Surroundings, by_rules, reason};
 use crate::goal::Goal;
 use crate::nodes::{Amounts, NodeUses};
 use crate::request::{Input, Request, RunningPod};
@@ -64,8 +64,13 @@ pub(crate) struct Board<'a> {
 impl<'a> Board<'a> {
     pub(crate) fn new(input: Input<'a>, request: &Request) -> Board<'a> {
         let Input { cluster, nodes, namespaces, running, pending, budgets } = input;
+        let waiting_pods = || pending.iter().flat_map(|unit| unit.pods.iter().copied());
+        let replicas = match request.movable.min_replicas {
+            0 => Replicas::default(),
+            _ => Replicas::of(running.iter().map(|of| of.pod).chain(waiting_pods())),
+        };
         let mut budgets = Budgets::new(&budgets);
-        pending.iter().flat_map(|unit| &unit.pods).for_each(|pod| _ = budgets.add(pod, false));
+        waiting_pods().for_each(|pod| _ = budgets.add(pod, false));
         let names: Vec<_> = running.iter().map(|of| name(of.pod)).collect();
         let (mut moves, positions) = Moves::new(cluster, &names);
         let waiting = Waiting::new(moves.cluster(), pending);
@@ -81,12 +86,14 @@ impl<'a> Board<'a> {
                 uses.note(node, [0, 0], of.pod.belongs_to_node(), 1);
             }
         }
-        let stays = |at: usize| reason(&running[at], cluster, namespaces, &request.movable, request.now);
-        let stays: Vec<_> = positions.iter().map(|at| stays(*at)).collect();
-        let positions = positions.into_iter().zip(stays).enumerate();
-        let infos: Vec<_> = positions
-            .map(|(pod, (at, stays))| info(&running[at], stays, moves.requests(pod), &mut budgets))
-            .collect();
+        let by_rules: Vec<_> = positions.iter().map(|at| by_rules(cluster, running[*at].pod)).collect();
+        let around = Surroundings { namespaces, replicas, now: request.now };
+        let mut infos = Vec::with_capacity(positions.len());
+        for (pod, at) in positions.into_iter().enumerate() {
+            let running = RunningPod { stays: running[at].stays.or(by_rules[pod]), ..running[at] };
+            let (node, requests) = (nodes.get(running.node), moves.requests(pod));
+            infos.push(info(&running, node, requests, &mut budgets, &around, request));
+        }
         let mut movable_on = vec![Vec::new(); moves.nodes().len()];
         let mut movable_of: Vec<Vec<usize>> = Vec::new();
         for (pod, info) in infos.iter().enumerate() {
@@ -214,15 +221,14 @@ pub(crate) fn name(pod: &Pod) -> (&str, &str) {
 
 fn info<'a>(
     running: &RunningPod<'a>,
-    stays: Option<String>,
+    node: Option<&Node>,
     requests: Amounts,
     budgets: &mut Budgets<'a>,
+    around: &Surroundings<'a>,
+    request: &Request,
 ) -> PodInfo<'a> {
     let budgets = budgets.add(running.pod, true);
-    let stays = stays.or_else(|| {
-        let several = "several PodDisruptionBudgets select it: the API server evicts no such pod";
-        (budgets.len() > 1).then(|| several.to_owned())
-    });
+    let stays = reason(running, node, budgets.len(), around, &request.movable);
     PodInfo {
         pod: running.pod,
         stays,

@@ -13,17 +13,22 @@
 mod board;
 mod bounds;
 mod budgets;
+pub mod descheduler;
 mod exhaustive;
 mod fixed;
 mod goal;
 mod improve;
+mod movable;
 mod next_step;
 mod nodes;
 mod plan;
 mod request;
+mod threshold;
 mod waiting;
 
 pub use goal::{Goal, UnknownGoal};
+pub use movable::Movable;
 pub use next_step::{NextStep, Obstacle, next_step};
 pub use plan::{Immovable, Move, Placed, Plan, plan};
-pub use request::{Input, Movable, Pending, PendingGroup, Request, RunningPod};
+pub use request::{Input, Pending, PendingGroup, Request, RunningPod};
+pub use threshold::{InvalidThreshold, Threshold};

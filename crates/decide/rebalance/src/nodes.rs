@@ -2,6 +2,8 @@
 
 use berth_api::object::Node;
 
+use crate::threshold::Threshold;
+
 /// CPU in milli-CPU and memory in bytes.
 pub(crate) type Amounts = [i64; 2];
 
@@ -21,7 +23,7 @@ pub(crate) struct NodeUse {
 /// All nodes, by position.
 pub(crate) struct NodeUses {
     pub(crate) of: Vec<NodeUse>,
-    threshold: i64,
+    threshold: Threshold,
     /// The sum of the prices of nodes with pods that do not belong to them.
     pub(crate) price: i64,
     /// Nodes above the threshold.
@@ -32,7 +34,7 @@ impl NodeUses {
     /// Nodes with what their pods request.
     pub(crate) fn new<'a>(
         nodes: impl Iterator<Item = (Option<&'a Node>, Amounts)>,
-        threshold: u32,
+        threshold: Threshold,
         price_label: Option<&str>,
     ) -> NodeUses {
         let one = |(node, requested): (Option<&Node>, Amounts)| {
@@ -48,7 +50,7 @@ impl NodeUses {
             let memory = amount("memory").map_or(0, |memory| memory.units());
             NodeUse { allocatable: [cpu, memory], requested, of_daemons: [0, 0], n_pods: 0, price }
         };
-        let (of, threshold) = (nodes.map(one).collect::<Vec<NodeUse>>(), i64::from(threshold));
+        let of: Vec<NodeUse> = nodes.map(one).collect();
         let n_hot = of.iter().filter(|node| node.is_above(threshold)).count() as i64;
         NodeUses { of, threshold, price: 0, n_hot }
     }
@@ -130,10 +132,11 @@ fn add(amounts: &mut Amounts, more: Amounts, sign: i64) {
 }
 
 impl NodeUse {
-    fn is_above(&self, threshold: i64) -> bool {
-        let both = self.requested.iter().zip(&self.allocatable);
-        both.into_iter().any(|(requested, allocatable)| {
-            i128::from(*requested) * 100 > i128::from(*allocatable) * i128::from(threshold)
+    fn is_above(&self, threshold: Threshold) -> bool {
+        let percentages = [threshold.cpu, threshold.memory];
+        (0..2).any(|i| {
+            let allowed = i128::from(self.allocatable[i]) * i128::from(percentages[i]);
+            i128::from(self.requested[i]) * 100 > allowed
         })
     }
 

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use berth_api::object::group::TopologyLevel;
 use berth_api::object::{Node, Pod, PodDisruptionBudget};
-use berth_api::rules::{KnownNamespaces, Selector};
+use berth_api::rules::KnownNamespaces;
 use berth_engine::Cluster;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::goal::Goal;
+use crate::movable::Movable;
+use crate::threshold::Threshold;
 
 /// A cluster, for which a plan is made.
 pub struct Input<'a> {
@@ -62,7 +64,7 @@ pub struct RunningPod<'a> {
 }
 
 /// What is asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// The goals, the most important first.
     pub goals: Vec<Goal>,
@@ -70,8 +72,8 @@ pub struct Request {
     pub max_moves: Option<usize>,
     /// Which pods may move.
     pub movable: Movable,
-    /// The share in percent of a node's CPU or memory above which [`Goal::Balance`] counts it.
-    pub threshold: u32,
+    /// The share of a node above which [`Goal::Balance`] counts it.
+    pub threshold: Threshold,
     /// The node label with a number by which [`Goal::Consolidate`] weighs nodes; without it each node counts as 1.
     pub price_label: Option<String>,
     /// The current time.
@@ -87,27 +89,10 @@ impl Request {
             goals,
             max_moves: None,
             movable: Movable::default(),
-            threshold: 80,
+            threshold: Threshold::default(),
             price_label: None,
             now,
             max_states: 20_000,
         }
-    }
-}
-
-/// Which pods may move, apart from those that never do.
-#[derive(Clone, Debug)]
-pub struct Movable {
-    /// Whether pods with local storage (`emptyDir`, `hostPath`) may.
-    pub with_local_storage: bool,
-    /// The labels of the namespaces whose pods may; none means all namespaces.
-    pub namespaces: Option<Selector>,
-    /// How long a pod must have been running.
-    pub settle: SignedDuration,
-}
-
-impl Default for Movable {
-    fn default() -> Movable {
-        Movable { with_local_storage: false, namespaces: None, settle: SignedDuration::from_mins(10) }
     }
 }

@@ -1,6 +1,8 @@
 //! Plans for clusters of a few nodes.
 
-use berth_rebalance::{Goal, Movable, Move, Obstacle, Pending, PendingGroup, Plan, Request, next_step};
+use berth_rebalance::{
+    Goal, Movable, Move, Obstacle, Pending, PendingGroup, Plan, Request, Threshold, next_step,
+};
 use berth_testkit::naive::World;
 use serde_json::json;
 
@@ -143,7 +145,7 @@ fn the_affinity_of_others_holds_after_each_step() {
         ..World::default()
     };
     let mut request = request(&[Goal::Balance]);
-    request.threshold = 1;
+    request.threshold = Threshold { cpu: 1, memory: 1 };
     let plan = plan_for(&world, &request);
     assert_eq!((moves(&plan), plan.after[&Goal::Balance]), (vec![], 1.0));
     let reasons: Vec<_> = plan.immovable.iter().map(|pod| (&*pod.name, &*pod.reason)).collect();
@@ -286,6 +288,81 @@ fn pods_that_never_move_are_reported() {
     let movable = Movable { with_local_storage: true, ..Movable::default() };
     let plan = plan_for(&world, &Request { movable, ..request(&[Goal::Spread]) });
     assert_eq!(plan.moves.len(), 2);
+}
+
+#[test]
+fn what_is_asked_for_says_which_pods_stay() {
+    type Change = fn(&mut World);
+    /// A change of the world, what is asked for, and why all pods stay, if they do.
+    type Row<'r> = (&'r dyn Fn(&mut World), Movable, Option<&'static str>);
+    let of_all = |change: fn(&mut berth_api::object::Pod)| {
+        move |world: &mut World| world.pods.iter_mut().for_each(change)
+    };
+    let with_claim = of_all(|pod| {
+        let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+        pod.spec.volumes = serde_json::from_value(volumes).unwrap();
+    });
+    let annotated = of_all(|pod| {
+        let key = "descheduler.alpha.kubernetes.io/prefer-no-eviction";
+        _ = pod.metadata.annotations.insert(key.into(), String::new());
+    });
+    let selector = |text: &str| Some(text.parse().expect("a selector"));
+    let all = Movable::default;
+    let unchanged: Change = |_| {};
+    let prioritized: Change = |world| world.pods.iter_mut().for_each(|pod| pod.spec.priority = Some(10));
+    let budgeted: Change = |world| world.budgets.push(budget("web", json!({"maxUnavailable": 1})));
+    let rows: [Row<'_>; 14] = [
+        (&unchanged, Movable { pods: selector("app=web"), ..all() }, None),
+        (&unchanged, Movable { pods: selector("app!=web"), ..all() }, Some("its labels are not selected")),
+        (&unchanged, Movable { nodes: selector("kubernetes.io/hostname in (a,b)"), ..all() }, None),
+        (&unchanged, Movable { nodes: selector("disk"), ..all() }, Some("its node is not selected")),
+        (&prioritized, Movable { below_priority: Some(11), ..all() }, None),
+        (&prioritized, Movable { below_priority: Some(10), ..all() }, Some("its priority is not below 10")),
+        // A pod without a priority is below any.
+        (&unchanged, Movable { below_priority: Some(-5), ..all() }, None),
+        (&unchanged, Movable { min_replicas: 6, ..all() }, None),
+        (&unchanged, Movable { min_replicas: 7, ..all() }, Some("its controller has fewer than 7 pods")),
+        (&with_claim, Movable { with_claims: false, ..all() }, Some("it has a PersistentVolumeClaim")),
+        (&budgeted, Movable { without_budget: false, ..all() }, None),
+        (&unchanged, Movable { without_budget: false, ..all() }, Some("no PodDisruptionBudget selects it")),
+        (&annotated, all(), None),
+        (&annotated, Movable { preferring_no_eviction: false, ..all() }, Some("prefer-no-eviction")),
+    ];
+    for (change, movable, reason) in rows {
+        let mut world = after_an_outage();
+        change(&mut world);
+        let plan = plan_for(&world, &Request { movable: movable.clone(), ..request(&[Goal::Spread]) });
+        assert_eq!(plan.moves.len(), if reason.is_some() { 0 } else { 2 }, "{movable:?}");
+        let reasons =
+            plan.immovable.iter().filter(|pod| reason.is_some_and(|reason| pod.reason.contains(reason)));
+        assert_eq!(reasons.count(), if reason.is_some() { 6 } else { 0 }, "{movable:?}");
+    }
+}
+
+#[test]
+fn the_threshold_of_each_resource_counts() {
+    for (text, is_hot) in [
+        ("cpu=10,memory=1", true),
+        ("cpu=60,memory=1", false),
+        ("cpu=10", true),
+        ("memory=1", false),
+        ("49", true),
+    ] {
+        let nodes = vec![node("a", "a", 8)];
+        let pods = vec![pod("p", "p", "a", 4000, json!({}))];
+        let threshold: Threshold = text.parse().expect("a threshold");
+        let plan = plan_for(
+            &World { nodes, pods, ..World::default() },
+            &Request { threshold, ..request(&[Goal::Balance]) },
+        );
+        assert_eq!(plan.before[&Goal::Balance] > 0.0, is_hot, "{text}");
+    }
+    for wrong in ["0", "101", "cpu", "cpu=0", "gpu=5", "cpu=5,", ""] {
+        assert!(wrong.parse::<Threshold>().is_err(), "{wrong}");
+    }
+    for text in ["70", "cpu=60,memory=70"] {
+        assert_eq!(text.parse::<Threshold>().expect(text).to_string(), text);
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use berth_api::config::{Plugin, Profile};
 use berth_api::object::{Node, NodeSelector, Pod, find_condition};
-use berth_rebalance::{Goal, Request};
+use berth_rebalance::{Goal, Request, Threshold};
 use berth_testkit::naive::{
     Broken, NodeResult, Options, World, allocatable, amount, broken, evaluate, pod_requests, selects,
     selects_node,
@@ -48,11 +48,12 @@ pub fn values(world: &World, request: &Request) -> Vec<i64> {
         }
         Goal::Balance => {
             let is_hot = |node: &&Node| {
-                ["cpu", "memory"].iter().any(|resource| {
+                let Threshold { cpu, memory } = request.threshold;
+                [("cpu", cpu), ("memory", memory)].iter().any(|(resource, threshold)| {
                     let pods = running(world).filter(|pod| pod.spec.node_name == node.metadata.name);
                     let requested: i64 =
                         pods.map(|pod| amount(&pod_requests(pod, &Default::default()), resource)).sum();
-                    requested * 100 > allocatable(node, resource).unwrap_or(0) * i64::from(request.threshold)
+                    requested * 100 > allocatable(node, resource).unwrap_or(0) * i64::from(*threshold)
                 })
             };
             world.nodes.iter().filter(is_hot).count() as i64

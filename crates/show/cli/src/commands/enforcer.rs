@@ -94,7 +94,7 @@ pub struct Args {
     /// With --rebalance: the names of schedulers that are Berth's, separated by commas: they put a moved pod where the plan has it
     ///
     /// Pods of other schedulers are moved only where their scheduler would put them by its own scores.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "berth", requires = "rebalance")]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "berth")]
     berth_schedulers: Vec<String>,
     #[command(flatten)]
     cache: CacheArgs,

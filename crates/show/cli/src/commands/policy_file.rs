@@ -1,7 +1,11 @@
-//! The file with an AdmissionPolicy.
+//! Files with one object that is no object of a cluster: an AdmissionPolicy, or a policy of the descheduler.
 
 use berth_admission::Policy;
+use berth_api::admission::Priority;
+use berth_api::inventory::Inventory;
 use berth_api::read::Manifest;
+use berth_rebalance::descheduler::Translation;
+use jiff::Timestamp;
 
 use super::read_inputs::read_each;
 use crate::error::CliError;
@@ -12,14 +16,31 @@ use crate::error::CliError;
 /// The file cannot be read or is invalid.
 pub fn read(file: Option<&str>) -> Result<Policy, CliError> {
     let Some(file) = file else { return Ok(Policy::default()) };
+    let one = read_one(file, "AdmissionPolicy")?;
+    Policy::from_value(&one.value).map_err(|errors| CliError::Config { place: one.source, errors })
+}
+
+/// Reads a policy of the descheduler; its priority classes are those of the inventory.
+///
+/// # Errors
+/// The file cannot be read or is invalid.
+pub fn read_descheduler_policy(file: &str, inventory: &Inventory) -> Result<Translation, CliError> {
+    let one = read_one(file, "DeschedulerPolicy")?;
+    let classes: Vec<_> = inventory.priority_classes.iter().map(|entry| entry.object.clone()).collect();
+    let priority_of = |class: &str| Priority::of_class(class, None, "", &classes).ok().map(|of| of.value);
+    Translation::from_value(&one.value, &priority_of, Timestamp::now())
+        .map_err(|errors| CliError::Config { place: one.source, errors })
+}
+
+/// The only object of a file.
+fn read_one(file: &str, kind: &str) -> Result<Manifest, CliError> {
     let mut found: Vec<Manifest> = Vec::new();
     read_each(&[file.to_owned()], |manifest| found.push(manifest))?;
     match found.as_slice() {
-        [one] => Policy::from_value(&one.value)
-            .map_err(|errors| CliError::Config { place: one.source.clone(), errors }),
-        [] => Err(CliError::NotFound(format!("{file}: no AdmissionPolicy found"))),
+        [_] => Ok(found.remove(0)),
+        [] => Err(CliError::NotFound(format!("{file}: no {kind} found"))),
         [_, second, ..] => Err(CliError::NotFound(format!(
-            "{}: a second object; {file} must contain only one AdmissionPolicy",
+            "{}: a second object; {file} must contain only one {kind}",
             second.source
         ))),
     }

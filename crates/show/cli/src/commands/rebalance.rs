@@ -8,7 +8,8 @@ use berth_api::inventory::Inventory;
 use berth_api::rules::Selector;
 use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::ColorBy;
-use berth_rebalance::{Goal, Movable, Request};
+use berth_rebalance::descheduler::{Note, Translation};
+use berth_rebalance::{Goal, Movable, Plan, Request, Threshold};
 use berth_simulate::Simulation;
 use berth_terminal::output;
 use berth_terminal::process::{ExitStatus, leave_to_exit};
@@ -17,10 +18,25 @@ use jiff::{SignedDuration, Timestamp};
 use super::cluster_args::{ClusterArgs, warn_about};
 use super::node_args::duration;
 use super::picture_args::PictureArgs;
+use super::policy_file;
 use crate::error::CliError;
 use crate::objects::{ScopeArgs, find};
 use crate::pictures::PictureOutputArgs;
 use crate::render::rebalance as render;
+
+/// Arguments that a policy replaces.
+const REPLACED: [&str; 10] = [
+    "goal",
+    "for_pod",
+    "max_moves",
+    "threshold",
+    "namespace_selector",
+    "pod_selector",
+    "node_selector",
+    "below_priority",
+    "evict_local_storage",
+    "settle",
+];
 
 /// Show which running pods to move, and where, so that the cluster is better by the goals
 ///
@@ -38,6 +54,7 @@ Examples:
   berth rebalance --dump cluster.yaml --for shop/web-7
   berth rebalance --dump cluster.yaml -f new-node.yaml --goal spread -o json
   berth rebalance --dump cluster.yaml -o json | berth what-if --dump cluster.yaml --moves -
+  berth rebalance --live --descheduler-policy policy.yaml
 
 Exit codes: 0 the plan is made, also if it has moves; 1 it has moves, with --exit-code, or the pods of --for get no room; \
 2 invalid input or usage
@@ -53,21 +70,18 @@ pub struct Args {
     /// Make room for this pending pod, or the pending pods of this workload: NAME, NAMESPACE/NAME or deploy/NAME
     #[arg(long = "for", value_name = "POD", conflicts_with = "goal")]
     for_pod: Option<String>,
+    /// Take goals, --max-moves, --threshold and the pods that may move from a policy of the descheduler (descheduler/v1alpha2). Notes
+    /// say what becomes of each of its fields
+    #[arg(long, value_name = "FILE", conflicts_with_all = REPLACED)]
+    descheduler_policy: Option<String>,
     /// The most moves; the rest of the plan is left out
     #[arg(long, value_name = "N")]
     max_moves: Option<usize>,
-    /// Only pods in namespaces with these labels move, such as team=shop,stage!=prod
-    #[arg(long, value_name = "SELECTOR")]
-    namespace_selector: Option<String>,
-    /// Also move pods with local storage (emptyDir, hostPath): its contents are lost
-    #[arg(long)]
-    evict_local_storage: bool,
-    /// A pod that started less than this ago stays
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
-    settle: Duration,
-    /// Percentage of CPU or memory requested above which `balance` counts a node
-    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=100))]
-    threshold: u32,
+    #[command(flatten)]
+    movable: MovableArgs,
+    /// Percentage of CPU or memory requested above which `balance` counts a node, or one of each, such as cpu=60,memory=70
+    #[arg(long, value_name = "PERCENT", default_value_t = Threshold::default(), value_parser = str::parse::<Threshold>)]
+    threshold: Threshold,
     /// Node label with the price of the node, by which `consolidate` weighs nodes [default: each node counts 1]
     #[arg(long, value_name = "KEY")]
     price_label: Option<String>,
@@ -80,13 +94,66 @@ pub struct Args {
     output: PictureOutputArgs,
 }
 
+/// Which pods may move.
+#[derive(Debug, clap::Args)]
+struct MovableArgs {
+    /// Only pods in namespaces with these labels move, such as team=shop,stage!=prod
+    #[arg(long, value_name = "SELECTOR", value_parser = str::parse::<Selector>)]
+    namespace_selector: Option<Selector>,
+    /// Only pods with these labels move
+    #[arg(long, value_name = "SELECTOR", value_parser = str::parse::<Selector>)]
+    pod_selector: Option<Selector>,
+    /// Only pods on nodes with these labels move; they move to any node
+    #[arg(long, value_name = "SELECTOR", value_parser = str::parse::<Selector>)]
+    node_selector: Option<Selector>,
+    /// Only pods of a lower priority move
+    #[arg(long, value_name = "PRIORITY", allow_negative_numbers = true)]
+    below_priority: Option<i32>,
+    /// Also move pods with local storage (emptyDir, hostPath): its contents are lost
+    #[arg(long)]
+    evict_local_storage: bool,
+    /// A pod that started less than this ago stays
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    settle: Duration,
+}
+
+impl MovableArgs {
+    fn movable(&self) -> Movable {
+        Movable {
+            namespaces: self.namespace_selector.clone(),
+            pods: self.pod_selector.clone(),
+            nodes: self.node_selector.clone(),
+            below_priority: self.below_priority,
+            with_local_storage: self.evict_local_storage,
+            settle: SignedDuration::try_from(self.settle).unwrap_or(SignedDuration::MAX),
+            ..Movable::default()
+        }
+    }
+}
+
+/// A plan, and what became of the policy that it is made for.
+#[derive(serde::Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    plan: &'a Plan,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notes: Option<Vec<Note>>,
+}
+
 /// Makes the plan.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let cluster = &args.cluster;
     let inventory = cluster.inventory(false)?;
     cluster.check(&inventory)?;
     let settings = cluster.settings(&inventory)?;
-    let mut request = args.request(&inventory)?;
+    let (mut request, notes) = match &args.descheduler_policy {
+        None => (args.request(&inventory)?, None),
+        Some(file) => {
+            let Translation { request, notes } = policy_file::read_descheduler_policy(file, &inventory)?;
+            notes.iter().for_each(output::note);
+            (Request { price_label: args.price_label(&inventory)?, ..request }, Some(notes))
+        }
+    };
     let mut simulation = Simulation::as_is(inventory, cluster.options(settings))?;
     warn_about(&simulation);
     let subject = match &args.for_pod {
@@ -119,7 +186,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         };
         [("Before the moves", before), ("After the moves", after)].into_iter().flat_map(captioned).collect()
     };
-    args.output.write(&mut out, &plan, "Rebalancing", table, draw)?;
+    let report = Report { plan: &plan, notes };
+    args.output.write(&mut out, &report, "Rebalancing", table, draw)?;
     out.flush()?;
     leave_to_exit(simulation);
     let has_no_room = subject.is_some() && plan.after.get(&Goal::Defragment).is_some_and(|left| *left > 0.0);
@@ -134,17 +202,19 @@ impl Args {
             goals = vec![Goal::Required, Goal::Defragment, Goal::Spread];
         }
         let goals = unrepeated("--goal", &goals)?;
-        if let Some(key) = &self.price_label {
-            check_prices(inventory, key)?;
-        }
-        let movable = Movable {
-            with_local_storage: self.evict_local_storage,
-            namespaces: parse_selector("--namespace-selector", self.namespace_selector.as_ref())?,
-            settle: SignedDuration::try_from(self.settle).unwrap_or(SignedDuration::MAX),
-        };
-        let (max_moves, threshold, price_label) = (self.max_moves, self.threshold, self.price_label.clone());
-        let request = Request::new(goals, Timestamp::now());
-        Ok(Request { max_moves, movable, threshold, price_label, ..request })
+        Ok(Request {
+            max_moves: self.max_moves,
+            movable: self.movable.movable(),
+            threshold: self.threshold,
+            price_label: self.price_label(inventory)?,
+            ..Request::new(goals, Timestamp::now())
+        })
+    }
+
+    /// The label with the prices, which all nodes must have.
+    fn price_label(&self, inventory: &Inventory) -> Result<Option<String>, CliError> {
+        self.price_label.as_deref().map_or(Ok(()), |key| check_prices(inventory, key))?;
+        Ok(self.price_label.clone())
     }
 
     fn draw(&self, simulation: &mut Simulation, color_by: ColorBy<'_>, all: bool) -> Vec<String> {
@@ -160,13 +230,6 @@ pub(super) fn unrepeated(flag: &str, goals: &[Goal]) -> Result<Vec<Goal>, CliErr
         Some(goal) => Err(CliError::Usage(format!("{flag} {goal} is given twice: give each goal once"))),
         None => Ok(goals.to_vec()),
     }
-}
-
-/// The labels of the namespaces whose pods may move.
-pub(super) fn parse_selector(flag: &str, text: Option<&String>) -> Result<Option<Selector>, CliError> {
-    let parse =
-        |text: &String| text.parse().map_err(|error| CliError::Usage(format!("{flag} {text}: {error}")));
-    text.map(parse).transpose()
 }
 
 /// Every node must have a price that is a number of at least 0.

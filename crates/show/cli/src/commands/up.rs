@@ -109,7 +109,7 @@ pub struct Args {
     #[command(flatten)]
     limits: scheduler::LimitArgs,
     /// Do not run the enforcer
-    #[arg(long, conflicts_with = "rebalance")]
+    #[arg(long, conflicts_with_all = ["rebalance", "descheduler_policy"])]
     no_enforcer: bool,
     #[command(flatten)]
     rebalance: RebalanceArgs,

@@ -31,6 +31,9 @@ pub fn write(out: &mut impl Write, plan: &Plan, request: &Request) -> io::Result
     if *left_out > 0 {
         writeln!(out, "{DIM}{} left out{DIM:#}", counted(*left_out, "more move"))?;
     }
+    if request.goals.is_empty() {
+        return Ok(());
+    }
     writeln!(out)?;
     let mut table = Table::new(["GOAL", "BEFORE", "AFTER", "AT BEST"]);
     for goal in &request.goals {

@@ -259,10 +259,12 @@ fn complaint(directory: &TempDir, object: &Value) -> Option<String> {
     let file = directory.file("object.json");
     fs::write(&file, object.to_string()).unwrap();
     let file = file.to_str().unwrap();
-    let some_pods = repository().join("examples/redis-web").display().to_string();
+    let example = |path: &str| repository().join("examples").join(path).display().to_string();
+    let (some_pods, a_cluster) = (example("redis-web"), example("rebalance/cluster.yaml"));
     let args: &[&str] = match kind {
         "KubeSchedulerConfiguration" => &["simulate", "--nodes", "1", "--config", file, "-f", &some_pods],
         "AdmissionPolicy" => &["install", "--policy", file],
+        "DeschedulerPolicy" => &["rebalance", "--dump", &a_cluster, "--descheduler-policy", file],
         "PodGroup" => &["simulate", "--strict", "--nodes", "1", "-f", file, &some_pods],
         "Kustomization" => return not_built(directory, object),
         "Pod" | "Deployment" | "StatefulSet" | "DaemonSet" | "Job" | "CronJob" | "ReplicaSet" => {

@@ -196,6 +196,18 @@ const RUNS: &[(&str, &[&str])] = &[
     (
         "rebalance",
         &[
+            "rebalance",
+            "--dump",
+            "examples/rebalance/cluster.yaml",
+            "--descheduler-policy",
+            "examples/rebalance/descheduler.yaml",
+            "-o",
+            "json",
+        ],
+    ),
+    (
+        "rebalance",
+        &[
             "capacity",
             "--dump",
             "examples/rebalance/cluster.yaml",

@@ -60,6 +60,13 @@ const RUNS: &[&[&str]] = &[
         "consolidate",
         "--evict-local-storage",
     ],
+    &[
+        "rebalance",
+        "--dump",
+        "examples/rebalance/cluster.yaml",
+        "--descheduler-policy",
+        "examples/rebalance/descheduler.yaml",
+    ],
     &["compare", "--dump", "examples/outage/cluster.yaml", "--to-filename", "examples/outage/web.yaml"],
     &["version"],
 ];
