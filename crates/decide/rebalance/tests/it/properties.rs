@@ -1,6 +1,7 @@
 //! Properties of plans for random clusters.
 
-use berth_rebalance::{Goal, Plan, Request};
+use berth_api::object::Pod;
+use berth_rebalance::{Goal, Movable, Plan, Request};
 use berth_testkit::naive::World;
 
 use crate::naive::{best, moved, values};
@@ -56,6 +57,60 @@ fn every_step_is_legal_values_fall_and_a_plan_for_the_result_is_empty() {
     }
     // With a tenth of the states of the default.
     assert!(n_exhaustive * 10 > n_clusters * 9, "{n_exhaustive} of {n_clusters}");
+}
+
+/// Pods that may move at all, with a check that does not share code with the planner.
+type Restriction = (Movable, fn(&World, &Pod) -> bool);
+
+fn restrictions() -> [Restriction; 5] {
+    let selector = |text: &str| Some(text.parse().expect("a selector"));
+    [
+        (Movable { pods: selector("app!=web"), ..Movable::default() }, |_, pod| {
+            pod.metadata.labels["app"] != "web"
+        }),
+        (Movable { nodes: selector("disk=ssd"), ..Movable::default() }, |world, pod| {
+            world
+                .nodes
+                .iter()
+                .any(|node| node.metadata.name == pod.spec.node_name && node.metadata.labels["disk"] == "ssd")
+        }),
+        (Movable { below_priority: Some(1), ..Movable::default() }, |_, pod| pod.spec.priority < Some(1)),
+        (Movable { min_replicas: 3, ..Movable::default() }, |world, pod| {
+            let is_beside = |other: &&Pod| {
+                other.metadata.labels == pod.metadata.labels && !other.metadata.owner_references.is_empty()
+            };
+            world.pods.iter().filter(is_beside).count() >= 3
+        }),
+        (Movable { without_budget: false, ..Movable::default() }, |world, pod| {
+            let app = &pod.metadata.labels["app"];
+            world.budgets.iter().any(|budget| budget.metadata.name.starts_with(app.as_str()))
+        }),
+    ]
+}
+
+#[test]
+fn pods_that_are_left_out_stay_and_a_plan_for_the_result_is_empty() {
+    let mut n_moves = [0; 5];
+    for seed in 2_000_000..2_000_000 + n_clusters(600) {
+        let mut draw = Draw::new(seed);
+        let world = draw.world(6, 10);
+        let mut request = request(&draw.goals());
+        let which = (seed % 5) as usize;
+        let (movable, may_move) = restrictions()[which].clone();
+        (request.movable, request.max_states) = (movable, 2_000);
+        let plan = plan_for(&world, &request);
+        for made in &plan.moves {
+            let pod = world.pods.iter().find(|pod| pod.metadata.name == made.name).expect("a pod");
+            assert!(may_move(&world, pod), "seed {seed}: {made:?}");
+        }
+        carry_out(&world, &plan, seed);
+        n_moves[which] += plan.moves.len();
+        if plan.placed.is_empty() {
+            let again = plan_for(&after(&world, &plan), &request);
+            assert_eq!(again.moves, [], "seed {seed}: {:?} after {:#?}", request.goals, plan.moves);
+        }
+    }
+    assert!(n_moves.iter().all(|n| *n >= 10), "{n_moves:?}");
 }
 
 #[test]
