@@ -10,10 +10,12 @@ use std::time::Duration;
 use berth_client::call;
 use berth_client::lease::LeaseOptions;
 use berth_client::serving::{SecureServingOptions, ServingOptions};
-use berth_enforcer::EnforcerOptions;
+use berth_enforcer::{EnforcerOptions, RebalanceOptions};
+use berth_rebalance::{Goal, Request};
 use berth_scheduler::{SchedulerOptions, Status};
 use berth_serve::CertificateSource;
 use berth_testkit::programs::TempDir;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use world::{NAMESPACE, Requests, Right, World, right};
@@ -119,14 +121,13 @@ async fn volumes(world: &World) {
 }
 
 /// The permissions that this test must use. Watches of this server stream the lists, so `list` is not used. Some requests
-/// are too rare for this test: reads after a lost response, deletions of claims after failed attempts, budgets of groups that are evicted as a whole, and updates of repeated events after half a
+/// are too rare for this test: reads after a lost response, deletions of claims after failed attempts, and updates of repeated events after half a
 /// minute. The faults of `tests/cluster` and the tests of `berth-watch` and `berth-scheduler` have these. The server checks the permission for
 /// `resourceclaims/binding` with that for the status.
 async fn granted(world: &World, part: &str) -> Vec<Right> {
     let rare = [
         right("", "pods", "get"),
         right("events.k8s.io", "events", "patch"),
-        right("policy", "poddisruptionbudgets", "list"),
         right("resource.k8s.io", "resourceclaims", "get"),
         right("resource.k8s.io", "resourceclaims", "delete"),
         right("resource.k8s.io", "resourceclaims/binding", "update"),
@@ -223,6 +224,8 @@ async fn start_enforcer(world: &World, stop: &CancellationToken) -> berth_enforc
         leader_election: Some(lease("berth-enforcer")),
         ledger_namespace: NAMESPACE.to_owned(),
         serving: serving(),
+        // With it, the budgets are watched, and the plan is written.
+        rebalance: Some(RebalanceOptions::new(Request::new(vec![Goal::Spread], Timestamp::UNIX_EPOCH))),
         ..EnforcerOptions::default()
     };
     berth_enforcer::start(world.config_of("berth-enforcer").await, options, stop.clone()).await.unwrap()
