@@ -10,6 +10,7 @@ use crate::console::Viewers;
 use crate::devices::{self, Drivers};
 use crate::history::History;
 use crate::host::{Host, HostId};
+use crate::moves;
 use crate::network::Network;
 use crate::plan::{DEVICE_RESOURCES, Faults, Kills, RESOURCES, Spell, Trouble, troubles};
 use crate::platform;
@@ -50,6 +51,8 @@ pub struct Additions {
     pub console: bool,
     /// Nodes have devices: the seed of what is drawn for them.
     pub devices: Option<u64>,
+    /// The enforcers rebalance.
+    pub moves: bool,
 }
 
 /// A running simulation.
@@ -75,8 +78,12 @@ impl Cluster {
             has_webhook: rng.bool(),
             fails_closed: rng.bool(),
             has_devices: additions.devices.is_some(),
+            moves: additions.moves,
         };
-        let mut workload = Workload::new(&mut rng, end, additions.groups);
+        let mut workload = match additions.moves {
+            true => moves::workload(&mut rng),
+            false => Workload::new(&mut rng, end, additions.groups),
+        };
         let viewers = match additions.console {
             true => Viewers::some(&mut rng, &workload.nodes(), end),
             false => Viewers::default(),
@@ -125,7 +132,13 @@ impl Cluster {
 
     /// A cluster with one scheduler and one enforcer, of which one may be killed.
     pub fn with_kills(rng: Rng, workload: &Workload, has_devices: bool, kills: Kills) -> Cluster {
-        let setup = Setup { is_replicated: false, has_webhook: false, fails_closed: false, has_devices };
+        let setup = Setup {
+            is_replicated: false,
+            has_webhook: false,
+            fails_closed: false,
+            has_devices,
+            moves: false,
+        };
         let mut cluster = Cluster::start(rng, &setup, workload, Faults::only(kills, PERFECT.to_vec()));
         if has_devices {
             cluster.add_drivers(Drivers::sound());

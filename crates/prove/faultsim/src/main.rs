@@ -13,6 +13,7 @@ mod devices;
 mod history;
 mod host;
 mod many;
+mod moves;
 mod network;
 mod plan;
 mod platform;

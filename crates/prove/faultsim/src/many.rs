@@ -21,6 +21,7 @@ struct Sums {
     n_failed: u64,
     n_bindings: usize,
     n_allocations: usize,
+    n_moves: usize,
     n_evictions: usize,
     n_confirmed: usize,
     n_requests: u64,
@@ -72,7 +73,7 @@ fn run(mut commands: Vec<String>, jobs: u64) -> ExitCode {
     let sums = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!(
         "{} runs, {} failed; {} simulated hours in {:.0} s; {} requests, {} changes of objects, {} bindings judged, {} \
-         allocations of devices, {} evictions by enforcers, {} writes by viewers of the console",
+         allocations of devices, {} evictions by enforcers, {} of them moves, {} writes by viewers of the console",
         sums.n_runs,
         sums.n_failed,
         sums.seconds / 3600,
@@ -82,6 +83,7 @@ fn run(mut commands: Vec<String>, jobs: u64) -> ExitCode {
         sums.n_bindings,
         sums.n_allocations,
         sums.n_evictions,
+        sums.n_moves,
         sums.n_confirmed
     );
     println!("{:<40} {:>8} {:>10}", "FAULT", "RUNS", "TIMES");
@@ -97,6 +99,7 @@ impl Sums {
         self.n_bindings += report.n_bindings;
         self.n_allocations += report.n_allocations;
         self.n_evictions += report.n_evictions;
+        self.n_moves += report.n_moves;
         self.n_confirmed += report.n_confirmed;
         self.n_requests += report.n_requests;
         self.n_changes += report.n_changes;

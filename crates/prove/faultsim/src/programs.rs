@@ -29,6 +29,7 @@ use crate::console::Viewers;
 use crate::devices::{BINDING_TIMEOUT, Drivers};
 use crate::history::History;
 use crate::host::{HostId, Program};
+use crate::moves;
 use crate::network::{Network, Serve, ServerResponse};
 use crate::workload::{Action, Switches, Workload};
 
@@ -54,6 +55,8 @@ pub struct Setup {
     pub fails_closed: bool,
     /// Whether nodes have devices.
     pub has_devices: bool,
+    /// Whether the enforcers rebalance.
+    pub moves: bool,
 }
 
 /// The API server, if it has started.
@@ -277,6 +280,7 @@ pub fn enforcer(connection: impl Fn() -> Connection + 'static, name: &'static st
             leader_election: lease("berth-enforcer", name, &setup),
             graces: Graces { pod_affinity: Duration::from_secs(20), ..Graces::default() },
             identity: name.to_owned(),
+            rebalance: setup.moves.then(moves::options),
             ..EnforcerOptions::default()
         };
         let connection = connection();

@@ -9,7 +9,7 @@ use berth_enforcer::LimitOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::check::state::{self, State};
-use crate::check::{Changes, bindings, bound_twice, console, devices, evictions, settled};
+use crate::check::{Changes, bindings, bound_twice, console, devices, evictions, moves, settled};
 use crate::cluster::{Additions, Cluster};
 
 /// How long the cluster may take to settle after the last fault: nodes that come back, stalled watches, back-off.
@@ -25,6 +25,8 @@ pub const FIRST_WITH_LIES: u64 = 6_000_000;
 pub const FIRST_WITH_CONSOLE: u64 = 7_000_000;
 /// From this seed on, nodes have devices.
 pub const FIRST_WITH_DEVICES: u64 = 8_000_000;
+/// From this seed on, the enforcers rebalance workloads that users create at first; users do nothing else.
+pub const FIRST_WITH_MOVES: u64 = 9_000_000;
 
 /// What a run has shown.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -44,6 +46,8 @@ pub struct RunReport {
     pub n_allocations: usize,
     /// Evictions by enforcers.
     pub n_evictions: usize,
+    /// Moves of pods by enforcers.
+    pub n_moves: usize,
     /// Writes that viewers of the console confirmed.
     pub n_confirmed: usize,
     /// Requests over the network.
@@ -61,14 +65,22 @@ static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Runs a seed, once the platform simulates. A process runs only one.
 pub fn run(seed: u64) -> RunReport {
     let mut rng = start(seed);
-    let faulty = Duration::from_secs(rng.u64(30..120));
+    let mut faulty = Duration::from_secs(rng.u64(30..120));
+    let moves = seed >= FIRST_WITH_MOVES;
+    if moves {
+        // Moves begin when the pods have settled.
+        faulty += Duration::from_secs(60);
+    }
     let additions = Additions {
         groups: seed >= FIRST_WITH_GROUPS,
         lies: seed >= FIRST_WITH_LIES,
-        console: seed >= FIRST_WITH_CONSOLE,
-        devices: (seed >= FIRST_WITH_DEVICES).then_some(seed),
+        console: seed >= FIRST_WITH_CONSOLE && !moves,
+        devices: (seed >= FIRST_WITH_DEVICES && !moves).then_some(seed),
+        moves,
     };
-    RunReport { seed, ..settle(&mut Cluster::new(rng, faulty, additions), faulty) }
+    // Moves go on when nothing else does.
+    let least = Duration::from_secs(if moves { 240 } else { 0 });
+    RunReport { seed, ..settle(&mut Cluster::new(rng, faulty, additions), faulty, least) }
 }
 
 /// The random numbers of a seed. Panics are findings: runtimes catch those of tasks.
@@ -83,11 +95,11 @@ pub fn start(seed: u64) -> fastrand::Rng {
     rng
 }
 
-/// Runs a cluster whose faults end at a time until it has settled, and judges its history.
-pub fn settle(cluster: &mut Cluster, faulty: Duration) -> RunReport {
+/// Runs a cluster whose faults end at a time until it has settled, and at least for some time after that, and judges its history.
+pub fn settle(cluster: &mut Cluster, faulty: Duration, least: Duration) -> RunReport {
     cluster.run_until(faulty);
     cluster.network.heal();
-    let mut end = faulty;
+    let mut end = faulty + least;
     let (changes, unsettled) = loop {
         end += LOOK;
         cluster.run_until(end);
@@ -114,6 +126,8 @@ pub fn settle(cluster: &mut Cluster, faulty: Duration) -> RunReport {
     let (n_confirmed, of_console) = console::check(&cluster.viewers.lists(), &changes, &accepted);
     findings.extend(of_console);
     findings.extend(bound_twice(&changes));
+    let (n_moves, of_moves) = moves::check(&changes, cluster.enforcer_clock_jumped());
+    findings.extend(of_moves);
     findings.extend(evictions::against_budgets(&changes));
     findings.extend(unsettled.into_iter().map(|finding| format!("not settled: {finding}")));
     findings.extend(PANICS.lock().unwrap_or_else(PoisonError::into_inner).drain(..));
@@ -125,6 +139,7 @@ pub fn settle(cluster: &mut Cluster, faulty: Duration) -> RunReport {
         n_bindings,
         n_allocations: devices::n_allocations(&steps),
         n_evictions,
+        n_moves,
         n_confirmed,
         n_requests,
         n_writes: cluster.network.n_writes(),

@@ -85,7 +85,7 @@ impl Scenario {
         let writes = kill.iter().map(|(write, _)| *write).collect();
         let kills = Kills { client: self.killed, writes, is_made: kill.map(|(_, is_made)| is_made) };
         let mut cluster = Cluster::with_kills(run::start(0), &workload, self.has_devices, kills);
-        let mut report = run::settle(&mut cluster, END);
+        let mut report = run::settle(&mut cluster, END, Duration::ZERO);
         let (mut bound, mut evicted) = (BTreeSet::new(), BTreeSet::new());
         for change in cluster.history.changes().into_values().filter(|change| change.kind == "Pod") {
             let uid = change.object["metadata"]["uid"].to_string();

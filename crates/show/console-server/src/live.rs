@@ -106,8 +106,13 @@ pub fn follow(
     .boxed()
 }
 
-/// Keeps the limits of the enforcer, as a console shows them, equal to its ledger until `stop`.
-pub async fn follow_ledger(console: Arc<Console>, ledger: LedgerClient, stop: CancellationToken) {
+/// Keeps what a ConfigMap of the enforcer says equal to what a console shows of it, until `stop`.
+pub async fn follow_ledger(
+    console: Arc<Console>,
+    ledger: LedgerClient,
+    set: fn(&mut State, Option<String>),
+    stop: CancellationToken,
+) {
     let work = async {
         let mut shown = None;
         let mut is_reported = false;
@@ -116,19 +121,22 @@ pub async fn follow_ledger(console: Arc<Console>, ledger: LedgerClient, stop: Ca
                 Ok(ledger) => Some(Value::Object(ledger.content).to_string()),
                 Err(error) => {
                     if !std::mem::replace(&mut is_reported, true) {
-                        tracing::warn!("the ledger of the enforcer cannot be read: {error}");
+                        tracing::warn!(
+                            "the ConfigMap {} of the enforcer cannot be read: {error}",
+                            ledger.name
+                        );
                     }
                     None
                 }
             };
             if text != shown {
                 shown.clone_from(&text);
-                let set = |state: &mut State| {
+                let apply = move |state: &mut State| {
                     state.set_time(Timestamp::now());
-                    state.set_ledger(text);
+                    set(state, text);
                     true
                 };
-                console.update(set).await;
+                console.update(apply).await;
             }
             tokio::time::sleep(LEDGER_INTERVAL).await;
         }

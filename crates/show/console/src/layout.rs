@@ -36,6 +36,7 @@ const PAGES: [(&str, &[Entry]); 3] = [
         "Activity",
         &[
             ("/enforcer", "Enforcer", icons::ENFORCER),
+            ("/rebalance", "Rebalance", icons::REBALANCE),
             ("/timeline", "Timeline", icons::TIMELINE),
             ("/events", "Events", icons::EVENTS),
         ],

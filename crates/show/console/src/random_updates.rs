@@ -28,6 +28,7 @@ const PAGES: [&str; 23] = [
     "/nodes/n0",
     "/rules",
     "/enforcer",
+    "/rebalance",
     "/search?q=-1",
     "/search?q=default/rs",
     "/pods/default/p-0",

@@ -45,6 +45,8 @@ pub struct State {
     timeline: LiveTimeline,
     /// What the enforcer has stored about its limits, as text; none if it is not known.
     ledger: Option<String>,
+    /// What the enforcer has stored about its plan of moves, as text; none if it is not known.
+    rebalance_status: Option<String>,
     /// Whether controllers create the pods of workloads, not the simulation.
     is_live: bool,
     events: LatestEvents,
@@ -87,6 +89,7 @@ impl State {
             broken_since: BrokenSince::default(),
             timeline: LiveTimeline::default(),
             ledger: None,
+            rebalance_status: None,
             is_live: false,
             events: LatestEvents::default(),
             notice: None,
@@ -261,6 +264,7 @@ impl State {
             broken_since: self.broken_since.clone(),
             timeline: self.timeline.clone(),
             ledger: self.ledger.clone(),
+            rebalance_status: self.rebalance_status.clone(),
             is_live: self.is_live,
             events: self.events.clone(),
             notice: self.notice.clone(),
@@ -293,6 +297,7 @@ impl State {
             now: self.now,
             timeline: std::mem::take(&mut self.timeline),
             ledger: self.ledger.take(),
+            rebalance_status: self.rebalance_status.take(),
             notice: self.notice.take(),
             enforcer: self.enforcer,
             allows_changes: self.allows_changes,
@@ -446,6 +451,15 @@ impl State {
     /// Sets what the enforcer has stored about its limits; none if it is not known.
     pub fn set_ledger(&mut self, ledger: Option<String>) {
         self.ledger = ledger;
+    }
+
+    /// Sets what the enforcer has stored about its plan of moves; none if it is not known.
+    pub fn set_rebalance_status(&mut self, status: Option<String>) {
+        self.rebalance_status = status;
+    }
+
+    pub(crate) fn rebalance_status(&self) -> Option<&str> {
+        self.rebalance_status.as_deref()
     }
 
     pub(crate) fn ledger(&self) -> Option<&str> {

@@ -16,5 +16,6 @@ pub(crate) use objects::{Exceptions, Objects};
 pub use options::RebalanceOptions;
 pub(crate) use planning::{Answer, Question};
 pub(crate) use progress::{Progress, StepResult};
-pub(crate) use status_writer::{DESCRIPTION, KEY, StatusWriter};
+pub(crate) use status_writer::{DESCRIPTION, StatusWriter};
+pub use status_writer::{STATUS_KEY, STATUS_NAME};
 pub(crate) use step::{Replacement, Step};

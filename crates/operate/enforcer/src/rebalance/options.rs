@@ -16,8 +16,6 @@ pub struct RebalanceOptions {
     /// The scheduler names of pods whose scheduler puts a replacement where the move says: Berth's scheduler. Pods of others
     /// are moved only where their scheduler would put them anyway.
     pub following_schedulers: Vec<String>,
-    /// Name of the ConfigMap with plan and progress, in the namespace of the ledger.
-    pub status_name: String,
 }
 
 impl RebalanceOptions {
@@ -28,7 +26,6 @@ impl RebalanceOptions {
             interval: Duration::from_secs(300),
             step_timeout: Duration::from_secs(300),
             following_schedulers: vec!["berth".to_owned()],
-            status_name: "berth-rebalance".to_owned(),
         }
     }
 }

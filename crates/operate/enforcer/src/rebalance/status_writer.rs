@@ -10,8 +10,10 @@ use tokio::sync::watch;
 
 use super::progress::Progress;
 
+/// Name of the ConfigMap.
+pub const STATUS_NAME: &str = "berth-rebalance";
 /// The key in `data`.
-pub(crate) const KEY: &str = "status.json";
+pub const STATUS_KEY: &str = "status.json";
 /// Says in the ConfigMap what it is for.
 pub(crate) const DESCRIPTION: &str =
     "What Berth's enforcer rebalances: the plan, how far it is, and which pods stay for which reason.";

@@ -103,9 +103,10 @@ impl Rebalancer {
     /// When there is something to do although nothing happens.
     pub(super) fn next(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Idle | Phase::Allowed(_) => Some(self.at),
+            Phase::Idle => Some(self.at),
             Phase::Sent(_, since) => Some(since + self.options.step_timeout),
-            Phase::Asked => None,
+            // An answer, or that of the ledger, wakes the task.
+            Phase::Asked | Phase::Allowed(_) => None,
         }
     }
 
@@ -133,7 +134,7 @@ impl Enforcer {
         let Some(rebalancer) = &self.rebalancer else { return };
         match &rebalancer.phase {
             Phase::Idle if rebalancer.at <= now => self.look(now),
-            Phase::Allowed(_) if rebalancer.at <= now => self.make_step(now),
+            Phase::Allowed(_) => self.make_step(now),
             Phase::Sent(..) => self.observe_step(now),
             _ => {}
         }

@@ -30,7 +30,7 @@ use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::options::{EnforcerError, EnforcerOptions};
 use crate::pods::Pods;
-use crate::rebalance::{DESCRIPTION, KEY, StatusWriter};
+use crate::rebalance::{DESCRIPTION, STATUS_KEY, STATUS_NAME, StatusWriter};
 use crate::reporter::Reporter;
 use crate::status::Handle;
 use crate::violations::Violations;
@@ -96,8 +96,8 @@ pub(crate) fn start(
             let client = LedgerClient {
                 client: client.clone(),
                 namespace: options.ledger_namespace.clone(),
-                name: rebalance.status_name.clone(),
-                key: KEY,
+                name: STATUS_NAME.to_owned(),
+                key: STATUS_KEY,
                 description: DESCRIPTION,
                 timeout: options.request_timeout(),
             };

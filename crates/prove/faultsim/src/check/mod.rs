@@ -6,6 +6,7 @@ pub mod console;
 pub mod devices;
 pub mod evictions;
 pub mod groups;
+pub mod moves;
 pub mod settled;
 pub mod state;
 #[cfg(test)]

@@ -13,7 +13,8 @@ use berth_console_server::{
     AccessToken, Authenticator, Bound, Console, EvictionRetries, ServerOptions, live, writer,
 };
 use berth_enforcer::{
-    EnforcerOptions, Graces, HoldForecast, HoldOptions, delayed_evictions, grace_period, limits_in_use,
+    EnforcerOptions, Graces, HoldForecast, HoldOptions, STATUS_KEY, STATUS_NAME, delayed_evictions,
+    grace_period, limits_in_use,
 };
 use berth_engine::{Remedy, RemedyOptions};
 use berth_simulate::SimulationOptions;
@@ -70,7 +71,7 @@ pub struct Args {
     /// The changes are written as the user of the kubeconfig; with --secure-port, with the token of each viewer.
     #[arg(long)]
     allow_changes: bool,
-    /// With --live: namespace of the ConfigMap `berth-enforcer` in which the enforcer counts evictions
+    /// With --live: namespace of the ConfigMaps `berth-enforcer` and `berth-rebalance`, in which the enforcer counts evictions and has its plan
     #[arg(long, value_name = "NAMESPACE", default_value_t = EnforcerOptions::default().ledger_namespace)]
     ledger_namespace: String,
     #[command(flatten)]
@@ -256,7 +257,9 @@ pub fn follow(
         description: "",
         timeout: LEDGER_TIMEOUT,
     };
-    tokio::spawn(live::follow_ledger(console.clone(), ledger, stop.clone()));
+    let status = LedgerClient { name: STATUS_NAME.to_owned(), key: STATUS_KEY, ..ledger.clone() };
+    tokio::spawn(live::follow_ledger(console.clone(), ledger, State::set_ledger, stop.clone()));
+    tokio::spawn(live::follow_ledger(console.clone(), status, State::set_rebalance_status, stop.clone()));
     tokio::spawn(live::follow(console, client, group, sources(), sender, stop));
     ready
 }

@@ -25,6 +25,7 @@ pub(crate) const WHAT_IF: &str = "M3 2v12M3 8h4c4 0 6-2 6-6M3 8h4c4 0 6 2 6 6";
 pub(crate) const SETS: &str = "M6 4a4 4 0 1 0 0 8 4 4 0 1 0 0-8M10 4a4 4 0 1 0 0 8 4 4 0 1 0 0-8";
 pub(crate) const LINT: &str = "M3 8l3 3 7-7M3 14h10";
 pub(crate) const ENFORCER: &str = "M8 2l5 2v4c0 3-2 5-5 6-3-1-5-3-5-6V4zM6 8l1.5 1.5L10.5 6.5";
+pub(crate) const REBALANCE: &str = "M2 5h9l-3-3M14 11H5l3 3";
 pub(crate) const TIMELINE: &str = "M2 14h12M4 11V7M8 11V3M12 11V9";
 pub(crate) const EVENTS: &str = "M5 3h9M5 8h9M5 13h9M2 3h.01M2 8h.01M2 13h.01";
 pub(crate) const MENU: &str = "M2 4h12M2 8h12M2 12h12";

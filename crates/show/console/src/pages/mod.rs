@@ -16,6 +16,7 @@ mod pending;
 mod pod_groups;
 mod pods;
 mod question;
+mod rebalance;
 mod rules;
 mod search;
 mod sets;
@@ -66,6 +67,7 @@ pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
         ["rules"] => rules::page(state, request),
         ["what-if"] => what_if::page(state, request),
         ["enforcer"] => enforcer::page(state, request),
+        ["rebalance"] => rebalance::page(state, request),
         ["events"] => events::page(state, request),
         ["timeline"] => timeline::page(state),
         ["search"] => search::page(state, request),
@@ -105,7 +107,7 @@ fn rendered(state: &State, request: &Request<'_>, answer: Answer) -> Response {
 /// of them at a time.
 pub fn reads_objects(request: &Request<'_>) -> bool {
     match request.path.trim_matches('/') {
-        "lint" | "sets" => true,
+        "lint" | "sets" | "rebalance" => true,
         "what-if" => request.parameters().next().is_some(),
         path => path.starts_with("workloads/") && request.parameter("capacity").is_some(),
     }
@@ -114,7 +116,7 @@ pub fn reads_objects(request: &Request<'_>) -> bool {
 /// Whether a page shows broken rules, which take time to find after a change, once for all pages ([`State::audited`]).
 pub fn shows_broken_rules(request: &Request<'_>) -> bool {
     let path = request.path.trim_matches('/');
-    matches!(path, "" | "topology" | "workloads" | "nodes" | "rules" | "enforcer")
+    matches!(path, "" | "topology" | "workloads" | "nodes" | "rules" | "enforcer" | "rebalance")
         || path.starts_with("nodes/")
 }
 
