@@ -43,8 +43,10 @@ use tokio_util::sync::CancellationToken;
 pub use evict::CONDITION_REASON;
 pub use forecast::{HoldForecast, LimitsInUse, PodHold, delayed_evictions, grace_period, limits_in_use};
 pub use limiter::{LEAST_CLUSTER_LIMIT, LimitInUse};
-pub use options::{EnforcerError, EnforcerOptions, Graces, HoldOptions, HoldPeriod, LimitOptions};
-pub use rebalance::{RebalanceOptions, STATUS_KEY, STATUS_NAME};
+pub use options::{
+    EnforcerError, EnforcerOptions, Graces, HoldOptions, HoldPeriod, LimitOptions, RebalanceOptions,
+};
+pub use rebalance::{STATUS_KEY, STATUS_NAME};
 pub use status::{Handle, Status};
 
 /// Starts an enforcer. It runs until `stop`, then waits for evictions in flight and releases its lease.

@@ -6,14 +6,12 @@
 //! another one is made of what is there.
 
 mod objects;
-mod options;
 mod planning;
 mod progress;
 mod status_writer;
 mod step;
 
 pub(crate) use objects::{Exceptions, Objects};
-pub use options::RebalanceOptions;
 pub(crate) use planning::{Answer, Question};
 pub(crate) use progress::{Progress, StepResult};
 pub(crate) use status_writer::{DESCRIPTION, StatusWriter};

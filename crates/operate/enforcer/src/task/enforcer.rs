@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::rebalance::Rebalancer;
+use super::rebalancer::Rebalancer;
 use crate::completion::Completion;
 use crate::evaluation_timer::EvaluationTimer;
 use crate::event_reporter::EventReporter;

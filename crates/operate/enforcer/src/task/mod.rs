@@ -3,6 +3,7 @@
 mod completions;
 mod enforcer;
 mod rebalance;
+mod rebalancer;
 mod start;
 mod victims;
 mod watch_events;

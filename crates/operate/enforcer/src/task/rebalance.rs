@@ -1,129 +1,25 @@
 //! Rebalancing: plans, and their steps one at a time.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use berth_mirror::Change;
 use berth_rebalance::{Move, Request};
 use jiff::Timestamp;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::enforcer::Enforcer;
+use super::rebalancer::Phase;
 use super::victims::instant;
 use crate::completion::{Completion, Sent};
 use crate::evict::{Eviction, EvictionOutcome};
 use crate::limiter::Candidate;
-use crate::rebalance::{
-    Answer, Exceptions, Objects, Progress, Question, RebalanceOptions, Replacement, StatusWriter, Step,
-    StepResult,
-};
+use crate::rebalance::{Answer, Question, Replacement, Step, StepResult};
 
 /// What terms of the ledger begin with that belong to steps.
 pub(crate) const TERM: &str = "rebalance/";
-/// After a change of a node, until a plan is made: others may follow.
-const AFTER_A_CHANGE: Duration = Duration::from_secs(2);
 /// Until it is looked again whether the pods of a step that an earlier leader made are ready.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// With more pods, plans are made on another thread.
 const PLANNED_AT_ONCE: usize = 2_000;
-
-enum Phase {
-    /// The rest of the plan, or a new one, is looked at when it is time.
-    Idle,
-    /// A question is being answered.
-    Asked,
-    /// A step is to be made, when the limits allow it.
-    Allowed(Box<Step>),
-    /// A pod is evicted, and its replacement awaited.
-    Sent(Box<Step>, Instant),
-}
-
-/// The state of rebalancing.
-pub(super) struct Rebalancer {
-    options: RebalanceOptions,
-    objects: Arc<Objects>,
-    phase: Phase,
-    /// When to look at the plan.
-    at: Instant,
-    /// What is left of the plan.
-    rest: Vec<Move>,
-    exceptions: Exceptions,
-    /// Whether the last step ended in this leadership.
-    has_observed: bool,
-    progress: Progress,
-    writer: Option<StatusWriter>,
-    completed: mpsc::UnboundedSender<Completion>,
-}
-
-impl Rebalancer {
-    pub(super) fn new(
-        options: RebalanceOptions,
-        writer: Option<StatusWriter>,
-        completed: mpsc::UnboundedSender<Completion>,
-    ) -> Rebalancer {
-        Rebalancer {
-            options,
-            objects: Arc::default(),
-            phase: Phase::Idle,
-            at: Instant::now(),
-            rest: Vec::new(),
-            exceptions: Exceptions::default(),
-            has_observed: false,
-            progress: Progress::default(),
-            writer,
-            completed,
-        }
-    }
-
-    /// Applies a change of the mirror.
-    pub(super) fn apply(&mut self, change: &Change) {
-        if Arc::make_mut(&mut self.objects).apply(change) {
-            self.at = self.at.min(Instant::now() + AFTER_A_CHANGE);
-        }
-    }
-
-    /// Another process leads, or may lead.
-    pub(super) fn reset(&mut self) {
-        self.phase = Phase::Idle;
-        self.rest.clear();
-        self.exceptions = Exceptions::default();
-        self.has_observed = false;
-        self.at = Instant::now();
-    }
-
-    /// The pod whose eviction is counted before it is sent.
-    pub(super) fn counted(&self) -> Option<&str> {
-        match &self.phase {
-            Phase::Allowed(step) => Some(&step.uid),
-            _ => None,
-        }
-    }
-
-    /// When there is something to do although nothing happens.
-    pub(super) fn next(&self) -> Option<Instant> {
-        match self.phase {
-            Phase::Idle => Some(self.at),
-            Phase::Sent(_, since) => Some(since + self.options.step_timeout),
-            // An answer, or that of the ledger, wakes the task.
-            Phase::Asked | Phase::Allowed(_) => None,
-        }
-    }
-
-    /// A step has ended. After a move the plan goes on; if not, another plan is made later.
-    fn ended(&mut self, step: Step, result: StepResult, replacement: Option<String>) {
-        self.phase = Phase::Idle;
-        self.has_observed = true;
-        self.at = Instant::now();
-        let Step { made, .. } = step;
-        if result != StepResult::Moved {
-            self.rest.clear();
-            self.at += self.options.interval;
-        }
-        self.progress.left(&self.rest);
-        self.progress.ended(made, result, replacement);
-    }
-}
 
 impl Enforcer {
     /// Makes the next step of the plan, or the next plan.

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::enforcer::Enforcer;
-use super::rebalance::Rebalancer;
+use super::rebalancer::Rebalancer;
 use crate::evaluation_timer::EvaluationTimer;
 use crate::event_reporter::EventReporter;
 use crate::evict::Evictor;

@@ -4,8 +4,10 @@ use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::Command;
 
 use berth_client::call;
+use berth_testkit::documents::repository;
 use berth_testkit::programs::TempDir;
 use http::Method;
 use kube::Client;
@@ -13,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::running::{PODS, REPLICA};
 use crate::client::{connect, create, eventually, get, list, send, text};
+use crate::kubectl::has_kubectl;
 use crate::process::{self, Berth, DEADLINE};
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
@@ -38,6 +41,33 @@ fn on_ssd(replicas: usize) -> Value {
             },
         },
     })
+}
+
+#[test]
+fn the_script_rebalances_the_cluster_after_an_outage() {
+    if !has_kubectl("the_script_rebalances_the_cluster_after_an_outage") {
+        return;
+    }
+    let programs = Path::new(env!("CARGO_BIN_EXE_berth")).parent().unwrap();
+    let path = std::env::join_paths(
+        [programs.to_owned()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
+    let script = repository().join("examples/rebalance/run.sh");
+    let output = Command::new("sh").arg(script).env("PATH", path.unwrap()).output().unwrap();
+    let (text, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{text}{log}");
+    let (before, rest) = text.split_once("After:\n").unwrap();
+    let (after, moves) = rest.split_once("Moves:\n").unwrap();
+    let n_web = |text: &str, zone: &str| {
+        let is_there = |line: &&str| {
+            line.starts_with("web-")
+                && line.split_whitespace().nth(1).is_some_and(|node| node.starts_with(zone))
+        };
+        text.lines().filter(is_there).count()
+    };
+    assert_eq!(["a", "b", "c"].map(|zone| n_web(before, zone)), [3, 3, 0], "{text}");
+    assert_eq!(["a", "b", "c"].map(|zone| n_web(after, zone)), [2, 2, 2], "{text}");
+    assert!(!moves.is_empty() && moves.lines().all(|line| line.ends_with(": moved")), "{text}");
 }
 
 pub async fn label(client: &Client, node: &str, disk: Value) {

@@ -1,0 +1,114 @@
+//! The state of rebalancing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_mirror::Change;
+use berth_rebalance::Move;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::completion::Completion;
+use crate::options::RebalanceOptions;
+use crate::rebalance::{Exceptions, Objects, Progress, StatusWriter, Step, StepResult};
+
+/// After a change of a node, until a plan is made: others may follow.
+const AFTER_A_CHANGE: Duration = Duration::from_secs(2);
+
+/// What is being done.
+pub(super) enum Phase {
+    /// The rest of the plan, or a new one, is looked at when it is time.
+    Idle,
+    /// A question is being answered.
+    Asked,
+    /// A step is to be made, when the limits allow it.
+    Allowed(Box<Step>),
+    /// A pod is evicted, and its replacement awaited.
+    Sent(Box<Step>, Instant),
+}
+
+/// The state of rebalancing.
+pub(super) struct Rebalancer {
+    pub(super) options: RebalanceOptions,
+    pub(super) objects: Arc<Objects>,
+    pub(super) phase: Phase,
+    /// When to look at the plan.
+    pub(super) at: Instant,
+    /// What is left of the plan.
+    pub(super) rest: Vec<Move>,
+    pub(super) exceptions: Exceptions,
+    /// Whether the last step ended in this leadership.
+    pub(super) has_observed: bool,
+    pub(super) progress: Progress,
+    pub(super) writer: Option<StatusWriter>,
+    pub(super) completed: mpsc::UnboundedSender<Completion>,
+}
+
+impl Rebalancer {
+    pub(super) fn new(
+        options: RebalanceOptions,
+        writer: Option<StatusWriter>,
+        completed: mpsc::UnboundedSender<Completion>,
+    ) -> Rebalancer {
+        Rebalancer {
+            options,
+            objects: Arc::default(),
+            phase: Phase::Idle,
+            at: Instant::now(),
+            rest: Vec::new(),
+            exceptions: Exceptions::default(),
+            has_observed: false,
+            progress: Progress::default(),
+            writer,
+            completed,
+        }
+    }
+
+    /// Applies a change of the mirror.
+    pub(super) fn apply(&mut self, change: &Change) {
+        if Arc::make_mut(&mut self.objects).apply(change) {
+            self.at = self.at.min(Instant::now() + AFTER_A_CHANGE);
+        }
+    }
+
+    /// Another process leads, or may lead.
+    pub(super) fn reset(&mut self) {
+        self.phase = Phase::Idle;
+        self.rest.clear();
+        self.exceptions = Exceptions::default();
+        self.has_observed = false;
+        self.at = Instant::now();
+    }
+
+    /// The pod whose eviction is counted before it is sent.
+    pub(super) fn counted(&self) -> Option<&str> {
+        match &self.phase {
+            Phase::Allowed(step) => Some(&step.uid),
+            _ => None,
+        }
+    }
+
+    /// When there is something to do although nothing happens.
+    pub(super) fn next(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Idle => Some(self.at),
+            Phase::Sent(_, since) => Some(since + self.options.step_timeout),
+            // An answer, or that of the ledger, wakes the task.
+            Phase::Asked | Phase::Allowed(_) => None,
+        }
+    }
+
+    /// A step has ended. After a move the plan goes on; if not, another plan is made later.
+    pub(super) fn ended(&mut self, step: Step, result: StepResult, replacement: Option<String>) {
+        self.phase = Phase::Idle;
+        self.has_observed = true;
+        self.at = Instant::now();
+        let Step { made, .. } = step;
+        if result != StepResult::Moved {
+            self.rest.clear();
+            self.at += self.options.interval;
+        }
+        self.progress.left(&self.rest);
+        self.progress.ended(made, result, replacement);
+    }
+}
