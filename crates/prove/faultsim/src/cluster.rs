@@ -196,6 +196,11 @@ impl Cluster {
         ENFORCERS.iter().any(|host| self.hosts[*host].skew != 0)
     }
 
+    /// The same of any host: kubelets write when pods started.
+    pub fn a_clock_jumped(&self) -> bool {
+        self.hosts.iter().any(|host| host.skew != 0)
+    }
+
     /// Runs until a time.
     pub fn run_until(&mut self, end: Duration) {
         while self.now < end {

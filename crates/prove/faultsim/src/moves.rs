@@ -12,14 +12,13 @@ use serde_json::{Value, json};
 use crate::workload::{APPS, Workload};
 
 /// How long a pod must have been running to be moved.
-pub const SETTLE: Duration = Duration::from_secs(20);
+pub const SETTLE: SignedDuration = SignedDuration::from_secs(20);
 
 /// How the enforcers rebalance.
 pub fn options() -> RebalanceOptions {
-    let settle = SignedDuration::try_from(SETTLE).expect("it is short");
     let request = Request {
-        movable: Movable { settle, ..Movable::default() },
-        ..Request::new(vec![Goal::Required, Goal::Spread], Timestamp::UNIX_EPOCH)
+        movable: Movable { settle: SETTLE, ..Movable::default() },
+        ..Request::new(vec![Goal::Spread], Timestamp::UNIX_EPOCH)
     };
     RebalanceOptions {
         interval: Duration::from_secs(15),

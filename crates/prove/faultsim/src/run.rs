@@ -126,7 +126,7 @@ pub fn settle(cluster: &mut Cluster, faulty: Duration, least: Duration) -> RunRe
     let (n_confirmed, of_console) = console::check(&cluster.viewers.lists(), &changes, &accepted);
     findings.extend(of_console);
     findings.extend(bound_twice(&changes));
-    let (n_moves, of_moves) = moves::check(&changes, cluster.enforcer_clock_jumped());
+    let (n_moves, of_moves) = moves::check(&changes, cluster.a_clock_jumped());
     findings.extend(of_moves);
     findings.extend(evictions::against_budgets(&changes));
     findings.extend(unsettled.into_iter().map(|finding| format!("not settled: {finding}")));

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::object::{Namespace, NamespacedName, Node, Pod, PodDisruptionBudget};
 use berth_api::rules::KnownNamespaces;
 use berth_engine::Cluster;
 use berth_mirror::Change;
 use berth_rebalance::{Input, Pending, RunningPod};
+use jiff::Timestamp;
 
 use crate::pods::Workload;
 
@@ -88,10 +90,14 @@ impl Objects {
         self.pods.values().filter(move |pod| pod.metadata.is_controlled_by(owner))
     }
 
-    /// Whether all pods of a workload run and are ready.
-    pub(crate) fn are_ready(&self, workload: &str) -> bool {
-        let mut pods = self.pods.values().filter(|pod| *Workload::of(pod).name == *workload);
-        pods.all(|pod| is_ready(pod) && !pod.metadata.is_deleting())
+    /// Whether all pods of a workload run and are ready, of which one was created since a time.
+    pub(crate) fn have_settled(&self, workload: &str, since: Timestamp) -> bool {
+        let pods = || self.pods.values().filter(|pod| *Workload::of(pod).name == *workload);
+        // API servers cut creation timestamps to seconds.
+        let since = since.as_second();
+        let is_new =
+            |pod: &Arc<Pod>| pod.metadata.creation_timestamp.is_some_and(|at| at.as_second() >= since);
+        pods().all(|pod| is_ready(pod) && !pod.metadata.is_deleting()) && pods().any(is_new)
     }
 
     /// Asks the planner.
@@ -123,6 +129,15 @@ impl Objects {
             budgets: self.budgets.values().collect(),
         })
     }
+}
+
+/// Whether the scheduler of a pod is one of these.
+pub(super) fn is_of(pod: &Pod, schedulers: &[String]) -> bool {
+    let name = match pod.spec.scheduler_name.as_str() {
+        "" => DEFAULT_SCHEDULER_NAME,
+        name => name,
+    };
+    schedulers.iter().any(|scheduler| scheduler == name)
 }
 
 /// Whether a pod runs and is ready.

@@ -6,7 +6,7 @@ use berth_api::object::{NamespacedName, Pod};
 use berth_engine::Cluster;
 use berth_rebalance::{Immovable, Move, NextStep, Obstacle, Plan, Request, next_step, plan};
 
-use super::objects::{Exceptions, Objects, key};
+use super::objects::{Exceptions, Objects, is_of, key};
 
 /// Plans whose first pod has a scheduler that would put it elsewhere.
 const ATTEMPTS: usize = 32;
@@ -39,6 +39,8 @@ impl Question {
         {
             return Answer { plan: None, step: Some(step), held: Vec::new() };
         }
+        // Another plan leaves those alone that the last one has moved.
+        self.exceptions.settled.clear();
         let mut held = Vec::new();
         for _ in 0..ATTEMPTS {
             let ask = |input: berth_rebalance::Input<'_>| plan(input, &self.request);
@@ -57,9 +59,8 @@ impl Question {
     }
 
     fn next_step(&self, rest: &[Move]) -> Result<NextStep, Obstacle> {
-        let follows = |pod: &Pod| self.following_schedulers.contains(&pod.spec.scheduler_name);
-        let ask =
-            |input: berth_rebalance::Input<'_>| next_step(input, &self.request, rest, |pod| !follows(pod));
+        let chooses = |pod: &Pod| !is_of(pod, &self.following_schedulers);
+        let ask = |input: berth_rebalance::Input<'_>| next_step(input, &self.request, rest, chooses);
         self.objects.ask(self.cluster.clone(), &self.exceptions, ask)
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use berth_api::object::{NamespacedName, Pod};
 use berth_rebalance::{Move, NextStep};
 
-use super::objects::{Objects, is_ready, key};
+use super::objects::{Objects, is_of, is_ready, key};
 
 /// A move that is being made.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Step {
         let owner = pod.metadata.controller()?.uid.clone();
         let step = Step {
             uid: pod.metadata.uid.clone(),
-            follows: following_schedulers.contains(&pod.spec.scheduler_name),
+            follows: is_of(pod, following_schedulers),
             known: objects.pods_of(&owner).map(|pod| pod.metadata.uid.clone()).collect(),
             pod: name,
             owner,
@@ -55,6 +55,11 @@ impl Step {
             targets: step.targets,
         };
         step.is_possible(objects).then_some(step)
+    }
+
+    /// `metadata.uid` of the controller.
+    pub(crate) fn owner(&self) -> &str {
+        &self.owner
     }
 
     /// Whether the pod is where the move begins, and the targets are there.

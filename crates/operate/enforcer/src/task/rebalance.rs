@@ -57,11 +57,22 @@ impl Enforcer {
         }
         let request = Request { now: Timestamp::now(), ..rebalancer.options.request.clone() };
         let mut exceptions = rebalancer.exceptions.clone();
+        let objects = rebalancer.objects.clone();
+        rebalancer.late.retain(|step| step.replacement(&objects) == Replacement::Awaited);
+        let late = &rebalancer.late;
         exceptions.stay(&rebalancer.objects, |pod| {
-            let namespace = &pod.metadata.namespace;
-            self.violations
-                .is_exempt(namespace)
-                .then(|| "its namespace is exempt from enforcement".to_owned())
+            let owner = pod.metadata.controller().map_or("", |owner| owner.uid.as_str());
+            let late = late.iter().find(|step| step.owner() == owner);
+            if let Some(step) = late {
+                return Some(format!("the replacement of {} is not ready", step.pod));
+            }
+            let is_exempt = self.violations.is_exempt(&pod.metadata.namespace);
+            let has_started = pod.spec.node_name.is_empty() || pod.status.start_time.is_some();
+            match (is_exempt, has_started) {
+                (true, _) => Some("its namespace is exempt from enforcement".to_owned()),
+                (_, false) => Some("its node has not accepted it".to_owned()),
+                _ => None,
+            }
         });
         let question = Question {
             objects: rebalancer.objects.clone(),
@@ -89,7 +100,7 @@ impl Enforcer {
         let (workload, at) = self.limits.limiter.last_of(TERM)?;
         let timeout = rebalancer.options.step_timeout;
         let is_over = at.checked_add(timeout).is_ok_and(|end| end < Timestamp::now());
-        let is_unsettled = !is_over && !rebalancer.objects.are_ready(workload);
+        let is_unsettled = !is_over && !rebalancer.objects.have_settled(workload, at);
         is_unsettled.then(|| format!("waits until the pods of {workload} are ready"))
     }
 
@@ -236,6 +247,9 @@ impl Enforcer {
             let pod = rebalancer.objects.pod(name);
             let uid = pod.map_or("", |pod| &pod.metadata.uid);
             self.events.moved_elsewhere(name, uid, &step.made, node);
+        }
+        if result == StepResult::TimedOut {
+            rebalancer.late.push(step.clone());
         }
         self.metrics.moved(result);
         self.reporter.current.n_moved += u64::from(result == StepResult::Moved);

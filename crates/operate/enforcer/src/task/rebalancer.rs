@@ -37,6 +37,8 @@ pub(super) struct Rebalancer {
     /// What is left of the plan.
     pub(super) rest: Vec<Move>,
     pub(super) exceptions: Exceptions,
+    /// Steps whose replacement was not ready in time: other pods of its workload stay until it is.
+    pub(super) late: Vec<Step>,
     /// Whether the last step ended in this leadership.
     pub(super) has_observed: bool,
     pub(super) progress: Progress,
@@ -57,6 +59,7 @@ impl Rebalancer {
             at: Instant::now(),
             rest: Vec::new(),
             exceptions: Exceptions::default(),
+            late: Vec::new(),
             has_observed: false,
             progress: Progress::default(),
             writer,

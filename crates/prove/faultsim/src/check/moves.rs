@@ -1,40 +1,64 @@
 //! Moves of pods: no replacement is evicted again before it has settled, and what is to be spread never gets worse by them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use berth_api::object::placement::MOVE_CONDITION;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{Changes, name, text};
 use crate::moves::SETTLE;
+use crate::platform;
 
 /// Times of objects are cut to seconds, and are seen some time later.
-const SLACK: Duration = Duration::from_secs(3);
+const SLACK: SignedDuration = SignedDuration::from_secs(3);
 
 /// A pod that has not ended.
-struct Pod<'a> {
-    object: &'a Value,
-    /// When it was first seen to have been accepted by its node.
-    started: Option<Duration>,
-}
+struct Pod<'a>(&'a Value);
 
-impl Pod<'_> {
-    fn node(&self) -> &str {
-        text(&self.object["spec"]["nodeName"])
+impl<'a> Pod<'a> {
+    fn node(&self) -> &'a str {
+        text(&self.0["spec"]["nodeName"])
     }
 
-    fn app(&self) -> &str {
-        text(&self.object["metadata"]["labels"]["app"])
+    fn app(&self) -> &'a str {
+        text(&self.0["metadata"]["labels"]["app"])
     }
 
     fn ends(&self) -> bool {
-        !self.object["metadata"]["deletionTimestamp"].is_null()
+        !self.0["metadata"]["deletionTimestamp"].is_null()
     }
 
-    fn has(&self, condition: &str) -> bool {
-        let conditions = self.object["status"]["conditions"].as_array();
-        conditions.is_some_and(|all| all.iter().any(|c| c["type"] == condition && c["status"] == "True"))
+    /// The message of a condition that is true.
+    fn condition(&self, condition: &str) -> Option<&'a str> {
+        let mut conditions = self.0["status"]["conditions"].as_array().into_iter().flatten();
+        let found = conditions.find(|c| c["type"] == condition && c["status"] == "True")?;
+        Some(text(&found["message"]))
+    }
+}
+
+/// What has happened since all pods were ready.
+#[derive(Default)]
+struct Interval<'a> {
+    /// The pods then, and their excess.
+    pods: BTreeMap<&'a str, &'a str>,
+    excess: Option<i64>,
+    /// App and target of each move since.
+    targets: Vec<(&'a str, &'a str)>,
+    /// Whether anything else has changed: pods that ended otherwise, or nodes.
+    is_other: bool,
+}
+
+impl Interval<'_> {
+    /// Whether exactly the pods that have moved are on other nodes: those that their targets name. A scheduler that was cut off may put a
+    /// replacement elsewhere; then the plan ends.
+    fn is_of_moves(mut self, pods: &BTreeMap<&str, Pod<'_>>) -> bool {
+        let mut new = pods.iter().filter(|(uid, _)| !self.pods.contains_key(*uid));
+        let is_target = |(_, pod): (&&str, &Pod<'_>)| {
+            let at = self.targets.iter().position(|target| *target == (pod.app(), pod.node()));
+            at.map(|at| self.targets.swap_remove(at)).is_some()
+        };
+        !self.is_other && new.all(is_target) && self.targets.is_empty()
     }
 }
 
@@ -42,31 +66,30 @@ impl Pod<'_> {
 pub fn check(changes: &Changes, clock_jumped: bool) -> (usize, Vec<String>) {
     let (mut pods, mut nodes) = (BTreeMap::<&str, Pod<'_>>::new(), BTreeMap::<&str, &Value>::new());
     let (mut moved, mut findings) = (BTreeSet::new(), Vec::new());
-    // The pods of each app and the excess when all were last ready, and whether anything but moves has ended pods since.
-    let mut last: Option<(BTreeMap<String, usize>, i64)> = None;
-    let mut others_ended = false;
+    let mut since = Interval::default();
     for (version, change) in changes {
         let object = &change.object;
         match (change.kind.as_str(), change.deleted) {
-            ("Node", false) => {
-                _ = nodes.insert(text(&object["metadata"]["name"]), &object["metadata"]["labels"])
+            ("Node", deleted) => {
+                let (node, labels) = (text(&object["metadata"]["name"]), &object["metadata"]["labels"]);
+                let before = if deleted { nodes.remove(node) } else { nodes.insert(node, labels) };
+                since.is_other |= before != (!deleted).then_some(labels);
             }
-            ("Node", true) => _ = nodes.remove(text(&object["metadata"]["name"])),
             ("Pod", deleted) => {
                 let uid = text(&object["metadata"]["uid"]);
-                let started = pods.get(uid).and_then(|pod| pod.started);
-                let is_accepted = !object["status"]["startTime"].is_null();
-                let pod = Pod { object, started: started.or(is_accepted.then_some(change.at)) };
+                let pod = Pod(object);
                 if deleted || pod.ends() {
-                    let is_move = pod.has(MOVE_CONDITION);
-                    others_ended |= !is_move;
-                    if is_move && moved.insert(uid.to_owned()) {
-                        let age = pod.started.map(|started| change.at.saturating_sub(started) + SLACK);
-                        if !clock_jumped && age.is_none_or(|age| age < SETTLE) {
-                            findings.push(format!(
-                                "version {version}: {} moves again after {age:?}",
-                                name(object)
-                            ));
+                    let target = pod.condition(MOVE_CONDITION);
+                    since.is_other |= target.is_none();
+                    if let Some(target) = target
+                        && moved.insert(uid)
+                    {
+                        since.targets.push((pod.app(), target));
+                        let started = text(&object["status"]["startTime"]).parse::<Timestamp>();
+                        let seen = Timestamp::from_second(platform::wall_clock(change.at));
+                        let age = started.and_then(|start| Ok(seen?.duration_since(start)));
+                        if !clock_jumped && !age.as_ref().is_ok_and(|age| *age + SLACK >= SETTLE) {
+                            findings.push(format!("version {version}: {} moves after {age:?}", name(object)));
                         }
                     }
                 }
@@ -78,20 +101,22 @@ pub fn check(changes: &Changes, clock_jumped: bool) -> (usize, Vec<String>) {
             }
             _ => continue,
         }
-        if !pods.values().all(|pod| pod.has("Ready") && !pod.ends()) {
+        if !pods.values().all(|pod| pod.condition("Ready").is_some() && !pod.ends()) {
             continue;
         }
-        let mut counts = BTreeMap::new();
-        pods.values().for_each(|pod| *counts.entry(pod.app().to_owned()).or_default() += 1);
         let now = excess(&pods, &nodes);
-        if let Some((before, excess)) = &last
-            && *before == counts
-            && !others_ended
-            && now > *excess
+        let next = Interval {
+            pods: pods.iter().map(|(uid, pod)| (*uid, pod.app())).collect(),
+            excess: Some(now),
+            ..Interval::default()
+        };
+        let before = std::mem::replace(&mut since, next);
+        if let Some(excess) = before.excess.filter(|before| now > *before)
+            && before.pods.len() == pods.len()
+            && before.is_of_moves(&pods)
         {
             findings.push(format!("version {version}: the skew rose by moves from {excess} to {now}"));
         }
-        (last, others_ended) = (Some((counts, now)), false);
     }
     (moved.len(), findings)
 }
@@ -100,7 +125,7 @@ pub fn check(changes: &Changes, clock_jumped: bool) -> (usize, Vec<String>) {
 fn excess(pods: &BTreeMap<&str, Pod<'_>>, nodes: &BTreeMap<&str, &Value>) -> i64 {
     let mut constraints = BTreeMap::new();
     for pod in pods.values() {
-        for constraint in pod.object["spec"]["topologySpreadConstraints"].as_array().into_iter().flatten() {
+        for constraint in pod.0["spec"]["topologySpreadConstraints"].as_array().into_iter().flatten() {
             constraints.insert((pod.app(), text(&constraint["topologyKey"])), constraint);
         }
     }
