@@ -11,7 +11,8 @@ use crate::completion::Eviction;
 use crate::context::Context;
 use crate::queue::PodId;
 
-/// Preempts for an unschedulable pod: nominates it to a node, and evicts its victims there. Returns the message of the
+/// Preempts for an unschedulable pod: nominates it to a node, and evicts its victims there or, if its profile says so, on several
+/// nodes. Returns the message of the
 /// attempt with the result. `of_claims`: what another plugin says in PostFilter if nothing helps.
 pub(crate) fn preempt(
     context: &mut Context,
@@ -69,6 +70,8 @@ fn evict(context: &mut Context, id: PodId, victims: Victims, chosen_at: Instant)
         pod = pod.key(),
         node = victims.node,
         victims = victims.victims.len(),
+        on_other_nodes = victims.elsewhere.len(),
+        search_ended_at_limit = victims.is_cut,
         violated_budgets = victims.n_pdb_violations,
         "preempting"
     );

@@ -54,6 +54,7 @@ impl Profile {
                     args.accept(&[(name, Kind::Int)]);
                     warn_without_effect(args.get(name), "all nodes are candidates");
                 }
+                self.preempt_across_nodes = args.extension_flag("preemptAcrossNodes");
             }
             "VolumeBinding" => self.volume_binding = volume_binding(&mut args),
             "DynamicResources" => {

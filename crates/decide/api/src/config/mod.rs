@@ -69,6 +69,9 @@ pub struct Profile {
     pub scheduling_gates: bool,
     /// Whether an unschedulable pod preempts pods of lower priority (`DefaultPreemption` at `postFilter`).
     pub preemption: bool,
+    /// Extension: whether pods on several nodes are preempted where those of one node do not help (an argument of
+    /// `DefaultPreemption`).
+    pub preempt_across_nodes: bool,
     /// Plugins at `preFilter`, in order.
     pub pre_filter: Vec<Plugin>,
     /// Plugins at `filter`, in order: the first to reject a node gives the reason.
@@ -103,6 +106,7 @@ impl Default for Profile {
             scheduler_name: DEFAULT_SCHEDULER_NAME.to_owned(),
             scheduling_gates: true,
             preemption: true,
+            preempt_across_nodes: false,
             pre_filter: at(Point::PreFilter).collect(),
             filter: at(Point::Filter).collect(),
             pre_score: at(Point::PreScore).collect(),

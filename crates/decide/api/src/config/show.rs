@@ -121,8 +121,11 @@ fn arguments(profile: &Profile, gates: FeatureGates) -> Value {
         devices["scoringStrategy"] =
             json!({"type": "LeastWaste", "linkAttributes": least_waste.link_attributes});
     }
+    let preemption =
+        profile.preempt_across_nodes.then(|| ("DefaultPreemption", json!({"preemptAcrossNodes": true})));
     let entry = |(name, args): (&str, Value)| json!({"name": name, "args": args});
-    args.chain([("VolumeBinding", volumes), ("DynamicResources", devices)]).map(entry).collect()
+    let args = args.chain([("VolumeBinding", volumes), ("DynamicResources", devices)]).chain(preemption);
+    args.map(entry).collect()
 }
 
 fn points(shape: &[UtilizationShapePoint]) -> Value {

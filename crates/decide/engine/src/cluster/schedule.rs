@@ -290,7 +290,8 @@ impl Cluster {
     ///
     /// Of the nodes that need the fewest violations of `budgets`, the victims' highest priority is to be lowest,
     /// then the sum of their priorities, then their number; then the one whose most important victims started
-    /// last, then the first by name. A pod that is nominated ([`Cluster::nominate`]) to a node where pods are
+    /// last, then the first by name. If no node has victims that help, and the profile of the pod has `preempt_across_nodes`, those
+    /// on several nodes are chosen in the same order ([`Victims::elsewhere`]). A pod that is nominated ([`Cluster::nominate`]) to a node where pods are
     /// already being removed does not preempt again. The state of the cluster is not changed.
     pub fn preempt(&self, pod: &PreparedPod, budgets: &[DisruptionBudget]) -> Preemption {
         let rejections = &mut self.caches().rejections;
@@ -303,10 +304,9 @@ impl Cluster {
     }
 
     /// Whether room is being made for a nominated pod: pods of lower priority are being preempted on its node, or their claims of
-    /// devices are being deallocated.
+    /// devices are being deallocated. With preemption across nodes, also if they run elsewhere and keep the pod from its node.
     pub fn awaits_victims(&self, pod: &PreparedPod) -> bool {
-        let node = self.nominations.node(pod.namespace, pod.name()).and_then(|n| self.state.nodes.find(n));
-        node.is_some_and(|node| awaits_victims(&self.state, &self.nominations, pod, node))
+        awaits_victims(&self.state, &self.nominations, pod)
     }
 
     /// What preemption would do on each node where it helps, by the name of the node, for a pod whose decision found

@@ -116,9 +116,36 @@ impl<'a> NodeRef<'a> {
         self.delta.map_or(0, |delta| delta.matching(matcher))
     }
 
-    /// Pods on it that own a term of required anti-affinity with a limit, beyond those counted.
-    pub(crate) fn more_owners(self, matcher: MatcherId, topology: TopologyId, limit: u32) -> Tally {
-        self.delta.map_or(Tally::default(), |delta| delta.owners(matcher, topology, limit))
+    /// Matching pods in its domain of a topology, beyond those counted.
+    pub(crate) fn more_matching_in(self, state: &State, matcher: MatcherId, topology: TopologyId) -> i64 {
+        self.in_domain(state, topology).map(|delta| delta.matching(matcher)).sum()
+    }
+
+    /// Pods in its domain that own a term of required anti-affinity with a limit, beyond those counted.
+    pub(crate) fn more_owners_in(
+        self,
+        state: &State,
+        matcher: MatcherId,
+        topology: TopologyId,
+        limit: u32,
+    ) -> Tally {
+        let owners = self.in_domain(state, topology).map(|delta| delta.owners(matcher, topology, limit));
+        owners.fold(Tally::default(), |sum, tally| sum + tally)
+    }
+
+    /// The other nodes that have other pods than the counters have counted.
+    pub(crate) fn elsewhere(self) -> impl Iterator<Item = (NodeId, &'a CounterDelta)> {
+        self.delta.into_iter().flat_map(|delta| &delta.elsewhere).map(|(node, delta)| (*node, delta))
+    }
+
+    /// What differs on this node, and on the others of its domain.
+    fn in_domain(self, state: &State, topology: TopologyId) -> impl Iterator<Item = &'a CounterDelta> {
+        let domain = move |node| state.topologies.domain(topology, node);
+        let others = self.elsewhere().filter(move |(node, _)| {
+            let of_other = domain(*node);
+            of_other.is_some() && of_other == domain(self.id)
+        });
+        self.delta.into_iter().chain(others.map(|(_, delta)| delta))
     }
 }
 
@@ -134,10 +161,12 @@ pub(crate) struct CounterDelta {
     pub(crate) devices: DeviceDelta,
     /// Pods on the node, all of them.
     pub(crate) n_pods: i64,
+    /// Counts of other nodes: of matching pods, owners and volumes alone.
+    pub(crate) elsewhere: Vec<(NodeId, CounterDelta)>,
 }
 
 impl CounterDelta {
-    fn matching(&self, matcher: MatcherId) -> i64 {
+    pub(crate) fn matching(&self, matcher: MatcherId) -> i64 {
         self.matching.iter().find(|(m, _)| *m == matcher).map_or(0, |(_, n)| *n)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The state is not touched. What rules read of the node itself (requests, ports, number of pods) is in a
 //! copy of its record; by how much the counters of its domains would differ is in a [`CounterDelta`], for the
-//! counters that are relevant to the pod.
+//! counters that are relevant to the pod. Pods of other nodes can be removed as well, as far as these counters go.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use crate::state::counting::counter::Tally;
 use crate::state::counting::matcher::MatcherId;
 use crate::state::device::PodDevices;
 use crate::state::node::{NodeId, NodeRecord};
+use crate::state::pod::PodRecord;
 use crate::state::pod::signature::SignatureId;
 use crate::state::rule_set::{ExistingTerm, RuleSetId};
 use crate::state::volume::PodVolumes;
@@ -22,6 +23,9 @@ pub(crate) struct RelevantMatchers<'a> {
     context: Context<'a>,
     /// Pods that match these.
     matching: SmallVec<[MatcherId; 4]>,
+    /// Whether the removal of a pod that is being deleted changes counts that it has no part in: kube-scheduler's PodTopologySpread
+    /// does not count such pods, but its `AddPod` and `RemovePod` do.
+    counts_terminating: bool,
 }
 
 impl<'a> RelevantMatchers<'a> {
@@ -37,7 +41,12 @@ impl<'a> RelevantMatchers<'a> {
         let mut matching: SmallVec<[MatcherId; 4]> = terms.chain(spread).chain(limited).collect();
         matching.sort_unstable();
         matching.dedup();
-        RelevantMatchers { context, matching }
+        RelevantMatchers { context, matching, counts_terminating: true }
+    }
+
+    /// With the counts that there are once the pods have left.
+    pub(crate) fn exact(context: Context<'a>) -> RelevantMatchers<'a> {
+        RelevantMatchers { counts_terminating: false, ..RelevantMatchers::new(context) }
     }
 
     /// A node as it is.
@@ -46,6 +55,52 @@ impl<'a> RelevantMatchers<'a> {
         let n_pods = record.pods.len() as i64;
         let delta = CounterDelta { n_pods, ..CounterDelta::default() };
         NodeWhatIf { relevant: self, id, record: record.without_pods(), delta }
+    }
+}
+
+impl RelevantMatchers<'_> {
+    /// Counts a pod that a node has more or less.
+    fn count(
+        &self,
+        delta: &mut CounterDelta,
+        rule_set: RuleSetId,
+        signature: SignatureId,
+        volumes: Option<&Arc<PodVolumes>>,
+        sign: i64,
+    ) {
+        let Context { state, cycle, .. } = self.context;
+        if let Some(volumes) = volumes.filter(|_| cycle.volumes.is_some()) {
+            let is_opposite =
+                |(known, n): &(Arc<PodVolumes>, i64)| Arc::ptr_eq(known, volumes) && *n == -sign;
+            match delta.volumes.iter().position(is_opposite) {
+                Some(at) => drop(delta.volumes.remove(at)),
+                None => delta.volumes.push((volumes.clone(), sign)),
+            }
+        }
+        let signature = state.signatures.get(signature);
+        let matches = |matcher| match self.counts_terminating {
+            true => state.matches_while_alive(matcher, signature),
+            false => signature.matches(matcher),
+        };
+        for matcher in self.matching.iter().filter(|matcher| matches(**matcher)) {
+            match delta.matching.iter_mut().find(|(m, _)| m == matcher) {
+                Some((_, n)) => *n += sign,
+                None => delta.matching.push((*matcher, sign)),
+            }
+        }
+        let matched = &state.signatures.get(cycle.signature).matched_by_existing;
+        for ExistingTerm { matcher, topology, kind, .. } in &state.rule_sets.get(rule_set).existing_terms {
+            let Some(limit) = kind.anti_affinity_limit() else { continue };
+            if matched.binary_search(matcher).is_err() {
+                continue;
+            }
+            let tally = Tally::one(sign, i64::from(signature.matches(*matcher)));
+            let key = (*matcher, *topology, limit);
+            match delta.owners.iter_mut().find(|(m, t, l, _)| (*m, *t, *l) == key) {
+                Some((.., known)) => *known = *known + tally,
+                None => delta.owners.push((key.0, key.1, key.2, tally)),
+            }
+        }
     }
 }
 
@@ -68,37 +123,25 @@ impl NodeWhatIf<'_> {
         sign: i64,
     ) {
         let context = self.relevant.context;
-        let Context { state, cycle, .. } = context;
-        let compiled = state.rule_sets.get(rule_set);
+        let compiled = context.state.rule_sets.get(rule_set);
         let rules = compiled.rules();
         self.record.account(&compiled.requests, &rules.requests, &rules.host_ports, sign);
         self.delta.n_pods += sign;
-        self.delta.volumes.extend(volumes.filter(|_| cycle.volumes.is_some()).map(|v| (v.clone(), sign)));
         if let Some(devices) = devices.filter(|_| context.preempts_for_devices()) {
             self.delta.devices.add(devices, sign);
         }
-        // PodTopologySpread does not count pods that are being deleted, but its `AddPod` and `RemovePod` do.
-        let signature = state.signatures.get(signature);
-        let matching = self.relevant.matching.iter();
-        for matcher in matching.filter(|m| state.matches_while_alive(**m, signature)) {
-            match self.delta.matching.iter_mut().find(|(m, _)| m == matcher) {
-                Some((_, n)) => *n += sign,
-                None => self.delta.matching.push((*matcher, sign)),
-            }
-        }
-        let matched = &state.signatures.get(cycle.signature).matched_by_existing;
-        for ExistingTerm { matcher, topology, kind, .. } in &compiled.existing_terms {
-            let Some(limit) = kind.anti_affinity_limit() else { continue };
-            if matched.binary_search(matcher).is_err() {
-                continue;
-            }
-            let tally = Tally::one(sign, i64::from(signature.matches(*matcher)));
-            let key = (*matcher, *topology, limit);
-            match self.delta.owners.iter_mut().find(|(m, t, l, _)| (*m, *t, *l) == key) {
-                Some((.., known)) => *known = *known + tally,
-                None => self.delta.owners.push((key.0, key.1, key.2, tally)),
-            }
-        }
+        self.relevant.count(&mut self.delta, rule_set, signature, volumes, sign);
+    }
+
+    /// The same for a pod of another node. Devices of such pods stay in use.
+    pub(crate) fn change_elsewhere(&mut self, node: NodeId, pod: &PodRecord, sign: i64) {
+        let elsewhere = &mut self.delta.elsewhere;
+        let at = elsewhere.iter().position(|(known, _)| *known == node).unwrap_or_else(|| {
+            elsewhere.push((node, CounterDelta::default()));
+            elsewhere.len() - 1
+        });
+        let delta = &mut elsewhere[at].1;
+        self.relevant.count(delta, pod.rule_set, pod.signature, pod.volumes.as_ref(), sign);
     }
 
     /// Adds (`sign` 1) or removes (−1) the pods nominated to the node; returns whether there are any.

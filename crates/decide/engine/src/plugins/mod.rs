@@ -34,11 +34,11 @@ pub(crate) use inter_pod_affinity::{
 };
 pub(crate) use node_affinity::required_verdict as node_affinity_verdict;
 pub(crate) use node_resources_fit::{Shortage, is_extended_resource, placement, shortages};
-pub(crate) use pod_topology_spread::view as pod_topology_spread_view;
+pub(crate) use pod_topology_spread::{HardConstraints, view as pod_topology_spread_view};
 pub use registry::reads_volumes;
 pub(crate) use registry::{
-    Filters, N_RAW_SCORES, RAW_SCORES, Weighted, filter, filtering, filters, fit_a_view, pre_filter, rule,
-    scorers,
+    Filters, N_RAW_SCORES, RAW_SCORES, Weighted, filter, filtering, filters, filters_of, fit_a_view,
+    pre_filter, rule, scorers,
 };
 pub(crate) use rule::{Filter, PreFilter, Reads, Scorer};
 pub(crate) use taint_toleration::tolerate;

@@ -81,27 +81,41 @@ impl<'a> Budgets<'a> {
         (violations.collect(), used)
     }
 
-    fn violates(&self, state: &State, pod: &PodRecord, used: &mut Used) -> bool {
+    /// The budgets that protect a pod, with their numbers.
+    pub(super) fn protecting(
+        &self,
+        state: &State,
+        pod: &PodRecord,
+    ) -> impl Iterator<Item = (usize, &'a DisruptionBudget)> {
         let symbols = &state.symbols;
         let labels = &state.label_sets.get(pod.label_set).of.labels;
-        let label = |key: &str| labels.get(symbols.get(key)?).map(|value| symbols.text(value));
+        let label = move |key: &str| labels.get(symbols.get(key)?).map(|value| symbols.text(value));
         // As in kube-scheduler, no budget protects a pod without labels.
-        let protects = |budget: &DisruptionBudget| {
+        let protects = move |budget: &DisruptionBudget| {
             labels.iter().next().is_some()
                 && budget.selector.matches(label)
                 && !budget.disrupted_pods.iter().any(|name| **name == *pod.name)
         };
-        let mut violated = false;
         let budgets = self.0.get(symbols.text(pod.namespace)).into_iter().flatten();
-        for (i, budget) in budgets.filter(|(_, budget)| protects(budget)) {
-            let known = used.iter().position(|(known, _)| known == i);
-            let known = known.unwrap_or_else(|| {
-                used.push((*i, 0));
-                used.len() - 1
-            });
-            used[known].1 += 1;
-            violated |= used[known].1 > budget.disruptions_allowed;
+        budgets.copied().filter(move |(_, budget)| protects(budget))
+    }
+
+    fn violates(&self, state: &State, pod: &PodRecord, used: &mut Used) -> bool {
+        let mut violated = false;
+        for (i, budget) in self.protecting(state, pod) {
+            violated |= use_one(used, i) > budget.disruptions_allowed;
         }
         violated
     }
+}
+
+/// Uses up one disruption of a budget. Returns how many are used then.
+pub(super) fn use_one(used: &mut Used, budget: usize) -> i32 {
+    let known = used.iter().position(|(known, _)| *known == budget);
+    let known = known.unwrap_or_else(|| {
+        used.push((budget, 0));
+        used.len() - 1
+    });
+    used[known].1 += 1;
+    used[known].1
 }

@@ -6,9 +6,14 @@
 //! read and change nothing here), and so may miss the best. Nothing is removed from the state: evictions are
 //! hypothetical ([`crate::cycle::what_if`]). The nodes that reject the pod are followed by [`crate::view::rejections`], and what the
 //! victims on each cost by [`Candidates`]: a preemption looks at what changed since the last one, and at the best nodes.
+//!
+//! Victims are on one node, as in kube-scheduler. If a profile says so, those on several nodes are searched for where that does
+//! not help ([`across`]).
 
+mod across;
 mod budget;
 mod candidates;
+mod relations;
 mod victims;
 
 pub use budget::DisruptionBudget;
@@ -16,6 +21,7 @@ pub(crate) use candidates::Candidates;
 
 use std::collections::BTreeMap;
 
+use self::across::MAX_STEPS;
 use self::budget::Budgets;
 use self::candidates::NOT_HELPFUL;
 pub(crate) use self::victims::depends_on_pods;
@@ -109,6 +115,11 @@ pub struct Victims {
     pub n_pdb_violations: usize,
     /// Pods of lower priority that are nominated to the node: clear their nominations, and decide them again.
     pub nominations: Vec<NamespacedName>,
+    /// The nodes of those victims that do not run on the node: members of groups that are disrupted as a whole, and victims of
+    /// preemption across nodes.
+    pub elsewhere: BTreeMap<NamespacedName, String>,
+    /// The search across nodes ended at its limit: there may be fewer or less important victims.
+    pub is_cut: bool,
 }
 
 /// Which pods have to leave so that this pod fits: [`Cluster::preempt`](crate::Cluster::preempt). `views` serve one kind
@@ -153,9 +164,15 @@ pub(crate) fn preempt(
     if rejections.n_feasible > 0 {
         return Preemption::NotNeeded;
     }
-    if room_is_made_on(state, nominations, pod, rejections)
-        .is_some_and(|node| awaits_victims(state, nominations, pod, node))
-    {
+    let across = leaving == Leaving::Evicted && context.profile.profile.preempt_across_nodes;
+    let nominated = nominated_node(state, nominations, pod);
+    let is_waiting = |node| {
+        // Not if the node has become one that no preemption helps with.
+        let may_help = rejections.status(node) == Some(Status::Unschedulable);
+        may_help && awaits_victims_on(state, nominations, pod, node)
+            || across && across::awaits_victims(context, priority, node)
+    };
+    if nominated.is_some_and(is_waiting) {
         return Preemption::NotEligible(NotEligible::VictimsTerminating);
     }
     candidates.catch_up(state, rejections, priority, budgets);
@@ -163,16 +180,33 @@ pub(crate) fn preempt(
     let budgets = Budgets::new(budgets);
     let search =
         Search { context, filters: &filters, relevant: &relevant, budgets: &budgets, priority, leaving };
-    match candidates.best(&search) {
-        Some((id, found)) => Preemption::Victims(victims(state, nominations, pod, id, &found)),
-        None => Preemption::no_candidate(state.nodes.len(), candidates.reasons()),
+    if let Some((id, found)) = candidates.best(&search) {
+        return Preemption::Victims(victims(state, nominations, pod, id, &found));
+    }
+    let across = across.then(|| across::find(&search, names.as_deref()));
+    let is_cut = across.as_ref().is_some_and(|found| found.is_cut);
+    if let Some((id, found)) = across.and_then(|found| found.best) {
+        let victims = victims(state, nominations, pod, id, &found);
+        return Preemption::Victims(Victims { is_cut, ..victims });
+    }
+    let found = Preemption::no_candidate(state.nodes.len(), candidates.reasons());
+    match found {
+        Preemption::NoCandidate { reason } if is_cut => {
+            let limit = format!("The search across nodes was ended at its limit of {MAX_STEPS} steps.");
+            Preemption::NoCandidate { reason: format!("{reason} {limit}") }
+        }
+        found => found,
     }
 }
 
-/// Whether a pod of lower priority runs on a node.
+/// Whether a pod may be able to preempt others for a node: pods of lower priority run there, or may run anywhere.
 pub(crate) fn may_preempt_on(state: &State, pod: &PreparedPod, node: NodeId) -> bool {
     let is_lower = |id: &PodId| state.pods.get(*id).precedence.priority < pod.precedence.priority;
-    pod.preempts && is_enabled(state, pod) && state.nodes.get(node).pods.iter().any(is_lower)
+    let profile = state.rule_sets.get(pod.rule_set).key.profile;
+    let across_nodes = || profile.is_some_and(|i| state.profiles[i].profile.preempt_across_nodes);
+    pod.preempts
+        && is_enabled(state, pod)
+        && (state.nodes.get(node).pods.iter().any(is_lower) || across_nodes())
 }
 
 fn is_enabled(state: &State, pod: &PreparedPod) -> bool {
@@ -216,25 +250,24 @@ pub(crate) fn candidates(
     found.collect()
 }
 
-/// The node that the pod is nominated to. Not if that node has become one that no preemption helps with.
-fn room_is_made_on(
-    state: &State,
-    nominations: &Nominations,
-    pod: &PreparedPod,
-    rejections: &Rejections,
-) -> Option<NodeId> {
-    let node = nominations.node(pod.namespace, &pod.name).and_then(|name| state.nodes.find(name));
-    node.filter(|id| rejections.status(*id) == Some(Status::Unschedulable))
+fn nominated_node(state: &State, nominations: &Nominations, pod: &PreparedPod) -> Option<NodeId> {
+    nominations.node(pod.namespace, &pod.name).and_then(|name| state.nodes.find(name))
+}
+
+/// Whether room is being made for a pod on the node that it is nominated to.
+pub(crate) fn awaits_victims(state: &State, nominations: &Nominations, pod: &PreparedPod) -> bool {
+    let is_elsewhere = |node| {
+        let cycle = CycleState::new(state, nominations, pod);
+        let context = Context::new(state, &cycle).filter(|c| c.profile.profile.preempt_across_nodes);
+        context.is_some_and(|context| across::awaits_victims(context, pod.precedence.priority, node))
+    };
+    nominated_node(state, nominations, pod)
+        .is_some_and(|node| awaits_victims_on(state, nominations, pod, node) || is_elsewhere(node))
 }
 
 /// Whether room is being made for a pod on a node: pods of lower priority are being preempted there, or it fits once the claims
 /// of devices are deallocated whose pods are gone.
-pub(crate) fn awaits_victims(
-    state: &State,
-    nominations: &Nominations,
-    pod: &PreparedPod,
-    node: NodeId,
-) -> bool {
+fn awaits_victims_on(state: &State, nominations: &Nominations, pod: &PreparedPod, node: NodeId) -> bool {
     let mut pods = state.nodes.get(node).pods.iter().map(|id| state.pods.get(*id).precedence);
     let is_victim = |p: Precedence| p.priority < pod.precedence.priority && p.being_preempted;
     pods.any(is_victim)
@@ -264,11 +297,16 @@ fn victims(
     let lower = nominated.filter(|p| p.precedence.priority < pod.precedence.priority);
     let mut nominations: Vec<_> = lower.map(|p| key(p.namespace, &p.name)).collect();
     nominations.sort_unstable();
-    let victims = found.pods.iter().map(|id| state.pods.get(*id)).map(|p| key(p.namespace, &p.name));
+    let victims = || found.pods.iter().map(|id| state.pods.get(*id));
+    let elsewhere = victims().filter_map(|p| Some((p, p.node.filter(|of| *of != node)?)));
     Victims {
         node: state.node_name(node).to_owned(),
-        victims: victims.collect(),
+        victims: victims().map(|p| key(p.namespace, &p.name)).collect(),
         n_pdb_violations: found.cost.n_pdb_violations,
         nominations,
+        elsewhere: elsewhere
+            .map(|(p, node)| (key(p.namespace, &p.name), state.node_name(node).to_owned()))
+            .collect(),
+        is_cut: false,
     }
 }

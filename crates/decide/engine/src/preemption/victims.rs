@@ -13,11 +13,13 @@ use crate::cycle::context::Context;
 use crate::cycle::what_if::{NodeWhatIf, RelevantMatchers};
 use crate::plugins::{self, Filters, Reads};
 use crate::state::State;
+use crate::state::group::GroupId;
 use crate::state::node::NodeId;
 use crate::state::pod::{PodId, PodRecord};
 use crate::verdict::Rejection;
 
 /// What is the same for all nodes.
+#[derive(Clone, Copy)]
 pub(super) struct Search<'a> {
     pub(super) context: Context<'a>,
     pub(super) filters: &'a Filters<'a>,
@@ -31,23 +33,23 @@ pub(super) struct Search<'a> {
 
 /// What is evicted at once: a pod, or the members of a group that is disrupted as a whole.
 #[derive(Default)]
-struct Unit {
+pub(super) struct Unit {
     /// Those on the node that is looked at. The others do not make room there, but cost as well.
-    here: SmallVec<[PodId; 1]>,
-    elsewhere: Vec<PodId>,
+    pub(super) here: SmallVec<[PodId; 1]>,
+    pub(super) elsewhere: Vec<PodId>,
 }
 
 impl Unit {
-    fn pods(&self) -> impl Iterator<Item = PodId> + '_ {
+    pub(super) fn pods(&self) -> impl Iterator<Item = PodId> + '_ {
         self.here.iter().chain(&self.elsewhere).copied()
     }
 
     /// Higher priority first, then groups before pods, more pods, and the earlier start; names settle the rest. Of a group without
     /// a priority, the most important pod counts.
-    fn importance(&self, state: &State) -> (Reverse<i32>, Reverse<usize>, i64) {
+    pub(super) fn importance(&self, state: &State) -> (Reverse<i32>, Reverse<usize>, i64) {
         let precedence = || self.pods().map(|id| state.pods.get(id).precedence);
         let priority = precedence().map(|p| p.priority).max().unwrap_or(i32::MIN);
-        let group = self.here.first().and_then(|id| state.pods.get(*id).group);
+        let group = self.pods().next().and_then(|id| state.pods.get(id).group);
         let is_group = state.groups.as_a_whole(group).is_some();
         let n_pods = if is_group { 1 + self.pods().count() } else { 0 };
         (Reverse(priority), Reverse(n_pods), precedence().map(|p| p.started).min().unwrap_or(i64::MAX))
@@ -87,7 +89,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    const NOTHING: Cost = Cost {
+    pub(super) const NOTHING: Cost = Cost {
         n_pdb_violations: 0,
         highest_priority: i64::MIN,
         sum_of_priorities: 0,
@@ -111,7 +113,7 @@ impl Cost {
         Cost { earliest_start: Reverse(i64::MAX), ..self }
     }
 
-    fn add(&mut self, state: &State, pod: PodId, violates: bool) {
+    pub(super) fn add(&mut self, state: &State, pod: PodId, violates: bool) {
         let precedence = state.pods.get(pod).precedence;
         let priority = i64::from(precedence.priority);
         self.n_pdb_violations += usize::from(violates);
@@ -133,13 +135,13 @@ impl Cost {
 }
 
 /// Higher priority first, then the earlier start; names settle the rest.
-fn by_importance(state: &State, a: &PodRecord, b: &PodRecord) -> Ordering {
+pub(super) fn by_importance(state: &State, a: &PodRecord, b: &PodRecord) -> Ordering {
     let text = |namespace| state.symbols.text(namespace);
     let rank = |p: &PodRecord| (Reverse(p.precedence.priority), p.precedence.started);
     rank(a).cmp(&rank(b)).then_with(|| (text(a.namespace), &a.name).cmp(&(text(b.namespace), &b.name)))
 }
 
-fn name(state: &State, pod: PodId) -> (&str, &str) {
+pub(super) fn name(state: &State, pod: PodId) -> (&str, &str) {
     let pod = state.pods.get(pod);
     (state.symbols.text(pod.namespace), &pod.name)
 }
@@ -204,31 +206,42 @@ impl Search<'_> {
         let is_lower = |id: &PodId| state.pods.get(*id).precedence.priority < self.priority;
         let mut units: Vec<Unit> = Vec::new();
         for pod in state.nodes.get(id).pods.iter().filter(|id| is_lower(id)) {
-            let record = state.pods.get(*pod);
-            let group = state.groups.as_a_whole(record.group).filter(|_| self.leaving == Leaving::Evicted);
-            let Some(group) = group else {
+            let Some(group) = self.group(*pod) else {
                 units.push(Unit { here: SmallVec::from([*pod]), elsewhere: Vec::new() });
                 continue;
             };
-            let mut members: Vec<PodId> = state.groups.members(group).collect();
-            members.sort_by_cached_key(|id| name(state, *id));
-            let is_here = |member: &PodId| state.pods.get(*member).node == Some(id);
             // Once for each group: at its first pod.
-            if members.iter().find(|member| is_here(member)) == Some(pod) && members.iter().all(is_lower) {
-                let (here, elsewhere): (Vec<_>, Vec<_>) = members.into_iter().partition(is_here);
-                units.push(Unit { here: here.into(), elsewhere });
+            let unit = self.unit_of_group(group, id);
+            if unit.here.first() == Some(pod) && unit.pods().all(|id| is_lower(&id)) {
+                units.push(unit);
             }
         }
         units
     }
 
-    fn change(&self, node: &mut NodeWhatIf<'_>, pod: PodId, sign: i64) {
+    /// The group that leaves with a pod, if it is disrupted as a whole.
+    pub(super) fn group(&self, pod: PodId) -> Option<GroupId> {
+        let state = self.context.state;
+        state.groups.as_a_whole(state.pods.get(pod).group).filter(|_| self.leaving == Leaving::Evicted)
+    }
+
+    /// All pods of a group, by name.
+    pub(super) fn unit_of_group(&self, group: GroupId, id: NodeId) -> Unit {
+        let state = self.context.state;
+        let mut members: Vec<PodId> = state.groups.members(group).collect();
+        members.sort_by_cached_key(|id| name(state, *id));
+        let is_here = |member: &PodId| state.pods.get(*member).node == Some(id);
+        let (here, elsewhere): (Vec<_>, Vec<_>) = members.into_iter().partition(is_here);
+        Unit { here: here.into(), elsewhere }
+    }
+
+    pub(super) fn change(&self, node: &mut NodeWhatIf<'_>, pod: PodId, sign: i64) {
         let pod = self.context.state.pods.get(pod);
         node.change(pod.rule_set, pod.signature, pod.volumes.as_ref(), pod.devices.as_ref(), sign);
     }
 
     /// The first rejection of the node, with the pods nominated to it and then without.
-    fn rejection(
+    pub(super) fn rejection(
         &self,
         node: &mut NodeWhatIf<'_>,
         relevant: impl Fn(Plugin) -> bool + Copy,

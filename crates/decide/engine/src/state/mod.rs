@@ -110,6 +110,7 @@ impl State {
         let profiles = profiles.map(|profile| {
             let mut profile = profile.clone();
             profile.dynamic_resources.preempt_for_devices &= settings.extensions;
+            profile.preempt_across_nodes &= settings.extensions;
             ProfileState::new(&mut symbols, profile)
         });
         let profiles = profiles.collect();

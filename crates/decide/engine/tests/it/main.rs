@@ -15,6 +15,7 @@ mod naive_groups;
 mod node_admission;
 mod opportunity_cost;
 mod preemption;
+mod preemption_across_nodes;
 mod properties;
 mod relaxing;
 mod remedies;

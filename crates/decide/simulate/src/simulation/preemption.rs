@@ -1,5 +1,7 @@
 //! Preemption in a simulation: victims leave at once, and those with a controller wait for a node again.
 
+use std::collections::BTreeMap;
+
 use berth_api::object::{NamespacedName, Pod};
 use berth_engine::{Cluster, DisruptionBudget, Outcome, Preemption, PreparedPod, Victims};
 
@@ -17,12 +19,31 @@ pub struct PodPreemption {
     pub victims: Vec<String>,
     /// How many of them a disruption budget protects.
     pub n_pdb_violations: usize,
+    /// The nodes of those that do not run on the node.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub elsewhere: BTreeMap<String, String>,
+    /// Whether the search across nodes ended at its limit: there may be fewer or less important victims.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
 }
 
 impl From<Victims> for PodPreemption {
-    fn from(Victims { node, victims, n_pdb_violations, .. }: Victims) -> PodPreemption {
+    fn from(victims: Victims) -> PodPreemption {
+        let Victims { node, victims, n_pdb_violations, elsewhere, is_cut, nominations: _ } = victims;
         let victims = victims.iter().map(ToString::to_string).collect();
-        PodPreemption { node, victims, n_pdb_violations }
+        let elsewhere = elsewhere.into_iter().map(|(pod, node)| (pod.to_string(), node)).collect();
+        PodPreemption { node, victims, n_pdb_violations, elsewhere, is_cut }
+    }
+}
+
+impl PodPreemption {
+    /// The victims, with the nodes of those that do not run on the node.
+    pub fn listed_victims(&self) -> String {
+        let listed = self.victims.iter().map(|victim| match self.elsewhere.get(victim) {
+            Some(node) => format!("{victim} (runs on {node})"),
+            None => victim.clone(),
+        });
+        listed.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -43,7 +64,7 @@ impl Simulation {
         let may_preempt = self.preempts && !self.vain_preemptors.contains(&position);
         let victims = may_preempt.then(|| preempt(&mut self.cluster, &self.budgets, pod, &mut outcome));
         let Some(victims) = victims.flatten() else { return (outcome, Vec::new()) };
-        let Victims { node, victims, nominations: _, n_pdb_violations: _ } = victims;
+        let Victims { node, victims, .. } = victims;
         let by = self.pods[position].pod.metadata.namespaced_name();
         let replaced = victims.iter().filter_map(|victim| self.evict(victim, &by, &node)).collect();
         self.pods[position].victims = victims.into();

@@ -12,6 +12,7 @@ mod leaders;
 mod placing;
 mod pod_groups;
 mod preempting;
+mod preempting_across_nodes;
 mod relaxing;
 mod serving;
 mod support;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::support::*;
 
-async fn classes(world: &World) {
+pub async fn classes(world: &World) {
     for (name, value, policy) in [
         ("low", 1, "PreemptLowerPriority"),
         ("high", 1000, "PreemptLowerPriority"),
@@ -21,7 +21,7 @@ async fn classes(world: &World) {
     }
 }
 
-fn of_class(mut pod: Value, class: &str) -> Value {
+pub fn of_class(mut pod: Value, class: &str) -> Value {
     pod["spec"]["priorityClassName"] = json!(class);
     pod
 }
@@ -197,7 +197,7 @@ fn slow() -> Value {
 
 impl World {
     /// Waits until a pod has this `status.nominatedNodeName`; null for none.
-    async fn until_nominated(&self, name: &str, node: Value) {
+    pub async fn until_nominated(&self, name: &str, node: Value) {
         until(&format!("{name} is nominated to {node}"), async || {
             let pod = self.get(&format!("{PODS}/{name}")).await;
             if pod["status"]["nominatedNodeName"] == node { Ok(()) } else { Err(pod["status"].clone()) }
@@ -302,7 +302,7 @@ async fn pods_whose_evictions_are_refused_preempt_after_their_back_off_until_the
     scheduler.stopped().await;
 }
 
-const FORCE: &str = "?gracePeriodSeconds=0";
+pub const FORCE: &str = "?gracePeriodSeconds=0";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_nomination_is_cleared_after_a_pod_of_higher_priority_took_the_node_without_preemption() {

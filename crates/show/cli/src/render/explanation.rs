@@ -192,12 +192,18 @@ fn write_unadmitted(out: &mut impl Write, explanation: &Explanation, why: &Unadm
 }
 
 pub(super) fn write_preemption(out: &mut impl Write, preemption: Option<&PodPreemption>) -> io::Result<()> {
-    let Some(PodPreemption { node, victims, n_pdb_violations }) = preemption else { return Ok(()) };
+    let Some(preemption) = preemption else { return Ok(()) };
+    let PodPreemption { node, n_pdb_violations, is_cut, .. } = preemption;
     let budgets = match n_pdb_violations {
         0 => String::new(),
         n => format!(", which violates PodDisruptionBudgets for {}", counted(*n, "pod")),
     };
-    writeln!(out, "It preempts {} on {GOOD}{node}{GOOD:#}{budgets}: it fits there then", victims.join(", "))
+    let victims = preemption.listed_victims();
+    writeln!(out, "It preempts {victims} on {GOOD}{node}{GOOD:#}{budgets}: it fits there then")?;
+    if *is_cut {
+        writeln!(out, "The search for victims was ended at its limit: fewer victims may be enough")?;
+    }
+    Ok(())
 }
 
 fn write_running(out: &mut impl Write, explanation: &Explanation, is_node_known: bool) -> io::Result<()> {

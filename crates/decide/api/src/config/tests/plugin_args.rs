@@ -156,6 +156,7 @@ fn without_extensions_their_arguments_are_errors() {
     for (plugin, argument, value) in [
         ("InterPodAffinity", "ignorePreferredAntiAffinityOfExistingPods", serde_json::json!(true)),
         ("DynamicResources", "preemptForDevices", serde_json::json!(true)),
+        ("DefaultPreemption", "preemptAcrossNodes", serde_json::json!(true)),
         ("DynamicResources", "scoringStrategy", serde_json::json!({"type": "LeastWaste"})),
     ] {
         let config = serde_json::json!({

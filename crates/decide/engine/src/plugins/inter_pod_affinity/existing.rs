@@ -46,11 +46,12 @@ impl Existing<'_> {
     pub(super) fn violated(&self, state: &State, node: NodeRef<'_>) -> Option<(DomainId, Tally, i64)> {
         let Existing { matcher, topology, limit, owners, matching } = *self;
         let domain = state.topologies.domain(topology, node.id)?;
-        let owners = owners.get(domain) + node.more_owners(matcher, topology, limit);
+        let owners = owners.get(domain) + node.more_owners_in(state, matcher, topology, limit);
         if limit == 0 {
             return (owners.count > 0).then_some((domain, owners, 0));
         }
-        let n_matching = matching.map_or(0, |c| c.get(domain).count) + node.more_matching(matcher);
+        let n_matching =
+            matching.map_or(0, |c| c.get(domain).count) + node.more_matching_in(state, matcher, topology);
         exceeds_limit(limit, Some(owners), n_matching).then_some((domain, owners, n_matching))
     }
 }

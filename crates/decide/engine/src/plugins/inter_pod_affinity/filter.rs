@@ -94,9 +94,9 @@ impl Term<'_> {
         state: &State,
         node: NodeRef<'_>,
     ) -> impl Iterator<Item = (TopologyId, DomainId, i64)> {
-        let more = node.more_matching(self.matcher);
         let domains = self.counters.iter().filter_map(move |(topology, counter)| {
             let domain = state.topologies.domain(*topology, node.id)?;
+            let more = node.more_matching_in(state, self.matcher, *topology);
             Some((*topology, domain, counter.get(domain).count + more))
         });
         let limit = i64::from(self.term.limit);
@@ -106,6 +106,15 @@ impl Term<'_> {
     /// Whether no pod of the cluster matches; the pods of `node` are those of the [`NodeRef`].
     fn is_matched_by_no_pod(&self, state: &State, node: NodeRef<'_>) -> bool {
         let more = node.more_matching(self.matcher);
+        if node.elsewhere().next().is_some() {
+            return self.counters.iter().all(|(topology, counter)| {
+                let nodes = node.elsewhere().map(|(id, delta)| (id, delta.matching(self.matcher)));
+                let nodes = nodes.chain([(node.id, more)]);
+                let nodes = nodes.filter(|(id, _)| state.topologies.domain(*topology, *id).is_some());
+                let more: i64 = nodes.map(|(_, more)| more).sum();
+                counter.iter().map(|(_, tally)| tally.count).sum::<i64>() + more == 0
+            });
+        }
         self.counters.iter().all(|(topology, counter)| match state.topologies.domain(*topology, node.id) {
             Some(domain) if more != 0 => {
                 let here = counter.get(domain).count;
@@ -124,11 +133,11 @@ impl Term<'_> {
 impl Requirement<'_> {
     /// Whether the pod is the first of its group: it matches the terms, and no other pod does.
     fn is_first_of_group(&self, state: &State, node: NodeRef<'_>) -> bool {
-        let no_pod_matches = match node.delta {
+        let no_pod_matches = || match node.delta {
             None => self.no_pod_matches,
             Some(_) => self.terms.iter().all(|t| t.is_matched_by_no_pod(state, node)),
         };
-        self.matches_itself && no_pod_matches
+        self.matches_itself && no_pod_matches()
     }
 
     fn is_satisfied(&self, state: &State, node: NodeRef<'_>) -> bool {

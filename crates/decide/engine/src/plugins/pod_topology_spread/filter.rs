@@ -9,7 +9,7 @@ use super::super::rule::{Filter, TermInfo};
 use super::constraints::{constraints, has_all_keys};
 use crate::cycle::context::{Context, NodeRef};
 use crate::state::counting::topology::{DomainId, TopologyId};
-use crate::state::node::NodeId;
+use crate::state::node::{NodeId, NodeRecord};
 use crate::state::rule_set::spread::Spread;
 use crate::verdict::witness::{DomainOf, WitnessCache};
 use crate::verdict::{Counts, Rejection, Status, Verdict, bounded};
@@ -34,6 +34,15 @@ struct CountedConstraint<'a> {
     fewest_elsewhere: i64,
 }
 
+/// A node in the eyes of a constraint.
+struct Place {
+    domain: DomainId,
+    /// Matching pods in its domain, beyond those counted.
+    more: i64,
+    /// The same for other domains.
+    elsewhere: SmallVec<[(DomainId, i64); 1]>,
+}
+
 /// The skew of a constraint in one domain.
 struct Skew {
     matching: i64,
@@ -47,54 +56,64 @@ struct Skew {
 const NO_MINIMUM: i64 = i32::MAX as i64;
 
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
-    let state = context.state;
-    let constraints = constraints(context, WhenUnsatisfiable::DoNotSchedule);
-    if constraints.is_empty() {
-        return None;
-    }
-    let mut counted: Vec<_> = constraints
-        .iter()
-        .map(|spread| CountedConstraint {
-            spread,
-            by_domain: FxHashMap::default(),
-            enough_domains: false,
-            fewest: (None, NO_MINIMUM),
-            fewest_elsewhere: NO_MINIMUM,
-        })
-        .collect();
-    for (id, node) in state.nodes.iter() {
-        if !has_all_keys(state, &constraints, id) {
-            continue;
+    DoNotSchedule::new(context).map(|constraints| Box::new(constraints) as Box<dyn Filter>)
+}
+
+impl<'a> DoNotSchedule<'a> {
+    /// None without constraints.
+    fn new(context: Context<'a>) -> Option<DoNotSchedule<'a>> {
+        let state = context.state;
+        let constraints = constraints(context, WhenUnsatisfiable::DoNotSchedule);
+        if constraints.is_empty() {
+            return None;
+        }
+        let mut counted: Vec<_> = constraints
+            .iter()
+            .map(|spread| CountedConstraint {
+                spread,
+                by_domain: FxHashMap::default(),
+                enough_domains: false,
+                fewest: (None, NO_MINIMUM),
+                fewest_elsewhere: NO_MINIMUM,
+            })
+            .collect();
+        for (id, node) in state.nodes.iter() {
+            if !has_all_keys(state, &constraints, id) {
+                continue;
+            }
+            for counted in &mut counted {
+                let Some(domain) = state.topologies.domain(counted.spread.topology, id) else { continue };
+                if counted.spread.includes(context, node) {
+                    *counted.by_domain.entry(domain).or_default() += counted.spread.n_pods_on(state, id);
+                }
+            }
         }
         for counted in &mut counted {
-            let Some(domain) = state.topologies.domain(counted.spread.topology, id) else { continue };
-            if counted.spread.includes(context, node) {
-                *counted.by_domain.entry(domain).or_default() += counted.spread.n_pods_on(state, id);
+            counted.enough_domains = counted.by_domain.len() as i64 >= counted.spread.constraint.min_domains;
+            for (domain, n_pods) in &counted.by_domain {
+                if *n_pods < counted.fewest.1 {
+                    counted.fewest_elsewhere = counted.fewest.1;
+                    counted.fewest = (Some(*domain), *n_pods);
+                } else {
+                    counted.fewest_elsewhere = counted.fewest_elsewhere.min(*n_pods);
+                }
             }
         }
+        Some(DoNotSchedule { context, constraints: counted, witnesses: WitnessCache::default() })
     }
-    for counted in &mut counted {
-        counted.enough_domains = counted.by_domain.len() as i64 >= counted.spread.constraint.min_domains;
-        for (domain, n_pods) in &counted.by_domain {
-            if *n_pods < counted.fewest.1 {
-                counted.fewest_elsewhere = counted.fewest.1;
-                counted.fewest = (Some(*domain), *n_pods);
-            } else {
-                counted.fewest_elsewhere = counted.fewest_elsewhere.min(*n_pods);
-            }
-        }
-    }
-    Some(Box::new(DoNotSchedule { context, constraints: counted, witnesses: WitnessCache::default() }))
 }
 
 impl CountedConstraint<'_> {
-    fn rejects(&self, node: NodeRef<'_>, place: Option<(DomainId, bool)>) -> Option<(Status, &'static str)> {
+    fn rejects(&self, place: Option<&Place>) -> Option<(Status, &'static str)> {
         match place {
             None => Some((Status::UnschedulableAndUnresolvable, REASON_LABEL)),
-            Some((domain, counts)) => (self.skew(node, domain, counts).skew
-                > self.spread.constraint.max_skew)
+            Some(place) => (self.skew(place).skew > self.spread.constraint.max_skew)
                 .then_some((Status::Unschedulable, REASON)),
         }
+    }
+
+    fn in_domain(&self, domain: DomainId) -> i64 {
+        self.by_domain.get(&domain).copied().unwrap_or(0)
     }
 
     fn describe(&self) -> String {
@@ -109,36 +128,79 @@ impl CountedConstraint<'_> {
         )
     }
 
-    /// The skew in the domain of a node; `counts` tells whether the pods of the node itself count.
-    fn skew(&self, node: NodeRef<'_>, domain: DomainId, counts: bool) -> Skew {
-        let more = self.spread.matcher.filter(|_| counts).map_or(0, |m| node.more_matching(m));
-        let matching = self.by_domain.get(&domain).copied().unwrap_or(0) + more;
+    fn skew(&self, Place { domain, more, elsewhere }: &Place) -> Skew {
+        let matching = self.in_domain(*domain) + more;
         let minimum = match self.fewest {
             _ if !self.enough_domains => 0,
-            (_, fewest) if more == 0 => fewest,
-            (Some(lowest), _) if lowest == domain => self.fewest_elsewhere.min(matching),
+            (_, fewest) if *more == 0 => fewest,
+            (Some(lowest), _) if lowest == *domain => self.fewest_elsewhere.min(matching),
             (_, fewest) => fewest.min(matching),
         };
+        // Pods only leave other domains.
+        let others = elsewhere.iter().filter(|_| self.enough_domains);
+        let others = others.map(|(domain, more)| self.in_domain(*domain) + more);
+        let minimum = others.fold(minimum, i64::min);
         Skew { matching, minimum, skew: matching + self.spread.self_match - minimum }
     }
 }
 
 impl DoNotSchedule<'_> {
-    /// The domain of a node for a constraint, and whether the pods of the node count.
-    fn place(&self, counted: &CountedConstraint<'_>, node: NodeRef<'_>) -> Option<(DomainId, bool)> {
+    /// Where a node stands for a constraint; none without a domain.
+    fn place(&self, counted: &CountedConstraint<'_>, node: NodeRef<'_>) -> Option<Place> {
         let topologies = &self.context.state.topologies;
         let domain = topologies.domain(counted.spread.topology, node.id)?;
-        let has_all_keys =
-            || self.constraints.iter().all(|c| topologies.domain(c.spread.topology, node.id).is_some());
-        let counts =
-            node.delta.is_some() && has_all_keys() && counted.spread.includes(self.context, node.record);
-        Some((domain, counts))
+        let mut place = Place { domain, more: 0, elsewhere: SmallVec::new() };
+        let (Some(matcher), Some(_)) = (counted.spread.matcher, node.delta) else { return Some(place) };
+        if self.counts(counted, node.id, node.record) {
+            place.more = node.more_matching(matcher);
+        }
+        for (id, delta) in node.elsewhere() {
+            let more = delta.matching(matcher);
+            let of_other = topologies.domain(counted.spread.topology, id).filter(|_| more != 0);
+            match of_other.filter(|_| self.counts(counted, id, self.context.state.nodes.get(id))) {
+                Some(of_other) if of_other == domain => place.more += more,
+                Some(of_other) => match place.elsewhere.iter_mut().find(|(known, _)| *known == of_other) {
+                    Some((_, known)) => *known += more,
+                    None => place.elsewhere.push((of_other, more)),
+                },
+                None => {}
+            }
+        }
+        Some(place)
+    }
+
+    /// Whether a constraint counts the pods of a node.
+    fn counts(&self, counted: &CountedConstraint<'_>, id: NodeId, node: &NodeRecord) -> bool {
+        let topologies = &self.context.state.topologies;
+        self.constraints.iter().all(|c| topologies.domain(c.spread.topology, id).is_some())
+            && counted.spread.includes(self.context, node)
+    }
+}
+
+/// For preemption: how far the constraints of a pod are exceeded.
+pub(crate) struct HardConstraints<'a>(Option<DoNotSchedule<'a>>);
+
+impl<'a> HardConstraints<'a> {
+    pub(crate) fn new(context: Context<'a>) -> HardConstraints<'a> {
+        HardConstraints(DoNotSchedule::new(context))
+    }
+
+    /// The constraints that reject the pod on a node, by their position among those of the pod, and by how much: at least so many
+    /// matching pods of the node's domain have to leave.
+    pub(crate) fn excess(&self, node: NodeRef<'_>) -> SmallVec<[(usize, i64); 2]> {
+        let Some(all) = &self.0 else { return SmallVec::new() };
+        let excess = |counted: &CountedConstraint<'_>| {
+            Some(counted.skew(&all.place(counted, node)?).skew - counted.spread.constraint.max_skew)
+        };
+        let by_constraint = all.constraints.iter().enumerate();
+        by_constraint.filter_map(|(i, c)| Some((i, excess(c).filter(|excess| *excess > 0)?))).collect()
     }
 }
 
 impl Filter for DoNotSchedule<'_> {
     fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
-        let (status, reason) = self.constraints.iter().find_map(|c| c.rejects(node, self.place(c, node)))?;
+        let (status, reason) =
+            self.constraints.iter().find_map(|c| c.rejects(self.place(c, node).as_ref()))?;
         Some(Rejection::new(Plugin::PodTopologySpread, status, reason))
     }
 
@@ -182,15 +244,16 @@ impl Filter for DoNotSchedule<'_> {
         let state = self.context.state;
         let verdict = |counted: &CountedConstraint<'_>| {
             let place = self.place(counted, node);
-            let (status, reason) = counted.rejects(node, place)?;
+            let (status, reason) = counted.rejects(place.as_ref())?;
             let constraint = &counted.spread.constraint;
             let detail = counted.describe();
-            let pair = state.topology_pair(counted.spread.topology, place.map(|(domain, _)| domain));
+            let domain = place.as_ref().map(|place| place.domain);
+            let pair = state.topology_pair(counted.spread.topology, domain);
             let mut verdict = Verdict::new(Plugin::PodTopologySpread, status, reason, detail)
                 .term(&constraint.path)
                 .topology(pair);
-            if let Some((domain, counts)) = place {
-                let Skew { matching, minimum, skew } = counted.skew(node, domain, counts);
+            if let Some(place) = place {
+                let Skew { matching, minimum, skew } = counted.skew(&place);
                 verdict = verdict.counts(Counts::Spread {
                     matching,
                     self_match: counted.spread.self_match,
@@ -199,7 +262,8 @@ impl Filter for DoNotSchedule<'_> {
                     max_skew: constraint.max_skew,
                 });
                 if let Some(matcher) = counted.spread.matcher {
-                    let of = DomainOf { topology: counted.spread.topology, domain, node: node.id };
+                    let of =
+                        DomainOf { topology: counted.spread.topology, domain: place.domain, node: node.id };
                     verdict = verdict.witnesses(self.witnesses.pods_matching(state, matcher, of));
                 }
             }

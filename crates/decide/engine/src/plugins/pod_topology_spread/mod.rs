@@ -16,6 +16,8 @@ use crate::state::node::NodeId;
 use crate::state::rule_set::RuleSet;
 use crate::verdict::ViolatedRule;
 
+pub(crate) use filter::HardConstraints;
+
 pub(super) struct PodTopologySpread;
 
 impl Rule for PodTopologySpread {

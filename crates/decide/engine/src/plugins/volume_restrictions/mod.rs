@@ -78,7 +78,9 @@ impl UnsharedVolumes<'_> {
         let uses = |pod: &PodVolumes| -> usize {
             self.volumes.one_pod_claims.iter().map(|claim| pod.n_uses(claim)).sum()
         };
-        let changed: i64 = node.volume_delta().iter().map(|(pod, sign)| sign * uses(pod) as i64).sum();
+        let elsewhere = node.elsewhere().flat_map(|(_, delta)| &delta.volumes);
+        let changed = node.volume_delta().iter().chain(elsewhere);
+        let changed: i64 = changed.map(|(pod, sign)| sign * uses(pod) as i64).sum();
         self.volumes.n_in_use + changed > 0
     }
 }

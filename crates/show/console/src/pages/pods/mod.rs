@@ -189,9 +189,9 @@ fn outcome(explained: &PodExplanation, groups: &[verdicts::Group<'_>]) -> Markup
         }
     };
     let detail = html! {
-        @if let Some(PodPreemption { node, victims, n_pdb_violations }) = preemption {
+        @if let Some(preemption @ PodPreemption { node, n_pdb_violations, .. }) = preemption {
             p {
-                "It would preempt " (victims.join(", ")) " on " (parts::node(node))
+                "It would preempt " (preemption.listed_victims()) " on " (parts::node(node))
                 @if *n_pdb_violations > 0 { ", which violates PodDisruptionBudgets for " (counted(*n_pdb_violations, "pod")) }
                 ", and be placed there."
             }
