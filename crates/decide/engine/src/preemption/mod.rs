@@ -184,7 +184,7 @@ pub(crate) fn preempt(
         return Preemption::Victims(victims(state, nominations, pod, id, &found));
     }
     let across = across.then(|| across::find(&search, names.as_deref()));
-    let is_cut = across.as_ref().is_some_and(|found| found.is_cut);
+    let is_cut = across.as_ref().is_some_and(across::Found::is_cut);
     if let Some((id, found)) = across.and_then(|found| found.best) {
         let victims = victims(state, nominations, pod, id, &found);
         return Preemption::Victims(Victims { is_cut, ..victims });

@@ -6,21 +6,26 @@
 //! ends where it costs more than the best victims so far. The result is the cheapest of all sets of victims on all nodes, unless
 //! the search reaches its limit.
 
+mod choices;
+#[cfg(test)]
+mod tests;
+
 use std::rc::Rc;
 
 use berth_api::config::Plugin;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use self::choices::{Candidate, Choice, Choices};
 use super::budget::{Used, use_one};
 use super::relations::{Domains, Relation, Relations, bit};
-use super::victims::{Cost, NodeVictims, Search, Unit, by_importance, name};
+use super::victims::{Cost, NodeVictims, Search, Unit, by_importance};
 use crate::cycle::context::{Context, NodeRef};
-use crate::cycle::what_if::{NodeWhatIf, RelevantMatchers};
+use crate::cycle::what_if::RelevantMatchers;
 use crate::plugins::{self, Filters, HardConstraints, Reads};
 use crate::state::State;
 use crate::state::node::NodeId;
-use crate::state::pod::{Likeness, PodId, PodRecord};
+use crate::state::pod::{PodId, PodRecord};
 use crate::verdict::Status;
 
 /// Steps after which a search ends: a pod that leaves a node hypothetically, or a node that is evaluated, is one.
@@ -30,8 +35,14 @@ pub(super) const MAX_STEPS: usize = 1 << 18;
 pub(super) struct Found {
     /// A node with the victims that make it feasible.
     pub(super) best: Option<(NodeId, NodeVictims)>,
-    /// The search ended at its limit: there may be cheaper victims.
-    pub(super) is_cut: bool,
+    n_steps: usize,
+}
+
+impl Found {
+    /// Whether the search ended at its limit: there may be cheaper victims.
+    pub(super) fn is_cut(&self) -> bool {
+        self.n_steps >= MAX_STEPS
+    }
 }
 
 /// Whether pods of lower priority are being preempted that have to do with a node for the pod, wherever they run. Not if the node
@@ -62,7 +73,7 @@ fn admits_by_itself(filters: &Filters<'_>, state: &State, node: NodeId) -> bool 
 pub(super) fn find(search: &Search<'_>, names: Option<&[String]>) -> Found {
     let relations = Relations::new(search.context);
     if relations.are_none() {
-        return Found { best: None, is_cut: false };
+        return Found { best: None, n_steps: 0 };
     }
     let relevant = RelevantMatchers::exact(search.context);
     let search = &Search { relevant: &relevant, ..*search };
@@ -82,12 +93,11 @@ pub(super) fn find(search: &Search<'_>, names: Option<&[String]>) -> Found {
         }
     }
     let state = search.context.state;
-    let is_cut = trial.is_cut();
     let best = trial.best.map(|Best { node, mut pods, cost, .. }| {
         pods.sort_unstable_by(|a, b| by_importance(state, state.pods.get(*a), state.pods.get(*b)));
         (node, NodeVictims { pods, cost, used: Used::new() })
     });
-    Found { best, is_cut }
+    Found { best, n_steps: trial.n_steps }
 }
 
 /// A node on which victims may help.
@@ -106,49 +116,6 @@ struct Target {
 struct Far {
     pods: Vec<(PodId, NodeId, Relation)>,
     at_least: Cost,
-}
-
-/// Pods that may leave at once.
-struct Candidate {
-    unit: Unit,
-    relation: Relation,
-    /// Whether the node has more room without it.
-    makes_room: bool,
-    /// For each pod the budgets that protect it.
-    budgets: SmallVec<[Protection; 1]>,
-    /// Candidates of one class can stand in for each other.
-    class: usize,
-}
-
-/// Budgets by number, with the disruptions that they allow.
-type Protection = SmallVec<[(usize, i32); 1]>;
-
-/// What candidates of one class have in common.
-type Class = (Likeness, Option<NodeId>, Domains, Relation, Protection);
-
-impl Candidate {
-    fn is_protected(&self) -> bool {
-        self.budgets.iter().any(|of_pod| !of_pod.is_empty())
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Choice {
-    Open,
-    Leaves,
-    Stays,
-}
-
-/// The search on one node. The most important candidates come first.
-struct Choices<'a> {
-    id: NodeId,
-    order: u32,
-    node: NodeWhatIf<'a>,
-    candidates: Vec<Candidate>,
-    chosen: Vec<Choice>,
-    /// By class, how many candidates stay for good.
-    n_staying: Vec<usize>,
-    n_leaving: usize,
 }
 
 struct Best {
@@ -245,7 +212,7 @@ impl<'a> Trial<'a> {
         let mut node = search.relevant.on(id);
         let local = state.nodes.get(id).pods.iter().copied().filter(|pod| self.is_lower(*pod));
         let local: Vec<PodId> = local.collect();
-        self.n_steps += 1 + local.len();
+        self.n_steps += 1 + local.len() + target.far.pods.len();
         if !target.has_room {
             local.iter().for_each(|pod| search.change(&mut node, *pod, -1));
             let has_room = search.rejection(&mut node, is_local).is_none();
@@ -254,110 +221,14 @@ impl<'a> Trial<'a> {
                 return;
             }
         }
-        let candidates = self.candidates(id, &local, &target.far);
-        let n_classes = candidates.iter().map(|candidate| candidate.class + 1).max().unwrap_or(0);
-        let mut choices = Choices {
-            id,
-            order: target.order,
-            node,
-            chosen: vec![Choice::Open; candidates.len()],
-            candidates,
-            n_staying: vec![0; n_classes],
-            n_leaving: 0,
-        };
+        let candidates = Candidate::find(search, self.relations, id, &local, &target.far.pods);
+        let mut choices = Choices::new(id, target.order, node, candidates);
         for i in 0..choices.candidates.len() {
             if choices.candidates[i].relation.rejects {
                 self.change(&mut choices, i, -1);
             }
         }
         self.extend(&mut choices);
-    }
-
-    /// What may leave for a node, the most important first.
-    fn candidates(&self, id: NodeId, local: &[PodId], far: &Far) -> Vec<Candidate> {
-        let (state, search) = (self.state(), self.search);
-        let record = state.nodes.get(id);
-        let n_nominated = search.context.cycle.nominated.on(state, id).len();
-        let lacks_pods = (record.pods.len() + n_nominated) as i64 + 1 > record.allocatable.pods;
-        let (mut candidates, mut by_group) = (Vec::<Candidate>::new(), FxHashMap::default());
-        let on_node = local.iter().map(|pod| (*pod, self.relations.with_its_node(state.pods.get(*pod), id)));
-        let elsewhere = far.pods.iter().filter(|(_, node, _)| *node != id).map(|(pod, _, of)| (*pod, *of));
-        for (pod, relation) in on_node.chain(elsewhere) {
-            let unit = match search.group(pod) {
-                Some(group) => {
-                    if let Some(at) = by_group.get(&group) {
-                        let candidate: &mut Candidate = &mut candidates[*at];
-                        candidate.relation = candidate.relation.and(relation);
-                        continue;
-                    }
-                    let unit = search.unit_of_group(group, id);
-                    if unit.pods().any(|pod| !self.is_lower(pod)) {
-                        continue;
-                    }
-                    by_group.insert(group, candidates.len());
-                    unit
-                }
-                None if state.pods.get(pod).node == Some(id) => {
-                    Unit { here: SmallVec::from([pod]), elsewhere: Vec::new() }
-                }
-                None => Unit { here: SmallVec::new(), elsewhere: vec![pod] },
-            };
-            let makes_room =
-                !unit.here.is_empty() && (lacks_pods || unit.here.iter().any(|pod| self.uses_node(*pod)));
-            let protecting = |pod| {
-                let budgets = search.budgets.protecting(state, state.pods.get(pod));
-                budgets.map(|(i, budget)| (i, budget.disruptions_allowed)).collect()
-            };
-            let budgets = unit.pods().map(protecting).collect();
-            candidates.push(Candidate { unit, relation, makes_room, budgets, class: 0 });
-        }
-        candidates.sort_by_cached_key(|candidate| {
-            (candidate.unit.importance(state), candidate.unit.pods().next().map(|pod| name(state, pod)))
-        });
-        self.classify(id, &mut candidates);
-        candidates
-    }
-
-    /// Whether a pod takes more of its node than a place among the pods.
-    fn uses_node(&self, pod: PodId) -> bool {
-        let pod = self.state().pods.get(pod);
-        let compiled = self.state().rule_sets.get(pod.rule_set);
-        let requests = &compiled.requests;
-        (requests.milli_cpu, requests.memory, requests.ephemeral_storage) != (0, 0, 0)
-            || !requests.scalar.is_empty()
-            || !compiled.rules().host_ports.is_empty()
-            || pod.volumes.is_some()
-            || pod.devices.is_some()
-    }
-
-    /// Finds the candidates of which the less important always leaves first: no rule, and no count of a budget, tells them apart.
-    fn classify(&self, id: NodeId, candidates: &mut [Candidate]) {
-        let state = self.state();
-        let mut classes: FxHashMap<Class, usize> = FxHashMap::default();
-        // With overlapping budgets, the number of violations depends on the order of the pods.
-        let overlap =
-            candidates.iter().flat_map(|candidate| &candidate.budgets).any(|of_pod| of_pod.len() > 1);
-        for (i, candidate) in candidates.iter_mut().enumerate() {
-            let mut pods = candidate.unit.pods();
-            let (first, others) = (pods.next().map(|pod| (pod, state.pods.get(pod))), pods.next());
-            let key = first.filter(|(pod, record)| {
-                others.is_none()
-                    && self.search.group(*pod).is_none()
-                    && record.volumes.is_none()
-                    && record.devices.is_none()
-                    && !(overlap && !candidate.budgets[0].is_empty())
-            });
-            candidate.class = match key.and_then(|(_, record)| Some((record, record.node?))) {
-                Some((record, node)) => {
-                    let (domains, place) = self.relations.place(node);
-                    let place = if node == id { Some(id) } else { place };
-                    let key =
-                        (record.likeness(), place, domains, candidate.relation, candidate.budgets[0].clone());
-                    *classes.entry(key).or_insert(i)
-                }
-                None => i,
-            };
-        }
     }
 
     /// Lets a candidate leave (−1) or return (1).
@@ -381,7 +252,7 @@ impl<'a> Trial<'a> {
         if self.is_cut() || !self.is_better(choices, cost) {
             return;
         }
-        self.n_steps += 1 + choices.n_leaving;
+        self.n_steps += 1 + choices.n_leaving + choices.candidates.len() / 16;
         match self.obstacle(choices) {
             Obstacle::Nothing => {
                 self.found(choices, cost);
@@ -389,7 +260,7 @@ impl<'a> Trial<'a> {
             }
             Obstacle::OneOf(helpers) => {
                 for i in &helpers {
-                    if choices.is_open(*i) {
+                    if choices.is_open(*i) && !self.is_cut() {
                         self.change(choices, *i, -1);
                         self.extend(choices);
                         self.change(choices, *i, 1);
@@ -400,7 +271,7 @@ impl<'a> Trial<'a> {
             }
             Obstacle::AllOf(sets) => {
                 for set in sets {
-                    if !self.may_leave(choices, &set) {
+                    if self.is_cut() || !self.may_leave(choices, &set) {
                         continue;
                     }
                     set.iter().for_each(|i| self.change(choices, *i, -1));
@@ -515,7 +386,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// The constraint with the fewest pods more than those that have to leave.
+    /// What has to leave for the spread constraints that reject the node.
     fn spread_obstacle(&self, choices: &mut Choices<'a>) -> Obstacle {
         let mut excess = SmallVec::new();
         if choices.node.change_nominated(1) {
@@ -525,56 +396,20 @@ impl<'a> Trial<'a> {
         if excess.is_empty() {
             excess = self.spread.excess(choices.node.node());
         }
-        let mut tightest: Option<(i64, Vec<usize>)> = None;
+        let mut tightest: Option<(usize, Vec<usize>)> = None;
         for (constraint, n) in excess {
             let open = choices.open(|candidate| candidate.relation.spread & bit(constraint) != 0);
-            let n_open: usize = open.iter().map(|i| choices.candidates[*i].unit.pods().count()).sum();
-            let more = n_open as i64 - n;
-            if tightest.as_ref().is_none_or(|(known, _)| more < *known) {
-                tightest = Some((more, open));
+            let n_needed = usize::try_from(n).unwrap_or_default();
+            let Some(n_spare) = choices.n_pods(&open).checked_sub(n_needed) else {
+                return Obstacle::OneOf(Vec::new());
+            };
+            if tightest.as_ref().is_none_or(|(known, _)| n_spare < *known) {
+                tightest = Some((n_spare, open));
             }
         }
-        match tightest {
-            Some((..0, _)) | None => Obstacle::OneOf(Vec::new()),
-            Some((0, open)) => Obstacle::AllOf(vec![open]),
-            Some((_, open)) => Obstacle::OneOf(open),
-        }
-    }
-}
-
-impl Choices<'_> {
-    fn leaving(&self) -> impl Iterator<Item = &Candidate> {
-        let chosen = self.candidates.iter().zip(&self.chosen);
-        chosen.filter(|(_, choice)| **choice == Choice::Leaves).map(|(candidate, _)| candidate)
-    }
-
-    /// Whether a candidate may leave: a less important one of its class would leave instead.
-    fn is_open(&self, i: usize) -> bool {
-        self.chosen[i] == Choice::Open && self.n_staying[self.candidates[i].class] == 0
-    }
-
-    /// Those that may leave, the least important first, at last those that a budget protects.
-    fn open(&self, is_meant: impl Fn(&Candidate) -> bool) -> Vec<usize> {
-        let all = (0..self.candidates.len()).rev();
-        let open = all.filter(|i| is_meant(&self.candidates[*i]) && self.is_open(*i));
-        let (protected, mut open): (Vec<_>, Vec<_>) = open.partition(|i| self.candidates[*i].is_protected());
-        open.extend(protected);
-        open
-    }
-
-    /// All that match a requirement of affinity and have not left; none if there are none, or one of them stays.
-    fn all(&self, affinity: u64) -> Option<Vec<usize>> {
-        let all = (0..self.candidates.len()).filter(|i| {
-            self.candidates[*i].relation.affinity & affinity != 0 && self.chosen[*i] != Choice::Leaves
-        });
-        let all: Vec<_> = all.collect();
-        (!all.is_empty() && all.iter().all(|i| self.is_open(*i))).then_some(all)
-    }
-
-    /// Whether a candidate stays for good in what is tried next.
-    fn stay(&mut self, i: usize, stays: bool) {
-        let before = std::mem::replace(&mut self.chosen[i], if stays { Choice::Stays } else { Choice::Open });
-        let class = &mut self.n_staying[self.candidates[i].class];
-        *class = *class + usize::from(stays) - usize::from(before == Choice::Stays);
+        let Some((n_spare, open)) = tightest else { return Obstacle::OneOf(Vec::new()) };
+        // Of a class with more pods than are to spare, some leave in any case: the least important ones.
+        let needed = choices.without_spare(&open, n_spare);
+        if needed.is_empty() { Obstacle::OneOf(open) } else { Obstacle::AllOf(vec![needed]) }
     }
 }
