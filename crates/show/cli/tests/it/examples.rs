@@ -49,6 +49,22 @@ const RUNS: &[(&str, &[&str])] = &[
         &["simulate", "-f", "examples/namespace-selector", "--nodes", "3", "--zones", "3"],
     ),
     ("scheduler-profiles", &["simulate", "-f", "examples/scheduler-profiles", "--topology-key", "pool"]),
+    ("preemption-across-nodes", &["simulate", "-f", "examples/preemption-across-nodes"]),
+    ("preemption-across-nodes", &["explain", "-f", "examples/preemption-across-nodes", "database"]),
+    // The argument is an extension.
+    ("preemption-across-nodes", &["simulate", "-f", "examples/preemption-across-nodes", "--strict-v1"]),
+    // Without it.
+    (
+        "preemption-across-nodes",
+        &[
+            "explain",
+            "-f",
+            "examples/preemption-across-nodes/cluster.yaml",
+            "-f",
+            "examples/preemption-across-nodes/database.yaml",
+            "database",
+        ],
+    ),
     ("tenants", &["simulate", "-f", "examples/tenants", "--topology-key", "node-pool"]),
     ("label-range", &["simulate", "-f", "examples/label-range"]),
     ("label-range", &["simulate", "-f", "examples/label-range", "--strict-v1"]),

@@ -31,6 +31,7 @@ const RUNS: &[&[&str]] = &[
         "examples/blast-radius/pods.yaml",
         "batch/indexer",
     ],
+    &["explain", "-f", "examples/preemption-across-nodes", "database"],
     &["explain", "-f", "examples/node-name", "encoder-1"],
     &["explain", "-f", "examples/node-name", "nginx"],
     &["audit", "-f", "examples/node-name"],

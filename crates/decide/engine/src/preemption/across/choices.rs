@@ -199,7 +199,7 @@ fn classify(search: &Search<'_>, relations: &Relations<'_>, id: NodeId, candidat
                 && search.group(*pod).is_none()
                 && record.volumes.is_none()
                 && record.devices.is_none()
-                && !(overlap && !candidate.budgets[0].is_empty())
+                && (!overlap || candidate.budgets[0].is_empty())
         });
         candidate.class = match key.and_then(|(_, record)| Some((record, record.node?))) {
             Some((record, node)) => {
