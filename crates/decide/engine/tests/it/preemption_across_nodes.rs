@@ -9,7 +9,8 @@ use berth_api::config::SchedulerConfig;
 use berth_api::object::group::GroupKind;
 use berth_api::object::{GroupKey, NamespacedName, Pod};
 use berth_engine::{
-    Cluster, DisruptionBudget, GroupDisruption, NotEligible, Preemption, PreparedPod, Settings, Victims,
+    Cluster, DisruptionBudget, Group, GroupDisruption, NotEligible, Preemption, PreparedPod, Settings,
+    Victims,
 };
 use berth_testkit::generate::Random;
 use berth_testkit::naive::{Options, World, check_node, selects};
@@ -205,6 +206,31 @@ fn a_group_that_is_disrupted_as_a_whole_leaves_from_all_nodes() {
     assert_eq!(found(None), "a1: g@b1 x y@a2");
     // Members have the priority of their group.
     assert!(found(Some(10)).starts_with("preemption: "));
+}
+
+#[test]
+fn members_of_a_group_preempt_across_nodes() {
+    let member = |name: &str| format!("pod default/{name} cpu=1 priority:10 anti(app=x @zone)\n");
+    let text = format!(
+        "{ZONES}pod default/x on a1 app=x\npod default/y on a2 app=x\npod default/z on b1 app=x priority:10\n{}{}",
+        member("p"),
+        member("q")
+    );
+    let world = text::world(&text);
+    let found = |across_nodes: bool| {
+        let mut cluster = cluster(&world, settings(across_nodes));
+        let waiting = world.pods.iter().filter(|pod| pod.spec.node_name.is_empty());
+        let members: Vec<_> = waiting.map(|pod| cluster.prepare(&admitted(pod, true))).collect();
+        cluster.record_changes(true);
+        let found = cluster.preempt_group(&Group { members: &members, min: 2, levels: &[] }, &[]);
+        assert!(cluster.take_changes().is_empty());
+        found
+    };
+    assert_eq!(found(false), None);
+    let found = found(true).expect("victims");
+    let victims: Vec<_> = found.victims.iter().map(NamespacedName::name).collect();
+    assert_eq!(victims, ["x", "y"]);
+    assert!(found.nodes.iter().flatten().filter(|node| node.starts_with('a')).count() == 2, "{found:?}");
 }
 
 #[test]
