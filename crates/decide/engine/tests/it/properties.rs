@@ -471,6 +471,33 @@ fn engine_and_naive_evaluator_agree_on_devices() {
     agree(Flavour::Devices, 3_000_000);
 }
 
+/// kube-scheduler's PodTopologySpread counts no pods that are being deleted, but its `AddPod`, which adds nominated pods, does.
+#[test]
+fn a_nominated_pod_counts_for_spread_constraints_even_while_it_is_being_deleted() {
+    use berth_testkit::text;
+
+    let nodes = "node a zone=z1\nnode b zone=z2";
+    for (deleted_at, nominated_to, expected) in
+        [(None, "a", "b"), (Some("2026-01-01T00:00:00Z"), "a", "b"), (Some("2026-01-01T00:00:00Z"), "b", "a")]
+    {
+        let mut world = text::world(nodes);
+        let mut other = text::pod("pod default/other app=web");
+        other.metadata.deletion_timestamp = deleted_at.map(|at| at.parse().expect("a time"));
+        other.spec.node_name = nominated_to.to_owned();
+        world.nominated.push(other.clone());
+        let pod = text::pod("pod default/p app=web spread(1 app=web @zone)");
+        let (profile, options) = (Profile::default(), Options::default());
+        let mut cluster = Cluster::new(settings(&profile, &options));
+        world.nodes.iter().for_each(|node| cluster.set_node(node));
+        let nominated = cluster.prepare(&other);
+        cluster.nominate(&nominated, nominated_to);
+        let prepared = cluster.prepare(&pod);
+        let got = cluster.evaluate(&prepared);
+        compare(&evaluate(&world, &pod, &profile, &options), &got).unwrap();
+        assert_eq!(got.outcome.node(), Some(expected), "{deleted_at:?}");
+    }
+}
+
 #[test]
 fn a_pod_that_leaves_and_comes_back_is_counted_once() {
     let (mut cluster, node) = (Cluster::new(Settings::default()), "node a zone=z1");

@@ -139,6 +139,8 @@ pub(super) fn rejection(q: Question, node: &Node) -> Result<Option<Rejection>, S
     let nominated = q.nominated_to(node);
     if !nominated.is_empty() {
         let mut world = q.world.clone();
+        let is_deleted = |pod: &&Pod| pod.metadata.deletion_timestamp.is_some();
+        world.added = nominated.iter().filter(is_deleted).cloned().collect();
         world.pods.extend(nominated);
         if let Some(rejection) = first_rejection(Question { world: &world, ..q }, node)? {
             return Ok(Some(rejection));

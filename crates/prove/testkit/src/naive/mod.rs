@@ -87,6 +87,8 @@ pub struct World {
     pub devices: Devices,
     /// In a trial of preemption, the removed pods that were being deleted before.
     pub removed: Vec<Pod>,
+    /// In a decision, the nominated pods that are being deleted, with the node that they are counted on.
+    pub added: Vec<Pod>,
 }
 
 /// The selector of a ReplicaSet, StatefulSet or ReplicationController.

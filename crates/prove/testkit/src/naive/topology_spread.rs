@@ -97,10 +97,13 @@ fn n_counted(q: Question, constraint: &TopologySpreadConstraint, node: &Node) ->
             && selector::selects(Some(selector), &pod.metadata.labels)
     };
     let counted = q.pods_on(node).filter(|p| p.metadata.deletion_timestamp.is_none() && is_selected(p));
-    // kube-scheduler's `RemovePod` takes pods off the counts that are not in them.
-    let on_node = |p: &&Pod| p.spec.node_name == node.metadata.name;
-    let uncounted = q.world.removed.iter().filter(on_node).filter(|p| is_selected(p));
-    counted.count() as i64 - uncounted.count() as i64
+    // kube-scheduler's `RemovePod` takes pods off the counts that are not in them, and its `AddPod` counts nominated pods whether
+    // they are being deleted or not.
+    let n_of = |pods: &[Pod]| {
+        let on_node = pods.iter().filter(|p| p.spec.node_name == node.metadata.name);
+        on_node.filter(|p| is_selected(p)).count() as i64
+    };
+    counted.count() as i64 + n_of(&q.world.added) - n_of(&q.world.removed)
 }
 
 /// Whether a constraint counts a node.
