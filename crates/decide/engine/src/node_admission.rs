@@ -5,6 +5,8 @@
 //! during execution and have the node as topology (`kubernetes.io/hostname`, and for anti-affinity "all topologies",
 //! which includes it). A node cannot see other topologies.
 
+use std::borrow::Cow;
+
 use berth_api::rules::{PodTerm, TaintEffect, TopologyScope};
 use berth_api::syntax::labels::{HOSTNAME, OS};
 
@@ -52,12 +54,15 @@ pub(crate) fn node_admission(
         let rule_set = state.rule_sets.get(itself.rule_set);
         let rules = rule_set.rules();
         record.account(&rule_set.requests, &rules.requests, &rules.host_ports, -1);
+        if let Some(taken) = state.taken_by(itself.devices.as_deref()) {
+            record.account_devices(&taken, -1);
+        }
         without = Some(record);
     }
     let n_pods = node.pods.len() as i64 - i64::from(itself.is_some());
     let node = without.as_ref().unwrap_or(node);
     state.has_operating_system(rule_set, node)?;
-    state.has_resources(rule_set, node, n_pods)?;
+    state.has_resources(prepared, rule_set, node, n_pods)?;
     state.checks_node(prepared, rule_set, node, node_name)?;
 
     for (term, matcher) in on_node(&rule_set.required_anti_affinity, &rule_set.rules().required_anti_affinity)
@@ -118,13 +123,23 @@ impl State {
     }
 
     /// The kubelet ignores extended resources that the node does not have: other components allocate them.
-    fn has_resources(&self, rule_set: &RuleSet, node: &NodeRecord, n_pods: i64) -> Result<(), NodeRejection> {
+    fn has_resources(
+        &self,
+        prepared: &PreparedPod,
+        rule_set: &RuleSet,
+        node: &NodeRecord,
+        n_pods: i64,
+    ) -> Result<(), NodeRejection> {
+        let mut requests = Cow::Borrowed(&rule_set.requests);
+        if let Some(taken) = self.taken_by(prepared.devices.as_deref()) {
+            requests.to_mut().add(&taken, 1);
+        }
         let missing = |name| {
             is_extended_resource(self.symbols.text(name)) && node.allocatable.resources.scalar(name).is_none()
         };
-        let scalar = rule_set.requests.scalar.iter().filter(|(name, amount)| *amount != 0 && !missing(*name));
+        let scalar = requests.scalar.iter().filter(|(name, amount)| *amount != 0 && !missing(*name));
         let scalar: Vec<_> = scalar.copied().collect();
-        let Some(shortage) = shortages(&rule_set.requests, &scalar, n_pods, node).into_iter().next() else {
+        let Some(shortage) = shortages(&requests, &scalar, n_pods, node).into_iter().next() else {
             return Ok(());
         };
         let resource = shortage.resource_name(&self.symbols);

@@ -51,3 +51,79 @@ async fn the_requirement_of_a_csi_driver_needs_its_gate() {
         assert_eq!(stored.as_bool(), volume_limit_scaling.then_some(true), "{created}");
     }
 }
+
+/// Enhancement 5517: the fields of devices and pods exist with their gate.
+#[tokio::test]
+async fn devices_take_of_their_node_with_the_gate_only() {
+    const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+    let slice = |mappings: Value| {
+        json!({"metadata": {"name": "s"}, "spec": {"driver": "d.example", "nodeName": "n",
+            "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "a", "nodeAllocatableResourceMappings": mappings}]}})
+    };
+    let mappings =
+        json!({"cpu": {"allocationMultiplier": "2"}, "hugepages-2Mi": {"capacityKey": "d.example/pages"}});
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "named"}],
+        "containers": [{"name": "c", "image": "i", "resources": {"claims": [{"name": "c"}]}}]}});
+    let status = |claim: &str, amount: &str| {
+        json!({"status": {"nodeAllocatableResourceClaimStatuses": [
+            {"resourceClaimName": claim, "containers": ["c"], "resources": {"cpu": amount}}]}})
+    };
+    for is_on in [false, true] {
+        let gates = FeatureGates { dra_node_allocatable_resources: is_on, ..FeatureGates::default() };
+        let server = server_with(gates).await;
+        let client = admin(&server);
+        let (code, created) = post(&client, SLICES, &slice(mappings.clone())).await;
+        assert_eq!(code, StatusCode::CREATED, "{created}");
+        let stored = &created["spec"]["devices"][0]["nodeAllocatableResourceMappings"];
+        assert_eq!(*stored, if is_on { mappings.clone() } else { Value::Null });
+        let mut changed = created.clone();
+        changed["spec"]["devices"] = slice(mappings.clone())["spec"]["devices"].clone();
+        let (_, changed) = put(&client, &format!("{SLICES}/s"), &changed).await;
+        assert_eq!(changed["spec"]["devices"], created["spec"]["devices"]);
+
+        assert_eq!(post(&client, PODS, &pod).await.0, StatusCode::CREATED);
+        let path = format!("{PODS}/p/status");
+        let (code, answer) = merge(&client, &path, &status("named", "2")).await;
+        assert_eq!(code, StatusCode::OK, "{answer}");
+        let stored = &answer["status"]["nodeAllocatableResourceClaimStatuses"];
+        assert_eq!(stored[0]["resources"], if is_on { json!({"cpu": "2"}) } else { Value::Null });
+        if !is_on {
+            continue;
+        }
+        for (change, field) in [
+            (status("another", "2"), "status.nodeAllocatableResourceClaimStatuses[0].resourceClaimName"),
+            (status("named", "-2"), "status.nodeAllocatableResourceClaimStatuses[0].resources[cpu]"),
+        ] {
+            let (code, refused) = merge(&client, &path, &change).await;
+            assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
+            assert_eq!(refused["details"]["causes"][0]["field"], field, "{refused}");
+        }
+        let (_, mut larger) = get(&client, &format!("{PODS}/p")).await;
+        larger["spec"]["containers"][0]["resources"]["requests"] = json!({"cpu": "1"});
+        let (code, refused) = put(&client, &format!("{PODS}/p/resize"), &larger).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
+        assert!(
+            refused["message"]
+                .as_str()
+                .unwrap()
+                .contains("pods with node allocatable resource claims cannot be resized")
+        );
+        for (mappings, expected) in [
+            (
+                json!({"example.com/gpu": {"allocationMultiplier": "1"}}),
+                "Invalid value: \"example.com/gpu\": must be a node",
+            ),
+            (
+                json!({"cpu": {"allocationMultiplier": "-1"}}),
+                "Invalid value: \"-1\": must be greater than or equal to 0",
+            ),
+            (json!({"memory": {"capacityKey": "a-b"}}), "Invalid value: \"a-b\""),
+        ] {
+            let (code, refused) = post(&client, SLICES, &slice(mappings)).await;
+            assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
+            let message = refused["details"]["causes"][0]["message"].as_str().unwrap();
+            assert!(message.starts_with(expected), "{message}");
+        }
+    }
+}

@@ -4,9 +4,9 @@
 //! many nodes reads every bound pod of the cluster.
 
 use berth_api::object::{
-    Affinity, Condition, Container, NamespacedName, ObjectMeta, Pod, PodOs, PodResourceClaim,
-    PodResourceClaimStatus, PodSchedulingGroup, PodSpec, ResourceList, ResourceRequirements, Shared,
-    StringMap, Toleration, find_condition, time, volume,
+    Affinity, Condition, Container, NamespacedName, NodeAllocatableResourceClaimStatus, ObjectMeta, Pod,
+    PodOs, PodResourceClaim, PodResourceClaimStatus, PodSchedulingGroup, PodSpec, PodStatus, ResourceList,
+    ResourceRequirements, Shared, StringMap, Toleration, find_condition, time, volume,
 };
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -61,6 +61,7 @@ berth_api::object_types! {
         pub(crate) init_container_statuses: Vec<ContainerState>,
         pub(crate) resource_claim_statuses: Vec<PodResourceClaimStatus>,
         pub(crate) extended_resource_claim_status: Option<ExtendedResourceClaim>,
+        pub(crate) node_allocatable_resource_claim_statuses: Shared<Vec<NodeAllocatableResourceClaimStatus>>,
         ;
         #[serde(with = "time")]
         pub(crate) start_time: Option<Timestamp>,
@@ -224,9 +225,16 @@ impl PodView {
                 resources: spec.resources.clone(),
                 os: spec.os.clone(),
                 host_network: spec.host_network,
+                resource_claims: spec.resource_claims.clone().into(),
                 ..PodSpec::default()
             },
-            ..Pod::default()
+            status: PodStatus {
+                node_allocatable_resource_claim_statuses: self
+                    .status
+                    .node_allocatable_resource_claim_statuses
+                    .clone(),
+                ..PodStatus::default()
+            },
         }
     }
 }

@@ -119,6 +119,8 @@ pub struct FeatureGates {
     pub workload_with_job: bool,
     /// The pods of a PodGroup share its claims of devices (enhancement 5729).
     pub dra_workload_resource_claims: bool,
+    /// Devices take allocatable resources of their node (enhancement 5517).
+    pub dra_node_allocatable_resources: bool,
 }
 
 impl FeatureGates {
@@ -151,7 +153,7 @@ impl FeatureGates {
         self.fields().into_iter().filter(|(_, is_on)| **is_on).map(|(name, _)| name).collect()
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut bool); 6] {
+    fn fields(&mut self) -> [(&'static str, &mut bool); 7] {
         [
             ("TaintTolerationComparisonOperators", &mut self.taint_toleration_comparison_operators),
             ("StorageCapacityScoring", &mut self.storage_capacity_scoring),
@@ -159,6 +161,7 @@ impl FeatureGates {
             ("MutablePVNodeAffinity", &mut self.mutable_pv_node_affinity),
             ("WorkloadWithJob", &mut self.workload_with_job),
             ("DRAWorkloadResourceClaims", &mut self.dra_workload_resource_claims),
+            ("DRANodeAllocatableResources", &mut self.dra_node_allocatable_resources),
         ]
     }
 }

@@ -35,8 +35,15 @@ pub const SPEC_FIELDS: [&str; 18] = [
 ];
 
 /// The fields of `status` that placement or the scheduling queue reads, besides `conditions`.
-pub const STATUS_FIELDS: [&str; 6] =
-    ["phase", "startTime", "nominatedNodeName", "resources", "allocatedResources", "resourceClaimStatuses"];
+pub const STATUS_FIELDS: [&str; 7] = [
+    "phase",
+    "startTime",
+    "nominatedNodeName",
+    "resources",
+    "allocatedResources",
+    "resourceClaimStatuses",
+    "nodeAllocatableResourceClaimStatuses",
+];
 
 /// The lists of container statuses in `status`. Of each status, placement reads the [`CONTAINER_STATUS_FIELDS`]; the
 /// others change often, and without effect on placement.
@@ -75,6 +82,9 @@ impl Pod {
         let volumes: Vec<_> = spec.volumes.iter().filter(|volume| volume.matters()).collect();
         let is_added = |(key, _): &(&String, _)| TOPOLOGY_LABELS.contains(&key.as_str());
         let (added, labels): (Vec<_>, Vec<_>) = metadata.labels.iter().partition(is_added);
+        // Before the pod has a node, they are a note of the attempt to bind it.
+        let taken = &status.node_allocatable_resource_claim_statuses[..];
+        let taken = if spec.node_name.is_empty() { &[] } else { taken };
         let fields = (
             (labels, group, metadata.controller()),
             [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION, RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION]
@@ -85,7 +95,7 @@ impl Pod {
             (&spec.init_containers, &spec.containers, &spec.overhead, &spec.resources),
             (self.started(), self.is_being_preempted(), volumes),
             (spec.host_network, spec.host_users, &spec.scheduling_group),
-            (&spec.resource_claims, &status.resource_claim_statuses),
+            (&spec.resource_claims, &status.resource_claim_statuses, taken),
             (&status.container_statuses, &status.init_container_statuses, status.is_resize_infeasible()),
             (&status.resources, &status.allocated_resources),
         );
@@ -198,6 +208,8 @@ mod tests {
             ("/spec/hostUsers", json!(false), true),
             ("/spec/resourceClaims", json!([{"name": "gpu"}]), true),
             ("/status/resourceClaimStatuses", json!([{"name": "gpu", "resourceClaimName": "p-gpu-x"}]), true),
+            // Of a pod without a node.
+            ("/status/nodeAllocatableResourceClaimStatuses", json!([{"resourceClaimName": "c"}]), false),
             ("/status/extendedResourceClaimStatus", json!({"resourceClaimName": "p-extended"}), false),
             ("/spec/schedulingGroup", json!({"podGroupName": "g"}), true),
             ("/status/containerStatuses", json!([{"name": "c", "restartCount": 1}]), false),
@@ -212,5 +224,11 @@ mod tests {
             let (before, after) = (pod(&base), pod(&changed));
             assert_eq!(before.placement_fields() != after.placement_fields(), matters, "{path}");
         }
+        let taken = json!([{"resourceClaimName": "c", "resources": {"cpu": "1"}}]);
+        let [before, after] = [json!([]), taken].map(|taken| {
+            json!({"spec": {"nodeName": "n"}, "status": {"nodeAllocatableResourceClaimStatuses": taken}})
+        });
+        let (before, after) = (pod(&before), pod(&after));
+        assert!(before.placement_fields() != after.placement_fields());
     }
 }

@@ -377,6 +377,10 @@ pub struct PodStatus {
     /// The claim that the scheduler made for extended resources of device classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extended_resource_claim_status: Option<Box<PodExtendedResourceClaimStatus>>,
+    /// What the devices of its claims take of the allocatable resources of its node, for each claim that takes any (gate
+    /// `DRANodeAllocatableResources`).
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub node_allocatable_resource_claim_statuses: Shared<Vec<NodeAllocatableResourceClaimStatus>>,
     /// Pod-level requests and limits in force on the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Box<ResourceRequirements>>,
@@ -395,6 +399,21 @@ pub struct PodResourceClaimStatus {
     /// Name of the claim; absent if none was needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_name: Option<String>,
+}
+
+/// What the devices of a claim take of the allocatable resources of the pod's node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeAllocatableResourceClaimStatus {
+    /// Name of the claim.
+    #[serde(deserialize_with = "nullable")]
+    pub resource_claim_name: String,
+    /// Names of the containers that use it.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<String>,
+    /// The amounts by resource, once for all containers.
+    #[serde(deserialize_with = "nullable")]
+    pub resources: ResourceList,
 }
 
 /// The claim of a pod's extended resources.

@@ -154,6 +154,18 @@ impl std::ops::Sub for Quantity {
     }
 }
 
+/// Exact but for fractions finer than 10⁻⁹, which are rounded away from zero; capped as all quantities are.
+impl std::ops::Mul for Quantity {
+    type Output = Quantity;
+    fn mul(self, other: Quantity) -> Quantity {
+        let whole = (self.nanos / NANOS).saturating_mul(other.nanos);
+        let fraction = (self.nanos % NANOS).saturating_mul(other.nanos);
+        let away = if fraction % NANOS == 0 { 0 } else { fraction.signum() };
+        let nanos = whole.saturating_add(fraction / NANOS + away).clamp(-MAX_NANOS, MAX_NANOS);
+        Quantity { nanos, ..self }
+    }
+}
+
 impl std::ops::AddAssign for Quantity {
     fn add_assign(&mut self, other: Quantity) {
         *self = *self + other;
@@ -396,6 +408,22 @@ mod tests {
         ] {
             let quantity = Quantity::parse(text).expect(text);
             assert_eq!((quantity.millis(), quantity.units()), (millis, units), "{text}");
+        }
+    }
+
+    #[test]
+    fn products_are_exact_and_capped() {
+        for (a, b, product) in [
+            ("4", "2", "8"),
+            ("3", "500m", "1500m"),
+            ("1500m", "2Gi", "3221225472"),
+            ("1n", "500m", "1n"),
+            ("-3", "2", "-6"),
+            ("0", "2Gi", "0"),
+            ("9E", "9E", "9223372036854775807"),
+        ] {
+            let of = |text| Quantity::parse(text).unwrap();
+            assert_eq!(of(a) * of(b), of(product), "{a} * {b}");
         }
     }
 

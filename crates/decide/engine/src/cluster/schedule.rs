@@ -70,10 +70,10 @@ impl Cluster {
             if let Some(volumes) = volumes {
                 self.assume_volumes(pod, node, volumes);
             }
+            self.assume(pod, node);
             if let Some(devices) = devices {
                 self.assume_devices(&pod.assumed_devices(devices, false));
             }
-            self.assume(pod, node);
         }
     }
 

@@ -126,6 +126,12 @@ impl NodeWhatIf<'_> {
         let compiled = context.state.rule_sets.get(rule_set);
         let rules = compiled.rules();
         self.record.account(&compiled.requests, &rules.requests, &rules.host_ports, sign);
+        if let Some(devices) = devices
+            && let Some(taken) = state.taken_by(Some(devices))
+        {
+            self.record.account_devices(&taken, sign);
+            self.delta.devices.change_left(devices, sign);
+        }
         self.delta.n_pods += sign;
         if let Some(devices) = devices.filter(|_| context.preempts_for_devices()) {
             self.delta.devices.add(devices, sign);

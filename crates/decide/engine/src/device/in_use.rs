@@ -20,6 +20,8 @@ pub(crate) struct DeviceDelta {
     pub(crate) without_gone: bool,
     /// Of the pods nominated there: their devices are in use until they have ended.
     victims: SmallVec<[DeviceUsers; 1]>,
+    /// Pods whose devices take of the node, and that it has no more.
+    left: SmallVec<[Arc<PodDevices>; 1]>,
 }
 
 impl DeviceDelta {
@@ -27,6 +29,14 @@ impl DeviceDelta {
         match self.pods.iter().position(|(known, _)| Arc::ptr_eq(known, pod)) {
             Some(i) => self.pods[i].1 += sign,
             None => self.pods.push((pod.clone(), sign)),
+        }
+    }
+
+    /// A pod whose devices take of the node leaves it (`sign` −1) or comes back (1).
+    pub(crate) fn change_left(&mut self, pod: &Arc<PodDevices>, sign: i64) {
+        match sign {
+            1 => self.left.retain(|left| !Arc::ptr_eq(left, pod)),
+            _ => self.left.push(pod.clone()),
         }
     }
 
@@ -45,6 +55,8 @@ pub(crate) struct DevicesInUse {
     changed: BTreeMap<PoolName, HashMap<Arc<str>, DeviceUse>>,
     /// Devices that are not to be chosen, although they are free.
     pub(super) avoided: AvoidedDevices,
+    /// Pods whose devices take of the node, and that it has no more.
+    pub(super) left: SmallVec<[Arc<PodDevices>; 1]>,
 }
 
 /// Devices that are not to be chosen, by pool and name.
@@ -85,6 +97,7 @@ impl DevicesInUse {
         let leaving = delta.pods.iter().filter(|(_, n)| *n < 0).map(|(pod, _)| &**pod);
         let leaving: Vec<&PodDevices> = leaving.collect();
         let mut in_use = DevicesInUse::without(state, &leaving, delta.without_gone, pod);
+        in_use.left.clone_from(&delta.left);
         let victims = delta.victims.iter().flat_map(|victims| victims.iter()).map(|victim| &**victim);
         let ending: Vec<&PodDevices> = leaving.iter().copied().chain(victims).collect();
         let mut reserved: Vec<AllocatedDevice> = Vec::new();

@@ -10,6 +10,7 @@ mod domain;
 mod explain;
 mod extended;
 mod in_use;
+mod node_allocatable;
 mod pools;
 mod published;
 mod resolve;
@@ -21,17 +22,19 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use berth_api::config::LeastWaste;
-use berth_api::object::NamespacedName;
+use berth_api::object::{NamespacedName, NodeAllocatableResourceClaimStatus};
 use smallvec::SmallVec;
 
 use crate::state::State;
 use crate::state::device::{ClaimSpec, ClassRecord, Consumer, ContainerResources, NodeScope, PodDevices};
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::pod::prepared::PreparedPod;
+use crate::state::rule_set::RuleSetId;
 
 pub(crate) use self::alternatives::alternatives;
 pub(crate) use self::explain::{Holders, Obstacle};
 pub(crate) use self::in_use::{AvoidedDevices, DeviceDelta, DevicesInUse};
+pub(crate) use self::node_allocatable::{AllocatableRules, Refusal};
 pub use self::published::{DeviceModel, DevicesOfNode, PublishedDevice};
 pub(crate) use self::published::{devices_of, models};
 pub(crate) use self::result::device_decision;
@@ -51,6 +54,8 @@ pub(crate) struct CycleDevices {
     pub(crate) write_problem: Option<String>,
     /// How long binding conditions may take to become true, in seconds.
     binding_timeout: i64,
+    /// The requests of the pod; none where they are not looked at.
+    requests: Option<RuleSetId>,
 }
 
 /// A claim of the pod.
@@ -80,6 +85,8 @@ pub(crate) struct DeviceRules {
     pub(crate) score: i64,
     /// A claim for extended resources is left over from an earlier attempt.
     pub(crate) has_stale_claim: bool,
+    /// What matters where devices take allocatable resources of their node.
+    pub(crate) allocatable: AllocatableRules,
 }
 
 /// A claim to be allocated, with the classes of its requests.
@@ -105,6 +112,8 @@ pub(crate) enum NodeVerdict {
     Fits(Box<NodeDevices>),
     /// In kube-scheduler's words.
     Rejected(&'static str),
+    /// For what the devices take of the node.
+    Refused(Box<Refusal>),
     /// The attempt for the pod ends with this error.
     Error(String),
 }
@@ -120,6 +129,8 @@ pub(crate) struct NodeDevices {
     pub(crate) score: i64,
     /// What is wasted, if the profile asks for it.
     pub(crate) waste: Option<search::Waste>,
+    /// What the devices take of the node, by the names of the claims.
+    pub(crate) node_allocatable: Vec<NodeAllocatableResourceClaimStatus>,
 }
 
 pub(crate) const CANNOT_ALLOCATE: &str = "cannot allocate all claims";
@@ -144,7 +155,8 @@ impl CycleDevices {
         let args = profile.map(|profile| profile.dynamic_resources).unwrap_or_default();
         let least_waste = profile.and_then(|profile| profile.least_waste.clone());
         let binding_timeout = args.binding_timeout.as_secs() as i64;
-        Some(Arc::new(CycleDevices::resolve(state, devices, binding_timeout, least_waste)))
+        let resolved = CycleDevices::resolve(state, devices, binding_timeout, least_waste);
+        Some(Arc::new(CycleDevices { requests: Some(pod.rule_set), ..resolved }))
     }
 
     /// Whether a request has alternatives.
@@ -158,6 +170,9 @@ impl CycleDevices {
         let rules = &*self.rules;
         if rules.has_stale_claim {
             return NodeVerdict::Rejected(STALE_CLAIM);
+        }
+        if let Some(shared) = self.shared_on(state, node, in_use) {
+            return shared;
         }
         let is_available = rules.allocated.iter().all(|(_, scope)| scope.includes(&state.symbols, node));
         let extended = self.extended_on(state, node);
@@ -173,9 +188,14 @@ impl CycleDevices {
                 };
             score = rules.score + score::score(&requested, &chosen);
         }
-        match is_available {
-            true => NodeVerdict::Fits(Box::new(NodeDevices { chosen, extended, score, waste })),
-            false => NodeVerdict::Rejected(NOT_AVAILABLE),
+        if !is_available {
+            return NodeVerdict::Rejected(NOT_AVAILABLE);
+        }
+        match self.taken_of(state, node, &requested, &chosen) {
+            Ok(node_allocatable) => {
+                NodeVerdict::Fits(Box::new(NodeDevices { chosen, extended, score, waste, node_allocatable }))
+            }
+            Err(refused) => refused,
         }
     }
 
@@ -218,6 +238,7 @@ impl CycleDevices {
         self.problem.is_none()
             && self.write_problem.is_none()
             && !self.rules.has_stale_claim
+            && !self.rules.allocatable.is_own
             && !self.has_alternatives()
     }
 }
@@ -252,6 +273,7 @@ impl PartialEq for DeviceRules {
             && scopes(self) == scopes(other)
             && classes(self) == classes(other)
             && self.containers == other.containers
+            && self.allocatable == other.allocatable
     }
 }
 

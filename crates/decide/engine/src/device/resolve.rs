@@ -7,7 +7,7 @@ use berth_api::object::NamespacedName;
 use berth_api::object::device::MAX_CONSUMERS;
 
 use super::score::score_of_allocated;
-use super::{CycleClaim, CycleDevices, DeviceRules, ExtendedResource, Requested};
+use super::{AllocatableRules, CycleClaim, CycleDevices, DeviceRules, ExtendedResource, Requested};
 use crate::state::State;
 use crate::state::device::{
     ClaimRecord, ClaimSpec, ClassRecord, Consumer, NodeScope, PodDevices, Readiness, StatedClaim,
@@ -29,6 +29,7 @@ impl CycleDevices {
             least_waste,
             write_problem: None,
             binding_timeout,
+            requests: None,
         };
         let mut rules = DeviceRules::default();
         resolved.problem = resolved.resolve_claims(state, &mut rules, binding_timeout).err();
@@ -45,6 +46,7 @@ impl CycleDevices {
         }
         rules.has_stale_claim = !rules.extended.is_empty()
             && state.devices.extended_claim_of(pod).is_some_and(|(_, claim)| !claim.spec.requests.is_empty());
+        rules.allocatable = AllocatableRules::of(state, pod, &resolved.claims);
         resolved.rules = Arc::new(rules);
         resolved
     }

@@ -85,7 +85,7 @@ pub(crate) fn device_decision(
             }),
         });
     }
-    Some(Ok(Box::new(DeviceDecision { claims })))
+    Some(Ok(Box::new(DeviceDecision { claims, node_allocatable: found.node_allocatable })))
 }
 
 fn allocation(

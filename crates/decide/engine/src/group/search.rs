@@ -323,6 +323,9 @@ impl Deciding<'_> {
     /// Assigns a pod with its volumes and devices to the node it is placed on, or takes that back.
     pub(super) fn assign(&mut self, pod: &PreparedPod, outcome: &Outcome, on: bool) {
         let Outcome::Placed { node, volumes, devices, .. } = outcome else { return };
+        if on {
+            self.state.assign(pod, node);
+        }
         if let Some(devices) = devices {
             let assumed = pod.assumed_devices(devices, false);
             match on {
@@ -335,9 +338,7 @@ impl Deciding<'_> {
             (Some(volumes), false) => self.state.restore_volumes(pod.namespace, volumes),
             (None, _) => {}
         }
-        if on {
-            self.state.assign(pod, node);
-        } else {
+        if !on {
             self.state.forget(pod);
         }
     }

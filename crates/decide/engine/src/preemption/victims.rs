@@ -262,5 +262,6 @@ impl Search<'_> {
 /// Whether a rule can change its mind about a node when pods leave it or come back: it reads which pods run.
 pub(crate) fn depends_on_pods(context: Context<'_>, plugin: Plugin) -> bool {
     plugins::rule(plugin).is_some_and(|rule| rule.reads.any_of(Reads::PODS))
-        || (plugin == Plugin::DynamicResources && context.preempts_for_devices())
+        || (plugin == Plugin::DynamicResources
+            && (context.preempts_for_devices() || context.takes_allocatable()))
 }

@@ -439,6 +439,9 @@ impl State {
         if record.volumes.is_some() {
             self.count_volumes(pod, node, sign);
         }
+        if let Some(devices) = self.pods.get(pod).devices.clone() {
+            self.account_devices(node, &devices, sign);
+        }
         let record = self.pods.get(pod);
         let (rule_set, signature) = (record.rule_set, record.signature);
         let compiled = self.rule_sets.get(rule_set);

@@ -25,8 +25,8 @@ impl Trial<'_> {
             _ => None,
         };
         let devices = decision.map(|decision| pod.assumed_devices(decision, false));
-        devices.iter().for_each(|devices| self.cluster.assume_devices(devices));
         self.cluster.assume(pod, node);
+        devices.iter().for_each(|devices| self.cluster.assume_devices(devices));
         Assigned { pod: pod.clone(), devices }
     }
 

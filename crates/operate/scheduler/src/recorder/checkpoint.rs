@@ -247,16 +247,15 @@ impl Checkpoint {
         }
     }
 
-    /// Each claim that is allocated has its own line.
+    /// Each claim that is allocated has its own line. What the devices take of the node stays as long as the pod is assumed there.
     fn assume_devices(&mut self, assumed: &AssumedDevices) {
         for claim in assumed.devices.claims.iter().filter(|claim| claim.allocation.is_some()) {
             let object = assumed_claim(assumed, claim);
-            let devices = DeviceDecision { claims: vec![claim.clone()] };
-            let assumed = AssumedDevices { devices, ..assumed.clone() };
-            // It is made of texts and numbers only, and so can be written.
-            let mut line = serde_json::to_vec(&Entry::AssumeDevices(Box::new(assumed))).unwrap_or_default();
-            line.push(b'\n');
-            self.set(object, &line);
+            self.set(object, &assumed_devices(assumed, vec![claim.clone()]));
+        }
+        if !assumed.devices.node_allocatable.is_empty() {
+            let added = self.add(&assumed_devices(assumed, Vec::new()));
+            self.change(&assumed.pod, |lines, _| lines.placed.push(added));
         }
     }
 
@@ -304,6 +303,16 @@ impl Checkpoint {
 }
 
 /// What is assumed of a claim. That for extended resources does not exist yet.
+/// A line that assumes some of the claims of a pod, and what its devices take of the node.
+fn assumed_devices(assumed: &AssumedDevices, claims: Vec<ClaimDecision>) -> Vec<u8> {
+    let node_allocatable = assumed.devices.node_allocatable.clone();
+    let assumed = AssumedDevices { devices: DeviceDecision { claims, node_allocatable }, ..assumed.clone() };
+    // It is made of texts and numbers only, and so can be written.
+    let mut line = serde_json::to_vec(&Entry::AssumeDevices(Box::new(assumed))).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
 fn assumed_claim(assumed: &AssumedDevices, claim: &ClaimDecision) -> Object {
     match claim.extended {
         Some(_) => Object::AssumedResources(assumed.pod.clone()),

@@ -5,6 +5,7 @@
 mod devices;
 mod devices_faults;
 mod devices_of_groups;
+mod devices_of_nodes;
 mod devices_preempting;
 mod events;
 mod faults;

@@ -2,7 +2,7 @@
 //! exhaustive search of the naive evaluator stays short.
 
 use berth_api::object::device::{CLAIM_FINALIZER, ClaimDecision, DeviceKind, DeviceObject};
-use berth_api::object::{Pod, PodResourceClaim};
+use berth_api::object::{ContainerClaim, Pod, PodResourceClaim};
 use serde_json::{Value, json};
 
 use super::names::{ZONE, ZONES, node_name};
@@ -142,6 +142,9 @@ fn device(random: &mut Random, driver: &str, i: usize, is_part: bool, per_device
         device["bindingFailureConditions"] = json!(["Failed"]);
         device["bindsToNode"] = json!(random.chance(50));
     }
+    if random.chance(30) {
+        device["nodeAllocatableResourceMappings"] = mappings(random, i);
+    }
     if per_device {
         match random.below(3) {
             0 => device["allNodes"] = json!(true),
@@ -150,6 +153,23 @@ fn device(random: &mut Random, driver: &str, i: usize, is_part: bool, per_device
         }
     }
     device
+}
+
+/// What a device takes of the node: of the second one, which is shared, by its bandwidth.
+fn mappings(random: &mut Random, i: usize) -> Value {
+    let resource = random.word(&["cpu", "cpu", "memory"]);
+    let amount = match &*resource {
+        "cpu" => random.word(&["500m", "1", "2"]),
+        _ => random.word(&["1Gi", "2Gi"]),
+    };
+    let mut mapping = json!({});
+    if random.chance(95) {
+        mapping["allocationMultiplier"] = json!(amount);
+    }
+    if random.chance(if i == 1 { 60 } else { 3 }) {
+        mapping["capacityKey"] = json!(random.word(&["bandwidth", "bandwidth", "bandwidth", "lanes"]));
+    }
+    json!({resource: mapping})
 }
 
 /// A claim, also one from the template for the pod with this number.
@@ -303,6 +323,23 @@ pub fn draw(random: &mut Random, world: &World, pod: &mut Pod) {
             resource_claim_name: Some(name),
             ..PodResourceClaim::default()
         });
+    }
+    let entries: Vec<String> = pod.spec.resource_claims.iter().map(|entry| entry.name.clone()).collect();
+    for name in entries {
+        let n = random.below(10).min(pod.spec.containers.len());
+        for container in pod.spec.containers.iter_mut().take(n) {
+            let request = String::new();
+            container.resources.claims.push(ContainerClaim { name: name.clone(), request });
+        }
+    }
+    // It counts if the pod has a node.
+    if !pod.spec.resource_claims.is_empty() && random.chance(50) {
+        let resource = random.word(&["cpu", "memory"]);
+        let amount = random.word(if resource == "cpu" { &["500m", "1"] } else { &["1Gi", "2Gi"] });
+        let claim = format!("c{}", random.below(6));
+        let status = json!([{"resourceClaimName": claim, "resources": {resource: amount}}]);
+        pod.status.node_allocatable_resource_claim_statuses =
+            serde_json::from_value(status).expect("a status");
     }
     if random.chance(12)
         && let Some(container) = pod.spec.containers.first_mut()

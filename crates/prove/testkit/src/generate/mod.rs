@@ -125,6 +125,8 @@ fn next(random: &mut Random, world: &World, flavour: Flavour, i: usize) -> Opera
         75..77 => {
             let mut pod = pod(random, world, flavour, i);
             pod.spec.node_name = names::node_name(random);
+            // Only pods that are bound have it.
+            pod.status.node_allocatable_resource_claim_statuses = Default::default();
             Some(Operation::Nominate(Box::new(pod)))
         }
         77..78 => {

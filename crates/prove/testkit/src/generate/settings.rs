@@ -131,6 +131,7 @@ pub fn options(seed: u64, flavour: Flavour) -> Options {
         taint_toleration_comparison_operators: random.chance(40),
         storage_capacity_scoring: random.chance(40),
         volume_limit_scaling: random.chance(40),
+        dra_node_allocatable_resources: flavour == Flavour::Devices && random.chance(50),
         ..FeatureGates::default()
     };
     if flavour == Flavour::Devices && !seed.is_multiple_of(3) {

@@ -1,7 +1,7 @@
 //! `NodeResourcesFit`: requests against the free resources of a node.
 
 use berth_api::config::{ScoringStrategyKind, UtilizationShapePoint};
-use berth_api::object::{Node, ResourceList};
+use berth_api::object::{Node, Pod, ResourceList};
 
 use super::devices;
 use super::requests::{
@@ -47,15 +47,25 @@ fn is_ignored(q: Question, resource: &str) -> bool {
 
 /// The requests of the pods on a node.
 pub fn requested(q: Question, node: &Node, resource: &str) -> i64 {
-    let requests = q.pods_on(node).map(|pod| amount(&pod_requests(pod, &ResourceList::new()), resource));
+    let requests = q.pods_on(node).map(|pod| {
+        amount(&with_devices(q, pod, resource, pod_requests(pod, &ResourceList::new())), resource)
+    });
     requests.fold(0, i64::saturating_add)
+}
+
+/// The requests of a running pod with what its devices take.
+fn with_devices(q: Question, pod: &Pod, resource: &str, mut requests: ResourceList) -> ResourceList {
+    *requests.entry(resource.to_owned()).or_default() += devices::taken_by(q, pod, resource);
+    requests
 }
 
 /// The requests of the pods on a node for scoring.
 fn scoring_requested(q: Question, node: &Node, resource: &str) -> i64 {
     let requests = q.pods_on(node).map(|pod| match resource {
-        "cpu" | "memory" => amount(&running_pod_scoring_requests(pod), resource),
-        _ => amount(&pod_requests(pod, &ResourceList::new()), resource),
+        "cpu" | "memory" => {
+            amount(&with_devices(q, pod, resource, running_pod_scoring_requests(pod)), resource)
+        }
+        _ => amount(&with_devices(q, pod, resource, pod_requests(pod, &ResourceList::new())), resource),
     });
     requests.fold(0, i64::saturating_add)
 }

@@ -55,8 +55,16 @@ impl Strategy for Pod {
         }
     }
 
-    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
+    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
         update::prepare_update(subresource, new, old);
+        let is_enabled = context.feature_gates.dra_node_allocatable_resources;
+        if !is_enabled && old["status"].get(update::NODE_ALLOCATABLE).is_none() {
+            object(new, "status").and_then(|status| status.remove(update::NODE_ALLOCATABLE));
+        }
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
+        update::validate_node_allocatable(new, causes);
     }
 
     fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {

@@ -51,6 +51,9 @@ pub fn validate(new: &Value, old: &Value, causes: &mut Causes) {
         let why = "Pod QOS Class may not change as a result of resizing";
         causes.invalid("metadata", &class.into(), why);
     }
+    if !items(&old["status"], "nodeAllocatableResourceClaimStatuses").is_empty() {
+        causes.forbidden("spec", "pods with node allocatable resource claims cannot be resized");
+    }
     for list in LISTS {
         for (i, (new, old)) in items(&new["spec"], list).iter().zip(items(&old["spec"], list)).enumerate() {
             let field = format!("spec.{list}[{i}].resources");

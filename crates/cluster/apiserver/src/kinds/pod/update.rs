@@ -8,6 +8,30 @@ use crate::kinds::prelude::*;
 use crate::request::Cause;
 use crate::strategy::template;
 
+/// What devices take of the node of the pod, by claim.
+pub const NODE_ALLOCATABLE: &str = "nodeAllocatableResourceClaimStatuses";
+
+/// Validates what devices take of the node: the claims are those of the pod.
+pub fn validate_node_allocatable(pod: &Value, causes: &mut Causes) {
+    let status = &pod["status"];
+    let of_pod = items(&pod["spec"], "resourceClaims").iter().chain(items(status, "resourceClaimStatuses"));
+    let names: HashSet<&str> = of_pod.filter_map(|entry| entry["resourceClaimName"].as_str()).collect();
+    for (i, taken) in items(status, NODE_ALLOCATABLE).iter().enumerate() {
+        let (path, name) = (format!("status.{NODE_ALLOCATABLE}[{i}]"), &taken["resourceClaimName"]);
+        if !name.as_str().is_some_and(|name| names.contains(name)) {
+            causes.invalid(&format!("{path}.resourceClaimName"), name, "must be a claim of the pod");
+        }
+        for (resource, amount) in taken["resources"].as_object().into_iter().flatten() {
+            let why = match quantity(amount) {
+                None => "must be a quantity",
+                Some(amount) if amount.is_negative() => "must be greater than or equal to 0",
+                Some(_) => continue,
+            };
+            causes.invalid(&format!("{path}.resources[{resource}]"), amount, why);
+        }
+    }
+}
+
 /// Restores the fields of a changed pod that only its creation sets.
 pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
     match subresource {

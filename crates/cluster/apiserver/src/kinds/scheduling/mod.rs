@@ -14,7 +14,7 @@ kinds! {
     DEVICE_CLASSES: device::CLASS, &[NAME, AGE], has_generation: true;
     RESOURCE_CLAIMS: device::CLAIM, device::CLAIM_COLUMNS;
     RESOURCE_CLAIM_TEMPLATES: device::CLAIM_TEMPLATE, &[NAME, AGE];
-    RESOURCE_SLICES: device::SLICE, device::SLICE_COLUMNS, has_generation: true;
+    RESOURCE_SLICES: device::SliceStrategy, device::SLICE_COLUMNS, has_generation: true;
     PRIORITY_CLASSES: priority_class::PriorityClass, priority_class::COLUMNS;
     POD_GROUPS: pod_group::POD_GROUP, pod_group::COLUMNS;
     POD_GROUPS_V1BETA1: NoRules, pod_group::COLUMNS;

@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{AllocationResult, DeviceRequest, ResourceClaim, ResourceClaimConsumerReference};
-use crate::object::{ContainerExtendedResourceRequest, NamespacedName, ObjectMeta};
+use crate::object::{
+    ContainerExtendedResourceRequest, NamespacedName, NodeAllocatableResourceClaimStatus, ObjectMeta,
+};
 
 /// What a decision does about the claims of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,6 +14,9 @@ use crate::object::{ContainerExtendedResourceRequest, NamespacedName, ObjectMeta
 pub struct DeviceDecision {
     /// The claims in the order of the pod; that for extended resources is the last.
     pub claims: Vec<ClaimDecision>,
+    /// What the devices take of the allocatable resources of the node, by the names of the claims.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_allocatable: Vec<NodeAllocatableResourceClaimStatus>,
 }
 
 /// What a decision does about one claim.

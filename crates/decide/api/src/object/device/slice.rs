@@ -127,6 +127,22 @@ pub struct Device {
     /// Whether several requests can share the device.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "std::ops::Not::not")]
     pub allow_multiple_allocations: bool,
+    /// What an allocation of the device takes of the allocatable resources of the node, by resource such as `cpu` (gate
+    /// `DRANodeAllocatableResources`).
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_allocatable_resource_mappings: BTreeMap<String, NodeAllocatableResourceMapping>,
+}
+
+/// How much of a resource of the node an allocation of a device takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeAllocatableResourceMapping {
+    /// The capacity of the device whose consumed amount counts; absent for the device as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_key: Option<String>,
+    /// The amount for a device, or for one unit of the capacity; absent for 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocation_multiplier: Option<Quantity>,
 }
 
 /// A capacity of a device.

@@ -4,17 +4,20 @@
 //! ([`crate::device`]). The score prefers the first alternatives of lists. Source: enhancements 4381, 4815, 4816, 5004, 5007,
 //! 5055 and 5075, as kube-scheduler 1.36 evaluates them.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use berth_api::config::Plugin;
 use berth_api::object::ContainerExtendedResourceRequest;
+use berth_api::syntax::quantity::with_unit;
 
 use super::hints::{Hints, QueueingHint};
+use super::node_resources_fit::Shortage;
 use super::rule::{Filter, Normalization, PreFilter, Reads, Rule, Scorer, TermInfo};
 use crate::cycle::context::{Context, NodeRef};
 use crate::device::{
     CANNOT_ALLOCATE, CycleClaim, CycleDevices, DevicesInUse, Holders, INVALID_POOLS, NodeVerdict, Obstacle,
-    Requested,
+    Refusal, Requested,
 };
 use crate::state::change::{Change, DeviceChange};
 use crate::state::device::{Alternative, StatedClaim};
@@ -62,6 +65,11 @@ impl Context<'_> {
         self.profile.profile.filter.contains(&Plugin::DynamicResources)
     }
 
+    /// Whether devices of the pod may take allocatable resources of its node.
+    pub(crate) fn takes_allocatable(self) -> bool {
+        self.state.devices_take_allocatable() && self.cycle.devices.is_some() && self.allocates_devices()
+    }
+
     /// Whether the pod gets devices by preemption, and devices are reserved for nominated pods: an extension.
     pub(crate) fn preempts_for_devices(self) -> bool {
         self.cycle.devices.is_some()
@@ -89,6 +97,7 @@ impl Filter for AllocatableClaims<'_> {
                 Some(Rejection { status: Status::Unschedulable, ..unresolvable(reason.to_owned()) })
             }
             NodeVerdict::Rejected(reason) => Some(unresolvable(reason.to_owned())),
+            NodeVerdict::Refused(refusal) => Some(refusal.rejection),
             NodeVerdict::Error(error) => {
                 let error = format!("running \"DynamicResources\" filter plugin: {error}");
                 Some(Rejection { status: Status::Error, ..unresolvable(error) })
@@ -115,6 +124,9 @@ impl Filter for AllocatableClaims<'_> {
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
+        if let NodeVerdict::Refused(refusal) = self.on(node) {
+            return self.refused(*refusal);
+        }
         let Some(rejection) = self.check(node) else { return Vec::new() };
         let reason = rejection.reasons.first().cloned().unwrap_or_default();
         let verdict = |detail: String, term: String| {
@@ -157,6 +169,33 @@ impl AllocatableClaims<'_> {
         let state = self.context.state;
         let in_use = DevicesInUse::on(state, node.record, node.device_delta(), self.devices);
         self.devices.on(state, node.record, &in_use)
+    }
+
+    /// What the node lacks for what devices take of it, or the reason of another kind.
+    fn refused(&self, Refusal { rejection, shortages }: Refusal) -> Vec<Verdict> {
+        let names: Vec<_> = self.devices.claims.iter().map(|claim| path(&claim.name_in_pod)).collect();
+        let verdict = |reason: Cow<'static, str>, detail: String| Verdict {
+            reason,
+            ..Verdict::new(Plugin::DynamicResources, rejection.status, "", detail).term(names.join(", "))
+        };
+        let symbols = &self.context.state.symbols;
+        let of_shortage = |shortage: &Shortage| {
+            let resource = shortage.resource_name(symbols).to_owned();
+            let Shortage { requested, used, allocatable, .. } = *shortage;
+            let amount = with_unit(&resource, requested);
+            verdict(
+                shortage.reason(symbols),
+                format!("with what its devices take of the node, requests {amount} {resource}"),
+            )
+            .counts(Counts::Resource { resource, requested, used, allocatable })
+        };
+        match &shortages[..] {
+            [] => {
+                let detail = "its devices take allocatable resources of the node".to_owned();
+                rejection.reasons.iter().map(|reason| verdict(reason.clone(), detail.clone())).collect()
+            }
+            shortages => shortages.iter().map(of_shortage).collect(),
+        }
     }
 
     /// The claim, if it has to be allocated.
@@ -219,7 +258,7 @@ impl Scorer for AllocatableClaims<'_> {
                 found.score * (MAX_WASTE_SCORE + 1) + found.waste.map_or(0, |waste| waste.score())
             }
             NodeVerdict::Fits(found) => found.score,
-            NodeVerdict::Rejected(_) | NodeVerdict::Error(_) => 0,
+            NodeVerdict::Rejected(_) | NodeVerdict::Refused(_) | NodeVerdict::Error(_) => 0,
         }
     }
 

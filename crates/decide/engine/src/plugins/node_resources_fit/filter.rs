@@ -43,6 +43,7 @@ pub(crate) fn is_extended_resource(name: &str) -> bool {
 }
 
 /// A resource that the node lacks.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Shortage {
     /// None for the resources that have a `name`.
     resource: Option<Symbol>,
@@ -54,17 +55,17 @@ pub(crate) struct Shortage {
 
 impl Shortage {
     /// Whether even the empty node would lack it.
-    fn is_unresolvable(&self) -> bool {
+    pub(crate) fn is_unresolvable(&self) -> bool {
         self.name != PODS && self.requested > self.allocatable
     }
 
-    fn reason(&self, context: Context<'_>) -> Cow<'static, str> {
+    pub(crate) fn reason(&self, symbols: &Symbols) -> Cow<'static, str> {
         match self.name {
             PODS => "Too many pods".into(),
             "cpu" => "Insufficient cpu".into(),
             "memory" => "Insufficient memory".into(),
             "ephemeral-storage" => "Insufficient ephemeral-storage".into(),
-            _ => format!("Insufficient {}", self.resource_name(&context.state.symbols)).into(),
+            _ => format!("Insufficient {}", self.resource_name(symbols)).into(),
         }
     }
 
@@ -142,7 +143,7 @@ impl Filter for FreeResources<'_> {
         }
         let unresolvable = shortages.iter().any(Shortage::is_unresolvable);
         let status = if unresolvable { Status::UnschedulableAndUnresolvable } else { Status::Unschedulable };
-        let reasons = shortages.iter().map(|s| s.reason(self.context)).collect();
+        let reasons = shortages.iter().map(|s| s.reason(&self.context.state.symbols)).collect();
         Some(Rejection { plugin: Plugin::NodeResourcesFit, status, reasons })
     }
 
@@ -181,7 +182,7 @@ impl Filter for FreeResources<'_> {
             let mut verdict = Verdict::new(Plugin::NodeResourcesFit, status, "", describe(name, requested))
                 .term(term(name))
                 .counts(Counts::Resource { resource: name.to_owned(), requested, used, allocatable });
-            verdict.reason = shortage.reason(self.context);
+            verdict.reason = shortage.reason(&self.context.state.symbols);
             verdict
         };
         self.shortages(node).into_iter().map(verdict).collect()

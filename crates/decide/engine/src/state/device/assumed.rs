@@ -12,8 +12,10 @@ use crate::state::change::DeviceChange;
 
 impl State {
     /// Assumes that the claims of a pod are allocated as it was decided and reserved for it, or for its PodGroup, until newer objects
-    /// come. While they are in flight, no other pod gets a claim that was not allocated before.
+    /// come. While they are in flight, no other pod gets a claim that was not allocated before. What the devices take of the node
+    /// counts if the pod is assigned.
     pub(crate) fn assume_devices(&mut self, assumed: &AssumedDevices) {
+        self.assume_taken(assumed);
         let pod = ResourceClaimConsumerReference {
             resource: "pods".to_owned(),
             name: assumed.pod.name().to_owned(),

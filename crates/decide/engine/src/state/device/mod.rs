@@ -8,6 +8,7 @@ mod claim;
 mod class;
 mod group_claims;
 mod index;
+mod node_allocatable;
 mod pod_devices;
 mod pool;
 mod release;
@@ -32,6 +33,7 @@ pub(crate) use self::claim::{
     CountMode, Readiness,
 };
 pub(crate) use self::class::ClassRecord;
+pub(crate) use self::node_allocatable::{Mappings as NodeMappings, TakenByClaim};
 pub(crate) use self::pod_devices::{ContainerResources, DeviceUsers, PodDevices, StatedClaim};
 pub(crate) use self::pool::{Amounts, CounterSets, DeviceRecord, DeviceRest, DeviceUse, Pool, SliceRecord};
 pub(crate) use self::release::ReleasedClaims;
@@ -222,6 +224,6 @@ fn sweep<T>(table: &mut SharedValues<T>) {
 /// Nodes that a change concerns.
 enum Concerned {
     Nodes(Arc<[NodeId]>),
-    /// So many that each view looks at all nodes.
+    /// So many that each view of pods with claims looks at all nodes. Views of pods without claims would look at marked nodes as well.
     All,
 }

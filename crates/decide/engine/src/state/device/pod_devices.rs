@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use berth_api::object::{Container, NamespacedName, Pod};
+use berth_api::syntax::quantity::Quantity;
 
 use super::CLASS_RESOURCE_PREFIX;
+use super::node_allocatable::{TakenByClaim, budget};
 
 /// What of a pod the allocation of devices depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,6 +19,10 @@ pub(crate) struct PodDevices {
     pub(crate) claims: Box<[ClaimReference]>,
     /// Init containers, then the others; empty if none requests an extended resource.
     pub(crate) containers: Box<[ContainerResources]>,
+    /// Of the resources with pod-level requests: what its containers leave of these for its devices.
+    pub(crate) budget: Box<[(Box<str>, Quantity)]>,
+    /// What its devices take of the allocatable resources of the node that it is assigned to.
+    pub(crate) taken: Box<[TakenByClaim]>,
 }
 
 /// Pods with claims of devices.
@@ -27,6 +33,8 @@ pub(crate) type DeviceUsers = Arc<[Arc<PodDevices>]>;
 pub(crate) struct ClaimReference {
     pub(crate) name: Box<str>,
     pub(crate) claim: StatedClaim,
+    /// The containers that use it: init containers, then the others.
+    pub(crate) containers: Box<[Box<str>]>,
 }
 
 /// The claim of an entry.
@@ -55,6 +63,7 @@ impl PodDevices {
     /// None for a pod without claims and extended resources.
     pub(crate) fn parse(pod: &Pod) -> Option<PodDevices> {
         let namespace = &pod.metadata.namespace;
+        let containers = || pod.spec.init_containers.iter().chain(&pod.spec.containers);
         let claims: Box<[_]> = (pod.spec.resource_claims.iter())
             .map(|entry| {
                 let named = |name: &str| NamespacedName::new(namespace, name);
@@ -70,10 +79,11 @@ impl PodDevices {
                         },
                     }
                 };
-                ClaimReference { name: entry.name.as_str().into(), claim }
+                let uses = |of: &&Container| of.resources.claims.iter().any(|used| used.name == entry.name);
+                let containers = containers().filter(uses).map(|of| of.name.as_str().into()).collect();
+                ClaimReference { name: entry.name.as_str().into(), claim, containers }
             })
             .collect();
-        let containers = || pod.spec.init_containers.iter().chain(&pod.spec.containers);
         let requests_extended = |container: &Container| {
             container.resources.requests.iter().any(|(name, amount)| !amount.is_zero() && is_extended(name))
         };
@@ -91,6 +101,8 @@ impl PodDevices {
             pod: NamespacedName::new(namespace, &pod.metadata.name),
             pod_uid: pod.metadata.uid.as_str().into(),
             group: pod.spec.scheduling_group.as_ref().map(|group| group.pod_group_name.as_str().into()),
+            budget: if claims.is_empty() { Box::default() } else { budget(&pod.spec) },
+            taken: TakenByClaim::all_of(pod),
             claims,
             containers,
         })
@@ -101,6 +113,7 @@ impl PodDevices {
         PodDevices {
             pod: NamespacedName::new(self.pod.namespace(), pod_name),
             pod_uid: Box::default(),
+            taken: Box::default(),
             ..self.clone()
         }
     }

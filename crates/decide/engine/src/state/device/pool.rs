@@ -9,6 +9,7 @@ use berth_api::object::device::DeviceTaint;
 use berth_api::syntax::quantity::Quantity;
 use rustc_hash::FxHasher;
 
+use super::NodeMappings;
 use super::claim::AllocatedDevice;
 use super::scope::NodeScope;
 use super::shape::Shape;
@@ -102,6 +103,8 @@ pub(crate) struct DeviceRest {
     pub(crate) binds_to_node: bool,
     pub(crate) binding_conditions: Box<[String]>,
     pub(crate) binding_failure_conditions: Box<[String]>,
+    /// What an allocation takes of the node; nothing without the gate.
+    pub(crate) node_mappings: NodeMappings,
 }
 
 impl Deref for DeviceRecord {

@@ -16,7 +16,7 @@ use super::pool::{Amounts, CounterSets, DeviceRecord, DeviceRest, SliceRecord};
 use super::scope::NodeScope;
 use super::selector::Selector;
 use super::shape::Shape;
-use super::{Concerned, Devices, PoolName, shared};
+use super::{Concerned, Devices, NodeMappings, PoolName, shared};
 use crate::state::State;
 use crate::state::change::{Change, DeviceChange};
 
@@ -147,6 +147,10 @@ impl State {
             binds_to_node: device.binds_to_node,
             binding_conditions: device.binding_conditions.clone().into(),
             binding_failure_conditions: device.binding_failure_conditions.clone().into(),
+            node_mappings: match self.devices_take_allocatable() {
+                true => device.node_allocatable_resource_mappings.clone(),
+                false => NodeMappings::new(),
+            },
         };
         DeviceRecord {
             shape: shared(&mut self.devices.shapes, shape.hash(), shape),

@@ -43,7 +43,7 @@ impl Resources {
         self.scalar.iter().find(|(n, _)| *n == name).map(|(_, amount)| *amount)
     }
 
-    fn add(&mut self, other: &Resources, sign: i64) {
+    pub(crate) fn add(&mut self, other: &Resources, sign: i64) {
         self.milli_cpu = self.milli_cpu.saturating_add(sign * other.milli_cpu);
         self.memory = self.memory.saturating_add(sign * other.memory);
         self.ephemeral_storage = self.ephemeral_storage.saturating_add(sign * other.ephemeral_storage);
@@ -172,6 +172,13 @@ impl NodeRecord {
             let mut freed = ports.iter().peekable();
             self.ports.retain(|port| freed.next_if_eq(&port).is_none());
         }
+    }
+
+    /// Adds (`sign` 1) or subtracts (−1) what devices of a pod take.
+    pub(crate) fn account_devices(&mut self, taken: &Resources, sign: i64) {
+        self.requested.add(taken, sign);
+        self.non_zero_milli_cpu = self.non_zero_milli_cpu.saturating_add(sign * taken.milli_cpu);
+        self.non_zero_memory = self.non_zero_memory.saturating_add(sign * taken.memory);
     }
 }
 

@@ -2,9 +2,11 @@
 
 mod allocation;
 mod assumptions;
+mod bad_input;
 mod group_claims;
 mod group_ranks;
 mod least_waste;
+mod node_allocatable;
 mod preemption;
 mod search;
 mod victims;

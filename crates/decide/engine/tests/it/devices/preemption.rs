@@ -36,7 +36,7 @@ fn running(manifest: &str, pods: &[&str]) -> World {
 
 impl World {
     /// The victims of a pod as `NODE: POD ...`, with `!` for each violated budget; or why there are none.
-    fn preempt(&mut self, pod: &str, budgets: &[PodDisruptionBudget]) -> String {
+    pub(super) fn preempt(&mut self, pod: &str, budgets: &[PodDisruptionBudget]) -> String {
         let prepared = self.prepare(pod);
         assert_eq!(self.cluster.decide(&prepared).node(), None, "{pod} is unschedulable");
         let budgets: Vec<_> = budgets.iter().map(DisruptionBudget::from).collect();

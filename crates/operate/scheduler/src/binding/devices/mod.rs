@@ -101,8 +101,10 @@ impl DeviceBindings {
         let claims: Vec<_> =
             decided.iter().map(|claim| ClaimWrite::new(pod, claim, self.waits.claim(&claim.claim))).collect();
         let waits = decided.iter().any(|claim| claim.waits);
-        let has_writes = claims.iter().any(|claim| !matches!(claim.step, ClaimStep::Nothing));
-        let write = DeviceWrite { pod: pod.clone(), claims, abandoned: abandoned.clone() };
+        let node_allocatable = assumed.devices.node_allocatable.clone();
+        let has_writes = !node_allocatable.is_empty()
+            || claims.iter().any(|claim| !matches!(claim.step, ClaimStep::Nothing));
+        let write = DeviceWrite { pod: pod.clone(), claims, node_allocatable, abandoned: abandoned.clone() };
         let wait = DeviceWait {
             binding: None,
             node: node.clone(),

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::claim::{claim_path, consumers, is_final, remove_finalizer, state_of};
 use super::write::{ClaimWrite, DeviceWrite};
-use super::writer::{DeviceWriter, FIRST_RETRY, LONGEST_RETRY, MAX_ATTEMPTS};
+use super::writer::{
+    DeviceWriter, EXTENDED_RESOURCES, FIRST_RETRY, LONGEST_RETRY, MAX_ATTEMPTS, NODE_ALLOCATABLE,
+};
 
 impl DeviceWriter {
     /// Takes back what was written for a pod, or may have been: its reservations are removed, and the claim for its extended
@@ -40,7 +42,23 @@ impl DeviceWriter {
                 tokio::time::sleep(error.retry_after().unwrap_or(wait)).await;
             }
         }
+        if !write.node_allocatable.is_empty() && self.leadership.leads() {
+            self.hide_node_allocatable(&write.pod).await;
+        }
         versions
+    }
+
+    /// Removes from the status of a pod what its devices take of the node.
+    async fn hide_node_allocatable(&self, pod: &Pod) {
+        let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
+        while let Err(error) = self.show(pod, NODE_ALLOCATABLE, Value::Null).await {
+            let wait = backoff.failed(fastrand::f64());
+            if is_final(&error) || !self.leadership.leads() {
+                tracing::warn!("the status of pod {} stays: {error}", pod.key());
+                return;
+            }
+            tokio::time::sleep(error.retry_after().unwrap_or(wait)).await;
+        }
     }
 
     /// Removes the reservation of a claim for a pod.
@@ -86,7 +104,7 @@ impl DeviceWriter {
                 }
             }
         }
-        self.show_extended(pod, Value::Null).await
+        self.show(pod, EXTENDED_RESOURCES, Value::Null).await
     }
 
     /// Takes an allocation away that no other pod uses than the given one. If others use it, only the reservation of this one is

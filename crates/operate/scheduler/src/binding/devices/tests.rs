@@ -50,7 +50,7 @@ impl Fixture {
             group: None,
             extended: None,
         };
-        let devices = DeviceDecision { claims: vec![decided] };
+        let devices = DeviceDecision { claims: vec![decided], ..DeviceDecision::default() };
         let assumed = AssumedDevices { uid: "p".to_owned(), devices, in_flight: true, ..Default::default() };
         let (abandoned, node): (Arc<AtomicBool>, Arc<str>) = (Arc::default(), "a".into());
         let Fixture { bindings, cluster, pod, now, .. } = &mut fixture;

@@ -7,7 +7,7 @@ use berth_api::object::device::{
     AllocationResult, CLAIM_FINALIZER, ClaimDecision, ExtendedResourceClaim, ResourceClaim,
     ResourceClaimConsumerReference,
 };
-use berth_api::object::{NamespacedName, Pod};
+use berth_api::object::{NamespacedName, NodeAllocatableResourceClaimStatus, Pod};
 use berth_api::resource::RESOURCE_CLAIMS;
 use berth_mirror::DeviceClaimState;
 use serde_json::{Value, json};
@@ -21,6 +21,8 @@ const MAX_GENERATED_BASE: usize = 58;
 pub(crate) struct DeviceWrite {
     pub(crate) pod: Arc<Pod>,
     pub(crate) claims: Vec<ClaimWrite>,
+    /// What the devices take of the node, for the status of the pod.
+    pub(crate) node_allocatable: Vec<NodeAllocatableResourceClaimStatus>,
     /// Set when the node is deleted, or the attempt ended: then nothing more is bound.
     pub(crate) abandoned: Arc<AtomicBool>,
 }

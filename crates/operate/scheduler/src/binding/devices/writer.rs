@@ -29,6 +29,11 @@ pub(super) const MAX_ATTEMPTS: u32 = 5;
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(50);
 pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
+/// Which claim has the extended resources of the pod.
+pub(super) const EXTENDED_RESOURCES: &str = "extendedResourceClaimStatus";
+/// What the devices of the pod take of its node.
+pub(super) const NODE_ALLOCATABLE: &str = "nodeAllocatableResourceClaimStatuses";
+
 /// Why a try does not succeed.
 enum Failure {
     Call(CallError),
@@ -79,10 +84,16 @@ impl DeviceWriter {
                 let status =
                     json!({"resourceClaimName": claim.claim.name(), "requestMappings": extended.mappings});
                 self.may_write(write)?;
-                self.show_extended(&write.pod, status)
+                self.show(&write.pod, EXTENDED_RESOURCES, status)
                     .await
                     .map_err(|error| DeviceWriteError::Failed(error.message()))?;
             }
+        }
+        if !write.node_allocatable.is_empty() {
+            self.may_write(write)?;
+            self.show(&write.pod, NODE_ALLOCATABLE, json!(write.node_allocatable))
+                .await
+                .map_err(|error| DeviceWriteError::Failed(error.message()))?;
         }
         Ok(written)
     }
@@ -226,10 +237,9 @@ impl DeviceWriter {
         call::json(&self.client, call::with_json(method, path, object), self.timeout).await
     }
 
-    /// Writes which claim has the extended resources of a pod; null for none.
-    pub(super) async fn show_extended(&self, pod: &Pod, status: Value) -> Result<(), CallError> {
-        let patch =
-            json!({"metadata": {"uid": pod.metadata.uid}, "status": {"extendedResourceClaimStatus": status}});
+    /// Writes a field of the status of a pod; null for none.
+    pub(super) async fn show(&self, pod: &Pod, field: &str, value: Value) -> Result<(), CallError> {
+        let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": {field: value}});
         let path = format!("{}/status", pod_path(pod));
         crate::pod_status::patch_object(&self.client, &path, "application/merge-patch+json", &patch).await?;
         Ok(())

@@ -55,8 +55,12 @@ fn show_log() {
 
 impl World {
     pub async fn start() -> World {
+        World::start_with(ServerOptions::default()).await
+    }
+
+    pub async fn start_with(options: ServerOptions) -> World {
         show_log();
-        let server = ApiServer::start(ServerOptions::default()).await.unwrap();
+        let server = ApiServer::start(options).await.unwrap();
         let client = berth_client::connect::client(server.admin_config()).unwrap();
         let journal = Journal::start(client.clone()).await;
         World { server, client, journal }

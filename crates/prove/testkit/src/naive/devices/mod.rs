@@ -1,6 +1,7 @@
 //! `DynamicResources`: claims of devices, from Kubernetes' documentation of dynamic resource allocation and its
-//! enhancements (KEP-4381, 4815, 4816, 5004, 5007, 5018, 5055, 5075).
+//! enhancements (KEP-4381, 4815, 4816, 5004, 5007, 5018, 5055, 5075, 5517).
 
+mod allocatable;
 mod capacity;
 mod extended;
 mod pools;
@@ -11,11 +12,12 @@ use berth_api::object::device::{
     AllocationResult, ClaimDecision, DeviceClass, DeviceDecision, DeviceKind, DeviceObject,
     DeviceRequestAllocationResult, ExtendedResourceClaim, MAX_CONSUMERS, ResourceClaim, ResourceSlice,
 };
-use berth_api::object::{NamespacedName, Node};
+use berth_api::object::{NamespacedName, Node, NodeAllocatableResourceClaimStatus};
 
 use self::search::Found;
 use super::{Code, Question, Verdict, node_affinity, normalize, reject};
 
+pub(super) use allocatable::taken_by;
 pub(super) use extended::is_of_devices;
 pub(super) use preemption::{is_enabled as preempts_for_devices, without_gone};
 
@@ -144,12 +146,21 @@ struct OnNode<'a> {
     extended: Option<(ResourceClaim, ExtendedResourceClaim)>,
     /// For each claim without allocation, and last that for extended resources.
     allocated: Vec<AllocationResult>,
+    /// What the devices take of the node.
+    taken: Vec<NodeAllocatableResourceClaimStatus>,
 }
 
 fn on_node<'a>(q: Question<'a>, node: &Node) -> Result<OnNode<'a>, (Code, Vec<String>)> {
     let allocated = allocation_on(q, &preemption::found_on(q, node), node)?;
     let claims = claims(q).unwrap_or_default();
-    Ok(OnNode { claims, extended: extended::claim(q, node), allocated })
+    let extended = extended::claim(q, node);
+    let mut new = allocated.iter();
+    let mut of_claims: Vec<(&ResourceClaim, &AllocationResult)> = Vec::new();
+    for claim in claims.iter().map(|c| c.claim).chain(extended.as_ref().map(|(claim, _)| claim)) {
+        of_claims.extend(claim.status.allocation.as_ref().or_else(|| new.next()).map(|of| (claim, of)));
+    }
+    let taken = allocatable::taken(q, node, &of_claims)?;
+    Ok(OnNode { claims, extended, allocated, taken })
 }
 
 /// What is allocated to the claims on a node, if these devices are there.
@@ -163,6 +174,9 @@ fn allocation_on(
     let claims = claims(q).map_err(|reason| unresolvable(&reason))?;
     if extended::has_claim_left_over(q) {
         return Err(unresolvable("cannot schedule extended resource claim"));
+    }
+    if let Some(reason) = allocatable::shared(q, node, &claims) {
+        return Err(unresolvable(&reason));
     }
     let extended = extended::claim(q, node);
     let is_unavailable = |claim: &&PodClaim| {
@@ -277,7 +291,7 @@ pub(super) fn decision(q: Question, node: &Node) -> Result<Option<DeviceDecision
     let mut world = q.world.clone();
     world.pods.extend(q.nominated_to(node));
     let reserved = Question { world: &world, ..q };
-    let Ok(OnNode { claims, extended, allocated }) = on_node(reserved, node) else { return Ok(None) };
+    let Ok(OnNode { claims, extended, allocated, taken }) = on_node(reserved, node) else { return Ok(None) };
     if !claims.is_empty() && extended.is_none() && extended::is_wanted(q) {
         return Err("nil or empty request mappings".to_owned());
     }
@@ -322,7 +336,7 @@ pub(super) fn decision(q: Question, node: &Node) -> Result<Option<DeviceDecision
             extended: Some(extended),
         });
     }
-    Ok(Some(DeviceDecision { claims: decisions }))
+    Ok(Some(DeviceDecision { claims: decisions, node_allocatable: taken }))
 }
 
 fn waits(allocation: &AllocationResult) -> bool {

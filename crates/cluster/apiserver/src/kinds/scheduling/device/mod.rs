@@ -9,7 +9,7 @@ mod status;
 
 pub use claim::{CLAIM, CLAIM_COLUMNS, CLAIM_TEMPLATE};
 pub use class::CLASS;
-pub use slice::{SLICE, SLICE_COLUMNS};
+pub use slice::{SLICE_COLUMNS, SliceStrategy};
 
 /// Effects of taints of devices.
 const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];

@@ -21,8 +21,47 @@ const MAX_COUNTERS: usize = 32;
 const MAX_CONSUMED_SETS: usize = 2;
 const MAX_VALID_VALUES: usize = 10;
 
+const NODE_MAPPINGS: &str = "nodeAllocatableResourceMappings";
+
+pub struct SliceStrategy;
+
+/// Without the gate `DRANodeAllocatableResources`, devices have no mappings, but for slices that have some already.
+impl Strategy for SliceStrategy {
+    fn prepare_create(&self, context: &Context<'_>, slice: &mut Value) {
+        if !context.feature_gates.dra_node_allocatable_resources {
+            drop_mappings(slice);
+        }
+    }
+
+    fn prepare_update(&self, context: &Context<'_>, _subresource: &str, new: &mut Value, old: &Value) {
+        self.default(new);
+        let had_some = items(&old["spec"], "devices").iter().any(|device| !device[NODE_MAPPINGS].is_null());
+        if !context.feature_gates.dra_node_allocatable_resources && !had_some {
+            drop_mappings(new);
+        }
+    }
+
+    fn default(&self, slice: &mut Value) {
+        SLICE.default(slice);
+    }
+
+    fn validate(&self, context: &Context<'_>, slice: &Value, causes: &mut Causes) {
+        SLICE.validate(context, slice, causes);
+    }
+
+    fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
+        SLICE.validate_update(context, new, old, causes);
+    }
+}
+
+fn drop_mappings(slice: &mut Value) {
+    for device in slice.get_mut("spec").map_or(&mut [][..], |spec| items_mut(spec, "devices")) {
+        device.as_object_mut().and_then(|device| device.remove(NODE_MAPPINGS));
+    }
+}
+
 /// A slice stays with its driver, its pool and its node: a node writes only its own.
-pub static SLICE: Typed = Typed {
+static SLICE: Typed = Typed {
     enums: &[("DeviceTaint", "effect", super::EFFECTS)],
     immutable: &["/spec/driver", "/spec/pool/name", "/spec/nodeName"],
     complete: set_taint_times,
@@ -177,6 +216,10 @@ fn validate_device(device: &Value, selects_nodes: bool, path: &str, causes: &mut
         validate_name(&format!("{field}.counterSet"), &set["counterSet"], syntax::dns_label, causes);
         validate_counters(&set["counters"], &format!("{field}.counters"), causes);
     }
+    let field = format!("{path}.{NODE_MAPPINGS}");
+    for (name, mapping) in device[NODE_MAPPINGS].as_object().into_iter().flatten() {
+        validate_mapping(name, mapping, &field, causes);
+    }
     let fields = ["nodeName", "nodeSelector", "allNodes"];
     if selects_nodes {
         const ONE_OF: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when \
@@ -188,6 +231,24 @@ fn validate_device(device: &Value, selects_nodes: bool, path: &str, causes: &mut
         causes.invalid(path, &Value::Null, why);
     }
     validate_binding_conditions(device, path, causes);
+}
+
+/// What a device takes of a resource of the node.
+fn validate_mapping(resource: &str, mapping: &Value, path: &str, causes: &mut Causes) {
+    let is_of_node = matches!(resource, "cpu" | "memory" | "ephemeral-storage")
+        || resource.strip_prefix("hugepages-").is_some_and(|size| Quantity::parse(size).is_ok());
+    if !is_of_node {
+        let why = "must be a node allocatable resource: cpu, memory, ephemeral-storage, or huge pages";
+        causes.invalid(path, &resource.into(), why);
+    }
+    let (path, multiplier) = (format!("{path}[{resource}]"), &mapping["allocationMultiplier"]);
+    if let Some(key) = mapping["capacityKey"].as_str() {
+        validate_qualified_name(&format!("{path}.capacityKey"), key, causes);
+    }
+    if quantity(multiplier).is_some_and(Quantity::is_negative) {
+        let why = "must be greater than or equal to 0";
+        causes.invalid(&format!("{path}.allocationMultiplier"), multiplier, why);
+    }
 }
 
 fn validate_attribute(attribute: &Value, path: &str, causes: &mut Causes) {
