@@ -320,6 +320,17 @@ impl State {
         let source = SourceLocation::file(&self.name);
         let pods = self.simulation.pods().iter().filter(|pod| pod.was_running || pod.node().is_none());
         let mut pods: Vec<_> = pods.map(|pod| pod.pod.clone()).collect();
+        // Claims that this simulation has made for pending pods are made again by the other.
+        for pod in pods.iter_mut().filter(|pod| !pod.status.resource_claim_statuses.is_empty()) {
+            let namespace = pod.metadata.namespace.clone();
+            let is_read = |claim: &String| {
+                self.has_read(DeviceKind::ResourceClaim, &NamespacedName::new(&namespace, claim))
+            };
+            if pod.spec.node_name.is_empty() {
+                let statuses = &mut pod.status.resource_claim_statuses;
+                statuses.retain(|status| status.resource_claim_name.as_ref().is_none_or(is_read));
+            }
+        }
         if self.is_live {
             // As the API server lists them.
             let name =
@@ -330,6 +341,13 @@ impl State {
         inventory.pods = entries(pods, &source);
         inventory.index();
         (inventory, self.options.clone())
+    }
+
+    /// Whether an object of dynamic resource allocation is one of the input: claims may be made by the simulation.
+    pub(crate) fn has_read(&self, kind: DeviceKind, name: &NamespacedName) -> bool {
+        let is_it =
+            |object: &DeviceObject| object.kind() == kind && object.metadata().namespaced_name() == *name;
+        self.inventory.device_objects.iter().any(|entry| is_it(&entry.object))
     }
 
     /// An object as JSON, and whether that is the whole object. None if it does not exist, or if only what placement reads of its

@@ -2,12 +2,28 @@
 
 use serde_json::Value;
 
+use berth_api::resource::RESOURCE_CLAIMS;
+
 use super::change::{Change, Repair};
 use super::commands::{is_extended, old_pods_first, template_path};
 
 /// Whether the controller of a workload replaces its pods when its template changes.
 pub fn has_rollouts(workload: &str) -> bool {
     ["Deployment ", "DaemonSet "].iter().any(|kind| workload.starts_with(kind))
+}
+
+impl Change {
+    /// A claim of devices, or a template of claims, with the class of this change. None if the change does not concern it.
+    pub fn with_class(&self, object: &Value) -> Option<Value> {
+        let Change::UseDeviceClass { request, from, to, .. } = self else { return None };
+        let mut changed = object.clone();
+        let spec = if object["kind"] == RESOURCE_CLAIMS.kind { "/spec" } else { "/spec/spec" };
+        let requests = changed.pointer_mut(&format!("{spec}/devices/requests"))?.as_array_mut()?;
+        let request = requests.iter_mut().find(|of| of["name"] == *request)?;
+        let class = request.pointer_mut("/exactly/deviceClassName").filter(|class| **class == *from)?;
+        *class = to.as_str().into();
+        Some(changed)
+    }
 }
 
 impl Repair {

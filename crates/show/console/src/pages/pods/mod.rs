@@ -555,6 +555,58 @@ mod tests {
     }
 
     #[test]
+    fn another_device_class_is_tried_with_the_template_and_with_the_claim_that_was_made_from_it() {
+        let spec = "{devices: {requests: [{name: gpu, exactly: {deviceClassName: gone}}]}}";
+        let pod = |claim: &str, status: &str| {
+            format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: p, namespace: ml, uid: u}}, status: {{{status}}}, \
+                 spec: {{resourceClaims: [{{name: gpu, {claim}}}], containers: [{{name: c, image: c}}]}}}}"
+            )
+        };
+        let objects = [
+            "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 2, pods: 10}}}".to_owned(),
+            "{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: a}, spec: {driver: d, nodeName: a, \
+             pool: {name: a, generation: 1, resourceSliceCount: 1}, devices: [{name: g}]}}"
+                .to_owned(),
+            "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gone}, \
+             spec: {selectors: [{cel: {expression: 'false'}}]}}"
+                .to_owned(),
+            "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}}".to_owned(),
+        ];
+        let claim = |name: &str, metadata: &str| {
+            format!(
+                "{{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {{name: {name}, namespace: ml{metadata}}}, spec: {spec}}}"
+            )
+        };
+        let template = format!(
+            "{{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {{name: gpus, namespace: ml}}, spec: {{spec: {spec}}}}}"
+        );
+        let made = claim(
+            "p-gpu",
+            ", annotations: {resource.kubernetes.io/pod-claim-name: gpu}, ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: u, controller: true}]",
+        );
+        let of_template = "resourceClaimTemplateName: gpus";
+        let recorded = "resourceClaimStatuses: [{name: gpu, resourceClaimName: p-gpu}]";
+        for (more, kinds) in [
+            (vec![claim("c", ""), pod("resourceClaimName: c", "")], vec!["ResourceClaim"]),
+            (vec![template.clone(), pod(of_template, "")], vec!["ResourceClaimTemplate"]),
+            (
+                vec![template, made, pod(of_template, recorded)],
+                vec!["ResourceClaimTemplate", "ResourceClaim"],
+            ),
+        ] {
+            let text = [&objects[..], &more].concat().join("\n---\n");
+            let (manifests, page) = tried(&text, "ml/p", "use the device class gpu instead of gone");
+            assert_eq!(manifests.len(), kinds.len(), "{manifests:?}");
+            for (manifest, kind) in manifests.iter().zip(kinds) {
+                assert!(manifest.contains(&format!("\"kind\":\"{kind}\"")), "{manifest}");
+                assert!(manifest.contains("\"deviceClassName\":\"gpu\""), "{manifest}");
+            }
+            assert!(page.contains("<strong class=\"good\">0 unplaced"), "{page}");
+        }
+    }
+
+    #[test]
     fn an_explanation_changes_nothing() {
         let mut state = state(&cluster());
         let pages = ["/pending", "/", "/nodes", "/workloads"];
