@@ -6,10 +6,11 @@ use berth_api::object::device::{
     CelDeviceSelector, Device, DeviceConstraint, DeviceObject, DeviceRequest,
     DeviceSelector as WrittenSelector, ResourceClaimSpec, ResourceSlice,
 };
+use berth_api::object::{PodGroup, PodResourceClaim};
 use berth_api::rules::{DeviceSelector, SelectedDevice};
 
 use crate::input::LintInput;
-use crate::subject::Object;
+use crate::subject::{Object, Subject};
 
 /// A ResourceClaim or a ResourceClaimTemplate.
 pub(crate) struct Claim<'a> {
@@ -39,6 +40,16 @@ pub(crate) fn linted<'i, 'a>(
     let typed: HashMap<usize, &DeviceObject> =
         inventory.device_objects.iter().map(|entry| (entry.order, &entry.object)).collect();
     input.objects.iter().filter_map(move |object| Some((object, *typed.get(&object.order)?)))
+}
+
+/// Whether a claim of a pod is one that the pods of its PodGroup share: it is reserved once for the group.
+pub(crate) fn is_of_group(input: &LintInput<'_>, subject: &Subject<'_>, entry: &PodResourceClaim) -> bool {
+    let Some(group) = &subject.written.spec.scheduling_group else { return false };
+    let is_it = |of: &PodGroup| {
+        (&*of.metadata.namespace, &of.metadata.name) == (subject.namespace(), &group.pod_group_name)
+    };
+    input.settings.config.feature_gates.dra_workload_resource_claims
+        && input.inventory.pod_groups.iter().any(|of| is_it(&of.object) && of.object.shares(entry))
 }
 
 /// The linted claims and templates.

@@ -102,6 +102,9 @@ rules! {
     "eviction-annotation-invalid" eviction_annotation Warning:
         "The enforcer ignores an annotation of the pod because its value is invalid";
         "write evict, hold or a duration such as 90s, 5m or 1h30m"
+    "feature-gate-off" feature_gate_off Error:
+        "A field of devices or pod groups needs a feature gate that is off";
+        "enable the gate with --feature-gates in the cluster and here, or remove the field"
     "first-rollout-trap" first_rollout_trap Warning:
         "matchLabelKeys is added to a running Deployment whose old pods still exclude the new ones";
         "set maxUnavailable to 1 for this rollout"

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::devices::{Devices, claims};
+use crate::devices::{Devices, claims, is_of_group};
 use crate::finding::Findings;
 use crate::input::LintInput;
 
@@ -12,6 +12,9 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects().filter(|subject| subject.replicas.is_some_and(|n| n > 1)) {
         for (i, entry) in subject.written.spec.resource_claims.iter().enumerate() {
             let Some(name) = &entry.resource_claim_template_name else { continue };
+            if is_of_group(input, subject, entry) {
+                continue;
+            }
             let is_it = |claim: &&crate::devices::Claim<'_>| {
                 claim.path == "spec.spec"
                     && (claim.object.namespace, claim.object.name) == (subject.namespace(), name)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_api::object::device::MAX_CONSUMERS;
 
+use crate::devices::is_of_group;
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::subject::Subject;
@@ -13,7 +14,9 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     let subjects: Vec<_> = input.subjects().collect();
     for subject in &subjects {
         for (i, entry) in subject.written.spec.resource_claims.iter().enumerate() {
-            if let Some(name) = &entry.resource_claim_name {
+            if let Some(name) = &entry.resource_claim_name
+                && !is_of_group(input, subject, entry)
+            {
                 users.entry((subject.namespace(), name)).or_default().push((subject, i));
             }
         }

@@ -20,6 +20,7 @@ pub(crate) mod device_selector_matches_nothing;
 pub(crate) mod dialects_differ;
 pub(crate) mod empty_selector;
 pub(crate) mod eviction_annotation;
+pub(crate) mod feature_gate_off;
 pub(crate) mod first_rollout_trap;
 pub(crate) mod label_not_an_integer;
 pub(crate) mod match_label_key_absent;

@@ -600,3 +600,49 @@ fn an_invalid_object_does_not_hide_what_happens_to_the_other_pods_that_name_a_no
         assert_eq!(found, ["node nope is not in the input: the pod does not run"], "{invalid}");
     }
 }
+
+/// Enhancement 5729: with the gate, the pods of a PodGroup share one claim, which is reserved for the group.
+#[test]
+fn claims_that_pods_of_a_group_share_count_once_with_their_gate() {
+    let pods = |entry: &str, replicas: usize| {
+        format!(
+            "{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: ring}}, spec: {{replicas: {replicas}, selector: {{matchLabels: {{app: ring}}}}, \
+             template: {{metadata: {{labels: {{app: ring}}}}, spec: {{schedulingGroup: {{podGroupName: ring}}, resourceClaims: [{entry}], \
+             containers: [{{name: c, image: c}}]}}}}}}}}"
+        )
+    };
+    let group = |entry: &str| {
+        format!(
+            "{{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {{name: ring}}, spec: {{schedulingPolicy: {{gang: {{minCount: 2}}}}, \
+             resourceClaims: [{entry}]}}}}"
+        )
+    };
+    let objects = "
+{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: a}, spec: {driver: d, nodeName: a, \
+  pool: {name: a, generation: 1, resourceSliceCount: 1}, devices: [{name: g}]}}
+---
+{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: one, namespace: default}, \
+  spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: each, namespace: default}, \
+  spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}}
+"
+    .replace("\\\n", "");
+    let selected = ["claim-once-per-node", "claim-shared-by-too-many", "feature-gate-off"];
+    for (entry, replicas, rule) in [
+        ("{name: gpu, resourceClaimName: one}", 300, "claim-shared-by-too-many"),
+        ("{name: gpu, resourceClaimTemplateName: each}", 2, "claim-once-per-node"),
+    ] {
+        let text = [objects.clone(), pods(entry, replicas), group(entry)].join("\n---\n");
+        for (is_on, expected) in [(false, vec![rule, "feature-gate-off"]), (true, vec![])] {
+            let mut settings = Settings::default();
+            settings.config.feature_gates.dra_workload_resource_claims = is_on;
+            let inventory = Inventory::from_text(&text).expect("the objects are valid");
+            let report = report_with(&inventory, &settings, Policy::default(), &selected);
+            let found: Vec<_> = report.findings.iter().map(|finding| finding.rule).collect();
+            assert_eq!(found, expected, "{entry} {is_on}");
+        }
+    }
+}
