@@ -10,10 +10,11 @@ use std::borrow::Cow;
 use berth_api::rules::{PodTerm, TaintEffect, TopologyScope};
 use berth_api::syntax::labels::{HOSTNAME, OS};
 
-use crate::plugins::{Shortage, is_extended_resource, rejects, requires, shortages, tolerate};
+use crate::plugins::{is_extended_resource, rejects, requires, tolerate};
 use crate::state::State;
 use crate::state::counting::matcher::MatcherId;
 use crate::state::node::NodeRecord;
+use crate::state::node::shortage::{Shortage, shortages};
 use crate::state::pod::PodRecord;
 use crate::state::pod::prepared::PreparedPod;
 use crate::state::rule_set::{RequiredTerm, RuleSet};

@@ -13,9 +13,9 @@ use smallvec::SmallVec;
 
 use super::search::ChosenClaim;
 use super::{CycleClaim, CycleDevices, DevicesInUse, NodeVerdict, Requested};
-use crate::plugins::{Shortage, shortages};
 use crate::state::State;
 use crate::state::device::{ClaimRecord, NodeMappings, PodDevices, PoolName, TakenByClaim};
+use crate::state::node::shortage::{Shortage, shortages};
 use crate::state::node::{NodeRecord, Resources};
 use crate::verdict::{Rejection, Status};
 

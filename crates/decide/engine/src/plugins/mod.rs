@@ -33,7 +33,7 @@ pub(crate) use inter_pod_affinity::{
     view as inter_pod_affinity_view,
 };
 pub(crate) use node_affinity::required_verdict as node_affinity_verdict;
-pub(crate) use node_resources_fit::{Shortage, is_extended_resource, placement, shortages};
+pub(crate) use node_resources_fit::{is_extended_resource, placement};
 pub(crate) use pod_topology_spread::{HardConstraints, view as pod_topology_spread_view};
 pub use registry::reads_volumes;
 pub(crate) use registry::{

@@ -231,6 +231,7 @@ impl Devices {
     /// Writes what was decided about the claims of a pod, which the cluster assumes.
     pub(super) fn decided(&mut self, cluster: &mut Cluster, pod: &mut Pod, outcome: &Outcome) {
         let Outcome::Placed { devices: Some(decision), .. } = outcome else { return };
+        pod.status.node_allocatable_resource_claim_statuses = decision.node_allocatable.clone().into();
         for decided in &decision.claims {
             let mut made = String::new();
             if let Some(extended) = &decided.extended {

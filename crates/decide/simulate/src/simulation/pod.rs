@@ -2,7 +2,7 @@
 
 use berth_api::object::{GroupKey, NamespacedName, Pod, Shared};
 use berth_engine::{Outcome, PreparedPod};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::unadmitted::{Unadmitted, UnadmittedState};
 
@@ -74,8 +74,8 @@ impl SimulatedPod {
         self.node().is_none() && self.unadmitted.is_none()
     }
 
-    /// The object with `spec.nodeName` set, or removed from a pod that a scheduler found no node for, and all other fields
-    /// unchanged.
+    /// The object with `spec.nodeName` set, or removed from a pod that a scheduler found no node for, with what its devices take of
+    /// the node, and all other fields unchanged.
     pub fn placed_object(&self) -> Option<Value> {
         let mut raw = Value::clone(self.raw.as_deref()?);
         let spec = raw.get_mut("spec")?.as_object_mut()?;
@@ -83,6 +83,10 @@ impl SimulatedPod {
             Some(node) => _ = spec.insert("nodeName".to_owned(), node.into()),
             None if self.unadmitted.is_some() => {}
             None => _ = spec.remove("nodeName"),
+        }
+        let taken = &self.pod.status.node_allocatable_resource_claim_statuses;
+        if !taken.is_empty() {
+            raw["status"]["nodeAllocatableResourceClaimStatuses"] = json!(taken);
         }
         Some(raw)
     }

@@ -7,6 +7,7 @@ use berth_simulate::capacity::{CapacityRequest, Subject, capacity};
 use berth_simulate::what_if::{Change, WhatIf};
 use berth_simulate::{Simulation, SimulationOptions};
 use jiff::Timestamp;
+use serde_json::json;
 
 /// A node with this many GPUs.
 pub(super) fn node(name: &str, n_devices: usize) -> String {
@@ -413,4 +414,44 @@ fn a_device_in_use_names_its_claim() {
     let verdict = &explained.explanation.excluded[0].verdicts[0];
     let counts = verdict.counts.as_ref().unwrap().text(None);
     assert_eq!(counts, "0 available, 1 requested; 1 in use by claim default/old");
+}
+
+#[test]
+fn what_devices_take_of_a_node_is_written_to_pods_and_counts_when_they_are_read_again() {
+    let pod = |name: &str, claims: &str, used: &str, cpu: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default, uid: {name}}}, spec: {{resourceClaims: [{claims}], \
+             containers: [{{name: c, image: c, resources: {{requests: {{cpu: {cpu}}}, claims: [{used}]}}}}]}}}}\n"
+        )
+    };
+    let objects = "---
+{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 4, pods: 10}}}
+---
+{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: any}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: a}, spec: {driver: d, nodeName: a,
+  pool: {name: a, generation: 1, resourceSliceCount: 1}, devices: [
+  {name: x, nodeAllocatableResourceMappings: {cpu: {allocationMultiplier: '2'}}}]}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: one, namespace: default}, spec: {devices: {requests: [
+  {name: r, exactly: {deviceClassName: any}}]}}}
+";
+    let simulate = |text: &str| {
+        let mut options = SimulationOptions::default();
+        options.settings.config.feature_gates.dra_node_allocatable_resources = true;
+        let mut simulation = Simulation::new(inventory(text), options).expect("the objects are valid");
+        simulation.run(|_, _| ());
+        simulation
+    };
+    let with_device = pod("p", "{name: one, resourceClaimName: one}", "{name: one}", "1");
+    let simulation = simulate(&(objects.to_owned() + &with_device));
+    let placed = simulation.pods()[0].placed_object().expect("the object is kept");
+    let taken = &placed["status"]["nodeAllocatableResourceClaimStatuses"];
+    assert_eq!(*taken, json!([{"resourceClaimName": "one", "containers": ["c"], "resources": {"cpu": "2"}}]));
+    // 1 of 4 CPUs is left.
+    for (cpu, is_placed) in [("1", true), ("1100m", false)] {
+        let again = simulate(&format!("{objects}---\n{placed}\n{}", pod("q", "", "", cpu)));
+        let other = again.pods().iter().find(|pod| pod.pod.metadata.name == "q").unwrap();
+        assert_eq!(other.node().is_some(), is_placed, "{cpu}");
+    }
 }

@@ -3,6 +3,8 @@
 use berth_api::object::{Container, Node, Pod, PodStatus, ResourceList};
 use berth_api::syntax::quantity::Quantity;
 
+use super::Question;
+
 /// Default CPU request of a container for scoring, in milli-CPU.
 const DEFAULT_MILLI_CPU: i64 = 100;
 /// Default memory request of a container for scoring, in bytes.
@@ -110,6 +112,17 @@ pub fn running_pod_scoring_requests(pod: &Pod) -> ResourceList {
     pod_requests(pod, &missing)
 }
 
+/// What the devices of an assigned pod take beside its requests. Pod-level requests stand for the devices as well.
+pub fn taken_by(q: Question, pod: &Pod, resource: &str) -> Quantity {
+    let of_pod = pod.spec.resources.as_ref().is_some_and(|r| r.requests.contains_key(resource));
+    if !q.options.feature_gates.dra_node_allocatable_resources || of_pod && is_pod_level_resource(resource) {
+        return Quantity::ZERO;
+    }
+    let statuses = pod.status.node_allocatable_resource_claim_statuses.iter();
+    let amounts = statuses.filter_map(|status| status.resources.get(resource));
+    amounts.fold(Quantity::ZERO, |sum, amount| sum + *amount)
+}
+
 /// The amount of a resource as an integer: thousandths for CPU, units rounded up for all else.
 pub fn amount(list: &ResourceList, resource: &str) -> i64 {
     let quantity = list.get(resource).copied().unwrap_or_default();
@@ -135,7 +148,7 @@ pub fn is_extended(resource: &str) -> bool {
     resource.contains('/') && !resource.contains("kubernetes.io/") && !resource.starts_with("requests.")
 }
 
-fn is_pod_level_resource(resource: &str) -> bool {
+pub fn is_pod_level_resource(resource: &str) -> bool {
     resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
 }
 

@@ -5,7 +5,8 @@ use berth_api::object::{Node, Pod, ResourceList};
 
 use super::devices;
 use super::requests::{
-    allocatable, amount, is_extended, is_scalar, pod_requests, running_pod_scoring_requests, scoring_defaults,
+    allocatable, amount, is_extended, is_scalar, pod_requests, running_pod_scoring_requests,
+    scoring_defaults, taken_by,
 };
 use super::{Code, MAX_NODE_SCORE, Question, Verdict};
 
@@ -55,7 +56,7 @@ pub fn requested(q: Question, node: &Node, resource: &str) -> i64 {
 
 /// The requests of a running pod with what its devices take.
 fn with_devices(q: Question, pod: &Pod, resource: &str, mut requests: ResourceList) -> ResourceList {
-    *requests.entry(resource.to_owned()).or_default() += devices::taken_by(q, pod, resource);
+    *requests.entry(resource.to_owned()).or_default() += taken_by(q, pod, resource);
     requests
 }
 

@@ -12,7 +12,6 @@ use berth_api::object::ContainerExtendedResourceRequest;
 use berth_api::syntax::quantity::with_unit;
 
 use super::hints::{Hints, QueueingHint};
-use super::node_resources_fit::Shortage;
 use super::rule::{Filter, Normalization, PreFilter, Reads, Rule, Scorer, TermInfo};
 use crate::cycle::context::{Context, NodeRef};
 use crate::device::{
@@ -22,6 +21,7 @@ use crate::device::{
 use crate::state::change::{Change, DeviceChange};
 use crate::state::device::{Alternative, StatedClaim};
 use crate::state::node::NodeId;
+use crate::state::node::shortage::Shortage;
 use crate::verdict::{Counts, Rejection, Status, Verdict};
 
 pub(crate) struct DynamicResources;

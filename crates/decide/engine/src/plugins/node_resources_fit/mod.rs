@@ -16,7 +16,7 @@ use crate::state::change::{Change, DeviceChange};
 use crate::state::node::NodeId;
 use crate::verdict::ViolatedRule;
 
-pub(crate) use filter::{Shortage, is_extended_resource, shortages};
+pub(crate) use filter::is_extended_resource;
 
 pub(super) struct NodeResourcesFit;
 

@@ -15,6 +15,7 @@ mod release;
 mod scope;
 mod selector;
 mod shape;
+mod taken;
 mod update;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

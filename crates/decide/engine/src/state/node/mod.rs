@@ -4,6 +4,7 @@ pub(crate) mod attribute;
 pub(crate) mod condition;
 pub(crate) mod image;
 pub(crate) mod name_order;
+pub(crate) mod shortage;
 
 use std::sync::Arc;
 

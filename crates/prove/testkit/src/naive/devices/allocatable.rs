@@ -6,28 +6,13 @@ use berth_api::object::device::{AllocationResult, Device, DeviceRequestAllocatio
 use berth_api::object::{Container, Node, NodeAllocatableResourceClaimStatus, Pod, PodStatus, ResourceList};
 use berth_api::syntax::quantity::Quantity;
 
-use super::super::requests::{allocatable, amount, pod_requests};
+use super::super::requests::{allocatable, amount, is_pod_level_resource, pod_requests, taken_by};
 use super::super::resources_fit::requested;
 use super::super::{Code, Question};
 use super::PodClaim;
 
 fn is_enabled(q: Question) -> bool {
     q.options.feature_gates.dra_node_allocatable_resources
-}
-
-/// What the devices of an assigned pod take beside its requests. Pod-level requests stand for the devices as well.
-pub fn taken_by(q: Question, pod: &Pod, resource: &str) -> Quantity {
-    let of_pod = pod.spec.resources.as_ref().is_some_and(|r| r.requests.contains_key(resource));
-    if !is_enabled(q) || of_pod && is_pod_level(resource) {
-        return Quantity::ZERO;
-    }
-    let statuses = pod.status.node_allocatable_resource_claim_statuses.iter();
-    let amounts = statuses.filter_map(|status| status.resources.get(resource));
-    amounts.fold(Quantity::ZERO, |sum, amount| sum + *amount)
-}
-
-fn is_pod_level(resource: &str) -> bool {
-    resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
 }
 
 /// A claim that another pod on the node takes of it with cannot be shared.
@@ -97,7 +82,7 @@ pub(super) fn taken(
         pod_requests(&pod, &ResourceList::new())
     };
     let (of_containers, of_budget) = (of_spec(&without_budget), of_spec(q.pod));
-    for name in of_pod.keys().filter(|name| is_pod_level(name)) {
+    for name in of_pod.keys().filter(|name| is_pod_level_resource(name)) {
         let of = |list: &ResourceList| list.get(name).copied().unwrap_or_default();
         if of(&of_containers) + taken_by(q, &without_budget, name) > of(&of_budget) {
             return unresolvable(format!(

@@ -17,7 +17,6 @@ use berth_api::object::{NamespacedName, Node, NodeAllocatableResourceClaimStatus
 use self::search::Found;
 use super::{Code, Question, Verdict, node_affinity, normalize, reject};
 
-pub(super) use allocatable::taken_by;
 pub(super) use extended::is_of_devices;
 pub(super) use preemption::{is_enabled as preempts_for_devices, without_gone};
 
