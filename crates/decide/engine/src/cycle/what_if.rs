@@ -127,7 +127,7 @@ impl NodeWhatIf<'_> {
         let rules = compiled.rules();
         self.record.account(&compiled.requests, &rules.requests, &rules.host_ports, sign);
         if let Some(devices) = devices
-            && let Some(taken) = state.taken_by(Some(devices))
+            && let Some(taken) = context.state.taken_by(Some(devices))
         {
             self.record.account_devices(&taken, sign);
             self.delta.devices.change_left(devices, sign);
