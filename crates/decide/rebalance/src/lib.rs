@@ -24,6 +24,7 @@ mod nodes;
 mod plan;
 mod request;
 mod threshold;
+mod tidy;
 mod waiting;
 
 pub use goal::{Goal, UnknownGoal};

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use berth_api::object::Pod;
 
-use crate::board::{Board, Values, name};
+use crate::board::{Board, name};
 use crate::goal::Goal;
 use crate::plan::{Move, named};
 use crate::request::{Input, Request};
+use crate::tidy::values_after;
 
 /// What the next step of a plan does.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +45,7 @@ pub fn next_step(
     let mut board = Board::new(input, request);
     let mut steps = steps(&board, rest).ok_or(Obstacle::Outdated)?;
     let before = board.values();
-    let after = after(&mut board, &steps).filter(|after| *after < before).ok_or(Obstacle::Outdated)?;
+    let after = values_after(&mut board, &steps).filter(|after| *after < before).ok_or(Obstacle::Outdated)?;
     let (pod, to) = *steps.first().ok_or(Obstacle::Outdated)?;
     let targets = match chooses(board.pods[pod].pod) {
         true => board.moves.choices(pod),
@@ -54,7 +55,7 @@ pub fn next_step(
     let names: Vec<String> = targets.iter().map(name).collect();
     let is_as_good = |node: usize| {
         steps[0].1 = node;
-        self::after(&mut board, &steps).is_some_and(|values| values <= after)
+        values_after(&mut board, &steps).is_some_and(|values| values <= after)
     };
     if targets.is_empty() || !targets.into_iter().filter(|node| *node != to).all(is_as_good) {
         return Err(Obstacle::Elsewhere(names));
@@ -74,13 +75,4 @@ fn steps(board: &Board<'_>, rest: &[Move]) -> Option<Vec<(usize, usize)>> {
         (board.moves.nodes()[from] == step.from).then_some((pod, to))
     };
     rest.iter().map(step).collect()
-}
-
-/// The values after these moves; none if one of them is not legal. The board stays as it is.
-fn after(board: &mut Board<'_>, steps: &[(usize, usize)]) -> Option<Values> {
-    let n_steps = board.n_steps();
-    let is_legal = steps.iter().all(|(pod, to)| board.apply(*pod, *to));
-    let values = is_legal.then(|| board.values());
-    board.undo_to(n_steps);
-    values
 }

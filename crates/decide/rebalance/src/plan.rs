@@ -11,6 +11,7 @@ use crate::exhaustive::{self, Found};
 use crate::goal::Goal;
 use crate::improve::improve;
 use crate::request::{Input, Request};
+use crate::tidy::tidy;
 
 /// A list of moves that can be carried out one after the other.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -91,7 +92,7 @@ pub fn plan(input: Input<'_>, request: &Request) -> Plan {
     let mut board = Board::new(input, request);
     let (before, bounds) = (board.values(), bounds(&board));
     let is_exhaustive = make(&mut board, &bounds, request);
-    let steps = board.steps();
+    let steps = tidy(&mut board);
     let kept = request.max_moves.map_or(steps.len(), |max| steps.len().min(max));
     board.undo_to(0);
     let moves = replay(&mut board, &steps[..kept]);

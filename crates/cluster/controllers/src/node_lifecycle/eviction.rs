@@ -234,6 +234,7 @@ mod tests {
         mutable_pv_node_affinity: false,
         workload_with_job: false,
         dra_workload_resource_claims: false,
+        dra_node_allocatable_resources: false,
     };
 
     /// Enhancement 5471, story 2: pods are evicted when the rating of their node drops below their threshold.

@@ -103,7 +103,7 @@ fn pods_that_are_left_out_stay_and_a_plan_for_the_result_is_empty() {
             let pod = world.pods.iter().find(|pod| pod.metadata.name == made.name).expect("a pod");
             assert!(may_move(&world, pod), "seed {seed}: {made:?}");
         }
-        carry_out(&world, &plan, seed);
+        carry_out(&world, &plan, &request, seed);
         n_moves[which] += plan.moves.len();
         if plan.placed.is_empty() {
             let again = plan_for(&after(&world, &plan), &request);
