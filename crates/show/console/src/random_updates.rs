@@ -8,7 +8,7 @@ use serde_json::{Value, from_value, json};
 
 use crate::{Request, State, Update, respond};
 
-const PAGES: [&str; 23] = [
+const PAGES: [&str; 24] = [
     "/",
     "/topology",
     "/topology?color=workload&level=rack",

@@ -235,7 +235,7 @@ mod tests {
     fn the_page_shows_a_plan_with_pictures_and_how_far_the_enforcer_is() {
         let mut state =
             state(&[CLUSTER, &pod("web-1"), &pod("web-2"), &pod("web-3"), &pod("web-4")].concat());
-        let page = get(&mut state, "/rebalance?goal=spread");
+        let (_, page) = get(&mut state, "/rebalance?goal=spread");
         for text in [
             "1 move would make the cluster better",
             ">spread<",
@@ -254,7 +254,7 @@ mod tests {
                 "held": [{"namespace": "default", "name": "web-4", "reason": "it has local storage"}], "nHeld": 1}"#
                 .to_owned(),
         ));
-        let page = get(&mut state, "/rebalance");
+        let (_, page) = get(&mut state, "/rebalance");
         for text in [
             "The enforcer has 7 moves left",
             "moves default/web-1",
@@ -264,6 +264,7 @@ mod tests {
         ] {
             assert!(page.contains(text), "{text}: {page}");
         }
-        assert!(get(&mut state, "/rebalance?goal=speed").contains("`speed` is no goal"));
+        let (status, page) = get(&mut state, "/rebalance?goal=speed");
+        assert!(status == 400 && page.contains("`speed` is no goal"), "{page}");
     }
 }
