@@ -1,12 +1,13 @@
 #!/bin/sh
-# Runs the cluster after the outage with simulated nodes, lets the enforcer rebalance it, and shows where the pods are
-# before and after. It needs berth and kubectl on the PATH, and stops the cluster in the end.
+# Shows the plan for the cluster after the outage, runs the cluster with simulated nodes, lets the enforcer rebalance it, and
+# shows where the pods are then. It needs berth and kubectl on the PATH, and stops the cluster in the end.
 set -eu
 here=$(dirname "$0")
 directory=$(mktemp -d)
 export KUBECONFIG="$directory/kubeconfig"
 status() { kubectl get configmap -n kube-system berth-rebalance -o 'jsonpath={.data.status\.json}' 2>/dev/null || true; }
-pods() { kubectl get pods -n shop -o 'custom-columns=POD:.metadata.name,NODE:.spec.nodeName' --no-headers | sort -k2; }
+
+berth rebalance --dump "$here/cluster.yaml" --goal required --goal spread
 
 berth up --from "$here/cluster.yaml" --rebalance required,spread --rebalance-settle 0s --rebalance-interval 2s \
   --kubeconfig-out "$KUBECONFIG" --no-summary > "$directory/log" 2>&1 &
@@ -16,14 +17,12 @@ until grep -q 'ready in' "$directory/log"; do
   kill -0 "$cluster" || { cat "$directory/log"; exit 1; }
   sleep 0.2
 done
-echo "Before:"
-pods
 # A plan without moves ends the rebalancing.
 until status | grep -q '"now":{[^}]*"spread":0.*"nLeft":0'; do
   kill -0 "$cluster" || { cat "$directory/log"; exit 1; }
   sleep 0.5
 done
 echo "After:"
-pods
+kubectl get pods -n shop -o 'custom-columns=POD:.metadata.name,NODE:.spec.nodeName' --no-headers | sort -k2
 echo "Moves:"
 status | tr '{' '\n' | sed -n 's/.*"name":"\([^"]*\)","from":"\([^"]*\)","to":"\([^"]*\)".*"result":"\([^"]*\)".*/\1 from \2 to \3: \4/p'

@@ -56,7 +56,7 @@ fn the_script_rebalances_the_cluster_after_an_outage() {
     let output = Command::new("sh").arg(script).env("PATH", path.unwrap()).output().unwrap();
     let (text, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{text}{log}");
-    let (before, rest) = text.split_once("After:\n").unwrap();
+    let (plan, rest) = text.split_once("After:\n").unwrap();
     let (after, moves) = rest.split_once("Moves:\n").unwrap();
     let n_web = |text: &str, zone: &str| {
         let is_there = |line: &&str| {
@@ -65,7 +65,7 @@ fn the_script_rebalances_the_cluster_after_an_outage() {
         };
         text.lines().filter(is_there).count()
     };
-    assert_eq!(["a", "b", "c"].map(|zone| n_web(before, zone)), [3, 3, 0], "{text}");
+    assert!(plan.starts_with("3 moves"), "{text}");
     assert_eq!(["a", "b", "c"].map(|zone| n_web(after, zone)), [2, 2, 2], "{text}");
     assert!(!moves.is_empty() && moves.lines().all(|line| line.ends_with(": moved")), "{text}");
 }
