@@ -4,8 +4,12 @@ use std::collections::HashSet;
 
 use berth_api::object::{NamespacedName, Pod};
 use berth_rebalance::{Move, NextStep};
+use jiff::{SignedDuration, Timestamp};
 
 use super::objects::{Objects, is_of, is_ready, key};
+
+/// A pod that waits longer for a node is not placed at once.
+const NEW: SignedDuration = SignedDuration::from_secs(10);
 
 /// A move that is being made.
 #[derive(Clone, Debug)]
@@ -71,6 +75,15 @@ impl Step {
         };
         objects.pod(&self.pod).is_some_and(|pod| is_there(pod))
             && self.targets.iter().all(|node| objects.has_node(node))
+    }
+
+    /// Whether the scheduler may be placing a pod of the controller: a new one that has no node.
+    pub(crate) fn is_being_placed(&self, objects: &Objects, now: Timestamp) -> bool {
+        let is_new = |pod: &Pod| {
+            let created = pod.metadata.creation_timestamp;
+            created.is_some_and(|created| now.duration_since(created) < NEW)
+        };
+        objects.pods_of(&self.owner).any(|pod| pod.spec.node_name.is_empty() && is_new(pod))
     }
 
     /// What has become of the replacement.

@@ -153,6 +153,14 @@ impl Enforcer {
             self.timer.set(now);
             return;
         };
+        if step.is_being_placed(&rebalancer.objects, time.1) {
+            rebalancer
+                .progress
+                .doing(format!("{} waits until other pods of its workload are placed", step.pod));
+            (rebalancer.phase, rebalancer.at) = (Phase::Idle, now + LOOK_AGAIN);
+            self.timer.set(now);
+            return;
+        }
         let term = format!("{TERM}{}", step.made.goal);
         let candidate = Candidate {
             uid: &step.uid,

@@ -237,7 +237,7 @@ mod tests {
             state(&[CLUSTER, &pod("web-1"), &pod("web-2"), &pod("web-3"), &pod("web-4")].concat());
         let (_, page) = get(&mut state, "/rebalance?goal=spread");
         for text in [
-            "1 move would make the cluster better",
+            "2 moves would make the cluster better",
             ">spread<",
             "Before",
             "After the plan",
