@@ -54,10 +54,10 @@ impl Objects {
             }
             Change::NodeDeleted(name) => return self.nodes.remove(name).is_some(),
             Change::PodApplied { pod, .. } => _ = self.pods.insert(key(pod), pod.clone()),
-            Change::PodDeleted { pod, uid } => {
-                if self.pods.get(pod).is_some_and(|known| known.metadata.uid == *uid) {
-                    self.pods.remove(pod);
-                }
+            Change::PodDeleted { pod, uid }
+                if self.pods.get(pod).is_some_and(|known| known.metadata.uid == *uid) =>
+            {
+                self.pods.remove(pod);
             }
             Change::NamespaceApplied(namespace) => {
                 self.namespaces.insert(namespace.metadata.name.clone(), Namespace::clone(namespace));
