@@ -58,7 +58,7 @@ struct Interval<'a> {
 impl Interval<'_> {
     /// Whether exactly the pods that have moved are on other nodes: those that their targets name. A scheduler that was cut off may put a
     /// replacement elsewhere; then the plan ends.
-    fn is_of_moves(mut self, pods: &BTreeMap<&str, Pod<'_>>) -> bool {
+    fn only_moves(mut self, pods: &BTreeMap<&str, Pod<'_>>) -> bool {
         let mut new = pods.iter().filter(|(uid, _)| !self.pods.contains_key(*uid));
         let is_target = |(_, pod): (&&str, &Pod<'_>)| {
             let at = self.targets.iter().position(|target| *target == (pod.app(), pod.node()));
@@ -122,7 +122,7 @@ pub fn check(changes: &Changes, clock_jumped: bool) -> (usize, Vec<String>) {
         let before = std::mem::replace(&mut since, next);
         if let Some(excess) = before.excess.filter(|before| now > *before)
             && before.pods.len() == pods.len()
-            && before.is_of_moves(&pods)
+            && before.only_moves(&pods)
         {
             findings.push(format!("version {version}: the skew rose by moves from {excess} to {now}"));
         }
