@@ -8,7 +8,7 @@ use serde_json::{Value, from_value, json};
 
 use crate::{Request, State, Update, respond};
 
-const PAGES: [&str; 24] = [
+const PAGES: [&str; 23] = [
     "/",
     "/topology",
     "/topology?color=workload&level=rack",
@@ -28,7 +28,6 @@ const PAGES: [&str; 24] = [
     "/nodes/n0",
     "/rules",
     "/enforcer",
-    "/rebalance",
     "/search?q=-1",
     "/search?q=default/rs",
     "/pods/default/p-0",
