@@ -176,6 +176,10 @@ impl State {
     /// The world of the naive evaluator, without one pod.
     pub fn world(&self, without: &str) -> World {
         let mut world = World::default();
+        let uid = match self.objects.get(&("Pod".to_owned(), without.to_owned())) {
+            Some(Object::Pod(pod)) => pod.metadata.uid.as_str(),
+            _ => "",
+        };
         for ((_, name), object) in &self.objects {
             match object {
                 Object::Pod(pod) if pod.is_terminal() || name == without => {}
@@ -191,11 +195,21 @@ impl State {
                 Object::Namespace(namespace) => world.namespaces.push((**namespace).clone()),
                 Object::Budget(budget) => world.budgets.push((**budget).clone()),
                 Object::Volume(volume) => world.storage.set((**volume).clone()),
-                Object::Device(object) => world.devices.set((**object).clone()),
+                Object::Device(object) => world.devices.set(as_reserved((**object).clone(), uid)),
                 Object::Group(_) => {}
             }
         }
         world.devices.now = platform::wall_clock(self.at);
         world
     }
+}
+
+/// A claim that was reserved for a pod before somebody deleted it stays until the pod has ended, and the pod may be bound.
+fn as_reserved(mut object: DeviceObject, uid: &str) -> DeviceObject {
+    if let DeviceObject::ResourceClaim(claim) = &mut object
+        && claim.status.is_reserved_for(uid)
+    {
+        claim.metadata.deletion_timestamp = None;
+    }
+    object
 }
