@@ -124,7 +124,7 @@ fn protections<'a>(args: &mut Fields<'a>, notes: &mut Notes<'_>) -> Vec<(&'stati
     found
 }
 
-/// What becomes of a protection that is not as it is by default.
+/// The note on a protection that differs from its default.
 fn protect(name: &str, node: &Node<'_>, movable: &mut Movable, notes: &mut Notes<'_>) {
     match name {
         "PodsWithLocalStorage" => {

@@ -38,7 +38,7 @@ const KIND: &str = "DeschedulerPolicy";
 pub struct Translation {
     /// The request; it has no goals if no plugin of the policy has an equivalent.
     pub request: Request,
-    /// What became of the plugins and fields, in the order of the file; the evictor of a profile follows its plugins.
+    /// How the plugins and fields are translated, in the order of the file; the evictor of a profile follows its plugins.
     pub notes: Vec<Note>,
 }
 

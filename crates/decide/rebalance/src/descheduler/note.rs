@@ -1,11 +1,11 @@
-//! What became of the parts of a policy.
+//! How the parts of a policy are translated.
 
 use std::fmt;
 
 use berth_api::read::fields::{ConfigMessage, Fields};
 use serde::Serialize;
 
-/// What became of a part of a policy.
+/// How a part of a policy is translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Effect {
@@ -17,7 +17,7 @@ pub enum Effect {
     Ignored,
 }
 
-/// What became of a field of a policy.
+/// The note on a field of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Note {
     /// Path of the field, such as `profiles[0].pluginConfig[1].args.nodeFit`.
@@ -28,7 +28,7 @@ pub struct Note {
     /// The plugin, for plugins and their arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugin: Option<String>,
-    /// What became of it.
+    /// How it is translated.
     pub effect: Effect,
     /// The flags of `berth rebalance` or the reason.
     pub text: String,

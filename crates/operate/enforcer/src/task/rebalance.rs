@@ -57,10 +57,9 @@ impl Enforcer {
         }
         let request = Request { now: Timestamp::now(), ..rebalancer.options.request.clone() };
         let mut exceptions = rebalancer.exceptions.clone();
-        let objects = rebalancer.objects.clone();
-        rebalancer.late.retain(|step| step.replacement(&objects) == Replacement::Awaited);
-        let late = &rebalancer.late;
-        exceptions.stay(&rebalancer.objects, |pod| {
+        let (late, objects) = (&mut rebalancer.late, &rebalancer.objects);
+        late.retain(|step| step.replacement(objects) == Replacement::Awaited);
+        exceptions.stay(objects, |pod| {
             let owner = pod.metadata.controller().map_or("", |owner| owner.uid.as_str());
             let late = late.iter().find(|step| step.owner() == owner);
             if let Some(step) = late {

@@ -32,6 +32,14 @@ fn spread(name: &str) -> Value {
     with(pod(name, name), "topologySpreadConstraints", json!([constraint]))
 }
 
+/// The same, whose scheduler prefers a node.
+fn drawn_to(node: &str) -> Value {
+    let mut pod = spread("web");
+    pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = json!([{"weight": 100,
+        "preference": {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [node]}]}}]);
+    pod
+}
+
 /// Three zones of a node each, of which the third was away when the pods came.
 async fn after_an_outage(n_pods: usize, template: Value) -> World {
     let world = World::start(3, 3).await;
@@ -109,13 +117,7 @@ async fn pods_spread_again_after_an_outage_with_the_fewest_evictions() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_scheduler_puts_the_replacement_where_the_plan_has_it_against_its_own_scores() {
-    // It prefers the node that the pod leaves.
-    let preferred = json!([{"weight": 100, "preference":
-        {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["node-1"]}]}}]);
-    let mut template = spread("web");
-    template["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
-        preferred;
-    let world = after_an_outage(4, template.clone()).await;
+    let world = after_an_outage(4, drawn_to("node-1")).await;
     let before = by_node(&world, "web", 4).await;
     assert!(before["node-1"] >= 2, "{before:?}");
     let enforcer = world.enforce(for_goals(&[Goal::Spread])).await;
@@ -131,12 +133,7 @@ async fn the_scheduler_puts_the_replacement_where_the_plan_has_it_against_its_ow
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_of_another_scheduler_move_only_where_it_would_put_them() {
-    let preferred = json!([{"weight": 100, "preference":
-        {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["node-1"]}]}}]);
-    let mut template = spread("web");
-    template["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
-        preferred;
-    let world = after_an_outage(4, template).await;
+    let world = after_an_outage(4, drawn_to("node-1")).await;
     let mut options = for_goals(&[Goal::Spread]);
     options.rebalance.as_mut().unwrap().following_schedulers.clear();
     let enforcer = world.enforce(options.clone()).await;

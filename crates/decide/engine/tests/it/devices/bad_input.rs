@@ -73,7 +73,7 @@ fn a_claim_whose_device_has_disappeared_keeps_it_until_the_claim_is_gone() {
             + &pod("p", &["lost"])
             + &pod_with_claim("q", &requests(&[""]))),
     );
-    // The driver may publish it again: the claim is not allocated anew.
+    // The driver may publish it again: the claim is not allocated again.
     assert_eq!(world.placed("p"), "n0:");
     assert_eq!(world.placed("q"), "n0: r0=d0");
     assert_eq!(world.cluster.table_sizes()["allocated devices"], 2);
