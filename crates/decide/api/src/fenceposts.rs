@@ -55,6 +55,12 @@ pub fn desired_healthy(
     }
 }
 
+/// Whether the Eviction API evicts a pod that is not ready whatever number of disruptions its budget allows: with the policy `AlwaysAllow`, or
+/// if the budget is met without it (`IfHealthyBudget`). A budget that wants no healthy pod is not met.
+pub fn evicts_unready(unhealthy_pod_eviction_policy: &str, n_healthy: i64, desired_healthy: i64) -> bool {
+    unhealthy_pod_eviction_policy == "AlwaysAllow" || (n_healthy >= desired_healthy && desired_healthy > 0)
+}
+
 /// A number limited to the API's range of pod counts.
 pub fn clamp(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX })

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use berth_api::fenceposts::desired_healthy;
+use berth_api::fenceposts::{desired_healthy, evicts_unready};
 use berth_api::object::{Pod, PodDisruptionBudget};
 use berth_api::rules::Selector;
 use serde_json::Value;
@@ -66,9 +66,8 @@ impl<'a> Budgets<'a> {
             [] => true,
             [budget] => {
                 let Budget { object, n_healthy, desired, .. } = &self.all[*budget];
-                let always = object.spec.unhealthy_pod_eviction_policy == "AlwaysAllow";
-                let may_be_unready = always || (*desired > 0 && n_healthy >= desired);
-                n_healthy > desired || (!is_ready && may_be_unready)
+                let policy = &object.spec.unhealthy_pod_eviction_policy;
+                n_healthy > desired || (!is_ready && evicts_unready(policy, *n_healthy, *desired))
             }
             // It evicts no pod that several budgets select.
             _ => false,

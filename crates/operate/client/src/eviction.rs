@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_api::fenceposts::evicts_unready;
 use berth_api::object::{Pod, PodDisruptionBudget};
 use berth_api::resource::{POD_DISRUPTION_BUDGETS, PODS};
 use berth_api::rules::Selector;
@@ -46,19 +47,13 @@ pub async fn allows_all(
 ) -> Result<(), CallError> {
     let list = POD_DISRUPTION_BUDGETS.path(namespace);
     let budgets: BudgetList = call::json(client, call::get(&list), timeout).await?;
-    let mut n_allowed: Vec<_> = budgets.items.iter().map(allowed).collect();
+    let mut budgets: Vec<_> = budgets.items.iter().map(Left::of).collect();
     for name in names {
         let pod: Pod = call::json(client, call::get(&PODS.object_path(namespace, name)), timeout).await?;
-        for (budget, (selector, left)) in budgets.items.iter().zip(&mut n_allowed) {
-            let protects = selector.matches(|key| pod.metadata.labels.get(key).map(String::as_str));
-            if budget.status.disrupted_pods.contains_key(*name) || !protects {
-                continue;
-            }
-            *left -= 1;
-            if *left < 0 {
-                let path = format!("{}/eviction", PODS.object_path(namespace, name));
-                return Err(CallError::too_many(&path, &too_few(budget, names.len())));
-            }
+        if let Some(refusing) = budgets.iter_mut().find_map(|left| (!left.take(&pod)).then_some(left.budget))
+        {
+            let path = format!("{}/eviction", PODS.object_path(namespace, name));
+            return Err(CallError::too_many(&path, &too_few(refusing, names.len())));
         }
     }
     Ok(())
@@ -74,10 +69,35 @@ struct BudgetList {
     items: Vec<PodDisruptionBudget>,
 }
 
-/// The pods of a budget, and how many of them may be evicted.
-fn allowed(budget: &PodDisruptionBudget) -> (Selector, i32) {
-    let selector = Selector::parse(budget.spec.selector.as_ref()).unwrap_or(Selector::Nothing);
-    (selector, budget.status.disruptions_allowed.unwrap_or(0))
+/// How many pods of a budget may still be evicted.
+struct Left<'a> {
+    budget: &'a PodDisruptionBudget,
+    selector: Selector,
+    n_allowed: i32,
+}
+
+impl<'a> Left<'a> {
+    fn of(budget: &'a PodDisruptionBudget) -> Left<'a> {
+        let selector = Selector::parse(budget.spec.selector.as_ref()).unwrap_or(Selector::Nothing);
+        Left { budget, selector, n_allowed: budget.status.disruptions_allowed.unwrap_or(0) }
+    }
+
+    /// Counts an eviction, as the Eviction API does. Returns whether the budget allows it.
+    fn take(&mut self, pod: &Pod) -> bool {
+        let PodDisruptionBudget { spec, status, .. } = self.budget;
+        let (healthy, desired) = (status.current_healthy.unwrap_or(0), status.desired_healthy.unwrap_or(0));
+        let evicts_unready =
+            || evicts_unready(&spec.unhealthy_pod_eviction_policy, healthy.into(), desired.into());
+        let labels = &pod.metadata.labels;
+        if !self.selector.matches(|key| labels.get(key).map(String::as_str))
+            || status.disrupted_pods.contains_key(&pod.metadata.name)
+            || (pod.is_unready() && evicts_unready())
+        {
+            return true;
+        }
+        self.n_allowed -= 1;
+        self.n_allowed >= 0
+    }
 }
 
 /// Why an eviction is refused for now, and may be tried again; none for other errors. Names the budget as kube-apiserver does in the
@@ -95,4 +115,33 @@ pub fn refused_for_now(error: &CallError) -> Option<String> {
         Some((name, why)) => format!("blocked by PodDisruptionBudget {name}, which {why}"),
         None => error.message(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many pods the budget allows to be evicted, one after the other, by the status of their condition Ready.
+    fn n_allowed(policy: &str, n_healthy: i32, allowed: i32, ready: &[&str]) -> usize {
+        let budget: PodDisruptionBudget = serde_json::from_value(json!({
+            "metadata": {"name": "b"},
+            "spec": {"selector": {}, "unhealthyPodEvictionPolicy": policy},
+            "status": {"disruptionsAllowed": allowed, "currentHealthy": n_healthy, "desiredHealthy": 2},
+        }))
+        .unwrap();
+        let mut left = Left::of(&budget);
+        let pod = |ready: &&str| -> Pod {
+            let status = json!({"conditions": [{"type": "Ready", "status": ready}]});
+            serde_json::from_value(json!({"metadata": {"name": "p"}, "status": status})).unwrap()
+        };
+        ready.iter().map(pod).take_while(|pod| left.take(pod)).count()
+    }
+
+    #[test]
+    fn members_of_a_group_that_are_not_ready_take_nothing_of_a_budget_that_is_met() {
+        assert_eq!(n_allowed("", 3, 1, &["True", "True"]), 1);
+        assert_eq!(n_allowed("", 3, 1, &["True", "False", "False"]), 3);
+        assert_eq!(n_allowed("", 1, 0, &["False"]), 0);
+        assert_eq!(n_allowed("AlwaysAllow", 1, 0, &["False", "True"]), 1);
+    }
 }

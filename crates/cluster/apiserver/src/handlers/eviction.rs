@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use berth_api::fenceposts::evicts_unready;
 use berth_api::object::LabelSelector;
 use berth_api::read::from_value;
 use berth_api::rules::Selector;
@@ -111,11 +112,9 @@ async fn ask_budget(
     let mut budget = current.value();
     let status = &budget["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or(0);
-    if !is_ready(pod) {
-        let enough = number("currentHealthy") >= number("desiredHealthy") && number("desiredHealthy") > 0;
-        if enough || budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow" {
-            return Ok(Budget::DoesNotMatter);
-        }
+    let policy = budget["spec"]["unhealthyPodEvictionPolicy"].as_str().unwrap_or_default();
+    if !is_ready(pod) && evicts_unready(policy, number("currentHealthy"), number("desiredHealthy")) {
+        return Ok(Budget::DoesNotMatter);
     }
     let name = current.facts.name().to_owned();
     check(resource, &name, &budget)?;

@@ -108,6 +108,7 @@ fn a_budget_without_a_status_is_counted_from_its_pods() {
     // Pods that are not ready are healthy for no budget; they may go only if enough others are healthy, or with AlwaysAllow.
     let unready = "{type: Ready, status: 'False'}";
     assert_eq!(drained("minAvailable: 1", unready), 1);
+    assert_eq!(drained("minAvailable: 0", unready), 1, "a budget that wants no healthy pod is not met");
     assert_eq!(drained("minAvailable: 1, unhealthyPodEvictionPolicy: AlwaysAllow", unready), 0);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use berth_api::fenceposts::desired_healthy;
+use berth_api::fenceposts::{desired_healthy, evicts_unready};
 use berth_api::inventory::Inventory;
 use berth_api::object::{NamespacedName, Pod, PodDisruptionBudget};
 use berth_api::rules::Selector;
@@ -44,8 +44,9 @@ pub struct BlockedEviction {
 pub(crate) struct Budget {
     name: NamespacedName,
     selector: Selector,
-    /// Whether pods that are not ready may always be evicted.
-    always_allows_unready: bool,
+    unhealthy_pod_eviction_policy: String,
+    /// Number of its pods that must stay healthy.
+    desired: i64,
     /// How many of its healthy pods may go, if no other pod becomes healthy or unhealthy. Less than 0 if pods are missing.
     spare: i64,
     /// Number of its pods that were healthy before the changes.
@@ -76,10 +77,12 @@ impl Budget {
                 n_pods += 1;
                 n_healthy += i64::from(ran(&pod.metadata.namespaced_name()) && !pod.is_unready());
             }
+            let desired = desired(object, n_pods);
             Some(Budget {
                 name: object.metadata.namespaced_name(),
-                spare: spare(object, n_pods, n_healthy),
-                always_allows_unready: object.spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
+                spare: spare(object, desired, n_healthy),
+                unhealthy_pod_eviction_policy: object.spec.unhealthy_pod_eviction_policy.clone(),
+                desired,
                 selector,
                 n_healthy,
             })
@@ -90,6 +93,11 @@ impl Budget {
     fn covers(&self, pod: &Pod) -> bool {
         is_covered(self.name.namespace(), &self.selector, pod)
     }
+
+    /// Whether a pod that is not ready may go if so many of the healthy ones may.
+    fn evicts_unready(&self, spare: i64) -> bool {
+        evicts_unready(&self.unhealthy_pod_eviction_policy, self.desired + spare, self.desired)
+    }
 }
 
 /// As in the API server: an empty selector covers all pods of the namespace.
@@ -98,23 +106,25 @@ fn is_covered(namespace: &str, selector: &Selector, pod: &Pod) -> bool {
     namespace == pod.metadata.namespace && selector.matches(|key| labels.get(key).map(String::as_str))
 }
 
-/// What the disruption controller says in the status, or would say if it has said nothing so far.
-fn spare(budget: &PodDisruptionBudget, n_pods: i32, n_healthy: i64) -> i64 {
-    let status = &budget.status;
-    let missing = || match (status.current_healthy, status.desired_healthy) {
-        (Some(current), Some(desired)) => (i64::from(current) - i64::from(desired)).min(0),
-        _ => 0,
+/// How many pods must stay healthy, as the disruption controller says in the status, or would say if it has said nothing so far.
+fn desired(budget: &PodDisruptionBudget, n_pods: i32) -> i64 {
+    let computed = || {
+        let value = |value: &serde_json::Value| (!value.is_null()).then(|| value.clone());
+        let (min, max) = (value(&budget.spec.min_available), value(&budget.spec.max_unavailable));
+        // Each pod that a controller wants is in the simulation, pending or running.
+        desired_healthy(min.as_ref(), max.as_ref(), n_pods, n_pods).1
     };
-    match status.disruptions_allowed {
-        Some(allowed) if allowed > 0 => i64::from(allowed),
-        Some(_) => missing(),
-        None => {
-            let value = |value: &serde_json::Value| (!value.is_null()).then(|| value.clone());
-            let (min, max) = (value(&budget.spec.min_available), value(&budget.spec.max_unavailable));
-            // Each pod that a controller wants is in the simulation, pending or running.
-            let (_, desired) = desired_healthy(min.as_ref(), max.as_ref(), n_pods, n_pods);
-            n_healthy - i64::from(desired)
-        }
+    i64::from(budget.status.desired_healthy.unwrap_or_else(computed))
+}
+
+/// How many pods may go, by the status as well.
+fn spare(budget: &PodDisruptionBudget, desired: i64, n_healthy: i64) -> i64 {
+    let status = &budget.status;
+    match (status.disruptions_allowed, status.current_healthy) {
+        (Some(allowed), _) if allowed > 0 => i64::from(allowed),
+        (Some(_), Some(current)) => (i64::from(current) - desired).min(0),
+        (Some(_), None) => 0,
+        (None, _) => n_healthy - desired,
     }
 }
 
@@ -155,9 +165,7 @@ impl Evictions {
             let of_pod: Vec<usize> = (0..budgets.len()).filter(|i| budgets[*i].covers(pod)).collect();
             match of_pod.as_slice() {
                 [] => {}
-                [budget]
-                    if pod.is_unready()
-                        && (spare[*budget] >= 0 || budgets[*budget].always_allows_unready) => {}
+                [budget] if pod.is_unready() && budgets[*budget].evicts_unready(spare[*budget]) => {}
                 [budget] if spare[*budget] > 0 => spare[*budget] -= 1,
                 _ => return true,
             }
