@@ -1,6 +1,6 @@
 //! The state that plans change: the pods where they are, and what the goals measure there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use berth_api::object::{Node, Pod};
 use berth_engine::Moves;
@@ -33,6 +33,12 @@ impl PodInfo<'_> {
         self.pod.spec.priority.unwrap_or(0)
     }
 
+    /// Whether pods that are otherwise the same are not: they have claims of their own.
+    pub(crate) fn has_own_claims(&self) -> bool {
+        let spec = &self.pod.spec;
+        !spec.resource_claims.is_empty() || spec.volumes.iter().any(|volume| volume.matters())
+    }
+
     /// Who is moved first: less important, then younger pods, and the smaller ones.
     pub(crate) fn rank(&self) -> (i32, i64, Amounts) {
         (self.priority(), -self.pod.started().unwrap_or(i64::MAX), self.requests)
@@ -57,13 +63,14 @@ pub(crate) struct Board<'a> {
     /// The pods that may move, by class.
     pub(crate) movable_of: Vec<Vec<usize>>,
     pub(crate) goals: Vec<Goal>,
+    nodes_by_name: &'a BTreeMap<String, Node>,
     budgets: Budgets<'a>,
     steps: Vec<Step>,
 }
 
 impl<'a> Board<'a> {
     pub(crate) fn new(input: Input<'a>, request: &Request) -> Board<'a> {
-        let Input { cluster, nodes, namespaces, running, pending, budgets } = input;
+        let Input { mut cluster, nodes, namespaces, running, pending, budgets } = input;
         let waiting_pods = || pending.iter().flat_map(|unit| unit.pods.iter().copied());
         let replicas = match request.movable.min_replicas {
             0 => Replicas::default(),
@@ -71,9 +78,10 @@ impl<'a> Board<'a> {
         };
         let mut budgets = Budgets::new(&budgets);
         waiting_pods().for_each(|pod| _ = budgets.add(pod, false));
+        // First: their rules distinguish pods.
+        let waiting = Waiting::new(&mut cluster, pending);
         let names: Vec<_> = running.iter().map(|of| name(of.pod)).collect();
         let (mut moves, positions) = Moves::new(cluster, &names);
-        let waiting = Waiting::new(moves.cluster(), pending);
         let names = moves.nodes().to_vec();
         let cluster = moves.cluster();
         let objects = names.iter().map(|name| {
@@ -91,7 +99,8 @@ impl<'a> Board<'a> {
         let mut infos = Vec::with_capacity(positions.len());
         for (pod, at) in positions.into_iter().enumerate() {
             let running = RunningPod { stays: running[at].stays.or(by_rules[pod]), ..running[at] };
-            let (node, requests) = (nodes.get(running.node), moves.requests(pod));
+            let requests = ["cpu", "memory"].map(|resource| moves.requested(pod, resource));
+            let node = nodes.get(running.node);
             infos.push(info(&running, node, requests, &mut budgets, &around, request));
         }
         let mut movable_on = vec![Vec::new(); moves.nodes().len()];
@@ -117,6 +126,7 @@ impl<'a> Board<'a> {
             movable_on,
             movable_of,
             goals: request.goals.clone(),
+            nodes_by_name: nodes,
             budgets,
             steps: Vec::new(),
         }
@@ -141,6 +151,11 @@ impl<'a> Board<'a> {
 
     pub(crate) fn node_of(&self, pod: usize) -> usize {
         self.moves.node_of(pod)
+    }
+
+    /// The value of a label of a node.
+    pub(crate) fn label(&self, node: usize, key: &str) -> Option<&str> {
+        self.nodes_by_name.get(&self.moves.nodes()[node])?.metadata.label(key)
     }
 
     /// Moves a pod, if that is legal now.

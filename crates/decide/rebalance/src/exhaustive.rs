@@ -72,8 +72,7 @@ pub(crate) fn search(board: &mut Board<'_>, bounds: &Values, max_states: usize) 
 fn groups(board: &Board<'_>) -> Vec<Vec<usize>> {
     let mut groups: HashMap<_, Vec<usize>> = HashMap::new();
     for (pod, info) in board.pods.iter().enumerate().filter(|(_, info)| info.stays.is_none()) {
-        // Claims belong to single pods.
-        let single = info.pod.spec.volumes.iter().any(|volume| volume.matters()).then_some(pod);
+        let single = info.has_own_claims().then_some(pod);
         let key = (board.moves.class_of(pod), info.priority(), info.requests, info.budgets.clone(), single);
         groups.entry(key).or_default().push(pod);
     }

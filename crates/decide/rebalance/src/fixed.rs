@@ -92,8 +92,8 @@ fn never(running: &RunningPod<'_>) -> Option<String> {
         format!("it has the annotation {key}: \"{value}\"")
     } else if is_system {
         "it has a system priority".to_owned()
-    } else if !spec.resource_claims.is_empty() || status.extended_resource_claim_status.is_some() {
-        "devices are allocated to it".to_owned()
+    } else if status.extended_resource_claim_status.is_some() {
+        "devices are allocated to it as extended resources".to_owned()
     } else {
         return None;
     };

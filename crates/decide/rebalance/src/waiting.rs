@@ -33,17 +33,7 @@ impl<'a> Waiting<'a> {
     /// Takes the pods away again.
     pub(crate) fn take_back(&self, cluster: &mut Cluster, outcomes: &[Vec<Outcome>]) {
         let pods = self.units.iter().flat_map(|unit| &unit.pods);
-        for ((_, pod), outcome) in pods.zip(outcomes.iter().flatten()) {
-            if let Outcome::Placed { volumes, devices, .. } = outcome {
-                cluster.forget(pod);
-                if let Some(volumes) = volumes {
-                    cluster.restore_volumes(pod, volumes);
-                }
-                if let Some(devices) = devices {
-                    cluster.restore_devices(&pod.assumed_devices(devices, false));
-                }
-            }
-        }
+        take_back(cluster, pods.map(|(_, pod)| pod).zip(outcomes.iter().flatten()));
     }
 
     /// The number of pods that find no node.
@@ -55,6 +45,24 @@ impl<'a> Waiting<'a> {
         let n_unplaced = outcomes.iter().flatten().filter(|outcome| outcome.node().is_none()).count();
         self.take_back(cluster, &outcomes);
         n_unplaced as i64
+    }
+}
+
+/// Takes placed pods away again.
+pub(crate) fn take_back<'p>(
+    cluster: &mut Cluster,
+    placed: impl Iterator<Item = (&'p PreparedPod, &'p Outcome)>,
+) {
+    for (pod, outcome) in placed {
+        if let Outcome::Placed { volumes, devices, .. } = outcome {
+            cluster.forget(pod);
+            if let Some(volumes) = volumes {
+                cluster.restore_volumes(pod, volumes);
+            }
+            if let Some(devices) = devices {
+                cluster.restore_devices(&pod.assumed_devices(devices, false));
+            }
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use super::Cluster;
 use crate::cycle::context::{Context, CycleState};
 use crate::decision::Run;
-use crate::moves::{MoveTable, Standing};
+use crate::moves::{MoveTable, Standing, leave};
+use crate::state::device::ReleasedClaims;
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
 
@@ -83,10 +84,9 @@ impl Moves {
         self.table.prepared(pod)
     }
 
-    /// What a pod requests: milli-CPU, and memory in bytes.
-    pub fn requests(&self, pod: usize) -> [i64; 2] {
-        let requests = &self.cluster.state.rule_sets.get(self.table.prepared(pod).rule_set).requests;
-        [requests.milli_cpu, requests.memory]
+    /// What a pod requests of a resource: milli-CPU of `cpu`, otherwise units.
+    pub fn requested(&self, pod: usize, resource: &str) -> i64 {
+        self.cluster.state.rule_sets.get(self.table.prepared(pod).rule_set).rules().requests.amount(resource)
     }
 
     /// How well all pods stand now.
@@ -178,8 +178,10 @@ impl Moves {
     fn as_created_again<T>(&mut self, pod: usize, ask: impl FnOnce(&Cluster, &PreparedPod) -> T) -> T {
         let prepared = self.table.prepared(pod).clone();
         let from = self.nodes[self.node_of(pod)].clone();
-        self.cluster.state.forget(&prepared);
+        let mut released = ReleasedClaims::default();
+        leave(&mut self.cluster.state, &prepared, &mut released);
         let answer = ask(&self.cluster, &prepared);
+        self.cluster.state.take_back_claims(released);
         self.cluster.state.assign(&prepared, &from);
         answer
     }

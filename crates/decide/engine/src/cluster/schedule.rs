@@ -157,6 +157,11 @@ impl Cluster {
             .unwrap_or_else(|| self.decide(pod))
     }
 
+    /// Decides about a pod on one node alone; none if it does not fit there.
+    pub fn decide_on(&self, pod: &PreparedPod, node: &str) -> Option<Outcome> {
+        decision::decide_on(&self.state, &self.nominations, pod, self.state.find_node(node)?)
+    }
+
     /// Whether a pod fits on one node now.
     pub fn fits_on(&self, pod: &PreparedPod, node: &str) -> bool {
         let Some(node) = self.state.find_node(node) else { return false };

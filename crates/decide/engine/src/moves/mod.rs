@@ -12,15 +12,19 @@ mod spread;
 mod standing;
 
 use berth_api::config::Plugin;
+use berth_api::journal::AssumedDevices;
 use rustc_hash::FxHashMap;
 
 use self::neighbours::Neighbour;
 use self::spread::SpreadTable;
 use self::standing::{Place, Rules};
 use crate::cycle::context::{Context, CycleState};
+use crate::cycle::nomination::Nominations;
+use crate::decision::{Outcome, decide_on};
 use crate::plugins::{self, Reads};
 use crate::state::State;
 use crate::state::counting::topology::DomainId;
+use crate::state::device::ReleasedClaims;
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
 use crate::state::pod::{Likeness, PodId};
@@ -64,6 +68,14 @@ struct Done {
     before: PreparedPod,
     from: NodeId,
     places: Vec<(ClassId, NodeId, Option<Place>)>,
+    devices: MovedDevices,
+}
+
+/// What changes of the claims of a pod that moves: a claim that no other pod uses loses its devices, and gets others on the target.
+#[derive(Default)]
+struct MovedDevices {
+    released: ReleasedClaims,
+    assumed: Option<AssumedDevices>,
 }
 
 /// The running pods of a state, where they are, and how well they stand.
@@ -167,17 +179,22 @@ impl MoveTable {
         let Running { pod: before, class, node: from } = &self.pods[pod];
         let (before, class, from) = (before.clone(), *class, *from);
         let replacement = before.replacement();
-        state.forget(&before);
-        if !self.admits(state, &replacement, class, from, to) {
+        let mut devices = MovedDevices::default();
+        leave(state, &before, &mut devices.released);
+        let is_admitted = self.admits(state, &replacement, class, from, to)
+            && allocate(state, &replacement, to, &mut devices.assumed);
+        if !is_admitted {
+            state.take_back_claims(devices.released);
             put(state, &before, from);
             return false;
         }
         put(state, &replacement, to);
+        devices.assumed.iter().for_each(|assumed| state.assume_devices(assumed));
         self.pods[pod].pod = replacement;
         self.pods[pod].node = to;
         let signature = self.classes[class].likeness.signature;
         let holds = self.spread.shift(state, signature, class, from, to);
-        self.done.push(Done { pod, before, from, places: Vec::new() });
+        self.done.push(Done { pod, before, from, places: Vec::new(), devices });
         let is_legal = holds && self.follow(state, class, from, to);
         if !is_legal {
             self.undo(state);
@@ -207,10 +224,12 @@ impl MoveTable {
 
     /// Takes the last move back. Returns whether there was one.
     pub(crate) fn undo(&mut self, state: &mut State) -> bool {
-        let Some(Done { pod, before, from, places }) = self.done.pop() else { return false };
+        let Some(Done { pod, before, from, places, devices }) = self.done.pop() else { return false };
         let Running { pod: replacement, class, node: to } = &self.pods[pod];
         let (class, to) = (*class, *to);
         state.forget(replacement);
+        devices.assumed.iter().for_each(|assumed| state.restore_devices(assumed));
+        state.take_back_claims(devices.released);
         put(state, &before, from);
         self.spread.shift(state, self.classes[class].likeness.signature, class, to, from);
         for (class, node, place) in places.into_iter().rev() {
@@ -290,6 +309,28 @@ impl MoveTable {
         self.rejected += after.0 - rejected;
         self.unmet += after.1 - unmet;
         before
+    }
+}
+
+/// Takes a pod off its node, and the devices from the claims that no other pod uses.
+pub(crate) fn leave(state: &mut State, pod: &PreparedPod, released: &mut ReleasedClaims) {
+    state.forget(pod);
+    if let Some(devices) = &pod.devices {
+        state.release_claims(devices, released);
+    }
+}
+
+/// Chooses the devices of a node for a pod that it admits. Returns false if they cannot be chosen.
+fn allocate(state: &State, pod: &PreparedPod, node: NodeId, assumed: &mut Option<AssumedDevices>) -> bool {
+    if !pod.devices.as_ref().is_some_and(|devices| devices.concern(state)) {
+        return true;
+    }
+    match decide_on(state, &Nominations::default(), pod, node) {
+        Some(Outcome::Placed { devices, .. }) => {
+            *assumed = devices.map(|devices| pod.assumed_devices(&devices, false));
+            true
+        }
+        _ => false,
     }
 }
 

@@ -4,4 +4,5 @@ mod cases;
 mod descheduler;
 mod naive;
 mod properties;
+mod room;
 mod worlds;
