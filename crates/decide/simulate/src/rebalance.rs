@@ -1,5 +1,7 @@
 //! Plans of moves for a simulation.
 
+use std::collections::HashSet;
+
 use berth_api::object::GroupKey;
 use berth_engine::Outcome;
 use berth_rebalance::{Input, Move, Pending, PendingGroup, Placed, Plan, Request, RunningPod, plan};
@@ -8,10 +10,16 @@ use crate::simulation::{Simulation, Unit};
 
 impl Simulation {
     /// Moves of running pods that lower what the goals of the request measure. Pods that the simulation has placed count as running; of
-    /// the pending ones only those at these positions count, if they are given. The simulation is not changed.
+    /// the pending ones only those at these positions count, if they are given, and those of their groups. The simulation is not changed.
     pub fn rebalance(&self, request: &Request, only: Option<&[usize]>) -> Plan {
+        let groups: HashSet<_> =
+            only.into_iter().flatten().filter_map(|position| self.pods[*position].group.as_ref()).collect();
         let is_meant = |position: &usize| {
-            only.is_none_or(|only| only.contains(position)) && self.pods[*position].is_unplaced()
+            let pod = &self.pods[*position];
+            let is_with = |only: &[usize]| {
+                only.contains(position) || pod.group.as_ref().is_some_and(|group| groups.contains(group))
+            };
+            only.is_none_or(is_with) && pod.is_unplaced()
         };
         let positions = self.queue.iter().copied().filter(is_meant);
         let pod = |position: usize| &self.pods[position].pod;
@@ -27,7 +35,8 @@ impl Simulation {
         self.plan_with(request, pending)
     }
 
-    fn pending_group(&self, key: &GroupKey) -> PendingGroup {
+    /// What a group requires of those of its members that have no node.
+    pub(crate) fn pending_group(&self, key: &GroupKey) -> PendingGroup {
         let n_pods = self.pods.iter().filter(|pod| pod.group.as_ref() == Some(key)).count();
         match self.rules_of_group(key).filter(|rules| rules.check(n_pods).is_ok()) {
             None => PendingGroup { min: None, levels: Vec::new() },
@@ -69,16 +78,23 @@ impl Simulation {
 
     /// Moves pods, one after the other.
     pub(crate) fn move_pods(&mut self, moves: &[Move]) {
-        for Move { namespace, name, to, .. } in moves {
-            let Some(position) = self.position(namespace, name) else { continue };
-            self.remove_from_node(position);
-            let from = self.pods[position].node().and_then(|node| self.nodes.get(node)).cloned();
-            self.workloads.recreate(&mut self.pods[position].pod, from.as_ref());
-            let prepared = self.cluster.prepare(&self.pods[position].pod);
-            self.cluster.assume(&prepared, to);
-            let pod = &mut self.pods[position];
-            pod.was_running = false;
-            pod.outcome = Outcome::on(to.clone());
-        }
+        moves.iter().for_each(|made| self.move_pod(&made.namespace, &made.name, &made.to));
+    }
+
+    /// Moves a pod. It gets other devices for the claims that no other pod uses.
+    pub(crate) fn move_pod(&mut self, namespace: &str, name: &str, to: &str) {
+        let Some(position) = self.position(namespace, name) else { return };
+        self.remove_from_node(position);
+        let from = self.pods[position].node().and_then(|node| self.nodes.get(node)).cloned();
+        let mut pod = self.pods[position].pod.clone();
+        self.workloads.recreate(&mut pod, from.as_ref());
+        self.make_claims(&mut pod);
+        let prepared = self.cluster.prepare(&pod);
+        let devices = if self.may_need_devices(&pod) { self.cluster.decide_on(&prepared, to) } else { None };
+        let outcome = devices.unwrap_or_else(|| Outcome::on(to.to_owned()));
+        self.cluster.take(&prepared, &outcome);
+        self.pods[position].pod = pod;
+        self.pods[position].was_running = false;
+        self.decided(position, outcome);
     }
 }

@@ -1,5 +1,5 @@
-//! Finds the pods and workloads that arguments name: `web-0`, `team-a/web-0`, `pod/web-0`, `deploy/web`, or a label
-//! selector.
+//! Finds the pods and workloads that arguments name: `web-0`, `team-a/web-0`, `pod/web-0`, `deploy/web`, `podgroup/training`, or a
+//! label selector.
 
 use std::collections::BTreeSet;
 
@@ -70,6 +70,9 @@ pub fn find(simulation: &Simulation, name: Option<&str>, scope: &ScopeArgs) -> R
         Some((Kind::Pod, name)) => pod(simulation, scope.namespace.as_deref(), name),
         Some((kind, name)) if kind.is_workload() => {
             workload(simulation, kind, scope.namespace.as_deref(), name)
+        }
+        Some((Kind::PodGroup | Kind::CoschedulingPodGroup, name)) => {
+            group(simulation, scope.namespace.as_deref(), name)
         }
         Some((kind, _)) if !parts.is_some_and(|(text, _)| is_namespace(text)) => Err(CliError::Usage(
             format!("{name}: a {} has no pods: name a pod or a workload, such as deploy/web", kind.name()),
@@ -215,6 +218,27 @@ fn workload(
         several => {
             let keys: Vec<_> = several.iter().map(|(namespace, _)| format!("{namespace}/{name}")).collect();
             Err(ambiguous(&format!("{}s", kind.name()), name, &keys))
+        }
+    }
+}
+
+fn group(simulation: &Simulation, namespace: Option<&str>, name: &str) -> Result<Found, CliError> {
+    let groups = simulation.pods().iter().filter_map(|pod| pod.group.as_ref()).map(|key| &key.name);
+    let all: BTreeSet<_> = groups.filter(|group| namespace.is_none_or(|n| group.namespace() == n)).collect();
+    let found: Vec<_> = all.iter().filter(|group| group.name() == name).collect();
+    match found.as_slice() {
+        [] => {
+            let of = |group: &&NamespacedName| (group.name().to_owned(), group.to_string());
+            Err(not_found("PodGroup", namespace, name, &all.iter().map(of).collect::<Vec<_>>()))
+        }
+        [group] => {
+            let pods =
+                positions(simulation, |pod| pod.group.as_ref().is_some_and(|key| key.name == ***group));
+            Ok(Found { name: format!("PodGroup {group}"), pods })
+        }
+        several => {
+            let keys: Vec<_> = several.iter().map(ToString::to_string).collect();
+            Err(ambiguous("PodGroups", name, &keys))
         }
     }
 }

@@ -42,7 +42,7 @@ impl Trial<'_> {
         let name = new_name(|name| self.cluster.has_node(name))?;
         let keys = self.topology_keys(problem);
         let read = self.read_labels(problem, &keys);
-        let needs_devices = self.may_need_devices(&self.pod.pod);
+        let needs_devices = self.devices.may_be_for(&self.pod.pod);
         let mut shapes: BTreeMap<String, &Node> = BTreeMap::new();
         for node in self.nodes.values() {
             let new = like(node, &name);

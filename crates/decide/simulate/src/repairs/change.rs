@@ -82,7 +82,17 @@ impl Repair {
 
 impl std::fmt::Display for Repair {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let changes: Vec<_> = self.changes.iter().map(ToString::to_string).collect();
+        let (moves, others): (Vec<_>, Vec<_>) =
+            self.changes.iter().partition(|change| matches!(change, Change::Move { .. }));
+        let text = |changes: Vec<&Change>| changes.into_iter().map(ToString::to_string).collect::<Vec<_>>();
+        let (moves, mut changes) = (text(moves), text(others));
+        match moves.len() {
+            0 | 1 => changes.extend(moves),
+            n => {
+                let each: Vec<_> = moves.iter().map(|made| made.trim_start_matches("move ")).collect();
+                changes.push(format!("move {n} pods ({})", each.join(", then ")));
+            }
+        }
         f.write_str(&changes.join(", and "))?;
         match self.restarts {
             0 => Ok(()),

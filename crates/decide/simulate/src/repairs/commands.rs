@@ -43,20 +43,19 @@ fn command(change: &Change) -> Option<String> {
     })
 }
 
-/// Moves a pod. What its controller creates in its place goes where the scheduler puts it; a pod without controller is
-/// created again on the node, or if that is not given, where the scheduler puts it.
-pub(super) fn move_pod(pod: &Pod, to: Option<&str>) -> String {
-    let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
-    if pod.metadata.controller().is_some() {
-        return format!("kubectl delete pod -n {namespace} {name}");
-    }
-    let patch = serde_json::json!({"spec": {"nodeName": to}});
-    replace(pod, &format!("kubectl patch --local -f - -p {} -o json", quoted(&patch.to_string())))
-}
-
 /// Deletes a pod, which its controller creates again.
 pub(super) fn delete_pod(pod: &Pod) -> String {
-    format!("kubectl delete pod -n {} {}", pod.metadata.namespace, pod.metadata.name)
+    delete(&pod.metadata.namespace, &pod.metadata.name)
+}
+
+/// The same by namespace and name.
+pub(super) fn delete(namespace: &str, name: &str) -> String {
+    format!("kubectl delete pod -n {namespace} {name}")
+}
+
+/// Shows the moves that make room for a pod.
+pub(super) fn plan_for(pod: &Pod) -> String {
+    format!("berth rebalance --live --for {}/{}", pod.metadata.namespace, pod.metadata.name)
 }
 
 /// The command after which a pending pod has the rules of a changed template, where the controller of its workload does not replace

@@ -38,8 +38,24 @@ impl Simulation {
         only: Option<&'a str>,
         budget: &'a WorkBudget,
     ) -> Trial<'a> {
-        let Simulation { cluster, nodes, pods, budgets, policies, runtime_classes, devices, .. } = self;
-        Trial { cluster, nodes, pods, budgets, policies, runtime_classes, devices, pod, only, budget }
+        let now = self.pending_for.now();
+        let Simulation { cluster, nodes, pods, budget_objects: budgets, devices, .. } = self;
+        let (namespaces, policies, runtime_classes) =
+            (&self.namespaces, &self.policies, &self.runtime_classes);
+        Trial {
+            cluster,
+            nodes,
+            pods,
+            namespaces,
+            budgets,
+            policies,
+            runtime_classes,
+            devices,
+            pod,
+            now,
+            only,
+            budget,
+        }
     }
 
     /// For a rolling update that blocks itself: it stops an old pod first.
@@ -57,11 +73,10 @@ impl Simulation {
 /// A search for the cheapest change of one kind.
 pub(super) type Kind = for<'t, 'p> fn(&mut Trial<'t>, &'p Problem) -> Option<Repair>;
 
-/// The kinds of changes.
-pub(super) const KINDS: [Kind; 7] = [
+/// The kinds of changes besides moves, for which there is a plan.
+pub(super) const KINDS: [Kind; 6] = [
     |trial, problem| trial.change_node(problem),
     |trial, problem| trial.scale(problem),
-    |trial, problem| trial.move_pods(problem),
     |trial, problem| trial.request_less(problem),
     |trial, problem| trial.relax_rules(problem),
     |trial, problem| trial.use_other_class(problem),
@@ -78,7 +93,8 @@ impl Trial<'_> {
             return Vec::new();
         }
         let Some(problem) = self.problem() else { return Vec::new() };
-        let found: Vec<_> = KINDS.iter().filter_map(|kind| kind(&mut self, &problem)).collect();
+        let mut found: Vec<_> = KINDS.iter().filter_map(|kind| kind(&mut self, &problem)).collect();
+        found.extend(self.move_pods());
         if found.is_empty() { self.pair(&problem).into_iter().collect() } else { found }
     }
 

@@ -6,6 +6,7 @@ use berth_api::object::Pod;
 use berth_api::object::device::DeviceObject;
 use berth_api::read::from_value;
 use berth_api::work::WorkBudget;
+use berth_rebalance::Pending;
 
 use super::add_node::like;
 use super::change::{Change, Repair};
@@ -28,8 +29,19 @@ impl Simulation {
     ) -> Vec<Repair> {
         let of_kind = |kind: &Kind| self.repair_of_group(namespace, name, *kind, budget);
         let mut found: Vec<_> = KINDS.iter().filter_map(of_kind).collect();
+        found.extend(self.moves_for_group(namespace, name, budget));
         found.sort_by_key(Repair::rank);
         found
+    }
+
+    /// The fewest moves after which the group fits.
+    fn moves_for_group(&mut self, namespace: &str, name: &str, budget: &WorkBudget) -> Option<Repair> {
+        let key = self.pod(namespace, name)?.group.clone()?;
+        let members = self.placed_with(namespace, name).into_iter().map(|position| &self.pods[position]);
+        let members: Vec<_> = members.filter(|member| member.is_unplaced()).cloned().collect();
+        let pods = members.iter().map(|member| &member.pod).collect();
+        let pending = Pending { pods, group: Some(self.pending_group(&key)) };
+        self.trial(members.first()?, None, budget).make_room(vec![pending])
     }
 
     fn repair_of_group(
@@ -101,18 +113,8 @@ impl Simulation {
                     }
                     self.nodes.insert(repair.node.clone(), node);
                 }
-                Change::Move { namespace, name, to, .. } => {
-                    let position = self.position(namespace, name)?;
-                    // Its devices would have to be known.
-                    if self.devices.may_be_for(&self.pods[position].pod) {
-                        return None;
-                    }
-                    self.pods[position].pod.spec.node_name.clone_from(to);
-                    self.cluster.remove_pod(namespace, name);
-                    self.cluster.set_pod(&self.pods[position].pod);
-                }
-                // Its pod is not in the input.
-                Change::Scale { .. } | Change::StopOldPodsFirst { .. } => return None,
+                // Moves are planned for the whole group; the new pod is not in the input.
+                Change::Move { .. } | Change::Scale { .. } | Change::StopOldPodsFirst { .. } => return None,
                 // Each member may have claims of its own.
                 Change::UseDeviceClass { .. } => return None,
                 Change::RequestLess { .. }

@@ -8,7 +8,6 @@
 //! another workload 5, a moved pod 10, less of a requested resource 15, a relaxed rule 20, a node 100.
 
 mod add_node;
-mod assigned;
 mod change;
 mod changed_object;
 mod commands;
@@ -16,7 +15,6 @@ mod core;
 mod device_class;
 mod find;
 mod groups;
-mod movable;
 mod moves;
 mod node;
 mod pairs;

@@ -45,7 +45,7 @@ impl Trial<'_> {
                 then.request_less(&problem),
                 then.scale(&problem),
                 then.change_node(&problem),
-                then.move_pods(&problem),
+                then.move_pods(),
                 then.add_node(&problem),
             ];
             let second = second.into_iter().flatten().min_by_key(cheapest);
@@ -80,7 +80,7 @@ impl Trial<'_> {
         nodes.insert(node.to_owned(), changed);
         let mut then = self.with(pod, &nodes, Some(node));
         let second = then.problem_beside(&problem.broken).and_then(|problem| {
-            let second = [then.request_less(&problem), then.scale(&problem), then.move_pods(&problem)];
+            let second = [then.request_less(&problem), then.scale(&problem), then.move_pods()];
             second.into_iter().flatten().min_by_key(cheapest)
         });
         self.cluster.set_node(before);
@@ -98,7 +98,7 @@ impl Trial<'_> {
         let nodes = self.nodes;
         let mut then = self.with(&changed, nodes, Some(node));
         let problem = then.problem_beside(&problem.broken)?;
-        let second = [then.change_node(&problem), then.move_pods(&problem)];
+        let second = [then.change_node(&problem), then.move_pods()];
         Some(first.and(second.into_iter().flatten().min_by_key(cheapest)?))
     }
 }

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use berth_api::object::{Node, RuntimeClass};
+use berth_api::object::{Node, PodDisruptionBudget, RuntimeClass};
 use berth_api::policy::PlacementPolicy;
-use berth_api::rules::PodRules;
+use berth_api::rules::{KnownNamespaces, PodRules};
 use berth_api::work::WorkBudget;
-use berth_engine::{Cluster, DisruptionBudget, PreparedPod, Verdict, ViolationKey};
+use berth_engine::{Cluster, PreparedPod, Verdict, ViolationKey};
+
+use jiff::Timestamp;
 
 use crate::simulation::{Devices, Pods, SimulatedPod};
 
@@ -16,11 +18,13 @@ pub(super) struct Trial<'a> {
     pub(super) nodes: &'a BTreeMap<String, Node>,
     /// All pods, running and pending.
     pub(super) pods: &'a Pods,
-    pub(super) budgets: &'a [DisruptionBudget],
+    pub(super) namespaces: &'a KnownNamespaces,
+    pub(super) budgets: &'a [PodDisruptionBudget],
     pub(super) policies: &'a [PlacementPolicy],
     pub(super) runtime_classes: &'a [RuntimeClass],
     pub(super) devices: &'a mut Devices,
     pub(super) pod: &'a SimulatedPod,
+    pub(super) now: Timestamp,
     /// Only this node is changed, or gets the pod.
     pub(super) only: Option<&'a str>,
     /// Loops over the rules of the pod, its verdicts and the nodes count in it.
@@ -69,8 +73,7 @@ impl<'a> Trial<'a> {
     where
         'a: 'b,
     {
-        let Trial { cluster, pods, budgets, policies, runtime_classes, devices, budget, .. } = self;
-        Trial { cluster, nodes, pods, budgets, policies, runtime_classes, devices, pod, only, budget }
+        Trial { cluster: self.cluster, devices: self.devices, pod, nodes, only, ..*self }
     }
 
     /// The running pods of the pod's workload: a change of its template restarts them.

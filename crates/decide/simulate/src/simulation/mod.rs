@@ -46,7 +46,7 @@ pub use pending::PendingDecision;
 pub use pod::SimulatedPod;
 pub use pods::Pods;
 pub use preemption::PodPreemption;
-pub(crate) use preemption::{preempt, protects};
+pub(crate) use preemption::preempt;
 pub(crate) use rollout::{DaemonNodes, Members, Rollout, Strategy};
 pub use state::Simulation;
 pub use steps::BlockedEviction;

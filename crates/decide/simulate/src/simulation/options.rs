@@ -34,6 +34,14 @@ impl Default for PendingFor {
 }
 
 impl PendingFor {
+    /// The current time, as far as it is known: otherwise all pods have started long ago.
+    pub(crate) fn now(self) -> Timestamp {
+        match self {
+            PendingFor::All(_) => Timestamp::MAX,
+            PendingFor::Until(now) => now,
+        }
+    }
+
     pub(crate) fn of(self, pod: &Pod) -> Duration {
         match self {
             PendingFor::All(duration) => duration,

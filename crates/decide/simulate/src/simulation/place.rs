@@ -115,7 +115,7 @@ impl Simulation {
     }
 
     /// Notes what was decided about a pod, which the cluster assumes.
-    pub(super) fn decided(&mut self, position: usize, mut outcome: Outcome) {
+    pub(crate) fn decided(&mut self, position: usize, mut outcome: Outcome) {
         let pod = &mut self.pods[position].pod;
         if let Outcome::Unschedulable { message, .. } = &mut outcome
             && let Some(missing) = self.devices.missing(pod)

@@ -122,7 +122,7 @@ pub(crate) fn preempt(
 }
 
 /// Whether the budget limits evictions of the pod.
-pub(crate) fn protects(budget: &DisruptionBudget, pod: &Pod) -> bool {
+fn protects(budget: &DisruptionBudget, pod: &Pod) -> bool {
     let labels = &pod.metadata.labels;
     budget.namespace == pod.metadata.namespace
         && !labels.is_empty()

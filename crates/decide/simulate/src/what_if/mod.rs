@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use berth_api::expand::expand;
 use berth_api::inventory::{Entry, Inventory};
+use berth_api::object::device::ResourceClaim;
 use berth_api::object::{DeviceObject, NamespacedName, ObjectMeta, Pod, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_engine::Settings;
@@ -109,9 +110,27 @@ impl WhatIf {
     pub fn apply(&mut self, change: &Change) -> Result<(), ChangeError> {
         self.changes();
         let ran = pods_with_claims(&self.inventory);
+        let moved = self.moved_with_devices(change);
         let applied = change.apply(&mut self.inventory, &mut self.departures, self.now);
         release_claims(&mut self.inventory, &ran);
+        if let (Ok(()), Some((simulation, uid))) = (&applied, moved) {
+            let is_of_pod = |claim: &&ResourceClaim| claim.status.is_reserved_for(&uid);
+            keep_claims(&mut self.inventory, simulation.device_claims().filter(is_of_pod));
+        }
         applied
+    }
+
+    /// The cluster after a move of a pod with claims of devices, and the uid of the pod.
+    fn moved_with_devices(&self, change: &Change) -> Option<(Simulation, String)> {
+        let Change::Move { pod: name, to } = change else { return None };
+        let mut pods = self.inventory.pods.iter().map(|entry| &entry.object);
+        let pod = pods.find(|pod| pod.metadata.namespaced_name() == *name)?;
+        if pod.spec.resource_claims.is_empty() {
+            return None;
+        }
+        let mut simulation = Simulation::as_is(self.inventory.clone(), self.options.clone()).ok()?;
+        simulation.move_pod(name.namespace(), name.name(), to);
+        Some((simulation, pod.metadata.uid.clone()))
     }
 
     /// Adds objects, or replaces existing ones. A replaced workload with fewer replicas deletes the surplus, and a Deployment with
@@ -336,7 +355,23 @@ fn keep_placed(
         object.metadata.creation_timestamp.get_or_insert(now);
         inventory.pods.push(Entry { object, raw: None, source, order: usize::MAX });
     }
-    for claim in simulation.device_claims() {
+    keep_claims(inventory, simulation.device_claims());
+    // They are rolled out already: the ReplicaSets of earlier templates are not the newest any more.
+    let rolled_out = expansion.rolled_out.iter().map(|(i, _)| inventory.workloads[*i].object.metadata());
+    let rolled_out: HashSet<_> = rolled_out.map(ObjectMeta::namespaced_name).collect();
+    inventory.workloads.retain(|entry| {
+        let metadata = entry.object.metadata();
+        let deployment = metadata.controller().filter(|owner| owner.kind == Kind::Deployment.name());
+        deployment
+            .is_none_or(|owner| !rolled_out.contains(&NamespacedName::new(&metadata.namespace, &owner.name)))
+    });
+    inventory.workloads.iter_mut().for_each(|entry| entry.object.replaced = None);
+    Ok(true)
+}
+
+/// Replaces claims of devices by what was decided about them, or adds them.
+fn keep_claims<'c>(inventory: &mut Inventory, claims: impl Iterator<Item = &'c ResourceClaim>) {
+    for claim in claims {
         let object = DeviceObject::ResourceClaim(Box::new(claim.clone()));
         let is_it = |entry: &&mut Entry<DeviceObject>| {
             entry.object.kind() == object.kind()
@@ -350,15 +385,4 @@ fn keep_placed(
             }
         }
     }
-    // They are rolled out already: the ReplicaSets of earlier templates are not the newest any more.
-    let rolled_out = expansion.rolled_out.iter().map(|(i, _)| inventory.workloads[*i].object.metadata());
-    let rolled_out: HashSet<_> = rolled_out.map(ObjectMeta::namespaced_name).collect();
-    inventory.workloads.retain(|entry| {
-        let metadata = entry.object.metadata();
-        let deployment = metadata.controller().filter(|owner| owner.kind == Kind::Deployment.name());
-        deployment
-            .is_none_or(|owner| !rolled_out.contains(&NamespacedName::new(&metadata.namespace, &owner.name)))
-    });
-    inventory.workloads.iter_mut().for_each(|entry| entry.object.replaced = None);
-    Ok(true)
 }

@@ -67,7 +67,8 @@ pub struct Args {
     /// What to improve, the most important first; can be repeated [default: required, defragment, spread]
     #[arg(long, value_name = "GOAL", value_parser = str::parse::<Goal>)]
     goal: Vec<Goal>,
-    /// Make room for this pending pod, or the pending pods of this workload: NAME, NAMESPACE/NAME or deploy/NAME
+    /// Make room for this pending pod with its group, or the pending pods of this workload or group: NAME, NAMESPACE/NAME, deploy/NAME or
+    /// podgroup/NAME
     #[arg(long = "for", value_name = "POD", conflicts_with = "goal")]
     for_pod: Option<String>,
     /// Take goals, --max-moves, --threshold and the pods that may move from a policy of the descheduler (descheduler/v1alpha2). Notes

@@ -1,7 +1,11 @@
 //! Repairs for pods whose claims find no devices.
 
 use berth_api::inventory::Inventory;
+use berth_api::object::NamespacedName;
+use berth_rebalance::{Goal, Request};
+use berth_simulate::what_if::{Change as WhatIfChange, WhatIf};
 use berth_simulate::{Repair, Simulation, SimulationOptions};
+use jiff::Timestamp;
 
 use crate::devices::node;
 
@@ -108,8 +112,8 @@ fn a_pod_that_has_the_device_moves_to_another_one() {
     let (found, mut simulation) = repairs(&objects(1));
     let repair = find(&found, "move default/r from a to b");
     assert_eq!(
-        (repair.node.as_str(), repair.commands.as_slice()),
-        ("a", &["kubectl delete pod -n default r".to_owned()][..])
+        (repair.node.as_str(), repair.commands.join("\n")),
+        ("a", "berth rebalance --live --for default/pending\nkubectl delete pod -n default r".to_owned())
     );
     // Devices are where they were before the search.
     let holder = |simulation: &mut Simulation, node: &str| {
@@ -118,6 +122,35 @@ fn a_pod_that_has_the_device_moves_to_another_one() {
     assert_eq!((holder(&mut simulation, "a"), holder(&mut simulation, "b")), (1, 0));
     let (found, _) = repairs(&objects(0));
     assert!(!found.iter().any(|repair| repair.to_string().starts_with("move")), "{found:#?}");
+}
+
+#[test]
+fn a_moved_pod_has_devices_of_the_target_after_a_plan_and_in_a_what_if() {
+    let objects = [
+        node("a", 1),
+        node("b", 1),
+        class("gpu", "true"),
+        running("r", "a", "gpu-0"),
+        pending("nodeSelector: {node: a},"),
+    ];
+    let inventory = Inventory::from_text(&objects.concat()).expect("the text is well-formed");
+    let options = SimulationOptions::default;
+    let mut simulation = Simulation::as_is(inventory.clone(), options()).expect("the objects are valid");
+    let request = Request::new(vec![Goal::Defragment], Timestamp::MAX);
+    let plan = simulation.rebalance(&request, None);
+    assert_eq!((plan.moves.len(), plan.placed.len(), plan.moves[0].to.as_str()), (1, 1, "b"));
+    let in_use = |simulation: &mut Simulation| {
+        let of = |node| simulation.cluster().devices_of_node(node).devices[0].claims.len();
+        ["a", "b"].map(of)
+    };
+    simulation.carry_out(&plan);
+    assert_eq!(in_use(&mut simulation)[1], 1);
+    assert_eq!(simulation.rebalance(&request, None).moves, []);
+    // The moves alone, in the input of a what-if.
+    let mut what_if = WhatIf::new(inventory, options(), Timestamp::MAX).expect("the objects are valid");
+    let moved = WhatIfChange::Move { pod: NamespacedName::new("default", "r"), to: "b".to_owned() };
+    what_if.apply(&moved).expect("it moves");
+    assert_eq!(in_use(&mut what_if.simulation().expect("the objects are valid")), [0, 1]);
 }
 
 #[test]

@@ -8,10 +8,12 @@ use berth_api::object::{Node, Pod, Taint};
 use berth_api::syntax::quantity::Quantity;
 use berth_api::work::WorkBudget;
 use berth_engine::{Explanation, TopologyPair};
+use berth_rebalance::{Goal, Request};
 use berth_simulate::{Change, PodExplanation, Reach, Repair, Simulation, SimulationOptions};
 use berth_testkit::generate::Random;
 use berth_testkit::naive::{self, NodeResult, Options, World};
 use berth_testkit::text;
+use jiff::Timestamp;
 
 use crate::worlds::{entries, start};
 

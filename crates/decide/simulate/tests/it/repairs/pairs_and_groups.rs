@@ -25,7 +25,7 @@ fn where_no_single_change_helps_the_cheapest_pair_does() {
     let note = explained.without_single_repair;
     assert_eq!(note, Some("No single change and no pair of changes lets the pod fit"));
     let text = "node a cpu=2 taint:x:NoSchedule disk=ssd\nnode b cpu=1
-        pod default/x on a cpu=1 app=x\npod default/p cpu=2 select:disk=ssd";
+        pod default/x on a cpu=1 app=x owner:ReplicaSet/x\npod default/p cpu=2 select:disk=ssd";
     let expected = "11 remove the taint x:NoSchedule of a + move default/x from a to b -> a\n";
     assert_eq!(repairs(text), expected);
     let text =
@@ -79,8 +79,39 @@ fn pod_groups_have_repairs_after_which_all_members_are_placed() {
 }
 
 #[test]
-fn no_pod_of_a_group_is_moved() {
-    let text = "node a cpu=2 disk=ssd\nnode b cpu=2\npod default/x on a cpu=1 GROUP\npod default/p cpu=2 select:disk=ssd";
-    let moves = |group: &str| repairs(&text.replace("GROUP", group)).contains("move default/x from a to b");
-    assert_eq!((moves(""), moves("group:g")), (true, false));
+fn a_group_that_is_disrupted_as_a_whole_stays_and_the_reason_is_given() {
+    let node = |name: &str, disk: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{disk: {disk}}}}}, status: {{allocatable: {{cpu: 2, pods: 9}}}}}}"
+        )
+    };
+    let pod = |name: &str, cpu: usize, spec: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default, ownerReferences: [{{apiVersion: apps/v1, kind: ReplicaSet, \
+             name: r, uid: r, controller: true}}]}}, spec: {{{spec}, containers: [{{name: c, image: i, resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}"
+        )
+    };
+    let group = "{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: g, namespace: default}, \
+        spec: {schedulingPolicy: {gang: {minCount: 1}}, disruptionMode: MODE}}";
+    let planned = |mode: &str| {
+        let objects = [
+            node("a", "ssd"),
+            node("b", "hdd"),
+            group.replace("MODE", mode),
+            pod("x", 1, "nodeName: a, schedulingGroup: {podGroupName: g}"),
+            pod("p", 2, "nodeSelector: {disk: ssd}"),
+        ];
+        let inventory = Inventory::from_text(&objects.join("\n---\n")).expect("the text is well-formed");
+        let mut simulation =
+            Simulation::as_is(inventory, SimulationOptions::default()).expect("the objects are valid");
+        let plan = simulation.rebalance(&Request::new(vec![Goal::Defragment], Timestamp::MAX), None);
+        let explained = simulation.explain("default", "p", None).expect("the pod exists");
+        let moves = explained.repairs.iter().flat_map(|repair| &repair.changes);
+        let n_moves = moves.filter(|change| matches!(change, Change::Move { .. })).count();
+        assert_eq!(plan.moves.len(), n_moves, "the repair is the plan");
+        let reasons = plan.immovable.into_iter().map(|pod| format!("{}: {}", pod.name, pod.reason));
+        (n_moves, reasons.collect::<Vec<_>>())
+    };
+    assert_eq!(planned("{single: {}}"), (1, Vec::new()));
+    assert_eq!(planned("{all: {}}"), (0, vec!["x: its group is disrupted as a whole".to_owned()]));
 }

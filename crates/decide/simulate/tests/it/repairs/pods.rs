@@ -5,21 +5,26 @@ use super::*;
 #[test]
 fn as_few_pods_as_possible_move_to_nodes_where_they_fit() {
     let text = "node a cpu=4 pods=9\nnode b cpu=2 pods=9\nnode c cpu=1 pods=9
-        pod default/s1 on a cpu=1\npod default/s2 on a cpu=1\npod default/m on a cpu=2
+        pod default/s1 on a cpu=1 owner:ReplicaSet/s\npod default/s2 on a cpu=1 owner:ReplicaSet/s
+        pod default/m on a cpu=2 owner:ReplicaSet/m\npod default/x on b cpu=1
         pod default/p cpu=2";
-    assert!(repairs(text).starts_with("10 move default/m from a to b -> a\n") || repairs(text).is_empty());
-    // Pods of higher priority stay, and as many pods as the budget demands.
+    assert!(
+        repairs(text).contains("20 move default/s1 from a to b + move default/s2 from a to c -> a\n"),
+        "{}",
+        repairs(text)
+    );
+    // Pods without a controller stay, and as many pods as the budget demands.
     let text = "node a cpu=2\nnode b cpu=1
-        pod default/x on a cpu=1 app=x\npod default/y on a cpu=1 priority:5
+        pod default/x on a cpu=1 app=x owner:ReplicaSet/x\npod default/y on a cpu=1
         pdb default/x app=x
-        pod default/p cpu=2";
+        pod default/p cpu=1";
     assert!(!repairs(text).contains("move"), "{}", repairs(text));
     // Anti-affinity over several nodes of a zone, and the matching pod that is needed.
     let text = "node a zone=z1\nnode b zone=z1\nnode c zone=z2 cpu=1
-        pod default/x on b app=x cpu=1\npod default/p cpu=2 anti(app=x @zone)";
+        pod default/x on b app=x cpu=1 owner:ReplicaSet/x\npod default/p cpu=2 anti(app=x @zone)";
     assert!(repairs(text).contains("10 move default/x from b to c -> a\n"), "{}", repairs(text));
     let text = "node a zone=z1\nnode b zone=z2 cpu=1
-        pod default/x on b app=x cpu=1\npod default/p cpu=2 aff(app=x @zone)";
+        pod default/x on b app=x cpu=1 owner:ReplicaSet/x\npod default/p cpu=2 aff(app=x @zone)";
     assert!(repairs(text).contains("10 move default/x from b to a -> a\n"), "{}", repairs(text));
 }
 
