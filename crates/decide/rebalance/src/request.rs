@@ -1,8 +1,9 @@
 //! What a plan is made from.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use berth_api::object::group::TopologyLevel;
+use berth_api::object::group::{GroupRules, TopologyLevel};
 use berth_api::object::{Node, Pod, PodDisruptionBudget};
 use berth_api::rules::KnownNamespaces;
 use berth_engine::Cluster;
@@ -42,6 +43,28 @@ pub struct PendingGroup {
     pub min: Option<usize>,
     /// The topologies whose domains the members share, the coarsest first, with those of running members.
     pub levels: Vec<(TopologyLevel, Option<String>)>,
+}
+
+impl PendingGroup {
+    /// The group with these rules, if they are known, that has this number of pending members and others on these nodes.
+    pub fn new(
+        rules: Option<GroupRules>,
+        n_pending: usize,
+        nodes: &[impl AsRef<str>],
+        cluster: &Cluster,
+    ) -> PendingGroup {
+        let Some(rules) = rules.filter(|rules| rules.check(n_pending + nodes.len()).is_ok()) else {
+            return PendingGroup { min: None, levels: Vec::new() };
+        };
+        let with_value = |level: TopologyLevel| {
+            let value = nodes.iter().find_map(|node| cluster.node_domain(node.as_ref(), &level.key));
+            let value = value.map(Cow::into_owned);
+            (level, value)
+        };
+        // Beyond the required members, one is worth a move.
+        let min = rules.min.saturating_sub(nodes.len()).max(1);
+        PendingGroup { min: Some(min), levels: rules.levels.into_iter().map(with_value).collect() }
+    }
 }
 
 impl<'a> From<&'a Pod> for Pending<'a> {

@@ -37,14 +37,9 @@ impl Simulation {
 
     /// What a group requires of those of its members that have no node.
     pub(crate) fn pending_group(&self, key: &GroupKey) -> PendingGroup {
+        let nodes = self.nodes_of_group(key);
         let n_pods = self.pods.iter().filter(|pod| pod.group.as_ref() == Some(key)).count();
-        match self.rules_of_group(key).filter(|rules| rules.check(n_pods).is_ok()) {
-            None => PendingGroup { min: None, levels: Vec::new() },
-            Some(rules) => {
-                let (min, levels) = self.missing_of_group(&rules, &self.nodes_of_group(key));
-                PendingGroup { min: Some(min), levels }
-            }
-        }
+        PendingGroup::new(self.rules_of_group(key), n_pods - nodes.len(), &nodes, &self.cluster)
     }
 
     /// The same with these pending pods.

@@ -14,10 +14,24 @@ pub(crate) type Ledger = berth_client::ledger::Ledger<LimiterState>;
 
 /// The result of a request.
 pub(crate) enum Completion {
-    Eviction { sent: Sent, outcome: EvictionOutcome },
+    Eviction {
+        sent: Sent,
+        outcome: EvictionOutcome,
+    },
     Planned(Box<Answer>),
-    LedgerRead { term: u64, read: Result<Ledger, CallError> },
-    LedgerWritten { term: u64, written: Result<Ledger, CallError> },
+    /// What the condition of a pod says after it was marked.
+    Marked {
+        uid: String,
+        marked: Result<String, CallError>,
+    },
+    LedgerRead {
+        term: u64,
+        read: Result<Ledger, CallError>,
+    },
+    LedgerWritten {
+        term: u64,
+        written: Result<Ledger, CallError>,
+    },
 }
 
 /// An eviction that was sent.

@@ -99,11 +99,8 @@ impl Evictor {
             }
             Err(error) => error,
         };
-        if eviction.moves_to.is_some() && error.is_refusal() {
-            let not_evicted = move_condition(eviction, "False", "The pod is not evicted");
-            if let Err(error) = self.patch(eviction, &not_evicted).await {
-                tracing::debug!("the condition of a pod that stays is not written: {error}");
-            }
+        if eviction.is_move && error.is_refusal() {
+            self.unmark(eviction).await;
         }
         if error.code() == Some(429) {
             return EvictionOutcome::Refused(error);
@@ -114,6 +111,20 @@ impl Evictor {
             Found::Deleted => EvictionOutcome::Evicted,
             Found::Exists => EvictionOutcome::Failed { error, is_certain },
             Found::Unknown => EvictionOutcome::Unknown(error),
+        }
+    }
+
+    /// Writes to the condition of a pod that its move is checked, and returns what it says then, which is another text each time.
+    pub(crate) async fn mark(&self, eviction: &Eviction) -> Result<String, CallError> {
+        let mark = format!("The move is checked ({:08x})", fastrand::u32(..));
+        self.patch(eviction, &move_condition(eviction, "Unknown", &mark)).await.map(|()| mark)
+    }
+
+    /// Writes to the condition of a pod that it is not evicted.
+    pub(crate) async fn unmark(&self, eviction: &Eviction) {
+        let not_evicted = move_condition(eviction, "False", "The pod is not evicted");
+        if let Err(error) = self.patch(eviction, &not_evicted).await {
+            tracing::debug!("the condition of a pod that stays is not written: {error}");
         }
     }
 

@@ -1,7 +1,8 @@
 //! The eviction of a group that is disrupted as a whole: all of its pods, or none.
 //!
 //! Nothing is sent unless the PodDisruptionBudgets allow all pods to leave. Budgets can change between two evictions: once one pod is
-//! evicted, those of the others are retried until they are carried out, this process stops or loses the leadership.
+//! evicted, those of the others are retried until they are carried out, this process stops or loses the leadership. The next process
+//! finds the group in the ledger, and evicts the rest.
 
 use std::time::Duration;
 
@@ -29,7 +30,17 @@ impl Evictor {
             group.for_each(|other| report(other, EvictionOutcome::NotSent));
             return;
         }
-        let mut any_evicted = false;
+        self.evict_each(group.collect(), false, report).await;
+    }
+
+    /// Evicts the pods of a group one after the other, whatever the budgets allow after the first.
+    pub(crate) async fn evict_each(
+        &self,
+        group: Vec<Sent>,
+        mut any_evicted: bool,
+        report: impl Fn(Sent, EvictionOutcome),
+    ) {
+        let mut group = group.into_iter();
         for sent in group.by_ref() {
             let outcome = self.evict_one_of(&sent, any_evicted).await;
             any_evicted |= matches!(outcome, EvictionOutcome::Evicted);

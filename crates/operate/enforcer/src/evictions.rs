@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::completion::{Completion, Sent};
-use crate::evict::Evictor;
+use crate::evict::{Eviction, Evictor};
 use crate::options::EnforcerOptions;
 
 /// A pod whose eviction was rejected or failed.
@@ -84,17 +84,20 @@ impl Evictions {
     }
 
     /// A pod that fixes no rule counts as evicted.
-    pub(crate) fn add_move(&mut self, uid: &str) {
+    pub(crate) fn add_without_rule(&mut self, uid: &str) {
         self.evicting.insert(uid.to_owned(), Vec::new());
     }
 
-    /// Sends the eviction of a pod, or those of all pods of a group.
-    pub(crate) fn send(&mut self, mut group: Vec<Sent>) {
+    /// Sends the eviction of a pod, or those of all pods of a group. With `is_begun`, another pod of the group is evicted already.
+    pub(crate) fn send(&mut self, mut group: Vec<Sent>, is_begun: bool) {
         self.n_in_flight += group.len();
         let (evictor, completed) = (self.evictor.clone(), self.completed.clone());
         self.tasks.spawn(async move {
             // The receiver is gone when the enforcer has ended.
             let report = |sent, outcome| _ = completed.send(Completion::Eviction { sent, outcome });
+            if is_begun {
+                return evictor.evict_each(group, true, report).await;
+            }
             match group.pop() {
                 Some(sent) if group.is_empty() => {
                     let outcome = evictor.evict(&sent.eviction).await;
@@ -106,6 +109,21 @@ impl Evictions {
                 }
             }
         });
+    }
+
+    /// Marks a pod whose eviction is to be checked once more.
+    pub(crate) fn mark(&mut self, eviction: Eviction) {
+        let (evictor, completed) = (self.evictor.clone(), self.completed.clone());
+        self.tasks.spawn(async move {
+            let marked = evictor.mark(&eviction).await;
+            _ = completed.send(Completion::Marked { uid: eviction.uid, marked });
+        });
+    }
+
+    /// A pod that is marked is not evicted.
+    pub(crate) fn unmark(&mut self, eviction: Eviction) {
+        let evictor = self.evictor.clone();
+        self.tasks.spawn(async move { evictor.unmark(&eviction).await });
     }
 
     /// The result of an eviction is being handled.

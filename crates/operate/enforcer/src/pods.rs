@@ -45,7 +45,7 @@ pub(crate) struct RunningPod {
     /// Whether it has a node. Others only count for their workload.
     has_node: bool,
     /// Whether it is being deleted. It does not count for its workload then.
-    is_terminating: bool,
+    pub(crate) is_terminating: bool,
 }
 
 /// What an annotation says.

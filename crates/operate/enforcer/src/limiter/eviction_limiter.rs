@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::entry::{Candidate, Entry};
+use super::entry::{Candidate, Entry, GroupMember};
 use super::options::{LEAST_CLUSTER_LIMIT, LimitOptions};
 use super::repeat_guard::RepeatGuard;
 use super::state::LimiterState;
@@ -158,6 +158,7 @@ impl EvictionLimiter {
             namespace: candidate.namespace.to_owned(),
             workload: candidate.workload.to_owned(),
             term: candidate.term.to_owned(),
+            group: Vec::new(),
             by: self.sharer.clone(),
         };
         if self.n_bytes + self.repeats.n_bytes() + 2 * entry.n_bytes() > MAX_BYTES {
@@ -230,6 +231,19 @@ impl EvictionLimiter {
     pub(crate) fn last_of(&self, term: &str) -> Option<(&str, Timestamp)> {
         let last = self.entries.iter().rev().find(|entry| entry.term.starts_with(term))?;
         Some((&last.workload, of_millis(last.at)))
+    }
+
+    /// The counted eviction of a pod is that of these pods, which are a group.
+    pub(crate) fn set_group(&mut self, uid: &str, group: Vec<GroupMember>) {
+        let Some(entry) = self.entries.iter_mut().rev().find(|entry| entry.uid == uid) else { return };
+        self.n_bytes -= entry.n_bytes();
+        entry.group = group;
+        self.n_bytes += entry.n_bytes();
+    }
+
+    /// The counted evictions of groups, also those of other processes.
+    pub(crate) fn of_groups(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| !entry.group.is_empty())
     }
 
     /// Whether an eviction of a pod is counted.

@@ -19,7 +19,7 @@ mod throttled;
 mod times;
 mod usage;
 
-pub(crate) use entry::Candidate;
+pub(crate) use entry::{Candidate, GroupMember};
 pub(crate) use eviction_limiter::{ClusterStop, EvictionLimiter};
 pub use options::{LEAST_CLUSTER_LIMIT, LimitOptions};
 pub(crate) use state::LimiterState;

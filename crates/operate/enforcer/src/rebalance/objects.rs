@@ -8,9 +8,10 @@ use berth_api::object::{Namespace, NamespacedName, Node, Pod, PodDisruptionBudge
 use berth_api::rules::KnownNamespaces;
 use berth_engine::Cluster;
 use berth_mirror::Change;
-use berth_rebalance::{Input, Pending, RunningPod};
+use berth_rebalance::{Input, RunningPod};
 use jiff::Timestamp;
 
+use super::groups::Groups;
 use crate::pods::Workload;
 
 /// All nodes, and the pods that have not terminated.
@@ -20,6 +21,7 @@ pub(crate) struct Objects {
     pods: BTreeMap<NamespacedName, Arc<Pod>>,
     namespaces: BTreeMap<String, Namespace>,
     budgets: BTreeMap<NamespacedName, PodDisruptionBudget>,
+    groups: Groups,
 }
 
 /// Which pods stay, and which have been moved by the plan already.
@@ -68,7 +70,7 @@ impl Objects {
                 self.budgets.insert(name, PodDisruptionBudget::clone(budget));
             }
             Change::BudgetDeleted(name) => _ = self.budgets.remove(name),
-            _ => {}
+            other => self.groups.apply(other),
         }
         false
     }
@@ -108,24 +110,22 @@ impl Objects {
         ask: impl FnOnce(Input<'_>) -> T,
     ) -> T {
         let Exceptions { stays, settled } = exceptions;
-        let (running, mut pending): (Vec<_>, Vec<_>) =
+        let (running, pending): (Vec<_>, Vec<_>) =
             self.pods.iter().partition(|(_, pod)| !pod.spec.node_name.is_empty());
+        let waiting = pending.into_iter().map(|(_, pod)| &**pod).filter(|pod| waits(pod)).collect();
+        let pending = self.groups.pending(waiting, running.iter().map(|(_, pod)| &***pod), &cluster);
         let running = running.into_iter().map(|(key, pod)| RunningPod {
             pod,
             node: &pod.spec.node_name,
             stays: stays.get(key).map(String::as_str),
             is_settled: settled.contains(key),
         });
-        pending.retain(|(_, pod)| waits(pod));
-        pending.sort_by_key(|(_, pod)| {
-            (std::cmp::Reverse(pod.spec.priority.unwrap_or(0)), pod.metadata.creation_timestamp)
-        });
         ask(Input {
             cluster,
             nodes: &self.nodes,
             namespaces: &KnownNamespaces::new(self.namespaces.values()),
             running: running.collect(),
-            pending: pending.into_iter().map(|(_, pod)| Pending::from(&**pod)).collect(),
+            pending,
             budgets: self.budgets.values().collect(),
         })
     }
@@ -141,7 +141,7 @@ pub(super) fn is_of(pod: &Pod, schedulers: &[String]) -> bool {
 }
 
 /// Whether a pod runs and is ready.
-pub(super) fn is_ready(pod: &Pod) -> bool {
+pub(crate) fn is_ready(pod: &Pod) -> bool {
     pod.status.phase == "Running" && !pod.is_unready()
 }
 

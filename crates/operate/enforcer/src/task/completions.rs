@@ -26,6 +26,10 @@ impl Enforcer {
                 self.answered(*answer);
                 false
             }
+            Completion::Marked { uid, marked } => {
+                self.step_marked(&uid, marked);
+                false
+            }
             Completion::LedgerRead { term, read } => self.limits.ledger_read(term, read, Timestamp::now()),
             Completion::LedgerWritten { term, written } => self.limits.ledger.written(term, written),
         };

@@ -50,6 +50,8 @@ pub(super) struct Enforcer {
     pub(super) remedy_options: RemedyOptions,
     pub(super) leadership: Leadership,
     pub(super) led_before: bool,
+    /// Whether the groups whose eviction an earlier process began were looked for in this leadership.
+    pub(super) has_ended_groups: bool,
     /// Why it cannot continue.
     pub(super) failure: Option<WatchFailure>,
     pub(super) options: EnforcerOptions,
@@ -106,6 +108,9 @@ impl Enforcer {
         if self.keeps_ledger() {
             self.limits.sync(now);
         }
+        if self.may_evict() && !std::mem::replace(&mut self.has_ended_groups, true) {
+            self.end_begun_groups();
+        }
         if self.may_evict() && self.timer.begin(now) {
             self.select_victims(now);
             self.timer.end(now, Instant::now());
@@ -134,6 +139,7 @@ impl Enforcer {
         }
         if !leads && self.led_before {
             self.limits.ledger.reset();
+            self.has_ended_groups = false;
             self.rebalancer.iter_mut().for_each(Rebalancer::reset);
         }
         self.led_before = leads;

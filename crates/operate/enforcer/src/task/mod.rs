@@ -1,5 +1,6 @@
 //! The enforcer's task: it owns the parts of the enforcer, and passes work between them.
 
+mod begun_groups;
 mod completions;
 mod enforcer;
 mod rebalance;

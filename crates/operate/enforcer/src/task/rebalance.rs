@@ -2,17 +2,22 @@
 
 use std::time::Duration;
 
+use berth_api::object::find_condition;
+use berth_api::object::placement::MOVE_CONDITION;
+use berth_client::call::CallError;
 use berth_rebalance::{Move, Request};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::enforcer::Enforcer;
-use super::rebalancer::Phase;
+use super::rebalancer::{MARKED_FOR, Phase};
 use super::victims::instant;
 use crate::completion::{Completion, Sent};
-use crate::evict::{Eviction, EvictionOutcome};
+use crate::evict::EvictionOutcome;
+use crate::evictions::Evictions;
 use crate::limiter::Candidate;
-use crate::rebalance::{Answer, Question, Replacement, Step, StepResult};
+use crate::limits::Limits;
+use crate::rebalance::{Answer, Question, Replacement, Step, StepResult, is_ready};
 
 /// What terms of the ledger begin with that belong to steps.
 pub(crate) const TERM: &str = "rebalance/";
@@ -20,6 +25,12 @@ pub(crate) const TERM: &str = "rebalance/";
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// With more pods, plans are made on another thread.
 const PLANNED_AT_ONCE: usize = 2_000;
+
+/// A step that is counted is not made.
+fn cancel(limits: &mut Limits, evictions: &mut Evictions, step: &Step) {
+    limits.cancel(&step.uid);
+    evictions.unmark(step.eviction());
+}
 
 impl Enforcer {
     /// Makes the next step of the plan, or the next plan.
@@ -30,7 +41,8 @@ impl Enforcer {
         let Some(rebalancer) = &self.rebalancer else { return };
         match &rebalancer.phase {
             Phase::Idle if rebalancer.at <= now => self.look(now),
-            Phase::Allowed(_) => self.make_step(now),
+            Phase::Allowed(_) => self.mark_step(now),
+            Phase::Marked(..) => self.check_marked(now),
             Phase::Sent(..) => self.observe_step(now),
             _ => {}
         }
@@ -55,6 +67,12 @@ impl Enforcer {
             rebalancer.at = now + LOOK_AGAIN;
             return;
         }
+        self.ask(None);
+    }
+
+    /// Asks what is to be done, before the eviction of a step that is counted already, if there is one.
+    fn ask(&mut self, counted: Option<Box<Step>>) {
+        let Some(rebalancer) = &mut self.rebalancer else { return };
         let request = Request { now: Timestamp::now(), ..rebalancer.options.request.clone() };
         let mut exceptions = rebalancer.exceptions.clone();
         let (late, objects) = (&mut rebalancer.late, &rebalancer.objects);
@@ -66,12 +84,12 @@ impl Enforcer {
                 return Some(format!("the replacement of {} is not ready", step.pod));
             }
             let is_exempt = self.violations.is_exempt(&pod.metadata.namespace);
-            let has_started = pod.spec.node_name.is_empty() || pod.status.start_time.is_some();
-            match (is_exempt, has_started) {
-                (true, _) => Some("its namespace is exempt from enforcement".to_owned()),
-                (_, false) => Some("its node has not accepted it".to_owned()),
-                _ => None,
+            if is_exempt {
+                return Some("its namespace is exempt from enforcement".to_owned());
             }
+            // A plan would move it so that budgets allow the moves of others, and a replacement that is not ready ends a plan.
+            let is_unready = !pod.spec.node_name.is_empty() && !is_ready(pod);
+            is_unready.then(|| "it is not ready".to_owned())
         });
         let question = Question {
             objects: rebalancer.objects.clone(),
@@ -81,7 +99,7 @@ impl Enforcer {
             exceptions,
             following_schedulers: rebalancer.options.following_schedulers.clone(),
         };
-        rebalancer.phase = Phase::Asked;
+        rebalancer.phase = Phase::Asked(counted);
         if rebalancer.objects.n_pods() <= PLANNED_AT_ONCE {
             self.answered(question.answer());
         } else {
@@ -105,9 +123,10 @@ impl Enforcer {
 
     pub(super) fn answered(&mut self, answer: Answer) {
         let now = Instant::now();
-        let Some(rebalancer) = self.rebalancer.as_mut().filter(|r| matches!(r.phase, Phase::Asked)) else {
+        let Some(rebalancer) = self.rebalancer.as_mut().filter(|r| matches!(r.phase, Phase::Asked(_))) else {
             return;
         };
+        let Phase::Asked(counted) = std::mem::replace(&mut rebalancer.phase, Phase::Idle) else { return };
         let Answer { plan, step, held } = answer;
         if let Some(plan) = plan {
             self.reporter.current.n_plans += 1;
@@ -121,8 +140,8 @@ impl Enforcer {
                 }
             }
         }
-        rebalancer.phase = Phase::Idle;
         let Some(next) = step.filter(|_| !self.options.dry_run) else {
+            counted.iter().for_each(|step| cancel(&mut self.limits, &mut self.evictions, step));
             rebalancer.progress.doing("");
             rebalancer.rest.clear();
             rebalancer.at = now + rebalancer.options.interval;
@@ -132,6 +151,13 @@ impl Enforcer {
         let schedulers = &rebalancer.options.following_schedulers;
         let step =
             rebalancer.rest.first().and_then(|made| Step::new(&rebalancer.objects, made, next, schedulers));
+        let is_alone = self.evictions.len() == 0;
+        if let Some(counted) = counted {
+            if let Some(step) = step.as_ref().filter(|step| is_alone && step.is_same(&counted)) {
+                return self.send_step(Box::new(step.clone()), now);
+            }
+            cancel(&mut self.limits, &mut self.evictions, &counted);
+        }
         match step {
             Some(step) => rebalancer.phase = Phase::Allowed(Box::new(step)),
             // It has changed while the question was answered.
@@ -140,8 +166,8 @@ impl Enforcer {
         self.timer.set(now);
     }
 
-    /// Evicts the pod of a step, when it is counted.
-    fn make_step(&mut self, now: Instant) {
+    /// Marks the pod of a step, when its eviction is counted. All changes of pods before the mark come before it in the watch.
+    fn mark_step(&mut self, now: Instant) {
         let time = (now, Timestamp::now());
         let Some(rebalancer) = &mut self.rebalancer else { return };
         let Phase::Allowed(step) = &rebalancer.phase else { return };
@@ -187,23 +213,57 @@ impl Enforcer {
             self.limits.sync(now);
             return;
         }
-        let Move { from, to, goal, .. } = &step.made;
-        let sent = Sent {
-            eviction: Eviction {
-                namespace: step.pod.namespace().to_owned(),
-                name: step.pod.name().to_owned(),
-                uid: step.uid.clone(),
-                message: format!("It moves from {from} to {} for the goal {goal}", step.targets.join(" or ")),
-                moves_to: Some(to.clone()).filter(|_| step.follows),
-                is_move: true,
-            },
-            node: from.clone(),
-            workload: facts.workload.clone(),
-        };
-        rebalancer.progress.doing(format!("moves {} from {from} to {}", step.pod, step.targets.join(" or ")));
-        self.evictions.add_move(&step.uid);
-        self.evictions.send(vec![sent]);
         let step = step.clone();
+        self.evictions.mark(step.eviction());
+        rebalancer.phase = Phase::Marking(step);
+    }
+
+    /// A pod was marked, or not.
+    pub(super) fn step_marked(&mut self, uid: &str, marked: Result<String, CallError>) {
+        let Some(rebalancer) = &mut self.rebalancer else { return };
+        let Phase::Marking(step) = &rebalancer.phase else { return };
+        if step.uid != uid {
+            return;
+        }
+        let step = step.clone();
+        rebalancer.phase = match marked {
+            Ok(mark) => Phase::Marked(step, mark, Instant::now()),
+            Err(error) => {
+                tracing::debug!(pod = %step.pod, "a pod to be moved is not marked: {error}");
+                self.limits.cancel(uid);
+                self.evictions.retry(uid, &error, false);
+                Phase::Allowed(step)
+            }
+        };
+    }
+
+    /// Checks a step again, when the watch of pods has its mark.
+    fn check_marked(&mut self, now: Instant) {
+        let Some(rebalancer) = &mut self.rebalancer else { return };
+        let Phase::Marked(step, mark, since) = &rebalancer.phase else { return };
+        let pod = rebalancer.objects.pod(&step.pod).filter(|pod| pod.metadata.uid == step.uid);
+        let condition = pod.and_then(|pod| find_condition(&pod.status.conditions, MOVE_CONDITION));
+        let step = step.clone();
+        if condition.is_some_and(|condition| condition.message == *mark) {
+            self.ask(Some(step));
+        } else if pod.is_none() || now >= *since + MARKED_FOR {
+            cancel(&mut self.limits, &mut self.evictions, &step);
+            (rebalancer.phase, rebalancer.at) = (Phase::Idle, now + LOOK_AGAIN);
+        }
+    }
+
+    /// Evicts the pod of a step.
+    fn send_step(&mut self, step: Box<Step>, now: Instant) {
+        let Some(rebalancer) = &mut self.rebalancer else { return };
+        let Some(facts) = self.pods.get(step.pod.namespace(), step.pod.name()) else {
+            self.limits.cancel(&step.uid);
+            return;
+        };
+        let from = &step.made.from;
+        let sent = Sent { eviction: step.eviction(), node: from.clone(), workload: facts.workload.clone() };
+        rebalancer.progress.doing(format!("moves {} from {from} to {}", step.pod, step.targets.join(" or ")));
+        self.evictions.add_without_rule(&step.uid);
+        self.evictions.send(vec![sent], false);
         rebalancer.phase = Phase::Sent(step, now);
     }
 

@@ -15,14 +15,21 @@ use crate::rebalance::{Exceptions, Objects, Progress, StatusWriter, Step, StepRe
 /// After a change of a node, until a plan is made: others may follow.
 const AFTER_A_CHANGE: Duration = Duration::from_secs(2);
 
+/// A mark that the watch does not show in this time is written again.
+pub(super) const MARKED_FOR: Duration = Duration::from_secs(10);
+
 /// What is being done.
 pub(super) enum Phase {
     /// The rest of the plan, or a new one, is looked at when it is time.
     Idle,
-    /// A question is being answered.
-    Asked,
+    /// A question is being answered, the last one before a step that is counted, if there is one.
+    Asked(Option<Box<Step>>),
     /// A step is to be made, when the limits allow it.
     Allowed(Box<Step>),
+    /// It is counted, and its pod is being marked.
+    Marking(Box<Step>),
+    /// The watch is to show this mark.
+    Marked(Box<Step>, String, Instant),
     /// A pod is evicted, and its replacement awaited.
     Sent(Box<Step>, Instant),
 }
@@ -86,7 +93,10 @@ impl Rebalancer {
     /// The pod whose eviction is counted before it is sent.
     pub(super) fn counted(&self) -> Option<&str> {
         match &self.phase {
-            Phase::Allowed(step) => Some(&step.uid),
+            Phase::Allowed(step)
+            | Phase::Marking(step)
+            | Phase::Marked(step, ..)
+            | Phase::Asked(Some(step)) => Some(&step.uid),
             _ => None,
         }
     }
@@ -96,8 +106,9 @@ impl Rebalancer {
         match self.phase {
             Phase::Idle => Some(self.at),
             Phase::Sent(_, since) => Some(since + self.options.step_timeout),
+            Phase::Marked(_, _, since) => Some(since + MARKED_FOR),
             // An answer, or that of the ledger, wakes the task.
-            Phase::Asked | Phase::Allowed(_) => None,
+            Phase::Asked(_) | Phase::Allowed(_) | Phase::Marking(_) => None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_api::config::Profile;
 use berth_client::WatchGroup;
 use berth_client::component::Sidecars;
 use berth_client::connect::Connection;
@@ -37,6 +38,20 @@ use crate::violations::Violations;
 
 /// Name of the controller in events.
 const CONTROLLER: &str = "berth-enforcer";
+
+/// The settings with a profile for each of these schedulers: without one of that name, the first profile. A pod whose scheduler has no
+/// profile finds no node.
+fn with_profiles<'n>(mut settings: Settings, schedulers: impl Iterator<Item = &'n String>) -> Settings {
+    for scheduler_name in schedulers {
+        let profiles = &mut settings.config.profiles;
+        if let Some(first) =
+            profiles.first().filter(|_| profiles.iter().all(|p| p.scheduler_name != *scheduler_name))
+        {
+            profiles.push(Profile { scheduler_name: scheduler_name.clone(), ..first.clone() });
+        }
+    }
+    settings
+}
 
 pub(crate) fn start(
     connection: Connection,
@@ -83,7 +98,9 @@ pub(crate) fn start(
             metrics: metrics.clone(),
             stop: CancellationToken::new(),
         };
-        let mut cluster = Cluster::new(Settings { all_node_attributes: false, ..options.settings.clone() });
+        let following = options.rebalance.iter().flat_map(|rebalance| &rebalance.following_schedulers);
+        let settings = with_profiles(options.settings.clone(), following);
+        let mut cluster = Cluster::new(Settings { all_node_attributes: false, ..settings });
         cluster.watch_violations();
         let exempt_by_settings =
             options.settings.exempt_namespaces.iter().filter(|_| options.settings.extensions);
@@ -127,6 +144,7 @@ pub(crate) fn start(
             },
             failure: None,
             led_before,
+            has_ended_groups: false,
             leadership,
             options,
         };

@@ -13,7 +13,7 @@ use super::enforcer::Enforcer;
 use crate::completion::Sent;
 use crate::evict::Eviction;
 use crate::held_pods::EndedHold;
-use crate::limiter::{Candidate, ClusterStop, LimitKind, Throttled};
+use crate::limiter::{Candidate, ClusterStop, GroupMember, LimitKind, Throttled};
 use crate::message;
 use crate::metrics::EvictionResult;
 use crate::pods::Workload;
@@ -69,6 +69,14 @@ impl Unit {
 
     fn group(&self) -> Option<&String> {
         self.0.first()?.0.group.as_ref()
+    }
+
+    fn members(&self) -> Vec<GroupMember> {
+        let member = |(Remedy { victim, .. }, _): &(Remedy, Victim)| GroupMember {
+            name: victim.name.clone(),
+            uid: victim.uid.clone(),
+        };
+        self.0.iter().map(member).collect()
     }
 
     /// Of its first pod.
@@ -329,11 +337,14 @@ impl Enforcer {
     fn evict(&mut self, unit: &Unit, time: (Instant, Timestamp)) -> Result<(), Throttled> {
         let (first, victim) = &unit.0[0];
         self.limits.reserve(&victim.candidate(first), time.1)?;
+        if unit.0.len() > 1 {
+            self.limits.limiter.set_group(unit.uid(), unit.members());
+        }
         if self.options.dry_run {
             unit.0.iter().for_each(|(remedy, _)| self.report_dry_run(remedy));
         } else if self.limits.is_stored(unit.uid()) {
             unit.0.iter().for_each(|(remedy, _)| self.evictions.add(remedy));
-            self.evictions.send(unit.0.iter().map(sent).collect());
+            self.evictions.send(unit.0.iter().map(sent).collect(), false);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::object::Pod;
+use berth_api::object::group::{GroupKey, GroupKind, GroupOwner};
 use berth_mirror::{Change, Needs, WatchEvent};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
@@ -13,10 +14,22 @@ use crate::pods::Pods;
 /// API servers cut creation timestamps to seconds.
 const LATEST_IN_A_SECOND: SignedDuration = SignedDuration::from_millis(999);
 
+/// Whether a pending pod is of a group of the pods of its Job.
+fn is_pending_of_job(change: &Change, extensions: bool) -> bool {
+    let Change::PodApplied { pod, .. } = change else { return false };
+    pod.spec.node_name.is_empty()
+        && GroupKey::of(pod, extensions).is_some_and(|key| key.kind == GroupKind::Owner(GroupOwner::Job))
+}
+
 impl Enforcer {
     pub(super) fn apply(&mut self, event: WatchEvent) {
         for change in self.mirror.apply(&mut self.cluster, event, |_| false) {
-            self.rebalancer.iter_mut().for_each(|rebalancer| rebalancer.apply(&change));
+            if let Some(rebalancer) = &mut self.rebalancer {
+                rebalancer.apply(&change);
+                if is_pending_of_job(&change, self.cluster.settings().extensions) {
+                    self.mirror.watch_jobs();
+                }
+            }
             self.changed(change);
         }
     }

@@ -1,5 +1,6 @@
 //! Groups that are disrupted as a whole: all of their pods are evicted, or none.
 
+use berth_faults::{Fault, is_eviction};
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -69,4 +70,41 @@ async fn no_pod_of_a_group_is_evicted_while_a_budget_keeps_one_of_them() {
     world.patch(&format!("{BUDGETS}/one"), json!({"spec": {"minAvailable": 0}})).await;
     enforcer.until("done with both", |s| s.n_evicted == 2 && s.n_evicting == 0).await;
     enforcer.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rest_of_a_group_is_evicted_after_the_enforcer_was_killed_between_two_evictions() {
+    let world = World::start(4, 1).await;
+    let proxy = world.proxy().await;
+    let mut n = 0;
+    proxy.rule(move |request| {
+        n += usize::from(is_eviction(request));
+        if n < 2 { Fault::None } else { Fault::Hang }
+    });
+    let first = start_enforcer(proxy.config(), hasty()).await;
+    gang(&world).await;
+    first.until("aware of both", |s| s.n_pods == 2).await;
+    world.label_node("node-1", "disk", Value::Null).await;
+    until("one of the two is evicted", async || match world.journal.n_ended("gang") {
+        1 => Ok(()),
+        n => Err(n),
+    })
+    .await;
+    first.stop.cancel();
+    // No rule is violated any more.
+    world.label_node("node-1", "disk", json!("ssd")).await;
+    let second = world.enforce(hasty()).await;
+    for name in ["gang-1", "gang-2"] {
+        world.until_gone(name).await;
+    }
+    second.until("done with the rest", |s| s.n_evicted == 1 && s.n_evicting == 0).await;
+    let is_said = |text: &String| text.contains("Its pod group is disrupted as a whole, and gang-");
+    let last = until("the second one says why", async || {
+        let ended = world.journal.ended();
+        let last = ended.iter().find(|pod| pod.disruption.iter().any(is_said));
+        last.map(|pod| pod.name.clone()).ok_or(ended.len())
+    })
+    .await;
+    world.until_event("Pod", &last, "EvictedForAffinity").await;
+    second.stopped().await;
 }

@@ -232,3 +232,48 @@ async fn a_budget_without_room_is_reported_and_respected() {
     assert_eq!(by_node(&world, "web", 6).await, each(2));
     enforcer.stopped().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn room_is_made_for_a_pending_group_as_a_whole() {
+    let world = World::start(3, 3).await;
+    let apart = with_term(pod("web", "web"), "podAntiAffinity", "web", HOSTNAME);
+    let mut apart = with(apart, "nodeSelector", json!({}));
+    // The scheduler alone keeps them apart when they come.
+    let terms = apart["spec"]["affinity"]["podAntiAffinity"][EXECUTING].take();
+    apart["spec"]["affinity"]["podAntiAffinity"] = json!({"preferredDuringSchedulingIgnoredDuringExecution":
+        [{"weight": 100, "podAffinityTerm": terms[0]}]});
+    world.create(REPLICA_SETS, replica_set(2, apart)).await;
+    let before = by_node(&world, "web", 2).await;
+    assert_eq!(before.len(), 2, "{before:?}");
+    let gang = |n: u32| {
+        json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": format!("gang-of-{n}")},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": n}}}})
+    };
+    let groups = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
+    let member = |of: u32, i: u32| {
+        let group = format!("gang-of-{of}");
+        let mut pod =
+            with(pod(&format!("{group}-{i}"), &group), "schedulingGroup", json!({"podGroupName": group}));
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("4");
+        pod
+    };
+    // One of three would find a node, and none does: no move makes room for all.
+    world.create(groups, gang(3)).await;
+    for i in 1..=3 {
+        world.create(PODS, member(3, i)).await;
+    }
+    let enforcer = world.enforce(for_goals(&[Goal::Defragment])).await;
+    let shown = status(&world, |status| status["now"]["defragment"] == 3.0).await;
+    assert_eq!((&shown["nLeft"], world.journal.n_ended("web")), (&json!(0), 0), "{shown}");
+    // Of two, both do after one move.
+    world.create(groups, gang(2)).await;
+    for i in 1..=2 {
+        world.create(PODS, member(2, i)).await;
+    }
+    world.until_ready("gang-of-2", 2).await;
+    let is_done = |status: &Value| status["nLeft"] == 0 && status["done"][0]["result"] == "moved";
+    let shown = status(&world, |status| is_done(status) && status["now"]["defragment"] == 3.0).await;
+    assert_eq!(shown["done"].as_array().map(Vec::len), Some(1), "{shown}");
+    assert_eq!(world.journal.n_ended("web"), 1);
+    enforcer.stopped().await;
+}
