@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use berth_api::object::{NamespacedName, Pod};
-use berth_rebalance::{Move, NextStep};
+use berth_rebalance::Move;
 use jiff::{SignedDuration, Timestamp};
 
 use super::objects::{Objects, is_of, is_ready, key};
@@ -44,7 +44,7 @@ impl Step {
     pub(crate) fn new(
         objects: &Objects,
         made: &Move,
-        step: NextStep,
+        targets: Vec<String>,
         following_schedulers: &[String],
     ) -> Option<Step> {
         let name = NamespacedName::new(&made.namespace, &made.name);
@@ -57,14 +57,14 @@ impl Step {
             pod: name,
             owner,
             made: made.clone(),
-            targets: step.targets,
+            targets,
         };
         step.is_possible(objects).then_some(step)
     }
 
-    /// Whether it is the same step: the same pod, with the same targets.
+    /// Whether it is the same move.
     pub(crate) fn is_same(&self, other: &Step) -> bool {
-        (&self.uid, &self.made.from, &self.targets) == (&other.uid, &other.made.from, &other.targets)
+        (&self.uid, &self.made.from, &self.made.to) == (&other.uid, &other.made.from, &other.made.to)
     }
 
     /// The eviction.
@@ -168,11 +168,7 @@ mod tests {
             goal: Goal::Spread,
             cost: 0,
         };
-        let next = || NextStep {
-            targets: vec!["b".to_owned()],
-            before: Default::default(),
-            after: Default::default(),
-        };
+        let next = || vec!["b".to_owned()];
         let step = Step::new(&objects, &made, next(), &["berth".to_owned()]).unwrap();
         assert!(step.follows && step.is_possible(&objects));
         assert_eq!(step.replacement(&objects), Replacement::Awaited);

@@ -67,7 +67,16 @@ impl Enforcer {
             rebalancer.at = now + LOOK_AGAIN;
             return;
         }
-        self.ask(None);
+        // The check right before the eviction is the only one that a step of the plan needs.
+        let made = rebalancer.rest.first().filter(|_| !self.options.dry_run);
+        let schedulers = &rebalancer.options.following_schedulers;
+        match made.and_then(|made| Step::new(&rebalancer.objects, made, vec![made.to.clone()], schedulers)) {
+            Some(step) => {
+                rebalancer.phase = Phase::Allowed(Box::new(step));
+                self.timer.set(now);
+            }
+            None => self.ask(None),
+        }
     }
 
     /// Asks what is to be done, before the eviction of a step that is counted already, if there is one.
@@ -149,14 +158,20 @@ impl Enforcer {
         };
         rebalancer.progress.checked(&next);
         let schedulers = &rebalancer.options.following_schedulers;
-        let step =
-            rebalancer.rest.first().and_then(|made| Step::new(&rebalancer.objects, made, next, schedulers));
-        let is_alone = self.evictions.len() == 0;
+        let step = rebalancer
+            .rest
+            .first()
+            .and_then(|made| Step::new(&rebalancer.objects, made, next.targets, schedulers));
         if let Some(counted) = counted {
-            if let Some(step) = step.as_ref().filter(|step| is_alone && step.is_same(&counted)) {
-                return self.send_step(Box::new(step.clone()), now);
+            let is_alone = self.evictions.len() == 0;
+            match step.as_ref().filter(|step| step.is_same(&counted)) {
+                Some(step) if is_alone => return self.send_step(Box::new(step.clone()), now),
+                _ => cancel(&mut self.limits, &mut self.evictions, &counted),
             }
-            cancel(&mut self.limits, &mut self.evictions, &counted);
+            if !is_alone {
+                rebalancer.at = now + LOOK_AGAIN;
+                return;
+            }
         }
         match step {
             Some(step) => rebalancer.phase = Phase::Allowed(Box::new(step)),
