@@ -30,8 +30,10 @@ use crate::movable::Movable;
 use crate::request::Request;
 use crate::threshold::Threshold;
 
-const API_VERSION: &str = "descheduler/v1alpha2";
-const KIND: &str = "DeschedulerPolicy";
+/// `apiVersion` of a policy.
+pub const API_VERSION: &str = "descheduler/v1alpha2";
+/// `kind` of a policy.
+pub const KIND: &str = "DeschedulerPolicy";
 
 /// What a policy asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,14 +70,23 @@ impl Translation {
 
 /// Checks `kind` and `apiVersion`; false when the rest cannot be read.
 fn is_policy(root: &mut Fields<'_>) -> bool {
-    let (kind, version) = (root.required_string("kind"), root.required_string("apiVersion"));
-    let (Some(kind), Some(version)) = (kind, version) else { return false };
+    let mut required = |field, value: &str| {
+        let found = root.get(field).filter(|node| node.value.as_str() != Some(""));
+        if found.is_none() {
+            root.findings
+                .error(field, format!("Required value: write {value:?}, as in a policy of the descheduler"));
+        }
+        found
+    };
+    let (Some(kind), Some(version)) = (required("kind", KIND), required("apiVersion", API_VERSION)) else {
+        return false;
+    };
     let is_kind = kind.string() == Some(KIND);
     match (kind.string(), version.string()) {
         (Some("ConfigMap"), _) => {
             kind.invalid(&format!("must be {KIND:?}: give the text of its policy.yaml as a file"));
         }
-        _ if !is_kind => kind.invalid(&format!("must be {KIND:?}")),
+        _ if !is_kind => kind.invalid(&format!("must be {KIND:?}: give a file with a policy of the descheduler")),
         (_, Some(API_VERSION)) => return true,
         (_, Some("descheduler/v1alpha1")) => version.invalid(&format!(
             "the descheduler has not read it since 0.31: write {API_VERSION:?}, and each of `strategies` as a plugin of a profile"

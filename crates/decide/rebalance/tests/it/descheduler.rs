@@ -366,8 +366,8 @@ fn what_the_descheduler_rejects_is_an_error_with_path_and_remedy() {
     let args = "profiles[0].pluginConfig[0].args";
     let cases = [
         (json!([]), "must be an object, not a list".to_owned()),
-        (json!({"kind": "DeschedulerPolicy"}), "apiVersion: Required value".to_owned()),
-        (typed("descheduler/v1alpha2", "Pod"), "kind: Invalid value: \"Pod\": must be \"DeschedulerPolicy\"".to_owned()),
+        (json!({"kind": "DeschedulerPolicy"}), "apiVersion: Required value: write \"descheduler/v1alpha2\"".to_owned()),
+        (typed("descheduler/v1alpha2", "Pod"), "kind: Invalid value: \"Pod\": must be \"DeschedulerPolicy\": give a file".to_owned()),
         (typed("v1", "ConfigMap"), "give the text of its policy.yaml".to_owned()),
         (
             typed("descheduler/v1alpha1", "DeschedulerPolicy"),

@@ -12,7 +12,7 @@ use super::connection_args::ConnectionArgs;
 use super::hold_args::HoldArgs;
 use super::lease_args::{LeaseArgs, identity};
 use super::node_args::duration;
-use super::rebalance_args::RebalanceArgs;
+use super::rebalance_args::{REBALANCING, RebalanceArgs};
 use super::rules_args::RulesArgs;
 use super::serving_args::{ServingArgs, note_addresses};
 use crate::cluster::log::LogArgs;
@@ -91,10 +91,10 @@ pub struct Args {
     ledger_namespace: Option<String>,
     #[command(flatten)]
     rebalance: RebalanceArgs,
-    /// With --rebalance: the names of schedulers that are Berth's, separated by commas: they put a moved pod where the plan has it
+    /// The names of schedulers that are Berth's, separated by commas: they put a moved pod where the plan has it
     ///
     /// Pods of other schedulers are moved only where their scheduler would put them by its own scores.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "berth")]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "berth", requires = REBALANCING)]
     berth_schedulers: Vec<String>,
     #[command(flatten)]
     cache: CacheArgs,

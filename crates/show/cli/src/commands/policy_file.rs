@@ -1,10 +1,10 @@
 //! Files with one object that is no object of a cluster: an AdmissionPolicy, or a policy of the descheduler.
 
-use berth_admission::Policy;
+use berth_admission::{Policy, policy};
 use berth_api::admission::Priority;
-use berth_api::inventory::Inventory;
-use berth_api::read::Manifest;
-use berth_rebalance::descheduler::Translation;
+use berth_api::inventory::{InputError, Inventory};
+use berth_api::read::{Manifest, ReadError};
+use berth_rebalance::descheduler::{self, Translation};
 use jiff::Timestamp;
 
 use super::read_inputs::read_each;
@@ -16,7 +16,7 @@ use crate::error::CliError;
 /// The file cannot be read or is invalid.
 pub fn read(file: Option<&str>) -> Result<Policy, CliError> {
     let Some(file) = file else { return Ok(Policy::default()) };
-    let one = read_one(file, "AdmissionPolicy")?;
+    let one = read_one(file, policy::KIND, policy::API_VERSION)?;
     Policy::from_value(&one.value).map_err(|errors| CliError::Config { place: one.source, errors })
 }
 
@@ -25,7 +25,7 @@ pub fn read(file: Option<&str>) -> Result<Policy, CliError> {
 /// # Errors
 /// The file cannot be read or is invalid.
 pub fn read_descheduler_policy(file: &str, inventory: &Inventory) -> Result<Translation, CliError> {
-    let one = read_one(file, "DeschedulerPolicy")?;
+    let one = read_one(file, descheduler::KIND, descheduler::API_VERSION)?;
     let classes: Vec<_> = inventory.priority_classes.iter().map(|entry| entry.object.clone()).collect();
     let priority_of = |class: &str| Priority::of_class(class, None, "", &classes).ok().map(|of| of.value);
     Translation::from_value(&one.value, &priority_of, Timestamp::now())
@@ -33,9 +33,15 @@ pub fn read_descheduler_policy(file: &str, inventory: &Inventory) -> Result<Tran
 }
 
 /// The only object of a file.
-fn read_one(file: &str, kind: &str) -> Result<Manifest, CliError> {
+fn read_one(file: &str, kind: &str, api_version: &str) -> Result<Manifest, CliError> {
     let mut found: Vec<Manifest> = Vec::new();
-    read_each(&[file.to_owned()], |manifest| found.push(manifest))?;
+    read_each(&[file.to_owned()], |manifest| found.push(manifest)).map_err(|error| match error {
+        CliError::Input(InputError::Read(ReadError::MissingField { place, field, .. })) => {
+            let value = if field == "kind" { kind } else { api_version };
+            CliError::NotFound(format!("{place}: {field} is missing: add it: `{field}: {value}`"))
+        }
+        other => other,
+    })?;
     match found.as_slice() {
         [_] => Ok(found.remove(0)),
         [] => Err(CliError::NotFound(format!("{file}: no {kind} found"))),

@@ -8,6 +8,7 @@ use berth_enforcer::RebalanceOptions;
 use berth_rebalance::descheduler::Translation;
 use berth_rebalance::{Goal, Movable, Request, Threshold};
 use berth_terminal::output;
+use clap::ArgGroup;
 use jiff::{SignedDuration, Timestamp};
 
 use super::node_args::duration;
@@ -15,8 +16,12 @@ use super::policy_file::read_descheduler_policy;
 use super::rebalance::unrepeated;
 use crate::error::CliError;
 
+/// The group of the flags without which nothing is rebalanced.
+pub const REBALANCING: &str = "rebalancing";
+
 /// What is rebalanced.
 #[derive(Debug, clap::Args)]
+#[command(group(ArgGroup::new(REBALANCING).args(["rebalance", "descheduler_policy"])))]
 pub struct RebalanceArgs {
     /// Also move running pods, one at a time, so that the cluster is better by these goals, separated by commas, the most
     /// important first: required, defragment, spread, preferences, consolidate, balance
@@ -26,7 +31,7 @@ pub struct RebalanceArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rebalance", "rebalance_namespace_selector", "rebalance_local_storage", "rebalance_settle", "rebalance_threshold"])]
     descheduler_policy: Option<String>,
     /// How long after a plan without moves the next one is made, if no node changes
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", requires = REBALANCING, value_parser = duration)]
     rebalance_interval: Duration,
     /// Only pods in namespaces with these labels are moved, such as team=shop,stage!=prod
     #[arg(long, value_name = "SELECTOR", requires = "rebalance", value_parser = str::parse::<Selector>)]
@@ -35,13 +40,13 @@ pub struct RebalanceArgs {
     #[arg(long, requires = "rebalance")]
     rebalance_local_storage: bool,
     /// A pod that started less than this ago is not moved
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10m", requires = "rebalance", value_parser = duration)]
     rebalance_settle: Duration,
     /// Percentage of CPU or memory requested above which `balance` counts a node, or one of each, such as cpu=60,memory=70
-    #[arg(long, value_name = "PERCENT", default_value_t = Threshold::default(), value_parser = str::parse::<Threshold>)]
+    #[arg(long, value_name = "PERCENT", default_value_t = Threshold::default(), requires = "rebalance", value_parser = str::parse::<Threshold>)]
     rebalance_threshold: Threshold,
     /// Node label with the price of the node, by which `consolidate` weighs nodes [default: each node counts 1]
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", requires = REBALANCING)]
     rebalance_price_label: Option<String>,
 }
 
