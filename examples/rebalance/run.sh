@@ -7,9 +7,9 @@ directory=$(mktemp -d)
 export KUBECONFIG="$directory/kubeconfig"
 status() { kubectl get configmap -n kube-system berth-rebalance -o 'jsonpath={.data.status\.json}' 2>/dev/null || true; }
 
-berth rebalance --dump "$here/cluster.yaml" --goal required --goal spread
+berth rebalance --dump "$here/cluster.yaml"
 
-berth up --from "$here/cluster.yaml" --rebalance required,spread --rebalance-settle 0s --rebalance-interval 2s \
+berth up --from "$here/cluster.yaml" --rebalance required,defragment,spread --rebalance-settle 0s --rebalance-interval 2s \
   --kubeconfig-out "$KUBECONFIG" --no-summary > "$directory/log" 2>&1 &
 cluster=$!
 trap 'kill "$cluster" 2>/dev/null || true; wait "$cluster" || true; rm -rf "$directory"' EXIT
