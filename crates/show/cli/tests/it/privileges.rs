@@ -92,6 +92,11 @@ async fn pod_groups(world: &World) {
     world.pod("gang", "berth", json!({"schedulingGroup": {"podGroupName": "g"}}), "100m").await;
     let labels = json!({"scheduling.x-k8s.io/pod-group": "g"});
     world.labelled_pod("cogang", labels, "berth", json!({}), "100m").await;
+    pod_of_job(world).await;
+}
+
+/// A pod that is a group with the others of its Job.
+async fn pod_of_job(world: &World) {
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": true});
     let annotations = json!({"scheduling.berth.dev/group": "owner"});
     let pod = json!({"apiVersion": "v1", "kind": "Pod",
@@ -244,6 +249,7 @@ async fn enforced_world() -> World {
     }
     running_pod(&world, "first", "a", json!([])).await;
     running_pod(&world, "second", "b", json!([])).await;
+    pod_of_job(&world).await;
     world
 }
 
