@@ -289,7 +289,9 @@ impl Resource {
 
     /// The version that newer servers have, which may lack this one.
     pub fn newer_version(&self) -> Option<Resource> {
-        (*self == POD_GROUPS).then_some(POD_GROUPS_V1BETA1)
+        [(POD_GROUPS, POD_GROUPS_V1BETA1), (WORKLOADS, WORKLOADS_V1BETA1)]
+            .into_iter()
+            .find_map(|(older, newer)| (*self == older).then_some(newer))
     }
 
     /// `v1` or `apps/v1`.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use berth_api::journal::GroupClaims;
 use berth_api::object::device::DeviceKind;
 use berth_api::object::group::{
-    GroupKey, GroupKind, GroupOwner, PodGroup, members_of_job, members_of_workload, n_replicas,
+    GroupKey, GroupKind, GroupOwner, GroupWorkload, PodGroup, members_of_job, members_of_workload, n_replicas,
 };
 use berth_api::object::{
     Job, Namespace, NamespacedName, Node, PodDisruptionBudget, ReplicationController, Service, VolumeKind,
@@ -23,6 +23,7 @@ use crate::change::Change;
 use crate::entries::{Entries, Sync};
 use crate::fingerprint::{Fingerprint, Fingerprints};
 use crate::pod_entries::PodEntries;
+use crate::workloads::Workloads;
 
 /// Keeps a [`Cluster`] equal to what the API server reports.
 #[derive(Default)]
@@ -38,6 +39,8 @@ pub(crate) struct CacheSync {
     jobs: Entries<Fingerprint>,
     budgets: Entries<Fingerprint>,
     pod_groups: BTreeMap<GroupKind, Entries<Fingerprint>>,
+    workload_entries: Entries<Fingerprint>,
+    pub(crate) workloads: Workloads,
     pub(crate) devices: BTreeMap<DeviceKind, Entries<Fingerprint>>,
     pub(crate) volumes: BTreeMap<VolumeKind, Entries<Fingerprint>>,
 }
@@ -209,27 +212,51 @@ impl CacheSync {
     ) {
         let fingerprints = &self.fingerprints;
         let fingerprint = |group: &PodGroup| fingerprints.of(&group.metadata.resource_version);
-        self.pod_groups.entry(kind).or_default().apply(event, fingerprint, |sync| {
-            changes.push(match sync {
-                Sync::Set(group) => {
-                    let key = GroupKey { kind, name: group.metadata.namespaced_name() };
-                    cluster.set_group(&key, GroupDisruption::from(&group));
-                    if kind == GroupKind::Scheduling {
-                        cluster.set_group_claims(&key.name, GroupClaims::of(&group));
-                    }
-                    Change::PodGroupApplied(key, group.into())
-                }
-                Sync::Unset(name) => {
-                    let key = GroupKey { kind, name };
-                    cluster.remove_group(&key);
-                    if kind == GroupKind::Scheduling {
-                        cluster.set_group_claims(&key.name, None);
-                    }
-                    Change::PodGroupDeleted(key)
-                }
-            });
+        self.pod_groups.entry(kind).or_default().apply(event, fingerprint, |sync| match sync {
+            Sync::Set(group) => {
+                let key = GroupKey { kind, name: group.metadata.namespaced_name() };
+                set_group(cluster, key, Some(group), changes);
+            }
+            Sync::Unset(name) => set_group(cluster, GroupKey { kind, name }, None, changes),
         });
     }
+
+    /// A Workload that names a Deployment or a StatefulSet makes a group of its pods.
+    pub(crate) fn apply_workload(
+        &mut self,
+        cluster: &mut Cluster,
+        event: StreamEvent<GroupWorkload>,
+        changes: &mut Vec<Change>,
+    ) {
+        let (fingerprints, workloads) = (&self.fingerprints, &mut self.workloads);
+        let fingerprint = |workload: &GroupWorkload| fingerprints.of(&workload.metadata.resource_version);
+        self.workload_entries.apply(event, fingerprint, |sync| {
+            let (name, group) = match sync {
+                Sync::Set(workload) => (workload.metadata.namespaced_name(), workload.into_group()),
+                Sync::Unset(name) => (name, None),
+            };
+            for (key, group) in workloads.set(name, group) {
+                set_group(cluster, key, group, changes);
+            }
+        });
+    }
+}
+
+/// Sets a group, or removes it.
+fn set_group(cluster: &mut Cluster, key: GroupKey, group: Option<PodGroup>, changes: &mut Vec<Change>) {
+    if key.kind == GroupKind::Scheduling {
+        cluster.set_group_claims(&key.name, group.as_ref().and_then(GroupClaims::of));
+    }
+    changes.push(match group {
+        Some(group) => {
+            cluster.set_group(&key, GroupDisruption::from(&group));
+            Change::PodGroupApplied(key, group.into())
+        }
+        None => {
+            cluster.remove_group(&key);
+            Change::PodGroupDeleted(key)
+        }
+    });
 }
 
 fn owner_changed(kind: GroupOwner, name: &NamespacedName, n_members: Option<usize>) -> Change {

@@ -27,6 +27,7 @@ mod uid;
 mod volume_entry;
 mod volumes;
 mod watches;
+mod workloads;
 
 pub use change::{Change, DriftReport};
 pub use device_entry::DeviceClaimState;

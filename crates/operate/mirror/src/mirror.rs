@@ -268,11 +268,17 @@ impl Mirror {
             Payload::Budget(event) => cache.apply_budget(event, &mut changes),
             Payload::Device(kind, _, event) => cache.apply_device(cluster, kind, event, &mut changes),
             Payload::PodGroup(kind, event) => cache.apply_pod_group(cluster, kind, event, &mut changes),
+            Payload::Workload(event) => cache.apply_workload(cluster, event, &mut changes),
             Payload::Volume(kind, event) => cache.apply_volume(cluster, kind, event, &mut changes),
             Payload::Check(number, object) if number == self.check.number => {
                 self.check(cluster, object, is_missing, &mut changes);
             }
             Payload::Check(..) => {}
+        }
+        // Pods are not kept: which of them are members of other groups now is read from the API server.
+        let is_list = self.pending.contains(&Source::Workloads) && list.is_none();
+        if !is_list && self.cache.workloads.take_changed() {
+            self.relist_pods();
         }
         if let Some((source, Edge::End)) = list {
             if self.forbidden.remove(&source).is_some() {
@@ -393,7 +399,8 @@ impl Mirror {
                     cache.apply_node(cluster, StreamEvent::Apply(*node), changes);
                 }
             }
-            FullList::Pod(pod) => {
+            FullList::Pod(mut pod) => {
+                cache.workloads.join(&mut pod);
                 let drift = cache.pod_drift(cluster, &pod, is_missing(&pod));
                 let Some(drift) = drift.filter(|drift| check.is_confirmed(drift)) else { return };
                 if drift.kind == DriftKind::Pod {

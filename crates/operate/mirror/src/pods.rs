@@ -14,7 +14,8 @@ use crate::uid::Uid;
 impl CacheSync {
     /// A pod as the API server reports it. A pod without a node that is assumed on one stays assumed, since its binding
     /// is in flight. A terminated pod counts as deleted.
-    pub(crate) fn apply_pod(&mut self, cluster: &mut Cluster, pod: Arc<Pod>, changes: &mut Vec<Change>) {
+    pub(crate) fn apply_pod(&mut self, cluster: &mut Cluster, mut pod: Arc<Pod>, changes: &mut Vec<Change>) {
+        self.workloads.join(&mut pod);
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
         let key = NamespacedName::new(namespace, name);
         if pod.is_terminal() {

@@ -7,7 +7,7 @@ use berth_api::object::volume::Volume;
 use berth_api::object::{Pod, PodSpec, TopologySpreadConstraint, VolumeKind};
 use berth_api::resource::{
     JOBS, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS,
-    Resource, SERVICES, STATEFUL_SETS,
+    Resource, SERVICES, STATEFUL_SETS, WORKLOADS,
 };
 use berth_engine::Cluster;
 
@@ -87,6 +87,8 @@ pub enum Source {
     Devices(DeviceKind),
     /// `podgroups` of an API group.
     PodGroups(GroupKind),
+    /// `workloads`, templates of PodGroups.
+    Workloads,
     /// Objects that decide where pods with volumes may run.
     Volumes(VolumeKind),
 }
@@ -113,6 +115,7 @@ impl Source {
         Source::Devices(DeviceKind::ResourceClaim),
         Source::PodGroups(GroupKind::Scheduling),
         Source::PodGroups(GroupKind::Coscheduling),
+        Source::Workloads,
         Source::Budgets,
     ];
 
@@ -143,6 +146,7 @@ impl Source {
             Source::Devices(DeviceKind::DeviceClass) => needs.device_classes,
             Source::Devices(_) => needs.devices,
             Source::PodGroups(kind) => needs.group == Some(kind),
+            Source::Workloads => needs.group == Some(GroupKind::Workload),
             Source::Budgets => false,
         }
     }
@@ -165,6 +169,7 @@ impl Source {
             Source::Budgets => POD_DISRUPTION_BUDGETS,
             Source::Devices(kind) => kind.resource(),
             Source::PodGroups(kind) => kind.resource().unwrap_or(POD_GROUPS),
+            Source::Workloads => WORKLOADS,
             Source::Volumes(kind) => kind.resource(),
         }
     }

@@ -29,12 +29,12 @@ mod rollout;
 mod selector;
 mod template;
 
+pub use crate::object::group::POD_TEMPLATE_HASH;
 pub use daemon::{daemon_tolerations, target_node};
 pub use deletion_order::{DELETION_COST, Replica};
 pub use error::ExpandError;
 pub use job::COMPLETION_INDEX;
 pub use names::{suffix, synthetic_uid};
-pub use ownership::POD_TEMPLATE_HASH;
 pub use rollout::changes_template;
 pub use template::{WorkloadPods, workload_pods};
 

@@ -3,11 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::inventory::{Entry, Inventory, Workload};
+use crate::object::group::POD_TEMPLATE_HASH;
 use crate::object::{ObjectMeta, OwnerReference, Pod};
 use crate::read::Kind;
-
-/// The label of pods and ReplicaSets with the revision of a Deployment.
-pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// Owner: kind, namespace and name.
 type Key<'a> = (Kind, &'a str, &'a str);

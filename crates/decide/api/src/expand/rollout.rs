@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::ownership::POD_TEMPLATE_HASH;
 use crate::admission::default_pod;
 use crate::inventory::{Workload, WorkloadSpec};
 use crate::object::Pod;
+use crate::object::group::POD_TEMPLATE_HASH;
 use crate::read::decode_at;
 use crate::syntax::annotations::AFFINITY_ANNOTATION;
 use crate::syntax::quantity::Quantity;

@@ -37,7 +37,9 @@ impl Inventory {
             Kind::PodMonitor | Kind::ServiceMonitor => remove(&mut self.monitors, order),
             Kind::PriorityClass => remove(&mut self.priority_classes, order),
             Kind::RuntimeClass => remove(&mut self.runtime_classes, order),
-            Kind::PodGroup | Kind::CoschedulingPodGroup => remove(&mut self.pod_groups, order),
+            Kind::PodGroup | Kind::CoschedulingPodGroup | Kind::GroupWorkload => {
+                remove(&mut self.pod_groups, order)
+            }
             Kind::PodDisruptionBudget => remove(&mut self.pod_disruption_budgets, order),
             Kind::Volume(_) => remove(&mut self.volume_objects, order),
             Kind::Device(_) => remove(&mut self.device_objects, order),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::entry::{Entry, InputError, NOT_AN_OBJECT};
 use super::workload::{Workload, WorkloadSpec};
 use crate::object::device::ResourceClaimStatus;
-use crate::object::group::PodGroup;
+use crate::object::group::{GroupWorkload, PodGroup};
 use crate::object::{
     CronJob, DeviceClass, DeviceObject, Job, Monitor, Namespace, NetworkPolicy, Node, NodeStatus, ObjectMeta,
     Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass, ReplicationController, RuntimeClass,
@@ -155,7 +155,8 @@ impl Inventory {
         index.add(&mut self.runtime_classes, |o| (Kind::RuntimeClass, &o.metadata));
         index.add(&mut self.pod_disruption_budgets, |o| (Kind::PodDisruptionBudget, &o.metadata));
         index.add(&mut self.pod_groups, |o| {
-            (Kind::of(&o.api_version, "PodGroup").unwrap_or(Kind::PodGroup), &o.metadata)
+            let kind = if o.controller.is_some() { "Workload" } else { "PodGroup" };
+            (Kind::of(&o.api_version, kind).unwrap_or(Kind::PodGroup), &o.metadata)
         });
         index.add(&mut self.placement_policies, |o| match o.is_cluster_scoped() {
             true => (Kind::ClusterPlacementPolicy, &o.metadata),
@@ -236,6 +237,14 @@ impl Inventory {
             Kind::PodGroup | Kind::CoschedulingPodGroup => {
                 let entry = self.take(kind, manifest, |o: &mut PodGroup| &mut o.metadata)?;
                 put(&mut self.pod_groups, entry);
+            }
+            Kind::GroupWorkload => {
+                let entry = self.take(kind, manifest, |o: &mut GroupWorkload| &mut o.metadata)?;
+                let Entry { object, raw, source, order } = entry;
+                match object.into_group() {
+                    Some(object) => _ = put(&mut self.pod_groups, Entry { object, raw, source, order }),
+                    None => self.pod_groups.retain(|entry| entry.order != order),
+                }
             }
             Kind::PlacementPolicy | Kind::ClusterPlacementPolicy => {
                 let policy = match PlacementPolicy::read(&manifest.value) {

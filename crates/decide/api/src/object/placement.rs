@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::group::{GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_TOPOLOGY_ANNOTATIONS};
+use super::group::{
+    GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_OF_WORKLOAD_ANNOTATION, GROUP_TOPOLOGY_ANNOTATIONS,
+};
 use super::{Pod, TOPOLOGY_LABELS};
 use crate::syntax::annotations::{
     AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION, TOLERATION_ANNOTATION,
@@ -86,7 +88,7 @@ impl Pod {
         let taken = &status.node_allocatable_resource_claim_statuses[..];
         let taken = if spec.node_name.is_empty() { &[] } else { taken };
         let fields = (
-            (labels, group, metadata.controller()),
+            (labels, group, annotation(GROUP_OF_WORKLOAD_ANNOTATION), metadata.controller()),
             [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION, RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION]
                 .map(annotation),
             (metadata.deletion_timestamp.is_some(), self.is_terminal(), &spec.scheduler_name),

@@ -41,6 +41,8 @@ pub enum Kind {
     RuntimeClass,
     /// `scheduling.k8s.io` PodGroup.
     PodGroup,
+    /// `scheduling.k8s.io` Workload.
+    GroupWorkload,
     /// `scheduling.x-k8s.io` PodGroup.
     CoschedulingPodGroup,
     /// `policy` PodDisruptionBudget.
@@ -80,6 +82,7 @@ impl Kind {
             ("scheduling.k8s.io", "PriorityClass") => Kind::PriorityClass,
             ("node.k8s.io", "RuntimeClass") => Kind::RuntimeClass,
             (SCHEDULING_GROUP, "PodGroup") => Kind::PodGroup,
+            (SCHEDULING_GROUP, "Workload") => Kind::GroupWorkload,
             (COSCHEDULING_GROUP, "PodGroup") => Kind::CoschedulingPodGroup,
             ("policy", "PodDisruptionBudget") => Kind::PodDisruptionBudget,
             ("resource.k8s.io", "ResourceSlice") => Kind::Device(DeviceKind::ResourceSlice),
@@ -150,6 +153,7 @@ impl Kind {
             Kind::PriorityClass => resource::PRIORITY_CLASSES,
             Kind::RuntimeClass => resource::RUNTIME_CLASSES,
             Kind::PodGroup => resource::POD_GROUPS,
+            Kind::GroupWorkload => resource::WORKLOADS,
             Kind::CoschedulingPodGroup => resource::COSCHEDULING_POD_GROUPS,
             Kind::PodDisruptionBudget => resource::POD_DISRUPTION_BUDGETS,
             Kind::PlacementPolicy => resource::PLACEMENT_POLICIES,

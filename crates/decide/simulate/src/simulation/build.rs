@@ -374,6 +374,9 @@ impl Simulation {
                 }
             }
             self.devices.make_claims(&mut self.cluster, &mut pod, raw.as_mut());
+            if !self.pod_groups.is_empty() {
+                pod = self.join_workload(&pod).unwrap_or(pod);
+            }
             let ephemeral = ephemeral_claims(&pod, raw.as_ref());
             for (claim, template) in claims.into_iter().chain(ephemeral) {
                 let created = template.map(|template| CreatedClaim::new(&claim.metadata, &template));
@@ -485,6 +488,11 @@ impl Simulation {
             simulated.refuse(why);
         }
         simulated
+    }
+
+    /// A pod whose controller a Workload names belongs to its group. Returns the pod, if that changes it.
+    pub(super) fn join_workload(&self, pod: &Pod) -> Option<Pod> {
+        GroupKey::join_workload(pod, |key| self.pod_groups.contains_key(key))
     }
 
     pub(super) fn group_of(&self, pod: &Pod) -> Option<GroupKey> {

@@ -38,6 +38,7 @@ impl Simulation {
     /// Adds or changes a pod of the API server, with or without a node; one that has ended is removed, unless its node rejected it
     /// and no controller replaces it. Returns whether that changed anything.
     pub fn set_pod(&mut self, pod: Pod) -> bool {
+        let pod = self.join_workload(&pod).unwrap_or(pod);
         let metadata = &pod.metadata;
         if pod.is_terminal() && pod.lasting_rejection().is_none() {
             return self.remove_pod(&metadata.namespace, &metadata.name);
@@ -120,12 +121,18 @@ impl Simulation {
             self.budgets = budgets.clone().map(|budget| DisruptionBudget::from(&budget.object)).collect();
             self.budget_objects = budgets.map(|budget| budget.object.clone()).collect();
         }
-        if is_changed(&[Kind::PodGroup, Kind::CoschedulingPodGroup]) {
+        if is_changed(&[Kind::PodGroup, Kind::CoschedulingPodGroup, Kind::GroupWorkload]) {
             let gates = self.cluster.settings().config.feature_gates;
             self.pod_groups =
                 inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules(gates))).collect();
             self.set_group_disruptions(inventory);
             for i in 0..self.pods.len() {
+                if let Some(pod) = self.join_workload(&self.pods[i].pod) {
+                    if self.cluster.node_of(&pod.metadata.namespace, &pod.metadata.name).is_some() {
+                        self.cluster.set_pod(&pod);
+                    }
+                    self.pods[i].pod = pod;
+                }
                 self.pods[i].group = self.group_of(&self.pods[i].pod);
             }
         }

@@ -52,6 +52,7 @@ crate::has_metadata!(
     object::PodDisruptionBudget,
     object::DeviceClass,
     object::PodGroup,
+    object::group::GroupWorkload,
     object::volume::PersistentVolume,
     object::volume::PersistentVolumeClaim,
     object::volume::CsiNode

@@ -145,6 +145,40 @@ async fn the_owner_of_pods_says_how_many_they_are_and_scaling_needs_no_edit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_workload_makes_a_group_of_a_deployment_and_of_pods_that_were_there_before() {
+    let world = World::start().await;
+    world.nodes(1, 1, 3).await;
+    let scheduler = world.schedule(impatient()).await;
+    let set =
+        json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web-5d4c", "uid": "u"}});
+    let replica = |name: &str| {
+        let mut pod = owned(name, &set);
+        pod["metadata"]["annotations"] = json!({});
+        pod["metadata"]["labels"] = json!({"pod-template-hash": "5d4c"});
+        pod
+    };
+    world.pod(replica("web-0")).await;
+    world.until_n_bound(1).await;
+    let template = json!({"name": "all", "schedulingPolicy": {"gang": {"minCount": 4}}});
+    let workload = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": {"name": "w"},
+        "spec": {"controllerRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}, "podGroupTemplates": [template]}});
+    let workloads = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/workloads";
+    world.create(workloads, workload).await;
+    for name in ["web-1", "web-2"] {
+        world.pod(replica(name)).await;
+    }
+    until_message(&world, "web-2", "pod group default/Deployment/web: 3 of at least 4 pods exist").await;
+    world.pod(replica("web-3")).await;
+    until_message(&world, "web-2", "2 of 3 pods fit, 3 have to").await;
+    assert_eq!(nodes_of(&world, "web-").await.iter().filter(|node| !node.is_empty()).count(), 1);
+    // Without the Workload, they are placed one by one.
+    world.delete(&format!("{workloads}/w")).await;
+    world.until_n_bound(3).await;
+    scheduler.stopped().await;
+    verify::all_is_well(&world, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_that_require_each_other_are_bound() {
     let world = World::start().await;
     world.nodes(4, 2, 1).await;

@@ -26,6 +26,10 @@ pub const POD_GROUP_LABEL: &str = "scheduling.x-k8s.io/pod-group";
 pub const GROUP_ANNOTATION: &str = "scheduling.berth.dev/group";
 /// The value of [`GROUP_ANNOTATION`] for the pods of one owner, which says how many there are.
 pub const GROUP_OF_OWNER: &str = "owner";
+/// What pods have in the state of Berth whose controller a Workload names: `KIND/NAME` of that controller.
+pub(super) const GROUP_OF_WORKLOAD_ANNOTATION: &str = "scheduling.berth.dev/group-of-workload";
+/// The controllers, of the API group `apps`, whose pods are a group if a Workload names them.
+const GROUPED_BY_WORKLOAD: [&str; 2] = ["Deployment", "StatefulSet"];
 /// With [`GROUP_ANNOTATION`]: how many members have to be placed at least.
 pub const GROUP_MIN_ANNOTATION: &str = "scheduling.berth.dev/group-min";
 /// Before the name of an attribute of devices, in place of a node label in the annotations about topologies. No label has a colon.
@@ -48,6 +52,8 @@ pub const GROUP_TOPOLOGY_ANNOTATIONS: [&str; 4] = [
     GROUP_SLICE_TOPOLOGY_ANNOTATION,
     GROUP_SLICE_SIZE_ANNOTATION,
 ];
+/// The label of pods and ReplicaSets with the revision of a Deployment.
+pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// Where pods have their rank: labels or annotations of Jobs, LeaderWorkerSets, Kubeflow's jobs, RayClusters, StatefulSets.
 const RANK_KEYS: [&str; 5] = [
     "batch.kubernetes.io/job-completion-index",
@@ -74,6 +80,8 @@ pub enum GroupKind {
     Coscheduling,
     /// The annotation [`GROUP_ANNOTATION`].
     Annotation,
+    /// The name in `spec.controllerRef` of a Workload of [`SCHEDULING_GROUP`].
+    Workload,
     /// The annotation [`GROUP_ANNOTATION`] with the value [`GROUP_OF_OWNER`], and the kind of the controller.
     Owner(GroupOwner),
 }
@@ -132,7 +140,7 @@ impl GroupKind {
         match self {
             GroupKind::Scheduling => Some(POD_GROUPS),
             GroupKind::Coscheduling => Some(COSCHEDULING_POD_GROUPS),
-            GroupKind::Annotation | GroupKind::Owner(_) => None,
+            GroupKind::Annotation | GroupKind::Workload | GroupKind::Owner(_) => None,
         }
     }
 
@@ -142,6 +150,7 @@ impl GroupKind {
             GroupKind::Scheduling => SCHEDULING_GROUP,
             GroupKind::Coscheduling => COSCHEDULING_GROUP,
             GroupKind::Annotation => "annotation",
+            GroupKind::Workload => "workload",
             GroupKind::Owner(_) => GROUP_OF_OWNER,
         }
     }
@@ -161,18 +170,60 @@ impl GroupKey {
     /// The group of a pod, if it belongs to one. Without `extensions`, only `spec.schedulingGroup` counts.
     pub fn of(pod: &Pod, extensions: bool) -> Option<GroupKey> {
         let annotation = || pod.metadata.annotations.get(GROUP_ANNOTATION).filter(|_| extensions);
+        let workload = || pod.metadata.annotations.get(GROUP_OF_WORKLOAD_ANNOTATION).filter(|_| extensions);
         let label = || pod.metadata.labels.get(POD_GROUP_LABEL).filter(|_| extensions);
         let named = pod.spec.scheduling_group.as_ref().map(|group| &group.pod_group_name);
         let (kind, name) = named
             .map(|name| (GroupKind::Scheduling, name))
             .or_else(|| Some((GroupKind::Coscheduling, label()?)))
-            .or_else(|| Some((GroupKind::Annotation, annotation()?)))?;
+            .or_else(|| Some((GroupKind::Annotation, annotation()?)))
+            .or_else(|| Some((GroupKind::Workload, workload()?)))?;
         if kind == GroupKind::Annotation && name == GROUP_OF_OWNER {
             let controller = pod.metadata.controller()?;
             let owner = GroupOwner::ALL.into_iter().find(|owner| owner.name() == controller.kind)?;
             return Some(GroupKey::of_owner(owner, &pod.metadata.namespace, &controller.name));
         }
         Some(GroupKey { kind, name: NamespacedName::new(&pod.metadata.namespace, name) })
+    }
+
+    /// The group of the pods of a controller that a Workload names.
+    pub fn of_workload(kind: &str, namespace: &str, name: &str) -> GroupKey {
+        GroupKey {
+            kind: GroupKind::Workload,
+            name: NamespacedName::new(namespace, &format!("{kind}/{name}")),
+        }
+    }
+
+    /// The pod as a member of the group of its StatefulSet, or of the Deployment of its ReplicaSet, if a Workload names that and the
+    /// pod is in no other group; or no longer as one. None if nothing changes.
+    pub fn join_workload(pod: &Pod, is_named: impl FnOnce(&GroupKey) -> bool) -> Option<Pod> {
+        let before = pod.metadata.annotation(GROUP_OF_WORKLOAD_ANNOTATION);
+        let of_other = GroupKey::of(pod, true).is_some_and(|key| key.kind != GroupKind::Workload);
+        let key = GroupKey::of_controller(pod).filter(|key| !of_other && is_named(key));
+        let now = key.as_ref().map(|key| key.name.name());
+        (before != now).then(|| {
+            let mut pod = pod.clone();
+            match now {
+                Some(name) => {
+                    pod.metadata.annotations.insert(GROUP_OF_WORKLOAD_ANNOTATION.to_owned(), name.to_owned());
+                }
+                None => _ = pod.metadata.annotations.remove(GROUP_OF_WORKLOAD_ANNOTATION),
+            }
+            pod
+        })
+    }
+
+    fn of_controller(pod: &Pod) -> Option<GroupKey> {
+        let owner = pod.metadata.controller()?;
+        let (kind, name) = match &*owner.kind {
+            // Its name ends with the hash of its template.
+            "ReplicaSet" => {
+                let hash = pod.metadata.labels.get(POD_TEMPLATE_HASH)?;
+                ("Deployment", owner.name.strip_suffix(hash.as_str())?.strip_suffix('-')?)
+            }
+            kind => (GROUPED_BY_WORKLOAD.into_iter().find(|grouped| *grouped == kind)?, &*owner.name),
+        };
+        Some(GroupKey::of_workload(kind, &pod.metadata.namespace, name))
     }
 
     /// The group of the pods of an owner.
@@ -245,6 +296,57 @@ mod tests {
         assert_eq!(members(json!({"replicas": 3}), GroupOwner::StatefulSet), 1, "one after the other");
         let parallel = json!({"replicas": 3, "podManagementPolicy": "Parallel"});
         assert_eq!(members(parallel, GroupOwner::StatefulSet), 3);
+    }
+
+    #[test]
+    fn a_workload_makes_a_group_of_the_deployment_that_it_names() {
+        let workload = |controller: Value, templates: Value| {
+            let spec = json!({"controllerRef": controller, "podGroupTemplates": templates});
+            let metadata = json!({"name": "w", "namespace": "n"});
+            let workload =
+                json!({"apiVersion": "scheduling.k8s.io/v1beta1", "metadata": metadata, "spec": spec});
+            serde_json::from_value::<GroupWorkload>(workload).unwrap().into_group()
+        };
+        let template = json!({"name": "all", "schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": {"all": {}}});
+        let deployment = json!({"apiGroup": "apps", "kind": "Deployment", "name": "web"});
+        let group = workload(deployment.clone(), json!([template])).unwrap();
+        let rules = |group: &PodGroup| group.rules(FeatureGates::default()).unwrap();
+        let expected = GroupRules { min: 3, is_disrupted_as_a_whole: true, ..GroupRules::default() };
+        assert_eq!(
+            (group.key().to_string().as_str(), rules(&group)),
+            ("pod group n/Deployment/web", expected)
+        );
+        let several = workload(deployment, json!([template, template])).unwrap();
+        assert!(rules(&several).check(9).unwrap_err().contains("one podGroupTemplate"));
+        // Its controller creates PodGroups.
+        assert_eq!(
+            workload(json!({"apiGroup": "batch", "kind": "Job", "name": "web"}), json!([template])),
+            None
+        );
+
+        let pod_of = |kind: &str, name: &str, annotations: Value| {
+            let owner =
+                json!({"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": true});
+            pod(
+                json!({"metadata": {"namespace": "n", "labels": {POD_TEMPLATE_HASH: "5d4c"}, "annotations": annotations,
+                "ownerReferences": [owner]}}),
+            )
+        };
+        let is_named = |key: &GroupKey| *key == group.key();
+        let joined = |pod: &Pod| GroupKey::join_workload(pod, is_named);
+        let member = joined(&pod_of("ReplicaSet", "web-5d4c", json!({}))).unwrap();
+        assert_eq!(GroupKey::of(&member, true), Some(group.key()));
+        assert_eq!(GroupKey::of(&member, false), None, "an extension");
+        assert_eq!(joined(&member), None, "it is one already");
+        let left = GroupKey::join_workload(&member, |_| false).unwrap();
+        assert_eq!(GroupKey::of(&left, true), None);
+        for other in [
+            pod_of("ReplicaSet", "web-2-5d4c", json!({})),
+            pod_of("StatefulSet", "web", json!({})),
+            pod_of("ReplicaSet", "web-5d4c", json!({GROUP_ANNOTATION: "mine"})),
+        ] {
+            assert_eq!(joined(&other), None);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{COSCHEDULING_GROUP, GroupKey, GroupKind, GroupRules, TopologyLevel};
+use super::{COSCHEDULING_GROUP, GROUPED_BY_WORKLOAD, GroupKey, GroupKind, GroupRules, TopologyLevel};
 use crate::feature_gates::FeatureGates;
 use crate::object::{Condition, ObjectMeta, PodResourceClaim, PodResourceClaimStatus, nullable};
 use crate::resource::group_of;
@@ -18,6 +18,9 @@ pub struct PodGroup {
     /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
+    /// The controller whose pods are the group, if this is the template of a [`GroupWorkload`].
+    #[serde(skip)]
+    pub controller: Option<ControllerReference>,
     /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: PodGroupSpec,
@@ -110,9 +113,73 @@ pub struct PodGroupStatus {
     pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
 }
 
+/// A Workload of `scheduling.k8s.io`: templates of PodGroups, and the controller that they are for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GroupWorkload {
+    /// `apiVersion`.
+    #[serde(deserialize_with = "nullable")]
+    pub api_version: String,
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// Specification.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: GroupWorkloadSpec,
+}
+
+/// `spec` of a Workload.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GroupWorkloadSpec {
+    /// The object whose pods are grouped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller_ref: Option<ControllerReference>,
+    /// What the PodGroups are created from.
+    #[serde(deserialize_with = "nullable")]
+    pub pod_group_templates: Vec<PodGroupSpec>,
+}
+
+/// `spec.controllerRef` of a Workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ControllerReference {
+    /// API group.
+    #[serde(deserialize_with = "nullable")]
+    pub api_group: String,
+    /// Kind.
+    #[serde(deserialize_with = "nullable")]
+    pub kind: String,
+    /// Name.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+}
+
+impl GroupWorkload {
+    /// The group of all pods of the Deployment or StatefulSet that it names: their controllers create no PodGroups. None for other
+    /// controllers, which do.
+    pub fn into_group(self) -> Option<PodGroup> {
+        let controller = self.spec.controller_ref?;
+        let is_known = controller.api_group == "apps" && GROUPED_BY_WORKLOAD.contains(&&*controller.kind);
+        let mut templates = self.spec.pod_group_templates;
+        // Without a policy, the group is not decided.
+        let spec = if templates.len() == 1 { templates.remove(0) } else { PodGroupSpec::default() };
+        is_known.then(|| PodGroup {
+            api_version: self.api_version,
+            metadata: self.metadata,
+            controller: Some(controller),
+            spec,
+            status: PodGroupStatus::default(),
+        })
+    }
+}
+
 impl PodGroup {
     /// The key by which its pods name it.
     pub fn key(&self) -> GroupKey {
+        if let Some(ControllerReference { kind, name, .. }) = &self.controller {
+            return GroupKey::of_workload(kind, &self.metadata.namespace, name);
+        }
         let kind = match group_of(&self.api_version) {
             COSCHEDULING_GROUP => GroupKind::Coscheduling,
             _ => GroupKind::Scheduling,
@@ -126,9 +193,21 @@ impl PodGroup {
         let gang = spec.scheduling_policy.as_ref().and_then(|policy| policy.gang.as_ref());
         let min = gang.map(|gang| gang.min_count).or(spec.min_member);
         let levels = self.levels();
-        let has_claims = !spec.resource_claims.is_empty() && !gates.dra_workload_resource_claims;
+        let has_claims = !spec.resource_claims.is_empty();
+        let undecided = match &self.controller {
+            Some(_) if spec.scheduling_policy.is_none() => {
+                Some("its Workload has to have one podGroupTemplate, for all pods of its controller")
+            }
+            Some(_) if has_claims => {
+                Some("its Workload has resourceClaims, which need a PodGroup: give each pod its own")
+            }
+            None if has_claims && !gates.dra_workload_resource_claims => {
+                Some("its PodGroup has resourceClaims, which are not supported: give each pod its own")
+            }
+            _ => None,
+        };
         // Of a basic group, as many pods as fit in the domain are placed.
-        let min = min.or((!levels.is_empty() || has_claims).then_some(1))?;
+        let min = min.or((!levels.is_empty() || undecided.is_some()).then_some(1))?;
         Some(GroupRules {
             min: min as usize,
             levels,
@@ -136,7 +215,7 @@ impl PodGroup {
             without_preemption: self.topology().is_some(),
             is_disrupted_as_a_whole: self.is_disrupted_as_a_whole(),
             priority: spec.priority,
-            has_claims,
+            undecided,
         })
     }
 

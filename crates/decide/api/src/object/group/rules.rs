@@ -25,8 +25,8 @@ pub struct GroupRules {
     pub is_disrupted_as_a_whole: bool,
     /// Of the group, instead of that of its pods.
     pub priority: Option<i32>,
-    /// Its members share claims of devices, which are not decided without the gate `DRAWorkloadResourceClaims`.
-    pub has_claims: bool,
+    /// Why the group is not decided, whatever its members are.
+    pub undecided: Option<&'static str>,
 }
 
 /// A topology whose domains the members of a group share.
@@ -116,10 +116,8 @@ impl GroupRules {
     /// # Errors
     /// Members are missing, or the group has what Berth does not decide.
     pub fn check(&self, n_members: usize) -> Result<(), String> {
-        if self.has_claims {
-            return Err(
-                "its PodGroup has resourceClaims, which are not supported: give each pod its own".to_owned()
-            );
+        if let Some(why) = self.undecided {
+            return Err(why.to_owned());
         }
         if n_members < self.min {
             return Err(format!("{n_members} of at least {} pods exist", self.min));
@@ -142,7 +140,7 @@ impl GroupRules {
             without_preemption: self.without_preemption || other.without_preemption,
             is_disrupted_as_a_whole: self.is_disrupted_as_a_whole || other.is_disrupted_as_a_whole,
             priority: self.priority.max(other.priority),
-            has_claims: self.has_claims || other.has_claims,
+            undecided: self.undecided.or(other.undecided),
         }
     }
 }

@@ -122,7 +122,10 @@ async fn the_documented_replacement_of_kube_scheduler_works_with_the_permissions
     }
     let refused = world.requests().await.since(&before).refused();
     // A resource that is not defined yet is counted without its name.
-    assert!(refused.iter().all(|right| matches!(&*right.resource, "podgroups" | "")), "{refused:?}");
+    assert!(
+        refused.iter().all(|right| matches!(&*right.resource, "podgroups" | "workloads" | "")),
+        "{refused:?}"
+    );
     let stderr = running.stderr();
     for (group, _) in POD_GROUPS {
         let warnings: Vec<_> =
@@ -268,7 +271,9 @@ async fn the_documentation_lists_the_permissions_of_each_identity() {
     // Of the scheduler, kube-scheduler lacks only what pod groups need, also those of Jobs, and claims for extended resources.
     let upstream = World::rights_in(UPSTREAM);
     let lacking = documented("scheduler").into_iter().filter(|right| !upstream.contains(right));
-    let is_for_groups = |right: &Right| right.resource.starts_with("podgroups") || right.resource == "jobs";
+    let is_for_groups = |right: &Right| {
+        right.resource.starts_with("podgroups") || ["jobs", "workloads"].contains(&&*right.resource)
+    };
     let is_for_new_claims =
         |right: &Right| right.resource == "resourceclaims" && ["create", "delete"].contains(&&*right.verb);
     let lacking: Vec<_> =
